@@ -80,10 +80,10 @@ def traced(error: BaseException) -> str:
     Its type alone where formatting it raises.
     """
     try:
-        told = "".join(traceback.format_exception(error))
+        text = "".join(traceback.format_exception(error))
     except Exception:  # its notes or its causes may be anything
-        told = f"{type(error).__name__}, whose traceback cannot be shown"
-    return bounded(told.replace(f'"{PACKAGE}{os.sep}', '"'))
+        text = f"{type(error).__name__}, whose traceback cannot be shown"
+    return bounded(text.replace(f'"{PACKAGE}{os.sep}', '"'))
 
 
 def bounded(text: str, columns: int = COLUMNS) -> str:

@@ -27,8 +27,6 @@ class Round:
     wall_ms: Mapping[str, Time]
     """Milliseconds of the host's clock by quantity, such as ``sam``, ``prefill``, ``decode`` (a token) and ``page``;
     on a GPU with a synchronise on both sides."""
-    stream_ms: Mapping[str, Time] = field(default_factory=dict)
-    """Milliseconds between CUDA events on the stream, by quantity; empty on a CPU."""
     host_ms: Mapping[str, Time] = field(default_factory=dict)
     """Milliseconds that the host took for the same small work around each quantity; empty where it was not timed."""
     conditions: Mapping[str, Any] = field(default_factory=dict)

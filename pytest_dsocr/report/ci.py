@@ -146,8 +146,8 @@ def of_run(result: RunResult) -> Iterator[tuple[str, str]]:
     yield from _said({name: run.get(name) for name in sides})
     yield from _said({"reference": reference_in_words(run)})
     for name, value in run["provenance"].items():
-        told = {f"{name}.{key}": one for key, one in value.items()} if isinstance(value, Mapping) else {name: value}
-        yield from _said({f"provenance.{key}": one for key, one in told.items()})
+        values = {f"{name}.{key}": one for key, one in value.items()} if isinstance(value, Mapping) else {name: value}
+        yield from _said({f"provenance.{key}": one for key, one in values.items()})
 
 
 def _gravest(made: list[ComparisonPayload]) -> str | None:
@@ -177,5 +177,5 @@ def _said(named: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Yield what there is, each list as one text."""
     for name, value in named.items():
         if value not in (None, "", [], False):
-            told = "; ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-            yield PREFIX + name, told
+            text = "; ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+            yield PREFIX + name, text

@@ -44,12 +44,12 @@ class Part:
     def shard(self) -> Shard | None:
         """Which part of the pages it is, where that was asked for."""
         run = self.result.get("run")
-        told = run.get("shard") if run else None
+        named = run.get("shard") if run else None
         try:
-            return Shard.read(told) if told is not None else None
+            return Shard.read(named) if named is not None else None
         except (ValueError, AttributeError):
             raise DsocrError(
-                f"the run in {self.folder} calls itself shard {told!r}, which is none; run it again"
+                f"the run in {self.folder} calls itself shard {named!r}, which is none; run it again"
             ) from None
 
 
@@ -81,10 +81,10 @@ def merged(parts: Sequence[Part], command: str) -> dict[str, Any]:
     result = _gathered(finished, command)
     result.plan.problems += [part.unfinished for part in parts if part.unfinished]
     result.plan.problems += _absent(parts)
-    told = result.to_json()
+    whole = result.to_json()
     runs = [part.result for part in finished]
     return {
-        **told,
+        **whole,
         "ended": max(run["ended"] for run in runs),
         "planned": sum(run["planned"] for run in runs),
         "environment": runs[0]["environment"],
@@ -108,9 +108,9 @@ def _differences(one: Part, other: Part) -> Iterator[str]:
         yield f"they are shards {one.shard} and {other.shard}"
     verdicts = {case["id"]: (case["verdict"], case["passes"]) for case in a["cases"]}
     for case in b["cases"]:
-        told = verdicts.get(case["id"], (case["verdict"], case["passes"]))
-        if told != (case["verdict"], case["passes"]):
-            yield f"{case['id']} is {told[0]} in one and {case['verdict']} in the other"
+        verdict = verdicts.get(case["id"], (case["verdict"], case["passes"]))
+        if verdict != (case["verdict"], case["passes"]):
+            yield f"{case['id']} is {verdict[0]} in one and {case['verdict']} in the other"
 
 
 def _unlike(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
@@ -149,31 +149,31 @@ def _gathered(parts: Sequence[Part], command: str) -> RunResult:
     return result
 
 
-def _add_run(result: RunResult, told: Mapping[str, Any]) -> None:
-    run = told["run"]
+def _add_run(result: RunResult, part: Mapping[str, Any]) -> None:
+    run = part["run"]
     if run:
         before: Any = result.run or {"pages": [], "level": None}
         pages = [*dict.fromkeys([*before["pages"], *run["pages"]])]
         whole: Any = {**run, "shard": None, "pages": pages, "level": run["level"] or before["level"]}
         result.run = whole
-    result.perf = result.perf or told["perf"]
-    for spent in told.get("spent", ()):
+    result.perf = result.perf or part["perf"]
+    for spent in part.get("spent", ()):
         own: Any = {**spent, "worker": f"{run['shard'] or '' if run else ''} {spent['worker']}".strip()}
-        result.add_spent(f"{own['worker']} {told['id']}", own)
-    left, more = result.left, told["left"]
+        result.add_spent(f"{own['worker']} {part['id']}", own)
+    left, more = result.left, part["left"]
     both: Any = {name: left[name] + more[name] for name in ("tests", "of", "names")}
     pages = [page for page in more["whole"] if page in {*left["listed"], *more["listed"]}]
     both |= {"by": more["by"], "listed": pages, "whole": more["whole"]}
     result.left = both
-    result.notes += [note for note in told["notes"] if note not in result.notes]
+    result.notes += [note for note in part["notes"] if note not in result.notes]
 
 
-def _add_plan(plan: Plan, told: Mapping[str, Any]) -> None:
-    plan.add([*(test["nodeid"] for test in told["tests"]), *told["not_ended"]])
-    plan.ended.update({test["nodeid"] for test in told["tests"]} - {*told["not_ended"]})
-    plan.uncollected += told["uncollected"]
-    plan.others_failed |= told["others_failed"]
-    statuses = {plan.exit_status or 0, told["exit_status"]}
+def _add_plan(plan: Plan, part: Mapping[str, Any]) -> None:
+    plan.add([*(test["nodeid"] for test in part["tests"]), *part["not_ended"]])
+    plan.ended.update({test["nodeid"] for test in part["tests"]} - {*part["not_ended"]})
+    plan.uncollected += part["uncollected"]
+    plan.others_failed |= part["others_failed"]
+    statuses = {plan.exit_status or 0, part["exit_status"]}
     plan.exit_status = 1 if 1 in statuses else max(statuses)
 
 

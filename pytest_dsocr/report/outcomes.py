@@ -91,9 +91,9 @@ class TestResult:
         wrong = [one for one in made if one["verdict"] == Verdict.WRONG]
         if wrong or (made and not fault):
             left = [*wrong, *(one for one in made if not one["passes"])]
-            told = [f"{one['what']}: {one['measured']}" for one in left[:1]]
+            first = [f"{one['what']}: {one['measured']}" for one in left[:1]]
             more = len(wrong) - 1
-            return "".join(told) + (f" (and {more} more)" if more > 0 else "") or NOT_OURS
+            return "".join(first) + (f" (and {more} more)" if more > 0 else "") or NOT_OURS
         return (fault["why"] if fault else self.payload.get("reason") or self.reason) or NOT_OURS
 
     def to_json(self, options: Sequence[str] = ()) -> dict[str, Any]:

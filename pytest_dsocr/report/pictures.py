@@ -31,7 +31,7 @@ class Mark(NamedTuple):
     stroke: Stroke
 
 
-EQUAL, THEIRS, MINE = Stroke(GREY, 1), Stroke(BLUE, 3), Stroke(RED, 3)
+EQUAL, EXPECTED, ACTUAL = Stroke(GREY, 1), Stroke(BLUE, 3), Stroke(RED, 3)
 MISSING, SURPLUS, WANTED = Stroke(BLUE, 5), Stroke(RED, 5), Stroke(BLUE, 2, dashed=True)
 
 
@@ -80,7 +80,7 @@ def _reference_marks(pairs: Pairs) -> Iterator[Mark]:
     """Yield what is drawn on the reference's side, what differs last and on top."""
     equal, differing = _paired(pairs)
     yield from (Mark(expected, EQUAL) for _, expected in equal)
-    yield from (Mark(expected, THEIRS) for _, expected in differing)
+    yield from (Mark(expected, EXPECTED) for _, expected in differing)
     yield from (Mark(one, MISSING) for one in pairs.missing)
 
 
@@ -88,7 +88,7 @@ def _subject_marks(pairs: Pairs) -> Iterator[Mark]:
     equal, differing = _paired(pairs)
     yield from (Mark(actual, EQUAL) for actual, _ in equal)
     yield from (Mark(one, WANTED) for one in [*pairs.missing, *(expected for _, expected in differing)])
-    yield from (Mark(actual, MINE) for actual, _ in differing)
+    yield from (Mark(actual, ACTUAL) for actual, _ in differing)
     yield from (Mark(one, SURPLUS) for one in pairs.surplus)
 
 
@@ -120,7 +120,7 @@ def _draw_legend(pen: ImageDraw.ImageDraw, font: Font, top: int, pairs: Pairs) -
     equal, differing = _paired(pairs)
     entries = (
         (EQUAL, f"{len(equal)} equal"),
-        (MINE, f"{len(differing)} elsewhere or under another label"),
+        (ACTUAL, f"{len(differing)} elsewhere or under another label"),
         (WANTED, "where the reference has it"),
         (MISSING, f"{len(pairs.missing)} missing"),
         (SURPLUS, f"{len(pairs.surplus)} surplus"),

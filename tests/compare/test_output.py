@@ -129,6 +129,11 @@ def test_files(changes: Mapping[str, Artefact | None], limits: Tolerances, verdi
     assert compare_artefacts(actual, {**FILES, **PLAIN}, limits).verdict is verdict
 
 
+def test_five_files_are_named_at_most() -> None:
+    many = {f"images/{k}.jpg": Artefact(1) for k in range(9)}
+    assert len(compare_artefacts(many, {}, EXACT).details) == 5
+
+
 def test_steps_that_go_astray_add_their_signs() -> None:
     other: dict[str, Any] = {"text": "x" * 99}
     plain, tied = compared(**other), compared(Tie(3, replace(OUTPUT, text="x" * 99), sure=True), **other)

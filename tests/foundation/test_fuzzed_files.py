@@ -287,6 +287,14 @@ def test_damaged_files_are_read_or_refused_by_a_sentence(
     fuzz(given(damaged(name))(check), examples=20)()
 
 
+def _instead(make: Callable[[Path], object]) -> Callable[[Path], None]:
+    def damage(path: Path) -> None:
+        path.unlink()
+        make(path)
+
+    return damage
+
+
 def _put(path: Path, data: bytes) -> None:
     path.unlink()
     path.write_bytes(data)
@@ -297,8 +305,7 @@ def test_a_whole_file_is_read_and_what_is_none_ends_at_once(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     damages = [lambda path, data=data: _put(path, data) for data in (DEEP, DEEP_OBJECTS, b"")]
-    others = [lambda path, make=make: (path.unlink(), make(path)) for make in (os.mkfifo, Path.mkdir)]
-    for number, damage in enumerate((*others, *damages)):
+    for number, damage in enumerate((_instead(os.mkfifo), _instead(Path.mkdir), *damages)):
         (tmp_path / str(number)).mkdir()
         tried(KINDS[name], damage, tmp_path / str(number))
     assert tried(KINDS[name], lambda path: None, tmp_path) == "" or name == "facts"  # recorded under another Pillow

@@ -1,4 +1,4 @@
-"""Nights as files: nothing is changed in the folder, what broke when is told, and so is what flips."""
+"""Nights as files: nothing is changed in the folder, what broke when is shown, and so is what flips."""
 
 from __future__ import annotations
 
@@ -72,15 +72,6 @@ def test_a_folder_is_only_added_to(tmp_path: Path) -> None:
     assert nights[1] == again
 
 
-def test_damaged_files_are_told_and_the_others_read(tmp_path: Path) -> None:
-    whole = record.add(tmp_path, made(1, *GOOD)).read_text(encoding="utf-8")
-    for name, text in (("torn", whole[:-40]), ("old", whole.replace('"format": 1', '"format": 0')), ("list", "[]")):
-        (tmp_path / f"{name}.night.json").write_text(text, encoding="utf-8")
-    nights, damaged = record.read(tmp_path)
-    assert (len(nights), len(damaged)) == (1, 3)
-    assert all("it is left out" in told for told in damaged)
-
-
 @pytest.mark.parametrize(
     ("text", "found"),
     [
@@ -105,8 +96,8 @@ def test_cells_that_broke_together_are_one_spell() -> None:
     nights[0] = replace(nights[0], cells={"a": {"clip": "M", "decode": "D"}, "b": {"decode": "M"}})
     [one] = spells(nights)
     assert one.cells == (("a", "clip"), ("a", "decode"), ("b", "decode"))
-    [told] = [line for line in lines(nights, []) if line.startswith("still wrong")]
-    assert "first bad 2026-11-02 (commit 000000000000): clip, decode of a, b; last right 2026-11-01" in told
+    [shown] = [line for line in lines(nights, []) if line.startswith("still wrong")]
+    assert "first bad 2026-11-02 (commit 000000000000): clip, decode of a, b; last right 2026-11-01" in shown
 
 
 def test_two_verdicts_at_one_commit_flip_and_others_do_not() -> None:
@@ -142,10 +133,10 @@ def test_results_are_added_by_the_command_and_their_times_are_charts(
         date = f"2026-11-{day:02}T01:17:00+00:00"
         (tmp_path / "dsocr.json").write_text(json.dumps(night(*tests, started=date, ended=date, perf=times)))
         assert main(["history", str(tmp_path / "nights"), "--add", str(tmp_path), f"--html={tmp_path / 'x.html'}"]) == 0
-    told = capsys.readouterr().out
-    assert "was wrong" not in told
-    assert "still wrong" in told
-    assert "2 runs, from 2026-11-01 to 2026-11-02" in told
+    shown = capsys.readouterr().out
+    assert "was wrong" not in shown
+    assert "still wrong" in shown
+    assert "2 runs, from 2026-11-01 to 2026-11-02" in shown
     assert "<figure>" in (tmp_path / "x.html").read_text(encoding="utf-8")
     assert len([*(tmp_path / "nights").iterdir()]) == 2
     assert main(["history", str(tmp_path / "history.jsonl"), "--add", str(tmp_path)]) == 2

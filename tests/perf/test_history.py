@@ -20,8 +20,8 @@ MACHINE = {"cpu": "A CPU", "cores": 2, "system": "Linux"}
 
 def measured(decode_ms: float, **identity: Any) -> Measured:
     rounds = tuple(Round({"prefill": 10.0 + k, "decode": decode_ms + k}) for k in range(4))
-    told = {"name": "HEAD", "commit": "a" * 40, "subject": "session", "machine": MACHINE, **identity}
-    return Measured(told, {"decode.waits": 1}, rounds)
+    shown = {"name": "HEAD", "commit": "a" * 40, "subject": "session", "machine": MACHINE, **identity}
+    return Measured(shown, {"decode.waits": 1}, rounds)
 
 
 def line(day: int, decode_ms: float, **identity: Any) -> Line:
@@ -60,10 +60,10 @@ def test_damaged_lines_are_told_and_the_others_read(file: Path) -> None:
     one = whole.splitlines()[0].decode()
     for damage in (one[:50], one.replace('"format": 1', '"format": 2'), "[]", one.replace('"date"', '"day"'), '"x"'):
         file.write_bytes(whole + damage.encode() + b"\n")
-        [series], [told] = history.read(file)
+        [series], [shown] = history.read(file)
         assert len(series.lines) == 3
-        assert told.startswith(f"{file}:4 ")
-        assert told.endswith("it is left out; the others count")
+        assert shown.startswith(f"{file}:4 ")
+        assert shown.endswith("it is left out; the others count")
 
 
 def test_a_line_that_was_torn_does_not_take_the_next_with_it(file: Path) -> None:
@@ -74,9 +74,9 @@ def test_a_line_that_was_torn_does_not_take_the_next_with_it(file: Path) -> None
 
 
 def test_the_terminal_shows_the_last_run_and_the_first(file: Path) -> None:
-    told = "\n".join(lines_of(*history.read(file)))
+    shown = "\n".join(lines_of(*history.read(file)))
     assert re.search(
-        r"^  decode +41\.5 ms \(40\.8 ms to 42\.2 ms\) at 0{12} \(SLOWER\), 11\.5 ms .* first$", told, re.M
+        r"^  decode +41\.5 ms \(40\.8 ms to 42\.2 ms\) at 0{12} \(SLOWER\), 11\.5 ms .* first$", shown, re.M
     )
 
 

@@ -46,7 +46,7 @@ def handed_out(monkeypatch: pytest.MonkeyPatch, probe: PageProbe, *readings: tup
 
     def reading() -> Any:
         page_ms, host_ms, conditions = next(rest)
-        return page_module._Reading({"page": [Lap(page_ms, None, host_ms)]}, conditions)
+        return page_module._Reading({"page": [Lap(page_ms, host_ms)]}, conditions)
 
     monkeypatch.setattr(probe, "_reading", reading)
 
@@ -57,7 +57,7 @@ def test_of_several_fit_readings_the_shortest_lap_counts(
 ) -> None:
     assert READINGS == 2
     handed_out(monkeypatch, probe, *spoilt, (15.0, 2.1, FIT), (12.0, 2.3, FIT))
-    times = {"wall_ms": {"page": 12.0}, "stream_ms": {}, "host_ms": {"page": 2.3}}
+    times = {"wall_ms": {"page": 12.0}, "host_ms": {"page": 2.3}}
     assert probe.round() == {**times, "conditions": {"load": 0.1}, "spoilt": []}
 
 
@@ -68,7 +68,7 @@ def test_a_round_is_spoilt_where_each_reading_is(monkeypatch: pytest.MonkeyPatch
 
 def laps(**walls_ms: list[float]) -> dict[str, list[Lap]]:
     """Laps by name, of a host that takes 2 ms for its small work."""
-    return {name: [Lap(one, None, 2.0) for one in times] for name, times in walls_ms.items()}
+    return {name: [Lap(one, 2.0) for one in times] for name, times in walls_ms.items()}
 
 
 def walls(of: Mapping[str, Lap]) -> dict[str, float]:

@@ -51,7 +51,7 @@ class Planted:
             name: factor * mean * self.slower.get(name, 1) * float(np.exp(self.rng.normal(0, self.noise)))
             for name, mean in MEANS_MS.items()
         }
-        return {"wall_ms": times, "stream_ms": {}, "conditions": {}, "spoilt": [THROTTLED] if spoilt else []}
+        return {"wall_ms": times, "conditions": {}, "spoilt": [THROTTLED] if spoilt else []}
 
 
 def baseline(noise: float = 0.01) -> Baseline:

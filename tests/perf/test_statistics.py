@@ -108,20 +108,6 @@ def test_swapped_sides_mirror_the_verdict_and_a_machine_of_another_speed_changes
         assert (1 / back.high, 1 / back.low) == pytest.approx((there.low, there.high))
 
 
-@briefly
-@given(ROUNDS.flatmap(lambda rounds: st.tuples(st.just(rounds), st.permutations(rounds))), st.booleans())
-def test_it_is_one_verdict_whatever_the_order_and_its_interval_says_the_same(
-    rounds: tuple[list[tuple[float, float]], list[tuple[float, float]]], paired: bool
-) -> None:
-    one, other = (only(of_rounds(given_order), paired=paired, alpha=0.2) for given_order in rounds)
-    assert one == other
-    assert one.low <= one.ratio <= one.high
-    assert (one.pace is Pace.SLOWER) <= (one.low > 1.05)
-    assert (one.pace is Pace.FASTER) <= (one.high < 1 / 1.05)
-    assert (one.pace is Pace.SAME) <= (one.low >= 1 / 1.05 - 1e-6 and one.high <= 1.05 + 1e-6)
-    assert (one.wanted > one.rounds) is (one.pace is Pace.AMBIGUOUS)
-
-
 @both
 @pytest.mark.parametrize("noise", NOISES)
 def test_false_alarms_are_as_rare_as_it_says_and_intervals_cover_what_was_planted(noise: Noise, paired: bool) -> None:

@@ -52,7 +52,7 @@ def test_every_second_of_the_processes_is_of_one_part() -> None:
 
 @pytest.mark.parametrize("verbose", [False, True])
 def test_the_summary_has_the_line_and_on_request_the_table(verbose: bool) -> None:
-    told = [payload(MATCH, run=run_payload(), spent=one) for one in TWO]
-    lines = [line.text for line in Summary(result(*(("passed", one) for one in told)), verbose=verbose).lines]
+    shown = [payload(MATCH, run=run_payload(), spent=one) for one in TWO]
+    lines = [line.text for line in Summary(result(*(("passed", one) for one in shown)), verbose=verbose).lines]
     assert "time            10.0 s on 2 workers: subject 10.0, comparing 0.5, other 7.5" in lines
     assert any(line.split()[:4] == ["subject", "10.0", "s", "56%"] for line in lines) is verbose

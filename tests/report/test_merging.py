@@ -141,3 +141,17 @@ def test_a_run_that_did_not_finish_is_merged_only_where_that_is_asked_for(tmp_pa
         assert f"the run in {other} did not finish" in result["verdict"]
     with pytest.raises(DsocrError, match="none of the runs has finished"):
         merged(read_parts([running], unfinished=True), "dsocr merge")
+
+
+def test_a_run_that_was_interrupted_did_not_finish_and_a_wrong_one_stays_wrong(tmp_path: Path) -> None:
+    second = {**SECOND, "exit_status": 2, "not_ended": ["test_case.py::test[d]"], "passes": False, "planned": 2}
+    with pytest.raises(DsocrError, match="did not come to its end"):
+        read_parts(folders(tmp_path, FIRST, second), unfinished=False)
+    assert merge(FIRST, second)["ended_as"] == "interrupted"
+    assert Part(tmp_path, {**SECOND, "exit_status": 2}).unfinished, "though each of its tests ended"
+    failed = ("test_case.py::test[a]", "failed", payload(MATCH, case=case_payload("a")))
+    first = run_of(failed, of_page("b", 1), shard="1/2")
+    result = merge(first, {**run_of(of_page("c", 0), shard="2/2"), "exit_status": 2})
+    assert (result["exit_status"], result["ended_as"]) == (1, "wrong")
+    [case] = [case for case in result["cases"] if case["id"] == "a"]
+    assert (case["passes"], case["within"]) == (False, True), "its test failed it, and no limit"

@@ -56,6 +56,7 @@ def test_of_workers_that_disagree_about_a_case_the_graver_one_counts() -> None:
         ([], ["no comparison was made"]),
         ([RIGHT], []),
         ([RIGHT, ("xfailed", payload(WRONG))], []),
+        ([("xfailed", payload(WRONG))], ["nothing was compared but by tests that are expected to fail"]),
         ([RIGHT, ("skipped", payload())], []),
         ([("passed", payload(not_compared("sam.page", Reason.NOT_OFFERED)))], ["no comparison was made"]),
         ([RIGHT, BAD], ["1 of 2 tests failed"]),

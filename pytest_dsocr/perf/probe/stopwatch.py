@@ -1,4 +1,4 @@
-"""Laps on the host's clock and, on a GPU, between events on the stream; and the quantities that are made of them."""
+"""Laps on the host's clock, and the quantities that are made of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from statistics import fmean, median
-from typing import Any
 
 import torch
 
@@ -25,9 +24,7 @@ class Lap:
     """One thing done once, in milliseconds."""
 
     wall_ms: float
-    """On the host's clock."""
-    stream_ms: float | None = None
-    """Between events on the stream of a GPU."""
+    """On the host's clock; on a GPU with a synchronise on both sides."""
     host_ms: float | None = None
     """What the host took for its small work before and after, on average; see ``Yardstick``."""
 
@@ -68,15 +65,14 @@ class Stopwatch:
             self._measure_host()
         self._running += 1
         self._wait()
-        opened, began = self._event(), time.perf_counter_ns()
+        began = time.perf_counter_ns()
 
         def stop() -> None:
-            closed = self._event()
             self._wait()
             if share := self.planted.get(name):
                 _spin(began, share)
             wall_ms = (time.perf_counter_ns() - began) * MS
-            self._ended.append((name, Lap(wall_ms, opened.elapsed_time(closed) if opened else None)))
+            self._ended.append((name, Lap(wall_ms)))
             self._running -= 1
             if not self._running:
                 self._keep()
@@ -101,13 +97,6 @@ class Stopwatch:
         if self.gpu is not None:
             torch.cuda.synchronize(self.gpu)
 
-    def _event(self) -> Any:
-        if self.gpu is None:
-            return None
-        event = torch.cuda.Event(enable_timing=True)
-        event.record(torch.cuda.current_stream(self.gpu))  # the subject's device may not be the current one
-        return event
-
 
 def _spin(began_ns: int, share: float) -> None:
     """Keep the host busy until a lap has become longer by ``share``."""
@@ -131,8 +120,7 @@ def apart(laps: Laps) -> Laps:
     if "vision" not in laps or not sum(lap.wall_ms for lap in within):
         return laps
     whole, inner = total(laps["vision"]), total(within)
-    stream_ms = None if whole.stream_ms is None or inner.stream_ms is None else whole.stream_ms - inner.stream_ms
-    fusion = Lap(whole.wall_ms - inner.wall_ms, stream_ms, whole.host_ms)
+    fusion = Lap(whole.wall_ms - inner.wall_ms, whole.host_ms)
     named = (("vision_fusion", [fusion]) if name == "vision" else (name, laps[name]) for name in laps)
     return dict(named)
 
@@ -163,7 +151,6 @@ def total(laps: Sequence[Lap]) -> Lap:
     lengths = [lap.wall_ms for lap in laps]
     return Lap(
         sum(lengths),
-        _of_all([lap.stream_ms for lap in laps], sum),
         _of_all([lap.host_ms for lap in laps], lambda hosts: fmean(hosts, lengths if any(lengths) else None)),
     )
 
@@ -176,8 +163,7 @@ def _of_steps(laps: Sequence[Lap]) -> dict[str, Lap]:
 
 
 def _middle(laps: Sequence[Lap]) -> Lap:
-    wall, stream, host = zip(*((lap.wall_ms, lap.stream_ms, lap.host_ms) for lap in laps), strict=True)
-    return Lap(median(wall), _of_all(stream, median), _of_all(host, median))
+    return Lap(median(lap.wall_ms for lap in laps), _of_all([lap.host_ms for lap in laps], median))
 
 
 def _of_all(values: Sequence[float | None], of: Callable[[Sequence[float]], float]) -> float | None:

@@ -215,8 +215,8 @@ class IsolatedSubject:
             current().note(f"the subject's process {ending} in {stage}; another is started for what comes after")
             if lost.is_hung:
                 raise hung(stage, method, self.limit_s) from _said(lost)
-            told = f"the subject's process ended in {stage}, under {method}: {self._how(lost)}; see what it said last"
-            raise SubjectFaultError(stage, told) from _said(lost)
+            message = f"the subject's process ended in {stage}, under {method}: {self._how(lost)}"
+            raise SubjectFaultError(stage, f"{message}; see what it said last") from _said(lost)
 
     def _how(self, lost: ProcessLostError) -> str:
         return f"it took more than {self.limit_s:g} s" if lost.is_hung else f"it {lost.how}"
