@@ -200,6 +200,8 @@ def test_of_many_the_first_are_shown_and_the_others_counted() -> None:
     assert sum(line.startswith("WRONG ") for line in shown) == MOST
     assert [line.strip() for line in shown if "more" in line] == [f"and {60 - MOST} more"]
     assert markdown(run.to_json()).count("| wrong |") == 50
+    two = (broken("a", WRONG), *(broken(name, LATER, first_wrong="logits") for name in "bc"))
+    assert [(one["what"], len(one["cases"])) for one in result(*two).broke] == [("logits", 2), ("clip.page", 1)]
 
 
 def test_an_error_in_the_summary_is_one_line_and_does_not_raise() -> None:
