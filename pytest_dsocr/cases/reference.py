@@ -45,6 +45,5 @@ def reference_of(config: Config, on_progress: OnProgress | None = None, coming: 
         return reference
     making = making_of(config.reference, wanted.key, reference.versions())
     kept = KeptReference(reference, Store(answers_folder(), making), current().note, fresh=config.fresh)
-    kept.start()
     kept.expect(coming)
     return kept

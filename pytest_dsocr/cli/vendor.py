@@ -168,7 +168,7 @@ def _symbols(anchors: Anchors, folder: Path, loaded: Loaded | None) -> Iterator[
             yield f"{stage:<14}{symbol:<54}missing"
     if loaded:
         yield ""
-        classes = (f"{name} {one.file.name}:{one.line}" for name, one in loaded.attention.items())
+        classes = (f"{name} {Path(one.file).name}:{one.line}" for name, one in loaded.attention.items())
         yield from _wrapped("attention    ", ", ".join(classes))
 
 
@@ -176,7 +176,7 @@ def _source(symbol: str, file: Path, loaded: Loaded) -> str:
     source = loaded.symbols.get(symbol)
     if source is None:
         return "nowhere"
-    return "there" if source.file.samefile(file) else f"{source.file}:{source.line}"
+    return "there" if file.samefile(source.file) else f"{source.file}:{source.line}"
 
 
 def _wrapped(head: str, text: str) -> list[str]:
@@ -214,15 +214,12 @@ def _copies(folder: Path) -> Iterator[str]:
 
 def _strangers(loaded: Loaded, options: Namespace) -> Iterator[str]:
     """Tell what is loaded from outside the folder: that code runs in place of the code that is shown."""
-    by_source: dict[tuple[Path, str], list[str]] = defaultdict(list)
+    by_source: dict[tuple[str, str], list[str]] = defaultdict(list)
     for symbol, source in loaded.symbols.items():
-        if not source.file.resolve().is_relative_to(options.vendor.resolve()):
+        if not Path(source.file).resolve().is_relative_to(options.vendor.resolve()):
             by_source[source.file, source.sha256].append(symbol)
     for (file, sha256), symbols in by_source.items():
         yield f"elsewhere    {', '.join(symbols)}: loaded from {file}, sha256 {sha256}"
-    for name in loaded.stale:
-        yield f"stale        {name}: what runs is an older source, compiled in __pycache__; delete that folder"
-    if by_source or loaded.stale:
         options.status = 1
 
 

@@ -27,7 +27,7 @@ from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
 
 if TYPE_CHECKING:
     from pytest_dsocr.observation.observation import Observation
-    from pytest_dsocr.reference.counts import Counting
+    from pytest_dsocr.reference.counts import Counts
     from pytest_dsocr.reference.live import LiveReference
     from pytest_dsocr.reference.recorder import Recorder
     from pytest_dsocr.reference.recording import Recording
@@ -101,7 +101,7 @@ def _recorded(cases: Sequence[Case], options: Namespace) -> Iterator[str]:
             with recorder(options.golden, made) as target:
                 yield from _record(cases, reference, target, progress, options)
                 recording = target.publish()
-        with counting(checkpoint_folder(options.golden, made), made) as counts:
+        with counting(checkpoint_folder(options.golden, made), made.attention) as counts:
             yield from _count(cases, reference, counts, progress, options)
     if not options.only_flops:
         yield from _summary(recording, options)
@@ -168,15 +168,17 @@ def _record(
 
 
 def _count(
-    cases: Sequence[Case], reference: LiveReference, counts: Counting, progress: Progress, options: Namespace
+    cases: Sequence[Case], reference: LiveReference, counts: Counts, progress: Progress, options: Namespace
 ) -> Iterator[str]:
-    missing = counts.missing(cases, again=options.again)
+    note = counts.discard_others(reference.provenance)
+    missing = cases if options.again else counts.missing(cases)
     yield f"flops       {counts.path}: {len(cases) - len(missing)} of {len(cases)} cases are there"
-    yield from (f"note        {note}" for note in counts.notes)
+    if note:
+        yield f"note        {note}"
     progress.bar.reset(total=len(missing))
     for case in missing:
         progress.case_id = case.id
-        counts.add(case, reference.flops(case))
+        counts.add(case, reference.provenance, reference.flops(case))
         progress.bar.update()
 
 

@@ -67,7 +67,7 @@ class Explainer:
                 question.what,
                 "explain",
                 {"question": question.to_json()},
-                lambda response, _: Answer.read(response.result),
+                lambda response: Answer.read(response.result),
             )
         except ReferenceFaultError as error:
             return Explanation(f"nothing was tried: {str(error).splitlines()[0]}")

@@ -73,6 +73,9 @@ class Vendor:
     """Its class, as ``architectures`` of a checkpoint's ``config.json`` has it."""
     files: tuple[str, ...]
     """Their names, the one with the class first; their sums are in ``golden/vendor/anchors.json``."""
+    contract: Mapping[str, tuple[str, ...]]
+    """By stage, what the contract was read from: functions, classes, methods and tables, in whichever file they
+    stand."""
 
 
 @dataclass(frozen=True, eq=False)

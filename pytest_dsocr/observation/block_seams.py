@@ -22,6 +22,7 @@ from pytest_dsocr.families.family import PREFILL
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.exact import exact_tensor
 from pytest_dsocr.observation.observation import Seam
+from pytest_dsocr.observation.summing import Summing
 
 Block = tuple[str, int]
 """A stage, and the depth of one of its blocks."""
@@ -84,7 +85,7 @@ class DeepSeams:
     def __init__(self) -> None:
         self._seams: dict[str, Seam] = {}
         self._single = SingleViews()
-        self._begun: dict[str, Callable[[], Seam]] = {}
+        self._on_their_way: dict[str, Summing] = {}
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._waiting_bytes = 0
 
@@ -94,8 +95,7 @@ class DeepSeams:
         for (stage, depth), view, out in self._single.views():
             if (name := f"{stage}.{view}/{depth}") not in self._shapes:
                 self._sum_up(name, out)
-        if self._begun:
-            self._fetch()
+        self._fetch()
         return in_stage_order(self._seams)
 
     def keep(self, stage: str, depth: int, module: str, out: Tensor) -> None:
@@ -126,7 +126,7 @@ class DeepSeams:
         if not out.is_cuda:
             self._seams[name] = Seam.of(out)
             return
-        self._begun[name] = Seam.begun(out)
+        self._on_their_way[name] = Summing.of(out.detach().contiguous())
         self._waiting_bytes += out.nbytes
         if self._waiting_bytes > MOST_WAITING_BYTES:
             self._fetch()
@@ -134,9 +134,9 @@ class DeepSeams:
     def _fetch(self) -> None:
         """Hash those of a GPU, whose bytes lie in the host's memory until then."""
         with ThreadPoolExecutor(HASHING) as threads:
-            made = threads.map(lambda begun: begun(), self._begun.values())
-            self._seams.update(zip(self._begun, made, strict=True))
-        self._begun.clear()
+            made = threads.map(Seam.fetched, self._on_their_way.values())
+            self._seams.update(zip(self._on_their_way, made, strict=True))
+        self._on_their_way.clear()
         self._waiting_bytes = 0
 
 

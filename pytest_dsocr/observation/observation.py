@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -82,16 +82,16 @@ class Seam:
     @classmethod
     def of(cls, tensor: Tensor, *, keep_values: bool = False) -> Seam:
         """Sum up ``tensor``, of any shape and float dtype, on any device."""
-        if tensor.is_cuda:
-            return cls.begun(tensor, keep_values=keep_values)()
-        own = tensor.detach().cpu().contiguous()
+        own = tensor.detach().contiguous()
+        if own.is_cuda:
+            return cls.fetched(Summing.of(own), keep_values=keep_values)
+        own = own.cpu()
         return cls._made(own, host_sums(own), keep_values)
 
     @classmethod
-    def begun(cls, tensor: Tensor, *, keep_values: bool = False) -> Callable[[], Seam]:
-        """Begin to sum up a tensor of a GPU, which may then be written to; what is given waits for it."""
-        summing = Summing.of(tensor.detach().contiguous())
-        return lambda: cls._made(summing.host, summing.fetch(), keep_values)
+    def fetched(cls, summing: Summing, *, keep_values: bool = False) -> Seam:
+        """Wait for a tensor of a GPU that is on its way, and sum it up."""
+        return cls._made(summing.host, summing.fetch(), keep_values)
 
     @classmethod
     def _made(cls, host: Tensor, sums: Sums, keep_values: bool) -> Seam:
@@ -252,8 +252,6 @@ class Observation:
     """The best :data:`BEST_OF_PREFILL` first tokens."""
     steps: tuple[Step, ...]
     output: Output
-    logits: Tensor | None = None
-    """Float32 logits that each token was chosen from, ``[steps, V]``; None in a recording."""
     provenance: Provenance | None = None
     """How it was made; None where it never leaves the process that made it."""
 

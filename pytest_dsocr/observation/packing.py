@@ -31,7 +31,7 @@ Packed = tuple[dict[str, Any], dict[str, Tensor]]
 def without_values(observation: Observation) -> Observation:
     """Give the observation with its summaries alone: what a recording keeps."""
     seams = {name: replace(seam, values=None) for name, seam in observation.seams.items()}
-    return replace(observation, inputs=replace(observation.inputs, values=None), seams=seams, logits=None)
+    return replace(observation, inputs=replace(observation.inputs, values=None), seams=seams)
 
 
 def pack(observation: Observation) -> Packed:
@@ -46,8 +46,6 @@ def pack(observation: Observation) -> Packed:
         tensors |= {f"{kind}/{name}": tensor for kind, tensor in kinds.items() if tensor is not None}
     tensors |= _pack_best("prefill", [observation.prefill_best])
     tensors |= _pack_best("steps", [step.best for step in observation.steps])
-    if observation.logits is not None:
-        tensors["logits"] = observation.logits
     packed = {
         "case_id": observation.case_id,
         "inputs": inputs,
@@ -69,7 +67,6 @@ def unpack(packed: Mapping[str, Any], tensors: Mapping[str, Tensor], provenance:
         prefill_best=prefill_best,
         steps=tuple(Step(token, one) for token, one in zip(packed["tokens"], best, strict=True)),
         output=_unpack_output(packed["output"]),
-        logits=tensors.get("logits"),
         provenance=provenance,
     )
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import tempfile
 import uuid
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,8 @@ class Check:
         self.made: list[Comparison] = []
         self.reported = 0
         """How many of them the test's reports carry."""
+        self.is_over = False
+        """Whether the last report of the test is made: what a thread still compares goes into the journal."""
         self.passed = False
         """Whether the test's body passed."""
         self.attempt = item.stash.get(stash.ATTEMPT, 1)
@@ -65,8 +68,8 @@ class Check:
         comparisons = [one for one in given if not stages or one.stage in stages]
         self.made += comparisons
         failing = [one for one in comparisons if not one.passes]
-        if failing:
-            self.item.config.stash[stash.JOURNAL].add(self.item.nodeid, self.attempt, failing)
+        if for_journal := comparisons if self.is_over else failing:
+            self.item.config.stash[stash.JOURNAL].add(self.item.nodeid, self.attempt, for_journal)
         self.case_id = report.case.id if report else self.case_id
         if report and self.usual:
             self.looser |= report.limits.looser_than(self.usual)
@@ -109,9 +112,7 @@ def _names(found: Iterable[Comparison]) -> list[str]:
 
 
 def _unknown(stages: Sequence[str], names: Sequence[str]) -> str:
-    near = [name for stage in stages for name in get_close_matches(stage.partition(".")[0], names, 1)]
-    meant = f"; did you mean {', '.join(near)}?" if near else ""
-    unknown = f"dsocr_check knows no stage {', '.join(map(repr, stages))}{meant}"
+    unknown = f"dsocr_check knows no stage {', '.join(map(repr, stages))}"
     return "\n".join([unknown, *entry("stages", ", ".join(names))])
 
 
@@ -120,30 +121,36 @@ def _is_same_failure(one: Comparison, wrong: Comparison) -> bool:
 
 
 class Journal:
-    """Entries of this process and of what it forked; the file is made with the first, and opened for each."""
+    """Entries of a run: of its process, its forks and its workers. The file is made with the first entry.
 
-    def __init__(self) -> None:
-        self._path = Path(tempfile.gettempdir(), f"dsocr-{uuid.uuid4().hex}.jsonl")
+    Args:
+        path: the file; a worker has its controller's.
+    """
 
-    def add(self, test: str, attempt: int, failing: Iterable[Comparison] = (), *, expected: bool = False) -> None:
+    def __init__(self, path: str | None = None) -> None:
+        self.path = Path(path or Path(tempfile.gettempdir(), f"dsocr-{uuid.uuid4().hex}.jsonl"))
+        self.is_closed = False
+        """Whether the result is final: who compares after that ends the process with status 1."""
+
+    def add(self, test: str, attempt: int, made: Iterable[Comparison] = (), *, expected: bool = False) -> None:
         """Append what a test compared, or that its failure is an expected one.
 
         Args:
             test: its node id.
             attempt: how often it was begun so far; it may be run again.
-            failing: comparisons of it that do not pass.
+            made: comparisons of it that do not pass, and those that its reports cannot carry any more.
             expected: whether it is marked to fail, and did.
         """
-        found = [of_comparison(one) for one in failing]
+        if self.is_closed:
+            sys.stderr.write(f"dsocr: {test} compared after the end of the run, whose result is written\n")
+            sys.stderr.flush()
+            os._exit(1)
+        found = [of_comparison(one) for one in made]
         entry: Entry = {"test": test, "attempt": attempt, "comparisons": found, "expected": expected}
-        with self._path.open("ab", buffering=0) as file:
+        with self.path.open("ab", buffering=0) as file:
             file.write(json.dumps(entry).encode() + b"\n")
 
     @property
     def entries(self) -> list[Entry]:
         """All so far."""
-        return [*map(json.loads, self._path.read_bytes().splitlines())] if self._path.exists() else []
-
-    def close(self) -> None:
-        """Delete the file."""
-        self._path.unlink(missing_ok=True)
+        return [*map(json.loads, self.path.read_bytes().splitlines())] if self.path.exists() else []

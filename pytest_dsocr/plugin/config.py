@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from pytest_dsocr.plugin import option_values as read
 from pytest_dsocr.plugin.options import OPTIONS, PREFIX, Option, texts_of, value_of
 from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, OUT_FOLDER, WITNESS
 from pytest_dsocr.plugin.workers import SPREAD, on_own_gpu
-from pytest_dsocr.reference.goldens import golden_folder
+from pytest_dsocr.reference.goldens import check_writable, golden_folder
 from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
 from pytest_dsocr.report.file import RunIdentity, mark_refused, mark_running, take_witness
 from pytest_dsocr.subjects.calls import current
@@ -170,27 +169,6 @@ def refused(config: pytest.Config, error: pytest.UsageError) -> None:
         sys.stdout.writelines(f"{line}\n" for line in errors(result))
 
 
-def taken_for_tests(config: pytest.Config) -> str | None:
-    """Say where pytest took a path that stands apart from a flag of ours for a test to run, and so a wrong rootdir.
-
-    It looks for its rootdir before it knows the flags of plugins.
-    """
-    chosen = config.getoption("rootdir", None) or config.getoption("inifilename", None)
-    flags = {option.flag for option in OPTIONS}
-    words = [str(word) for word in config.invocation_params.args]
-    apart = [(flag, Path(value)) for flag, value in pairwise(words) if flag in flags]
-    here = config.invocation_params.dir
-    homes = [here, *(here / argument.partition("::")[0] for argument in config.args)]
-    for flag, value in apart:
-        home = config.rootpath
-        is_of_value = (here / value).resolve().is_relative_to(home)
-        if not chosen and is_of_value and not all(one.resolve().is_relative_to(home) for one in homes):
-            return (
-                f"pytest took {home} for its rootdir, with the ini file there, for {flag} {value}; type {flag}={value}"
-            )
-    return None
-
-
 def _is_worker(config: pytest.Config) -> bool:
     """Say whether this is a worker of pytest-xdist's, whose config is not yet marked as one where it begins."""
     if hasattr(config, "workerinput"):
@@ -210,10 +188,8 @@ def _is_timed(config: pytest.Config) -> bool:
 def _check_goldens(config: pytest.Config, own: Config) -> None:
     """Refuse goldens that are not there, unless snapshots are to be made, and those that must not be written to."""
     if any(config.getoption(name, False) for name in UPDATES):
-        from pytest_dsocr.plugin.snapshots import check_update
-
         try:
-            check_update(own.golden)
+            check_writable(own.golden, "--dsocr-golden=DIR")
         except DsocrError as error:
             raise pytest.UsageError(str(error)) from error
     elif not own.golden.is_dir():

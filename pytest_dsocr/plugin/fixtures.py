@@ -24,7 +24,7 @@ from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.config import own_config
 from pytest_dsocr.plugin.loading import StartedReference, is_live, is_needed, waiting_for
 from pytest_dsocr.plugin.markers import arguments_of
-from pytest_dsocr.plugin.stash import ALL_CASES, CASES, CHECK, ELAPSED, LOADED, RUN, Latest, leave_out
+from pytest_dsocr.plugin.stash import ALL_CASES, CASES, CHECK, COMPARED, ELAPSED, LOADED, RUN, Kept, leave_out
 from pytest_dsocr.report.times import COMPARING
 from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.protocol import level_of
@@ -128,7 +128,7 @@ def _dsocr_compared(
     dsocr_subject: Any,
     dsocr_reference: Reference,
     dsocr_config: Config,
-    _dsocr_latest: Latest[CaseReport],
+    _dsocr_kept: Kept,
     _dsocr_explainer: Explainer,
 ) -> CaseReport:
     """The case compared within the run's own limits, once, as far as the subject got; see ``cases.run.run_case``."""
@@ -148,7 +148,8 @@ def _dsocr_compared(
         request.config.stash.setdefault(CASES, {})[dsocr_case.id] = payload
         return report
 
-    return _dsocr_latest.get(compare, dsocr_case, dsocr_subject, dsocr_reference)
+    report: CaseReport = _dsocr_kept.get(COMPARED, compare, dsocr_case, dsocr_subject, dsocr_reference)
+    return report
 
 
 @pytest.fixture
@@ -166,7 +167,7 @@ def dsocr_report(
     request: pytest.FixtureRequest,
     _dsocr_compared: CaseReport,
     dsocr_limits: Tolerances,
-    _dsocr_judged: Latest[CaseReport],
+    _dsocr_kept: Kept,
 ) -> CaseReport:
     """Every comparison of the case within the test's limits, up to an error of the subject.
 
@@ -177,7 +178,10 @@ def dsocr_report(
     from pytest_dsocr.compare.case import judge
 
     with request.config.stash[ELAPSED].on(COMPARING):
-        return _dsocr_judged.get(lambda: judge(_dsocr_compared.exchange, dsocr_limits), dsocr_limits, _dsocr_compared)
+        report: CaseReport = _dsocr_kept.get(
+            "judged", lambda: judge(_dsocr_compared.exchange, dsocr_limits), dsocr_limits, _dsocr_compared
+        )
+        return report
 
 
 @pytest.fixture
@@ -196,18 +200,17 @@ def dsocr_check(request: pytest.FixtureRequest, dsocr_config: Config) -> Check:
 
 
 @pytest.fixture
-def dsocr_reading(
-    dsocr_case: Case, dsocr_subject: Any, _dsocr_latest: Latest[CaseReport], _dsocr_read: Latest[Answer]
-) -> Answer:
+def dsocr_reading(dsocr_case: Case, dsocr_subject: Any, _dsocr_kept: Kept) -> Answer:
     """What the subject reads: text, spans and boxes. Needs no reference.
 
     If both sides were asked about the case already, this is what the subject answered then.
     """
     from pytest_dsocr.subjects.follow import read_alone, reading_of
 
-    if report := _dsocr_latest.made(dsocr_case, dsocr_subject):
-        return reading_of(report.exchange.answer)
-    return _dsocr_read.get(lambda: read_alone(dsocr_subject, dsocr_case), dsocr_case, dsocr_subject)
+    if (answer := _dsocr_kept.answer(dsocr_case, dsocr_subject)) is not None:
+        return reading_of(answer)
+    read: Answer = _dsocr_kept.get("read", lambda: read_alone(dsocr_subject, dsocr_case), dsocr_case, dsocr_subject)
+    return read
 
 
 @pytest.fixture
@@ -250,18 +253,8 @@ def _dsocr_explainer(dsocr_config: Config) -> Iterator[Explainer]:
 
 
 @pytest.fixture(scope="session")
-def _dsocr_latest() -> Latest[CaseReport]:
-    return Latest()
-
-
-@pytest.fixture(scope="session")
-def _dsocr_judged() -> Latest[CaseReport]:
-    return Latest()
-
-
-@pytest.fixture(scope="session")
-def _dsocr_read() -> Latest[Answer]:
-    return Latest()
+def _dsocr_kept() -> Kept:
+    return Kept()
 
 
 @pytest.fixture

@@ -22,7 +22,6 @@ from pytest_dsocr.plugin.config import (
     refused,
     resolve,
     start,
-    taken_for_tests,
 )
 from pytest_dsocr.plugin.elapsed import RunElapsed
 from pytest_dsocr.plugin.loading import is_live
@@ -40,7 +39,6 @@ from pytest_dsocr.plugin.stash import (
     ELAPSED,
     IDENTITY,
     JOURNAL,
-    JOURNALS,
     NOTES,
     OUT_FOLDER,
     UNMATCHED,
@@ -82,15 +80,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", line)
     if only_shows(config.option):  # help must work for those who gave a bad value
         return
-    config.stash[JOURNAL] = Journal()
-    config.add_cleanup(config.stash[JOURNAL].close)
+    is_worker = hasattr(config, "workerinput")
+    journal = config.stash[JOURNAL] = Journal(getattr(config, "workerinput", {}).get("dsocr_journal"))
     config.add_cleanup(partial(end_watch, begin_watch(config.stash.setdefault(NOTES, []))))
     start(config, config.option)
-    if wrong_root := taken_for_tests(config):
-        config.stash[NOTES].append(wrong_root)
     if are_used(config):
         _resolve(config)
-    if not hasattr(config, "workerinput"):
+    if not is_worker:
+        config.add_cleanup(partial(journal.path.unlink, missing_ok=True))
         run = Run(config, config.stash.get(OUT_FOLDER, None), config.stash.get(IDENTITY, None))
         config.pluginmanager.register(run, "dsocr-run")
 
@@ -209,21 +206,25 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Name the run's journal to a worker."""
+    node.workerinput["dsocr_journal"] = str(node.config.stash[JOURNAL].path)
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take over the ledger's unmatched lines and the journal from a worker."""
+    """Take over the ledger's unmatched lines, and what was left out, from a worker."""
     sent = getattr(node, "workeroutput", {})
     node.config.stash[UNMATCHED] = sent.get("dsocr_unmatched", [])
-    node.config.stash.setdefault(JOURNALS, []).extend(sent.get("dsocr_journal", []))
     if left := sent.get("dsocr_left"):  # each worker collects everything
         node.config.stash[DESELECTED] = left
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Send the ledger's unmatched lines and the journal from a worker to the controller."""
+    """Send the ledger's unmatched lines, and what was left out, from a worker to the controller."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["dsocr_unmatched"] = session.config.stash.get(UNMATCHED, [])
         session.config.workeroutput["dsocr_left"] = session.config.stash.get(DESELECTED, None)
-        session.config.workeroutput["dsocr_journal"] = session.config.stash[JOURNAL].entries
 
 
 def _resolve(config: pytest.Config) -> None:

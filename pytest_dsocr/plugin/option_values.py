@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pytest_dsocr.compare.tolerances import NAMES, check_tolerance
 from pytest_dsocr.contract.prompt import IMAGE
@@ -24,6 +25,29 @@ from pytest_dsocr.subjects.loading import SESSIONS, VALID, level_before_loading,
 SUBJECTS = VALID.removeprefix("give ")
 EXAMPLE_OF_SLOWER = "0.05, or decode=0.05"
 FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
+def number(kind: type[int] | type[float], what: str, least: float = math.nextafter(0, 1)) -> Callable[[str], Any]:
+    """Give a reader of numbers of a kind, ``least`` or more, which are called ``what``."""
+
+    def read(text: str) -> float:
+        try:
+            found = kind(text)
+        except ValueError:
+            found = kind(-1)
+        if not least <= found < math.inf:
+            raise DsocrError(f"{text!r} is not a number {what}")
+        return found
+
+    return read
+
+
+days = number(float, "of days above 0")
+seconds = number(float, "of seconds above 0")
+seconds_or_none = number(float, "of seconds, 0 or more", least=0)
+rounds = number(int, "of rounds, 1 or more")
+tokens = number(int, "of tokens, 1 or more")
+share = number(float, f"above 0, such as {EXAMPLE_OF_SLOWER}")
 
 
 def one_of(*valid: str) -> Callable[[str], str]:
@@ -128,10 +152,10 @@ def reference_device(text: str) -> str:
 
 def level(text: str) -> Level:
     """Read ``L0`` to ``L3``."""
-    found = {str(one): one for one in Level}.get(text)
-    if found is None:
-        raise DsocrError(f"{text!r} is not a level; give {', '.join(f'{one} ({one.meaning})' for one in Level)}")
-    return found
+    for one in Level:
+        if str(one) == text:
+            return one
+    raise DsocrError(f"{text!r} is not a level; give {', '.join(f'{one} ({one.meaning})' for one in Level)}")
 
 
 def tolerance(text: str) -> tuple[str, float]:
@@ -153,32 +177,7 @@ def slower(text: str) -> tuple[str, float]:
     name = name or ANY
     if name not in (ANY, *QUANTITIES):
         raise DsocrError(f"there is no stage {name!r}; there are {', '.join(QUANTITIES)}")
-    return name, _number(value, float, f"above 0, such as {EXAMPLE_OF_SLOWER}")
-
-
-def days(text: str) -> float:
-    """Read a number of days above 0."""
-    return _number(text, float, "of days above 0")
-
-
-def rounds(text: str) -> int:
-    """Read a whole number above 0."""
-    return int(_number(text, int, "of rounds, 1 or more"))
-
-
-def seconds(text: str) -> float:
-    """Read a number above 0."""
-    return _number(text, float, "of seconds above 0")
-
-
-def seconds_or_none(text: str) -> float:
-    """Read a number of 0 or more."""
-    return 0.0 if text.strip() in ("0", "0.0") else _number(text, float, "of seconds, 0 or more")
-
-
-def tokens(text: str) -> int:
-    """Read a whole number above 0."""
-    return int(_number(text, int, "of tokens, 1 or more"))
+    return name, share(value)
 
 
 def shard(text: str) -> Shard:
@@ -228,13 +227,3 @@ def yes_or_no(text: str) -> bool:
     if text.lower() not in words:
         raise DsocrError(f"{text!r} is neither yes nor no; give {' or '.join(('true', 'false'))}")
     return words[text.lower()]
-
-
-def _number(text: str, kind: type[int] | type[float], what: str) -> float:
-    try:
-        number = kind(text)
-    except ValueError:
-        number = kind(0)
-    if not 0 < number < float("inf"):
-        raise DsocrError(f"{text!r} is not a number {what}")
-    return number

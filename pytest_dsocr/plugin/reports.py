@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest._code.code import ReprFileLocation
 
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.foundation.errors import OF_MESSAGE, DsocrError, bounded, message_of, traced
@@ -55,6 +56,8 @@ class LastWord:
             has_more = report.when == "teardown" and check is not None and len(check.made) > check.reported
             if report.when == "call" or report.outcome != "passed" or has_more:
                 _attach(item, call.excinfo.value if call.excinfo else None, report)
+            if check is not None and report.when == "teardown":
+                check.is_over = True
         return report
 
 
@@ -205,18 +208,6 @@ def _case_id(item: pytest.Item) -> str:
 
 
 @dataclass(frozen=True)
-class Crash:
-    """Where a test failed, and the message of which pytest's short summary shows the first line."""
-
-    path: str
-    lineno: int
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.lineno}: {self.message}"
-
-
-@dataclass(frozen=True)
 class ColouredText:
     """A failure's text, under the names by which pytest asks for one."""
 
@@ -249,6 +240,8 @@ def colour(report: pytest.TestReport) -> None:
     if told or by_line:
         path, line, _ = report.location
         crash = (
-            Crash(path, (line or 0) + 1, str(report.longrepr)) if told else getattr(report.longrepr, "reprcrash", None)
+            ReprFileLocation(path, (line or 0) + 1, str(report.longrepr))
+            if told
+            else getattr(report.longrepr, "reprcrash", None)
         )
         vars(report)["longrepr"] = ColouredText(str(report.longrepr).rstrip("\n"), crash, by_line)

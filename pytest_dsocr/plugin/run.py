@@ -14,7 +14,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import plain
 from pytest_dsocr.plugin.config import command_of, own_config, typed_options
 from pytest_dsocr.plugin.reports import colour
-from pytest_dsocr.plugin.stash import DESELECTED, JOURNAL, JOURNALS, UNMATCHED, WITNESS
+from pytest_dsocr.plugin.stash import DESELECTED, JOURNAL, UNMATCHED, WITNESS
 from pytest_dsocr.plugin.workers import given_up, lost
 from pytest_dsocr.report.collection import DIED, Plan
 
@@ -154,6 +154,7 @@ class Run:
 
     def pytest_unconfigure(self) -> None:
         """Write the result anew where another plugin changed pytest's exit status, or a thread compared, since."""
+        self.config.stash[JOURNAL].is_closed = True
         if self._session is not None and (self.take_journal() or self._session.exitstatus != self._left_as):
             self._settle(self._session)
         if self._result is not None:
@@ -180,7 +181,7 @@ class Run:
 
     def take_journal(self) -> bool:
         """Hold the tests to what they compared, whatever was reported of them; say whether anything is new."""
-        entries = [*self.config.stash[JOURNAL].entries, *self.config.stash.get(JOURNALS, [])]
+        entries = self.config.stash[JOURNAL].entries
         is_new = len(entries) > self._taken
         if is_new:
             self._taken = len(entries)

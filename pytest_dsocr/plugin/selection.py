@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_dsocr.plugin.options import PREFIX
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.plugin.options import OPTIONS, PREFIX, value_of
 from pytest_dsocr.plugin.stash import ALL_CASES, ALL_PAGES, COLLECTED, CONFIG, NOTES
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ MARKER = "dsocr_perf"
 MEASURING = ("perf", "cost")
 ASKING = ("baseline_update", "slower", "rounds", "baseline_days")
 """Options that mean nothing to a run without times."""
+[UPDATE] = [option for option in OPTIONS if option.name == "baseline_update"]
 WORDS = (
     *(f"--{PREFIX}-{name.replace('_', '-')}" for name in ASKING),
     *(f"--{PREFIX}-may-miss={name}" for name in ("timings", "baseline")),
@@ -49,12 +52,17 @@ WORDS = (
 
 
 def asks_for_times(options: Any, prefix: str = "") -> bool:
-    """Say whether a command line names an option of times, or allows them or their baseline to be missing.
+    """Say whether a run is to take times: its command line names an option of theirs, or allows them to be missing.
+
+    So does a variable that asks for a new baseline.
 
     Args:
         options: as parsed.
         prefix: in front of the options' names there.
     """
+    with suppress(DsocrError):  # which pytest refuses
+        if value_of(UPDATE, UPDATE.in_environment()):
+            return True
     may_miss = getattr(options, f"{prefix}may_miss", None) or ()
     return not {"timings", "baseline"}.isdisjoint(may_miss) or any(
         getattr(options, f"{prefix}{name}", None) for name in ASKING

@@ -69,11 +69,6 @@ class MissingSnapshotError(MachineError):
     """There is no snapshot of this key."""
 
 
-def check_update(path: Path) -> None:
-    """Raise ``DsocrError`` where ``path``, of goldens, is in the installed package, which is not to be written to."""
-    check_writable(path, "--dsocr-golden=DIR")
-
-
 def spans_of(spans: Sequence[SpanSeen]) -> Spans:
     """Give labels and boxes as a snapshot holds them, under the name ``spans``, within tolerances."""
     return [(span.label, [box[:4] for box in span.boxes]) for span in spans]
@@ -122,9 +117,11 @@ def snapshot_extension(
     command = shlex.join(
         ["pytest", "--snapshot-update", *(f"--dsocr-{name}={getattr(config, name)}" for name in names)]
     )
-    may_miss = "snapshot" in config.may_miss
     is_shipped = not may_write and folder.resolve() == (shipped_folder() / FOLDER).resolve()
-    return _extension(folder, key, config.subject, command, limits, may_miss, is_shipped)
+    may_miss = "snapshot" in config.may_miss
+    return _extension(
+        key, config.subject, command, folder=folder, limits=limits, may_miss=may_miss, is_shipped=is_shipped
+    )
 
 
 class GoldenSnapshots(SingleFileSnapshotExtension):
@@ -181,7 +178,7 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
         location = Path(super().get_location(test_location=test_location, index=index))
         option = test_location.item.config.option
         if option.update_snapshots or option.update_new_snapshots_only:
-            check_update(location)
+            check_writable(location, "--dsocr-golden=DIR")
         elif not location.is_file():
             of_test = f" for {test_location.snapshot_name}" if cls.home().is_dir() else ""  # else of none, in one line
             reason = f"there is no snapshot of {cls.key.told}{of_test}{cls._nearest(location)}"
@@ -239,7 +236,7 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
             yield str(error)
             return
         value = json.loads(actual)["value"]
-        weights = checkpoint_of(accepted)
+        weights = accepted["origin"]["checkpoint_sha256"]
         if weights != self.origin["checkpoint_sha256"]:
             own = self.origin["checkpoint_sha256"]
             yield f"the snapshot was made with weights of SHA-256 {weights:.12}, and those under test have {own:.12}"
@@ -294,14 +291,9 @@ def _holds(folder: Path, checkpoint_sha256: str) -> bool:
     """Tell whether a checkpoint's folder has a snapshot that was made with the weights of this content."""
     for path in folder.rglob("*.json"):
         with suppress(DsocrError):  # told of when it is compared with
-            if checkpoint_of(SNAPSHOTS.read(path)) == checkpoint_sha256:
+            if SNAPSHOTS.read(path)["origin"]["checkpoint_sha256"] == checkpoint_sha256:
                 return True
     return False
-
-
-def checkpoint_of(snapshot: _Snapshot) -> str:
-    """Give the SHA-256 of the weights that a snapshot was made with."""
-    return snapshot["origin"]["checkpoint_sha256"]
 
 
 def _traits(folder: Path) -> list[str]:
@@ -318,13 +310,9 @@ def _defines(module: object, snapshot: str) -> bool:
 
 
 @cache
-def _extension(
-    folder: Path, key: Key, subject: str, command: str, limits: Tolerances, may_miss: bool, is_shipped: bool
-) -> type[GoldenSnapshots]:
+def _extension(key: Key, subject: str, command: str, **own: Any) -> type[GoldenSnapshots]:
     """Make each class only once, as syrupy searches the folders of every class."""
-    origin = {"subject": subject, **_origin(key), "command": command}
-    own = {"folder": folder, "key": key, "origin": origin, "limits": limits, "may_miss": may_miss}
-    own["is_shipped"] = is_shipped
+    own |= {"key": key, "origin": {"subject": subject, **_origin(key), "command": command}}
     # Under its base's name, by which syrupy finds an extension again where it gathers what the workers of a run used.
     return type(GoldenSnapshots.__name__, (GoldenSnapshots,), {**own, "__module__": __name__})
 

@@ -13,13 +13,12 @@ import pytest
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.plugin.stash import Latest
+from pytest_dsocr.plugin.stash import Kept
 from pytest_dsocr.subjects.protocol import level_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pytest_dsocr.compare.case import CaseReport
     from pytest_dsocr.engine.stages import Stages
     from pytest_dsocr.observation.answer import KvSize
     from pytest_dsocr.observation.case import Case
@@ -29,40 +28,33 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def dsocr_inputs(
-    dsocr_case: Case,
-    dsocr_subject: Any,
-    _dsocr_latest: Latest[CaseReport],
-    _dsocr_inputs_made: Latest[Mapping[str, Tensor]],
-) -> Mapping[str, Tensor]:
+def dsocr_inputs(dsocr_case: Case, dsocr_subject: Any, _dsocr_kept: Kept) -> Mapping[str, Tensor]:
     """The subject's inputs of the case (L1), named as the fields of ``contract.inputs.Inputs``.
 
     If both sides were asked about the case already, these are the ones that the subject made then.
     """
     _needs(dsocr_subject, Level.INPUTS, "dsocr_inputs")
-    report = _dsocr_latest.made(dsocr_case, dsocr_subject)
-    if report and report.exchange.answer.input_tensors is not None:
-        return report.exchange.answer.input_tensors
-    return _dsocr_inputs_made.get(lambda: _checked(dsocr_subject).inputs(dsocr_case), dsocr_case, dsocr_subject)
+    answer = _dsocr_kept.answer(dsocr_case, dsocr_subject)
+    made: Mapping[str, Tensor] | None = answer and answer.input_tensors
+    return made or _dsocr_kept.get(
+        "inputs", lambda: _checked(dsocr_subject).inputs(dsocr_case), dsocr_case, dsocr_subject
+    )
 
 
 @pytest.fixture
 def dsocr_vision(
-    dsocr_case: Case,
-    dsocr_inputs: Mapping[str, Tensor],
-    dsocr_subject: Any,
-    _dsocr_latest: Latest[CaseReport],
-    _dsocr_vision_made: Latest[Mapping[str, Tensor]],
+    dsocr_case: Case, dsocr_inputs: Mapping[str, Tensor], dsocr_subject: Any, _dsocr_kept: Kept
 ) -> Mapping[str, Tensor]:
     """The subject's seams of vision (L2), ``vision_fusion`` among them.
 
     If both sides were asked about the case already, these are the ones that the subject gave then.
     """
     _needs(dsocr_subject, Level.STAGES, "dsocr_vision")
-    report = _dsocr_latest.made(dsocr_case, dsocr_subject)
-    if report and report.exchange.answer.vision_tensors is not None:
-        return report.exchange.answer.vision_tensors
-    return _dsocr_vision_made.get(lambda: _checked(dsocr_subject).vision(dsocr_inputs), dsocr_case, dsocr_subject)
+    answer = _dsocr_kept.answer(dsocr_case, dsocr_subject)
+    made: Mapping[str, Tensor] | None = answer and answer.vision_tensors
+    return made or _dsocr_kept.get(
+        "vision", lambda: _checked(dsocr_subject).vision(dsocr_inputs), dsocr_case, dsocr_subject
+    )
 
 
 @pytest.fixture
@@ -95,29 +87,16 @@ def dsocr_kv() -> Callable[[DecodeView], KvProbe]:
 
 
 @pytest.fixture
-def dsocr_kv_size(
-    request: pytest.FixtureRequest, dsocr_case: Case, dsocr_subject: Any, _dsocr_latest: Latest[CaseReport]
-) -> KvSize:
+def dsocr_kv_size(request: pytest.FixtureRequest, dsocr_case: Case, dsocr_subject: Any, _dsocr_kept: Kept) -> KvSize:
     """What the subject's key-value cache takes after the case's prompt: ``layers`` and ``bytes_per_token`` (L2).
 
     If both sides were asked about the case already, it is that of the state that the subject was in then.
     """
     from pytest_dsocr.subjects.kv_probe import KvProbe
 
-    report = _dsocr_latest.made(dsocr_case, dsocr_subject)
-    if report and report.exchange.answer.kv is not None:
-        return report.exchange.answer.kv
-    return KvProbe(request.getfixturevalue("dsocr_state")).size
-
-
-@pytest.fixture(scope="session")
-def _dsocr_inputs_made() -> Latest[Mapping[str, Tensor]]:
-    return Latest()
-
-
-@pytest.fixture(scope="session")
-def _dsocr_vision_made() -> Latest[Mapping[str, Tensor]]:
-    return Latest()
+    answer = _dsocr_kept.answer(dsocr_case, dsocr_subject)
+    found: KvSize | None = answer and answer.kv
+    return found or KvProbe(request.getfixturevalue("dsocr_state")).size
 
 
 def _checked(subject: Any) -> CheckedSubject:

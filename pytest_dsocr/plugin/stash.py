@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pytest_dsocr.pages.page_list import BadPage
     from pytest_dsocr.plugin.check import Check, Journal
     from pytest_dsocr.report.file import RunIdentity
-    from pytest_dsocr.report.payload import CasePayload, Entry, LeftPayload, RunPayload
+    from pytest_dsocr.report.payload import CasePayload, LeftPayload, RunPayload
 
 
 CONFIG: pytest.StashKey[Config] = pytest.StashKey()
@@ -41,12 +41,10 @@ CASES: pytest.StashKey[dict[str, CasePayload]] = pytest.StashKey()
 """Of the config: the cases that were asked about, by id."""
 CHECK: pytest.StashKey[Check] = pytest.StashKey()
 """Of a test: what it compared."""
-JOURNALS: pytest.StashKey[list[Entry]] = pytest.StashKey()
-"""Of the controller's config: what its workers compared that does not pass."""
 ATTEMPT: pytest.StashKey[int] = pytest.StashKey()
 """Of a test: how often it was begun."""
 JOURNAL: pytest.StashKey[Journal] = pytest.StashKey()
-"""Of the config: what this process compared that does not pass."""
+"""Of the config: what the run compared that does not pass, or that no report carries."""
 LEFT_OUT: pytest.StashKey[str] = pytest.StashKey()
 """Of a test that we skipped: what is missing, a word of ``cases.config.MISSING``, the level that is not offered, or
 ``Reason.NOT_OFFERED``."""
@@ -80,42 +78,44 @@ def forget(item: pytest.Item) -> None:
         del item.stash[LEFT_OUT]
 
 
-T = TypeVar("T")
+class Kept:
+    """What was last made of a case, by name; where it could not be made, the error.
 
-
-class Latest(Generic[T]):
-    """Holds one thing, for what is made of a case may be large; where it could not be made, the error instead.
-
-    A fixture of the session's would be kept by its case alone, and be another subject's where a folder of tests has a
-    subject of its own.
+    One case is kept, for what is made of it may be large. A fixture of the session's would be kept by its case alone,
+    and be another subject's where a folder of tests has a subject of its own.
     """
 
     def __init__(self) -> None:
-        self._of: tuple[object, tuple[object, ...]] | None = None
-        self._made: list[T] = []
-        self._error: Exception | None = None
+        self._made: dict[str, tuple[tuple[object, ...], Any]] = {}
 
-    def get(self, make: Callable[[], T], case: object, *sides: object) -> T:
-        """Give what ``make`` gave of a ``case`` equal to this and these very ``sides``, or raise what it raised."""
-        if not self._is_of(case, sides):
-            self._of, self._error = (case, sides), None
-            self._made.clear()  # before the next is made, so that there is room for it
-            try:
-                self._made.append(make())
-            except Exception as error:
-                self._error = error
-        if self._error is not None:
-            raise self._error
-        return self._made[0]
+    def get(self, name: str, make: Callable[[], Any], case: object, *sides: object) -> Any:
+        """Return what ``make`` returned for an equal ``case`` and these very ``sides``, or raise what it raised."""
+        if not self._is_of(name, case, sides):
+            self._made.pop(name, None)  # before the next is made, so that there is room for it
+            self._made[name] = ((case, *sides), _made_or_error(make))
+        made = self._made[name][1]
+        if isinstance(made, Exception):
+            raise made
+        return made
 
-    def made(self, case: object, side: object) -> T | None:
-        """Give what was made last, if that was of ``case`` and ``side`` was the first of its sides; None if not."""
-        if self._of is None or not self._made or self._of[0] != case or self._of[1][0] is not side:
-            return None
-        return self._made[0]
+    def answer(self, case: object, subject: object) -> Any:
+        """Return what the ``subject`` answered when both sides were compared; None where they were not."""
+        report = self._made[COMPARED][1] if self._is_of(COMPARED, case, (subject,)) else None
+        return None if report is None or isinstance(report, Exception) else report.exchange.answer
 
-    def _is_of(self, case: object, sides: tuple[object, ...]) -> bool:
-        if self._of is None:
+    def _is_of(self, name: str, case: object, sides: tuple[object, ...]) -> bool:
+        if name not in self._made:
             return False
-        of_case, of_sides = self._of
-        return of_case == case and all(one is other for one, other in zip(of_sides, sides, strict=True))
+        of_case, *of_sides = self._made[name][0]
+        return of_case == case and all(one is other for one, other in zip(of_sides, sides, strict=False))
+
+
+def _made_or_error(make: Callable[[], Any]) -> Any:
+    try:
+        return make()
+    except Exception as error:
+        return error
+
+
+COMPARED = "compared"
+"""The name under which the report of both sides is kept."""

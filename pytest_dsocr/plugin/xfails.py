@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -25,11 +25,10 @@ LINE = re.compile(r"(?P<test>.*?)(?:\s+#\s*(?:until\s+(?P<until>[^\s:]+):\s*)?(?
 
 @dataclass(frozen=True)
 class Known:
-    """Why a test is known to fail, and how long that excuses it."""
+    """Why a test is known to fail, and the last day on which that excuses it; None of a line without an end."""
 
     reason: str
     until: date | None = None
-    """The last day; None of a line without an end."""
 
     def is_over(self, today: date) -> bool:
         """Say whether it excuses no longer."""
@@ -38,38 +37,29 @@ class Known:
 
 @dataclass(frozen=True)
 class Ledger:
-    """Tests that are known to fail, and why."""
+    """Tests that are known to fail, by the last parts of their ids, so that a line fits a checkout and a wheel."""
 
     path: Path
     known: Mapping[str, Known]
-    """By the last parts of a test's id, so that a line fits a checkout and an installation."""
+    today: date = field(default_factory=lambda: datetime.now(UTC).date())
 
-    def apply(self, items: Iterable[pytest.Item], today: date | None = None) -> tuple[str, ...]:
-        """Mark the listed tests as strict xfails, but for those whose date is over.
-
-        Args:
-            items: the run's tests.
-            today: the day that counts; that of UTC, if left out.
-
-        Returns:
-            The listed names that are not among ``items``.
-        """
-        today, unmatched = today or _today(), dict(self.known)
+    def apply(self, items: Iterable[pytest.Item]) -> tuple[str, ...]:
+        """Mark the listed tests as strict xfails, but for those whose date is over; return the lines that fit none."""
+        unmatched = dict(self.known)
         for item in items:
             for test in filter(self.known.__contains__, _endings(item)):
-                if not self.known[test].is_over(today):
+                if not self.known[test].is_over(self.today):
                     item.add_marker(pytest.mark.xfail(reason=self.known[test].reason, strict=True))
                 unmatched.pop(test, None)
         return tuple(unmatched)
 
-    def over(self, today: date | None = None) -> list[str]:
+    def over(self) -> list[str]:
         """Say of each line whose date is over that it excuses no longer."""
-        day = today or _today()
         return [
             f"{test} was known to fail until {one.until} ({one.reason}), and no longer is: mend it, or give "
             f"{self.path} a later date"
             for test, one in self.known.items()
-            if one.is_over(day)
+            if one.is_over(self.today)
         ]
 
 
@@ -90,10 +80,6 @@ def read_ledger(path: Path) -> Ledger:
                 raise DsocrError(f"{path}, line {number}: {test} is listed before; keep one of the two lines")
             known[test] = one
     return Ledger(path, known)
-
-
-def _today() -> date:
-    return datetime.now(UTC).date()
 
 
 def _read_line(place: str, line: str) -> tuple[str, Known]:

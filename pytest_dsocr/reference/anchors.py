@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.reference.environment import FILES, check_vendor_folder
 
@@ -132,24 +133,7 @@ def _name(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-CONTRACT: Mapping[str, tuple[str, ...]] = {
-    stage: tuple(names.split())
-    for stage, names in {
-        "tokenizer": "format_messages get_conv_template Conversation text_encode load_image load_pil_images "
-        "find_closest_aspect_ratio dynamic_preprocess normalize_transform BasicImageTransform",
-        "sam": "build_sam_vit_b _build_sam ImageEncoderViT Block Attention MLPBlock LayerNorm2d PatchEmbed "
-        "get_abs_pos_sam get_rel_pos add_decomposed_rel_pos window_partition window_unpartition",
-        "clip": "build_clip_l vit_model_cfg VitModel CLIPVisionEmbeddings NoTPTransformer NoTPTransformerBlock "
-        "NoTPAttention NoTPFeedForward get_abs_pos quick_gelu LayerNormfp32",
-        "projector": "MlpProjector",
-        "vision_fusion": "DeepseekOCRModel DeepseekOCRModel.forward",
-        "prefill": "DeepseekV2Config DeepseekOCRForCausalLM DeepseekOCRForCausalLM.forward DeepseekV2Model "
-        "DeepseekV2Model.forward DeepseekV2DecoderLayer ATTENTION_CLASSES DeepseekV2Attention "
-        "DeepseekV2FlashAttention2 DeepseekV2MLP DeepseekV2MoE MoEGate DeepseekV2RMSNorm",
-        "decode": "DeepseekOCRForCausalLM.infer DeepseekOCRForCausalLM.prepare_inputs_for_generation NoEOSTextStreamer",
-        "postprocess": "re_match extract_coordinates_and_label draw_bounding_boxes process_image_with_refs",
-    }.items()
-}
+CONTRACT = DEFAULT.vendor.contract
 """By stage, what the contract was read from: functions, classes, methods and tables, in whichever file they stand."""
 
 SYMBOLS = tuple(symbol for symbols in CONTRACT.values() for symbol in symbols)

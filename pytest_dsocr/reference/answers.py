@@ -22,25 +22,24 @@ from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import sha256, write_whole
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.observation import InputsDigest, Observation
+from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.provenance import Key, Provenance
 from pytest_dsocr.reference.environment import FILES
 from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.protocol import ReferenceFaultError
-from pytest_dsocr.reference.recorded_case import (
-    CASES,
-    RecordedCase,
-    tensors_beside,
-    traits,
-)
+from pytest_dsocr.reference.recorded_case import CASES, RecordedCase, tensors_beside, traits
+
+GRACE_S = 3.0
+MOST_BYTES = 4 * 2**30
+"""Some forty pages of the full size in Gundam; what was used longest ago goes first."""
+OWN_CODE = ("contract", "engine", "observation", "reference")
+"""Rooms whose code takes part in what is said of the vendor's."""
+ANEW = "ask anew with --dsocr-fresh"
+OWN = Path(__file__).parents[1]
 
 
 class Ahead:
-    """At most one answer that nobody has asked for yet; the reference itself is for one thread at a time.
-
-    Args:
-        reference: is asked.
-    """
+    """At most one answer that nobody has asked for yet; the reference itself is for one thread at a time."""
 
     def __init__(self, reference: LiveReference) -> None:
         self._reference = reference
@@ -81,14 +80,6 @@ def _ask(live: LiveReference, case: Case, answer: Future[Observation]) -> None:
         answer.set_result(live.observe(case))
     except BaseException as error:
         answer.set_exception(error)
-
-
-GRACE_S = 3.0
-MOST_BYTES = 4 * 2**30
-"""Some forty pages of the full size in Gundam; what was used longest ago goes first."""
-OWN_CODE = ("contract", "engine", "observation", "reference")
-"""Rooms whose code takes part in what is said of the vendor's."""
-ANEW = "ask anew with --dsocr-fresh"
 
 
 @dataclass(frozen=True)
@@ -147,10 +138,6 @@ class Store:
         write_whole(path, data)
         self._make_room(path)
 
-    def clear(self) -> None:
-        """Forget all of this making."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-
     def _make_room(self, newest: Path) -> None:
         files: dict[Path, os.stat_result] = {}
         for path in self.root.glob("*/*"):
@@ -162,7 +149,8 @@ class Store:
             if total <= self.most_bytes or path == newest:
                 return
             total -= sum(files[one].st_size for one in (path, tensors_beside(path)) if one in files)
-            _remove(path)
+            for file in (path, tensors_beside(path)):
+                file.unlink(missing_ok=True)
 
 
 class KeptReference:
@@ -190,23 +178,16 @@ class KeptReference:
         return self._ahead.live
 
     def expect(self, cases: Sequence[Case]) -> None:
-        """Have the first of ``cases`` worked on now, and each other one while the subject works on the one before."""
+        """Be ready, and have the first of ``cases`` worked on, then each while the subject works on the one before."""
+        self._made = self._made or self.live.start()
         self._coming = dict(pairwise(cases))
         self._begin(next(iter(cases), None))
 
-    def start(self) -> Provenance:
-        """Say how answers are made; the live reference is started where none of its answers are there."""
-        self._made = self._made or self.live.start()
-        return self._made
-
     @property
     def provenance(self) -> Provenance:
-        """How its answers are made."""
-        return self.start()
-
-    def inputs(self, case: Case) -> InputsDigest:
-        """Return what ``infer`` hands to ``generate``."""
-        return self.live.inputs(case)
+        """How answers are made; the live reference is started where none of its answers are there."""
+        self._made = self._made or self.live.start()
+        return self._made
 
     def observe(self, case: Case) -> Observation:
         """Return what is kept of a case, or what the live reference does with it, which is then kept.
@@ -223,10 +204,6 @@ class KeptReference:
         self._begin(self._coming.get(case))
         return seen
 
-    def stage_times(self, case: Case, turns: int = 5) -> Mapping[str, tuple[float, ...]]:
-        """Return each stage's milliseconds, one for each of ``turns`` runs; never kept."""
-        return self.live.stage_times(case, turns)
-
     def flops(self, case: Case) -> Mapping[str, int]:
         """Return each stage's floating-point operations; never kept."""
         return self.live.flops(case)
@@ -238,7 +215,12 @@ class KeptReference:
     def _asked(self, case: Case) -> Observation:
         seen = self._ahead.observe(case)
         self._made = self.live.provenance
-        self._check(self._made)
+        if differences := self._origin.differences(self._made) if self._origin else []:
+            shutil.rmtree(self.store.folder, ignore_errors=True)
+            raise ReferenceFaultError(
+                f"the kept answers of the live reference were made otherwise than it answers now "
+                f"({'; '.join(differences)}); they are deleted: run again"
+            )
         try:
             self.store.add(case, RecordedCase(case.to_json(), self._made, seen))
         except DsocrError as error:
@@ -260,16 +242,6 @@ class KeptReference:
             self._note(f"a kept answer of the live reference is damaged, and asked anew: {why}")
             return None
 
-    def _check(self, now: Provenance) -> None:
-        """Refuse to mix answers that were made in two ways; the kept ones are forgotten."""
-        differences = self._origin.differences(now) if self._origin else []
-        if differences:
-            self.store.clear()
-            raise ReferenceFaultError(
-                f"the kept answers of the live reference were made otherwise than it answers now "
-                f"({'; '.join(differences)}); they are deleted: run again"
-            )
-
 
 def making_of(vendor: Path, key: Key, versions: Mapping[str, str]) -> dict[str, Any]:
     """Return everything that the answers of the vendor's code depend on but the case.
@@ -286,22 +258,12 @@ def making_of(vendor: Path, key: Key, versions: Mapping[str, str]) -> dict[str, 
         "versions": dict(versions),
         "resampling": resampling(),
         "own": {
-            path.relative_to(OWN).as_posix(): sha256(path.read_bytes()) for room in OWN_CODE for path in _sources(room)
+            path.relative_to(OWN).as_posix(): sha256(path.read_bytes())
+            for room in OWN_CODE
+            for path in sorted((OWN / room).rglob("*.py"))
         },
     }
 
 
-OWN = Path(__file__).parents[1]
-
-
-def _sources(room: str) -> list[Path]:
-    return sorted((OWN / room).rglob("*.py"))
-
-
 def _digest(value: Mapping[str, Any]) -> str:
     return sha256(json.dumps(value, sort_keys=True).encode())[:32]
-
-
-def _remove(path: Path) -> None:
-    for file in (path, tensors_beside(path)):
-        file.unlink(missing_ok=True)

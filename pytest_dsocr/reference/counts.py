@@ -17,10 +17,7 @@ from pytest_dsocr.foundation.reading import Count
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.provenance import Provenance, slug
-from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
-from pytest_dsocr.reference.recorded_case import FORMAT, Described, fault, recorded, traits
-
-COUNT_WITH = "dsocr vendor record --only-flops"
+from pytest_dsocr.reference.recorded_case import CEILING, FORMAT, Described, fault, recorded, traits
 
 
 class _Entry(TypedDict):
@@ -51,12 +48,12 @@ class CountedCase:
 
     def differences(self, made: Provenance) -> list[str]:
         """Say in which respects that FLOPs depend on it was counted otherwise than ``made``, one line each."""
-        origin = self.origin
+        own = self.origin
         counted = replace(
             made,
-            checkpoint_sha256=origin.checkpoint_sha256,
-            vendor_sha256=origin.vendor_sha256,
-            attention=origin.attention,
+            checkpoint_sha256=own.checkpoint_sha256,
+            vendor_sha256=own.vendor_sha256,
+            attention=own.attention,
         )
         return counted.differences(made)
 
@@ -66,7 +63,7 @@ class Counts:
     """A file of counted cases, each byte of which was checked."""
 
     path: Path
-    cases: Mapping[str, CountedCase]
+    cases: dict[str, CountedCase]
     """By id."""
 
     @classmethod
@@ -94,6 +91,25 @@ class Counts:
         wanted = _sizes(case.to_json())
         return next((one for one in self.cases.values() if _sizes(one.described) == wanted), None)
 
+    def missing(self, cases: Sequence[Case]) -> list[Case]:
+        """Return those of ``cases`` that are not counted yet."""
+        return [case for case in cases if self.find(case) is None]
+
+    def discard_others(self, made: Provenance) -> str:
+        """Give up what was counted otherwise than ``made``; return why, in a sentence, where there was any."""
+        stale = {case_id: differences for case_id, one in self.cases.items() if (differences := one.differences(made))}
+        for case_id in stale:
+            del self.cases[case_id]
+        return "".join(
+            f"FLOPs of {count(len(stale), 'case')} counted before are given up: {'; '.join(differences)}"
+            for differences in [*stale.values()][:1]
+        )
+
+    def add(self, case: Case, made: Provenance, flops: Mapping[str, int]) -> None:
+        """Keep what was counted of ``case``, on the disk when this returns; raise ``DsocrError`` where it is full."""
+        self.cases[case.id] = CountedCase(case.to_json(), made, flops)
+        write_whole(self.path, self.encode())
+
     def encode(self) -> bytes:
         """Return the file's content, the same bytes each time; cases that were counted alike name one making."""
         made: list[Provenance] = []
@@ -105,73 +121,21 @@ class Counts:
         return seal({"format": FORMAT, "made": [origin.to_json() for origin in made], "cases": cases})
 
 
-class Counting:
-    """A file of counts in the making; made by :func:`counting`."""
-
-    def __init__(self, path: Path, made: Provenance) -> None:
-        self.path, self.made = path, made
-        self.notes: list[str] = []
-        """What was there and is given up, and why."""
-        found = Counts.open(path).cases
-        stale = {case_id: differences for case_id, one in found.items() if (differences := one.differences(made))}
-        if stale:
-            why = "; ".join(next(iter(stale.values())))
-            self.notes.append(f"FLOPs of {count(len(stale), 'case')} counted before are given up: {why}")
-        self._cases = {case_id: one for case_id, one in found.items() if case_id not in stale}
-
-    def missing(self, cases: Sequence[Case], *, again: bool = False) -> list[Case]:
-        """Return those of ``cases`` that are not counted yet; all of them to count them ``again``."""
-        there = Counts(self.path, self._cases)
-        return [case for case in cases if again or there.find(case) is None]
-
-    def add(self, case: Case, flops: Mapping[str, int]) -> None:
-        """Keep what was counted of ``case``, on the disk when this returns; raise ``DsocrError`` where it is full."""
-        self._cases[case.id] = CountedCase(case.to_json(), self.made, flops)
-        write_whole(self.path, Counts(self.path, self._cases).encode())
-
-
 @contextmanager
-def counting(folder: Path, made: Provenance) -> Iterator[Counting]:
-    """Open the counts of ``made`` in a checkpoint's ``folder`` of recordings for writing, and keep others off them.
+def counting(folder: Path, attention: str) -> Iterator[Counts]:
+    """Open the counts in a checkpoint's ``folder`` of recordings for writing, and keep others off them.
 
     Raises:
         DsocrError: where another process is at them, the folder cannot be written, or the file there is damaged.
     """
-    path = counts_file(folder, made.attention)
+    path = counts_file(folder, attention)
     with locked(path.with_name(f".{path.name}.lock")):
-        yield Counting(path, made)
+        yield Counts.open(path)
 
 
 def counts_file(folder: Path, attention: str) -> Path:
     """Return where the FLOPs are that belong to the recordings in a checkpoint's ``folder``."""
     return folder / f"flops-{slug(attention)}.json"
-
-
-def recorded_flops(case: Case, recordings: Sequence[tuple[Path, Provenance]]) -> Mapping[str, int]:
-    """Return a case's FLOPs by stage from beside the first of ``recordings`` that has them.
-
-    Args:
-        case: whichever its ceiling of new tokens.
-        recordings: the folder and the making of each.
-
-    Raises:
-        NotRecordedError: where none has.
-        ReferenceFaultError: where a file is damaged, or was counted of other weights or other files of the vendor's.
-    """
-    for folder, made in recordings:
-        counts = Counts.open(counts_file(folder.resolve().parent, made.attention))
-        if (found := counts.find(case)) is None:
-            continue
-        if differences := found.differences(made):
-            raise ReferenceFaultError(
-                f"{counts.path} holds FLOPs of {case.id} that were counted otherwise than {folder} was made "
-                f"({'; '.join(differences)}); count them anew with: {COUNT_WITH}"
-            )
-        return found.flops
-    raise NotRecordedError(
-        f"{recordings[0][0].parent} holds no FLOPs of {case.id}; count them with: {COUNT_WITH}, "
-        "or give the vendor's folder to count them live"
-    )
 
 
 def find_counted(case: Case, places: Sequence[Path], checkpoint_sha256: str, attention: str) -> CountedCase | None:
@@ -187,4 +151,4 @@ def find_counted(case: Case, places: Sequence[Path], checkpoint_sha256: str, att
 
 def _sizes(described: Mapping[str, Any]) -> dict[str, str]:
     """Return what FLOPs depend on, and with it the page's content."""
-    return {name: value for name, value in traits(described).items() if name != "max_new_tokens"}
+    return {**traits(described), CEILING: ""}

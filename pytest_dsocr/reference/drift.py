@@ -58,9 +58,10 @@ def read_json(path: Path) -> Anchors:
 
 def to_json(anchors: Anchors, provenance: Mapping[str, Any]) -> str:
     """Lay anchors out as JSON, one line each."""
-    files = {name: asdict(file) for name, file in anchors.files.items()}
-    symbols = {name: _to_json(anchor) for name, anchor in anchors.symbols.items()}
-    sections = {"files": files, "symbols": symbols}
+    sections = {
+        "files": {name: asdict(file) for name, file in anchors.files.items()},
+        "symbols": {name: _to_json(anchor) for name, anchor in anchors.symbols.items()},
+    }
     parts = [f'"provenance": {json.dumps(provenance)}']
     for name, rows in sections.items():
         lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(row)}" for key, row in rows.items())

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_dsocr.foundation.errors import DsocrError
@@ -24,7 +24,7 @@ TAIL_LINES = 12
 class Source:
     """Where something that was imported stands."""
 
-    file: Path
+    file: str
     line: int
     sha256: str
 
@@ -36,12 +36,10 @@ class Loaded:
     python: str
     versions: Mapping[str, str | None]
     """By module, of its package; None where the environment lacks it."""
-    symbols: Mapping[str, Source]
-    attention: Mapping[str, Source]
+    symbols: Mapping[str, Source] = field(default_factory=dict)
+    attention: Mapping[str, Source] = field(default_factory=dict)
     """The classes in the vendor's table of attentions."""
-    stale: tuple[str, ...]
-    """Files in whose place a compiled file of another source was run."""
-    fault: str
+    fault: str = ""
     """Why the files could not be imported, if they could not."""
 
 
@@ -51,6 +49,8 @@ def load_in(python: Path, folder: Path, time_limit_s: float = TIME_LIMIT_S) -> L
     Raises:
         DsocrError: where the interpreter breaks down, with the end of what it said.
     """
+    import msgspec  # here, because a worker without it imports this module
+
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch, "loaded.json")
         command = command_in(
@@ -67,7 +67,7 @@ def load_in(python: Path, folder: Path, time_limit_s: float = TIME_LIMIT_S) -> L
         if done.returncode or not out.exists():
             said = "".join(f"\n  {line}" for line in done.stderr.splitlines()[-TAIL_LINES:])
             raise DsocrError(f"{python} failed while importing {folder}; the end of its stderr:{said}")
-        return _loaded(out.read_text(encoding="utf-8"))
+        return msgspec.json.decode(out.read_bytes(), type=Loaded)
 
 
 def modules_of(folder: Path) -> dict[str, bool]:
@@ -98,17 +98,6 @@ def copies_of(folder: Path) -> dict[Path, tuple[str, ...]]:
         for copy in copies
         if not copy.samefile(folder)
     }
-
-
-def _loaded(text: str) -> Loaded:
-    said = json.loads(text)
-    symbols, attention = (
-        {name: Source(Path(one["file"]), one["line"], one["sha256"]) for name, one in said.get(kind, {}).items()}
-        for kind in ("symbols", "attention")
-    )
-    return Loaded(
-        said["python"], said["versions"], symbols, attention, tuple(said.get("stale", ())), said.get("fault", "")
-    )
 
 
 def _imported(node: ast.AST) -> list[str]:

@@ -5,7 +5,6 @@ The session, where it stands in for that code, answers from such a worker as wel
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
@@ -20,8 +19,8 @@ from typing import Any, Self, TypeVar
 from torch import Tensor
 
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.observation import InputsDigest, Observation
-from pytest_dsocr.observation.packing import unpack, unpack_inputs
+from pytest_dsocr.observation.observation import Observation
+from pytest_dsocr.observation.packing import unpack
 from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.reference.environment import command_in
 from pytest_dsocr.reference.protocol import OnProgress, ReferenceFaultError, pack_case
@@ -41,14 +40,14 @@ OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 
 @dataclass(frozen=True)
 class Response:
-    """What a worker answers: a JSON value, the tensors that go with it, and how it was made."""
+    """What a worker answers: plain values, the tensors that go with them, and how it was made."""
 
     result: Any
     tensors: Mapping[str, Tensor]
     provenance: Mapping[str, Any]
 
 
-Reader = Callable[[Response, Mapping[str, Tensor]], Read]
+Reader = Callable[[Response], Read]
 """Makes of an answer what was asked for; where it does not hold together, it raises one of :data:`BROKEN`."""
 
 
@@ -69,7 +68,7 @@ class WorkerFault(Exception):  # noqa: N818 - a part of what a ReferenceFaultErr
 
 
 class Client:
-    """Has a worker as long as one is needed. For one thread at a time.
+    """Keep a worker as long as one is needed. For one thread at a time.
 
     Args:
         python: the interpreter that runs the worker.
@@ -163,14 +162,14 @@ class Client:
         with self._loading():
             if self._worker is None:
                 self._worker = self._process()
-                self._versions = self._request(self._worker, "versions", {}, lambda answer, _: answer.result)
+                self._versions = self._request(self._worker, "versions", {}, lambda answer: answer.result)
         return self._worker
 
     def _loaded(self) -> tuple[ChildProcess, Provenance]:
         worker = self._started()
         with self._loading():
             self._provenance = self._provenance or self._request(
-                worker, "load", self._load, lambda answer, _: Provenance.from_json(answer.provenance)
+                worker, "load", self._load, lambda answer: Provenance.from_json(answer.provenance)
             )
         return worker, self._provenance
 
@@ -200,16 +199,16 @@ class Client:
         return process
 
     def _request(self, worker: ChildProcess, method: str, params: Mapping[str, Any], read: Reader[Read]) -> Read:
-        request = {"method": method, "params": json.dumps(params)}
         try:
-            kind, answer = worker.ask(request, self.time_limit_s, lambda sign: self._on_progress(*sign))
+            kind, answer = worker.ask(
+                {"method": method, "params": params}, self.time_limit_s, lambda sign: self._on_progress(*sign)
+            )
         except ProcessLostError as lost:
             raise self._lost(lost) from lost
         if kind == REFUSAL:
             raise self._failed(worker, **answer)
         try:
-            response = Response(json.loads(answer["result"]), answer["tensors"], answer["provenance"])
-            return read(response, response.tensors)
+            return read(Response(**answer))
         except BROKEN as error:
             what = f"gave an answer that does not hold together ({error!r})"
             raise WorkerFault(what, "see that both sides run the same pytest-dsocr", is_lost=True) from error
@@ -226,17 +225,13 @@ class Client:
     def _failed(self, worker: ChildProcess, kind: str, message: str, traceback: str) -> WorkerFault:
         if not traceback:
             return WorkerFault(f"refused: {message}", "", worker.trace())
-        return WorkerFault(f"answered {kind}: {message}", self._advice(kind, message), traceback.rstrip())
-
-    def _advice(self, kind: str, message: str) -> str:
-        if kind in IMPORT_ERRORS:
-            if not self._is_vendors:
-                return f"see that {self._python} imports all that pytest-dsocr needs"
-            has = ", ".join(f"{name} {version}" for name, version in self._versions.items())
-            return f"make its environment with `dsocr vendor setup {self._load['vendor']}` ({self._python} has {has})"
+        advice = "look for the cause in its traceback"
         if kind in MEMORY_ERRORS or "allocate memory" in message:
-            return "give it a smaller preset or checkpoint, bfloat16, or a device with more memory"
-        return "look for the cause in its traceback"
+            advice = "give it a smaller preset or checkpoint, bfloat16, or a device with more memory"
+        elif kind in IMPORT_ERRORS and self._is_vendors:
+            has = ", ".join(f"{name} {version}" for name, version in self._versions.items())
+            advice = f"make its environment with `dsocr vendor setup {self._load['vendor']}` ({self._python} has {has})"
+        return WorkerFault(f"answered {kind}: {message}", advice, traceback.rstrip())
 
     def _message(self, request: str, faults: Sequence[WorkerFault]) -> str:
         """Say in one sentence what happened and what to do, with the end of what the last worker said below."""
@@ -310,44 +305,25 @@ class LiveReference(Client):
         """How its answers are made."""
         return self.start()
 
-    def inputs(self, case: Case) -> InputsDigest:
-        """Return what ``infer`` hands to ``generate``."""
-        return self._ask(
-            "inputs",
-            case,
-            lambda answer, tensors: unpack_inputs(answer.result, tensors),
-            keep_values=self.keep_values,
-        )
-
-    def observe(self, case: Case, *, out: Path | None = None, keep_logits: bool = False) -> Observation:
+    def observe(self, case: Case, *, out: Path | None = None) -> Observation:
         """Run ``infer`` as it is and give all that was seen.
 
         Args:
             case: what to read.
             out: where the files that it writes are put, in addition to what is there.
-            keep_logits: have all logits of every step: half a megabyte a token of the vendor's vocabulary.
         """
+        kept: dict[str, Any] = {"out": out} if out else {}
         return self._ask(
             "observe",
             case,
-            lambda answer, tensors: unpack(answer.result, tensors, Provenance.from_json(answer.provenance)),
+            lambda answer: unpack(answer.result, answer.tensors, Provenance.from_json(answer.provenance)),
             keep_values=self.keep_values,
-            keep_logits=keep_logits,
-            out=out and str(out.absolute()),
-        )
-
-    def stage_times(self, case: Case, turns: int = 5) -> Mapping[str, tuple[float, ...]]:
-        """Return each stage's milliseconds, one for each of ``turns`` runs."""
-        return self._ask(
-            "stage_times",
-            case,
-            lambda answer, _: {stage: tuple(runs_ms) for stage, runs_ms in answer.result.items()},
-            turns=turns,
+            **kept,
         )
 
     def flops(self, case: Case) -> Mapping[str, int]:
-        """Return each stage's floating-point operations."""
-        return self._ask("flops", case, lambda answer, _: dict(answer.result))
+        """Return each stage's operations as torch's counter sees them; ``decode`` is the first step's."""
+        return self._ask("flops", case, lambda answer: dict(answer.result))
 
     def _ask(self, method: str, case: Case, read: Reader[Read], **params: Any) -> Read:
         return self.ask(case.id, method, {"case": pack_case(case), **params}, read)

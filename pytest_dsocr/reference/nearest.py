@@ -86,13 +86,8 @@ def _capability(device: str) -> float:
 
 
 def key_traits(key: Key) -> dict[str, str]:
-    """Return what a key is made of, in words."""
-    return {"checkpoint": key.checkpoint_sha256[:SHOWN_OF_CHECKPOINT], **ways(key)}
-
-
-def ways(key: Key) -> dict[str, str]:
-    """Return how a key's weights are run, each by the word in an option's name."""
-    return {way: getattr(key, way) for way in WAYS}
+    """Return what a key is made of, in words; how its weights are run by the words in the options' names."""
+    return {"checkpoint": key.checkpoint_sha256[:SHOWN_OF_CHECKPOINT], **{way: getattr(key, way) for way in WAYS}}
 
 
 def nearest(wanted: Mapping[str, str], known: Mapping[str, Mapping[str, str]]) -> str:
@@ -109,12 +104,12 @@ def nearest(wanted: Mapping[str, str], known: Mapping[str, Mapping[str, str]]) -
 
 def options_to_leave_out(wanted: Key, known: Iterable[Key], fixed: Collection[str]) -> str:
     """Return the options that asked for what no recording of these weights has; nothing where there is none of them."""
-    same = [key for key in known if key.checkpoint_sha256 == wanted.checkpoint_sha256]
-    if not same:
-        return ""
-    asked = {way: given for way, given in ways(wanted).items() if way in fixed}
-    least = min(([way for way, given in asked.items() if getattr(key, way) != given] for key in same), key=len)
-    return " and ".join(f"--dsocr-reference-{way}" for way in least)
+    differing = [
+        [way for way in WAYS if way in fixed and getattr(key, way) != getattr(wanted, way)]
+        for key in known
+        if key.checkpoint_sha256 == wanted.checkpoint_sha256
+    ]
+    return " and ".join(f"--dsocr-reference-{way}" for way in min(differing, key=len, default=[]))
 
 
 class _Made(TypedDict):
@@ -134,10 +129,6 @@ def read_facts(golden: Path, kind: str) -> dict[str, Any]:
 
     Where there is none, the one of the nearest version: what does not depend on resizing is the same in all, and of the
     rest see :func:`other_pillow`.
-
-    Args:
-        golden: the folder of recordings.
-        kind: ``inputs``.
 
     Raises:
         NotRecordedError: where there is none at all.

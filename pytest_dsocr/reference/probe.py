@@ -9,7 +9,6 @@ import json
 import platform
 import sys
 from importlib import metadata
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -40,7 +39,6 @@ def _load(folder: Path) -> dict[str, Any]:
     return {
         "symbols": {symbol: place for symbol in SYMBOLS if (place := _place(symbol, loaded))},
         "attention": {name: _source(one) for name, one in classes.items()},
-        "stale": [Path(str(module.__file__)).name for module in loaded[1:] if _is_stale(module)],
     }
 
 
@@ -64,15 +62,6 @@ def _source(found: Any) -> dict[str, Any]:
         "line": inspect.getsourcelines(found)[1],
         "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
     }
-
-
-def _is_stale(module: ModuleType) -> bool:
-    """Return whether what ran is a compiled file of another source, which Python takes if size and time agree."""
-    loader = module.__spec__.loader if module.__spec__ else None
-    if not isinstance(loader, SourceFileLoader):
-        return False
-    path = loader.get_filename(module.__name__)
-    return bool(loader.get_code(module.__name__) != loader.source_to_code(Path(path).read_bytes(), path))
 
 
 def _versions(modules: tuple[str, ...]) -> dict[str, str | None]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from pytest_dsocr.foundation.errors import MachineError
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.observation import InputsDigest, Observation
+from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.provenance import Provenance
 
 OnProgress = Callable[[str, int, int | None], None]
@@ -38,50 +38,22 @@ class Reference(Protocol):
     def provenance(self) -> Provenance:
         """How its answers are made."""
 
-    def inputs(self, case: Case) -> InputsDigest:
-        """Return what ``infer`` hands to ``generate``."""
-
     def observe(self, case: Case) -> Observation:
         """Run ``infer`` as it is, artefacts included, and give all that was seen."""
-
-    def stage_times(self, case: Case, turns: int = 5) -> Mapping[str, tuple[float, ...]]:
-        """Return each stage's milliseconds, one for each of ``turns`` runs; ``decode`` is the mean of a run's steps."""
-
-    def flops(self, case: Case) -> Mapping[str, int]:
-        """Give each stage's floating-point operations as torch's counter sees them; ``decode`` is the first step's."""
 
     def close(self) -> None:
         """Release what it holds."""
 
 
 class Runtime(Protocol):
-    """What answers in a worker process: the vendor's code, or the session in its place; made by its ``load``."""
+    """What answers in a worker process, made by its ``load``; it may have other methods that take and give JSON."""
 
     @property
     def provenance(self) -> Provenance:
         """How its answers are made."""
 
-    def inputs(self, case: Case, *, keep_values: bool = False) -> InputsDigest:
-        """Return what goes into the model, with the tensors themselves where these are wanted."""
-
-    def observe(
-        self, case: Case, *, keep_values: bool = False, keep_logits: bool = False, out: Path | None = None
-    ) -> Observation:
-        """Read the page and give all that was seen, files that it writes in the folder ``out``."""
-
-    def stage_times(self, case: Case, turns: int = 5) -> Mapping[str, tuple[float, ...]]:
-        """Return each stage's milliseconds, one for each of ``turns`` runs."""
-
-    def flops(self, case: Case) -> Mapping[str, int]:
-        """Return each stage's floating-point operations."""
-
-
-@runtime_checkable
-class Explaining(Protocol):
-    """A runtime that says what would explain an answer of the subject's."""
-
-    def explain(self, packed: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer a question, both as JSON holds them."""
+    def observe(self, case: Case, *, keep_values: bool = False) -> Observation:
+        """Read the page and give all that was seen."""
 
 
 def pack_case(case: Case) -> dict[str, Any]:

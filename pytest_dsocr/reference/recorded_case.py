@@ -78,12 +78,12 @@ class RecordedCase:
             keep_values: keep the tensors themselves, where they are there, beside their summaries.
         """
         packed, tensors = pack(self.observation if keep_values else without_values(self.observation))
-        tensor_bytes = safetensors.torch.save(tensors)
+        tensor_bytes, made = safetensors.torch.save(tensors), self.observation.provenance
         content = {
             "format": FORMAT,
             "case": self.described,
             "origin": self.origin.to_json(),
-            "overrides": [line for line in self._overrides if line not in self.origin.overrides],
+            "overrides": [line for line in (made.overrides if made else ()) if line not in self.origin.overrides],
             "tensors_sha256": sha256(tensor_bytes),
             "observation": packed,
         }
@@ -116,11 +116,7 @@ class RecordedCase:
 
     def case(self, pages: Path) -> Case:
         """Return the case, its page in the folder ``pages``."""
-        return case_in(pages, self.described)
-
-    @property
-    def _overrides(self) -> tuple[str, ...]:
-        return self.observation.provenance.overrides if self.observation.provenance else ()
+        return Case.from_json(pages / self.described["page"], self.described)
 
 
 def up_to(
@@ -143,11 +139,6 @@ def up_to(
     output = Output.of(tokenizer().decode([step.token for step in steps]), case.page)
     made = seen.provenance and seen.provenance.with_override(CUT)
     return replace(seen, steps=steps, output=output, provenance=made)
-
-
-def case_in(pages: Path, described: Mapping[str, Any]) -> Case:
-    """Return the case that is described, its page in the folder ``pages``."""
-    return Case.from_json(pages / described["page"], described)
 
 
 def traits(described: Mapping[str, Any]) -> dict[str, str]:

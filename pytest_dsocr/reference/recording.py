@@ -10,13 +10,11 @@ from typing import Any, Literal, TypedDict
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.contract.inputs import prepare_inputs
 from pytest_dsocr.contract.prompt import TextTokenizer
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import seal, sha256
 from pytest_dsocr.foundation.reading import Count, FileName
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import InputsDigest, Observation
 from pytest_dsocr.observation.provenance import SHOWN_OF_CHECKPOINT, Key, Provenance, is_by_session, versions
-from pytest_dsocr.reference.counts import recorded_flops
 from pytest_dsocr.reference.nearest import (
     EXACT,
     WAYS,
@@ -212,22 +210,6 @@ class RecordedReference:
         """How its answers were made."""
         return self.recording.provenance
 
-    def cases(self, pages: Path) -> list[Case]:
-        """Return the recorded cases, with their pages by name in the folder ``pages``.
-
-        Raises:
-            DsocrError: where a page is missing there.
-        """
-        cases = [case.case(pages) for case in self.recording.cases.values()]
-        missing = sorted({case.page.name for case in cases if not case.page.is_file()})
-        if missing:
-            raise DsocrError(f"{pages} lacks {', '.join(missing)}; give the folder with the pages of the recording")
-        return cases
-
-    def inputs(self, case: Case) -> InputsDigest:
-        """Return what ``infer`` handed to ``generate``."""
-        return self.observe(case).inputs
-
     @property
     def stands_in(self) -> str:
         """Why it is another recording than was looked for; nothing where it is not."""
@@ -275,15 +257,6 @@ class RecordedReference:
                 "or record the page with: dsocr vendor record"
             )
 
-    def stage_times(self, case: Case, turns: int = 5) -> Mapping[str, tuple[float, ...]]:
-        """Raise ``NotRecordedError``: times belong to the machine that they were taken on."""
-        raise NotRecordedError("a recording holds no stage times; give the vendor's folder to take them live")
-
-    def flops(self, case: Case) -> Mapping[str, int]:
-        """Return the FLOPs that lie beside the recordings; raise as :func:`recorded_flops` does."""
-        recordings = (self.recording, *self.behind)
-        return recorded_flops(case, [(one.folder, one.provenance) for one in recordings])
-
     def close(self) -> None:
         """Hold nothing open."""
 
@@ -318,12 +291,9 @@ def _check_names(folder: Path, listed: Iterable[str]) -> None:
 def _read_listed(path: Path, entry: _Entry) -> RecordedCase:
     contents = []
     for name, stated in entry["files"].items():
-        content = read_recorded(path.with_name(name))
-        if len(content) != stated["bytes"]:
-            raise fault(path.with_name(name), f"is damaged: it has {len(content)} bytes of {stated['bytes']}")
-        if sha256(content) != stated["sha256"]:
+        contents.append(read_recorded(path.with_name(name)))
+        if sha256(contents[-1]) != stated["sha256"]:
             raise fault(path.with_name(name), f"is damaged: it does not have the SHA-256 that {MANIFEST} states")
-        contents.append(content)
     return RecordedCase.decode(path, *contents)
 
 

@@ -7,13 +7,14 @@ session's. It runs in a process of its own: what a subject does to torch, or to 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 from pytest_dsocr.contract.artifacts import OURS
 from pytest_dsocr.contract.image import resampling
@@ -55,7 +56,7 @@ class SessionRuntime:
     """
 
     subject: SessionSubject
-    origin: Provenance
+    provenance: Provenance
     on_progress: OnProgress
 
     @classmethod
@@ -74,49 +75,22 @@ class SessionRuntime:
         session = Session.from_checkpoint(
             checkpoint, device=device, dtype=dtype, attention=attention, on_progress=weights
         )
-        origin = provenance_of(resolve(checkpoint), device_class(device), dtype, attention, command)
-        return cls(SessionSubject(session), origin, on_progress)
+        made = provenance_of(resolve(checkpoint), device_class(device), dtype, attention, command)
+        return cls(SessionSubject(session), made, on_progress)
 
-    @property
-    def provenance(self) -> Provenance:
-        """How the answers are made."""
-        return self.origin
-
-    def inputs(self, case: Case, *, keep_values: bool = False) -> InputsDigest:
-        """Return what goes into the model."""
-        return InputsDigest.of(self._prepare(case).tensors, keep_values=keep_values)
-
-    def observe(
-        self, case: Case, *, keep_values: bool = False, keep_logits: bool = False, out: Path | None = None
-    ) -> Observation:
-        """Read the page and give all that was seen.
-
-        Args:
-            case: what to read.
-            keep_values: keep the tensors themselves beside their summaries, but those of the deep seams.
-            keep_logits: not available from the session.
-            out: not available from the session.
+    def observe(self, case: Case, *, keep_values: bool = False) -> Observation:
+        """Read the page and give all that was seen, the tensors too where ``keep_values``, but those of deep seams.
 
         Raises:
             DsocrError: where reading and decoding step by step differ, so that it cannot serve as a reference.
         """
-        if keep_logits or out:
-            raise DsocrError("the session keeps neither all logits nor files; give the vendor's folder for these")
         prepared, tokens = self._prepare(case), count(1)
         read = self.subject.session.run_prepared(
             prepared, max_new_tokens=case.max_new_tokens, on_token=lambda _: self._token(next(tokens), case)
         )
         answer = follow(self.subject, case, _to_follow(case, prepared, read), lambda step: self._token(step, case))
-        seen = _observation(case, answer, read, self.origin)
+        seen = _observation(case, answer, read, self.provenance)
         return seen if keep_values else without_values(seen)
-
-    def stage_times(self, case: Case, turns: int = 5) -> NoReturn:
-        """Raise ``DsocrError``: the session's times are not the vendor's."""
-        raise DsocrError("the session's times are its own; give the vendor's folder to take the vendor's")
-
-    def flops(self, case: Case) -> NoReturn:
-        """Raise ``DsocrError``."""
-        raise DsocrError("the session's operations are its own; give the vendor's folder to count the vendor's")
 
     def _prepare(self, case: Case) -> Inputs:
         return self.subject.session.prepare(case.page, prompt=case.prompt, preset=case.preset)
@@ -149,25 +123,25 @@ def _to_follow(case: Case, prepared: Inputs, read: Result) -> Observation:
     return Observation(case.id, inputs, {}, NOTHING, steps, Output(read.text, (), "", {}))
 
 
-def _observation(case: Case, answer: Answer, read: Result, origin: Provenance) -> Observation:
+def _observation(case: Case, answer: Answer, read: Result, provenance: Provenance) -> Observation:
     chosen = tuple(step.token for step in answer.forced or ())
     if chosen != read.token_ids or answer.text != read.text:
         raise DsocrError(
             f"the session read {len(read.token_ids)} tokens of {case.id} differently than it decodes them step by "
             "step; it cannot stand in on this device"
         )
-    given: dict[str, Any] = {"inputs": answer.inputs, "prefill_best": answer.prefill_best}
+    values: dict[str, Any] = {"inputs": answer.inputs, "prefill_best": answer.prefill_best}
     files = {name: file for name, file in (answer.artefacts or {}).items() if name != OURS}
     written: dict[str, Any] = {"mmd": answer.mmd, "artefacts": files or None}
-    if absent := [name for name, value in {**given, **written}.items() if value is None]:
+    if absent := [name for name, value in {**values, **written}.items() if value is None]:
         raise DsocrError(f"the session gave no {', '.join(absent)} of {case.id}; it cannot stand in")
     return Observation(
         case_id=case.id,
         seams=answer.seams,
         steps=tuple(Step(step.token, step.best) for step in answer.forced or ()),
         output=Output(answer.text, answer.spans, **written),
-        provenance=origin,
-        **given,
+        provenance=provenance,
+        **values,
     )
 
 
@@ -210,10 +184,6 @@ class SessionReference:
         key = self.wanted.key
         return provenance_of(self.wanted.checkpoint, key.device, key.dtype, key.attention)
 
-    def inputs(self, case: Case) -> InputsDigest:
-        """Return what was recorded to go into the model, or what the session makes."""
-        return self.observe(case).inputs
-
     def observe(self, case: Case) -> Observation:
         """Return what was recorded of a case, or, where it was not, what the session does with it.
 
@@ -233,45 +203,28 @@ class SessionReference:
 
     def holds(self, case: Case) -> bool:
         """Return whether a recording answers for a case."""
-        try:
-            self.recording_of(case)
-        except NotRecordedError:
-            return False
-        return True
+        with suppress(NotRecordedError):
+            return bool(self.recording_of(case))
+        return False
 
     def answering(self, seen: Observation) -> Reference:
         """Return the reference that made ``seen``: the recording, or this one for the session."""
         return self if self.recorded is None or is_by_session(seen.provenance) else self.recorded
 
     def check_other_than(self, subject: object, name: str, case: Case) -> None:
-        """Refuse to compare the session with itself, which would prove nothing.
+        """Raise ``NotRecordedError`` where it would answer for the session itself, which would prove nothing.
 
         Args:
             subject: the implementation under test.
             name: what the run calls it.
             case: the case to read.
-
-        Raises:
-            NotRecordedError: where the subject is the session, and no recording answers for the case.
         """
         try:
             self.recording_of(case)
         except NotRecordedError as error:
-            if name not in SESSION_NAMES and not _is_session(subject):
-                return
-            raise NotRecordedError(
-                f"{error}; the session is the subject itself, so it cannot be the reference as well"
-            ) from None
-
-    def stage_times(self, case: Case, turns: int = 5) -> Mapping[str, tuple[float, ...]]:
-        """Raise ``NotRecordedError``: the session's times say nothing of the vendor's."""
-        raise NotRecordedError("the session's times are not the vendor's; give the vendor's folder to take them live")
-
-    def flops(self, case: Case) -> Mapping[str, int]:
-        """Return what was recorded; raise ``NotRecordedError`` where that is nothing."""
-        if self.recorded is None:
-            raise NotRecordedError("the session's FLOPs are not the vendor's; give the vendor's folder to count them")
-        return self.recorded.flops(case)
+            if name in SESSION_NAMES or _is_session(subject):
+                why = "the session is the subject itself, so it cannot be the reference as well"
+                raise NotRecordedError(f"{error}; {why}") from None
 
     def close(self) -> None:
         """End the session's process, where it was started."""
@@ -279,12 +232,7 @@ class SessionReference:
 
 
 def open_session_reference(places: Sequence[Path], wanted: Wanted, *, time_limit_s: float = 600) -> SessionReference:
-    """Open the session as the reference, behind whatever recording there is of the key.
-
-    Args:
-        places: folders of recordings, as they are looked into.
-        wanted: the checkpoint and key.
-        time_limit_s: the longest that the session may be without a sign of progress.
+    """Open the session as the reference, behind whatever recording there is of the key in ``places``.
 
     Raises:
         DsocrError: where the vendor's code has no such dtype or attention.

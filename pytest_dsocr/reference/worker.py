@@ -7,7 +7,6 @@ was asked to load.
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import traceback
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from pytest_dsocr.reference.protocol import Runtime
 
 Reply = tuple[Any, Mapping[str, "Tensor"]]
-"""A result as JSON, and the tensors that go with it."""
+"""A plain value, and the tensors that go with it."""
 
 
 def main(folder: str, pipe: str) -> None:
@@ -49,28 +48,31 @@ class RuntimeServer:
     def answer(self, request: Mapping[str, Any]) -> None:
         """Do what is asked and send the answer, whatever exception it ends in."""
         self._limit_s = request["limit_s"]
+        method, params = request["method"], request["params"]
         try:
-            method: Callable[..., Reply] = getattr(self, f"_on_{request['method']}")
-            result, tensors = method(**json.loads(request["params"]))
-            answer = {"result": json.dumps(result), "tensors": tensors, "provenance": self._provenance}
+            if method == "versions":
+                reply: Reply = (versions(), {})
+            elif method == "load":
+                reply = self._load(**params)
+            else:
+                reply = self._asked(method, params)
+            answer = {"result": reply[0], "tensors": reply[1], "provenance": self._provenance}
             self._channel.send("answer", answer)
         except DsocrError as error:
             self._channel.send(REFUSAL, {"kind": type(error).__name__, "message": str(error), "traceback": ""})
         except (Exception, SystemExit) as error:
-            told = {"kind": type(error).__name__, "message": str(error), "traceback": traceback.format_exc()}
-            self._channel.send(REFUSAL, told)
+            raised = {"kind": type(error).__name__, "message": str(error), "traceback": traceback.format_exc()}
+            self._channel.send(REFUSAL, raised)
 
-    @property
-    def _loaded(self) -> Runtime:
-        assert self._runtime, "load comes first"
-        self._provenance = self._runtime.provenance.to_json()
-        return self._runtime
-
-    def _on_versions(self) -> Reply:
-        return versions(), {}
-
-    def _on_load(self, runtime: str, vendor: str | None, **how: Any) -> Reply:
-        self._runtime = self._loader(runtime, vendor)(**how, on_progress=self._progress)
+    def _load(self, runtime: str, vendor: str | None, **how: Any) -> Reply:
+        """Load the runtime ``module:name``, of the vendor's files where there are some."""
+        module, _, name = runtime.partition(":")
+        if vendor is not None:
+            check_vendor_folder(Path(vendor))
+            check_versions(Path(vendor))
+        load: Callable[..., Runtime] = getattr(import_module(module), name).load
+        load = load if vendor is None else partial(load, Path(vendor))
+        self._runtime = load(**how, on_progress=self._progress)
         if how["device"].startswith("cuda:"):
             import torch
 
@@ -78,45 +80,16 @@ class RuntimeServer:
         self._provenance = self._runtime.provenance.to_json()
         return {}, {}
 
-    def _loader(self, runtime: str, vendor: str | None) -> Callable[..., Runtime]:
-        """Return what loads the class ``module:name``, of the vendor's files where there are some."""
-        if vendor is not None:
-            check_vendor_folder(Path(vendor))
-            check_versions(Path(vendor))
-        module, _, name = runtime.partition(":")
-        load: Callable[..., Runtime] = getattr(import_module(module), name).load
-        return load if vendor is None else partial(load, Path(vendor))
-
-    def _on_inputs(self, case: Mapping[str, Any], keep_values: bool) -> Reply:
-        from pytest_dsocr.observation.packing import pack_inputs
-        from pytest_dsocr.reference.protocol import unpack_case
-
-        return pack_inputs(self._loaded.inputs(unpack_case(case), keep_values=keep_values))
-
-    def _on_observe(self, case: Mapping[str, Any], out: str | None, **how: Any) -> Reply:
+    def _asked(self, method: str, params: dict[str, Any]) -> Reply:
         from pytest_dsocr.observation.packing import pack
         from pytest_dsocr.reference.protocol import unpack_case
 
-        observation = self._loaded.observe(unpack_case(case), out=out and Path(out), **how)  # type: ignore[arg-type]
-        assert observation.provenance, "a runtime says how it was made"
-        self._provenance = observation.provenance.to_json()
-        return pack(observation)
-
-    def _on_stage_times(self, case: Mapping[str, Any], turns: int) -> Reply:
-        from pytest_dsocr.reference.protocol import unpack_case
-
-        return self._loaded.stage_times(unpack_case(case), turns), {}
-
-    def _on_flops(self, case: Mapping[str, Any]) -> Reply:
-        from pytest_dsocr.reference.protocol import unpack_case
-
-        return self._loaded.flops(unpack_case(case)), {}
-
-    def _on_explain(self, question: Mapping[str, Any]) -> Reply:
-        from pytest_dsocr.reference.protocol import Explaining
-
-        assert isinstance(self._loaded, Explaining), "the vendor's code explains nothing"
-        return self._loaded.explain(question), {}
+        assert self._runtime, "load comes first"
+        if "case" in params:
+            params["case"] = unpack_case(params["case"])
+        found = getattr(self._runtime, method)(**params)
+        self._provenance = (found if method == "observe" else self._runtime).provenance.to_json()
+        return pack(found) if method == "observe" else (found, {})
 
     def _progress(self, what: str, done: int, total: int | None) -> None:
         limit(self._limit_s)

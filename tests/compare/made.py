@@ -82,7 +82,6 @@ def observation(*, keep_values: bool = False, **changes: Any) -> Observation:
         prefill_best=Best((7, 3, 9, 4), (8.0, 4.0, 2.0, 1.0)),
         steps=STEPS,
         output=OUTPUT,
-        logits=random(3, 12, seed=6) if keep_values else None,
     )
     return replace(made, **changes)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import ImageOps
 
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.vendor_model import VendorModel
@@ -97,7 +98,7 @@ def test_another_dtype_stays_near_float32(tiny: Session[Any]) -> None:
 
 def test_two_images_in_one_prompt_are_each_seen(tiny: Session[Any]) -> None:
     prompt = "<image>\nand\n<image>\nFree OCR."
-    pages = [PAGES["tiny"](), PAGES[CROPPED]()]
+    pages = [PAGES[CROPPED](), ImageOps.mirror(PAGES[CROPPED]())]
     state = tiny.prefill(tiny.prepare(pages, prompt=prompt, preset=CROPS))
     alone = [tiny.prefill(tiny.prepare(page, prompt="free", preset=CROPS)) for page in pages]
     assert len(state.visions) == 2

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from pytest_dsocr.contract.image import resampling
-from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.observation.provenance import Key
 from pytest_dsocr.pages.page_list import shipped
-from pytest_dsocr.reference.protocol import ReferenceFaultError
-from tests.recordings import FOLDER, find_recording
 
 SUBJECTS = """
     from pytest_dsocr.subjects.session import SessionSubject, session_subject
@@ -34,14 +28,13 @@ TESTS = """
 PAGES = ("figures_009", "receipt_086")
 pytestmark = pytest.mark.usefixtures("warm")
 ON_CPU = ("--dsocr-dtype=bfloat16", "--dsocr-reference-dtype=float32")
-ON_GPU = ("--dsocr-reference-device=nvidia-h200", "--dsocr-reference-dtype=bfloat16")
 
 
-def tied(pytester: pytest.Pytester, subject: str, options: Sequence[str]) -> dict[str, Any]:
+def tied(pytester: pytest.Pytester, subject: str) -> dict[str, Any]:
     """Run one test in a process of its own; gives the case, of the first page that has a tie with this processor."""
     pytester.makepyfile(test_it=TESTS, planted=SUBJECTS)
     for page in (page for page in shipped("all") if page.stem in PAGES):
-        arguments = (f"--dsocr-subject={subject}", f"--dsocr-pages={page}", "--dsocr-out=out", *options)
+        arguments = (f"--dsocr-subject={subject}", f"--dsocr-pages={page}", "--dsocr-out=out", *ON_CPU)
         pytester.runpytest_subprocess(*arguments)
         [case] = json.loads((pytester.path / "out" / "dsocr.json").read_text("utf-8"))["cases"]
         if of(case)["tokens"] == "TIE-FLIP":
@@ -53,24 +46,13 @@ def of(case: dict[str, Any]) -> dict[str, str]:
     return {one["what"]: one["verdict"] for one in case["comparisons"]}
 
 
-def options_of(reference: str) -> Sequence[str]:
-    if reference == "on a CPU":
-        return ON_CPU
-    try:
-        find_recording(FOLDER, Key("mini", "nvidia-h200", "bfloat16", "eager", resolve("mini").sha256), resampling())
-    except ReferenceFaultError as error:
-        pytest.skip(str(error))
-    return ON_GPU
-
-
 def test_what_is_not_read_through_the_steps_fails_after_a_tie_as_well(pytester: pytest.Pytester) -> None:
-    case = tied(pytester, "planted:nonsense", ON_CPU)
+    case = tied(pytester, "planted:nonsense")
     assert not case["passes"]
     assert of(case)["text"] == of(case)["boxes"] == of(case)["result.mmd"] == "WRONG"
 
 
-@pytest.mark.parametrize("reference", ["on a CPU", "on a GPU"])
-def test_what_its_own_steps_give_after_a_tie_passes(pytester: pytest.Pytester, reference: str) -> None:
-    found = of(tied(pytester, "session", options_of(reference)))
+def test_what_its_own_steps_give_after_a_tie_passes(pytester: pytest.Pytester) -> None:
+    found = of(tied(pytester, "session"))
     assert "WRONG" not in found.values()
     assert (found["read"], found["text"]) == ("MATCH", "TIE-FLIP")

@@ -7,12 +7,10 @@ the vendor's files, on every shipped page.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
-from torch import Tensor
 
 from pytest_dsocr.cases.run import ask
 from pytest_dsocr.compare.case import judge
@@ -20,7 +18,6 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.image import load_image, resampling
 from pytest_dsocr.contract.presets import crop_grid
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.engine.pipeline import View
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.observation.case import make_case
@@ -55,36 +52,7 @@ def test_session_is_the_vendors(subject: SessionSubject, reference: Reference, p
     assert_all(judge(ask(subject, reference, make_case(page, "markdown", "gundam")), tolerances("float32")))
 
 
-class OneByOne(SessionSubject):
-    """Encodes one view after the other."""
-
-    def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        whole = self.session.pipeline.view
-
-        def view(pixels: Tensor) -> View:
-            views = [whole(one) for one in pixels.split(1)]
-            return View({stage: torch.cat([one[stage] for one in views]) for stage in views[0]})
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(self.session.pipeline, "view", view)
-            return super().vision(inputs)
-
-
-def test_crops_that_are_encoded_one_by_one_are_right(subject: SessionSubject, reference: Reference) -> None:
-    [page] = [page for page in PAGES if page.stem == "receipt_086"]
-    case = make_case(page, "markdown", "gundam")
-    assert_all(judge(ask(OneByOne(subject.session), reference, case), tolerances("float32")))
-
-
 def test_every_grid_of_the_shipped_pages_is_read() -> None:
     grids = {page: crop_grid(*load_image(page).size) for page in PAGES}
     read = {grid for page, grid in grids.items() if page.stem in GRIDS or page in shipped("dev-3")}
     assert read == {*grids.values()}
-
-
-def test_the_recording_holds_every_shipped_page_and_has_many_boxes_each() -> None:
-    recorded = {case_id: case.observation for case_id, case in RECORDING.cases.items()}
-    assert recorded.keys() == {make_case(page, "markdown", "gundam").id for page in PAGES}
-    boxes = [sum(len(span.boxes) for span in seen.output.spans) for seen in recorded.values()]
-    assert min(boxes) >= 2
-    assert sum(boxes) > 6 * len(PAGES)

@@ -2,7 +2,7 @@
 
 A process that is running finds it in the file ``MISDEED_FILE``.
 The file is copied beside the tests of a made-up repository, and so imports nothing of this one's own tests. On a page
-called ``good`` it does nothing of the kind.
+whose name begins with ``good`` it does nothing of the kind.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def do(stage: str, page: Path | None = None) -> str:
     file = os.environ.get("MISDEED_FILE")
     said = Path(file).read_text() if file else os.environ.get("MISDEED", "")
     where, _, deed = said.partition(":")
-    if where != stage or (page and page.stem == "good"):
+    if where != stage or (page and page.stem.startswith("good")):
         return "nothing"
     DEEDS.get(deed, DEEDS["nothing"])()
     return deed
@@ -207,3 +207,6 @@ def changed(values: dict[str, Tensor], deed: str) -> dict[str, Tensor]:
     if deed == "meta":
         return {name: value.to("meta") for name, value in values.items()}
     return {name: value.to_sparse() for name, value in values.items()} if deed == "sparse" else values
+
+
+do("import")

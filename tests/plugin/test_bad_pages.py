@@ -5,14 +5,12 @@ from __future__ import annotations
 import html
 import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import pypdfium2
 import pytest
 from PIL import Image
 
-from pytest_dsocr.observation.case import PageFaultError
 from pytest_dsocr.pages.named import first_pages
 from tests.contract.test_pdf import locked_pdf, pdf_of
 from tests.plugin.conftest import TEST_TEXT, Repository
@@ -65,10 +63,9 @@ SPOILT = (
 )
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["here", "on workers"])
-def test_a_bad_page_costs_itself_alone(repository: Repository, scans: Path, workers: Sequence[str]) -> None:
+def test_a_bad_page_costs_itself_alone(repository: Repository, scans: Path) -> None:
     spoil(scans)
-    result = repository.run(TEST_TEXT, "--dsocr-pages=scans", "--junitxml=junit.xml", *workers, apart=bool(workers))
+    result = repository.run(TEST_TEXT, "--dsocr-pages=scans", "--junitxml=junit.xml", "-n", "2", apart=True)
     result.assert_outcomes(passed=2, errors=len(SPOILT))
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     output = result.stdout.str()
@@ -118,30 +115,9 @@ def test_what_holds_a_bad_page_costs_no_others(repository: Repository, pytester:
     result.stdout.fnmatch_lines_random([*HOLDERS.values(), "*::test_page[[]large-p003[]] PASSED*"])
 
 
-def test_a_folder_may_be_called_as_a_list_or_a_pdf_is(scans: Path, repository: Repository) -> None:
-    for name in ("scans.txt", "scans.pdf"):
-        scans = scans.rename(scans.with_name(name))
-        repository.run(ASKS, f"--dsocr-pages={name}").assert_outcomes(passed=4)
-
-
-def test_where_no_page_is_good_every_test_says_why(repository: Repository, scans: Path) -> None:
-    for page in scans.iterdir():
-        page.unlink()
-    result = repository.run(ASKS, "--dsocr-pages=scans")
-    result.assert_outcomes(errors=2)
-    why = "the folder scans holds no images; give one that does, or image files"
-    assert [line for line in result.outlines if line.startswith(why)] == [
-        why,
-        f"{why}; shown in full by test_it.py::test_case[scans]",
-    ]
-
-
-def test_the_first_page_that_can_be_read_is_taken(pytester: pytest.Pytester, scans: Path) -> None:
+def test_the_first_pages_are_those_that_can_be_read(scans: Path) -> None:
     (scans / "a.png").touch()
     assert first_pages(["scans"], 2) == first_pages(["scans"], 9) == [Path("scans/first.png"), Path("scans/last.png")]
-    pytester.mkdir("bare")
-    with pytest.raises(PageFaultError, match="none of the pages can be read; the first: the folder bare holds no"):
-        first_pages(["bare"])
 
 
 @pytest.fixture
@@ -156,15 +132,11 @@ def steering(scans: Path) -> Path:
     return scans
 
 
-@pytest.mark.parametrize(
-    ("subject", "workers"), [("Misreader", ()), ("Broken", ("-n", "2"))], ids=["wrong here", "broken on workers"]
-)
-def test_names_cannot_steer_the_terminal(
-    repository: Repository, steering: Path, subject: str, workers: Sequence[str]
-) -> None:
+@pytest.mark.parametrize("subject", ["Misreader", "Broken"])
+def test_names_cannot_steer_the_terminal(repository: Repository, steering: Path, subject: str) -> None:
     pages_named = ("--dsocr-pages=scans", f"--dsocr-pages=scans/{STEERING}.png")
     sides = (f"--dsocr-subject=standin:{subject}", "--dsocr-out=out")
-    result = repository.run(TEST_TEXT, *pages_named, *sides, "--color=no", "-v", *workers, apart=True)
+    result = repository.run(TEST_TEXT, *pages_named, *sides, "--color=no", "-v")
     result.assert_outcomes(failed=5, errors=2)
     told = result.stdout.str() + result.stderr.str()
     assert [c for c in told if not c.isprintable() and c != "\n"] == []
@@ -174,13 +146,3 @@ def test_names_cannot_steer_the_terminal(
     assert len(pages) == 5
     written = Path("out/index.html").read_text(encoding="utf-8")
     assert [c for c in written if not c.isprintable() and c != "\n"] == []
-
-
-def test_a_command_line_tells_of_them_as_well(steering: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    from pytest_dsocr.cli.main import main
-
-    assert main(["run", str(steering / f"{STEERING}-cut.png")]) == 10
-    assert main(["run", str(steering / f"{STEERING}.png"), "--max-new-tokens=2", "--preset=tiny"]) == 0
-    told = capfd.readouterr()
-    assert "\\x1b[31mred" in told.err
-    assert [c for c in told.out + told.err if not c.isprintable() and c != "\n"] == []

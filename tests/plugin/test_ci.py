@@ -10,7 +10,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.report import ci
-from pytest_dsocr.report.ci import append_summary, errors
+from pytest_dsocr.report.ci import errors
 from tests.plugin.conftest import TEST_TEXT, Repository
 from tests.report.made import WRONG, payload, result
 
@@ -43,10 +43,9 @@ def _under(element: ElementTree.Element) -> dict[str, str]:
     return dict(found)
 
 
-@pytest.mark.parametrize("arguments", [(), ("-n", "2")], ids=["alone", "two workers"])
-def test_tests_and_the_run_have_their_properties(repository: Repository, arguments: tuple[str, ...]) -> None:
+def test_tests_and_the_run_have_their_properties(repository: Repository) -> None:
     repository.settle(subject="Misreader", ini="junit_family = xunit1")
-    repository.run(TESTS, "--junit-xml=junit.xml", *arguments, apart=bool(arguments))
+    repository.run(TESTS, "--junit-xml=junit.xml", "-n", "2", apart=True)
     run, tests = properties()
     assert run.items() >= {
         ("dsocr_ended_as", "wrong"),
@@ -73,17 +72,10 @@ def test_a_fault_is_told_with_its_stage_and_whose_it_is(repository: Repository) 
     fault = properties()[1]["test_text"]
     assert (fault["dsocr_ended_as"], fault["dsocr_stage"]) == ("wrong", "read")
     assert "ValueError" in fault["dsocr_fault"]
-    assert properties()[1]["test_own"]["dsocr_stage"] == "read", "where nothing was compared as well"
     repository.settle(reference="Silent", ini="junit_family = xunit1")
     repository.run(TESTS, "--junit-xml=junit.xml")
     run, tests = properties()
     assert run["dsocr_ended_as"] == tests["test_text"]["dsocr_ended_as"] == "infrastructure"
-
-
-def test_a_project_that_uses_nothing_of_it_has_no_property(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile("def test_it(): pass")
-    pytester.runpytest_inprocess("--junit-xml=junit.xml")
-    assert properties() == ({}, {"test_it": {}})
 
 
 @pytest.fixture
@@ -101,14 +93,12 @@ def shown(run: pytest.RunResult) -> list[str]:
     return [line for line in run.outlines if line.startswith("::")]
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "two workers"])
 def test_a_failed_test_has_an_annotation_and_the_job_a_summary(
-    repository: Repository, on_github: Path, workers: tuple[str, ...], snapshot: SnapshotAssertion
+    repository: Repository, on_github: Path, snapshot: SnapshotAssertion
 ) -> None:
     repository.settle("Misreader")
     tests = "\n    def test_right(): pass\n" + TEST_TEXT
-    run = repository.run(tests, "--dsocr-out=out", *workers, apart=bool(workers))
-    assert shown(run) == snapshot(name="alike on any number of workers")
+    assert shown(repository.run(tests, "--dsocr-out=out")) == snapshot
     text = on_github.read_text(encoding="utf-8")
     assert text.startswith("of a step before\n## DeepSeek-OCR: ")
     assert text.count("## DeepSeek-OCR") == 1
@@ -124,15 +114,6 @@ def test_what_could_not_be_compared_is_annotated_as_well(repository: Repository,
     [line] = shown(run)
     assert line.startswith("::error title=DeepSeek-OCR%3A infrastructure::--dsocr-checkpoint: 'gone/such/weights.bin'")
     assert "## DeepSeek-OCR: infrastructure" in on_github.read_text(encoding="utf-8")
-
-
-def test_elsewhere_nothing_is_told(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
-        monkeypatch.delenv(name, raising=False)
-    repository.settle("Misreader")
-    assert shown(repository.run()) == []
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", " ")
-    assert append_summary({}) is None
 
 
 def test_a_summary_that_cannot_be_written_is_told_and_changes_nothing(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 
-import pytest
-
-from pytest_dsocr.foundation.errors import message_of, traced
-from tests.plugin.conftest import TEST_TEXT, Repository
+from tests.plugin.conftest import TWO, Repository
 
 STAGED = """
 import pytest
@@ -89,57 +87,16 @@ def test_tests_of_what_came_before_an_error_pass_and_those_of_what_it_took_are_e
     result.stdout.no_fnmatch_line("*WRONG*")
 
 
-def test_a_verdict_in_front_of_an_error_is_told_beside_it(repository: Repository) -> None:
-    staged(
-        repository, "type('Both', (Spoilt,), {'prefill': lambda self, *given: 1 / 0})(SESSION, 'sam.page', torch.nan)"
-    )
-    result = repository.run(TESTS, apart=True)
-    result.stdout.fnmatch_lines(
-        [
-            "sam.page: 6 NaN of * values, the first at [[]0, 0, 0, 2]; the reference is finite",
-            "ERROR           page-tiny-markdown in prefill: *",
-            "WRONG           page-tiny-markdown: sam.page, after 6 comparisons that passed; boxes: unknown *",
-        ]
-    )
-
-
-@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n2", "--dist=load")], ids=["one", "two"])
-def test_one_broken_adapter_is_told_once_in_each_worker(repository: Repository, workers: tuple[str, ...]) -> None:
+def test_one_broken_adapter_is_told_in_full_once(repository: Repository) -> None:
+    """But for errors that differ, as where they name the page."""
+    shutil.copy("page.png", "two.png")
+    pages = ("--dsocr-pages=page.png", "--dsocr-pages=two.png")
     repository.pytester.makepyfile(loud=LOUD)
-    repository.settle()
-    presets = "\n ".join(["tiny", "base", "small", "large", "gundam"])
-    repository.pytester.makeini(
-        f"[pytest]\ndsocr_subject = loud:Loud\ndsocr_pages = page.png\ndsocr_presets = {presets}\n"
-    )
-    tests = TEST_TEXT + "\n    def test_boxes(dsocr_report, dsocr_check):\n        dsocr_check(dsocr_report, 'boxes')\n"
-    result = repository.run(tests, *workers, apart=True)
-    result.assert_outcomes(failed=10)
-    whole = result.stdout.str().count("Traceback (most recent call last)")
-    again = [line for line in result.outlines if "; shown in full by test_it.py::" in line]
-    lines = [line for line in again if line.startswith("the subj")]
-    assert whole == 1 if not workers else 1 <= whole <= 2
-    assert len(lines) == 10 - whole
-    assert all("(RuntimeError: no weights)" in line for line in lines)
-
-
-def test_other_errors_are_told_whole_each(repository: Repository) -> None:
-    repository.settle("Broken")  # it names the page, or whatever else differs
-    repository.pytester.path.joinpath("page.png").rename(repository.pytester.path / "one.png")
-    repository.pytester.path.joinpath("two.png").write_bytes(repository.pytester.path.joinpath("one.png").read_bytes())
-    result = repository.run(TEST_TEXT, "--dsocr-pages=one.png", "--dsocr-pages=two.png")
+    result = repository.run(TWO, *pages, "--dsocr-subject=loud:Loud")
+    result.assert_outcomes(failed=4)
+    assert result.stdout.str().count("Traceback (most recent call last)") == 1
+    again = [line for line in result.outlines if "; shown in full by test_it.py::" in line and line.startswith("the s")]
+    assert len(again) == 3
+    assert all("(RuntimeError: no weights)" in line for line in again)
+    result = repository.run(TWO, *pages, "--dsocr-subject=standin:Broken")
     assert result.stdout.str().count("Traceback (most recent call last)") == 2
-
-
-def test_an_error_without_a_message_or_notes_is_named() -> None:
-    class MuteError(Exception):
-        def __str__(self) -> str:
-            raise RuntimeError("not a word")
-
-    class NotedError(Exception):
-        @property
-        def __notes__(self) -> list[str]:  # type: ignore[override]
-            raise RuntimeError("not a note")
-
-    assert "MuteError" in traced(MuteError())
-    assert message_of(MuteError()) == "MuteError, whose message cannot be shown"
-    assert "NotedError" in traced(NotedError())

@@ -1,13 +1,12 @@
 """No run passes with a comparison that does not, but for those of expected failures, whatever tests and conftests do.
 
-Files of tests are made of pieces at random: one culprit among innocents, under a conftest that may rewrite reports.
+A file holds every way to hide a comparison, each a test of its own; a conftest may rewrite what is reported of them.
 """
 
 from __future__ import annotations
 
-import random
 from textwrap import dedent
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -34,22 +33,19 @@ HEAD = """
         while not Path("over").exists() and time.monotonic() < until:
             time.sleep(0.01)
         swallow(check, verdict)
-
-    LATE = []
 """
 
 
 class Piece(NamedTuple):
-    """A test, or what stands beside it."""
+    """A test, and what stands beside it."""
 
     body: str
-    fails: bool = False
-    """Whether pytest fails it, or the run, even if all its comparisons match."""
     excused: bool = False
     """Whether a comparison of it that is WRONG is that of an expected failure."""
     fails_if_match: bool = False
 
 
+FIXTURE = "@pytest.fixture\ndef {where}_{{n}}(dsocr_check):\n    {body}\ndef test_{{n}}({where}_{{n}}): pass"
 PIECES = {
     "plain": Piece("def test_{n}(dsocr_check): dsocr_check(made({v!r}))"),
     "swallowed": Piece("def test_{n}(dsocr_check): swallow(dsocr_check, {v!r})"),
@@ -64,7 +60,7 @@ PIECES = {
     ),
     "after its end": Piece(
         "def test_{n}(dsocr_check):\n    dsocr_check(made('MATCH'))\n"
-        "    LATE.append(threading.Thread(target=late, args=(dsocr_check, {v!r}), name='late'))\n    LATE[-1].start()"
+        "    threading.Thread(target=late, args=(dsocr_check, {v!r}), name='late').start()"
     ),
     "in a fork": Piece(
         "def test_{n}(dsocr_check):\n    dsocr_check(made('MATCH'))\n    if not (child := os.fork()):\n"
@@ -72,20 +68,11 @@ PIECES = {
     ),
     "skipped": Piece("def test_{n}(dsocr_check):\n    swallow(dsocr_check, {v!r})\n    pytest.skip('later')"),
     "skipped by a fixture": Piece(
-        "@pytest.fixture\ndef before_{n}(dsocr_check):\n    swallow(dsocr_check, {v!r})\n    pytest.skip('later')\n"
-        "def test_{n}(before_{n}): pass"
+        FIXTURE.format(where="before", body="swallow(dsocr_check, {v!r})\n    pytest.skip('later')")
     ),
-    "before": Piece(
-        "@pytest.fixture\ndef before_{n}(dsocr_check): swallow(dsocr_check, {v!r})\ndef test_{n}(before_{n}): pass"
-    ),
-    "behind": Piece(
-        "@pytest.fixture\ndef behind_{n}(dsocr_check):\n    yield\n    dsocr_check(made({v!r}))\n"
-        "def test_{n}(behind_{n}): pass"
-    ),
-    "swallowed behind": Piece(
-        "@pytest.fixture\ndef behind_{n}(dsocr_check):\n    yield\n    swallow(dsocr_check, {v!r})\n"
-        "def test_{n}(behind_{n}): pass"
-    ),
+    "before": Piece(FIXTURE.format(where="before", body="swallow(dsocr_check, {v!r})")),
+    "behind": Piece(FIXTURE.format(where="behind", body="yield\n    dsocr_check(made({v!r}))")),
+    "swallowed behind": Piece(FIXTURE.format(where="behind", body="yield\n    swallow(dsocr_check, {v!r})")),
     "finalized": Piece("def test_{n}(request, dsocr_check): request.addfinalizer(lambda: swallow(dsocr_check, {v!r}))"),
     "tried again": Piece(
         "def test_{n}(dsocr_check):\n    first = not Path('tried_{n}').exists()\n    Path('tried_{n}').touch()\n"
@@ -104,9 +91,8 @@ PIECES = {
     "known in the end": Piece(
         "def test_{n}(dsocr_check):\n    swallow(dsocr_check, {v!r})\n    pytest.xfail('known')", excused=True
     ),
-    "of its own": Piece("def test_{n}(dsocr_check):\n    dsocr_check(made({v!r}))\n    assert not 1", fails=True),
-    "dies": Piece("def test_{n}(dsocr_check):\n    swallow(dsocr_check, {v!r})\n    os._exit(0)", fails=True),
 }
+DIES = "def test_dies(dsocr_check):\n    swallow(dsocr_check, 'WRONG')\n    os._exit(0)"
 AT_THE_END = """
     import pytest
 
@@ -159,55 +145,86 @@ CONFTESTS = {
             report.outcome = "passed"
             vars(report).pop("dsocr", None)
     """,
-    "says 0": """
-        @pytest.hookimpl(wrapper=True, tryfirst=True)
-        def pytest_sessionfinish(session):
-            yield
-            session.exitstatus = 0
-    """,
 }
-WRONG_ONCE = [(piece, "none") for piece in PIECES if piece != "plain"]
-REWRITTEN = [(piece, conftest) for conftest in CONFTESTS for piece in ("plain", "swallowed", "after its end")]
+SAYS_0 = """
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(session):
+        yield
+        session.exitstatus = 0
+"""
 
 
-def run(repository: Repository, pieces: list[tuple[str, str]], conftest: str, *arguments: str) -> tuple[bool, int]:
-    """Run a file of pieces, each with a verdict; say whether its result passes, and pytest's exit status."""
-    tests = [PIECES[name].body.format(n=n, v=verdict) for n, (name, verdict) in enumerate(pieces)]
-    repository.pytester.makeconftest(dedent(AT_THE_END) + dedent(CONFTESTS[conftest]))
-    ended = repository.run("\n".join((dedent(HEAD), *tests)), "--dsocr-out=out", *arguments, apart=True)
-    return read_result(repository.pytester.path / "out", unfinished=True)["passes"], ended.ret
+def run(repository: Repository, names: list[str], verdict: str, conftest: str, *arguments: str, more: str = "") -> Any:
+    """Run the pieces of these names, all with one verdict; give the result, and pytest's exit status beside it."""
+    tests = [PIECES[name].body.format(n=n, v=verdict) for n, name in enumerate(names)]
+    repository.pytester.makeconftest(dedent(AT_THE_END) + dedent(conftest))
+    arguments = ("--dsocr-out=out", "--reruns=1", *arguments)
+    ended = repository.run("\n".join((dedent(HEAD), *tests, more)), *arguments, apart=True)
+    return {**read_result(repository.pytester.path / "out", unfinished=True), "status": ended.ret}
 
 
-def pieces(chosen: random.Random, culprits: list[str]) -> list[tuple[str, str]]:
-    """Give pieces in random order: culprits, innocents, all expected failures, and one that matches."""
-    good = [name for name, piece in PIECES.items() if not (piece.fails or piece.fails_if_match)]
-    found = [(name, "MATCH") for name in (*chosen.choices(good, k=3), "plain")]
-    found += [(name, "WRONG") for name, piece in PIECES.items() if piece.excused or name in culprits]
-    chosen.shuffle(found)
-    return found
-
-
-@pytest.mark.parametrize(("culprit", "conftest"), [*WRONG_ONCE, *REWRITTEN])
-def test_one_comparison_that_does_not_pass_fails_the_run(repository: Repository, culprit: str, conftest: str) -> None:
-    workers = ("-n", "2") if culprit in ("dies", "known") else ()
-    made = pieces(random.Random(f"{culprit} {conftest}"), [culprit])
-    passes, status = run(repository, made, conftest, "--reruns=1", *workers)
-    assert (passes, status == 0) == (PIECES[culprit].excused, PIECES[culprit].excused)
+@pytest.mark.parametrize(
+    ("conftest", "workers"),
+    [*((conftest, ()) for conftest in CONFTESTS), ("none", ("-n", "2")), ("rewrites what is told", ("-n", "2"))],
+)
+def test_no_way_hides_a_comparison_that_is_wrong(
+    repository: Repository, conftest: str, workers: tuple[str, ...]
+) -> None:
+    """Each test by itself fails the run: its own entry says so, or that it is an expected failure."""
+    names = [*PIECES]
+    result = run(repository, names, "WRONG", CONFTESTS[conftest], *workers)
+    outcomes = {one["nodeid"].rpartition("_")[2]: one["outcome"] for one in result["tests"]}
+    hidden = {name for n, name in enumerate(names) if outcomes.get(str(n)) not in ("failed", "error")}
+    excused = {name for name, piece in PIECES.items() if piece.excused}
+    if conftest == "none":
+        assert hidden == excused
+    else:  # which may have nothing tried again, or make an expected failure of a test that is marked as one
+        assert hidden <= {*excused, "tried again", "known and swallowed", "known, of another kind"}
+    assert (result["passes"], result["status"]) == (False, 1)
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "on two workers"])
-def test_without_a_culprit_it_passes(repository: Repository, workers: tuple[str, ...]) -> None:
-    made = [(name, "MATCH") for name, piece in PIECES.items() if not (piece.fails or piece.fails_if_match)]
-    assert run(repository, [*made, *pieces(random.Random(5), [])], "none", "--reruns=1", *workers) == (True, 0)
+def test_what_matches_passes_and_each_comparison_counts(repository: Repository, workers: tuple[str, ...]) -> None:
+    names = [name for name, piece in PIECES.items() if not piece.fails_if_match]
+    result = run(repository, names, "MATCH", "", *workers)
+    assert (result["passes"], result["status"]) == (True, 0)
+    assert result["counts"]["MATCH"] == len(names) + 2, "for two tests compare twice"
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_of_any_mix_it_passes_only_where_nothing_is_in_the_way(repository: Repository, seed: int) -> None:
-    chosen = random.Random(seed)
-    names, conftest = chosen.sample([*PIECES], k=chosen.randint(0, 3)), chosen.choice([*CONFTESTS])
-    passes, _ = run(repository, pieces(chosen, names), conftest, "--reruns=1", "-n", "1")
-    assert not passes or all(PIECES[name].excused for name in names)
+def test_another_exit_status_does_not_make_it_pass(repository: Repository) -> None:
+    result = run(repository, ["after its end"], "WRONG", SAYS_0)
+    assert (result["passes"], result["status"]) == (False, 1)
+
+
+def test_nor_does_the_death_of_a_worker(repository: Repository) -> None:
+    result = run(repository, ["known"], "WRONG", "", "-n", "2", more=DIES)
+    assert (result["passes"], result["status"]) == (False, 1)
 
 
 def test_expected_failures_alone_compare_nothing_that_passes(repository: Repository) -> None:
-    assert run(repository, [("known", "WRONG"), ("strictly known", "WRONG")], "none") == (False, 1)
+    result = run(repository, ["known", "strictly known"], "WRONG", "")
+    assert (result["passes"], result["status"]) == (False, 1)
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "on a worker"])
+def test_a_thread_that_compares_once_only_after_its_test_is_counted(
+    repository: Repository, workers: tuple[str, ...]
+) -> None:
+    late = "\n".join(
+        (
+            "def test_late(dsocr_check):",
+            "    dsocr_check(made('MATCH'))",
+            "    other = [Comparison('boxes', Verdict.MATCH, 'late')]",
+            "    both = lambda: (late(dsocr_check, 'MATCH'), dsocr_check(other))",
+            "    threading.Thread(target=both, name='late').start()",
+        )
+    )
+    result = run(repository, [], "MATCH", "", *workers, more=late)
+    assert (result["passes"], result["comparisons"]) == (True, 2)
+
+
+def test_a_thread_that_compares_after_the_run_fails_it(repository: Repository) -> None:
+    late = "def test_late(dsocr_check):\n    dsocr_check(made('MATCH'))\n    threading.Thread(target=after).start()"
+    after = "\ndef after():\n    threading.main_thread().join()\n    swallow(CHECKS[0], 'WRONG')\nCHECKS = []\n"
+    keeps = late.replace("    dsocr_check(", "    CHECKS.append(dsocr_check)\n    dsocr_check(")
+    assert run(repository, [], "MATCH", "", more=after + keeps)["status"] == 1

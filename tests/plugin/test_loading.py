@@ -34,17 +34,6 @@ SLOW = """
             time.sleep(0.2)
             return self.text
 """
-WATCHFUL = """
-    import threading
-
-    class Watchful:
-        def __init__(self):
-            assert "dsocr-reference" in {thread.name for thread in threading.enumerate()}, "not begun"
-
-        def read(self, page, **how):
-            return ""
-"""
-
 BESIDE = """
     from threading import Event
 
@@ -80,34 +69,13 @@ def elapsed(repository: Repository, *arguments: str, apart: bool = False) -> lis
 
 def test_loading_and_reading_are_told_apart(repository: Repository) -> None:
     repository.pytester.makepyfile(slow=SLOW)
-    [one] = elapsed(repository, "--dsocr-subject=slow:Slow")
-    assert (one["worker"], one["device"], one["cases"]) == ("", "cpu", 1)
+    [one] = elapsed(repository, "--dsocr-subject=slow:Slow", "-n", "1", apart=True)
+    assert (one["worker"], one["device"], one["cases"]) == ("gw0", "cpu", 1)
     assert one["seconds"]["loading the subject"] >= 0.4
     assert one["seconds"]["subject"] >= 0.2
     assert sum(one["seconds"].values()) == pytest.approx(one["elapsed_s"]), "nothing is left over"
     assert {*one["seconds"]} == {*PARTS, "tests"} - {"loading the reference", "explaining"}
     assert min(one["seconds"].values()) > 0
-
-
-def test_each_worker_tells_its_own(repository: Repository) -> None:
-    for name in ("b", "c"):
-        (repository.pytester.path / f"{name}.png").write_bytes((repository.pytester.path / "page.png").read_bytes())
-    pages = [f"--dsocr-pages={name}.png" for name in ("page", "b", "c")]
-    found = elapsed(repository, "-n", "2", *pages, apart=True)
-    assert [one["worker"] for one in found] == ["gw0", "gw1"]
-    assert sum(one["cases"] for one in found) == 3
-
-
-def test_a_live_reference_is_started_before_the_subject_is_loaded(
-    repository: Repository, pytester: pytest.Pytester
-) -> None:
-    pytester.makeconftest("")
-    pytester.makepyfile(watchful=WATCHFUL)
-    named = (f"--dsocr-reference={STAND_IN}", f"--dsocr-vendor-env={sys.prefix}", "--dsocr-max-new-tokens=2")
-    told = repository.run(TEST_TEXT, *named, "--dsocr-subject=watchful:Watchful", "--dsocr-checkpoint=synthetic:tiny")
-    told.assert_outcomes(failed=1)
-    told.stdout.fnmatch_lines("*reference       live*")
-    assert "not begun" not in told.stdout.str()
 
 
 @pytest.mark.parametrize(
@@ -126,17 +94,6 @@ def test_both_sides_work_at_the_same_time(
     told = repository.run(TEST_TEXT + more, *named, *pages, "--dsocr-checkpoint=synthetic:tiny")
     told.assert_outcomes(failed=2, passed=1 if more else 0)
     told.stdout.fnmatch_lines(f"*the reference is at work: {is_at_work}")
-
-
-def test_a_live_reference_that_cannot_be_started_is_told(repository: Repository, pytester: pytest.Pytester) -> None:
-    pytester.makeconftest("")
-    python = pytester.path / "env" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.symlink_to("/bin/false")
-    named = (f"--dsocr-reference={STAND_IN}", "--dsocr-vendor-env=env", "--dsocr-checkpoint=synthetic:tiny")
-    told = repository.run(TEST_TEXT, *named)
-    told.assert_outcomes(errors=1)
-    assert "the vendor's worker could not answer" in " ".join(told.stdout.str().split())
 
 
 HEARD = """
@@ -175,7 +132,7 @@ ASKS_THREADS = """
 """
 
 
-@pytest.mark.parametrize("arguments", [(), ("-s",), ("-n", "1")], ids=["here", "without capture", "on a worker"])
+@pytest.mark.parametrize("arguments", [("-s",), ("-n", "1")], ids=["without capture", "on a worker"])
 def test_a_long_wait_is_told_on_the_terminal(repository: Repository, arguments: Sequence[str]) -> None:
     repository.pytester.makepyfile(slow=SLOW_SUBJECT)
     waits_for(repository, 0.1)
@@ -190,13 +147,6 @@ def test_a_long_wait_is_told_on_the_terminal(repository: Repository, arguments: 
 def waits_for(repository: Repository, first_s: float) -> None:
     parts = CONFTEST.format(reference="Reference"), HEARD.format(first_s=first_s)
     repository.pytester.makeconftest("\n".join(map(dedent, parts)))
-
-
-def test_a_short_one_is_not(repository: Repository) -> None:
-    waits_for(repository, 6000)
-    result = repository.run(TEST_TEXT, apart=True)
-    result.assert_outcomes(passed=1)
-    assert "waiting" not in result.stderr.str() + result.stdout.str()
 
 
 def test_a_longer_one_is_told_again_with_its_progress(tmp_path: Path) -> None:

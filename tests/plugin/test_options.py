@@ -1,176 +1,229 @@
-"""Options: which there are, where they may be given, and which of several counts."""
+"""Options: which there are, where they may be given, which of several counts, and what a bad value is told."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import fields
-from itertools import pairwise
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.engine import checkpoint
+from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.plugin.config import own_config
-from pytest_dsocr.plugin.options import OPTIONS
+from pytest_dsocr.plugin.option_values import importable_subject
+from pytest_dsocr.plugin.options import OPTIONS, value_of
 
-Row = tuple[tuple[str, object], ...]
-FOLDERS: Row = tuple((name, Path(name)) for name in "abc")
-
-GIVEN: Mapping[str, Row] = {
-    "subject": tuple((name, name) for name in ("json:loads", "json:dumps", "json:JSONDecoder")),
-    "isolate": (("", True), ("off", False), ("Yes", True)),
-    "subject_time_limit": (("1", 1.0), ("2.5", 2.5), ("3e2", 300.0)),
-    "checkpoint": tuple((name, name) for name in ("synthetic:tiny@3", "a", "deepseek-ai/DeepSeek-OCR")),
-    "reference": FOLDERS,
-    "vendor_env": FOLDERS,
-    "time_limit": (("1", 1.0), ("2.5", 2.5), ("3e2", 300.0)),
-    "fresh": (("", True), ("off", False), ("Yes", True)),
-    "pages": (("a\nb.txt", ("a", "b.txt")), ("dev-20", ("dev-20",)), ("b\nall", ("b", "all"))),
-    "shard": (("1/1", (1, 1)), ("2/3", (2, 3)), ("4/4", (4, 4))),
-    "presets": (("tiny", ("tiny",)), ("Small\nBASE", ("small", "base")), ("large\ntiny", ("large", "tiny"))),
-    "prompts": (("ocr\nfree", ("ocr", "free")), ("<image>Read.", ("<image>Read.",)), ("figure", ("figure",))),
-    "max_new_tokens": (("1", 1), ("8192", 8192), ("20", 20)),
-    "device": (("cuda", "cuda"), ("cpu", "cpu"), ("cuda:3", "cuda:3")),
-    "dtype": (("bfloat16", "bfloat16"), ("float32", "float32"), ("float16", "float16")),
-    "attention": (("sdpa", "sdpa"), ("eager", "eager"), ("flash_attention_2", "flash_attention_2")),
-    "reference_device": (("cuda:1", "cuda:1"), ("nvidia-h200", "nvidia-h200"), ("cuda", "cuda")),
-    "reference_dtype": (("bfloat16", "bfloat16"), ("float32", "float32"), ("bfloat16", "bfloat16")),
-    "reference_attention": (("flash_attention_2",) * 2, ("eager",) * 2, ("flash_attention_2",) * 2),
-    "tolerances": (
-        ("boxes=1", {"boxes": 1}),
-        ("coords=0.02\nseam=1e-3", {"coords": 0.02, "seam": 1e-3}),
-        ("ties=8", {"ties": 8}),
-    ),
-    "slower": (
-        ("0.1", {"*": 0.1}),
-        ("decode=0.02\nprefill=1", {"decode": 0.02, "prefill": 1.0}),
-        ("decode.late=3e-2\n0.2", {"decode.late": 0.03, "*": 0.2}),
-    ),
-    "rounds": (("1", 1), ("100", 100), ("20", 20)),
-    "baseline_update": (("", True), ("off", False), ("Yes", True)),
-    "baseline_days": (("1", 1.0), ("0.5", 0.5), ("3e2", 300.0)),
-    "may_miss": (("gpu", {"gpu"}), ("recording\nsnapshot", {"recording", "snapshot"}), ("vendor", {"vendor"})),
-    "explain": (("0", 0.0), ("2.5", 2.5), ("3e2", 300.0)),
-    "level": (("L3", Level.MODULES), ("L0", Level.TEXT), ("L2", Level.STAGES)),
-    "no_skip": (("", True), ("off", False), ("Yes", True)),
-    "out": FOLDERS,
-    "golden": FOLDERS,
-    "xfails": tuple((f"{name}.ledger", Path(f"{name}.ledger")) for name in "abc"),
+GOOD: Mapping[str, tuple[str, object]] = {
+    "subject": ("json:loads", "json:loads"),
+    "isolate": ("Yes", True),
+    "subject_time_limit": ("2.5", 2.5),
+    "checkpoint": ("synthetic:tiny@3", "synthetic:tiny@3"),
+    "reference": ("a", Path("a")),
+    "vendor_env": ("a", Path("a")),
+    "time_limit": ("3e2", 300.0),
+    "fresh": ("on", True),
+    "pages": ("a\nb.txt", ("a", "b.txt")),
+    "shard": ("2/3", (2, 3)),
+    "presets": ("Small\nBASE", ("small", "base")),
+    "prompts": ("ocr\n<image>Read.", ("ocr", "<image>Read.")),
+    "max_new_tokens": ("20", 20),
+    "device": ("cuda:3", "cuda:3"),
+    "dtype": ("bfloat16", "bfloat16"),
+    "attention": ("flash_attention_2", "flash_attention_2"),
+    "reference_device": ("nvidia-h200", "nvidia-h200"),
+    "reference_dtype": ("bfloat16", "bfloat16"),
+    "reference_attention": ("flash_attention_2", "flash_attention_2"),
+    "tolerances": ("coords=0.02\nboxes=1", {"coords": 0.02, "boxes": 1}),
+    "slower": ("decode=0.02\n0.2", {"decode": 0.02, "*": 0.2}),
+    "rounds": ("100", 100),
+    "baseline_update": ("1", True),
+    "baseline_days": ("0.5", 0.5),
+    "may_miss": ("recording\nsnapshot", {"recording", "snapshot"}),
+    "explain": ("0", 0.0),
+    "level": ("L2", Level.STAGES),
+    "no_skip": ("true", True),
+    "out": ("a", Path("a")),
+    "golden": ("a", Path("a")),
+    "xfails": ("b.txt", Path("b.txt")),
 }
-"""Of each option, a good value on the command line, in the environment and in the ini file; lists have one a line."""
-
-NAMES = tuple(GIVEN)
-PLACES = ("command line", "environment", "ini file", "default")
-"""Where options are given, what counts most first."""
+"""Of each option a good value, one a line where it takes several, and what it is read as."""
+BAD: Mapping[str, Sequence[str]] = {
+    "subject": ["sessions", "vendor:empty", "absent.module:make", "json:make", "json:__name__", "torn:make"],
+    "checkpoint": ["maxi"],
+    "reference": ["absent"],
+    "vendor_env": ["torn.py"],
+    "isolate": ["perhaps"],
+    "time_limit": ["0", "soon", "nan", "inf"],
+    "pages": ["absent.png", "none.txt", " "],
+    "presets": ["huge"],
+    "prompts": ["poem"],
+    "max_new_tokens": ["0", "1.5"],
+    "device": ["tpu"],
+    "dtype": ["bf16"],
+    "reference_device": ["cuda:first"],
+    "tolerances": ["boxes", "boxes=few", "boxes=1.5", "boxes=-1", "coords=nan", "crops=1"],
+    "slower": ["decode", "decode=nan", "0", "decoder=0.05"],
+    "shard": ["5/4"],
+    "explain": ["-1", "soon"],
+    "rounds": ["0", "many"],
+    "baseline_days": ["0", "inf"],
+    "level": ["L9"],
+    "out": ["torn.py"],
+    "xfails": ["absent.txt", "pages.txt"],
+}
+"""Bad values of an option of each kind."""
+BY_NAME = {option.name: option for option in OPTIONS}
 
 
 @pytest.fixture(autouse=True)
 def _with_files_and_gpus(alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in "abc":
-        alone.mkdir(name).joinpath("page.png").touch()
-        alone.path.joinpath(f"{name}.txt").write_text(f"{name}/page.png\n")
-        alone.path.joinpath(f"{name}.ledger").touch()
+    alone.mkdir("empty")
+    alone.mkdir("a").joinpath("page.png").touch()
+    alone.makepyfile(torn="1 / 0")
+    alone.makefile(".txt", pages="# no page\nabsent.png\n", none="# no page\n")
+    alone.path.joinpath("b.txt").write_text("a/page.png  # known to fail\n")
     monkeypatch.setattr(checkpoint, "device_named", str)
 
 
-def configure(pytester: pytest.Pytester, given: Mapping[str, Mapping[str, str]]) -> Mapping[str, object]:
-    """Resolve a run's options, given by place and name."""
-    words = [word for name, text in given.get("command line", {}).items() for word in typed(name, text)]
-    in_ini = (f"dsocr_{name} = " + text.replace("\n", "\n  ") for name, text in given.get("ini file", {}).items())
-    pytester.makeini("\n".join(["[pytest]", *in_ini]))
-    with pytest.MonkeyPatch.context() as patch:
-        for name, text in given.get("environment", {}).items():
-            patch.setenv(f"DSOCR_{name.upper()}", text)
-        return vars(own_config(pytester.parseconfigure(*words)))
+def resolved(pytester: pytest.Pytester, *words: str, ini: Mapping[str, str] = {}) -> Mapping[str, Any]:
+    lines = (f"dsocr_{name} = " + text.replace("\n", "\n  ") for name, text in ini.items())
+    pytester.makeini("\n".join(["[pytest]", *lines]))
+    return vars(own_config(pytester.parseconfigure(*words)))
 
 
-def typed(name: str, text: str) -> Iterator[str]:
-    for line in text.split("\n"):
-        yield f"--dsocr-{name.replace('_', '-')}"
-        if line:
-            yield line
-
-
-@pytest.fixture
-def defaults(alone: pytest.Pytester) -> Mapping[str, object]:
-    return configure(alone, {})
+def refusal(pytester: pytest.Pytester, *words: str, ini: Mapping[str, str] = {}) -> str:
+    with pytest.raises(pytest.UsageError) as caught:
+        resolved(pytester, *words, ini=ini)
+    return str(caught.value)
 
 
 def test_the_options_are_these(alone: pytest.Pytester, snapshot: SnapshotAssertion) -> None:
     """Each with what it is where nobody gives it, and its help. A change here is one for users."""
-    assert [field.name for field in fields(Config)] == [option.name for option in OPTIONS] == [*NAMES]
-    defaults = {**configure(alone, {}), "golden": "the shipped folder"}
+    assert [field.name for field in fields(Config)] == [*BY_NAME] == [*GOOD]
+    defaults = {**resolved(alone), "golden": "the shipped folder"}
     assert {option.flag: (option.ini, option.env, option.full_help, defaults[option.name]) for option in OPTIONS} == (
         snapshot
     )
-    shown = alone.runpytest_inprocess("--help").stdout.str()
-    assert re.findall(r"^  (--dsocr-[\w-]+)", shown, re.MULTILINE) == [option.flag for option in OPTIONS]
-    assert re.findall(r"^  (dsocr_\w+) \(", shown, re.MULTILINE) == [option.ini for option in OPTIONS]
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_what_counts_most_is_taken_and_nothing_is_added_to_it(
-    alone: pytest.Pytester, place: str, defaults: Mapping[str, object]
+def test_each_may_be_given_in_the_ini_file_the_environment_and_on_the_command_line(
+    alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every option is given there, and in all the places that count less."""
-    at = PLACES.index(place)
-    given = {where: {name: GIVEN[name][k][0] for name in NAMES} for k, where in enumerate(PLACES[:-1]) if k >= at}
-    expected = defaults if place == "default" else {name: GIVEN[name][at][1] for name in NAMES}
-    assert configure(alone, given) == expected
+    texts = {name: text for name, (text, _) in GOOD.items()}
+    expected = {name: value for name, (_, value) in GOOD.items()}
+    assert resolved(alone, ini=texts) == expected
+    words = [
+        word
+        for name, text in texts.items()
+        for line in ([""] if BY_NAME[name].is_switch else text.split("\n"))
+        for word in (BY_NAME[name].flag, line)
+        if word
+    ]
+    assert resolved(alone, *words) == expected
+    for name, text in texts.items():
+        monkeypatch.setenv(BY_NAME[name].env, text)
+    assert resolved(alone) == expected
 
 
-def test_the_table_tells_the_places_apart(defaults: Mapping[str, object]) -> None:
-    for name in NAMES:
-        values = [*(value for _, value in GIVEN[name]), defaults[name]]
-        assert len(values) == len(PLACES)
-        assert all(one != other for one, other in pairwise(values)), name
-
-
-@pytest.mark.parametrize("empty", ["", " \n"])
-def test_an_empty_variable_is_as_good_as_none(
-    alone: pytest.Pytester, empty: str, defaults: Mapping[str, object]
-) -> None:
-    """As CI systems hand on what was not filled in."""
-    assert configure(alone, {"environment": dict.fromkeys(NAMES, empty)}) == defaults
+def test_of_several_places_one_counts(alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line before the environment before the ini file; nothing is added to it, nor is more looked at."""
+    ini = {"level": "L9", "presets": "tiny", "no_skip": "true"}
+    monkeypatch.setenv("DSOCR_LEVEL", "L1")
+    monkeypatch.setenv("DSOCR_PRESETS", "base\nlarge")
+    monkeypatch.setenv("DSOCR_NO_SKIP", "off")
+    found = resolved(alone, ini=ini)
+    assert (found["level"], found["presets"], found["no_skip"]) == (Level.INPUTS, ("base", "large"), False)
+    found = resolved(alone, "--dsocr-level=L2", "--dsocr-presets=small", "--dsocr-no-skip", ini=ini)
+    assert (found["level"], found["presets"], found["no_skip"]) == (Level.STAGES, ("small",), True)
+    for option in OPTIONS:  # as CI systems hand on what was not filled in
+        monkeypatch.setenv(option.env, " \n")
+    assert resolved(alone)["presets"] == ("gundam",)
 
 
 def test_the_reference_is_keyed_as_the_subject_unless_told_otherwise(alone: pytest.Pytester) -> None:
-    key = {"device": "cuda:1", "dtype": "bfloat16", "attention": "flash_attention_2"}
-    given: Any = configure(alone, {"command line": key})
-    assert Config(**given).reference_key == (*key.values(),)
-    named: Any = configure(alone, {"command line": {**key, "reference_dtype": "float32"}})
-    assert Config(**named).reference_key == ("cuda:1", "float32", "flash_attention_2")
+    key = ("--dsocr-device=cuda:1", "--dsocr-dtype=bfloat16", "--dsocr-attention=flash_attention_2")
+    assert Config(**resolved(alone, *key)).reference_key == ("cuda:1", "bfloat16", "flash_attention_2")
+    named = Config(**resolved(alone, *key, "--dsocr-reference-dtype=float32"))
+    assert named.reference_key == ("cuda:1", "float32", "flash_attention_2")
 
 
 @pytest.mark.parametrize(
     ("name", "word"), [("reference", "session"), ("reference", "recorded"), ("checkpoint", "mini")]
 )
-@pytest.mark.parametrize("home", [".", "below"])
-def test_a_word_is_no_path_wherever_it_is_given(
-    alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, name: str, word: str, home: str
+def test_a_word_is_no_path_and_a_path_in_the_ini_file_is_relative_to_that(
+    alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, name: str, word: str
 ) -> None:
     """Though there be a folder of that name, which is ``./session`` then."""
     alone.mkdir(word)
     alone.mkdir("below")
-    monkeypatch.chdir(home)
     meant = None if word == "recorded" else word
-    for place in ("command line", "environment"):
-        assert configure(alone, {place: {name: word}})[name] == meant
-        if home == ".":
-            assert str(configure(alone, {place: {name: f"./{word}"}})[name]).endswith(word)
-            assert configure(alone, {place: {name: f"./{word}"}})[name] != meant
-    assert configure(alone, {"ini file": {name: word}})[name] == meant
-    folder = configure(alone, {"ini file": {name: f"./{word}"}})[name]
-    assert folder != meant
-    assert Path(str(folder)).resolve() == alone.path / word
+    for home in (".", "below"):
+        monkeypatch.chdir(alone.path / home)
+        assert resolved(alone, f"--dsocr-{name}={word}")[name] == meant
+        assert resolved(alone, ini={name: word})[name] == meant
+        folder = resolved(alone, ini={name: f"./{word}"})[name]
+        assert folder != meant
+        assert Path(str(folder)).resolve() == alone.path / word
 
 
-def test_a_misspelt_option_is_told(alone: pytest.Pytester) -> None:
-    result = alone.runpytest_inprocess("--dsocr-page", "dev-3")
+def read(name: str, value: str) -> None:
+    option = BY_NAME[name] if name != "subject" else replace(BY_NAME[name], read=importable_subject)
+    value_of(option, [("HERE", [value] if option.many else value)])
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_value_is_refused(alone: pytest.Pytester, name: str, snapshot: SnapshotAssertion) -> None:
+    """It is said where it was given, what is wrong and what is valid."""
+    for value in BAD[name]:
+        with pytest.raises(DsocrError) as caught:
+            read(name, value)
+        told = str(caught.value).replace(str(alone.path), "FOLDER").replace(json.__file__, "JSON")
+        assert told.removeprefix("HERE: ") == snapshot(name=value)
+
+
+def test_it_is_said_where_a_bad_value_was_given(alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert refusal(alone, "--dsocr-level=L9").startswith("--dsocr-level: 'L9' is not a level; give L0 (text), ")
+    assert refusal(alone, ini={"level": "L9"}).startswith(f"dsocr_level in {alone.path / 'tox.ini'}: 'L9' is not")
+    assert "'absent.png'" in refusal(alone, "--dsocr-pages=dev-3", "--dsocr-pages=absent.png")
+    monkeypatch.setenv("DSOCR_LEVEL", "L9")
+    assert refusal(alone).startswith("DSOCR_LEVEL: 'L9' is not a level")
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+def test_a_bad_variable_is_an_error_of_collection_of_tests_that_compare_and_of_no_others(
+    alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]
+) -> None:
+    """It may be meant for another run of the same shell."""
+    monkeypatch.setenv("DSOCR_LEVEL", "L9")
+    arguments = ("-p", "xdist", *workers) if workers else ()
+    run = alone.runpytest_subprocess if workers else alone.runpytest_inprocess
+    alone.makepyfile(test_other="def test_it(): pass")
+    run(*arguments).assert_outcomes(passed=1)
+    alone.makepyfile(test_ours="def test_it(dsocr_config): pass")
+    result = run(*arguments)
+    assert result.ret != pytest.ExitCode.OK
+    assert "DSOCR_LEVEL: 'L9' is not a level; give L0 (text), " in result.stdout.str()
+    assert alone.runpytest_inprocess("--help").ret == pytest.ExitCode.OK
+
+
+def test_windows_is_refused_where_something_is_compared(
+    alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_dsocr.foundation.process.sys", SimpleNamespace(platform="win32"))
+    assert refusal(alone, "--dsocr-level", "L0").startswith("pytest-dsocr does not run on Windows")
+
+
+def test_the_refusal_is_the_whole_output_and_exit_code_4(alone: pytest.Pytester) -> None:
+    alone.makepyfile("def test_it(): pass")
+    result = alone.runpytest_inprocess("--dsocr-level", "L9")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*unrecognized arguments: --dsocr-page*"])
+    assert result.outlines == []
+    [told] = filter(None, result.errlines)
+    assert told.startswith("ERROR: --dsocr-level: 'L9' is not a level; give L0 (text), ")

@@ -35,9 +35,8 @@ OTHER_OUTCOME = """
 """
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")])
-def test_what_passed_only_when_run_again_is_flaky(repository: Repository, workers: tuple[str, ...]) -> None:
-    result = repository.run(SECOND_TRY, "--reruns=2", "--dsocr-out=out", *workers, apart=True)
+def test_what_passed_only_when_run_again_is_flaky(repository: Repository) -> None:
+    result = repository.run(SECOND_TRY, "--reruns=2", "--dsocr-out=out", "-n", "2", apart=True)
     assert result.ret == 0
     test = "test_it.py::test_text[[]page-tiny-markdown[]]"
     result.stdout.fnmatch_lines(
@@ -66,11 +65,3 @@ def test_an_outcome_that_nobody_knows_is_told_and_is_no_pass(repository: Reposit
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert json.loads((repository.pytester.path / "out" / "dsocr.json").read_text())["passes"] is False
     result.stdout.fnmatch_lines(["verdict         1 test ended as 'postponed'"])
-
-
-def test_benchmarks_that_warn_of_workers_break_no_run(repository: Repository) -> None:
-    """pytest-benchmark warns of workers at configure time, which the project's own ini file would make an error."""
-    repository.settle(ini="filterwarnings =\n    error\n    ignore:Benchmarks are automatically disabled\n")
-    result = repository.run(TEST_TEXT, "-n", "2", "-p", "benchmark", apart=True)
-    result.assert_outcomes(passed=1)
-    assert result.ret == 0

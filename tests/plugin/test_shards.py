@@ -85,22 +85,6 @@ def test_merged_they_are_the_whole(repository: Repository, capsys: pytest.Captur
     assert Path("merged/index.html").is_file()
 
 
-def test_a_merge_that_is_refused_says_why(repository: Repository, capsys: pytest.CaptureFixture[str]) -> None:
-    run(repository, "1/2")
-    assert main(["merge", "out-1", "--out=out-1"]) == 2
-    assert main(["merge", "out-1", "nowhere", "--out=merged"]) == 2
-    assert "out-1 is one of the folders to merge" in capsys.readouterr().err
-    assert not Path("merged").exists()
-
-
 def test_a_shard_without_a_page_is_refused() -> None:
     with pytest.raises(DsocrError, match="shard 6/6 has no page, for there are only 5; make no more shards than pages"):
         make_cases(["scans"], ["markdown"], ["tiny"], shard=Shard(6, 6))
-
-
-def test_places_of_parts_make_up_the_whole() -> None:
-    cases = [(page, case) for page in range(7) for case in range(2)]
-    for number in (1, 2, 3):
-        shard = Shard(number, 3)
-        part = [one for one in cases if shard.has(one[0])]
-        assert [cases[shard.place(place, 2)] for place in range(len(part))] == part

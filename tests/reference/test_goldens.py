@@ -22,32 +22,21 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.chdir(tmp_path)
 
 
-def test_without_a_folder_of_ones_own_they_are_the_shipped_ones() -> None:
-    assert golden_folder() == shipped_folder()
-    assert recording_places(golden_folder()) == [shipped_folder() / "vendor"]
+def test_ones_own_come_first_and_the_shipped_ones_behind() -> None:
+    shipped = shipped_folder()
+    assert (golden_folder(), anchors_file()) == (shipped, shipped / "vendor" / "anchors.json")
     Path("golden").mkdir()
     assert golden_folder() == Path("golden").absolute(), "an empty one is there to be written to"
-    assert snapshots_in(golden_folder()) == shipped_folder() / "snapshots"
     Path("golden", "pictures").mkdir()
-    assert golden_folder() == shipped_folder(), "a folder of that name may be anybody's"
-
-
-@pytest.mark.parametrize("part", ["vendor", "snapshots", "baselines"])
-def test_ones_own_come_first_and_the_shipped_ones_behind(part: str) -> None:
-    own = Path("golden", part).absolute()
-    own.mkdir(parents=True)
-    assert golden_folder() == own.parent
-    recordings = [own] if part == "vendor" else []
-    assert recording_places(golden_folder()) == [*recordings, shipped_folder() / "vendor"]
-    assert snapshots_in(golden_folder()) == (own if part == "snapshots" else shipped_folder() / "snapshots")
-
-
-def test_anchors_are_ones_own_or_the_shipped_ones() -> None:
-    assert anchors_file() == shipped_folder() / "vendor" / "anchors.json"
-    own = Path("golden", "vendor", "anchors.json")
-    own.parent.mkdir(parents=True)
-    own.touch()
-    assert anchors_file() == own
+    assert golden_folder() == shipped, "a folder of that name may be anybody's"
+    for part in ("baselines", "snapshots", "vendor"):
+        Path("golden", part).mkdir()
+        assert golden_folder() == Path("golden").absolute()
+        own = [golden_folder() / "vendor"] if part == "vendor" else []
+        assert recording_places(golden_folder()) == [*own, shipped / "vendor"]
+        assert snapshots_in(golden_folder()) == (shipped if part == "baselines" else golden_folder()) / "snapshots"
+    Path("golden/vendor/anchors.json").touch()
+    assert anchors_file() == Path("golden/vendor/anchors.json")
 
 
 def test_what_is_recorded_lies_where_a_run_looks_first(capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,21 +58,11 @@ def test_what_is_recorded_lies_where_a_run_looks_first(capsys: pytest.CaptureFix
     assert reference.observe(case).case_id == "tiny-tiny-markdown"
 
 
-@pytest.mark.parametrize(
-    ("command", "option"), [(["record", "code", "dev-3", "--golden"], "--golden DIR"), (["inspect"], "--anchors")]
-)
 def test_the_installed_package_is_not_written_to(
-    command: list[str],
-    option: str,
-    warm_environment: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     package = Path("package")
     monkeypatch.setattr(goldens, "PACKAGE_FOLDER", package.absolute())
-    target = package / "golden" / "vendor"
-    full = [*command, str(target)] if "record" in command else [*command, str(STAND_IN), "--write"]
-    more = [] if "record" in command else ["--env", str(warm_environment), "--anchors", str(target / "anchors.json")]
-    main(["vendor", *full, *more])
-    assert f"in the installed package; name a folder of your own: {option}" in capsys.readouterr().err
+    main(["vendor", "record", "code", "dev-3", "--golden", str(package / "golden" / "vendor")])
+    assert "in the installed package; name a folder of your own: --golden DIR" in capsys.readouterr().err
     assert not package.exists()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import py_compile
+import re
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,10 +11,8 @@ import pytest
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.reference.environment import FILES
-from pytest_dsocr.reference.inspection import copies_of, load_in, modules_of, transformers_of
+from pytest_dsocr.reference.inspection import copies_of, load_in, modules_of
 from tests.reference.small_folder import CONFIG, ENCODER, MAIN, body_of, change, write_small_folder
-
-PYTHON = Path(sys.executable)
 
 
 @pytest.fixture
@@ -46,54 +42,27 @@ def test_without_an_environment_the_static_part_and_the_drift_are_told(
     )
 
 
-def test_what_is_loaded_is_told_and_the_folder_is_left_as_it_was(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "torch.py").write_text("raise ImportError('of the caller')", encoding="utf-8")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    environment = str(PYTHON.parents[1])
-    command = ["vendor", "inspect", str(folder), "--env", environment, "--anchors", str(tmp_path / "anchors.json")]
-    assert main([*command, "--write"]) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert [row[-1] for row in rows if row[:1] == ["sam"]] == ["there"] * 13
-    assert {path.name for path in folder.iterdir()} == set(FILES)
-
-
 def test_what_runs_in_the_place_of_the_folder_s_code_is_told(
     folder: Path, tmp_path: Path, warm_environment: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main_before = (folder / MAIN).read_text(encoding="utf-8")
+    environment, anchors = str(warm_environment), str(tmp_path / "anchors.json")
+    command = ["vendor", "inspect", str(folder), "--env", environment, "--anchors", anchors, "--write"]
+    assert main(command) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [row[-1] for row in rows if row[:1] == ["sam"]] == ["there"] * 13
     change(folder, MAIN, body_of("re_match"), "from json import dumps as re_match\n")
-    py_compile.compile(str(folder / ENCODER), doraise=True)
-    times = (folder / ENCODER).stat()
-    change(folder, ENCODER, "quick_gelu as it was", "quick_gelu as it is!")
-    os.utime(folder / ENCODER, ns=(times.st_atime_ns, times.st_mtime_ns))
-    environment = str(warm_environment)
-    command = ["vendor", "inspect", str(folder), "--env", environment, "--anchors", str(tmp_path / "anchors.json")]
-    assert main([*command, "--write"]) == 1
-    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("elsewhere", "stale"))]
-    assert len(told) == 2
-    assert "re_match: loaded from" in told[0]
-    assert "json/__init__.py, sha256 " in told[0]
-    assert f"{ENCODER}: what runs is an older source" in told[1]
-    (folder / MAIN).write_text(main_before, encoding="utf-8")
-    assert main([*command, "--write"]) == 1, "each of the two is told by the status"
-    assert "elsewhere" not in capsys.readouterr().out
-
-
-def test_versions_are_told_where_the_import_fails(
-    folder: Path, tmp_path: Path, warm_environment: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    assert main(command) == 1
+    [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("elsewhere")]
+    assert re.search(r"re_match: loaded from .*json/__init__\.py, sha256 \w+", line)
+    (folder / "config.json").write_text('{"transformers_version": "4.46.3"}', encoding="utf-8")
     change(folder, CONFIG, "def DeepseekV2Config", "import torch, no_such_module\ndef DeepseekV2Config")
-    environment = str(warm_environment)
-    command = ["vendor", "inspect", str(folder), "--env", environment, "--anchors", str(tmp_path / "anchors.json")]
-    assert main([*command, "--write"]) == 2
-    done = capsys.readouterr()
-    assert f"cannot import {folder}" in done.err
-    assert "No module named 'no_such_module'" in done.err
-    rows = [line.split() for line in done.out.splitlines()]
+    assert main(command) == 2
+    printed = capsys.readouterr()
+    assert "No module named 'no_such_module'" in printed.err
+    rows = [line.split() for line in printed.out.splitlines()]
     assert ["no_such_module", "any", "missing"] in rows
     assert [row[1].split("+")[0] == row[2].split("+")[0] for row in rows if row[:1] == ["torch"]] == [True]
+    assert {path.name for path in folder.iterdir()} == {*FILES, "config.json"}, "nothing is written there"
 
 
 @pytest.mark.parametrize(
@@ -111,11 +80,6 @@ def test_an_interpreter_that_breaks_down_is_an_error(
         load_in(warm_python, folder, time_limit_s)
 
 
-def test_an_interpreter_that_does_not_start_is_an_error(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(DsocrError, match=r"could not be started .*; make the environment again"):
-        load_in(tmp_path / "python", folder)
-
-
 def test_modules_are_those_of_third_parties_and_whether_they_must_be_there(folder: Path) -> None:
     change(folder, MAIN, "import json", "import json\nimport here.under\nif json:\n    from there.over import x")
     change(folder, ENCODER, "def quick_gelu", "import there as again\nfrom . import conversation\ndef quick_gelu")
@@ -124,27 +88,11 @@ def test_modules_are_those_of_third_parties_and_whether_they_must_be_there(folde
     assert modules_of(folder) == {"here": True, "there": False}
 
 
-@pytest.mark.parametrize(
-    ("text", "version"), [('{"transformers_version": "4.46.3"}', "4.46.3"), ("{}", None), ("[", None), ("[]", None)]
-)
-def test_the_version_of_transformers_is_the_configuration_s(folder: Path, text: str, version: str | None) -> None:
-    assert transformers_of(folder) is None
-    (folder / "config.json").write_text(text, encoding="utf-8")
-    assert transformers_of(folder) == version
-
-
-@pytest.mark.parametrize(
-    ("variable", "below"),
-    [("XDG_CACHE_HOME", "huggingface/modules"), ("HF_HOME", "modules"), ("HF_MODULES_CACHE", ".")],
-)
-def test_copies_in_the_hub_s_cache_are_found(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, below: str
-) -> None:
-    monkeypatch.setenv(variable, str(tmp_path / "hub"))
-    copies = tmp_path / "hub" / below / "transformers_modules" / "someone" / "model"
+def test_copies_in_the_hub_s_cache_are_found(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    copies = tmp_path / "hub" / "modules" / "transformers_modules" / "someone" / "model"
     for name in ("a", "b"):
         shutil.copytree(folder, copies / name)
-    change(copies / "b", ENCODER, "quick_gelu as it was", "other")
     (copies / "b" / CONFIG).unlink()
-    assert copies_of(folder) == {copies / "a": (), copies / "b": (ENCODER, CONFIG)}
+    assert copies_of(folder) == {copies / "a": (), copies / "b": (CONFIG,)}
     assert list(copies_of(copies / "a")) == [copies / "b"]

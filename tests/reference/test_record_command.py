@@ -38,18 +38,11 @@ def test_pages_are_recorded_once_and_then_are_there(
 ) -> None:
     golden = tmp_path / "golden"
     assert main(arguments(pages, golden)) == 0
-    told = capsys.readouterr()
-    assert told.err == ""
-    lines = told.out.splitlines()
-    assert lines[0] == "reference   synthetic:tiny, cpu, float32, eager"
-    assert lines[1] == f"recording   {golden / HOME}: 0 of 4 cases are there"
+    printed = capsys.readouterr()
+    assert printed.err == ""
     cases = ["square-tiny-markdown", "square-small-markdown", "tiny-tiny-markdown", "tiny-small-markdown"]
-    assert [line.split()[0] for line in lines[2:6]] == cases
-    assert all("4 tokens" in line and line.endswith(" s") for line in lines[2:6])
-    assert lines[6] == f"flops       {golden / HOME.partition('/')[0] / 'flops-eager.json'}: 0 of 4 cases are there"
-    assert lines[7].startswith(f"holds       {golden / HOME}: 4 cases, ")
-    assert lines[8].startswith(f"next        dsocr compare {pages} ")
-
+    assert [line.split()[0] for line in printed.out.splitlines() if "4 tokens" in line] == cases
+    assert printed.out.count(": 0 of 4 cases are there") == 2
     recording = Recording.open(golden / HOME)
     command = (
         "dsocr vendor record stand_in pages tiny.png --checkpoint synthetic:tiny --device cpu --dtype float32 "
@@ -64,10 +57,10 @@ def test_pages_are_recorded_once_and_then_are_there(
     assert capsys.readouterr().out.count(": 4 of 4 cases are there") == 2
 
 
-def test_an_interrupted_recorder_says_what_it_kept_and_goes_on(
+def test_an_interrupted_or_failing_recorder_says_what_it_kept_and_goes_on(
     pages: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ctrl-C while the reference hangs in the second case."""
+    """Ctrl-C while the reference hangs in the second case; then it is killed in the next."""
     vendor, golden = Path(shutil.copytree(STAND_IN, tmp_path / "vendor")), tmp_path / "golden"
     command = arguments(pages, golden, vendor=vendor)
     (vendor / "planted.json").write_text(json.dumps({"fault": "hang", "at": "token", "run": 2}))
@@ -78,22 +71,16 @@ def test_an_interrupted_recorder_says_what_it_kept_and_goes_on(
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()
     assert (process.returncode, err) == (130, "dsocr: interrupted\n")
-    assert out.splitlines()[-1] == "kept        1 of 4 cases; the same command continues from there"
+    kept = "kept        1 of 4 cases; the same command continues from there"
+    assert out.splitlines()[-1] == kept
+
+    (vendor / "planted.json").write_text(json.dumps({"fault": "kill", "at": "token"}))
+    assert main(command) == 10
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[-1] == kept
+    assert "was killed by SIGKILL" in printed.err
 
     (vendor / "planted.json").unlink()
     assert main(command) == 0
     assert ": 1 of 4 cases are there\n" in capsys.readouterr().out
     assert len(Recording.open(golden / HOME).cases) == 4
-
-
-def test_a_reference_that_fails_leaves_what_was_recorded(
-    pages: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    vendor, golden = Path(shutil.copytree(STAND_IN, tmp_path / "vendor")), tmp_path / "golden"
-    assert main(arguments(pages / "tiny.png", golden, vendor=vendor)) == 0
-    (vendor / "planted.json").write_text(json.dumps({"fault": "kill", "at": "token"}))
-    assert main(arguments(pages, golden, vendor=vendor)) == 10
-    told = capsys.readouterr()
-    assert told.out.splitlines()[-1] == "kept        2 of 4 cases; the same command continues from there"
-    assert "was killed by SIGKILL" in told.err
-    assert len(Recording.open(golden / HOME).cases) == 2

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
 
 import pytest
 
@@ -25,7 +21,6 @@ from tests.reference.replay import MADE, Made, content_of, record
 
 HOME = "synthetic-tiny/cpu-float32-eager"
 WORK = "synthetic-tiny/.cpu-float32-eager.recording"
-LOCK = "synthetic-tiny/.cpu-float32-eager.lock"
 OTHER_TORCH = replace(MADE, versions={**MADE.versions, "torch": "2.12.0"})
 OLDER_PILLOW = replace(MADE, resampling="0123456789abcdef", versions={**MADE.versions, "pillow": "12.0.0"})
 
@@ -87,35 +82,18 @@ def test_what_again_was_to_make_anew_is_made_by_the_next_recorder(made: Made, go
     assert reference.asked == ids(made.cases[1:])
 
 
-def test_what_again_left_and_nobody_names_is_as_it_was(made: Made, golden: Path) -> None:
-    before = record(golden, made.reference(), made.cases[:2])
-    with recorder(golden, MADE) as target:
-        target.missing(made.cases, again=True)
-    recording = record(golden, made.reference(), made.cases[:1])
-    assert recording.cases.keys() == before.cases.keys()
-
-
-@pytest.mark.parametrize("change", ["page", "ceiling"])
-def test_a_case_that_has_changed_is_made_anew(change: str, made: Made, golden: Path, tmp_path: Path) -> None:
+def test_a_case_that_has_changed_is_made_anew(made: Made, golden: Path, tmp_path: Path) -> None:
     record(golden, made.reference(), made.cases)
-    case = made.cases[0]
-    if change == "page":
-        page = tmp_path / case.page.name
-        shutil.copy(made.cases[1].page, page)
-        changed = replace(case, page=page)
-    else:
-        changed = replace(case, max_new_tokens=case.max_new_tokens + 1)
+    first, second, third = made.cases
+    page = Path(shutil.copy(third.page, tmp_path / first.page.name))
+    changed = [replace(first, page=page), replace(second, max_new_tokens=second.max_new_tokens + 1), third]
     reference = made.reference()
-    recording = record(golden, reference, [changed, *made.cases[1:]])
-    assert reference.asked == [case.id]
-    assert recording.cases[case.id].described == changed.to_json()
-
-
-def test_two_pages_of_one_name_are_refused(made: Made, golden: Path, tmp_path: Path) -> None:
-    page = tmp_path / made.cases[0].page.name.upper()
-    shutil.copy(made.cases[0].page, page)
+    recording = record(golden, reference, changed)
+    assert reference.asked == [first.id, second.id]
+    assert [recording.cases[case.id].described for case in changed] == [case.to_json() for case in changed]
+    page = page.rename(page.with_name(page.name.upper()))
     with recorder(golden, MADE) as target, pytest.raises(DsocrError, match=r"TINY\.PNG would both be .* rename one"):
-        target.missing([made.cases[0], replace(made.cases[0], page=page)])
+        target.missing([first, replace(first, page=page)])
 
 
 def test_another_pillow_has_a_folder_of_its_own(made: Made, golden: Path) -> None:
@@ -141,7 +119,9 @@ def test_a_reference_that_changes_on_the_way_is_refused(made: Made, golden: Path
         assert ids(target.missing(made.cases)) == ids(made.cases[1:])
 
 
-def test_a_damaged_recording_is_neither_extended_nor_touched(made: Made, golden: Path) -> None:
+def test_one_recorder_at_a_time_and_none_at_a_damaged_recording(made: Made, golden: Path) -> None:
+    with recorder(golden, MADE), pytest.raises(DsocrError, match=r"is at work on .*synthetic-tiny; wait"):
+        record(golden, made.reference(), made.cases)
     damaged = record(golden, made.reference(), made.cases[:1]).folder / MANIFEST
     damaged.write_bytes(damaged.read_bytes()[:-9])
     before = content_of(golden)
@@ -150,8 +130,7 @@ def test_a_damaged_recording_is_neither_extended_nor_touched(made: Made, golden:
     assert content_of(golden) == before
 
 
-@pytest.mark.parametrize("suffix", [".json", ".safetensors"])
-@pytest.mark.parametrize("named", [3, 1])
+@pytest.mark.parametrize(("suffix", "named"), [(".json", 3), (".safetensors", 3), (".json", 1)])
 def test_a_damaged_unfinished_case_is_made_anew_where_it_is_named(
     suffix: str, named: int, made: Made, golden: Path
 ) -> None:
@@ -166,61 +145,6 @@ def test_a_damaged_unfinished_case_is_made_anew_where_it_is_named(
     recording = record(golden, reference, made.cases[:named])
     assert reference.asked == ([made.cases[1].id] if named > 1 else [])
     assert len(recording.cases) == (3 if named > 1 else 2)
-
-
-def test_a_full_disk_is_said_and_what_is_done_stays(made: Made, golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with recorder(golden, MADE) as target:
-        target.add(made.cases[0], made.reference().observe(made.cases[0]))
-
-        def full(_: int) -> None:
-            raise OSError(28, "No space left on device")
-
-        monkeypatch.setattr(os, "fsync", full)
-        with pytest.raises(DsocrError, match=r"safetensors cannot be written \(No space left on device\); make room"):
-            target.add(made.cases[1], made.reference().observe(made.cases[1]))
-        monkeypatch.undo()
-    with recorder(golden, MADE) as target:
-        assert ids(target.missing(made.cases)) == ids(made.cases[1:])
-
-
-HOLD = """
-import sys, time
-from pathlib import Path
-from pytest_dsocr.reference.recorder import recorder
-from tests.reference.replay import MADE
-with recorder(Path(sys.argv[1]), MADE):
-    print("held", flush=True)
-    time.sleep(600)
-"""
-
-
-def test_one_recorder_at_a_time_and_a_killed_one_lets_go(made: Made, golden: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", HOLD, str(golden)], stdout=subprocess.PIPE, text=True) as holder:
-        try:
-            assert holder.stdout is not None
-            assert holder.stdout.readline() == "held\n"
-            with pytest.raises(DsocrError, match=rf"^process {holder.pid} on .+ is at work on .*synthetic-tiny; wait"):
-                record(golden, made.reference(), made.cases)
-        finally:
-            holder.kill()
-    record(golden, made.reference(), made.cases)
-    assert [path.name for path in (golden / HOME).parent.iterdir()] == ["cpu-float32-eager"]
-
-
-def test_a_lock_that_its_holder_deletes_as_it_is_taken_holds_nobody_off(
-    made: Made, golden: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whoever opened it before the deletion must not think that it holds what the next one makes anew."""
-    flock, deletions = fcntl.flock, iter([True])
-
-    def late(lock: IO[str], operation: int) -> None:
-        if next(deletions, False):
-            (golden / LOCK).unlink()
-        flock(lock, operation)
-
-    monkeypatch.setattr(fcntl, "flock", late)
-    with recorder(golden, MADE), pytest.raises(DsocrError, match="is at work on"):
-        record(golden, made.reference(), made.cases)
 
 
 SCENARIOS = {"nothing": None, "one-case": MADE, "another-torch": OTHER_TORCH, "again": MADE}

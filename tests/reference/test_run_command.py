@@ -48,9 +48,7 @@ def test_every_page_that_can_be_read_is_kept_and_not_read_again(
     (pages / "torn.png").write_bytes((pages / "square.png").read_bytes()[:200])
     out = pages.parent / "out"
     assert run(vendor, pages) == MACHINE
-    told = capsys.readouterr()
-    assert "torn.png" in told.out
-    assert "1 case could not be read" in told.err
+    assert "torn.png" in capsys.readouterr().out
     assert sorted(path.name for path in out.iterdir()) == CASES
     for case in CASES:
         kept = info(out / case)
@@ -88,12 +86,10 @@ def test_a_page_that_fails_does_not_end_the_others(
     assert ": 1 of 2 are there\n" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("fault", ["no such page", "no such preset", "a file in the way of --out"])
 def test_a_bad_command_line_is_refused_before_anything_is_loaded(
-    fault: str, pages: Path, capsys: pytest.CaptureFixture[str]
+    pages: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (pages.parent / "file").touch()
-    more = {"no such preset": ["--presets=huge"], "a file in the way of --out": [f"--out={pages.parent / 'file'}"]}
-    status = run(STAND_IN, pages / "nowhere.png" if fault == "no such page" else pages, *more.get(fault, []))
-    assert status == (MACHINE if fault == "no such page" else BAD_INPUT)
+    assert run(STAND_IN, pages / "nowhere.png") == MACHINE
+    assert run(STAND_IN, pages, f"--out={pages.parent / 'file'}") == BAD_INPUT
     assert capsys.readouterr().out == ""

@@ -31,7 +31,9 @@ def vendor() -> VendorRuntime:
     return VendorRuntime.load(vendor_folder(), "synthetic:tiny")
 
 
-def told(vendor: VendorRuntime, page: Path, preset: str, out: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def printed_of(
+    vendor: VendorRuntime, page: Path, preset: str, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Any]:
     """What ``infer`` prints of one page, by its words."""
     printed: dict[str, Any] = {}
 
@@ -63,7 +65,7 @@ def told(vendor: VendorRuntime, page: Path, preset: str, out: Path, monkeypatch:
 def test_shipped_pages(vendor: VendorRuntime, preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for page in shipped("all"):
         size = load_image(page).size
-        printed = told(vendor, page, preset, tmp_path, monkeypatch)
+        printed = printed_of(vendor, page, preset, tmp_path, monkeypatch)
         found = valid_image_tokens(Workload(size, DEFAULT.presets[preset], 5, 1))
         assert found == printed["valid image tokens"]
         assert printed["image size"] == size

@@ -57,13 +57,13 @@ def test_session_is_the_vendors(pair: Pair, page: str, preset: str, tmp_path: Pa
 
 def test_vendors_object_behind_the_session(pair: Pair, tmp_path: Path) -> None:
     case = make_case(write_page("portrait", tmp_path), "markdown", "gundam", NEW_TOKENS)
-    theirs = pair.vendor.observe(case, keep_values=True)
+    expected = pair.vendor.observe(case, keep_values=True)
     around = Session(VendorModel(pair.vendor.model), pair.session.tokenizer, instrument="timed")
-    check(around, case, theirs)
+    check(around, case, expected)
     for first_token in ("prefill", "redecode"):
         inputs = around.prepare(case.page, prompt=case.prompt, preset=case.preset)
         result = around.run_prepared(inputs, max_new_tokens=NEW_TOKENS, first_token=first_token)
-        assert result.token_ids == theirs.token_ids
+        assert result.token_ids == expected.token_ids
     assert result.counts.decode_steps == NEW_TOKENS
 
 
@@ -71,26 +71,26 @@ def test_vendors_object_behind_the_session(pair: Pair, tmp_path: Path) -> None:
 def test_ngram_rule_is_the_vendors(pair: Pair, eval_mode: bool, size: int, tmp_path: Path) -> None:
     """A model made to repeat itself is stopped at the same token by both."""
     case = make_case(write_page("square", tmp_path), "free", "tiny", LOOP_TOKENS)
-    weights, theirs = model_of(pair.session).lm_head.weight, pair.vendor.model.lm_head.weight.data
+    weights, vendors = model_of(pair.session).lm_head.weight, pair.vendor.model.lm_head.weight.data
     saved = weights.clone()
     weights.copy_(model_of(pair.session).model.embed_tokens.weight * 50)
-    theirs.copy_(weights)
+    vendors.copy_(weights)
     try:
         run = observe_infer(pair.vendor.model, pair.vendor.tokenizer, case, tmp_path / "out", eval_mode=eval_mode)
         inputs = pair.session.prepare(case.page, prompt=case.prompt, preset=case.preset)
-        mine = pair.session.run_prepared(inputs, max_new_tokens=LOOP_TOKENS, no_repeat_ngram_size=size)
+        actual = pair.session.run_prepared(inputs, max_new_tokens=LOOP_TOKENS, no_repeat_ngram_size=size)
     finally:
         weights.copy_(saved)
-        theirs.copy_(saved)
+        vendors.copy_(saved)
     assert run.generate_kwargs["no_repeat_ngram_size"] == size
     unruled = [best.ids[0] for best in run.best]
     assert unruled != run.token_ids, "the rule never fired, so this compared nothing"
-    assert list(mine.token_ids) == run.token_ids
+    assert list(actual.token_ids) == run.token_ids
 
 
-def check(session: Session[Any], case: Case, theirs: Observation) -> None:
+def check(session: Session[Any], case: Case, expected: Observation) -> None:
     found = {
-        one.what: one for one in compare_observations(follow(SessionSubject(session), case, theirs), theirs, LIMITS)
+        one.what: one for one in compare_observations(follow(SessionSubject(session), case, expected), expected, LIMITS)
     }
     assert {"input_ids", "sam.page", "vision_fusion", "prefill", "tokens", "text", "result.mmd"} <= found.keys()
     deep = {name: one.verdict for name, one in found.items() if "/" in name}

@@ -12,6 +12,25 @@ from pytest_dsocr.families.family import PIXELS, CachePolicy, Family, Stage, Ven
 TILING = Tiling(crop_px=640, least=2, most=9, squashed_up_to_px=640)
 LAYOUT = Layout(newlines=True, mosaic=True)
 
+CONTRACT = {
+    stage: tuple(names.split())
+    for stage, names in {
+        "tokenizer": "format_messages get_conv_template Conversation text_encode load_image load_pil_images "
+        "find_closest_aspect_ratio dynamic_preprocess normalize_transform BasicImageTransform",
+        "sam": "build_sam_vit_b _build_sam ImageEncoderViT Block Attention MLPBlock LayerNorm2d PatchEmbed "
+        "get_abs_pos_sam get_rel_pos add_decomposed_rel_pos window_partition window_unpartition",
+        "clip": "build_clip_l vit_model_cfg VitModel CLIPVisionEmbeddings NoTPTransformer NoTPTransformerBlock "
+        "NoTPAttention NoTPFeedForward get_abs_pos quick_gelu LayerNormfp32",
+        "projector": "MlpProjector",
+        "vision_fusion": "DeepseekOCRModel DeepseekOCRModel.forward",
+        "prefill": "DeepseekV2Config DeepseekOCRForCausalLM DeepseekOCRForCausalLM.forward DeepseekV2Model "
+        "DeepseekV2Model.forward DeepseekV2DecoderLayer ATTENTION_CLASSES DeepseekV2Attention "
+        "DeepseekV2FlashAttention2 DeepseekV2MLP DeepseekV2MoE MoEGate DeepseekV2RMSNorm",
+        "decode": "DeepseekOCRForCausalLM.infer DeepseekOCRForCausalLM.prepare_inputs_for_generation NoEOSTextStreamer",
+        "postprocess": "re_match extract_coordinates_and_label draw_bounding_boxes process_image_with_refs",
+    }.items()
+}
+
 FAMILY = Family(
     name="deepseek_ocr",
     title="DeepSeek-OCR",
@@ -63,6 +82,7 @@ FAMILY = Family(
             "conversation.py",
             "configuration_deepseek_v2.py",
         ),
+        contract=CONTRACT,
     ),
     model="pytest_dsocr.engine.model:DeepseekOCR",
     fast_model="pytest_dsocr.engine.fast.model:FastDeepseekOCR",

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import statistics
-import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,6 +19,7 @@ from unittest import mock
 
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from pytest_dsocr.contract import GRID, ROWS
 from pytest_dsocr.families import DEFAULT
@@ -31,7 +29,6 @@ from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.columns import Columns, best_of_steps, fetched_best
 from pytest_dsocr.observation.observation import Best, Seam, Step
 from pytest_dsocr.reference.vendor_code.code import vendor_on_cpu
-from pytest_dsocr.reference.vendor_code.meters import Meter, clock_of
 
 VENDOR_IMAGE_ID = DEFAULT.special.image
 
@@ -53,8 +50,6 @@ class VendorRun:
     """The decoder's input, vision tokens scattered in: ``[1, S, C]``."""
     prefill_logits: Tensor | None = None
     """Float32 logits of the first token, ``[V]``."""
-    step_logits: list[Tensor] = field(default_factory=list)
-    """Logits that each token was chosen from, ``[V]``, on the CPU; the first are the prefill's."""
     best: list[Best] = field(default_factory=list)
     """The best of each step's."""
     token_ids: list[int] = field(default_factory=list)
@@ -62,31 +57,14 @@ class VendorRun:
     """What ``infer`` searched for spans: decoded and stripped. Empty in ``eval_mode``."""
     spans: list[tuple[str, Any]] = field(default_factory=list)
     """Label and coordinates of each span, as ``infer`` evaluated them; None where it could not."""
-    prepare_ms: float = 0.0
-    """From the call of ``infer`` to that of ``generate``: loading, cropping, ids and mask."""
-    postprocess_ms: float = 0.0
-    """From the end of ``generate`` to that of ``infer``: decoding, spans, drawing, writing."""
-    forwards: list[float] = field(default_factory=list)
-    """What each forward of the whole model took, in the meter's unit; the first holds vision and prefill."""
-    stages: dict[str, float] = field(default_factory=dict)
-    """What the stages of the views took, in the meter's unit."""
-
-    @property
-    def by_stage(self) -> dict[str, float]:
-        """What the stages took, in the meter's unit; ``prefill`` holds the fusion, ``decode`` is the mean step."""
-        prefill, *steps = self.forwards
-        decode = {"decode": statistics.mean(steps)} if steps else {}
-        return {**self.stages, "prefill": prefill - sum(self.stages.values()), **decode}
+    counted: dict[str, list[int]] = field(default_factory=dict)
+    """Operations of each call of a view's stage, and of the whole model as ``token``: the first holds vision and
+    prefill."""
 
     @property
     def steps(self) -> tuple[Step, ...]:
         """Every token with the best that it was chosen from."""
         return tuple(Step(token, best) for token, best in zip(self.token_ids, self.best, strict=True))
-
-    @property
-    def stacked_logits(self) -> Tensor:
-        """All logits that were kept, ``[steps, V]``."""
-        return torch.stack(self.step_logits)
 
     @property
     def inputs(self) -> dict[str, Tensor]:
@@ -118,8 +96,7 @@ def observe_infer(
     *,
     image_id: int = VENDOR_IMAGE_ID,
     keep_tensors: bool = True,
-    keep_logits: bool = False,
-    meter: Meter | None = None,
+    count_flops: bool = False,
     on_stage: OnStage = lambda stage, times: None,
     **infer_options: Any,
 ) -> VendorRun:
@@ -131,34 +108,51 @@ def observe_infer(
         case: the page, the prompt, sizes and crop mode, and the ceiling in place of the vendor's.
         out: where ``infer`` writes.
         image_id: the image token's id in this vocabulary.
-        keep_tensors: keep the seams, deep ones too, and the best of each step; without, only what the meter read, and
-            tokens.
-        keep_logits: keep all logits of every step.
-        meter: what is read around each stage; a clock if left out.
+        keep_tensors: keep the seams, deep ones too, and the best of each step; without, only the tokens.
+        count_flops: count what each stage computes.
         on_stage: see :data:`OnStage`.
         **infer_options: ``save_results``, ``eval_mode``.
     """
     run = VendorRun()
-    device = model.lm_head.weight.device
-    watch = _Watch(run, meter or clock_of(device), keep_tensors, keep_logits, on_stage, case.family)
-    on_cpu = vendor_on_cpu(model) if device.type == "cpu" else contextlib.nullcontext()
+    counter = flop_counter() if count_flops else None
+    watch = _Watch(run, counter, keep_tensors, on_stage, case.family)
+    on_cpu = vendor_on_cpu(model) if model.lm_head.weight.device.type == "cpu" else contextlib.nullcontext()
     deep = watch_deep(model.get_submodule) if keep_tensors else contextlib.nullcontext()
-    with on_cpu, watch.meter.running(), watch.hooks(model), deep as seen, _listening(model, run), _silence():
-        with _generate_called_with(model, run, case.max_new_tokens, image_id) as generated:
-            model.infer(
-                tokenizer,
-                prompt=case.prompt,
-                image_file=str(case.page),
-                output_path=str(out),
-                base_size=case.preset.base_size,
-                image_size=case.preset.image_size,
-                crop_mode=case.preset.crop,
-                **infer_options,
-            )
-        run.postprocess_ms = (time.perf_counter() - generated.pop()) * 1e3
-    watch.finish()
+    counting = counter or contextlib.nullcontext()
+    with (
+        on_cpu,
+        counting,
+        watch.hooks(model),
+        deep as seen,
+        _listening(model, run),
+        contextlib.redirect_stdout(io.StringIO()),
+        _generate_called_with(model, run, case.max_new_tokens, image_id),
+    ):
+        model.infer(
+            tokenizer,
+            prompt=case.prompt,
+            image_file=str(case.page),
+            output_path=str(out),
+            base_size=case.preset.base_size,
+            image_size=case.preset.image_size,
+            crop_mode=case.preset.crop,
+            **infer_options,
+        )
+    if watch.best:
+        run.best = fetched_best(*watch.best.fetch())
     run.deep = seen.seams if seen else {}
     return run
+
+
+def flop_counter() -> FlopCounterMode:
+    """Return torch's counter, which also counts the attention that SAM and CLIP run on the CPU, as the GPU's is."""
+    on_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    return FlopCounterMode(display=False, custom_mapping={on_cpu: _attention_flops})
+
+
+def _attention_flops(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+    """Count for the shapes ``[B, heads, tokens, channels]``."""
+    return int(sdpa_flop_count(query, key, value))
 
 
 def inputs_of(generate_kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -169,27 +163,25 @@ def inputs_of(generate_kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 class _Watch:
-    """Hooks that copy what passes between the vendor's modules, and read the meter there."""
+    """Hooks that copy what passes between the vendor's modules, and read the counter there."""
 
     def __init__(
-        self, run: VendorRun, meter: Meter, keep: bool, keep_logits: bool, on_stage: OnStage, family: Family
+        self, run: VendorRun, counter: FlopCounterMode | None, keep: bool, on_stage: OnStage, family: Family
     ) -> None:
         self.encoders = family.of_views
-        self.run, self.meter, self.keep, self.keep_logits, self.on_stage = run, meter, keep, keep_logits, on_stage
-        self.marks: list[tuple[str, Any, Any]] = []
-        self.ended: Counter[str] = Counter()
-        self.last: Any = None
+        self.run, self.counter, self.keep, self.on_stage = run, counter, keep, on_stage
+        self.last = 0
         self.best = Columns(best_of_steps)
 
     @contextlib.contextmanager
     def hooks(self, model: Any) -> Iterator[None]:
         encoders = (
-            self._metered(stage.name, model.get_submodule(stage.module), partial(self._keep_encoded, stage.name))
+            self._watched(stage.name, model.get_submodule(stage.module), partial(self._keep_encoded, stage.name))
             for stage in self.encoders
         )
         handles = [
             *chain.from_iterable(encoders),
-            *self._metered("token", model, self._keep_logits),
+            *self._watched("token", model, self._keep_best),
             model.model.layers[0].register_forward_pre_hook(self._keep_prompt_embeds),
         ]
         try:
@@ -198,34 +190,26 @@ class _Watch:
             for handle in handles:
                 handle.remove()
 
-    def finish(self) -> None:
-        """Turn the marks into amounts, and fetch what was kept of the steps."""
-        if self.best:
-            self.run.best = fetched_best(*self.best.fetch())
-        for name, start, end in self.marks:
-            amount = self.meter.difference(start, end)
-            if name == "token":
-                self.run.forwards.append(amount)
-            else:
-                self.run.stages[name] = self.run.stages.get(name, 0.0) + amount
-
-    def _metered(self, name: str, module: nn.Module, keep: Callable[[Any], None]) -> list[Any]:
-        """Read from the end of the encoder before, so that what joins two encoders counts as the later one's."""
+    def _watched(self, name: str, module: nn.Module, keep: Callable[[Any], None]) -> list[Any]:
+        """Count from the end of the encoder before, so that what joins two encoders counts as the later one's."""
         starts_afresh = name in (self.encoders[0].name, "token")
-        opened: list[Any] = []
+        opened: list[int] = []
 
         def before(*_: Any) -> None:
-            opened.append(self.meter.read() if starts_afresh else self.last)
+            opened.append(self._read() if starts_afresh else self.last)
 
         def after(_module: nn.Module, _args: Any, out: Any) -> None:
-            self.last = self.meter.read()
-            self.marks.append((name, opened.pop(), self.last))
+            self.last = self._read()
+            calls = self.run.counted.setdefault(name, [])
+            calls.append(self.last - opened.pop())
             if self.keep:
                 keep(out.clone() if isinstance(out, Tensor) else out)  # later code may write into it
-            self.ended[name] += 1
-            self.on_stage(name, self.ended[name])
+            self.on_stage(name, len(calls))
 
         return [module.register_forward_pre_hook(before), module.register_forward_hook(after)]
+
+    def _read(self) -> int:
+        return self.counter.get_total_flops() if self.counter else 0
 
     def _keep_encoded(self, stage: str, out: Tensor) -> None:
         self.run.encoded.setdefault(stage, []).append(out)
@@ -234,33 +218,29 @@ class _Watch:
         if self.keep and self.run.prompt_embeds is None:
             self.run.prompt_embeds = args[0].clone()
 
-    def _keep_logits(self, out: Any) -> None:
+    def _keep_best(self, out: Any) -> None:
         logits = out.logits[0, -1].float().clone()  # the prompt's are of all its tokens
         if self.run.prefill_logits is None:
             self.run.prefill_logits = logits
         self.best.add(logits)
-        if self.keep_logits:
-            self.run.step_logits.append(logits.cpu().clone())
 
 
 @contextlib.contextmanager
-def _generate_called_with(model: Any, run: VendorRun, max_new_tokens: int, image_id: int) -> Iterator[list[float]]:
-    """Note what ``generate`` is called with and gives; yields a list that gets the time at which it was done."""
-    original, called, done = model.generate, time.perf_counter(), []
+def _generate_called_with(model: Any, run: VendorRun, max_new_tokens: int, image_id: int) -> Iterator[None]:
+    """Note what ``generate`` is called with and gives."""
+    original = model.generate
 
     def generate(input_ids: Tensor, **kwargs: Any) -> Tensor:
-        run.prepare_ms = (time.perf_counter() - called) * 1e3
         if image_id != VENDOR_IMAGE_ID:
             input_ids = input_ids.masked_fill(input_ids == VENDOR_IMAGE_ID, image_id)
         run.generate_kwargs = {"input_ids": input_ids, **kwargs}
         out: Tensor = original(input_ids, **{**kwargs, "max_new_tokens": max_new_tokens})
         run.token_ids = out[0, input_ids.shape[1] :].tolist()
-        done.append(time.perf_counter())
         return out
 
     model.generate = generate
     try:
-        yield done
+        yield
     finally:
         del model.generate
 
@@ -281,10 +261,4 @@ def _listening(model: Any, run: VendorRun) -> Iterator[None]:
         return found
 
     with mock.patch.dict(names, {"re_match": noted_search, "extract_coordinates_and_label": noted_read}):
-        yield
-
-
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    with contextlib.redirect_stdout(io.StringIO()):
         yield

@@ -37,7 +37,6 @@ from pytest_dsocr.observation.provenance import Provenance, device_class, versio
 from pytest_dsocr.reference.protocol import OnProgress
 from pytest_dsocr.reference.vendor_code.build import build_overrides, load_vendor_model
 from pytest_dsocr.reference.vendor_code.code import VendorCode, load_vendor_code
-from pytest_dsocr.reference.vendor_code.meters import Flops, Meter
 from pytest_dsocr.reference.vendor_code.observe import VENDOR_IMAGE_ID, VendorRun, observe_infer
 
 FLOP_TOKENS = 2  # the prefill's and one of a decode step
@@ -45,7 +44,7 @@ FLOP_TOKENS = 2  # the prefill's and one of a decode step
 
 @dataclass(frozen=True)
 class VendorRuntime:
-    """The vendor's model and tokenizer, ready for cases; fulfils ``Reference``.
+    """The vendor's model and tokenizer, ready for cases.
 
     Only for an environment in which the vendor's code runs; for all others there is
     :class:`~pytest_dsocr.reference.live.LiveReference`.
@@ -104,25 +103,16 @@ class VendorRuntime:
         """How the answers are made."""
         return self.origin
 
-    def inputs(self, case: Case, *, keep_values: bool = False) -> InputsDigest:
-        """Return what ``infer`` hands to ``generate``, which then makes one token."""
-        with tempfile.TemporaryDirectory() as scratch:
-            run = self._run(replace(case, max_new_tokens=1), Path(scratch), keep_tensors=False)
-        return InputsDigest.of(run.inputs, keep_values=keep_values)
-
-    def observe(
-        self, case: Case, *, keep_values: bool = False, keep_logits: bool = False, out: Path | None = None
-    ) -> Observation:
+    def observe(self, case: Case, *, keep_values: bool = False, out: Path | None = None) -> Observation:
         """Run ``infer`` and give all that was seen.
 
         Args:
             case: what to read.
             keep_values: keep the tensors themselves beside their summaries, but those of the deep seams.
-            keep_logits: keep all logits of every step.
             out: where ``infer``'s files are put, in addition to what is there.
         """
         with tempfile.TemporaryDirectory() as scratch:
-            run = self._run(case, Path(scratch), keep_logits=keep_logits, save_results=True)
+            run = self._run(case, Path(scratch), save_results=True)
             output = _output(run, Path(scratch))
             if out:
                 shutil.copytree(scratch, out, dirs_exist_ok=True)
@@ -136,38 +126,25 @@ class VendorRuntime:
             prefill_best=Best.of(run.prefill_logits, BEST_OF_PREFILL),
             steps=run.steps,
             output=output,
-            logits=run.stacked_logits if keep_logits else None,
             provenance=self.origin.with_ceiling(case.max_new_tokens),
         )
-
-    def stage_times(self, case: Case, turns: int = 5) -> Mapping[str, tuple[float, ...]]:
-        """Return each stage's milliseconds in each of ``turns`` runs, after one that warms up.
-
-        ``prefill`` holds the fusion, ``decode`` is the mean of a run's steps, and ``postprocess`` writes files.
-        """
-        runs = []
-        with tempfile.TemporaryDirectory() as scratch:
-            for _ in range(1 + turns):
-                run = self._run(case, Path(scratch), keep_tensors=False, save_results=True)
-                runs.append({"tokenizer": run.prepare_ms, **run.by_stage, "postprocess": run.postprocess_ms})
-        return {stage: tuple(run[stage] for run in runs[1:]) for stage in runs[0]}
 
     def flops(self, case: Case) -> Mapping[str, int]:
         """Return each stage's operations; ``prefill`` holds the fusion, ``decode`` is the first step's."""
         with tempfile.TemporaryDirectory() as scratch:
             short = replace(case, max_new_tokens=FLOP_TOKENS)
-            run = self._run(short, Path(scratch), keep_tensors=False, meter=Flops())
-        return {stage: int(count) for stage, count in run.by_stage.items()}
+            counted = self._run(short, Path(scratch), keep_tensors=False, count_flops=True).counted
+        prefill, *steps = counted.pop("token")
+        of_views = {stage: sum(calls) for stage, calls in counted.items()}
+        decode = {"decode": steps[0]} if steps else {}
+        return {**of_views, "prefill": prefill - sum(of_views.values()), **decode}
 
-    def close(self) -> None:
-        """Hold nothing beyond this object's life."""
-
-    def _run(self, case: Case, out: Path, *, meter: Meter | None = None, **options: Any) -> VendorRun:
+    def _run(self, case: Case, out: Path, **options: Any) -> VendorRun:
         def on_stage(stage: str, times: int) -> None:
             self.on_progress(stage, times, case.max_new_tokens if stage == "token" else None)
 
         return observe_infer(
-            self.model, self.tokenizer, case, out, image_id=self.image_id, meter=meter, on_stage=on_stage, **options
+            self.model, self.tokenizer, case, out, image_id=self.image_id, on_stage=on_stage, **options
         )
 
 
