@@ -15,8 +15,8 @@ from _pytest.pytester import SysModulesSnapshot
 
 from pytest_dsocr.subjects.surroundings import ALL, Surrounding
 
-OF_VENDOR = "dsocr_vendor_code"
-"""The vendor's code is imported anew from each of its folders, and holds nothing that cannot be."""
+IMPORTED_ANEW = ("dsocr_vendor_code", "__triton_launcher")
+"""The vendor's code, from each of its folders, and Triton's launcher of each kernel: both hold nothing that cannot be."""
 
 
 def _handlers() -> dict[str, Any]:
@@ -88,4 +88,4 @@ def lost(before: Mapping[str, ModuleType], imported: Iterable[str]) -> set[str]:
         if isinstance(module := getattr(sys.modules.get(parent), child, None), ModuleType):
             gone[name] = module  # an import that succeeds sets its parent's attribute
     own = OwnModulesSnapshot.folder
-    return {name for name, of in gone.items() if not name.startswith(OF_VENDOR) and not file_of(of).startswith(own)}
+    return {name for name, of in gone.items() if not name.startswith(IMPORTED_ANEW) and not file_of(of).startswith(own)}

@@ -22,7 +22,7 @@ GIB = 2**30
 
 
 class ExplainingRuntime(SessionRuntime):
-    """A session as :class:`~pytest_dsocr.session_reference.runtime.SessionRuntime` loads it, which explains."""
+    """A session as :class:`~pytest_dsocr.reference.session.SessionRuntime` loads it, which explains."""
 
     @classmethod
     def load(cls, checkpoint: str, *, device: str = "cpu", dtype: str = "float32", **options: Any) -> Self:
@@ -30,13 +30,13 @@ class ExplainingRuntime(SessionRuntime):
         check_memory(checkpoint, device, dtype)
         return super().load(checkpoint, device=device, dtype=dtype, **options)
 
-    def explain(self, packed: Mapping[str, Any]) -> dict[str, Any]:
+    def explain(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a packed :class:`~pytest_dsocr.explain.question.Question`."""
         from pytest_dsocr.explain.explain import explain
 
-        question = Question.read(packed)
+        asked = Question.read(question)
         with torch.no_grad():
-            return explain(self.subject.session, unpack_case(question.case), question).to_json()
+            return explain(self.subject.session, unpack_case(asked.case), asked).to_json()
 
 
 def check_memory(checkpoint: str, device: str, dtype: str) -> None:
