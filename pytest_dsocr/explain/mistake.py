@@ -40,7 +40,12 @@ class Changes:
         self._undo.append(undo)
 
     def set(self, owner: Any, name: str, value: Any) -> None:
-        """Set an attribute of ``owner``, a module, a class or an object."""
+        """Set an attribute that ``owner``, a module, a class or an object, has; raise ``AttributeError`` if it has none.
+
+        A mistake whose place was renamed would else change nothing, in silence.
+        """
+        if not hasattr(owner, name):
+            raise AttributeError(f"{owner!r} has no attribute {name} to change")
         if name in vars(owner) or _is_registered(owner, name):
             self._undo.append(partial(setattr, owner, name, getattr(owner, name)))
         else:

@@ -37,6 +37,12 @@ def test_attributes_weights_and_forwards_are_put_back() -> None:
     assert "forward" not in vars(linear)
 
 
+def test_an_attribute_that_is_not_there_cannot_be_changed() -> None:
+    with Changes() as changes, pytest.raises(AttributeError, match="no attribute quick_gelus to change"):
+        changes.set(clip, "quick_gelus", torch.relu)
+    assert not hasattr(clip, "quick_gelus")
+
+
 def test_the_family_names_its_catalogue() -> None:
     assert import_module(DEFAULT.mistakes).mistakes() is mistakes()
 
