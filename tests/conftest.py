@@ -16,8 +16,8 @@ from tests.checkout import CHECKOUT
 from tests.leaks import Imports, OwnModulesSnapshot, changes, lost, state
 
 if TYPE_CHECKING:
+    from pytest_dsocr.engine.engine import Engine
     from pytest_dsocr.engine.model import DeepseekOCR
-    from pytest_dsocr.engine.session import Session
 
 with suppress(ImportError):  # where only what needs a GPU is run
     from hypothesis import HealthCheck, settings
@@ -104,14 +104,14 @@ def cold(warm: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def tiny() -> Session[Any]:
+def tiny() -> Engine[Any]:
     """A session on the smallest synthetic checkpoint."""
-    from pytest_dsocr.engine.session import Session  # here, because a process that spreads the tests needs no torch
+    from pytest_dsocr.engine.engine import Engine  # here, because a process that spreads the tests needs no torch
 
-    return Session.from_checkpoint("synthetic:tiny")
+    return Engine.from_checkpoint("synthetic:tiny")
 
 
-def model_of(session: Session[Any]) -> DeepseekOCR:
+def model_of(session: Engine[Any]) -> DeepseekOCR:
     """The engine's model behind a session, with its modules."""
     from pytest_dsocr.engine.model import DeepseekOCR
 

@@ -16,7 +16,7 @@ from _pytest.pytester import SysModulesSnapshot
 from pytest_dsocr.subjects.surroundings import ALL, Surrounding
 
 IMPORTED_ANEW = ("dsocr_vendor_code", "__triton_launcher")
-"""The vendor's code, from each of its folders, and Triton's launcher of each kernel: both hold nothing that cannot be."""
+"""The vendor's code, from each of its folders, and Triton's launcher of each kernel: neither is kept by others."""
 
 
 def _handlers() -> dict[str, Any]:

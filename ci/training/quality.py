@@ -13,7 +13,7 @@ from rapidfuzz.distance import Levenshtein
 from ci.training.rows import HELD_OUT, PageMaker, words_of
 from pytest_dsocr.compare.boxes import match, overlaps
 from pytest_dsocr.contract.markup import Markup, parse
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 
 CEILING = 640
 """New tokens at which an answer is cut off: well above what the longest page takes."""
@@ -80,7 +80,7 @@ def measure(truth: Markup, answer: Markup, *, ended: bool) -> Quality:
 def read_held_out(checkpoint: Path, make_page: PageMaker, seeds: Sequence[int], preset: str = "gundam") -> Quality:
     """Read pages that no training saw with a checkpoint, and add up what was right."""
     assert max(seeds) < HELD_OUT
-    session = Session.from_checkpoint(str(checkpoint))
+    session = Engine.from_checkpoint(str(checkpoint))
     words = words_of(tokenizers.Tokenizer.from_file(str(checkpoint / "tokenizer.json")))
     total = Quality()
     for seed in seeds:

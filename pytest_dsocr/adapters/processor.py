@@ -25,8 +25,8 @@ from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import render
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.portable import PROCESSOR, write_portable
-from pytest_dsocr.engine.session import Session
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.subjects.calls import brief, guarded
@@ -82,9 +82,9 @@ class ProcessorSubject:
         return self._made[preset].inputs(load_image(page), render(prompt))
 
     @cached_property
-    def _session(self) -> Session[Any]:
+    def _session(self) -> Engine[Any]:
         setup = self._setup
-        return Session.from_checkpoint(
+        return Engine.from_checkpoint(
             setup.checkpoint, device=setup.device, dtype=setup.dtype, attention=setup.attention
         )
 

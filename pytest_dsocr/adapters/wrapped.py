@@ -20,7 +20,7 @@ from torch import Tensor
 from pytest_dsocr.adapters.vendor import vendor_runtime
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.engine.vendor_model import VendorModel
 from pytest_dsocr.families import DEFAULT
@@ -44,7 +44,7 @@ class VendorSubject(SessionSubject):
     read_many: Any = None
 
     def __init__(self, runtime: VendorRuntime) -> None:
-        super().__init__(Session(VendorModel(runtime.model), Tokenizer.wrap(runtime.tokenizer)))
+        super().__init__(Engine(VendorModel(runtime.model), Tokenizer.wrap(runtime.tokenizer)))
 
 
 class ForkSubject(SessionStages):
@@ -57,7 +57,7 @@ class ForkSubject(SessionStages):
     """
 
     def __init__(self, runtime: VendorRuntime) -> None:
-        super().__init__(Session(VendorModel(runtime.model), Tokenizer.wrap(runtime.tokenizer)))
+        super().__init__(Engine(VendorModel(runtime.model), Tokenizer.wrap(runtime.tokenizer)))
         self._runtime = runtime
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from pytest_dsocr.contract.inputs import Inputs
     from pytest_dsocr.engine.cache import KVCache
+    from pytest_dsocr.engine.engine import Engine
     from pytest_dsocr.engine.result import Result
-    from pytest_dsocr.engine.session import Session
 
 
 def add_run(command: ArgumentParser) -> None:
@@ -90,7 +90,7 @@ def _numbers(path: Path, wanted: int | None) -> Sequence[int]:
 
 
 def _read(
-    session: Session[KVCache], path: Path, options: Namespace, out: Path, bar_label: str = "decode"
+    session: Engine[KVCache], path: Path, options: Namespace, out: Path, bar_label: str = "decode"
 ) -> Iterator[str]:
     page = load_image(path)
     inputs = session.prepare(page, prompt=options.prompt, preset=options.preset)
@@ -112,8 +112,8 @@ def _read(
     yield from _files(artifacts, out)
 
 
-def _load(options: Namespace) -> Session[KVCache]:
-    from pytest_dsocr.engine.session import Session  # brings torch
+def _load(options: Namespace) -> Engine[KVCache]:
+    from pytest_dsocr.engine.engine import Engine  # brings torch
 
     with progress_bar(unit="B", unit_scale=True, desc="weights") as bar:
 
@@ -121,7 +121,7 @@ def _load(options: Namespace) -> Session[KVCache]:
             bar.total = total_bytes
             bar.update(done_bytes - bar.n)
 
-        return Session.from_checkpoint(
+        return Engine.from_checkpoint(
             options.checkpoint,
             device=options.device,
             dtype=options.dtype,

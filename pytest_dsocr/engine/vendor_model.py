@@ -1,6 +1,6 @@
 """The vendor's own model object behind the session's stages: an NVTX session around the vendor's classes.
 
-``Session(VendorModel(model), Tokenizer.wrap(tokenizer))`` is all it takes. The object is used as it is; only its
+``Engine(VendorModel(model), Tokenizer.wrap(tokenizer))`` is all it takes. The object is used as it is; only its
 ``forward``, which runs vision and decoder in one, is not called: the stages are.
 """
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.mmd import clean_output, to_mmd
 from pytest_dsocr.contract.policy import NgramBan
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.pipeline import DecodeState
-from pytest_dsocr.engine.session import Session
 from pytest_dsocr.explain.catalogue import groups
 from pytest_dsocr.explain.catalogue.output import TEXTS, WRITTEN
 from pytest_dsocr.explain.catalogue.reading import Reading, reading
@@ -151,7 +151,7 @@ def _choices(clean: Clean, question: Question, deadline: Deadline) -> Answer:
     )[0]
 
 
-def explain_reading(session: Session[Any], case: Case, question: Question, deadline: Deadline) -> Answer:
+def explain_reading(session: Engine[Any], case: Case, question: Question, deadline: Deadline) -> Answer:
     """Explain a text that is not the reference's."""
     texts = _Texts(session, case, question)
     candidates = [*(one for one in groups()["text"] if texts.name(one) in TEXTS), *groups()["read"]]
@@ -172,7 +172,7 @@ def explain_written(question: Question, deadline: Deadline) -> Answer:
 class _Texts:
     """The text of a case, as the session gives it under mistakes."""
 
-    def __init__(self, session: Session[Any], case: Case, question: Question) -> None:
+    def __init__(self, session: Engine[Any], case: Case, question: Question) -> None:
         self.session, self.case, self.question = session, case, question
         self.right = clean_output(session.tokenizer.decode(question.reference_tokens))
         self._others: dict[str, tuple[str, str]] = {}

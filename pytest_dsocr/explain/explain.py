@@ -16,7 +16,7 @@ from pytest_dsocr.contract import COMPARED, GRID
 from pytest_dsocr.contract import PIXELS as PIXELS_OF
 from pytest_dsocr.contract import inputs as of_inputs
 from pytest_dsocr.contract.inputs import Inputs
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.catalogue import groups
 from pytest_dsocr.explain.decoding import explain_best, explain_reading, explain_steps, explain_written
 from pytest_dsocr.explain.mistake import Bench, Changes, Group, Mistake, Part
@@ -42,7 +42,7 @@ STAGES = ("sam", "clip", "projector", "vision_fusion", "prefill")
 READ = ("read", "text", "spans", "boxes")
 
 
-def explain(session: Session[Any], case: Case, question: Question) -> Answer:
+def explain(session: Engine[Any], case: Case, question: Question) -> Answer:
     """Search for what explains the divergence; an answer without tries where nothing is known to try."""
     deadline = Deadline.after(question.budget_s)
     stage = question.what.partition("/")[0].partition(".")[0]
@@ -61,11 +61,11 @@ def explain(session: Session[Any], case: Case, question: Question) -> Answer:
     return NOTHING
 
 
-def _inputs(session: Session[Any], case: Case) -> Inputs:
+def _inputs(session: Engine[Any], case: Case) -> Inputs:
     return session.prepare(case.page, prompt=case.prompt, preset=case.preset)
 
 
-def _of_inputs(session: Session[Any], case: Case, question: Question, deadline: Deadline) -> Answer:
+def _of_inputs(session: Engine[Any], case: Case, question: Question, deadline: Deadline) -> Answer:
     maker = _Inputs(session, case, question)
     order = ("pixels", "prompt") if question.what in (*PIXELS_OF, GRID) else ("prompt", "pixels")
     answer, found = _search_inputs([*chain(*(groups()[name] for name in order))], maker, question, deadline)
@@ -78,7 +78,7 @@ def _of_inputs(session: Session[Any], case: Case, question: Question, deadline: 
 class _Inputs:
     """A case's inputs, made under mistakes and held against the subject's."""
 
-    def __init__(self, session: Session[Any], case: Case, question: Question) -> None:
+    def __init__(self, session: Engine[Any], case: Case, question: Question) -> None:
         assert question.inputs is not None
         self.session, self.case, self.what = session, case, question.what
         self.actual, self.seam = unpack_inputs(question.inputs, {}), question.seams.get(question.what)

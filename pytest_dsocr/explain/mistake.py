@@ -10,8 +10,8 @@ from typing import Any, Literal, Self
 from torch import Tensor, nn
 
 from pytest_dsocr.compare.signs import Sign
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.engine.session import Session
 
 Part = Literal["front", "block", "wide", "back"]
 """Of a stage: what is in front of its first block, the blocks, and what is behind the last one. What is ``wide`` is of
@@ -40,9 +40,10 @@ class Changes:
         self._undo.append(undo)
 
     def set(self, owner: Any, name: str, value: Any) -> None:
-        """Set an attribute that ``owner``, a module, a class or an object, has; raise ``AttributeError`` if it has none.
+        """Set an attribute that ``owner``, a module, a class or an object, has.
 
-        A mistake whose place was renamed would else change nothing, in silence.
+        Raises:
+            AttributeError: where it has none, as a mistake whose place was renamed would change nothing.
         """
         if not hasattr(owner, name):
             raise AttributeError(f"{owner!r} has no attribute {name} to change")
@@ -75,20 +76,20 @@ def _is_registered(owner: Any, name: str) -> bool:
     return isinstance(owner, nn.Module) and any(name in vars(owner)[kind] for kind in kinds)
 
 
-def model_of(session: Session[Any]) -> DeepseekOCR:
+def model_of(session: Engine[Any]) -> DeepseekOCR:
     """Return the engine's model behind a session, with its modules."""
     assert isinstance(session.model, DeepseekOCR)
     return session.model
 
 
-def home_of(session: Session[Any], stage: str) -> tuple[nn.Module | None, str]:
+def home_of(session: Engine[Any], stage: str) -> tuple[nn.Module | None, str]:
     """Return the module that holds a stage's blocks and the attribute's name; None of a stage without blocks."""
     known = session.family.stage.get(stage)
     owner, _, name = known.blocks.rpartition(".") if known else ("", "", "")
     return (model_of(session).get_submodule(owner) if name else None), name
 
 
-def blocks_of(session: Session[Any], stage: str) -> list[Any]:
+def blocks_of(session: Engine[Any], stage: str) -> list[Any]:
     """Return a stage's blocks."""
     owner, name = home_of(session, stage)
     return [*getattr(owner, name)] if owner else []
@@ -98,7 +99,7 @@ def blocks_of(session: Session[Any], stage: str) -> list[Any]:
 class Bench:
     """A session, and what a mistake changes of it."""
 
-    session: Session[Any]
+    session: Engine[Any]
     changes: Changes
     blocks: Sequence[Any] = ()
     """The blocks that are computed: one, or all of a stage."""
@@ -109,7 +110,7 @@ class Bench:
 
     @classmethod
     def of_stage(
-        cls, session: Session[Any], changes: Changes, stage: str, image: tuple[int, int] = (0, 0), **notes: Any
+        cls, session: Engine[Any], changes: Changes, stage: str, image: tuple[int, int] = (0, 0), **notes: Any
     ) -> Bench:
         """Return the bench of a whole stage."""
         blocks = blocks_of(session, stage)

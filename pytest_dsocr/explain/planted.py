@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, ClassVar, cast
 
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.pipeline import Pipeline
-from pytest_dsocr.engine.session import Session
 from pytest_dsocr.explain.catalogue import mistakes, ports, resolve
 from pytest_dsocr.explain.mistake import Bench, Changes, Mistake
 from pytest_dsocr.observation.config import Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 
 
-def plant(one: Mistake, session: Session[Any], changes: Changes) -> None:
+def plant(one: Mistake, session: Engine[Any], changes: Changes) -> None:
     """Make a loaded session have a mistake on every page, until the changes are undone.
 
     One of the decoder is planted anew for each prompt, for it may depend on where the image is in it.
@@ -47,7 +47,7 @@ def plant(one: Mistake, session: Session[Any], changes: Changes) -> None:
 def in_contract(one: Mistake) -> Iterator[None]:
     """Have the contract make inputs with a mistake of pixels or of the prompt, which needs no session."""
     with Changes() as changes:
-        one.plant(Bench(cast(Session[Any], None), changes))
+        one.plant(Bench(cast(Engine[Any], None), changes))
         yield
 
 
@@ -56,7 +56,7 @@ class PlantedSubject(SessionSubject):
 
     loaded: ClassVar[list[PlantedSubject]] = []
 
-    def __init__(self, one: Mistake, session: Session[Any]) -> None:
+    def __init__(self, one: Mistake, session: Engine[Any]) -> None:
         super().__init__(session)
         self.mistake, self.changes = one, Changes()
         if self.loaded:

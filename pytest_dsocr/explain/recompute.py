@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from pytest_dsocr.contract.inputs import Inputs
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.mistake import Bench, Changes, Plant, home_of
 from pytest_dsocr.families.family import FUSION, PIXELS
 from pytest_dsocr.observation.observation import Seam
@@ -60,7 +60,7 @@ class Clean:
         inputs: of the page.
     """
 
-    def __init__(self, session: Session[Any], inputs: Inputs) -> None:
+    def __init__(self, session: Engine[Any], inputs: Inputs) -> None:
         self.session, self.inputs = session, inputs
         self._features: dict[tuple[str, str], Tensor] = {}
 

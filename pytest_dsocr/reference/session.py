@@ -20,9 +20,9 @@ from pytest_dsocr.contract.artifacts import OURS
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.result import Result
-from pytest_dsocr.engine.session import Session
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.case import Case
@@ -72,7 +72,7 @@ class SessionRuntime:
     ) -> Self:
         """Load ``checkpoint`` into the engine's model; raise ``DsocrError`` where any of these is not available."""
         weights = partial(on_progress, "weights")
-        session = Session.from_checkpoint(
+        session = Engine.from_checkpoint(
             checkpoint, device=device, dtype=dtype, attention=attention, on_progress=weights
         )
         made = provenance_of(resolve(checkpoint), device_class(device), dtype, attention, command)

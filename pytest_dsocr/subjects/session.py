@@ -12,8 +12,8 @@ from pytest_dsocr.contract.artifacts import write_artifacts
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.engine.engine import Engine, EngineKind
 from pytest_dsocr.engine.pipeline import DecodeState
-from pytest_dsocr.engine.session import Engine, Session
 from pytest_dsocr.subjects.protocol import Setup
 
 
@@ -24,7 +24,7 @@ class SessionStages:
         session: any session, around the engine's model or the vendor's.
     """
 
-    def __init__(self, session: Session[Any]) -> None:
+    def __init__(self, session: Engine[Any]) -> None:
         self.session = session
 
     @property
@@ -97,9 +97,9 @@ def fast_session_subject(setup: Setup) -> SessionSubject:
     return _loaded(setup, "fast")
 
 
-def _loaded(setup: Setup, engine: Engine) -> SessionSubject:
+def _loaded(setup: Setup, engine: EngineKind) -> SessionSubject:
     return SessionSubject(
-        Session.from_checkpoint(
+        Engine.from_checkpoint(
             setup.checkpoint, device=setup.device, dtype=setup.dtype, attention=setup.attention, engine=engine
         )
     )

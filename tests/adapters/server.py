@@ -188,9 +188,9 @@ def text_of(body: Any, deed: str) -> str:
 
 @cache
 def session() -> Any:
-    from pytest_dsocr.engine.session import Session
+    from pytest_dsocr.engine.engine import Engine
 
-    return Session.from_checkpoint("mini")
+    return Engine.from_checkpoint("mini")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from transformers import AutoTokenizer
 
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.weights import read_weights
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.pages.page_list import shipped
@@ -28,7 +28,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_it_reads_the_same(exported: Path) -> None:
     asked: dict[str, Any] = {"prompt": "markdown", "preset": "tiny", "max_new_tokens": 120}
-    texts = {Session.from_checkpoint(name).run(shipped("dev-3")[0], **asked).text for name in ("mini", str(exported))}
+    texts = {Engine.from_checkpoint(name).run(shipped("dev-3")[0], **asked).text for name in ("mini", str(exported))}
     assert len(texts) == 1
 
 

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine import attention
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.subjects.session import SessionSubject
 
 Show = Callable[[Tensor], Tensor]
-Make = Callable[[Session[Any]], SessionSubject]
+Make = Callable[[Engine[Any]], SessionSubject]
 CAPACITY = 4096
 VISIBLE = attention._visible
 
@@ -53,7 +53,7 @@ class ShownState:
 class Shows(SessionSubject):
     """Computes rightly, and shows another cache."""
 
-    def __init__(self, session: Session[Any], show: Show, layers: int | None = None) -> None:
+    def __init__(self, session: Engine[Any], show: Show, layers: int | None = None) -> None:
         super().__init__(session)
         self.show, self.layers = show, layers
 
@@ -68,7 +68,7 @@ class Shows(SessionSubject):
 class LooksAgain(SessionSubject):
     """Its steps see what prefill was given."""
 
-    def __init__(self, session: Session[Any], at: str) -> None:
+    def __init__(self, session: Engine[Any], at: str) -> None:
         super().__init__(session)
         self.at, self.seen = at, torch.zeros(1)
 
@@ -137,7 +137,7 @@ class Forgets(SessionSubject):
 class Remembers(Shows):
     """Keeps the last page's cache in front of the next one's, and its text in front of the next."""
 
-    def __init__(self, session: Session[Any]) -> None:
+    def __init__(self, session: Engine[Any]) -> None:
         super().__init__(session, self.with_the_last)
         self.last, self.text = 0, ""
 

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Comparison
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.subjects.kv_probe import KvProbe
@@ -80,10 +80,10 @@ def two_pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture
-def outcome(tiny: Session[Any], two_pages: tuple[Path, Path], dsocr_config: Config) -> Callable[..., list[Comparison]]:
+def outcome(tiny: Engine[Any], two_pages: tuple[Path, Path], dsocr_config: Config) -> Callable[..., list[Comparison]]:
     """Put a subject to a test of the suite; give what does not pass, of some comparisons at least."""
 
-    def put(test: str, make: Callable[[Session[Any]], SessionSubject]) -> list[Comparison]:
+    def put(test: str, make: Callable[[Engine[Any]], SessionSubject]) -> list[Comparison]:
         subject, made = make(tiny), list[Comparison]()
 
         def check(found: Iterable[Comparison], *stages: str) -> None:
@@ -118,7 +118,7 @@ def test_a_right_subject_passes(outcome: Callable[..., list[Comparison]], test: 
     assert outcome(test, SessionSubject) == []
 
 
-def test_a_page_of_which_vision_gives_nothing_is_told(tiny: Session[Any], tmp_path: Path) -> None:
+def test_a_page_of_which_vision_gives_nothing_is_told(tiny: Engine[Any], tmp_path: Path) -> None:
     with pytest.raises(DsocrError, match=r"gave nothing of halves\.png in tiny; .* put another page first"):
         Walk.along(SessionSubject(tiny), write_page("halves", tmp_path))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from suites.cache.test_reading import AT_TEXT, LOOPING, _repeated
 from suites.cache.walk import QUICK
 from suites.contract.pages import write_page
@@ -15,7 +15,7 @@ from suites.contract.pages import write_page
 
 @pytest.mark.parametrize(("size", "verdict"), [(20, Verdict.MATCH), (0, Verdict.WRONG), (40, Verdict.WRONG)])
 def test_a_reader_without_the_rule_is_found_by_its_text(tmp_path: Path, size: int, verdict: Verdict) -> None:
-    session = Session.from_checkpoint("mini", engine="fast")
+    session = Engine.from_checkpoint("mini", engine="fast")
     page = write_page(LOOPING, tmp_path)
     text = session.run(page, preset=QUICK, max_new_tokens=AT_TEXT, no_repeat_ngram_size=size).text
     assert _repeated(session.tokenizer.encode(text)).verdict is verdict

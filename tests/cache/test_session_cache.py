@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pytest_dsocr.contract.inputs import Inputs
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from suites.contract.pages import PAGES
 from tests.crops import CROPPED, CROPS
 
@@ -16,18 +16,18 @@ STEPS = 12
 
 
 @pytest.fixture(scope="module")
-def inputs(tiny: Session[Any]) -> Inputs:
+def inputs(tiny: Engine[Any]) -> Inputs:
     return tiny.prepare(PAGES[CROPPED](), preset=CROPS)
 
 
-def test_both_ways_to_the_first_token_give_the_same(tiny: Session[Any], inputs: Inputs) -> None:
+def test_both_ways_to_the_first_token_give_the_same(tiny: Engine[Any], inputs: Inputs) -> None:
     from_prefill = tiny.run_prepared(inputs, max_new_tokens=STEPS)
     redecoded = tiny.run_prepared(inputs, max_new_tokens=STEPS, first_token="redecode")
     assert redecoded.token_ids == from_prefill.token_ids
     assert redecoded.counts.decode_steps == from_prefill.counts.decode_steps + 1
 
 
-def test_rows_of_a_batch_hold_what_each_holds_alone(tiny: Session[Any]) -> None:
+def test_rows_of_a_batch_hold_what_each_holds_alone(tiny: Engine[Any]) -> None:
     """The second row ends after two tokens and is fed padding from then on, which no other row sees."""
     prepared = [
         tiny.prepare(PAGES[name](), preset=preset) for name, preset in (("portrait", "tiny"), ("grey", "small"))

@@ -13,7 +13,7 @@ from pytest_dsocr.compare.case import CaseReport, Exchange, judge
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.level import SubjectFaultError
@@ -84,7 +84,7 @@ def test_what_an_error_cut_short_has_no_verdict_but_a_wrong_one(found: Compariso
 
 @pytest.mark.parametrize("lost", ["sam.page", "vision_fusion", "prefill"])
 def test_a_seam_that_the_reference_lacks_is_not_compared_and_does_not_pass(
-    lost: str, tiny: Session[Any], case: Case
+    lost: str, tiny: Engine[Any], case: Case
 ) -> None:
     said = seen(tiny, case)
     whole: Any = Reference(said)
@@ -106,7 +106,7 @@ def test_one_exchange_is_judged_as_often_as_limits_differ(case: Case) -> None:
 
 
 def test_both_sides_are_timed_apart_and_steps_are_told(
-    tiny: Session[Any], case: Case, monkeypatch: pytest.MonkeyPatch
+    tiny: Engine[Any], case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reference: Any = Reference(seen(tiny, case))
     told: list[int] = []

@@ -16,7 +16,7 @@ from pytest_dsocr.cases.substitution import substitute
 from pytest_dsocr.compare.case import CaseReport, Exchange, judge
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.observation import Observation
@@ -46,7 +46,7 @@ FEATURES_WRONG = "tokens are still wrong when given the reference's vision featu
 class Planted(SessionSubject):
     """A session whose parts are wrong where they are told to be."""
 
-    def __init__(self, session: Session[Any], *wrong: str) -> None:
+    def __init__(self, session: Engine[Any], *wrong: str) -> None:
         super().__init__(session)
         self.wrong = wrong
 
@@ -85,12 +85,12 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
 
 
 @pytest.fixture(scope="module")
-def live(tiny: Session[Any], case: Case) -> Observation:
+def live(tiny: Engine[Any], case: Case) -> Observation:
     return seen(tiny, case, keep_values=True)
 
 
 @pytest.fixture(scope="module")
-def recorded(tiny: Session[Any], case: Case) -> Observation:
+def recorded(tiny: Engine[Any], case: Case) -> Observation:
     return seen(tiny, case)
 
 
@@ -125,7 +125,7 @@ def test_each_part_is_told_to_be_wrong_by_itself_or_not(
     kind: str,
     wrong: tuple[str, ...],
     findings: tuple[str, ...],
-    tiny: Session[Any],
+    tiny: Engine[Any],
     case: Case,
     request: pytest.FixtureRequest,
 ) -> None:
@@ -141,7 +141,7 @@ def unneeded() -> Any:
 
 @pytest.mark.parametrize("kind", ["live", "recorded"])
 def test_a_donor_is_made_only_for_a_recording_and_a_wrong_case(
-    kind: str, tiny: Session[Any], case: Case, request: pytest.FixtureRequest
+    kind: str, tiny: Engine[Any], case: Case, request: pytest.FixtureRequest
 ) -> None:
     expected: Observation = request.getfixturevalue(kind)
     subject = Planted(tiny, *(["vision"] if kind == "live" else []))
@@ -158,7 +158,7 @@ def test_a_donor_is_made_only_for_a_recording_and_a_wrong_case(
     ],
 )
 def test_a_donor_lends_what_agrees_with_the_recording_and_no_more(
-    donor: tuple[str, ...] | None, findings: tuple[str, ...], tiny: Session[Any], case: Case, recorded: Observation
+    donor: tuple[str, ...] | None, findings: tuple[str, ...], tiny: Engine[Any], case: Case, recorded: Observation
 ) -> None:
     subject = Planted(tiny, "inputs", "vision")
     lent = None if donor is None else lambda: Planted(tiny, *donor)
@@ -166,7 +166,7 @@ def test_a_donor_lends_what_agrees_with_the_recording_and_no_more(
 
 
 def test_what_a_donor_drifts_by_is_not_called_the_references(
-    tiny: Session[Any], case: Case, recorded: Observation
+    tiny: Engine[Any], case: Case, recorded: Observation
 ) -> None:
     """Of another dtype or device than the recording's it may be within the run's limits, and be no more right."""
 
@@ -180,7 +180,7 @@ def test_what_a_donor_drifts_by_is_not_called_the_references(
 
 
 def test_a_subject_that_cannot_take_the_references_tensors_is_told(
-    tiny: Session[Any], case: Case, live: Observation
+    tiny: Engine[Any], case: Case, live: Observation
 ) -> None:
     subject = Planted(tiny, "silent", "picky")
     [finding] = substitute(subject, asked(subject, case, live))
@@ -188,7 +188,7 @@ def test_a_subject_that_cannot_take_the_references_tensors_is_told(
 
 
 def test_what_is_wrong_in_the_text_alone_or_without_stages_tells_nothing(
-    tiny: Session[Any], case: Case, live: Observation
+    tiny: Engine[Any], case: Case, live: Observation
 ) -> None:
     class Misread(SessionSubject):
         def text_of(self, token_ids: Any) -> str:
@@ -204,7 +204,7 @@ def test_what_is_wrong_in_the_text_alone_or_without_stages_tells_nothing(
 
 
 def test_tensors_are_lent_in_the_subjects_own_dtype(
-    tiny: Session[Any], case: Case, live: Observation, monkeypatch: pytest.MonkeyPatch
+    tiny: Engine[Any], case: Case, live: Observation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A live reference on another device, or in another dtype, lends what this subject can compute with."""
     subject, dtypes = Planted(tiny, "vision"), []

@@ -144,7 +144,7 @@ REFUSED = {
 IN_ONE = """
 import sys
 from pytest_dsocr.cli.main import main
-sys.modules |= dict.fromkeys(("torch", "pytest_dsocr.engine.session"))  # not to be imported
+sys.modules |= dict.fromkeys(("torch", "pytest_dsocr.engine.engine"))  # not to be imported
 for command in sys.argv[1:]:
     print(f"{command}: {main(command.split())}", file=sys.stderr)
 """

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.contract.inputs import Inputs
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.pipeline import View
-from pytest_dsocr.engine.session import Session
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject
@@ -22,7 +22,7 @@ CHECKPOINT = "synthetic:tiny"
 class ClipTwice(SessionSubject):
     """Runs all views through CLIP twice."""
 
-    def __init__(self, session: Session[Any]) -> None:
+    def __init__(self, session: Engine[Any]) -> None:
         super().__init__(session)
         once = session.pipeline.encode
 
@@ -37,7 +37,7 @@ class ClipTwice(SessionSubject):
 class NineCrops(SessionSubject):
     """Pads the crops to nine, so that every page has the same shapes."""
 
-    def __init__(self, session: Session[Any]) -> None:
+    def __init__(self, session: Engine[Any]) -> None:
         super().__init__(session)
         one = session.pipeline.view
 
@@ -78,4 +78,4 @@ class Closed(PromptAgain):
 
 def clip_twice(setup: Setup) -> ClipTwice:
     """Load one as the suites do."""
-    return ClipTwice(Session.from_checkpoint(setup.checkpoint))
+    return ClipTwice(Engine.from_checkpoint(setup.checkpoint))

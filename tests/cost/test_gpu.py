@@ -13,7 +13,7 @@ from pytest_dsocr.cost.cost import UNCOUNTED, as_counted, by_module
 from pytest_dsocr.cost.model import activation_peaks, stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.attention import attention_function
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.perf.probe.flops import counted_flops
 from tests.conftest import model_of
 from tests.cost.full_size import FULL, apart, shown
@@ -26,12 +26,12 @@ NEEDS = {"flash_attention_2": "flash_attn"}
 
 
 @pytest.fixture(scope="module")
-def full() -> Session[Any]:
-    return Session.from_checkpoint("synthetic:full", device="cuda", dtype="bfloat16")
+def full() -> Engine[Any]:
+    return Engine.from_checkpoint("synthetic:full", device="cuda", dtype="bfloat16")
 
 
 @pytest.fixture(params=["eager", "sdpa", "flash_attention_2"])
-def attention(request: pytest.FixtureRequest, full: Session[Any]) -> str:
+def attention(request: pytest.FixtureRequest, full: Engine[Any]) -> str:
     name: str = request.param
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])
@@ -40,13 +40,13 @@ def attention(request: pytest.FixtureRequest, full: Session[Any]) -> str:
     return name
 
 
-def work_of(session: Session[Any], attention: str) -> Workload:
+def work_of(session: Engine[Any], attention: str) -> Workload:
     return Workload.of_prompt(
         PAGE.size, "free", "gundam", session.tokenizer, generated_tokens=TOKENS, attention=attention
     )
 
 
-def test_flops(full: Session[Any], attention: str) -> None:
+def test_flops(full: Engine[Any], attention: str) -> None:
     inputs = full.prepare(PAGE, prompt="free", preset="gundam")
     with counted_flops(shown(model_of(full))) as found:
         state = full.prefill(inputs)
@@ -60,7 +60,7 @@ def test_flops(full: Session[Any], attention: str) -> None:
     assert not found.unknown
 
 
-def test_peaks(full: Session[Any], attention: str) -> None:
+def test_peaks(full: Engine[Any], attention: str) -> None:
     pipeline, inputs = full.pipeline, full.prepare(PAGE, prompt="free", preset="gundam")
     bound = activation_peaks(FULL, work_of(full, attention))
     sam, sam_bytes = peak_of(lambda: pipeline.encode("sam", inputs.images_crop))

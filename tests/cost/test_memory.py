@@ -15,8 +15,8 @@ from torch.utils._pytree import tree_iter
 
 from pytest_dsocr.cost.model import activation_peaks
 from pytest_dsocr.cost.workload import Workload
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.protocol import CacheView
-from pytest_dsocr.engine.session import Session
 from tests.conftest import model_of
 
 WAYS = [
@@ -58,7 +58,7 @@ class Live(TorchDispatchMode):
 
 @pytest.mark.parametrize(("checkpoint", "attention", "page_px", "preset"), WAYS)
 def test_peaks_on_the_cpu(checkpoint: str, attention: str, page_px: tuple[int, int], preset: str) -> None:
-    session = Session.from_checkpoint(checkpoint, attention=attention)
+    session = Engine.from_checkpoint(checkpoint, attention=attention)
     inputs = session.prepare(Image.new("RGB", page_px, "white"), prompt="free", preset=preset)
     found = dict.fromkeys(("sam", "clip", "prefill"), 0)
 

@@ -14,7 +14,7 @@ from pytest_dsocr.cost.model import parameters, stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.counts import Counts, counts_file
 from suites.contract.pages import PAGES as SUITE_PAGES
@@ -35,7 +35,7 @@ print([name for name in ("torch", "numpy", "PIL", "scipy", "transformers") if na
 def test_each_modules_parameters_are_those_of_the_model(checkpoint: str) -> None:
     found = Counter[str]()
     computed = parameters(resolve(checkpoint).architecture)
-    for name, tensor in model_of(Session.from_checkpoint(checkpoint)).state_dict().items():
+    for name, tensor in model_of(Engine.from_checkpoint(checkpoint)).state_dict().items():
         module = name
         while module not in computed:
             module = module.rpartition(".")[0]

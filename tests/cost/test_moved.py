@@ -14,7 +14,7 @@ from pytest_dsocr.cost.cost import Cost, by_module
 from pytest_dsocr.cost.encoders import UNUSED
 from pytest_dsocr.cost.model import OWN, parameters, stages_of
 from pytest_dsocr.cost.workload import Workload
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from tests.conftest import model_of
 from tests.cost.full_size import shown
 from tests.crops import CROPS
@@ -40,13 +40,13 @@ SMALL = 0.001
 Passed = tuple[Counter[str], Counter[str], Counter[str]]
 
 
-def work_of(session: Session[Any], rows: int = 1) -> Workload:
+def work_of(session: Engine[Any], rows: int = 1) -> Workload:
     return Workload.of_prompt(
         PAGE_PX, "free", CROPS, session.tokenizer, generated_tokens=TOKENS, dtype="float32", batch=rows
     )
 
 
-def run(session: Session[Any], rows: int) -> None:
+def run(session: Engine[Any], rows: int) -> None:
     page = Image.new("RGB", PAGE_PX, "white")
     states = [session.prefill(session.prepare(page, prompt="free", preset=CROPS)) for _ in range(rows)]
     state = session.pipeline.join(states) if rows > 1 else states[0]
@@ -55,7 +55,7 @@ def run(session: Session[Any], rows: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def passed(tiny: Session[Any]) -> Passed:
+def passed(tiny: Engine[Any]) -> Passed:
     """The bytes that each module is given and gives, and its calls, of two pages."""
     given, gave, calls = Counter[str](), Counter[str](), Counter[str]()
     handles = []
@@ -73,7 +73,7 @@ def passed(tiny: Session[Any]) -> Passed:
     return given, gave, calls
 
 
-def test_bytes_are_what_passes_through_the_modules(tiny: Session[Any], passed: Passed) -> None:
+def test_bytes_are_what_passes_through_the_modules(tiny: Engine[Any], passed: Passed) -> None:
     arch, work = model_of(tiny).arch, work_of(tiny, ROWS)
     given, gave, calls = passed
     found = by_module(stages_of(arch, work).values())
@@ -92,7 +92,7 @@ def test_bytes_are_what_passes_through_the_modules(tiny: Session[Any], passed: P
     }
 
 
-def test_weights_are_read_once_a_call(tiny: Session[Any], passed: Passed) -> None:
+def test_weights_are_read_once_a_call(tiny: Engine[Any], passed: Passed) -> None:
     arch, work = model_of(tiny).arch, work_of(tiny, ROWS)
     calls = passed[2]
     found, counts = by_module(stages_of(arch, work).values()), parameters(arch)
@@ -126,7 +126,7 @@ class Elementwise(TorchDispatchMode):
         return out
 
 
-def test_other_operations_are_what_torch_runs(tiny: Session[Any]) -> None:
+def test_other_operations_are_what_torch_runs(tiny: Engine[Any]) -> None:
     pipeline, stages = tiny.pipeline, stages_of(model_of(tiny).arch, work_of(tiny))
     inputs = tiny.prepare(Image.new("RGB", PAGE_PX, "white"), prompt="free", preset=CROPS)
     counted = {stage: Elementwise() for stage in ("sam", "clip", "prefill")}

@@ -12,7 +12,7 @@ import torch
 
 import suites
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.cost.flops import Scales, page_of, prefill_of, step_of, vision_of
 from tests.conftest import model_of
@@ -28,9 +28,9 @@ Weigh = Callable[..., Weighed]
 
 
 @pytest.fixture
-def fresh() -> Session[Any]:
+def fresh() -> Engine[Any]:
     """One that may be spoilt."""
-    return Session.from_checkpoint(planted.CHECKPOINT)
+    return Engine.from_checkpoint(planted.CHECKPOINT)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def wrong(found: Weighed) -> dict[str, str]:
     return {stage: "\n".join([one.measured, *one.details]) for stage, one in found.items() if not one.passes}
 
 
-def test_the_session_passes(fresh: Session[Any], weigh: Weigh) -> None:
+def test_the_session_passes(fresh: Engine[Any], weigh: Weigh) -> None:
     found = weigh(SessionSubject(fresh), CROPPED)
     assert {one.verdict for one in found.values()} == {Verdict.MATCH}
     assert [*found] == ["sam", "clip", "projector", "vision", "prefill", "decode", "read"]
@@ -65,7 +65,7 @@ def test_the_session_passes(fresh: Session[Any], weigh: Weigh) -> None:
 
 def test_the_fast_session_passes(weigh: Weigh) -> None:
     """Its steps go past the modules that its prefill is seen in."""
-    fast = SessionSubject(Session.from_checkpoint(planted.CHECKPOINT, engine="fast"))
+    fast = SessionSubject(Engine.from_checkpoint(planted.CHECKPOINT, engine="fast"))
     assert {one.verdict for one in weigh(fast).values()} == {Verdict.MATCH}
 
 
@@ -78,7 +78,7 @@ def test_the_fast_session_passes(weigh: Weigh) -> None:
     ],
 )
 def test_needless_work_is_named_by_its_stage_and_layer(
-    fresh: Session[Any],
+    fresh: Engine[Any],
     weigh: Weigh,
     subject: type[SessionSubject],
     page: Any,
@@ -92,7 +92,7 @@ def test_needless_work_is_named_by_its_stage_and_layer(
     assert subject is not planted.ClipTwice or found["clip"].count(", 2 times as much; by addmm ") == 4
 
 
-def test_where_no_modules_are_shown_the_stage_is_named(fresh: Session[Any], weigh: Weigh) -> None:
+def test_where_no_modules_are_shown_the_stage_is_named(fresh: Engine[Any], weigh: Weigh) -> None:
     found = weigh(planted.Closed(fresh))
     assert [*found] == ["vision", "prefill", "decode", "read"]
     assert [*wrong(found)] == ["decode"]

@@ -14,10 +14,10 @@ from pytest_dsocr.cost.decoder import expected_experts
 from pytest_dsocr.cost.model import stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.attention import attention_function
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.engine.places import SYNTHETIC
-from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.synthetic import fill
 from pytest_dsocr.perf.probe.flops import Flops, counted_flops
 from tests.conftest import model_of
@@ -28,13 +28,13 @@ TOKEN, TOKENS, ROWS = 5, 4, 3
 FLOAT_BYTES = 4
 
 
-def work_of(session: Session[Any], prompt: str = "free", **more: Any) -> Workload:
+def work_of(session: Engine[Any], prompt: str = "free", **more: Any) -> Workload:
     return Workload.of_prompt(
         PAGE.size, prompt, "tiny", session.tokenizer, generated_tokens=TOKENS, dtype="float32", **more
     )
 
 
-def run(session: Session[Any], rows: int = 1) -> DecodeState[Any]:
+def run(session: Engine[Any], rows: int = 1) -> DecodeState[Any]:
     """Read a page, or several together."""
     states = [session.prefill(session.prepare(PAGE, prompt="free", preset="tiny")) for _ in range(rows)]
     state = session.pipeline.join(states) if rows > 1 else states[0]
@@ -43,22 +43,22 @@ def run(session: Session[Any], rows: int = 1) -> DecodeState[Any]:
     return state
 
 
-def counted(session: Session[Any], rows: int = 1) -> Flops:
+def counted(session: Engine[Any], rows: int = 1) -> Flops:
     with counted_flops(shown(model_of(session))) as found:
         run(session, rows)
     return found
 
 
-def shared_heads(tiny: Session[Any], attention: str) -> Session[Any]:
+def shared_heads(tiny: Engine[Any], attention: str) -> Engine[Any]:
     """A model with half as many keys and values as queries."""
     arch = replace(SYNTHETIC["tiny"], decoder=replace(SYNTHETIC["tiny"].decoder, num_key_value_heads=2))
     model = DeepseekOCR.empty(arch, attention_function(attention), torch.device("cpu"), torch.float32)
     fill(model)
-    return Session(model, tiny.tokenizer)
+    return Engine(model, tiny.tokenizer)
 
 
 @pytest.mark.parametrize(("attention", "rows"), [("eager", 1), ("sdpa", ROWS)])
-def test_pages_alone_and_together(tiny: Session[Any], attention: str, rows: int) -> None:
+def test_pages_alone_and_together(tiny: Engine[Any], attention: str, rows: int) -> None:
     """Products in each module; and of them what torch's counter sees on the CPU."""
     session = shared_heads(tiny, attention)
     work = work_of(session, batch=rows, attention=attention)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pytest_dsocr.engine.clip import quick_gelu
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from suites.contract.pages import PAGES
 from tests.conftest import model_of
 from tests.waiting import no_waiting
@@ -19,31 +19,31 @@ TOKENS = 16
 
 
 @pytest.fixture(scope="module")
-def on_gpu() -> Session[Any]:
-    return Session.from_checkpoint("synthetic:tiny", device="cuda", instrument="timed")
+def on_gpu() -> Engine[Any]:
+    return Engine.from_checkpoint("synthetic:tiny", device="cuda", instrument="timed")
 
 
-def test_tokens_are_those_of_the_cpu(tiny: Session[Any], on_gpu: Session[Any]) -> None:
+def test_tokens_are_those_of_the_cpu(tiny: Engine[Any], on_gpu: Engine[Any]) -> None:
     page = PAGES["portrait"]()
     assert on_gpu.run(page, max_new_tokens=TOKENS).token_ids == tiny.run(page, max_new_tokens=TOKENS).token_ids
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 def test_batched_rows_equal_their_single_runs(attention: str) -> None:
-    session = Session.from_checkpoint("synthetic:tiny", device="cuda", attention=attention)
+    session = Engine.from_checkpoint("synthetic:tiny", device="cuda", attention=attention)
     pages = [PAGES[name]() for name in ("portrait", "tiny", "landscape")]
     alone = [session.run(page, max_new_tokens=TOKENS).token_ids for page in pages]
     assert [result.token_ids for result in session.run_batch(pages, max_new_tokens=TOKENS)] == alone
 
 
-def test_a_decode_step_does_not_wait_for_the_device(on_gpu: Session[Any]) -> None:
+def test_a_decode_step_does_not_wait_for_the_device(on_gpu: Engine[Any]) -> None:
     state = on_gpu.prefill(on_gpu.prepare(PAGES["tiny"]()))
     embeds = model_of(on_gpu).embed(torch.tensor([[5]], device="cuda"))
     with torch.no_grad(), no_waiting():
         model_of(on_gpu).decode(embeds, state.cache)
 
 
-def test_stages_are_timed_by_the_device(on_gpu: Session[Any]) -> None:
+def test_stages_are_timed_by_the_device(on_gpu: Engine[Any]) -> None:
     """A stage's time holds the work it launched, though the host did not wait for it."""
     busy = torch.randn(4096, 4096, device="cuda")
     on_gpu.stages.clear()
@@ -58,8 +58,8 @@ def test_stages_are_timed_by_the_device(on_gpu: Session[Any]) -> None:
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA GPUs")
-def test_a_session_on_another_gpu_than_the_current_one(on_gpu: Session[Any]) -> None:
-    second = Session.from_checkpoint("synthetic:tiny", device="cuda:1", instrument="timed")
+def test_a_session_on_another_gpu_than_the_current_one(on_gpu: Engine[Any]) -> None:
+    second = Engine.from_checkpoint("synthetic:tiny", device="cuda:1", instrument="timed")
     page = PAGES["portrait"]()
     result = second.run(page, max_new_tokens=TOKENS)
     assert result.token_ids == on_gpu.run(page, max_new_tokens=TOKENS).token_ids
@@ -71,7 +71,7 @@ def test_a_session_on_another_gpu_than_the_current_one(on_gpu: Session[Any]) -> 
 
 
 def test_bf16_runs_under_autocast_as_the_vendors_infer_does() -> None:
-    session = Session.from_checkpoint("synthetic:tiny", device="cuda", dtype="bfloat16")
+    session = Engine.from_checkpoint("synthetic:tiny", device="cuda", dtype="bfloat16")
     assert session.pipeline.autocast
     state = session.prefill(session.prepare(PAGES["tiny"]()))
     assert state.visions[0].page["sam"].dtype == torch.bfloat16

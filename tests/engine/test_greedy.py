@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.pipeline import generate, pick
-from pytest_dsocr.engine.session import Session
 from suites.contract.pages import PAGES
 
 TOKENS = 8
@@ -26,7 +26,7 @@ def test_a_banned_token_is_passed_over_in_its_row_alone_and_the_logits_stay() ->
     assert torch.equal(logits, before)
 
 
-def test_an_ended_row_gives_pad_while_the_others_go_on(tiny: Session[Any]) -> None:
+def test_an_ended_row_gives_pad_while_the_others_go_on(tiny: Engine[Any]) -> None:
     inputs = [tiny.prepare(PAGES[name](), preset="tiny") for name in ("portrait", "landscape")]
     prompts = [row.input_ids[0].tolist() for row in inputs]
     policy = replace(tiny.policy, max_new_tokens=TOKENS)
@@ -43,7 +43,7 @@ def test_an_ended_row_gives_pad_while_the_others_go_on(tiny: Session[Any]) -> No
     assert [step[1] for step in held] == [step[1] for step in free]
 
 
-def test_no_ngram_of_prompt_and_output_is_repeated(tiny: Session[Any]) -> None:
+def test_no_ngram_of_prompt_and_output_is_repeated(tiny: Engine[Any]) -> None:
     size, inputs = 2, tiny.prepare(PAGES["portrait"](), preset="tiny")
     result = tiny.run_prepared(inputs, max_new_tokens=40, no_repeat_ngram_size=size)
     prompt = inputs.input_ids[0].tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 from PIL import ImageOps
 
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.vendor_model import VendorModel
 from pytest_dsocr.families import STAGE_NAMES
 from pytest_dsocr.foundation.errors import DsocrError
@@ -20,7 +21,11 @@ from tests.crops import CROPPED, CROPS
 TOKENS = 10
 
 
-def test_a_result_holds_what_was_asked_and_what_it_took(tiny: Session[Any]) -> None:
+def test_its_former_name_is_kept_for_a_version() -> None:
+    assert importlib.import_module("pytest_dsocr.engine.session").Session is Engine
+
+
+def test_a_result_holds_what_was_asked_and_what_it_took(tiny: Engine[Any]) -> None:
     result = tiny.run(PAGES[CROPPED](), preset=CROPS, max_new_tokens=TOKENS)
     inputs = tiny.prepare(PAGES[CROPPED](), preset=CROPS)
     columns, rows = inputs.images_spatial_crop[0].tolist()
@@ -32,8 +37,8 @@ def test_a_result_holds_what_was_asked_and_what_it_took(tiny: Session[Any]) -> N
     assert result.text == tiny.tokenizer.decode(result.token_ids).strip()
 
 
-def test_every_stage_is_timed_and_decode_once_a_step(tiny: Session[Any]) -> None:
-    session = Session(tiny.model, tiny.tokenizer, policy=tiny.policy, instrument="timed")
+def test_every_stage_is_timed_and_decode_once_a_step(tiny: Engine[Any]) -> None:
+    session = Engine(tiny.model, tiny.tokenizer, policy=tiny.policy, instrument="timed")
     result = session.run(PAGES[CROPPED](), preset=CROPS, max_new_tokens=TOKENS)
     runs = {stage: len(times.runs_ms) for stage, times in result.stage_times.items()}
     assert tuple(runs) == STAGE_NAMES
@@ -41,8 +46,8 @@ def test_every_stage_is_timed_and_decode_once_a_step(tiny: Session[Any]) -> None
     assert all(ms > 0 for times in result.stage_times.values() for ms in times.runs_ms)
 
 
-def test_a_page_run_twice_is_timed_twice_and_not_added_up(tiny: Session[Any]) -> None:
-    session = Session(tiny.model, tiny.tokenizer, policy=tiny.policy, instrument="timed")
+def test_a_page_run_twice_is_timed_twice_and_not_added_up(tiny: Engine[Any]) -> None:
+    session = Engine(tiny.model, tiny.tokenizer, policy=tiny.policy, instrument="timed")
     inputs = session.prepare(PAGES["tiny"](), preset="tiny")
     first, second = (session.run_prepared(inputs, max_new_tokens=2).stage_times for _ in range(2))
     assert [len(times["prefill"].runs_ms) for times in (first, second)] == [1, 1]
@@ -50,7 +55,7 @@ def test_a_page_run_twice_is_timed_twice_and_not_added_up(tiny: Session[Any]) ->
     assert "tokenizer" not in second
 
 
-def test_streamed_texts_together_are_the_output(tiny: Session[Any]) -> None:
+def test_streamed_texts_together_are_the_output(tiny: Engine[Any]) -> None:
     page = PAGES["portrait"]()
     streamed = list(tiny.stream(page, preset="tiny", max_new_tokens=40))
     told: list[int] = []
@@ -59,8 +64,8 @@ def test_streamed_texts_together_are_the_output(tiny: Session[Any]) -> None:
     assert "".join(s.text for s in streamed) == tiny.tokenizer.decode(result.token_ids)
 
 
-def test_the_first_token_streams_before_the_second_is_computed(tiny: Session[Any]) -> None:
-    session = Session(tiny.model, tiny.tokenizer, policy=tiny.policy, instrument="timed")
+def test_the_first_token_streams_before_the_second_is_computed(tiny: Engine[Any]) -> None:
+    session = Engine(tiny.model, tiny.tokenizer, policy=tiny.policy, instrument="timed")
     stream = session.stream(PAGES["portrait"](), preset="tiny", max_new_tokens=5)
     next(stream)
     assert "decode" not in session.stages.times()
@@ -70,7 +75,7 @@ def test_the_first_token_streams_before_the_second_is_computed(tiny: Session[Any
 
 def test_batched_rows_equal_their_single_runs() -> None:
     """Pages of three prompt lengths, one of which ends long before the others."""
-    session = Session.from_checkpoint("synthetic:tiny", attention="sdpa")
+    session = Engine.from_checkpoint("synthetic:tiny", attention="sdpa")
     pages = [PAGES[name]() for name in ("square", "tiny", "landscape")]
     free = [session.run(page, preset=CROPS, max_new_tokens=TOKENS).token_ids for page in pages]
     others = {*free[0], *free[2]}
@@ -86,8 +91,8 @@ def test_batched_rows_equal_their_single_runs() -> None:
     assert session.run_batch([]) == []
 
 
-def test_another_dtype_stays_near_float32(tiny: Session[Any]) -> None:
-    rounded = Session.from_checkpoint("synthetic:tiny", dtype="bfloat16")
+def test_another_dtype_stays_near_float32(tiny: Engine[Any]) -> None:
+    rounded = Engine.from_checkpoint("synthetic:tiny", dtype="bfloat16")
     page = PAGES["landscape"]()
     wide, narrow = (s.prefill(s.prepare(page, preset="tiny")) for s in (tiny, rounded))
     assert narrow.visions[0].page["sam"].dtype == torch.bfloat16
@@ -96,7 +101,7 @@ def test_another_dtype_stays_near_float32(tiny: Session[Any]) -> None:
     assert 0 < error < 0.1
 
 
-def test_two_images_in_one_prompt_are_each_seen(tiny: Session[Any]) -> None:
+def test_two_images_in_one_prompt_are_each_seen(tiny: Engine[Any]) -> None:
     prompt = "<image>\nand\n<image>\nFree OCR."
     pages = [PAGES[CROPPED](), ImageOps.mirror(PAGES[CROPPED]())]
     state = tiny.prefill(tiny.prepare(pages, prompt=prompt, preset=CROPS))
@@ -109,7 +114,7 @@ def test_two_images_in_one_prompt_are_each_seen(tiny: Session[Any]) -> None:
 def test_no_cuda_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(DsocrError, match=r"finds no CUDA GPU; choose cpu"):
-        Session.from_checkpoint("synthetic:tiny", device="cuda")
+        Engine.from_checkpoint("synthetic:tiny", device="cuda")
 
 
 @pytest.mark.parametrize(
@@ -123,7 +128,7 @@ def test_no_cuda_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_bad_options_list_the_valid_ones(options: dict[str, Any], message: str) -> None:
     with pytest.raises(DsocrError, match=message):
-        Session.from_checkpoint("synthetic:tiny", **options)
+        Engine.from_checkpoint("synthetic:tiny", **options)
 
 
 def test_an_object_that_is_not_the_vendors_is_refused() -> None:
@@ -134,7 +139,7 @@ def test_an_object_that_is_not_the_vendors_is_refused() -> None:
         VendorModel(Other())
 
 
-def test_a_vendor_model_in_training_mode_is_refused(tiny: Session[Any]) -> None:
+def test_a_vendor_model_in_training_mode_is_refused(tiny: Engine[Any]) -> None:
     """There the vendor's forward runs vision at every step."""
     like_the_vendors = model_of(tiny)
     like_the_vendors.train()

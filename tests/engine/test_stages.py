@@ -48,8 +48,8 @@ SOURCE = Path(__file__).with_name("ranges.c")
 SCRIPT = """
 import sys
 from PIL import Image
-from pytest_dsocr.engine.session import Session
-session = Session.from_checkpoint("synthetic:tiny")
+from pytest_dsocr.engine.engine import Engine
+session = Engine.from_checkpoint("synthetic:tiny")
 print([name for name in ("sympy", "torch._dynamo", "torch._inductor") if name in sys.modules])
 session.run(Image.new("RGB", (64, 64), "white"), preset="tiny", max_new_tokens=2)
 """

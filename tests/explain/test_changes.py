@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pytest_dsocr.engine import clip
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.catalogue import groups, mistakes
 from pytest_dsocr.explain.explain import STAGES
 from pytest_dsocr.explain.mistake import Bench, Changes, Mistake
@@ -56,7 +56,7 @@ def test_ids_and_words_are_of_one_mistake_each() -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_session_is_as_before_once_a_what_if_is_undone(tiny: Session[Any], stage: str) -> None:
+def test_a_session_is_as_before_once_a_what_if_is_undone(tiny: Engine[Any], stage: str) -> None:
     state = {name: value.clone() for name, value in model_of(tiny).state_dict().items()}
     given = _everything(tiny)
     for one in groups()[stage]:
@@ -66,12 +66,12 @@ def test_a_session_is_as_before_once_a_what_if_is_undone(tiny: Session[Any], sta
     assert all(torch.equal(a, b) for a, b in zip(given, _everything(tiny), strict=True))
 
 
-def _plant_and_undo(tiny: Session[Any], stage: str, one: Mistake) -> None:
+def _plant_and_undo(tiny: Engine[Any], stage: str, one: Mistake) -> None:
     with Changes() as changes:
         one.plant(Bench.of_stage(tiny, changes, stage, (1, 5)))
 
 
-def _everything(tiny: Session[Any]) -> list[Tensor]:
+def _everything(tiny: Engine[Any]) -> list[Tensor]:
     from PIL import Image
 
     inputs = tiny.prepare(Image.new("RGB", (700, 300), "red"), preset="gundam")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject
 
@@ -13,6 +13,6 @@ class Forgetful(SessionSubject):
 
 def subject(setup: Setup) -> Forgetful:
     """Load it."""
-    session = Session.from_checkpoint(setup.checkpoint, device=setup.device, dtype=setup.dtype)
+    session = Engine.from_checkpoint(setup.checkpoint, device=setup.device, dtype=setup.dtype)
     session.model.get_submodule("model.adapter").get_parameter("bias").zero_()
     return Forgetful(session)

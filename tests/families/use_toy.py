@@ -11,10 +11,10 @@ import torch
 
 from pytest_dsocr.cost.model import parameters, stages_of
 from pytest_dsocr.cost.workload import Workload
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.model import model_class
 from pytest_dsocr.engine.places import SYNTHETIC, family_named
 from pytest_dsocr.engine.portable import write_checkpoint
-from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.synthetic import fill
 from pytest_dsocr.engine.tokenizer import byte_level_vocabulary
 from pytest_dsocr.families import FAMILIES
@@ -30,7 +30,7 @@ def main(folder: Path, page: Path) -> None:
     model = model_class(arch)(arch)
     fill(model)
     write_checkpoint(folder, arch, model.state_dict(), byte_level_vocabulary(arch.decoder.vocab_size))
-    session = Session.from_checkpoint(str(folder), instrument="timed")
+    session = Engine.from_checkpoint(str(folder), instrument="timed")
     result = session.run(page, preset="patchwork", max_new_tokens=3)
     inputs = session.prepare(page, preset="patchwork")
     [vision] = session.pipeline.vision(inputs)

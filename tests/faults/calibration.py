@@ -21,7 +21,7 @@ from pytest_dsocr.compare.tokens import gap_ulps
 from pytest_dsocr.compare.tolerances import OF_ONE_KEY, Tolerances, tolerances
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import Setup
@@ -58,7 +58,7 @@ Variant = Callable[[Setup], AbstractContextManager[Brief]]
 def _session(**options: Any) -> Variant:
     def made(setup: Setup) -> AbstractContextManager[Brief]:
         how = {"device": setup.device, "dtype": setup.dtype, "attention": setup.attention, **options}
-        return nullcontext(Brief(Session.from_checkpoint(setup.checkpoint, **how)))
+        return nullcontext(Brief(Engine.from_checkpoint(setup.checkpoint, **how)))
 
     return made
 

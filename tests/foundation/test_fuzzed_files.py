@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 from pytest_dsocr.adapters.command import check as check_command
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.portable import VOCABULARY, _fill, _texts
-from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import seal
@@ -169,7 +169,7 @@ def _in(name: str) -> Callable[[Path], Path]:
 
 
 def _load(path: Path) -> None:
-    assert Session.from_checkpoint(str(path.parent))
+    assert Engine.from_checkpoint(str(path.parent))
 
 
 def _tokenizer(path: Path) -> None:

@@ -18,8 +18,8 @@ from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.places import MINI
-from pytest_dsocr.engine.session import Session
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.block_seams import BLOCKS, in_stage_order, watch_deep
@@ -39,14 +39,14 @@ PAGE, STEPS = "receipt_086", 4
 SAM, CLIP, LAYERS = BLOCKS["sam"], BLOCKS["clip"], BLOCKS["prefill"]
 
 
-def watched(session: Session[Any], page: Path, preset: Preset) -> dict[str, Seam]:
+def watched(session: Engine[Any], page: Path, preset: Preset) -> dict[str, Seam]:
     inputs = session.prepare(page, preset=preset)
     with watch_deep(model_of(session).get_submodule) as deep:
         session.prefill(inputs)
     return deep.seams
 
 
-def blocks(session: Session[Any]) -> dict[str, int]:
+def blocks(session: Engine[Any]) -> dict[str, int]:
     """How many there are of each stage."""
     arch = model_of(session).arch
     return {"sam": arch.sam.layers, "clip": arch.clip.layers, "prefill": arch.decoder.num_hidden_layers}
@@ -58,7 +58,7 @@ def names(stage: str, count: int) -> list[str]:
 
 @pytest.mark.parametrize(("preset", "views"), [(CROPS, ["crops", "page"]), (DEFAULT.presets["tiny"], ["page"])])
 def test_every_block_is_seen_in_the_stages_order(
-    tiny: Session[Any], preset: Preset, views: list[str], tmp_path: Path
+    tiny: Engine[Any], preset: Preset, views: list[str], tmp_path: Path
 ) -> None:
     there = blocks(tiny)
     of_views = [name for stage in ("sam", "clip") for view in views for name in names(f"{stage}.{view}", there[stage])]
@@ -67,7 +67,7 @@ def test_every_block_is_seen_in_the_stages_order(
     assert all(seam.values is None for seam in seams.values())
 
 
-def test_a_seam_is_what_the_next_module_is_handed(tiny: Session[Any], tmp_path: Path) -> None:
+def test_a_seam_is_what_the_next_module_is_handed(tiny: Engine[Any], tmp_path: Path) -> None:
     inputs = tiny.prepare(write_page(CROPPED, tmp_path), preset=CROPS)
     model = model_of(tiny)
     last = {stage: count - 1 for stage, count in blocks(tiny).items()}
@@ -171,8 +171,8 @@ def test_blocks_stand_in_front_of_their_stage_and_unknown_names_last() -> None:
 
 
 @pytest.fixture(scope="module")
-def mini() -> Session[Any]:
-    return Session.from_checkpoint(MINI)
+def mini() -> Engine[Any]:
+    return Engine.from_checkpoint(MINI)
 
 
 @pytest.fixture(scope="module")
@@ -189,11 +189,11 @@ def expected() -> Observation:
     return replace(recorded.observation, steps=recorded.observation.steps[:STEPS])
 
 
-def compared(session: Session[Any], case: Case, expected: Observation) -> list[Comparison]:
+def compared(session: Engine[Any], case: Case, expected: Observation) -> list[Comparison]:
     return list(compare_observations(follow(SessionSubject(session), case, expected), expected, LIMITS))
 
 
-def test_every_block_of_mini_is_the_vendors(mini: Session[Any], case: Case, expected: Observation) -> None:
+def test_every_block_of_mini_is_the_vendors(mini: Engine[Any], case: Case, expected: Observation) -> None:
     there = blocks(mini)
     deep = {one.what: one for one in compared(mini, case, expected) if "/" in one.what}
     assert len(deep) == 2 * there["sam"] + 2 * there["clip"] + there["prefill"]
@@ -208,7 +208,7 @@ def test_every_block_of_mini_is_the_vendors(mini: Session[Any], case: Case, expe
     ],
 )
 def test_the_first_wrong_seam_names_the_block_that_broke(
-    mini: Session[Any], case: Case, expected: Observation, module: str, first: str, plant: str
+    mini: Engine[Any], case: Case, expected: Observation, module: str, first: str, plant: str
 ) -> None:
     norm: Any = model_of(mini).get_submodule(module)
     eps, weight = norm.eps, norm.weight.clone()

@@ -18,8 +18,8 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.image import load_image, resampling
 from pytest_dsocr.contract.presets import crop_grid
 from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.places import MINI
-from pytest_dsocr.engine.session import Session
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.opening import Wanted, open_reference
@@ -37,7 +37,7 @@ GRIDS = ("figures_009", "receipt_011", "receipt_086", "slide_032", "letter_helve
 
 @pytest.fixture(scope="module")
 def subject() -> SessionSubject:
-    return SessionSubject(Session.from_checkpoint(MINI))
+    return SessionSubject(Engine.from_checkpoint(MINI))
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.reference.opening import Wanted, open_reference
 from pytest_dsocr.reference.protocol import Reference
@@ -51,7 +51,7 @@ def case_of(recording: Recording, case_id: str, folder: Path) -> Case:
 
 @pytest.fixture(scope="module")
 def subject() -> SessionSubject:
-    return SessionSubject(Session.from_checkpoint(CHECKPOINT))
+    return SessionSubject(Engine.from_checkpoint(CHECKPOINT))
 
 
 @pytest.fixture(scope="module")

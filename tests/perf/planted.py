@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.cache import KVCache
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject
 
@@ -83,7 +83,7 @@ class ConcatenatedCache(KVCache):
 class CacheConcatenated(SessionSubject):
     """Keeps its keys and values in a :class:`ConcatenatedCache`."""
 
-    def __init__(self, session: Session[Any]) -> None:
+    def __init__(self, session: Engine[Any]) -> None:
         super().__init__(session)
         self.layers = session.model.new_cache().layers
 
@@ -115,4 +115,4 @@ class NgramSearch(SessionSubject):
 
 def vision_in_decode(setup: Setup) -> VisionInDecode:
     """Load one as the suites do."""
-    return VisionInDecode(Session.from_checkpoint(setup.checkpoint))
+    return VisionInDecode(Engine.from_checkpoint(setup.checkpoint))

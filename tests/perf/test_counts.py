@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.perf.counts import FLAGS, exact_changes, flag, flags
 from pytest_dsocr.perf.probe.counting import growth
 from pytest_dsocr.perf.probe.page import PageProbe
@@ -32,8 +32,8 @@ def page(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def probe(tiny: Session[Any], page: Path) -> Probe:
-    def make(subject: Callable[[Session[Any]], SessionSubject], tokens: int = TOKENS) -> PageProbe:
+def probe(tiny: Engine[Any], page: Path) -> Probe:
+    def make(subject: Callable[[Engine[Any]], SessionSubject], tokens: int = TOKENS) -> PageProbe:
         return PageProbe(subject(tiny), page, prompt="<image>\nFree OCR.", preset=SMALL, max_new_tokens=tokens)
 
     return make

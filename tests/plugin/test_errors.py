@@ -12,12 +12,12 @@ import pytest
 import torch
 
 import standin
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.subjects.seen import seen
 from tests.subjects.spoilt import Raising, Spoilt
 
-SESSION = Session.from_checkpoint("synthetic:tiny")
+SESSION = Engine.from_checkpoint("synthetic:tiny")
 
 def subject():
     return {subject}

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.reference.environment import find_environment, interpreter
 from suites.contract.pages import write_page
 from tests.reference.replay import Made, make_cases
@@ -63,7 +63,7 @@ def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def made(tiny: Session[Any], tmp_path_factory: pytest.TempPathFactory) -> Made:
+def made(tiny: Engine[Any], tmp_path_factory: pytest.TempPathFactory) -> Made:
     """What tests of recordings record."""
     pages = tmp_path_factory.mktemp("pages")
     cases = make_cases(pages)

@@ -20,7 +20,7 @@ import pytest
 
 from pytest_dsocr.compare.seams import compare_seam
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.block_seams import in_stage_order, watch_deep
 from pytest_dsocr.observation.case import Case, make_case
@@ -92,7 +92,7 @@ def test_answers_are_the_runtimes(
     assert live.reference.flops(case) == runtime.flops(case)
 
 
-def test_answers_are_the_sessions(live: Live, tiny: Session[Any], case: Case, cropped: Case) -> None:
+def test_answers_are_the_sessions(live: Live, tiny: Engine[Any], case: Case, cropped: Case) -> None:
     """With the vendor's own files this is parity; with the stand-in, that nothing is lost on the way."""
     for each in (case, cropped):
         observed = live.reference.observe(each)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.files import seal, sha256, unseal
 from pytest_dsocr.observation.case import Case
@@ -71,7 +71,7 @@ def test_a_recording_answers_as_the_reference_did(written: Written) -> None:
         assert all(seam.values is None for seam in recorded.seams.values())
 
 
-def test_a_case_of_64_tokens_is_small(tiny: Session[Any], written: Written, tmp_path: Path) -> None:
+def test_a_case_of_64_tokens_is_small(tiny: Engine[Any], written: Written, tmp_path: Path) -> None:
     _, _, cases = written
     case = replace(next(case for case in cases if case.preset.crop), max_new_tokens=64)
     record(tmp_path, Replay({case.id: observe(tiny, case)}), [case])

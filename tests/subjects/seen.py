@@ -10,8 +10,8 @@ from typing import Any
 from pytest_dsocr.contract.artifacts import write_artifacts
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.mmd import clean_output
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.pipeline import generate
-from pytest_dsocr.engine.session import Session
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import (
     BEST_OF_PREFILL,
@@ -26,7 +26,7 @@ from pytest_dsocr.observation.observation import (
 )
 
 
-def seen(session: Session[Any], case: Case, *, keep_values: bool = False) -> Observation:
+def seen(session: Engine[Any], case: Case, *, keep_values: bool = False) -> Observation:
     """Read ``case`` freely and give all that was seen."""
     inputs = session.prepare(case.page, prompt=case.prompt, preset=case.preset)
     state = session.prefill(inputs)
@@ -45,7 +45,7 @@ def seen(session: Session[Any], case: Case, *, keep_values: bool = False) -> Obs
     )
 
 
-def output_of(session: Session[Any], case: Case, tokens: list[int]) -> Output:
+def output_of(session: Engine[Any], case: Case, tokens: list[int]) -> Output:
     """What comes of tokens."""
     text = clean_output(session.tokenizer.decode(tokens))
     spans = tuple(SpanSeen(span.label, span.boxes) for span in parse(text).spans)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.conftest import model_of
 
@@ -24,7 +24,7 @@ class Spoilt(SessionSubject):
         bad: NaN or an infinity.
     """
 
-    def __init__(self, session: Session[Any], seam: str, bad: float) -> None:
+    def __init__(self, session: Engine[Any], seam: str, bad: float) -> None:
         super().__init__(session)
         self.seam, self.bad = seam, bad
 
@@ -61,7 +61,7 @@ def spoil(tensor: Tensor, bad: float) -> Tensor:
 class Raising(SessionSubject):
     """Raises in one method, ``step`` only in its fourth call."""
 
-    def __init__(self, session: Session[Any], method: str, error: Exception | None = None) -> None:
+    def __init__(self, session: Engine[Any], method: str, error: Exception | None = None) -> None:
         super().__init__(session)
         self.error = error or RuntimeError(f"no kernel for {method}")
         self.calls = 0
@@ -80,7 +80,7 @@ class Raising(SessionSubject):
 class Reusing(SessionSubject):
     """Gives its tensors in buffers that it uses again at the next call, as CUDA graphs do; spoils what it is given."""
 
-    def __init__(self, session: Session[Any]) -> None:
+    def __init__(self, session: Engine[Any]) -> None:
         super().__init__(session)
         self._buffers: list[Tensor] = []
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.foundation.exact import exact
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.level import SubjectFaultError
@@ -40,12 +40,12 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
 
 
 @pytest.fixture(scope="module")
-def expected(tiny: Session[Any], case: Case) -> Observation:
+def expected(tiny: Engine[Any], case: Case) -> Observation:
     return seen(tiny, case)
 
 
 @pytest.fixture
-def subject(tiny: Session[Any]) -> Any:
+def subject(tiny: Engine[Any]) -> Any:
     session = SessionSubject(tiny)
     names = [name for level in METHODS.values() for name in level if name != "module"]
     return SimpleNamespace(**{name: getattr(session, name) for name in (*names, "text_of", "write", "seams")})
@@ -203,7 +203,7 @@ def verdicts(subject: Any, case: Case, expected: Observation) -> dict[str, Verdi
 
 
 def test_a_text_that_agrees_with_everything_is_held_against_the_reference(
-    tiny: Session[Any], case: Case, expected: Observation
+    tiny: Engine[Any], case: Case, expected: Observation
 ) -> None:
     subject: Any = SimpleNamespace(read=lambda *given, **how: AnyText("nonsense"))
     answer = follow(subject, case, expected)
@@ -224,7 +224,7 @@ def test_a_text_that_agrees_with_everything_is_held_against_the_reference(
     assert (found["text"], found["result.mmd"]) == (Verdict.WRONG, Verdict.WRONG)
 
 
-def test_tensors_of_other_classes_are_read_as_torchs_own(tiny: Session[Any], case: Case, expected: Observation) -> None:
+def test_tensors_of_other_classes_are_read_as_torchs_own(tiny: Engine[Any], case: Case, expected: Observation) -> None:
     class Own(SessionSubject):
         def inputs(self, *given: Any, **how: Any) -> Any:
             return Changing({name: one.as_subclass(Lying) for name, one in super().inputs(*given, **how).items()})

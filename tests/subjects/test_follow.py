@@ -18,7 +18,7 @@ from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.families import DEFAULT, SEAMS
 from pytest_dsocr.observation.answer import ForcedStep
 from pytest_dsocr.observation.case import Case, make_case
@@ -42,7 +42,7 @@ def case(pages: Path) -> Case:
 
 
 @pytest.fixture(scope="module")
-def own(tiny: Session[Any], case: Case) -> Observation:
+def own(tiny: Engine[Any], case: Case) -> Observation:
     """What the session does by itself."""
     return seen(tiny, case)
 
@@ -50,11 +50,11 @@ def own(tiny: Session[Any], case: Case) -> Observation:
 @pytest.fixture(scope="module")
 def another(case: Case) -> Observation:
     """What other weights say of the same page."""
-    return seen(Session.from_checkpoint("synthetic:tiny@3"), case)
+    return seen(Engine.from_checkpoint("synthetic:tiny@3"), case)
 
 
-def with_rule(session: Session[Any], **rules: int) -> SessionSubject:
-    return SessionSubject(Session(session.model, session.tokenizer, policy=replace(session.policy, **rules)))
+def with_rule(session: Engine[Any], **rules: int) -> SessionSubject:
+    return SessionSubject(Engine(session.model, session.tokenizer, policy=replace(session.policy, **rules)))
 
 
 def only(subject: SessionSubject, level: Level, *more: str) -> Any:
@@ -63,7 +63,7 @@ def only(subject: SessionSubject, level: Level, *more: str) -> Any:
     return SimpleNamespace(**{name: getattr(subject, name) for name in names})
 
 
-def counted(session: Session[Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, Mock]:
+def counted(session: Engine[Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, Mock]:
     """Count how often the model is asked to see and to decode."""
     model = model_of(session)
     mocks = {name: Mock(wraps=getattr(model, name)) for name in ("sam", "decode")}
@@ -78,7 +78,7 @@ def choices(forced: Sequence[ForcedStep] | None) -> tuple[int, ...]:
 
 
 def test_along_its_own_tokens_it_says_the_same_and_decodes_once(
-    tiny: Session[Any], case: Case, own: Observation, monkeypatch: pytest.MonkeyPatch
+    tiny: Engine[Any], case: Case, own: Observation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls, told = counted(tiny, monkeypatch), list[int]()
     answer = follow(SessionSubject(tiny), case, own, told.append)
@@ -93,7 +93,7 @@ def test_along_its_own_tokens_it_says_the_same_and_decodes_once(
 
 
 def test_along_anothers_tokens_it_reads_freely_as_well(
-    tiny: Session[Any], case: Case, own: Observation, another: Observation, monkeypatch: pytest.MonkeyPatch
+    tiny: Engine[Any], case: Case, own: Observation, another: Observation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert another.token_ids != own.token_ids
     calls, told = counted(tiny, monkeypatch), list[int]()
@@ -110,7 +110,7 @@ def test_along_anothers_tokens_it_reads_freely_as_well(
 
 
 def test_it_stops_at_its_eos_where_a_reference_of_the_same_tokens_did_not(
-    tiny: Session[Any], case: Case, own: Observation
+    tiny: Engine[Any], case: Case, own: Observation
 ) -> None:
     at = next(k for k in range(3, TOKENS) if own.token_ids[k] not in own.token_ids[:k])
     answer = follow(with_rule(tiny, eos_id=own.token_ids[at]), case, own)
@@ -120,7 +120,7 @@ def test_it_stops_at_its_eos_where_a_reference_of_the_same_tokens_did_not(
 
 
 def test_what_it_reads_is_held_against_the_text_of_its_tokens_where_both_are_asked_for(
-    tiny: Session[Any], case: Case, own: Observation, monkeypatch: pytest.MonkeyPatch
+    tiny: Engine[Any], case: Case, own: Observation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subject = SessionSubject(tiny)
     monkeypatch.setattr(subject, "text_of", lambda ids: "of tokens")
@@ -131,7 +131,7 @@ def test_what_it_reads_is_held_against_the_text_of_its_tokens_where_both_are_ask
 
 @pytest.mark.parametrize("keep_values", [True, False])
 def test_seams_and_inputs_are_the_sessions_and_whole_where_the_references_are(
-    keep_values: bool, tiny: Session[Any], pages: Path
+    keep_values: bool, tiny: Engine[Any], pages: Path
 ) -> None:
     case = cropped_case(pages, "markdown", 1)
     expected = seen(tiny, case, keep_values=keep_values)
@@ -154,7 +154,7 @@ def test_seams_and_inputs_are_the_sessions_and_whole_where_the_references_are(
 
 
 @pytest.mark.parametrize("level", Level)
-def test_an_answer_goes_as_far_as_the_level(level: Level, tiny: Session[Any], case: Case, own: Observation) -> None:
+def test_an_answer_goes_as_far_as_the_level(level: Level, tiny: Engine[Any], case: Case, own: Observation) -> None:
     answer = follow(only(SessionSubject(tiny), level), case, own)
     assert answer.level is level
     assert answer.text == own.output.text
@@ -170,7 +170,7 @@ def test_an_answer_goes_as_far_as_the_level(level: Level, tiny: Session[Any], ca
 
 
 def test_extra_inputs_and_logits_of_another_dtype_and_shape_are_taken_without_gradients(
-    tiny: Session[Any], case: Case
+    tiny: Engine[Any], case: Case
 ) -> None:
     expected = seen(tiny, case, keep_values=True)
     subject = only(SessionSubject(tiny), Level.STAGES)
@@ -198,7 +198,7 @@ def test_extra_inputs_and_logits_of_another_dtype_and_shape_are_taken_without_gr
 
 
 def test_a_subject_that_says_nothing_of_its_policy_is_held_to_the_vendors(
-    tiny: Session[Any], case: Case, own: Observation
+    tiny: Engine[Any], case: Case, own: Observation
 ) -> None:
     expected = observation(steps=own.steps[: DEFAULT.decoding.no_repeat_ngram_size] * 2)
     free, ruled = (
@@ -223,26 +223,26 @@ def flipped(of: Observation, at: int, *, sees_both: bool = True) -> Observation:
     return replace(of, steps=steps, output=replace(of.output, text="what it read"))
 
 
-def test_it_ends_where_the_subject_would(tiny: Session[Any], case: Case, own: Observation) -> None:
+def test_it_ends_where_the_subject_would(tiny: Engine[Any], case: Case, own: Observation) -> None:
     policy = replace(tiny.policy, eos_id=own.token_ids[15])
     until = own.token_ids.index(own.token_ids[15])
-    subject = SessionSubject(Session(tiny.model, tiny.tokenizer, policy=policy))
+    subject = SessionSubject(Engine(tiny.model, tiny.tokenizer, policy=policy))
     answer = follow(subject, case, flipped(own, 5), tokenizer=tiny.tokenizer)
     assert answer.continued == output_of(tiny, case, [*own.token_ids[: until + 1]])
     at_its_end = follow(subject, case, flipped(own, until), tokenizer=tiny.tokenizer)
     assert at_its_end.continued == answer.continued
 
 
-def test_it_goes_by_the_subjects_rule_for_ngrams(tiny: Session[Any], case: Case) -> None:
+def test_it_goes_by_the_subjects_rule_for_ngrams(tiny: Engine[Any], case: Case) -> None:
     policy = replace(tiny.policy, no_repeat_ngram_size=1)
-    subject = SessionSubject(Session(tiny.model, tiny.tokenizer, policy=policy))
+    subject = SessionSubject(Engine(tiny.model, tiny.tokenizer, policy=policy))
     own = seen(subject.session, case)
     assert own.token_ids != seen(tiny, case).token_ids, "the rule forbade nothing, so this shows little"
     assert follow(subject, case, flipped(own, 3), tokenizer=tiny.tokenizer).continued == own.output
 
 
 def test_nothing_is_continued_where_nothing_differs_or_no_limits_make_a_tie_of_it(
-    tiny: Session[Any], case: Case, own: Observation
+    tiny: Engine[Any], case: Case, own: Observation
 ) -> None:
     subject = SessionSubject(tiny)
     assert follow(subject, case, own, tokenizer=tiny.tokenizer).continued is None
@@ -263,7 +263,7 @@ class Liar(SessionSubject):
 
 @pytest.mark.parametrize("at", [0, 7, TOKENS - 1])
 def test_what_a_subject_says_of_its_tokens_is_not_what_they_mean(
-    tiny: Session[Any], case: Case, own: Observation, at: int
+    tiny: Engine[Any], case: Case, own: Observation, at: int
 ) -> None:
     expected = flipped(own, at)
     answer = follow(SessionSubject(tiny), case, expected, tokenizer=tiny.tokenizer)

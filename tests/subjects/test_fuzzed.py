@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.observation.observation import Observation
@@ -90,7 +90,7 @@ FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthChec
 
 
 @pytest.fixture(scope="module")
-def asked(tiny: Session[Any], tmp_path_factory: pytest.TempPathFactory) -> tuple[SessionSubject, Case, Observation]:
+def asked(tiny: Engine[Any], tmp_path_factory: pytest.TempPathFactory) -> tuple[SessionSubject, Case, Observation]:
     case = make_case(write_page("tiny", tmp_path_factory.mktemp("pages")), "free", "tiny", 3)
     return SessionSubject(tiny), case, seen(tiny, case)
 

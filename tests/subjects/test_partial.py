@@ -14,7 +14,7 @@ from pytest_dsocr.cases.substitution import substitute
 from pytest_dsocr.compare.case import CaseReport, Exchange, judge
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.level import Level
@@ -39,7 +39,7 @@ def case(pages: Path) -> Case:
 
 
 @pytest.fixture(scope="module")
-def expected(tiny: Session[Any], case: Case) -> Observation:
+def expected(tiny: Engine[Any], case: Case) -> Observation:
     return seen(tiny, case)
 
 
@@ -48,7 +48,7 @@ def held(subject: Any, case: Case, expected: Observation) -> CaseReport:
 
 
 def test_what_came_before_an_error_is_kept_and_what_comes_after_is_lost_to_it(
-    tiny: Session[Any], case: Case, expected: Observation
+    tiny: Engine[Any], case: Case, expected: Observation
 ) -> None:
     for method, stage in (RAISES | {"text_of": "postprocess", "write": "postprocess"}).items():
         answer = follow(Raising(tiny, method), case, expected)
@@ -66,7 +66,7 @@ def test_what_came_before_an_error_is_kept_and_what_comes_after_is_lost_to_it(
 
 
 def test_a_case_cut_short_is_no_pass_and_what_was_wrong_before_is_the_first_divergence(
-    tiny: Session[Any], case: Case, expected: Observation, tmp_path: Path
+    tiny: Engine[Any], case: Case, expected: Observation, tmp_path: Path
 ) -> None:
     report = held(Raising(tiny, "prefill"), case, expected)
     assert (report.passes, report.verdict, report.divergence) == (False, Verdict.NOT_COMPARED, None)
@@ -88,7 +88,7 @@ def test_a_case_cut_short_is_no_pass_and_what_was_wrong_before_is_the_first_dive
 
 
 def test_an_error_in_what_a_subject_says_of_itself_is_one_of_its_stage(
-    tiny: Session[Any], case: Case, expected: Observation
+    tiny: Engine[Any], case: Case, expected: Observation
 ) -> None:
     for name, stage in (("seams", "vision"), ("module", "vision"), ("policy", "decode"), ("write", "postprocess")):
         raising = (lambda self, path: 1 / 0) if name == "module" else property(lambda self: 1 / 0)
@@ -100,7 +100,7 @@ def test_an_error_in_what_a_subject_says_of_itself_is_one_of_its_stage(
 
 
 def test_buffers_that_are_used_again_and_inputs_that_are_overwritten_change_nothing(
-    tiny: Session[Any], case: Case, expected: Observation
+    tiny: Engine[Any], case: Case, expected: Observation
 ) -> None:
     report = held(Reusing(tiny), case, expected)
     assert {one.verdict for one in report.comparisons} == {Verdict.MATCH}
@@ -116,7 +116,7 @@ def test_buffers_that_are_used_again_and_inputs_that_are_overwritten_change_noth
 
 @pytest.mark.parametrize("bad", [math.nan, -math.inf])
 def test_the_first_divergence_is_the_stage_that_is_not_finite(
-    bad: float, tiny: Session[Any], case: Case, expected: Observation
+    bad: float, tiny: Engine[Any], case: Case, expected: Observation
 ) -> None:
     report = held(Spoilt(tiny, "clip.page", bad), case, expected)
     found = {one.what: one for one in report.comparisons}
@@ -135,7 +135,7 @@ def test_the_first_divergence_is_the_stage_that_is_not_finite(
 
 
 def test_a_step_whose_logits_are_not_finite_has_no_choice_and_is_named(
-    tiny: Session[Any], case: Case, expected: Observation
+    tiny: Engine[Any], case: Case, expected: Observation
 ) -> None:
     report = held(Spoilt(tiny, "step", math.nan), case, expected)
     found = {one.what: one for one in report.comparisons}

@@ -18,8 +18,8 @@ from ci.training.rows import Pages
 from ci.training.typeset import typeset
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.engine.architecture import Architecture
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.places import MINI_FOLDER, SYNTHETIC
-from pytest_dsocr.engine.session import Session
 from pytest_dsocr.foundation.errors import DsocrError
 
 STEPS = 30
@@ -63,7 +63,7 @@ def test_it_trains_goes_on_and_writes_what_reads(small: Path, tmp_path: Path) ->
     assert still == {unused}, "every other part learns"
 
     training.export(tmp_path / "checkpoint")
-    session = Session.from_checkpoint(str(tmp_path / "checkpoint"))
+    session = Engine.from_checkpoint(str(tmp_path / "checkpoint"))
     result = session.run(same_page(0, ("harbor", "zebra")).image, preset="tiny", max_new_tokens=12)
     assert len(result.token_ids) == 12
     assert result.text

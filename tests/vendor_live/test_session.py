@@ -11,7 +11,7 @@ import pytest
 from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.vendor_model import VendorModel
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.case import Case, make_case
@@ -36,13 +36,13 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # the vendor's code warns on 
 class Pair:
     """The two sides, with the same weights."""
 
-    session: Session[Any]
+    session: Engine[Any]
     vendor: VendorRuntime
 
 
 @pytest.fixture(scope="session")
 def pair() -> Pair:
-    session = Session.from_checkpoint(CHECKPOINT)
+    session = Engine.from_checkpoint(CHECKPOINT)
     vendor = VendorRuntime.load(vendor_folder(), CHECKPOINT)
     assert dict(vendor.model.named_parameters()).keys() == model_of(session).state_dict().keys()
     return Pair(session, vendor)
@@ -58,7 +58,7 @@ def test_session_is_the_vendors(pair: Pair, page: str, preset: str, tmp_path: Pa
 def test_vendors_object_behind_the_session(pair: Pair, tmp_path: Path) -> None:
     case = make_case(write_page("portrait", tmp_path), "markdown", "gundam", NEW_TOKENS)
     expected = pair.vendor.observe(case, keep_values=True)
-    around = Session(VendorModel(pair.vendor.model), pair.session.tokenizer, instrument="timed")
+    around = Engine(VendorModel(pair.vendor.model), pair.session.tokenizer, instrument="timed")
     check(around, case, expected)
     for first_token in ("prefill", "redecode"):
         inputs = around.prepare(case.page, prompt=case.prompt, preset=case.preset)
@@ -88,7 +88,7 @@ def test_ngram_rule_is_the_vendors(pair: Pair, eval_mode: bool, size: int, tmp_p
     assert list(actual.token_ids) == run.token_ids
 
 
-def check(session: Session[Any], case: Case, expected: Observation) -> None:
+def check(session: Engine[Any], case: Case, expected: Observation) -> None:
     found = {
         one.what: one for one in compare_observations(follow(SessionSubject(session), case, expected), expected, LIMITS)
     }

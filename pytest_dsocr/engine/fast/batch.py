@@ -15,13 +15,13 @@ from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.cache import KVCache
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.fast.calls import Repeated
 from pytest_dsocr.engine.fast.model import FastDeepseekOCR
 from pytest_dsocr.engine.fast.slots import Slot, StaticCache
 from pytest_dsocr.engine.fast.step import Rows
 from pytest_dsocr.engine.pipeline import DecodeState, Vision
 from pytest_dsocr.engine.result import Result
-from pytest_dsocr.engine.session import Session
 from pytest_dsocr.foundation.errors import DsocrError
 
 
@@ -130,7 +130,7 @@ class PageBatch:
         DsocrError: where the session is not a fast one, or its weights are not in the dtype that it computes in.
     """
 
-    def __init__(self, session: Session[KVCache], rows: int = 8) -> None:
+    def __init__(self, session: Engine[KVCache], rows: int = 8) -> None:
         model = session.model
         if not isinstance(model, FastDeepseekOCR):
             raise DsocrError('only the fast session batches pages; make it by from_checkpoint(..., engine="fast")')
@@ -185,7 +185,7 @@ class PageBatch:
 
 
 def _prepared(
-    session: Session[KVCache], images: Sequence[ImageSource], prompt: str, preset: str | Preset
+    session: Engine[KVCache], images: Sequence[ImageSource], prompt: str, preset: str | Preset
 ) -> Iterator[Inputs]:
     """Make inputs in order, a few of them ahead, on the CPU."""
 

@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from pytest_dsocr.contract.policy import NgramBan
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.fast import batch as batching
 from pytest_dsocr.engine.fast import model as fast_model
 from pytest_dsocr.engine.fast import slots
 from pytest_dsocr.engine.fast.batch import PageBatch
 from pytest_dsocr.engine.fast.step import allowed
 from pytest_dsocr.engine.result import Result
-from pytest_dsocr.engine.session import Session
 from pytest_dsocr.foundation.errors import DsocrError
 from suites.contract.pages import PAGES
 
@@ -26,12 +26,12 @@ TOKENS = 12
 
 
 @pytest.fixture(scope="module")
-def fast() -> Session[Any]:
-    return Session.from_checkpoint("mini", engine="fast")
+def fast() -> Engine[Any]:
+    return Engine.from_checkpoint("mini", engine="fast")
 
 
 @pytest.fixture(scope="module")
-def alone(fast: Session[Any]) -> list[Result]:
+def alone(fast: Engine[Any]) -> list[Result]:
     """Two of the pages end after one token, the others at the ceiling."""
     results = [fast.run(PAGES[name](), preset="tiny", max_new_tokens=TOKENS) for name in NAMES]
     assert {len(result.token_ids) for result in results} == {1, TOKENS}
@@ -52,7 +52,7 @@ def assert_same(found: list[Result], expected: list[Result]) -> None:
     ids=["a step at a time in memory that grows", "weights read once", "more rows than pages"],
 )
 def test_each_page_is_read_as_if_it_were_alone(
-    fast: Session[Any],
+    fast: Engine[Any],
     alone: list[Result],
     rows: int,
     many_rows: int,
@@ -68,9 +68,9 @@ def test_each_page_is_read_as_if_it_were_alone(
     assert batch.read_many([]) == []
 
 
-def test_n_grams_and_another_end(fast: Session[Any]) -> None:
+def test_n_grams_and_another_end(fast: Engine[Any]) -> None:
     """Of a policy under which pages go on longer, and may repeat less, than under the usual one."""
-    session = Session(fast.model, fast.tokenizer, policy=replace(fast.policy, no_repeat_ngram_size=3, eos_id=2))
+    session = Engine(fast.model, fast.tokenizer, policy=replace(fast.policy, no_repeat_ngram_size=3, eos_id=2))
     expected = [session.run(PAGES[name](), preset="tiny", max_new_tokens=TOKENS) for name in NAMES[:3]]
     assert_same(together(PageBatch(session, 2), NAMES[:3]), expected)
     usual = [fast.run(PAGES[name](), preset="tiny", max_new_tokens=TOKENS) for name in NAMES[:3]]
@@ -90,7 +90,7 @@ def test_the_n_gram_rule_is_that_of_one_row(size: int) -> None:
 
 
 def test_a_page_that_cannot_be_read_leaves_the_batch_usable(
-    fast: Session[Any], alone: list[Result], tmp_path: Path
+    fast: Engine[Any], alone: list[Result], tmp_path: Path
 ) -> None:
     (tmp_path / "broken.png").write_bytes(b"no image")
     batch = PageBatch(fast, 2)
@@ -99,7 +99,7 @@ def test_a_page_that_cannot_be_read_leaves_the_batch_usable(
     assert_same(together(batch, NAMES[:2]), alone[:2])
 
 
-def test_what_another_page_left_is_not_read(fast: Session[Any], alone: list[Result]) -> None:
+def test_what_another_page_left_is_not_read(fast: Engine[Any], alone: list[Result]) -> None:
     batch = PageBatch(fast, 2)
     together(batch)
     slot = batch._board._slot
@@ -110,17 +110,17 @@ def test_what_another_page_left_is_not_read(fast: Session[Any], alone: list[Resu
 
 
 def test_stage_times_are_those_of_all_pages() -> None:
-    session = Session.from_checkpoint("synthetic:tiny", engine="fast", instrument="timed")
+    session = Engine.from_checkpoint("synthetic:tiny", engine="fast", instrument="timed")
     first, second = together(PageBatch(session, 2), NAMES[:2], tokens=3)
     assert first.stage_times == second.stage_times
     assert {"tokenizer", "sam", "clip", "prefill", "decode", "postprocess"} <= first.stage_times.keys()
     assert len(first.stage_times["prefill"].runs_ms) == 2
 
 
-def test_what_cannot_be_batched_is_refused(tiny: Session[Any], fast: Session[Any]) -> None:
+def test_what_cannot_be_batched_is_refused(tiny: Engine[Any], fast: Engine[Any]) -> None:
     with pytest.raises(DsocrError, match="only the fast session batches pages"):
         PageBatch(tiny)
     with pytest.raises(DsocrError, match="0 rows hold no page"):
         PageBatch(fast, 0)
     with pytest.raises(DsocrError, match="not batched under autocast"):
-        PageBatch(Session(fast.model, fast.tokenizer, autocast=True))
+        PageBatch(Engine(fast.model, fast.tokenizer, autocast=True))

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.fast.model import FastDeepseekOCR
 from pytest_dsocr.engine.fast.step import PLAIN, operations_for
 from pytest_dsocr.engine.pipeline import DecodeState
-from pytest_dsocr.engine.session import Session
 from suites.contract.pages import PAGES
 from tests.waiting import no_waiting
 
@@ -20,20 +20,20 @@ TOKENS = 16
 LIMITS = {"float32": 1e-4, "bfloat16": 0.03}
 
 
-def fast_on_gpu(dtype: str) -> tuple[Session[Any], FastDeepseekOCR]:
-    session = Session.from_checkpoint("mini", device="cuda", dtype=dtype, engine="fast")
+def fast_on_gpu(dtype: str) -> tuple[Engine[Any], FastDeepseekOCR]:
+    session = Engine.from_checkpoint("mini", device="cuda", dtype=dtype, engine="fast")
     assert isinstance(session.model, FastDeepseekOCR)
     return session, session.model
 
 
-def prefilled(session: Session[Any], page: str = "portrait") -> DecodeState[Any]:
+def prefilled(session: Engine[Any], page: str = "portrait") -> DecodeState[Any]:
     return session.prefill(session.prepare(PAGES[page]()))
 
 
 @pytest.mark.parametrize("dtype", LIMITS)
 @pytest.mark.parametrize("plain", [True, False], ids=["plain torch", "kernels"])
 def test_captured_steps_are_within_rounding(dtype: str, plain: bool) -> None:
-    readable = Session.from_checkpoint("mini", device="cuda", dtype=dtype)
+    readable = Engine.from_checkpoint("mini", device="cuda", dtype=dtype)
     fast, model = fast_on_gpu(dtype)
     if plain:
         model.operations = PLAIN
@@ -76,7 +76,7 @@ def test_two_pages_in_turn_have_graphs_of_their_own() -> None:
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA GPUs")
 def test_on_another_gpu_than_the_current_one() -> None:
-    second = Session.from_checkpoint("mini", device="cuda:1", dtype="bfloat16", engine="fast")
+    second = Engine.from_checkpoint("mini", device="cuda:1", dtype="bfloat16", engine="fast")
     first, _ = fast_on_gpu("bfloat16")
     page = PAGES["portrait"]()
     assert second.run(page, max_new_tokens=TOKENS).token_ids == first.run(page, max_new_tokens=TOKENS).token_ids

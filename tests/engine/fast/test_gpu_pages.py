@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from pytest_dsocr.contract.inputs import Inputs
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.fast.batch import PageBatch
 from pytest_dsocr.engine.fast.calls import Graph
 from pytest_dsocr.engine.fast.model import MANY_ROWS
-from pytest_dsocr.engine.session import Session
 from suites.contract.pages import PAGES
 from tests.conftest import model_of
 from tests.waiting import no_waiting
@@ -25,11 +25,11 @@ LIMITS = {"float32": 1e-3, "bfloat16": 0.03}
 NAMES = ("portrait", "tiny", "landscape", "square")
 
 
-def on_gpu(dtype: str, engine: Any = "fast", attention: str = "eager") -> Session[Any]:
-    return Session.from_checkpoint("mini", device="cuda", dtype=dtype, engine=engine, attention=attention)
+def on_gpu(dtype: str, engine: Any = "fast", attention: str = "eager") -> Engine[Any]:
+    return Engine.from_checkpoint("mini", device="cuda", dtype=dtype, engine=engine, attention=attention)
 
 
-def answers(session: Session[Any], inputs: Inputs) -> dict[str, torch.Tensor]:
+def answers(session: Engine[Any], inputs: Inputs) -> dict[str, torch.Tensor]:
     """Every seam of a page, copied: vision's, the first logits, and a layer's keys."""
     state = session.prefill(inputs)
     kept = {**state.visions[0].seams, "logits": state.logits, "keys": state.cache.keys(1)}

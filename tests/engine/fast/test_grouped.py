@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 from pytest_dsocr.engine.architecture import DecoderConfig
+from pytest_dsocr.engine.engine import ENGINES, Engine
 from pytest_dsocr.engine.experts import MixtureOfExperts
 from pytest_dsocr.engine.fast import grouped, plain
 from pytest_dsocr.engine.fast.model import FastDeepseekOCR
 from pytest_dsocr.engine.fast.weights import Norm, experts_of
 from pytest_dsocr.engine.pipeline import DecodeState
-from pytest_dsocr.engine.session import ENGINES, Session
 from suites.contract.pages import PAGES
 from tests.conftest import model_of
 
@@ -22,12 +22,12 @@ TOKENS = 50
 
 
 @pytest.fixture(scope="module")
-def fast() -> Session[Any]:
+def fast() -> Engine[Any]:
     """With code of its own for SAM; with ``eager`` it captures the module."""
-    return Session.from_checkpoint("synthetic:tiny", attention="sdpa", engine="fast")
+    return Engine.from_checkpoint("synthetic:tiny", attention="sdpa", engine="fast")
 
 
-def prefilled(session: Session[Any], page: str = "landscape") -> DecodeState[Any]:
+def prefilled(session: Engine[Any], page: str = "landscape") -> DecodeState[Any]:
     return session.prefill(session.prepare(PAGES[page](), preset="tiny"), all_logits=True)
 
 
@@ -46,15 +46,15 @@ def test_experts_are_those_of_the_readable_mixture(experts: int, per_token: int)
     torch.testing.assert_close(found, mixture(plain.normalise(x, norm)))
 
 
-def test_with_eager_attention_vision_is_the_readable_one_to_the_bit(tiny: Session[Any]) -> None:
-    expected, found = prefilled(tiny), prefilled(Session.from_checkpoint("synthetic:tiny", engine="fast"))
+def test_with_eager_attention_vision_is_the_readable_one_to_the_bit(tiny: Engine[Any]) -> None:
+    expected, found = prefilled(tiny), prefilled(Engine.from_checkpoint("synthetic:tiny", engine="fast"))
     for name, seam in expected.visions[0].seams.items():
         assert torch.equal(found.visions[0].seams[name], seam), name
     torch.testing.assert_close(found.all_logits, expected.all_logits, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("page", ["landscape", "tiny"])
-def test_a_prompt_is_that_of_the_readable_session(tiny: Session[Any], fast: Session[Any], page: str) -> None:
+def test_a_prompt_is_that_of_the_readable_session(tiny: Engine[Any], fast: Engine[Any], page: str) -> None:
     expected, found = prefilled(tiny, page), prefilled(fast, page)
     torch.testing.assert_close(found.all_logits, expected.all_logits, rtol=1e-4, atol=1e-5)
     assert found.cache.lengths == expected.cache.lengths
@@ -64,10 +64,10 @@ def test_a_prompt_is_that_of_the_readable_session(tiny: Session[Any], fast: Sess
 
 
 def test_half_precision_is_as_near_to_the_truth_as_the_readable_one() -> None:
-    right = prefilled(Session.from_checkpoint("synthetic:tiny"))
+    right = prefilled(Engine.from_checkpoint("synthetic:tiny"))
     errors = {}
     for engine in ENGINES:
-        state = prefilled(Session.from_checkpoint("synthetic:tiny", dtype="bfloat16", attention="sdpa", engine=engine))
+        state = prefilled(Engine.from_checkpoint("synthetic:tiny", dtype="bfloat16", attention="sdpa", engine=engine))
         for name, seam in right.visions[0].seams.items():
             error = (state.visions[0].seams[name].float() - seam).norm() / seam.norm()
             errors[engine, name] = float(error)
@@ -84,7 +84,7 @@ INSIDE = {
 """Whether SAM is the readable one then; else prefill is."""
 
 
-def watched(session: Session[Any], name: str) -> tuple[list[torch.Tensor], DecodeState[Any]]:
+def watched(session: Engine[Any], name: str) -> tuple[list[torch.Tensor], DecodeState[Any]]:
     """What a hook of a module hears, and the state that is prefilled then; the hook is gone afterwards."""
     heard: list[torch.Tensor] = []
     module: nn.Module = model_of(session).get_submodule(name)
@@ -98,7 +98,7 @@ def watched(session: Session[Any], name: str) -> tuple[list[torch.Tensor], Decod
 
 @pytest.mark.parametrize("name", BLOCKS)
 def test_a_block_that_is_hooked_tells_what_the_fast_session_computed(
-    tiny: Session[Any], fast: Session[Any], name: str
+    tiny: Engine[Any], fast: Engine[Any], name: str
 ) -> None:
     """And what is computed is the same to the bit as where nothing is hooked: else reading is not what was watched."""
     [found], state = watched(fast, name)
@@ -111,7 +111,7 @@ def test_a_block_that_is_hooked_tells_what_the_fast_session_computed(
 
 
 @pytest.mark.parametrize("name", INSIDE)
-def test_a_module_inside_is_called(tiny: Session[Any], fast: Session[Any], name: str) -> None:
+def test_a_module_inside_is_called(tiny: Engine[Any], fast: Engine[Any], name: str) -> None:
     """And its stage is the readable one then, to the bit."""
     heard, state = watched(fast, name)
     assert heard
@@ -119,7 +119,7 @@ def test_a_module_inside_is_called(tiny: Session[Any], fast: Session[Any], name:
     assert torch.equal(seams["sam.page"], expected["sam.page"]) is INSIDE[name]
 
 
-def test_hooks_of_a_block_may_change_what_goes_in_and_out(fast: Session[Any]) -> None:
+def test_hooks_of_a_block_may_change_what_goes_in_and_out(fast: Engine[Any]) -> None:
     block, usual = model_of(fast).get_submodule("model.layers.1"), prefilled(fast).logits
     with block.register_forward_pre_hook(lambda _module, given: (given[0] * 1.5,)):
         assert not torch.allclose(prefilled(fast).logits, usual)
@@ -129,7 +129,7 @@ def test_hooks_of_a_block_may_change_what_goes_in_and_out(fast: Session[Any]) ->
 
 
 def test_a_cast_after_loading_is_not_computed_with_old_tables() -> None:
-    session = Session.from_checkpoint("synthetic:tiny", engine="fast")
+    session = Engine.from_checkpoint("synthetic:tiny", engine="fast")
     model = model_of(session)
     prefilled(session)
     assert isinstance(model, FastDeepseekOCR)

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from pytest_dsocr.engine.architecture import DecoderConfig
 from pytest_dsocr.engine.attention import eager, sdpa
+from pytest_dsocr.engine.engine import ENGINES, Engine
 from pytest_dsocr.engine.experts import MixtureOfExperts
 from pytest_dsocr.engine.fast import plain, slots
 from pytest_dsocr.engine.fast.model import FastDeepseekOCR
 from pytest_dsocr.engine.fast.slots import StaticCache
 from pytest_dsocr.engine.fast.weights import Norm, experts_of
 from pytest_dsocr.engine.pipeline import DecodeState
-from pytest_dsocr.engine.session import ENGINES, Session
 from pytest_dsocr.perf.probe.flops import counted_flops
 from suites.contract.pages import PAGES
 from tests.conftest import model_of
@@ -31,15 +31,15 @@ def assert_near(found: Tensor, expected: Tensor) -> None:
 
 
 @pytest.fixture(scope="module")
-def fast() -> Session[Any]:
-    return Session.from_checkpoint("synthetic:tiny", engine="fast")
+def fast() -> Engine[Any]:
+    return Engine.from_checkpoint("synthetic:tiny", engine="fast")
 
 
-def prefilled(session: Session[Any], page: str = "portrait") -> DecodeState[Any]:
+def prefilled(session: Engine[Any], page: str = "portrait") -> DecodeState[Any]:
     return session.prefill(session.prepare(PAGES[page](), preset="tiny"))
 
 
-def test_prefill_and_steps_are_within_rounding(tiny: Session[Any], fast: Session[Any]) -> None:
+def test_prefill_and_steps_are_within_rounding(tiny: Engine[Any], fast: Engine[Any]) -> None:
     readable, mine = prefilled(tiny), prefilled(fast)
     assert_near(mine.logits, readable.logits)
     assert isinstance(mine.cache, StaticCache)
@@ -53,7 +53,7 @@ def test_prefill_and_steps_are_within_rounding(tiny: Session[Any], fast: Session
         assert_near(mine.cache.values(layer), readable.cache.values(layer))
 
 
-def test_it_reads_what_the_readable_one_reads(tiny: Session[Any], fast: Session[Any]) -> None:
+def test_it_reads_what_the_readable_one_reads(tiny: Engine[Any], fast: Engine[Any]) -> None:
     for first in ("prefill", "redecode"):
         results = [
             one.run(PAGES["portrait"](), preset="tiny", max_new_tokens=TOKENS, first_token=first)
@@ -63,7 +63,7 @@ def test_it_reads_what_the_readable_one_reads(tiny: Session[Any], fast: Session[
 
 
 def test_half_precision_stays_near_the_readable_one() -> None:
-    sessions = [Session.from_checkpoint("synthetic:tiny", dtype="bfloat16", engine=engine) for engine in ENGINES]
+    sessions = [Engine.from_checkpoint("synthetic:tiny", dtype="bfloat16", engine=engine) for engine in ENGINES]
     states = [prefilled(session) for session in sessions]
     for token in (5, 9, 300):
         expected, found = (one.decode_step(state, token) for one, state in zip(sessions, states, strict=True))
@@ -71,7 +71,7 @@ def test_half_precision_stays_near_the_readable_one() -> None:
         assert (found - expected).norm() / expected.norm() < 0.05
 
 
-def test_the_cache_outgrows_its_room(fast: Session[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_outgrows_its_room(fast: Engine[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     state = prefilled(fast)
     free = prefilled(fast)
     monkeypatch.setitem(slots.LEAST_ROOM, "cpu", 1)
@@ -84,7 +84,7 @@ def test_the_cache_outgrows_its_room(fast: Session[Any], monkeypatch: pytest.Mon
     assert torch.equal(free.logits, prefilled(fast).logits)
 
 
-def test_pages_do_not_disturb_each_other(fast: Session[Any]) -> None:
+def test_pages_do_not_disturb_each_other(fast: Engine[Any]) -> None:
     """Two states in turn; and one in the memory of a page that is gone, which held NaN."""
     first, other = prefilled(fast), prefilled(fast, "landscape")
     logits = first.logits.clone()
@@ -102,7 +102,7 @@ def test_pages_do_not_disturb_each_other(fast: Session[Any]) -> None:
     assert torch.equal(fast.decode_step(again, 7), alone)
 
 
-def test_a_step_computes_no_more_than_the_readable_one(tiny: Session[Any], fast: Session[Any]) -> None:
+def test_a_step_computes_no_more_than_the_readable_one(tiny: Engine[Any], fast: Engine[Any]) -> None:
     """The room that is not filled yet is neither multiplied by nor read."""
     steps = [(one, prefilled(one)) for one in (tiny, fast)]
     mine = steps[1][1].cache
@@ -118,11 +118,11 @@ def test_a_step_computes_no_more_than_the_readable_one(tiny: Session[Any], fast:
         assert flops[0] == flops[1]
 
 
-def test_weights_are_in_memory_once_and_under_the_vendors_names(tiny: Session[Any], fast: Session[Any]) -> None:
+def test_weights_are_in_memory_once_and_under_the_vendors_names(tiny: Engine[Any], fast: Engine[Any]) -> None:
     expected, found = model_of(tiny).state_dict(), model_of(fast).state_dict()
     assert found.keys() == expected.keys()
     assert all(torch.equal(found[name], expected[name]) for name in expected)
-    own = Session.from_checkpoint("synthetic:tiny", engine="fast")
+    own = Engine.from_checkpoint("synthetic:tiny", engine="fast")
     state, changed = prefilled(own), prefilled(own)
     before = own.decode_step(state, 7)
     for name in ("model.layers.1.self_attn.v_proj", "model.layers.1.mlp.shared_experts.up_proj"):
@@ -164,7 +164,7 @@ def test_attention_reads_its_own_positions_and_shares_key_heads() -> None:
 
 @pytest.mark.parametrize(("attention", "rounds"), [("eager", True), ("sdpa", False)])
 def test_scores_are_rounded_where_eager_attention_rounds_them(attention: str, rounds: bool) -> None:
-    session = Session.from_checkpoint("synthetic:tiny", attention=attention, engine="fast")
+    session = Engine.from_checkpoint("synthetic:tiny", attention=attention, engine="fast")
     model = session.model
     assert isinstance(model, FastDeepseekOCR)
     assert model.weights is not None

@@ -11,7 +11,7 @@ from torch import Tensor
 from pytest_dsocr.contract.image import GREY, load_image
 from pytest_dsocr.contract.inputs import Inputs, pixels
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.subjects.protocol import Setup
 
@@ -22,7 +22,7 @@ class Bilinear:
     """Reads from its own pixels, and shows them."""
 
     def __init__(self, setup: Setup) -> None:
-        self.engine = Session.from_checkpoint(setup.checkpoint, device=setup.device, dtype=setup.dtype)
+        self.engine = Engine.from_checkpoint(setup.checkpoint, device=setup.device, dtype=setup.dtype)
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
         prepared = self.prepare(page, prompt, preset)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.subjects.protocol import Setup
 
 
@@ -13,7 +13,7 @@ class OneMethod:
     """``--dsocr-subject=tests.subjects.examples.one_method:OneMethod``."""
 
     def __init__(self, setup: Setup) -> None:
-        self.engine = Session.from_checkpoint(setup.checkpoint, device=setup.device, dtype=setup.dtype)
+        self.engine = Engine.from_checkpoint(setup.checkpoint, device=setup.device, dtype=setup.dtype)
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
         return self.engine.run(page, prompt=prompt, preset=preset, max_new_tokens=max_new_tokens).text

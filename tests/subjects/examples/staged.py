@@ -12,8 +12,8 @@ from torch import Tensor
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.mmd import clean_output
 from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.pipeline import DecodeState, generate
-from pytest_dsocr.engine.session import Session
 from pytest_dsocr.subjects.protocol import Setup
 
 
@@ -21,7 +21,7 @@ class Staged:
     """Reads through its own stages: ``vision``, ``prefill``, then step by step."""
 
     def __init__(self, setup: Setup) -> None:
-        self.engine = Session.from_checkpoint(setup.checkpoint, device=setup.device, dtype=setup.dtype)
+        self.engine = Engine.from_checkpoint(setup.checkpoint, device=setup.device, dtype=setup.dtype)
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
         return self.engine.prepare(page, prompt=prompt, preset=preset).tensors

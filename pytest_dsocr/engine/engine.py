@@ -1,0 +1,253 @@
+"""A DeepSeek-OCR session: a page and a prompt in, text and boxes out, every stage open to the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Literal, get_args
+
+import torch
+
+from pytest_dsocr.contract.image import ImageSource
+from pytest_dsocr.contract.inputs import Inputs
+from pytest_dsocr.contract.markup import Markup, parse
+from pytest_dsocr.contract.mmd import clean_output
+from pytest_dsocr.contract.policy import DecodePolicy
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.contract.prompt import TextTokenizer
+from pytest_dsocr.engine.attention import attention_function
+from pytest_dsocr.engine.cache import KVCache
+from pytest_dsocr.engine.checkpoint import device_named, dtype_named, resolve
+from pytest_dsocr.engine.model import DeepseekOCR
+from pytest_dsocr.engine.pipeline import DecodeState, Pipeline, Vision, generate
+from pytest_dsocr.engine.protocol import CacheT, OcrModel
+from pytest_dsocr.engine.result import Counts, Result
+from pytest_dsocr.engine.stages import Instrument, Stages
+from pytest_dsocr.engine.tokenizer import stream_text
+from pytest_dsocr.families.family import Family, load
+from pytest_dsocr.foundation.errors import DsocrError
+
+FirstToken = Literal["prefill", "redecode"]
+"""Where the first token comes from: the prefill's logits, or the last prompt token decoded once more."""
+EngineKind = Literal["readable", "fast"]
+ENGINES: tuple[EngineKind, ...] = get_args(EngineKind)
+
+
+@dataclass(frozen=True)
+class StreamedToken:
+    """One token as it came, and the text that it completed (empty inside a character of several bytes)."""
+
+    token_id: int | None
+    """None for what is left of the text where the output ends inside a character."""
+    text: str
+
+
+class Engine(Generic[CacheT]):
+    """One model and its tokenizer, ready for pages.
+
+    Args:
+        model: the engine's model, or the vendor's behind :class:`~pytest_dsocr.engine.vendor_model.VendorModel`.
+        tokenizer: the checkpoint's tokenizer.
+        policy: when decoding stops; from the model's own limits if left out.
+        instrument: ``off``, ``nvtx`` ranges, or ``timed`` ranges.
+        autocast: run under CUDA autocast to bf16; if left out, on a GPU in bf16, as the vendor's ``infer`` does.
+    """
+
+    def __init__(
+        self,
+        model: OcrModel[CacheT],
+        tokenizer: TextTokenizer,
+        *,
+        policy: DecodePolicy | None = None,
+        instrument: Instrument = "nvtx",
+        autocast: bool | None = None,
+    ) -> None:
+        if autocast is None:
+            autocast = model.device.type == "cuda" and model.dtype == torch.bfloat16
+        self.model = model
+        self.tokenizer = tokenizer
+        self.policy = policy or model.family.decoding.for_model(tokenizer.special.eos, model.max_position_embeddings)
+        self.stages = Stages(model.device, instrument)
+        self.pipeline = Pipeline(model, self.stages, autocast=autocast)
+
+    @staticmethod
+    def from_checkpoint(
+        path_or_name: str,
+        *,
+        device: str | torch.device = "cpu",
+        dtype: str | torch.dtype = "float32",
+        attention: str = "eager",
+        round_rope: bool = True,
+        engine: EngineKind = "readable",
+        on_progress: Callable[[int, int], None] | None = None,
+        **options: Any,
+    ) -> Engine[KVCache]:
+        """Load a checkpoint into the engine's model.
+
+        Args:
+            path_or_name: ``mini``, a folder, ``synthetic:tiny``, or a hub name that the local cache holds.
+            device: ``cpu``, ``cuda`` or ``cuda:N``.
+            dtype: ``float32``, ``bfloat16`` or ``float16``.
+            attention: ``eager``, ``sdpa`` or ``flash_attention_2``.
+            round_rope: see :meth:`pytest_dsocr.engine.model.DeepseekOCR.empty`.
+            engine: ``readable``, equal to the vendor's code to the bit, or ``fast``, see ``engine.fast``.
+            on_progress: called with the bytes loaded and their total.
+            **options: the session's own arguments.
+
+        Raises:
+            DsocrError: where any of them is not available; the message lists what is.
+        """
+        place, number_type, attend = device_named(device), dtype_named(dtype), attention_function(attention)
+        checkpoint = resolve(path_or_name)
+        kind = _model_class(engine, checkpoint.architecture.family)
+        model = kind.empty(checkpoint.architecture, attend, place, number_type, round_rope=round_rope)
+        checkpoint.load_into(model, on_progress)
+        if place.type == "cuda" or engine == "fast":
+            model.stack_experts()
+        return Engine(model, checkpoint.tokenizer, **options)
+
+    @property
+    def family(self) -> Family:
+        """What the model is one of."""
+        return self.model.family
+
+    def prepare(
+        self, image: ImageSource | Sequence[ImageSource], *, prompt: str = "markdown", preset: str | Preset = "gundam"
+    ) -> Inputs:
+        """Turn one page, or one for each ``<image>`` of the prompt, into the model's inputs, on its device."""
+        with self.stages("tokenizer"):
+            return self.family.prepare(image, prompt, preset, self.tokenizer).to(self.model.device)
+
+    def prefill(self, inputs: Inputs, *, all_logits: bool = False) -> DecodeState[CacheT]:
+        """Run vision and the prompt; the state holds the seams, the cache and the first token's logits."""
+        return self.pipeline.prefill(inputs, all_logits=all_logits)
+
+    def decode_step(self, state: DecodeState[CacheT], token: int | Sequence[int]) -> torch.Tensor:
+        """Feed one token (one a row); gives the next logits ``[B, V]`` and moves ``state`` on."""
+        return self.pipeline.decode_step(state, [token] if isinstance(token, int) else token)
+
+    def run(
+        self,
+        image: ImageSource | Sequence[ImageSource],
+        *,
+        prompt: str = "markdown",
+        preset: str | Preset = "gundam",
+        max_new_tokens: int | None = None,
+        no_repeat_ngram_size: int | None = None,
+        first_token: FirstToken = "prefill",
+    ) -> Result:
+        """Read one page to its end."""
+        self.stages.clear()
+        inputs = self.prepare(image, prompt=prompt, preset=preset)
+        return self.run_prepared(
+            inputs,
+            max_new_tokens=max_new_tokens,
+            no_repeat_ngram_size=no_repeat_ngram_size,
+            first_token=first_token,
+        )
+
+    def run_prepared(
+        self,
+        inputs: Inputs,
+        *,
+        max_new_tokens: int | None = None,
+        no_repeat_ngram_size: int | None = None,
+        first_token: FirstToken = "prefill",
+        on_token: Callable[[int], None] | None = None,
+    ) -> Result:
+        """Read a page whose inputs are made; ``on_token`` is called with each token as it comes."""
+        policy = self._policy(max_new_tokens, no_repeat_ngram_size)
+        return self._read([inputs], policy, first_token, on_token)[0]
+
+    def stream(
+        self,
+        image: ImageSource | Sequence[ImageSource],
+        *,
+        prompt: str = "markdown",
+        preset: str | Preset = "gundam",
+        max_new_tokens: int | None = None,
+    ) -> Iterator[StreamedToken]:
+        """Yield each token of one page as it comes; the texts together are the decoded output."""
+        self.stages.clear()
+        inputs = self.prepare(image, prompt=prompt, preset=preset)
+        steps = self._generate(self.pipeline.prefill(inputs), [inputs], self._policy(max_new_tokens, None))
+        yield from (StreamedToken(*one) for one in stream_text(self.tokenizer, (token for [token] in steps)))
+
+    def run_batch(
+        self,
+        images: Sequence[ImageSource],
+        *,
+        prompt: str = "markdown",
+        preset: str | Preset = "gundam",
+        max_new_tokens: int | None = None,
+    ) -> list[Result]:
+        """Read several pages together; each result equals that of the page alone.
+
+        Pages are prefilled one by one and decoded as the rows of one batch. Stage times are the batch's.
+        """
+        if not images:
+            return []
+        self.stages.clear()
+        pages = [self.prepare(image, prompt=prompt, preset=preset) for image in images]
+        return self._read(pages, self._policy(max_new_tokens, None))
+
+    def _read(
+        self,
+        pages: Sequence[Inputs],
+        policy: DecodePolicy,
+        first_token: FirstToken = "prefill",
+        on_token: Callable[[int], None] | None = None,
+    ) -> list[Result]:
+        states = [self.pipeline.prefill(inputs) for inputs in pages]
+        state = states[0] if len(states) == 1 else self.pipeline.join(states)
+        if first_token == "redecode":
+            self.pipeline.redecode_last(state)
+        steps = []
+        for step in self._generate(state, pages, policy):
+            steps.append(step)
+            if on_token:
+                on_token(step[0])
+        rows = [[step[row] for step in steps] for row in range(len(pages))]
+        results = [
+            self.result_of(row, inputs, own.visions, state.steps, policy)
+            for row, inputs, own in zip(rows, pages, states, strict=True)
+        ]
+        times = self.stages.times()
+        self.stages.clear()
+        return [replace(result, stage_times=times) for result in results]
+
+    def _generate(
+        self, state: DecodeState[CacheT], pages: Sequence[Inputs], policy: DecodePolicy
+    ) -> Iterator[list[int]]:
+        prompts = [inputs.input_ids[0].tolist() for inputs in pages]
+        return generate(self.pipeline, state, prompts, policy, self.tokenizer.special.pad)
+
+    def result_of(
+        self, row: Sequence[int], inputs: Inputs, visions: Sequence[Vision], steps: int, policy: DecodePolicy
+    ) -> Result:
+        """Give what a page's tokens say, up to the EOS; without times."""
+        text, tokens, markup = self._text_and_markup(row, policy)
+        views = sum(vision.views for vision in visions)
+        counts = Counts(inputs.prompt_tokens, inputs.image_tokens, len(tokens), views, steps)
+        return Result(text, tokens, markup, counts, "eos" if tokens[-1] == policy.eos_id else "length", {})
+
+    def _text_and_markup(self, row: Sequence[int], policy: DecodePolicy) -> tuple[str, tuple[int, ...], Markup]:
+        end = row.index(policy.eos_id) + 1 if policy.eos_id in row else len(row)
+        tokens = tuple(row[:end])
+        with self.stages("postprocess"):
+            text = clean_output(self.tokenizer.decode(tokens))
+            return text, tokens, parse(text)
+
+    def _policy(self, max_new_tokens: int | None, no_repeat_ngram_size: int | None) -> DecodePolicy:
+        given = {"max_new_tokens": max_new_tokens, "no_repeat_ngram_size": no_repeat_ngram_size}
+        return replace(self.policy, **{name: value for name, value in given.items() if value is not None})
+
+
+def _model_class(engine: str, family: Family) -> type[DeepseekOCR]:
+    if engine not in ENGINES:
+        raise DsocrError(f"engine {engine!r} is unknown; choose one of {', '.join(ENGINES)}")
+    where = family.model if engine == "readable" else family.fast_model
+    if not where:
+        raise DsocrError(f"there is no engine {engine!r} of {family.title}; choose readable")
+    found: type[DeepseekOCR] = load(where)
+    return found
