@@ -138,6 +138,7 @@ class _Config(Struct):
     vision_config: _Vision
     language_config: DecoderConfig
     projector_config: _Projector = _Projector()
+    architectures: tuple[str, ...] = ()
 
 
 OBJECT = Format(dict[str, Any], "give a folder that holds a checkpoint's whole config.json", MachineError)
@@ -170,7 +171,7 @@ class Architecture:
         found = CONFIG.convert(own, where)
         _refuse_other_decoders(own["language_config"])
         towers = found.vision_config.width
-        return cls(towers.sam, towers.clip, found.language_config, family_of(config))
+        return cls(towers.sam, towers.clip, found.language_config, family_of(found.architectures))
 
     @classmethod
     def from_folder(cls, folder: Path) -> Architecture:

@@ -84,7 +84,7 @@ class VendorModel:
     @property
     def family(self) -> Family:
         """The family by the class of the vendor's object."""
-        return family_of({"architectures": [type(self._whole).__name__]})
+        return family_of([type(self._whole).__name__])
 
     @property
     def image_newline(self) -> Tensor:

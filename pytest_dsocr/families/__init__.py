@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any
 
 from pytest_dsocr.families.family import FUSION, Family, Stage, merged
 
@@ -32,8 +31,7 @@ PRESET_NAMES = tuple(dict.fromkeys(name for family in FAMILIES.values() for name
 PROMPT_NAMES = tuple(dict.fromkeys(name for family in FAMILIES.values() for name in family.prompts))
 
 
-def family_of(config: Mapping[str, Any]) -> Family:
-    """Give the family of a checkpoint by its ``config.json``; the first where it names none that is known."""
-    named = config.get("architectures")
+def family_of(architectures: Sequence[str]) -> Family:
+    """Return the family that ``architectures`` of a ``config.json`` names; the first where that is none."""
     known = {family.vendor.architecture: family for family in FAMILIES.values()}
-    return next((known[one] for one in named if one in known), DEFAULT) if isinstance(named, list) else DEFAULT
+    return next((known[one] for one in architectures if one in known), DEFAULT)

@@ -124,6 +124,7 @@ def test_impossible_dimensions_are_refused(language: dict[str, Any], complaint: 
         ("[]", "expected object, got array"),
         ('{"model_type": "llama"}', "vision_config.*DeepSeek-OCR checkpoint's own"),
         ('{"vision_config": {"width": {"sam_vit_b": {}}}}', "vision_config.width.*clip-l-14-224"),
+        (json.dumps(published() | {"architectures": [[]]}), "architectures.*expected str, got array"),
     ],
 )
 def test_folder_without_a_config_of_this_model(text: str | None, complaint: str, tmp_path: Path) -> None:
