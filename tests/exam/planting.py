@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from pytest_dsocr.contract import inputs, mmd, presets
 from pytest_dsocr.contract.inputs import Inputs
-from pytest_dsocr.engine import pipeline, session
+from pytest_dsocr.engine import engine, pipeline
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.decoder import Rope
 from pytest_dsocr.engine.experts import MixtureOfExperts, Router
@@ -214,7 +214,7 @@ def choose_grid(patch: pytest.MonkeyPatch, apart: Any, area_px: int) -> None:
 def change_loop(patch: pytest.MonkeyPatch, change: Any) -> None:
     """Change the steps of the loop, each the tokens of a row."""
     right = pipeline.generate
-    patch.setattr(session, "generate", lambda *args: change(right, *args))
+    patch.setattr(engine, "generate", lambda *args: change(right, *args))
 
 
 def end_where_repeated(patch: pytest.MonkeyPatch, times: int) -> None:

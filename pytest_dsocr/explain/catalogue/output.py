@@ -18,7 +18,7 @@ from pytest_dsocr.contract import artifacts, drawing
 from pytest_dsocr.contract.markup import PixelBox, find_spans, parse
 from pytest_dsocr.contract.mmd import IMAGE_REF, clean_output, to_mmd
 from pytest_dsocr.contract.prompt import EOS, TextTokenizer
-from pytest_dsocr.engine import pipeline, session
+from pytest_dsocr.engine import engine, pipeline
 from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.explain.mistake import Bench, Group
@@ -170,7 +170,7 @@ def _tells(on: Bench, tell: Tell) -> None:
 
     decode = Tokenizer.decode
     if tell in [TEXTS[name][1] for name in OF_THE_END]:
-        on.changes.set(session, "clean_output", lambda text: tell(_Said(text), ()))
+        on.changes.set(engine, "clean_output", lambda text: tell(_Said(text), ()))
     else:
         on.changes.set(Tokenizer, "decode", lambda self, ids: tell(Right(self), ids))
 
@@ -194,7 +194,7 @@ class _Said:
 
 def _first_lost(on: Bench, _: None) -> None:
     right = pipeline.generate
-    on.changes.set(session, "generate", lambda *given: iter(list(right(*given))[1:]))
+    on.changes.set(engine, "generate", lambda *given: iter(list(right(*given))[1:]))
 
 
 def _nothing(on: Bench, _: None) -> None:

@@ -12,8 +12,7 @@ from torch import Tensor
 from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.contract.prompt import TextTokenizer
-from pytest_dsocr.engine import pipeline as engine
-from pytest_dsocr.engine import session
+from pytest_dsocr.engine import engine, pipeline
 from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
 from pytest_dsocr.explain.mistake import Bench, Group
 
@@ -153,7 +152,7 @@ def reading(name: str) -> Reading:
 
 
 def _reads(on: Bench, how: dict[str, Any]) -> None:
-    by, right = replace(Reading(), **how), engine.generate
+    by, right = replace(Reading(), **how), pipeline.generate
 
     def generate(pipeline: Any, state: Any, prompts: Any, policy: Any, pad: int) -> Iterator[list[int]]:
         if len(prompts) > 1:
@@ -162,7 +161,7 @@ def _reads(on: Bench, how: dict[str, Any]) -> None:
         for token in by.tokens(pipeline, state, prompts[0], on.session.tokenizer, policy.eos_id, policy.max_new_tokens):
             yield [token]
 
-    on.changes.set(session, "generate", generate)
+    on.changes.set(engine, "generate", generate)
     if by.blind:
         prefill = Pipeline.prefill_with
         on.changes.set(Pipeline, "prefill", lambda self, inputs, **options: prefill(self, inputs, None, **options))

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pytest_dsocr.engine import attention, pipeline, session
+from pytest_dsocr.engine import attention, engine, pipeline
 from pytest_dsocr.engine.cache import INITIAL_CAPACITY, KVCache
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.pipeline import Pipeline
@@ -146,4 +146,4 @@ def first_row_ends(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
             if policy.eos_id in tokens:
                 return
 
-    patch.setattr(session, "generate", steps)
+    patch.setattr(engine, "generate", steps)

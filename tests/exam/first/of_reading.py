@@ -13,7 +13,7 @@ from pytest_dsocr.contract import drawing, markup, mmd
 from pytest_dsocr.contract.markup import Box, PixelBox
 from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.contract.prompt import EOS
-from pytest_dsocr.engine import pipeline, session
+from pytest_dsocr.engine import engine, pipeline
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.exam.planting import REPEATS, change_decoding, change_loop, end_where_repeated, mistake
 
@@ -148,4 +148,4 @@ def blanks_in_front(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """rstrip in place of strip."""
     cleaned: Any = lambda text: text.removesuffix(EOS).rstrip()  # noqa: E731
     patch.setattr(mmd, "clean_output", cleaned)
-    patch.setattr(session, "clean_output", cleaned)
+    patch.setattr(engine, "clean_output", cleaned)
