@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tests.checkout import CHECKOUT
@@ -19,3 +20,8 @@ def test_every_room_is_in_it() -> None:
 def test_what_it_lists_is_there() -> None:
     files = [path.removeprefix("--ignore=").partition("::")[0] for path in LISTED]
     assert [file for file in files if not (CHECKOUT / file).exists()] == []
+
+
+def test_what_is_thorough_is_what_the_others_leave_out() -> None:
+    left_out = re.findall(r"--ignore=(\S+?)[\s}]", CHECKOUT.joinpath("tox.ini").read_text(encoding="utf-8"))
+    assert sorted(left_out) == sorted(TESTS.joinpath("thorough.txt").read_text(encoding="utf-8").split())
