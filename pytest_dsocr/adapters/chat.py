@@ -82,11 +82,15 @@ class Completion:
 class RefusedError(SubjectFaultError):
     """The server answered with another status than 200."""
 
-    status = 0
+    status: int
 
 
-class ServerDownError(RefusedError, MachineError):
+class ServerDownError(SubjectFaultError, MachineError):
     """The server is not there, is overloaded, or has no memory: no verdict on what it serves."""
+
+
+class OverloadedError(RefusedError, ServerDownError):
+    """It said so by its status."""
 
 
 class ServerHungError(SubjectHungError, MachineError):
@@ -229,7 +233,7 @@ class _Reply:
             said = response.read(4 * SHOWN).decode(errors="replace")
             what = f"{response.status} {response.reason} to {what}: {_shown(said)}; see its log"
             is_down = response.status in OVERLOADED or (response.status >= FAILED and NO_MEMORY.search(what))
-            refusal = self._chat.fault(f"answered {what}", ServerDownError if is_down else RefusedError)
+            refusal = self._chat.fault(f"answered {what}", OverloadedError if is_down else RefusedError)
             refusal.status = response.status
             raise refusal
 
