@@ -1,8 +1,7 @@
-"""The session as its users call it: results, streaming, batches, stage times, bad input."""
+"""The session as its users call it: results, batches, stage times, bad input."""
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import replace
 from typing import Any
 
@@ -19,10 +18,6 @@ from tests.conftest import model_of
 from tests.crops import CROPPED, CROPS
 
 TOKENS = 10
-
-
-def test_its_former_name_is_kept_for_a_version() -> None:
-    assert importlib.import_module("pytest_dsocr.engine.session").Session is Engine
 
 
 def test_a_result_holds_what_was_asked_and_what_it_took(tiny: Engine[Any]) -> None:
@@ -49,28 +44,13 @@ def test_every_stage_is_timed_and_decode_once_a_step(tiny: Engine[Any]) -> None:
 def test_a_page_run_twice_is_timed_twice_and_not_added_up(tiny: Engine[Any]) -> None:
     session = Engine(tiny.model, tiny.tokenizer, policy=tiny.policy, instrument="timed")
     inputs = session.prepare(PAGES["tiny"](), preset="tiny")
-    first, second = (session.run_prepared(inputs, max_new_tokens=2).stage_times for _ in range(2))
+    told: list[int] = []
+    results = [session.run_prepared(inputs, max_new_tokens=2, on_token=told.append) for _ in range(2)]
+    assert told == [token for result in results for token in result.token_ids]
+    first, second = (result.stage_times for result in results)
     assert [len(times["prefill"].runs_ms) for times in (first, second)] == [1, 1]
     assert "tokenizer" in first
     assert "tokenizer" not in second
-
-
-def test_streamed_texts_together_are_the_output(tiny: Engine[Any]) -> None:
-    page = PAGES["portrait"]()
-    streamed = list(tiny.stream(page, preset="tiny", max_new_tokens=40))
-    told: list[int] = []
-    result = tiny.run_prepared(tiny.prepare(page, preset="tiny"), max_new_tokens=40, on_token=told.append)
-    assert [s.token_id for s in streamed if s.token_id is not None] == list(result.token_ids) == told
-    assert "".join(s.text for s in streamed) == tiny.tokenizer.decode(result.token_ids)
-
-
-def test_the_first_token_streams_before_the_second_is_computed(tiny: Engine[Any]) -> None:
-    session = Engine(tiny.model, tiny.tokenizer, policy=tiny.policy, instrument="timed")
-    stream = session.stream(PAGES["portrait"](), preset="tiny", max_new_tokens=5)
-    next(stream)
-    assert "decode" not in session.stages.times()
-    next(stream)
-    assert len(session.stages.times()["decode"].runs_ms) == 1
 
 
 def test_batched_rows_equal_their_single_runs() -> None:

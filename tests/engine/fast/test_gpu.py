@@ -59,13 +59,6 @@ def test_a_step_does_not_wait_for_the_device() -> None:
             model.decode(embeds, state.cache)
 
 
-def test_rows_of_a_batch_equal_their_single_runs() -> None:
-    fast, _ = fast_on_gpu("float32")
-    pages = [PAGES[name]() for name in ("portrait", "tiny", "landscape")]
-    alone = [fast.run(page, max_new_tokens=TOKENS).token_ids for page in pages]
-    assert [result.token_ids for result in fast.run_batch(pages, max_new_tokens=TOKENS)] == alone
-
-
 def test_two_pages_in_turn_have_graphs_of_their_own() -> None:
     fast, _ = fast_on_gpu("bfloat16")
     alone = fast.decode_step(prefilled(fast), 7)

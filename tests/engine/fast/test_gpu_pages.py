@@ -1,4 +1,4 @@
-"""What only a GPU can show of the fast session's vision, prefill and batches: captured work is that of a first call."""
+"""What only a GPU can show of the fast session's vision and prefill: captured work is that of a first call."""
 
 from __future__ import annotations
 
@@ -10,19 +10,14 @@ import torch
 
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.engine.fast.batch import PageBatch
 from pytest_dsocr.engine.fast.calls import Graph
-from pytest_dsocr.engine.fast.model import MANY_ROWS
 from suites.contract.pages import PAGES
 from tests.conftest import model_of
-from tests.waiting import no_waiting
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
-TOKENS = 20
 LIMITS = {"float32": 1e-3, "bfloat16": 0.03}
 """Relative; convolutions in float32 multiply in TF32, and products do not."""
-NAMES = ("portrait", "tiny", "landscape", "square")
 
 
 def on_gpu(dtype: str, engine: Any = "fast", attention: str = "eager") -> Engine[Any]:
@@ -102,33 +97,3 @@ def test_with_eager_attention_vision_is_the_readable_one_to_the_bit() -> None:
         for name, seam in expected.seams.items():
             assert found.seams[name].dtype == seam.dtype
             assert torch.equal(found.seams[name], seam), name
-
-
-@pytest.mark.parametrize("dtype", LIMITS)
-@pytest.mark.parametrize("rows", [2, 3])
-def test_each_page_of_a_batch_is_read_as_if_it_were_alone(dtype: str, rows: int) -> None:
-    fast = on_gpu(dtype)
-    pages = [PAGES[name]() for name in NAMES]
-    alone = [fast.run(page, max_new_tokens=TOKENS).token_ids for page in pages]
-    batch = PageBatch(fast, rows)
-    for _ in range(2):
-        assert [result.token_ids for result in batch.read_many(pages, max_new_tokens=TOKENS)] == alone
-
-
-def test_many_rows_are_read_again_as_before() -> None:
-    fast = on_gpu("bfloat16")
-    pages = [PAGES[NAMES[index % len(NAMES)]]() for index in range(MANY_ROWS + 4)]
-    batch = PageBatch(fast, MANY_ROWS)
-    first, again = ([result.token_ids for result in batch.read_many(pages, max_new_tokens=TOKENS)] for _ in range(2))
-    assert first == again
-
-
-def test_steps_of_a_batch_do_not_wait_for_the_device() -> None:
-    fast = on_gpu("bfloat16")
-    batch = PageBatch(fast, 2)
-    batch.read_many([PAGES[name]() for name in NAMES[:2]], max_new_tokens=TOKENS)
-    step = batch._board._step
-    assert step is not None
-    with fast.pipeline.running("decode"), no_waiting():
-        for _ in range(3):
-            step[1]()
