@@ -15,7 +15,7 @@ from pytest_dsocr.foundation.words import aligned, count, entry, si
 from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.perf.summary import NOT_KNOWN, WHY_NOT_KNOWN, Nearness, ms, nearness, nearness_json
 
-HEAD = ("stage", "matrix FLOP", "torch counts", "other FLOP", "weights", "moved", "FLOP/byte", "least time", "limit")
+HEAD = ("stage", "matrix FLOP", "torch counts", "weights", "moved", "FLOP/byte", "least time", "limit")
 NEAR_HEAD = ("time", "measured", "least", "of the roof", "MFU", "bandwidth", "limit")
 FIVE = ("least", "lower quartile", "median", "upper quartile", "greatest")
 SPREAD_HEAD = ("of a page", *FIVE)
@@ -143,7 +143,6 @@ def _row(name: str, cost: Cost, counted: str, one: Bound) -> tuple[str, ...]:
         name,
         si(cost.matrix_flops),
         counted,
-        si(cost.other_flops),
         f"{si(cost.weight_bytes)}B",
         f"{si(cost.bytes)}B",
         si(cost.intensity),

@@ -24,7 +24,7 @@ from tests.cost.compressed import FACTS
 FULL = SYNTHETIC["full"]
 
 
-@pytest.mark.parametrize("wrong", [{"batch": 0}, {"dtype": "fp8"}, {"page_px": (0, 9)}, {"text_tokens": -1}])
+@pytest.mark.parametrize("wrong", [{"dtype": "fp8"}, {"page_px": (0, 9)}, {"text_tokens": -1}])
 def test_work_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
     what = {"page_px": (9, 9), "preset": DEFAULT.presets["tiny"], "text_tokens": 1, "generated_tokens": 1, **wrong}
     with pytest.raises(DsocrError, match=f"a workload has {next(iter(wrong))}="):
