@@ -12,8 +12,7 @@ from pytest_dsocr.contract.image import image_size, load_image
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.cost import pages as pages_module
 from pytest_dsocr.cost.model import stages_of
-from pytest_dsocr.cost.pages import FIGURES, Priced, by_grid, five_numbers, priced
-from pytest_dsocr.cost.roofline import devices
+from pytest_dsocr.cost.pages import Priced, by_grid, priced
 from pytest_dsocr.cost.workload import Workload, text_tokens, valid_image_tokens
 from pytest_dsocr.engine.places import SYNTHETIC
 from pytest_dsocr.families import DEFAULT
@@ -85,15 +84,3 @@ def test_pages_are_grouped_by_their_grids(pages: list[Priced]) -> None:
     assert sum(map(len, groups.values())) == len(pages)
     sizes = [columns * rows for columns, rows in groups]
     assert sizes == sorted(sizes)
-
-
-def test_figures_and_the_least_time_are_of_the_whole_page(pages: list[Priced]) -> None:
-    page, device = pages[0], devices()["h200"]
-    found = {name: figure(page) for name, figure in FIGURES.items()}
-    parts = sum(found[f"{part} TFLOP"] for part in ("vision", "prefill", "decode"))
-    assert found["page TFLOP"] == pytest.approx(parts)
-    assert found["page GB"] == pytest.approx(page.cost.bytes / 1e9)
-    assert found["views"] == len(page.work.views_px)
-    assert page.least(device).ms == pytest.approx(sum(page.bound(stage, device).ms for stage in page.stages))
-    assert five_numbers([5.0]) == (5.0,) * 5
-    assert five_numbers([4.0, 1.0, 2.0, 3.0, 5.0]) == (1.0, 2.0, 3.0, 4.0, 5.0)
