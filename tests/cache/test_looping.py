@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.engine import Engine
 from suites.cache.test_reading import AT_TEXT, LOOPING, _repeated
@@ -13,9 +11,9 @@ from suites.cache.walk import QUICK
 from suites.contract.pages import write_page
 
 
-@pytest.mark.parametrize(("size", "verdict"), [(20, Verdict.MATCH), (0, Verdict.WRONG), (40, Verdict.WRONG)])
-def test_a_reader_without_the_rule_is_found_by_its_text(tmp_path: Path, size: int, verdict: Verdict) -> None:
+def test_a_reader_without_the_rule_is_found_by_its_text(tmp_path: Path) -> None:
     session = Engine.from_checkpoint("mini", engine="fast")
-    page = write_page(LOOPING, tmp_path)
-    text = session.run(page, preset=QUICK, max_new_tokens=AT_TEXT, no_repeat_ngram_size=size).text
-    assert _repeated(session.tokenizer.encode(text)).verdict is verdict
+    inputs = session.prepare(write_page(LOOPING, tmp_path), preset=QUICK)
+    for size, verdict in ((20, Verdict.MATCH), (0, Verdict.WRONG)):
+        text = session.run_prepared(inputs, max_new_tokens=AT_TEXT, no_repeat_ngram_size=size).text
+        assert _repeated(session.tokenizer.encode(text)).verdict is verdict

@@ -86,8 +86,9 @@ def test_it_is_compared_and_in_the_report(
     out = _run(
         installed,
         *("-m", "pytest_dsocr", "compare", f"--out={tmp_path}", f"--checkpoint={checkpoint}", "--reference=session"),
+        "--tests=suites/parity/test_case.py",
         "--subject=toy_subject:subject",
-        *(f"--pages={page}", "--presets=patchwork", "--max-new-tokens=3", "--", "-k", "parity"),
+        *(f"--pages={page}", "--presets=patchwork", "--max-new-tokens=3"),
     )
     told = json.loads((tmp_path / "dsocr.json").read_text(encoding="utf-8"))
     compared = {one["what"]: one["verdict"] for case in told["cases"] for one in case["comparisons"]}
