@@ -110,7 +110,7 @@ def _opener(source: ImageSource, name: str) -> Callable[[], Image.Image]:
         return lambda: source
     data = source if isinstance(source, bytes) else read_file(source)
     if data.startswith(PDF_MAGIC):
-        raise DsocrError(f"{name} is a PDF; take its pages with pytest_dsocr.contract.pdf.pdf_pages")
+        raise DsocrError(f"{name} is a PDF; render its pages with pytest_dsocr.contract.pdf.Pdf")
     return lambda: Image.open(BytesIO(data))
 
 

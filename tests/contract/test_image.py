@@ -96,7 +96,7 @@ def test_of_several_frames_the_first_is_read() -> None:
         (b"", r"the data \(0 bytes\) cannot be read as an image"),
         (b"just some text", "cannot be read as an image.*cannot identify image file <_io.BytesIO object>"),
         (encoded(rgb(60, 60))[:600], "cannot be read as an image.*give a whole image file"),
-        (b"%PDF-1.7\n%broken", "is a PDF.*pytest_dsocr.contract.pdf.pdf_pages"),
+        (b"%PDF-1.7\n%broken", "is a PDF.*pytest_dsocr.contract.pdf.Pdf"),
         (Image.new("RGB", (0, 5)), "is 0 x 5 px, which is empty"),
         (Path(), "is not a regular file"),
         ("absent.png", "absent.png cannot be read"),

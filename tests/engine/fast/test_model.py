@@ -9,14 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from pytest_dsocr.engine.architecture import DecoderConfig
 from pytest_dsocr.engine.attention import eager, sdpa
 from pytest_dsocr.engine.engine import ENGINES, Engine
-from pytest_dsocr.engine.experts import MixtureOfExperts
 from pytest_dsocr.engine.fast import plain, slots
 from pytest_dsocr.engine.fast.model import FastDeepseekOCR
 from pytest_dsocr.engine.fast.slots import StaticCache
-from pytest_dsocr.engine.fast.weights import Norm, experts_of
 from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.perf.probe.flops import counted_flops
 from suites.contract.pages import PAGES
@@ -125,28 +122,6 @@ def test_weights_are_in_memory_once_and_under_the_vendors_names(tiny: Engine[Any
         weight = model_of(own).get_submodule(name).get_parameter("weight")
         weight.mul_(2)
     assert not torch.allclose(own.decode_step(changed, 7), before), "steps compute with the parameters' memory"
-
-
-@pytest.mark.parametrize(("normalise", "scale"), [(False, 1.0), (True, 1.5)])
-def test_experts_are_those_of_the_readable_mixture(normalise: bool, scale: float) -> None:
-    torch.manual_seed(0)
-    config = DecoderConfig(
-        hidden_size=16,
-        n_routed_experts=8,
-        num_experts_per_tok=3,
-        moe_intermediate_size=12,
-        norm_topk_prob=normalise,
-        routed_scaling_factor=scale,
-    )
-    mixture = MixtureOfExperts(config).requires_grad_(False)
-    for weight in mixture.parameters():
-        weight.normal_(std=0.3)
-    x, norm = torch.randn(2, 16), Norm(torch.ones(16), 1e-6)
-    expected = mixture(plain.normalise(x, norm)[:, None])[:, 0]
-    feed = experts_of(mixture)
-    assert feed.router is not None
-    inner, chosen, weights = plain.gate_up(x, norm, plain.score(x, norm, feed.router, rounded=False), feed)
-    torch.testing.assert_close(plain.down(inner, chosen, weights, feed, torch.zeros(2, 16)), expected)
 
 
 def test_attention_reads_the_positions_that_are_filled_and_shares_key_heads() -> None:
