@@ -1,13 +1,11 @@
-"""The files that an output leaves: those of the vendor, ``info.json``, figures, and the page with its boxes."""
+"""The files that an output leaves: those of the vendor, figures, and the page with its boxes."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,10 +23,9 @@ from pytest_dsocr.contract.drawing import (
     place,
 )
 from pytest_dsocr.contract.markup import PixelBox, parse
-from pytest_dsocr.contract.prompt import EOS
 from pytest_dsocr.foundation.errors import DsocrError
 from tests.contract.recorded import PAGE_SIZE, Recorded, each_recorded_output
-from tests.vendor_live.outputs import GEOMETRY, IMAGE, TEXT, TITLE, span
+from tests.vendor_live.outputs import GEOMETRY, IMAGE, TEXT, span
 
 LABELS = ["title", "sub_title", "text", "image", "image_caption", "table", "table_caption", "equation", "list"]
 ORIENTATION, ROTATED = 0x0112, 6
@@ -51,48 +48,24 @@ def written(directory: Path) -> set[str]:
     return {path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()}
 
 
-def info_of(directory: Path) -> Any:
-    return json.loads((directory / "info.json").read_text(encoding="utf-8"))
-
-
 @each_recorded_output
-def test_the_files_are_the_vendors_and_info_json(recorded: Recorded, tmp_path: Path) -> None:
+def test_the_files_are_the_vendors(recorded: Recorded, tmp_path: Path) -> None:
     artifacts = write_artifacts(recorded.text, Image.new("RGB", PAGE_SIZE), tmp_path)
     figures = {f"images/{name}": tuple(size) for name, size in recorded.figures.items()}
     vendors = {*recorded.files, *figures, "result_with_boxes.jpg"} - {"geo.jpg"}  # the boxes are not reached on errors
     assert (tmp_path / "result.mmd").read_bytes() == recorded.mmd.encode()
     assert {name: picture(tmp_path / name).size for name in figures} == figures
     assert written(tmp_path) == {path.relative_to(tmp_path).as_posix() for path in artifacts.paths}
-    assert written(tmp_path) == vendors | {"info.json"}
+    assert written(tmp_path) == vendors
     assert picture(tmp_path / "result_with_boxes.jpg").size == PAGE_SIZE
     assert artifacts.problems or recorded.error is None
 
 
-def test_info_holds_boxes_in_pixels_with_their_text(tmp_path: Path) -> None:
-    boxes = "[[0, 0, 999, 999], [333, 333, 666, 666]]"
-    write_artifacts(f"Before {TITLE}\n# 稀土\n{span('text', boxes)} b{EOS}", page(), tmp_path)
-    info = info_of(tmp_path)
-    text = {"label": "text", "text": "b", "problem": None, "span": 1}
-    assert info["page"] == {"width": 200, "height": 300}
-    assert info["preamble"] == "Before"
-    assert info["boxes"] == [
-        {"x": 18, "y": 18, "w": 163, "h": 12, "label": "title", "text": "# 稀土", "problem": None, "span": 0},
-        {"x": 0, "y": 0, "w": 200, "h": 300, **text},
-        {"x": 66, "y": 100, "w": 67, "h": 100, **text},
-    ]
-    assert (info["spans"][0]["raw"], info["spans"][0]["boxes"]) == (TITLE, [[94, 60, 905, 101]])
-    assert (info["spans"][0]["start"], info["spans"][0]["end"]) == (7, 7 + len(TITLE))
-    assert info["problems"] == []
-    assert "稀土" in (tmp_path / "info.json").read_text(encoding="utf-8")  # readable as it stands
-
-
-def test_every_problem_stands_in_the_record_and_in_info(tmp_path: Path) -> None:
+def test_every_problem_is_told(tmp_path: Path) -> None:
     text = f"{span('text', '[[1, 2, 3')}{span('image', '[[9, 9, 5, 5]]')}<|ref|>{GEOMETRY}"
     problems = write_artifacts(text, page(), tmp_path).problems
     words = ("span 0", "outside any span", "inverted", "geo.jpg", "images/0.jpg")
     assert [word for word in words for problem in problems if word in problem] == [*words]
-    assert info_of(tmp_path)["problems"] == list(problems)
-    assert info_of(tmp_path)["boxes"][0]["problem"] in problems
 
 
 @pytest.mark.parametrize("is_turned", [False, True])
@@ -108,12 +81,11 @@ def test_figures_are_cut_from_the_clean_upright_page(is_turned: bool, tmp_path: 
     assert figure.shape == expected.shape
     assert np.abs(figure - expected).max() <= SHARP
     assert picture(tmp_path / "result_with_boxes.jpg").size == (width, height)
-    assert info_of(tmp_path)["page"] == {"width": width, "height": height}
 
 
 def test_a_page_too_long_for_jpeg_is_a_problem_and_not_an_end(tmp_path: Path) -> None:
     artifacts = write_artifacts(TEXT, Image.new("RGB", (65501, 2)), tmp_path)
-    assert written(tmp_path) == {"result.mmd", "info.json"}
+    assert written(tmp_path) == {"result.mmd"}
     assert "result_with_boxes.jpg is not written" in artifacts.problems[-1]
 
 
@@ -140,7 +112,6 @@ def test_writers_that_share_a_directory_do_not_mix_their_files(tmp_path: Path) -
         [paths] = {tuple(map(os.fspath, artifacts.paths)) for artifacts in pool.map(write, texts)}
     mmd = (tmp_path / "result.mmd").read_text()
     assert len(set(mmd.replace("![](images/0.jpg)", "").split())) == 1
-    assert len({box["text"] for box in info_of(tmp_path)["boxes"]}) == 1
     assert written(tmp_path) == {"notes.txt", *(Path(path).relative_to(tmp_path).as_posix() for path in paths)}
     assert (tmp_path / "result.mmd").stat().st_mode == (tmp_path / "notes.txt").stat().st_mode
 
