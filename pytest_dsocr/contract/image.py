@@ -6,8 +6,7 @@ import hashlib
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from io import BytesIO
 
@@ -37,8 +36,17 @@ def load_image(source: ImageSource) -> Image.Image:
         DsocrError: where there is no such file, or it is not an image, broken, empty or too large.
     """
     name = _name(source)
-    with _in_words(name):
-        page = _upright_rgb(_opener(source, name))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a caller who turns warnings into errors must get the same page
+            page = _upright_rgb(_opener(source, name))
+    except DsocrError:
+        raise
+    except Image.DecompressionBombError as error:
+        raise MachineError(f"{name} is refused ({error}); give a smaller page") from error
+    except Exception as error:  # on a broken file Pillow's readers raise almost anything
+        told = ADDRESS.sub("", repr(error))  # with it the same error is another each time
+        raise MachineError(f"{name} cannot be read as an image ({told}); give a whole image file") from error
     if 0 in page.size:
         raise MachineError(f"{name} is {page.width} x {page.height} px, which is empty; give a page with pixels")
     return page
@@ -60,21 +68,6 @@ def _upright_rgb(open_image: Callable[[], Image.Image]) -> Image.Image:
     except Exception:  # a broken EXIF block is no reason to lose the page; a broken page fails again below
         page = open_image()
     return page.convert("RGB")
-
-
-@contextmanager
-def _in_words(name: str) -> Iterator[None]:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a caller who turns warnings into errors must get the same page
-            yield
-    except DsocrError:
-        raise
-    except Image.DecompressionBombError as error:
-        raise MachineError(f"{name} is refused ({error}); give a smaller page") from error
-    except Exception as error:  # on a broken file Pillow's readers raise almost anything
-        told = ADDRESS.sub("", repr(error))  # with it the same error is another each time
-        raise MachineError(f"{name} cannot be read as an image ({told}); give a whole image file") from error
 
 
 def _opener(source: ImageSource, name: str) -> Callable[[], Image.Image]:
