@@ -150,10 +150,8 @@ def test_the_session_runs_as_its_page_says(tmp_path: Path, monkeypatch: pytest.M
     for block in blocks("docs/session.md", "python"):
         if not block.startswith(NEEDS_MORE):
             exec(compile(block, "docs/session.md", "exec"), names)
-    assert names["result"].text.startswith(names["text"])
     assert names["cache"].is_ragged
     assert [result.counts.output_tokens for result in names["results"]] == [20, 20]
-    assert [page.counts.output_tokens for page in names["read"]] == [20, 20, 20]
     assert (tmp_path / "out" / "result.mmd").is_file()
 
 

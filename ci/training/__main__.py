@@ -1,4 +1,4 @@
-"""``python -m ci.training OUT``: train an embedded checkpoint, write it, and read pages that it never saw.
+"""``python -m ci.training OUT``: train an embedded checkpoint, and write it.
 
 A run goes on where the last one in OUT ended. The architecture and the tokenizer are those of a folder, whose weights
 are not read; the pages come from a function in Python.
@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 
-from ci.training.quality import read_held_out
 from ci.training.recipe import Recipe, Training, train
 from ci.training.rows import PageMaker
 from pytest_dsocr.engine.checkpoint import device_named
@@ -21,7 +20,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 
 
 def run(options: argparse.Namespace) -> Iterator[str]:
-    """Train, export and read, as far as it was asked for; raise ``DsocrError`` on bad input."""
+    """Train and export, as far as it was asked for; raise ``DsocrError`` on bad input."""
     make_page = _page_maker(options.pages)
     recipe = Recipe(options.like, make_page, steps=options.steps, batch_pages=options.batch, seed=options.seed)
     training = Training(recipe, device_named(options.device))
@@ -30,7 +29,6 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     if options.export:
         training.export(options.export)
         yield f"written {options.export}"
-        yield from read_held_out(options.export, make_page, range(options.read)).lines() if options.read else ()
 
 
 def _page_maker(name: str) -> PageMaker:
@@ -57,7 +55,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=12, help="processes that make pages")
     parser.add_argument("--device", default="cuda", help="torch's name of it")
     parser.add_argument("--export", type=Path, metavar="CHECKPOINT", help="folder to write the checkpoint to")
-    parser.add_argument("--read", type=int, default=20, help="held-out pages to read with it")
     try:
         for line in run(parser.parse_args(arguments)):
             print(line, flush=True)

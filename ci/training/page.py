@@ -1,18 +1,14 @@
-"""A page with its truth: what is where on it, what a model should answer, and the JSON file that says so."""
+"""A page with its truth: what is where on it, and what a model should answer."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from PIL import Image
 
 from pytest_dsocr.contract.markup import DET, DET_END, REF, REF_END, UNITS
-
-SUFFIX = ".json"
 
 
 class Rect(NamedTuple):
@@ -72,9 +68,3 @@ class Page:
         sides = (self.image.width, self.image.height) * 2
         x1, y1, x2, y2 = (min(max(round(v / side * UNITS), 0), UNITS) for v, side in zip(rect, sides, strict=True))
         return x1, y1, x2, y2
-
-    def save(self, path: Path) -> None:
-        """Write the image as PNG, and its truth beside it in a file of the same name that ends in ``.json``."""
-        self.image.save(path, "PNG")
-        truth = {"kind": self.kind, "seed": self.seed, "blocks": [asdict(block) for block in self.blocks]}
-        path.with_suffix(SUFFIX).write_text(json.dumps(truth) + "\n", encoding="utf-8")

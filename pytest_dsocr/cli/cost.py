@@ -80,7 +80,7 @@ def run(options: Namespace) -> Iterator[str]:
     if len(pages) == 1:
         yield from costs.table(pages[0], device, layers=options.layers)
     else:
-        yield from costs.spread(pages, device)
+        yield from costs.grids(pages, device)
     for one, roof in measured:
         yield ""
         yield from costs.near_table(one, roof)

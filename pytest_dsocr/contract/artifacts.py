@@ -1,20 +1,18 @@
-"""The files that one output leaves: text, figures, the page with its boxes, and everything read, as JSON."""
+"""The files that one output leaves: text, figures, and the page with its boxes."""
 
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from PIL import Image
 
 from pytest_dsocr.contract.drawing import MAX_JPEG_SIDE_PX, Region, crop_figure, draw_boxes, place
 from pytest_dsocr.contract.image import ImageSource, load_image
-from pytest_dsocr.contract.markup import Markup, Span, parse
+from pytest_dsocr.contract.markup import Span, parse
 from pytest_dsocr.contract.mmd import clean_output, to_mmd
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
@@ -22,6 +20,7 @@ from pytest_dsocr.foundation.files import write_whole
 MMD = "result.mmd"
 OVERLAY = "result_with_boxes.jpg"
 OURS = "info.json"
+"""What this project keeps beside the files of a case: everything that was read, as JSON."""
 GEOMETRY = "geo.jpg"
 """A picture that the vendor draws of an output with lines and points, with matplotlib. Nothing here draws it: another
 version of matplotlib draws other pixels, and what it shows stands in ``result.mmd``."""
@@ -37,12 +36,12 @@ class Artifacts:
 
 
 def write_artifacts(text: str, image: ImageSource, directory: str | Path) -> Artifacts:
-    """Write what the vendor writes for the decoded output ``text`` of the page ``image``, and ``info.json``.
+    """Write what the vendor writes for the decoded output ``text`` of the page ``image``.
 
-    The files are ``result.mmd``, ``images/<k>.jpg`` for each figure that can be cut out, ``result_with_boxes.jpg`` and
-    ``info.json``, whose coordinates are pixels of the page with its EXIF orientation applied. The vendor's ``geo.jpg``
-    is not drawn; see :data:`GEOMETRY`. Everything is made before anything is written; each file then appears whole or
-    not at all, even where several writers share the directory. Other files in it stay.
+    The files are ``result.mmd``, ``images/<k>.jpg`` for each figure that can be cut out, and
+    ``result_with_boxes.jpg``. The vendor's ``geo.jpg`` is not drawn; see :data:`GEOMETRY`. Everything is made before
+    anything is written; each file then appears whole or not at all, even where several writers share the directory.
+    Other files in it stay.
 
     Raises:
         DsocrError: where ``image`` cannot be read, ``directory`` cannot be written, or ``text`` cannot be encoded.
@@ -52,8 +51,7 @@ def write_artifacts(text: str, image: ImageSource, directory: str | Path) -> Art
     regions = place(markup.spans, *page.size)
     problems = [*markup.problems, *(region.problem for region in regions if region.problem)]
     pictures = _pictures(page, markup.spans, regions, mmd, problems)
-    info = _info(page, markup, regions, problems)
-    files = {"result.mmd": _utf8(mmd), **pictures, "info.json": _utf8(info)}
+    files = {MMD: _utf8(mmd), **pictures}
     paths = tuple(Path(directory, name) for name in files)
     for path, content in zip(paths, files.values(), strict=True):
         write_whole(path, content, shared=True)
@@ -79,25 +77,6 @@ def _pictures(
         except DsocrError as error:
             problems.append(f"{name} is not written: {error}")
     return pictures
-
-
-def _info(page: Image.Image, markup: Markup, regions: Sequence[Region], problems: Sequence[str]) -> str:
-    numbers = {span.start: number for number, span in enumerate(markup.spans)}
-    boxes = [{**_rectangle(region), "span": numbers[region.span.start]} for region in regions]
-    info = {
-        "page": {"width": page.width, "height": page.height},
-        "boxes": boxes,
-        "preamble": markup.preamble,
-        "spans": [asdict(span) for span in markup.spans],
-        "problems": problems,
-    }
-    return json.dumps(info, ensure_ascii=False, indent=1) + "\n"
-
-
-def _rectangle(region: Region) -> dict[str, Any]:
-    x1, y1, x2, y2 = region.pixels
-    label, text = region.span.label, region.span.text
-    return {"x": x1, "y": y1, "w": x2 - x1, "h": y2 - y1, "label": label, "text": text, "problem": region.problem}
 
 
 def _jpeg(image: Image.Image) -> bytes:

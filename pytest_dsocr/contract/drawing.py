@@ -147,23 +147,6 @@ _COLOURS: dict[str, Colour] = {
 }
 
 
-@dataclass(frozen=True)
-class _Pen:
-    """Sizes in pixels, in proportion to the page and never below the vendor's."""
-
-    line_px: int
-    title_line_px: int
-    font_px: int
-
-    @classmethod
-    def for_page(cls, width: int, height: int) -> _Pen:
-        scale = max(width, height) / 1000
-        return cls(max(2, round(2 * scale)), max(4, round(4 * scale)), max(11, round(13 * scale)))
-
-    def outline_px(self, label: str) -> int:
-        return self.title_line_px if label == TITLE_LABEL else self.line_px
-
-
 def label_colour(label: str) -> Colour:
     """Give the colour of a label: dark enough for white letters on it."""
     if label in _COLOURS:
@@ -180,13 +163,14 @@ def draw_boxes(image: Image.Image, spans: Sequence[Span]) -> Image.Image:
     :func:`pytest_dsocr.contract.drawing.place` names its problem.
     """
     page = image.convert("RGB")
-    pen = _Pen.for_page(*page.size)
+    scale = max(page.size) / 1000  # sizes grow with the page, and are never below the vendor's
+    line_px, title_px, font_px = max(2, round(2 * scale)), max(4, round(4 * scale)), max(11, round(13 * scale))
     boxes = [(r.span.label, on_page(r.pixels, *page.size)) for r in place(spans, *page.size)]
     page = _filled(page, boxes)
     draw = ImageDraw.Draw(page)
     for label, box in boxes:
-        draw_outline(draw, box, Stroke(label_colour(label), pen.outline_px(label)))
-    font = ImageFont.load_default(pen.font_px)
+        draw_outline(draw, box, Stroke(label_colour(label), title_px if label == TITLE_LABEL else line_px))
+    font = ImageFont.load_default(font_px)
     for label, box in boxes:  # after all outlines, so that none crosses a name
         draw_label(draw, label, box, label_colour(label), font)
     return page

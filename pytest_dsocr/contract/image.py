@@ -6,12 +6,11 @@ import hashlib
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from io import BytesIO
 
-from PIL import ExifTags, Image, ImageOps
+from PIL import Image, ImageOps
 
 from pytest_dsocr.contract.presets import Grid, Preset, Tiling, crop_count
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
@@ -21,8 +20,6 @@ ImageSource = str | os.PathLike[str] | bytes | Image.Image
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 PDF_MAGIC = b"%PDF-"
 PAGES = Format(bytes, "give the path of a page", MachineError, most_bytes=2**30)
-TURNED = (5, 6, 7, 8)
-"""EXIF orientations that swap width and height."""
 
 
 def load_image(source: ImageSource) -> Image.Image:
@@ -39,26 +36,25 @@ def load_image(source: ImageSource) -> Image.Image:
         DsocrError: where there is no such file, or it is not an image, broken, empty or too large.
     """
     name = _name(source)
-    with _in_words(name):
-        page = _upright_rgb(_opener(source, name))
-    _refuse_empty(name, page.size)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a caller who turns warnings into errors must get the same page
+            page = _upright_rgb(_opener(source, name))
+    except DsocrError:
+        raise
+    except Image.DecompressionBombError as error:
+        raise MachineError(f"{name} is refused ({error}); give a smaller page") from error
+    except Exception as error:  # on a broken file Pillow's readers raise almost anything
+        told = ADDRESS.sub("", repr(error))  # with it the same error is another each time
+        raise MachineError(f"{name} cannot be read as an image ({told}); give a whole image file") from error
+    if 0 in page.size:
+        raise MachineError(f"{name} is {page.width} x {page.height} px, which is empty; give a page with pixels")
     return page
 
 
 def image_size(source: ImageSource) -> tuple[int, int]:
-    """Give the width and the height that :func:`load_image` gives a page, from the file's head where that tells it.
-
-    Whether the pixels can be decoded is not looked at.
-
-    Raises:
-        DsocrError: where there is no such file, or it is not an image, empty or too large.
-    """
-    name = _name(source)
-    with _in_words(name):
-        image = _opener(source, name)()
-        width, height = reversed(image.size) if _is_turned(image) else image.size
-    _refuse_empty(name, (width, height))
-    return width, height
+    """Return the width and the height of a page as :func:`load_image` gives it; raises what that does."""
+    return load_image(source).size
 
 
 def read_file(path: str | os.PathLike[str]) -> bytes:
@@ -74,43 +70,12 @@ def _upright_rgb(open_image: Callable[[], Image.Image]) -> Image.Image:
     return page.convert("RGB")
 
 
-def _is_turned(image: Image.Image) -> bool:
-    """Say whether the EXIF orientation swaps the sides, and has not done so: newer Pillow opens a TIFF upright."""
-    try:
-        exif = image.getexif()
-        is_turned = exif.get(ExifTags.Base.Orientation) in TURNED
-        as_stored = exif.get(ExifTags.Base.ImageWidth), exif.get(ExifTags.Base.ImageLength)
-    except Exception:
-        return False
-    return is_turned and (image.format != "TIFF" or image.size == as_stored)
-
-
-@contextmanager
-def _in_words(name: str) -> Iterator[None]:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a caller who turns warnings into errors must get the same page
-            yield
-    except DsocrError:
-        raise
-    except Image.DecompressionBombError as error:
-        raise MachineError(f"{name} is refused ({error}); give a smaller page") from error
-    except Exception as error:  # on a broken file Pillow's readers raise almost anything
-        told = ADDRESS.sub("", repr(error))  # with it the same error is another each time
-        raise MachineError(f"{name} cannot be read as an image ({told}); give a whole image file") from error
-
-
-def _refuse_empty(name: str, size: tuple[int, int]) -> None:
-    if 0 in size:
-        raise MachineError(f"{name} is {size[0]} x {size[1]} px, which is empty; give a page with pixels")
-
-
 def _opener(source: ImageSource, name: str) -> Callable[[], Image.Image]:
     if isinstance(source, Image.Image):
         return lambda: source
     data = source if isinstance(source, bytes) else read_file(source)
     if data.startswith(PDF_MAGIC):
-        raise DsocrError(f"{name} is a PDF; take its pages with pytest_dsocr.contract.pdf.pdf_pages")
+        raise DsocrError(f"{name} is a PDF; render its pages with pytest_dsocr.contract.pdf.Pdf")
     return lambda: Image.open(BytesIO(data))
 
 

@@ -1,9 +1,7 @@
-"""What a piece of the model costs: operations, and bytes moved at least; by the operators that all is made of.
+"""What a piece of the model costs: operations of products, and bytes moved at least.
 
-Conventions: a multiplication with its addition is two operations, an exponential or a root is one. A product takes in
-the zeros of paddings, and causal attention all pairs of a query and a key: so does ``torch.utils.flop_counter``, and so
-do kernels that skip nothing. Left out, being less than a ten-thousandth of a page: resized position tables, the
-angles of rotary positions, comparisons.
+Conventions: a multiplication with its addition is two operations. A product takes in the zeros of paddings, and causal
+attention all pairs of a query and a key: so does ``torch.utils.flop_counter``, and so do kernels that skip nothing.
 
 Bytes are those that have to be moved: a module that multiplies reads its input and writes its output, once.
 Norms, biases, activations and residuals ride along; what stays inside a module, such as scores, is not moved at all.
@@ -17,18 +15,6 @@ from dataclasses import dataclass, field, fields
 
 from pytest_dsocr.families import STAGES
 from pytest_dsocr.foundation.words import count, listed
-
-LAYER_NORM = 7
-"""A number: summed, centred, squared, summed, scaled, times the weight, plus the bias."""
-RMS_NORM = 4
-"""A number: squared, summed, scaled, times the weight."""
-SOFTMAX = 5
-"""A score: highest found, subtracted, exponential, summed, divided."""
-ROTARY = 3
-"""A number: times the cosine, its partner times the sine, both added."""
-GELU = 5
-QUICK_GELU = 3
-SILU = 2
 
 ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 UNCOUNTED: Mapping[tuple[str, str], str] = {
@@ -49,8 +35,6 @@ class Cost:
 
     matrix_flops: int = 0
     """Of matrix products, convolutions and attention; two for a multiplication with its addition."""
-    other_flops: int = 0
-    """Of all else: norms, activations, softmax, rotary positions; one for each operation on a number."""
     weight_bytes: int = 0
     """Weights that are read, each once."""
     read_bytes: int = 0
@@ -68,11 +52,6 @@ class Cost:
         return Cost(*(getattr(self, one.name) * times // parts for one in fields(self)))
 
     @property
-    def flops(self) -> int:
-        """All operations."""
-        return self.matrix_flops + self.other_flops
-
-    @property
     def bytes(self) -> int:
         """All bytes."""
         return self.weight_bytes + self.read_bytes + self.written_bytes
@@ -80,7 +59,7 @@ class Cost:
     @property
     def intensity(self) -> float:
         """Operations a byte; 0 where nothing is moved."""
-        return self.flops / self.bytes if self.bytes else 0.0
+        return self.matrix_flops / self.bytes if self.bytes else 0.0
 
 
 def total(costs: Iterable[Cost]) -> Cost:
@@ -112,25 +91,15 @@ def by_module(stages: Iterable[StageCost]) -> dict[str, Cost]:
     return found
 
 
-def product(rows: int, inputs: int, outputs: int, *, bias: bool = False) -> Cost:
+def product(rows: int, inputs: int, outputs: int) -> Cost:
     """Multiply ``[rows, inputs]`` by ``[inputs, outputs]``."""
-    return Cost(matrix_flops=2 * rows * inputs * outputs, other_flops=rows * outputs * bias)
+    return Cost(matrix_flops=2 * rows * inputs * outputs)
 
 
 def attention(queries: int, keys: int, channels: int) -> Cost:
     """Multiply ``queries`` with ``keys`` each, and the weights with the values, in heads of ``channels`` together."""
     flops = 4 * queries * keys * channels
     return Cost(matrix_flops=flops, attention_flops=flops)
-
-
-def scores(number: int, operations: int = 0) -> Cost:
-    """Scale scores and turn them to weights; ``operations`` more on each."""
-    return each(number, 1 + SOFTMAX + operations)
-
-
-def each(number: int, operations: int = 1) -> Cost:
-    """Do something to every number."""
-    return Cost(other_flops=number * operations)
 
 
 def moved(size: int, *, weights: int = 0, read: int = 0, written: int = 0) -> Cost:

@@ -5,19 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytest_dsocr.cost.cost import (
-    ITEM_BYTES,
-    RMS_NORM,
-    ROTARY,
-    SILU,
-    SOFTMAX,
-    Cost,
-    attention,
-    each,
-    moved,
-    product,
-    scores,
-)
+from pytest_dsocr.cost.cost import ITEM_BYTES, Cost, attention, moved, product
 from pytest_dsocr.engine.architecture import DecoderConfig
 
 LAYERS = "model.layers"
@@ -52,9 +40,8 @@ def expected_experts(config: DecoderConfig, tokens: int) -> float:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of the decoder: so many rows, each of these new positions."""
+    """One call of the decoder on these new positions."""
 
-    rows: int
     positions: range
     """The first is as many as the cache holds already."""
     size: int
@@ -63,8 +50,8 @@ class Call:
 
     @property
     def tokens(self) -> int:
-        """New tokens of all rows."""
-        return self.rows * len(self.positions)
+        """New tokens."""
+        return len(self.positions)
 
 
 def parameters(config: DecoderConfig) -> dict[str, int]:
@@ -99,7 +86,7 @@ def cache_bytes(config: DecoderConfig, positions: int, size: int) -> int:
 def layers(config: DecoderConfig, call: Call) -> dict[str, Cost]:
     """Return the cost of one call, without the embeddings."""
     weights = parameters(config)
-    norm = each(call.tokens * config.hidden_size, RMS_NORM) + moved(call.size, weights=config.hidden_size)
+    norm = moved(call.size, weights=config.hidden_size)
     found: dict[str, Cost] = {}
     for layer in range(config.num_hidden_layers):
         name = f"{LAYERS}.{layer}"
@@ -117,25 +104,17 @@ def embedding(config: DecoderConfig, tokens: int, size: int) -> Cost:
 
 
 def _attention(config: DecoderConfig, call: Call) -> Cost:
-    new, held = len(call.positions), call.positions.start
+    held = call.positions.start
     width, dim = config.hidden_size, config.head_dim
     queries, keys = config.num_attention_heads * dim, config.num_key_value_heads * dim
-    pairs = call.tokens * (held + new)
-    mask = int(new > 1)
     angles = product(call.tokens, 1, dim // 2) if call.way.angle_products else Cost()
     return (
         angles
         + product(call.tokens, width, queries + KEYS_AND_VALUES * keys)
-        + each(call.tokens * (queries + keys), ROTARY)
-        + attention(call.tokens, held + new, queries)
-        + scores(pairs * config.num_attention_heads, operations=mask)
+        + attention(call.tokens, held + call.tokens, queries)
         + product(call.tokens, queries, width)
         + _through(config, call)
-        + moved(
-            call.size,
-            read=call.rows * held * KEYS_AND_VALUES * keys,
-            written=call.tokens * KEYS_AND_VALUES * keys,
-        )
+        + moved(call.size, read=held * KEYS_AND_VALUES * keys, written=call.tokens * KEYS_AND_VALUES * keys)
     )
 
 
@@ -147,29 +126,27 @@ def _mlp(config: DecoderConfig, call: Call, layer: int) -> Iterator[tuple[str, C
         yield "mlp", dense + moved(call.size, weights=MATRICES * width * config.intermediate_size)
         return
     experts, chosen = config.n_routed_experts, config.num_experts_per_tok
-    gate = product(tokens, width, experts) + each(tokens * experts, SOFTMAX)
-    yield "mlp.gate", gate + moved(call.size, weights=experts * width)
+    yield "mlp.gate", product(tokens, width, experts) + moved(call.size, weights=experts * width)
     reached = round(expected_experts(config, tokens) * expert_parameters(config))
-    weighted = each(tokens * chosen * width, 2)
-    routed = _gated(tokens * chosen, width, inner) + weighted + _through(config, call)
+    routed = _gated(tokens * chosen, width, inner) + _through(config, call)
     yield "mlp.experts", routed + moved(call.size, weights=reached)
-    shared = _gated(tokens, width, inner * config.n_shared_experts) + each(tokens * width)
+    shared = _gated(tokens, width, inner * config.n_shared_experts)
     yield "mlp.shared_experts", shared + moved(call.size, weights=config.n_shared_experts * expert_parameters(config))
 
 
 def _gated(rows: int, width: int, inner: int) -> Cost:
-    return product(rows, width, MATRICES * inner) + each(rows * inner, SILU + 1)
+    return product(rows, width, MATRICES * inner)
 
 
 def _through(config: DecoderConfig, call: Call) -> Cost:
-    """A layer's input, its output, and the residual that is added."""
+    """A layer's input and its output."""
     numbers = call.tokens * config.hidden_size
-    return moved(call.size, read=numbers, written=numbers) + each(numbers)
+    return moved(call.size, read=numbers, written=numbers)
 
 
 def _head(config: DecoderConfig, call: Call) -> Cost:
-    """Logits of each row's last position, or of all, in float32."""
-    rows = call.tokens if call.way.all_logits else call.rows
+    """Logits of the last position, or of all, in float32."""
+    rows = call.tokens if call.way.all_logits else 1
     weights = config.vocab_size * config.hidden_size
     return (
         product(rows, config.hidden_size, config.vocab_size)

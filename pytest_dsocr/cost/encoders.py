@@ -5,18 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pytest_dsocr.contract.presets import encoded_side, halved
-from pytest_dsocr.cost.cost import (
-    GELU,
-    ITEM_BYTES,
-    LAYER_NORM,
-    QUICK_GELU,
-    Cost,
-    attention,
-    each,
-    moved,
-    product,
-    scores,
-)
+from pytest_dsocr.cost.cost import ITEM_BYTES, Cost, attention, moved, product
 from pytest_dsocr.engine.architecture import Architecture, ClipConfig, SamConfig
 
 SAM, CLIP, PROJECTOR = "model.sam_model", "model.vision_model", "model.projector"
@@ -64,8 +53,9 @@ def sam_layers(config: SamConfig, view_px: int, views: int, size: int) -> dict[s
 
 
 def _with_weights(costs: Mapping[str, Cost], weights: Mapping[str, int], size: int) -> dict[str, Cost]:
-    """Add the weights that each module reads."""
-    return {name: cost + moved(size, weights=weights[name]) for name, cost in costs.items()}
+    """Add the weights that each module reads; one that is not in ``costs``, such as a norm, reads them alone."""
+    read = {name: count for name, count in weights.items() if name != UNUSED}
+    return {name: costs.get(name, Cost()) + moved(size, weights=count) for name, count in read.items()}
 
 
 def _patches(config: SamConfig, view_px: int, views: int, size: int) -> Iterator[tuple[str, Cost]]:
@@ -73,28 +63,20 @@ def _patches(config: SamConfig, view_px: int, views: int, size: int) -> Iterator
     patches = views * (view_px // config.patch_size) ** 2
     numbers = patches * config.width
     read = views * COLOURS * view_px**2
-    yield (
-        "patch_embed.proj",
-        product(patches, pixels, config.width, bias=True) + moved(size, read=read, written=numbers),
-    )
-    yield "pos_embed", each(numbers)
+    yield "patch_embed.proj", product(patches, pixels, config.width) + moved(size, read=read, written=numbers)
 
 
 def _blocks(config: SamConfig, side: int, views: int, size: int) -> Iterator[tuple[str, Cost]]:
     patches, width, inner = views * side**2, config.width, config.mlp_ratio * config.width
     numbers = patches * width
-    through = moved(size, read=numbers, written=numbers) + each(numbers)  # the residual is added
+    through = moved(size, read=numbers, written=numbers)
     for layer in range(config.layers):
-        yield f"blocks.{layer}.norm1", each(numbers, LAYER_NORM)
         yield f"blocks.{layer}.attn", through + _sam_attention(config, layer, side, views)
-        yield f"blocks.{layer}.norm2", each(numbers, LAYER_NORM)
-        yield (
-            f"blocks.{layer}.mlp",
-            through
-            + product(patches, width, inner, bias=True)
-            + each(patches * inner, GELU)
-            + product(patches, inner, width, bias=True),
-        )
+        yield f"blocks.{layer}.mlp", through + _perceptron(patches, width, inner)
+
+
+def _perceptron(rows: int, width: int, inner: int) -> Cost:
+    return product(rows, width, inner) + product(rows, inner, width)
 
 
 def _sam_attention(config: SamConfig, layer: int, side: int, views: int) -> Cost:
@@ -104,11 +86,9 @@ def _sam_attention(config: SamConfig, layer: int, side: int, views: int) -> Cost
     along = -(-side // window)
     patches = views * along**2 * window**2
     return (
-        product(patches, width, 3 * width, bias=True)
+        product(patches, width, 4 * width)  # queries, keys, values and output
         + product(patches, width, POSITION_TABLES * window)
         + attention(patches, window**2, width)
-        + scores(patches * window**2 * config.heads, operations=2)  # row and column are added, then the bias
-        + product(patches, width, width, bias=True)
     )
 
 
@@ -116,16 +96,13 @@ def _neck(config: SamConfig, side: int, views: int, size: int) -> Iterator[tuple
     neck = config.neck_channels
     middle, last = config.downsample_channels
     half, quarter = halved(side), halved(halved(side))
-    norm = each(views * side**2 * neck, LAYER_NORM)
 
     def convolution(inputs: int, outputs: int, before: int, after: int, kernel: int = KERNEL) -> Cost:
         read, written = views * before**2 * inputs, views * after**2 * outputs
         return product(views * after**2, kernel * inputs, outputs) + moved(size, read=read, written=written)
 
     yield "neck.0", convolution(config.width, neck, side, side, kernel=1)
-    yield "neck.1", norm
     yield "neck.2", convolution(neck, neck, side, side)
-    yield "neck.3", norm
     yield "net_2", convolution(neck, middle, side, half)
     yield "net_3", convolution(middle, last, half, quarter)
 
@@ -156,25 +133,15 @@ def clip_layers(config: ClipConfig, side: int, views: int, size: int) -> dict[st
     positions, width, inner = side**2 + 1, config.width, config.mlp_ratio * config.width  # the class token is one more
     rows = views * positions
     numbers = rows * width
-    norm = each(numbers, LAYER_NORM)
-    through = moved(size, read=numbers, written=numbers) + each(numbers)  # the residual is added
-    attn = (
-        product(rows, width, 3 * width, bias=True)
-        + attention(rows, positions, width)
-        + scores(rows * positions * config.heads)
-        + product(rows, width, width, bias=True)
-    )
-    mlp = product(rows, width, inner, bias=True) + product(rows, inner, width, bias=True)
+    through = moved(size, read=numbers, written=numbers)
+    attn = product(rows, width, 4 * width) + attention(rows, positions, width)  # queries, keys, values and output
     found = {
-        f"{CLIP}.embeddings": each(numbers) + moved(size, read=views * side**2 * width, written=numbers),
-        f"{CLIP}.pre_layrnorm": norm,
+        f"{CLIP}.embeddings": moved(size, read=views * side**2 * width, written=numbers),
     }
     for layer in range(config.layers):
         name = f"{CLIP}.transformer.layers.{layer}"
-        found[f"{name}.layer_norm1"] = norm
         found[f"{name}.self_attn"] = through + attn
-        found[f"{name}.layer_norm2"] = norm
-        found[f"{name}.mlp"] = through + mlp + each(rows * inner, QUICK_GELU)
+        found[f"{name}.mlp"] = through + _perceptron(rows, width, inner)
     return _with_weights(found, clip_parameters(config), size)
 
 
@@ -186,7 +153,7 @@ def projector_parameters(arch: Architecture) -> int:
 def projector(arch: Architecture, side: int, views: int, size: int) -> dict[str, Cost]:
     """Return the cost of one call on CLIP's and SAM's features side by side, without the class token."""
     rows, inputs, outputs = views * side**2, arch.projector_input, arch.decoder.hidden_size
-    cost = product(rows, inputs, outputs, bias=True) + moved(
+    cost = product(rows, inputs, outputs) + moved(
         size, weights=projector_parameters(arch), read=rows * inputs, written=rows * outputs
     )
     return {PROJECTOR: cost}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from pytest_dsocr.contract.presets import crop_count
 from pytest_dsocr.cost import decoder, encoders
 from pytest_dsocr.cost.cost import ITEM_BYTES, Cost, StageCost, moved, total
@@ -23,21 +21,20 @@ Layers = dict[str, Cost]
 
 
 def stages_of(arch: Architecture, work: Workload, *, way: Way = SESSION) -> dict[str, StageCost]:
-    """Return the cost of each stage of ``work``: all its pages, all its views, all its decode steps.
+    """Return the cost of each stage of ``work``: all its views, all its decode steps.
 
-    Pages of a batch go through vision and prefill one by one, and are decoded together. Weights are read once in each
-    call: of an encoder for the crops together and for the whole page, of the prefill, of each step.
+    Weights are read once in each call: of an encoder for the crops together and for the whole page, of the prefill, of
+    each step.
 
     Args:
         arch: the model's dimensions.
-        work: the pages.
+        work: the page.
         way: what right implementations do differently; the session's if left out.
     """
     vision = load(arch.family.cost).vision
-    of_page = _sum([vision(arch, side_px, views, work.dtype) for side_px, views in calls(work)])
-    of_page["vision_fusion"] = _fusion(arch, work)
-    of_page["prefill"] = _prefill(arch, work, way)
-    found = {stage: _times(layers, work.batch) for stage, layers in of_page.items()}
+    found = _sum([vision(arch, side_px, views, work.dtype) for side_px, views in calls(work)])
+    found["vision_fusion"] = _fusion(arch, work)
+    found["prefill"] = _prefill(arch, work, way)
     found["decode"] = _decode(arch, work, way)
     return {stage: StageCost(stage, layers) for stage, layers in found.items()}
 
@@ -49,10 +46,10 @@ def calls(work: Workload) -> list[tuple[int, int]]:
 
 
 def decode_step(arch: Architecture, work: Workload, length: int, *, way: Way = SESSION) -> StageCost:
-    """Return the cost of one step after which the cache of every row holds ``length`` positions, with the new one."""
+    """Return the cost of one step after which the cache holds ``length`` positions, with the new one."""
     size, config = ITEM_BYTES[work.dtype], arch.decoder
-    call = Call(work.batch, range(length - 1, length), size, way)
-    embedded = decoder.embedding(config, work.batch, size)
+    call = Call(range(length - 1, length), size, way)
+    embedded = decoder.embedding(config, 1, size)
     return StageCost("decode", {decoder.EMBEDDING: embedded, **decoder.layers(config, call)})
 
 
@@ -67,7 +64,7 @@ def parameters(arch: Architecture) -> dict[str, int]:
 
 def cache_bytes(arch: Architecture, work: Workload) -> int:
     """Return the bytes of keys and values when the last token has been written."""
-    positions = work.batch * arch.family.cache.length(work.prompt_tokens, work.decode_steps)
+    positions = arch.family.cache.length(work.prompt_tokens, work.decode_steps)
     return decoder.cache_bytes(arch.decoder, positions, ITEM_BYTES[work.dtype])
 
 
@@ -80,7 +77,7 @@ def _fusion(arch: Architecture, work: Workload) -> Layers:
 
 def _prefill(arch: Architecture, work: Workload, way: Way) -> Layers:
     size, config = ITEM_BYTES[work.dtype], arch.decoder
-    call = Call(1, range(work.prompt_tokens), size, way)
+    call = Call(range(work.prompt_tokens), size, way)
     embedded = decoder.embedding(config, work.prompt_tokens, size)
     scattered = moved(size, read=work.image_tokens * config.hidden_size)
     return {decoder.EMBEDDING: embedded + scattered, **decoder.layers(config, call)}
@@ -93,10 +90,6 @@ def _decode(arch: Architecture, work: Workload, way: Way) -> Layers:
         return {}
     first, last = (decode_step(arch, work, length, way=way).layers for length in (lengths[0], lengths[-1]))
     return {name: (first[name] + last[name]).scaled(len(lengths), 2) for name in first}
-
-
-def _times(layers: Mapping[str, Cost], count: int) -> Layers:
-    return {name: cost.scaled(count) for name, cost in layers.items()}
 
 
 def _sum(parts: list[dict[str, Layers]]) -> dict[str, Layers]:
@@ -132,8 +125,8 @@ def _prefill_bytes(config: DecoderConfig, work: Workload, size: int, way: Way) -
 
 def _decode_bytes(config: DecoderConfig, work: Workload, size: int) -> int:
     """On a GPU the weights of the chosen experts are copied together."""
-    pairs = work.batch * (work.prompt_tokens + work.decode_steps) * config.num_attention_heads
-    gathered = work.batch * config.num_experts_per_tok * decoder.expert_parameters(config) * size
-    logits = work.batch * config.vocab_size * (size + decoder.LOGIT_BYTES)
-    around = work.batch * (8 * config.hidden_size + 4 * config.intermediate_size) * WIDE_BYTES
+    pairs = (work.prompt_tokens + work.decode_steps) * config.num_attention_heads
+    gathered = config.num_experts_per_tok * decoder.expert_parameters(config) * size
+    logits = config.vocab_size * (size + decoder.LOGIT_BYTES)
+    around = (8 * config.hidden_size + 4 * config.intermediate_size) * WIDE_BYTES
     return around + max(pairs * (2 * size + 2 * WIDE_BYTES), gathered, logits)

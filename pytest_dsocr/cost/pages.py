@@ -1,9 +1,8 @@
-"""What many pages cost: the distribution of their costs, and their grids."""
+"""What many pages cost, by the grids that they are cut into."""
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pytest_dsocr.contract.presets import Grid
@@ -42,19 +41,6 @@ class Priced:
         return sum((self.bound(stage, device) for stage in self.stages), Bound())
 
 
-FIGURES: Mapping[str, Callable[[Priced], float]] = {
-    "views": lambda page: len(page.work.views_px),
-    "image tokens": lambda page: page.work.image_tokens,
-    "prompt tokens": lambda page: page.work.prompt_tokens,
-    "vision TFLOP": lambda page: page.vision.matrix_flops / 1e12,
-    "prefill TFLOP": lambda page: page.stages["prefill"].cost.matrix_flops / 1e12,
-    "decode TFLOP": lambda page: page.stages["decode"].cost.matrix_flops / 1e12,
-    "page TFLOP": lambda page: page.cost.matrix_flops / 1e12,
-    "page GB": lambda page: page.cost.bytes / 1e9,
-}
-"""What is shown of a page; FLOPs are those of matrices."""
-
-
 def priced(arch: Architecture, pages: Iterable[tuple[str, Workload]]) -> list[Priced]:
     """Calculate pages, by name; as only the grid matters, pages of one grid are calculated once."""
     known: dict[Workload, Mapping[str, StageCost]] = {}
@@ -65,14 +51,6 @@ def priced(arch: Architecture, pages: Iterable[tuple[str, Workload]]) -> list[Pr
             known[key] = stages_of(arch, work)
         found.append(Priced(name, work, known[key]))
     return found
-
-
-def five_numbers(values: Sequence[float]) -> tuple[float, float, float, float, float]:
-    """Return the least, the quartiles and the greatest."""
-    if len(values) == 1:
-        return (values[0],) * 5
-    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
-    return min(values), low, middle, high, max(values)
 
 
 def by_grid(pages: Iterable[Priced]) -> dict[Grid, list[Priced]]:

@@ -33,8 +33,6 @@ class Workload:
     """Tokens of the prompt that are not the image's, BOS among them."""
     generated_tokens: int
     """Tokens that are written, the first of which comes from the prefill."""
-    batch: int = 1
-    """Pages of this size that are read together."""
     dtype: str = "bfloat16"
     attention: str = "eager"
     """``eager``, ``sdpa`` or ``flash_attention_2``."""
@@ -42,7 +40,6 @@ class Workload:
     def __post_init__(self) -> None:
         for name, value, least in (
             *(("page_px", side, 1) for side in self.page_px),
-            ("batch", self.batch, 1),
             ("text_tokens", self.text_tokens, 0),
             ("generated_tokens", self.generated_tokens, 0),
         ):

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Protocol
 
 import torch
 from torch import nn
@@ -67,10 +66,6 @@ def _require_gpu(device: torch.device) -> None:
 HUB_SNAPSHOT = re.compile(r"/models--([\w.-]+?)--([\w.-]+)/snapshots/[^/]+$")
 
 
-class _WeightSource(Protocol):
-    def __call__(self, model: nn.Module, *, on_progress: OnBytes | None) -> None: ...
-
-
 @dataclass(frozen=True)
 class Checkpoint:
     """An architecture with the weights and the tokenizer that belong to it."""
@@ -79,8 +74,8 @@ class Checkpoint:
     """What the user typed."""
     architecture: Architecture
     tokenizer: Tokenizer
-    weights: _WeightSource
-    """What fills a model's parameters."""
+    weights: Callable[..., None]
+    """What fills the parameters of a model, and calls ``on_progress``."""
     fingerprint: Callable[[], str]
     folder: Path | None = None
     """Where its files are; None for a synthetic one."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Generic, Literal, get_args
 
 import torch
@@ -23,23 +23,11 @@ from pytest_dsocr.engine.pipeline import DecodeState, Pipeline, Vision, generate
 from pytest_dsocr.engine.protocol import CacheT, OcrModel
 from pytest_dsocr.engine.result import Counts, Result
 from pytest_dsocr.engine.stages import Instrument, Stages
-from pytest_dsocr.engine.tokenizer import stream_text
 from pytest_dsocr.families.family import Family, load
 from pytest_dsocr.foundation.errors import DsocrError
 
-FirstToken = Literal["prefill", "redecode"]
-"""Where the first token comes from: the prefill's logits, or the last prompt token decoded once more."""
 EngineKind = Literal["readable", "fast"]
 ENGINES: tuple[EngineKind, ...] = get_args(EngineKind)
-
-
-@dataclass(frozen=True)
-class StreamedToken:
-    """One token as it came, and the text that it completed (empty inside a character of several bytes)."""
-
-    token_id: int | None
-    """None for what is left of the text where the output ends inside a character."""
-    text: str
 
 
 class Engine(Generic[CacheT]):
@@ -134,17 +122,11 @@ class Engine(Generic[CacheT]):
         preset: str | Preset = "gundam",
         max_new_tokens: int | None = None,
         no_repeat_ngram_size: int | None = None,
-        first_token: FirstToken = "prefill",
     ) -> Result:
         """Read one page to its end."""
         self.stages.clear()
         inputs = self.prepare(image, prompt=prompt, preset=preset)
-        return self.run_prepared(
-            inputs,
-            max_new_tokens=max_new_tokens,
-            no_repeat_ngram_size=no_repeat_ngram_size,
-            first_token=first_token,
-        )
+        return self.run_prepared(inputs, max_new_tokens=max_new_tokens, no_repeat_ngram_size=no_repeat_ngram_size)
 
     def run_prepared(
         self,
@@ -152,26 +134,11 @@ class Engine(Generic[CacheT]):
         *,
         max_new_tokens: int | None = None,
         no_repeat_ngram_size: int | None = None,
-        first_token: FirstToken = "prefill",
         on_token: Callable[[int], None] | None = None,
     ) -> Result:
         """Read a page whose inputs are made; ``on_token`` is called with each token as it comes."""
         policy = self._policy(max_new_tokens, no_repeat_ngram_size)
-        return self._read([inputs], policy, first_token, on_token)[0]
-
-    def stream(
-        self,
-        image: ImageSource | Sequence[ImageSource],
-        *,
-        prompt: str = "markdown",
-        preset: str | Preset = "gundam",
-        max_new_tokens: int | None = None,
-    ) -> Iterator[StreamedToken]:
-        """Yield each token of one page as it comes; the texts together are the decoded output."""
-        self.stages.clear()
-        inputs = self.prepare(image, prompt=prompt, preset=preset)
-        steps = self._generate(self.pipeline.prefill(inputs), [inputs], self._policy(max_new_tokens, None))
-        yield from (StreamedToken(*one) for one in stream_text(self.tokenizer, (token for [token] in steps)))
+        return self._read([inputs], policy, on_token)[0]
 
     def run_batch(
         self,
@@ -195,37 +162,29 @@ class Engine(Generic[CacheT]):
         self,
         pages: Sequence[Inputs],
         policy: DecodePolicy,
-        first_token: FirstToken = "prefill",
         on_token: Callable[[int], None] | None = None,
     ) -> list[Result]:
         states = [self.pipeline.prefill(inputs) for inputs in pages]
         state = states[0] if len(states) == 1 else self.pipeline.join(states)
-        if first_token == "redecode":
-            self.pipeline.redecode_last(state)
+        prompts = [inputs.input_ids[0].tolist() for inputs in pages]
         steps = []
-        for step in self._generate(state, pages, policy):
+        for step in generate(self.pipeline, state, prompts, policy, self.tokenizer.special.pad):
             steps.append(step)
             if on_token:
                 on_token(step[0])
         rows = [[step[row] for step in steps] for row in range(len(pages))]
         results = [
-            self.result_of(row, inputs, own.visions, state.steps, policy)
+            self._result_of(row, inputs, own.visions, state.steps, policy)
             for row, inputs, own in zip(rows, pages, states, strict=True)
         ]
         times = self.stages.times()
         self.stages.clear()
         return [replace(result, stage_times=times) for result in results]
 
-    def _generate(
-        self, state: DecodeState[CacheT], pages: Sequence[Inputs], policy: DecodePolicy
-    ) -> Iterator[list[int]]:
-        prompts = [inputs.input_ids[0].tolist() for inputs in pages]
-        return generate(self.pipeline, state, prompts, policy, self.tokenizer.special.pad)
-
-    def result_of(
+    def _result_of(
         self, row: Sequence[int], inputs: Inputs, visions: Sequence[Vision], steps: int, policy: DecodePolicy
     ) -> Result:
-        """Give what a page's tokens say, up to the EOS; without times."""
+        """Return what a page's tokens say, up to the EOS; without times."""
         text, tokens, markup = self._text_and_markup(row, policy)
         views = sum(vision.views for vision in visions)
         counts = Counts(inputs.prompt_tokens, inputs.image_tokens, len(tokens), views, steps)

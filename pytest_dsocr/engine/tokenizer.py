@@ -1,8 +1,8 @@
-"""A checkpoint's tokenizer without transformers, text from tokens as they come, and the synthetic vocabulary."""
+"""A checkpoint's tokenizer without transformers, and the synthetic vocabulary."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypedDict
 
@@ -11,13 +11,11 @@ from msgspec import Meta
 from tokenizers import decoders, models, pre_tokenizers
 
 from pytest_dsocr.contract.markup import UNITS
-from pytest_dsocr.contract.prompt import BOS, EOS, IMAGE, PAD, SpecialTokens, TextTokenizer
+from pytest_dsocr.contract.prompt import BOS, EOS, IMAGE, PAD, SpecialTokens
 from pytest_dsocr.engine.places import VENDOR_VOCAB_SIZE
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.reading import Format
-
-REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 class _AddedToken(TypedDict):
@@ -110,21 +108,6 @@ class Tokenizer:
         return ids[0] if len(ids) == 1 and self._decode(ids) == text else None
 
 
-def stream_text(tokenizer: TextTokenizer, tokens: Iterable[int]) -> Iterator[tuple[int | None, str]]:
-    """Yield each token with the text that it completes, empty inside a character; with None what is left at the end."""
-    waiting: list[int] = []
-    for token in tokens:
-        waiting.append(token)
-        text = tokenizer.decode(waiting)
-        if text.endswith(REPLACEMENT):  # the beginning of a character, it may be
-            yield token, ""
-        else:
-            waiting.clear()
-            yield token, text
-    if waiting:
-        yield None, tokenizer.decode(waiting)
-
-
 def _add_listed_tokens(backend: tokenizers.Tokenizer, path: Path) -> None:
     listed = _read_listed_tokens(path)
     present = {token.content for token in backend.get_added_tokens_decoder().values()}
@@ -175,7 +158,7 @@ def byte_level_vocabulary(vocab_size: int) -> tokenizers.Tokenizer:
     """Make a vocabulary that encodes any text byte by byte, for models with synthetic weights.
 
     BOS 0, EOS 1, pad 2, byte b at ``3 + b``; the markup's tokens at the vendor's ids if the size is the vendor's,
-    else last. Every other id is text of its own, so that whatever a model says can be read: every eighth a entry
+    else last. Every other id is text of its own, so that whatever a model says can be read: every eighth is a
     span with boxes, so that its pages have boxes, and they follow from its tokens; the others ``<id>``.
 
     Raises:

@@ -8,20 +8,17 @@ from typing import Any
 
 from pytest_dsocr.contract.presets import crop_count
 from pytest_dsocr.cost.cost import Cost, as_counted
-from pytest_dsocr.cost.pages import FIGURES, Priced, by_grid, five_numbers
+from pytest_dsocr.cost.pages import Priced, by_grid
 from pytest_dsocr.cost.roofline import Bound, Device, Roof, bound
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.foundation.words import aligned, count, entry, si
 from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.perf.summary import NOT_KNOWN, WHY_NOT_KNOWN, Nearness, ms, nearness, nearness_json
 
-HEAD = ("stage", "matrix FLOP", "torch counts", "other FLOP", "weights", "moved", "FLOP/byte", "least time", "limit")
+HEAD = ("stage", "matrix FLOP", "torch counts", "weights", "moved", "FLOP/byte", "least time", "limit")
 NEAR_HEAD = ("time", "measured", "least", "of the roof", "MFU", "bandwidth", "limit")
-FIVE = ("least", "lower quartile", "median", "upper quartile", "greatest")
-SPREAD_HEAD = ("of a page", *FIVE)
-LEAST = "least ms"
 GRID_HEAD = ("crops", "pages", "views", "image tokens", "vision FLOP", "page FLOP", "moved", "least time", "")
-LEFT = ("stage", "time", "limit", "of a page", "crops", "")
+LEFT = ("stage", "time", "limit", "crops", "")
 GPU = "cuda"
 """The kind of every device here, as torch calls it."""
 WIDE = 180
@@ -77,18 +74,26 @@ def near_table(measured: Measured, roof: Roof) -> Iterator[str]:
         yield from entry(NOT_KNOWN, WHY_NOT_KNOWN)
 
 
-def spread(pages: Sequence[Priced], device: Device) -> Iterator[str]:
-    """Yield how the costs of pages lie, and how often which grid comes."""
-    rows = [(name, *(f"{value:.4g}" for value in five)) for name, five in figures_of(pages, device).items()]
-    yield from aligned([SPREAD_HEAD, *rows], LEFT)
-    yield ""
-    yield from aligned([GRID_HEAD, *_grids(pages, device)], LEFT)
-
-
-def figures_of(pages: Sequence[Priced], device: Device) -> dict[str, tuple[float, ...]]:
-    """Give the least, the quartiles and the greatest of each figure that is told of a page."""
-    figures = {name: five_numbers([figure(page) for page in pages]) for name, figure in FIGURES.items()}
-    return {**figures, LEAST: five_numbers([page.least(device).ms for page in pages])}
+def grids(pages: Sequence[Priced], device: Device) -> Iterator[str]:
+    """Yield what a page of each grid costs, and how often the grid comes."""
+    rows: list[tuple[str, ...]] = [GRID_HEAD]
+    groups = by_grid(pages)
+    most = max(map(len, groups.values()))
+    for group in groups.values():
+        page = group[0]
+        cells = (
+            grid_in_words(page.work),
+            str(len(group)),
+            str(len(page.work.views_px)),
+            str(page.work.image_tokens),
+            si(page.vision.matrix_flops),
+            si(page.cost.matrix_flops),
+            f"{si(page.cost.bytes)}B",
+            ms(page.least(device).ms),
+            "█" * max(1, round(BAR * len(group) / most)),
+        )
+        rows.append(cells)
+    yield from aligned(rows, LEFT)
 
 
 def to_json(
@@ -98,7 +103,6 @@ def to_json(
     return {
         "device": asdict(device),
         "pages": [_page_to_json(page, device, layers) for page in pages],
-        "spread": {name: dict(zip(FIVE, five, strict=True)) for name, five in figures_of(pages, device).items()},
         "measured": [{"identity": one.identity, **nearness_json(one, roof)} for one, roof in measured],
     }
 
@@ -120,30 +124,11 @@ def _page_to_json(page: Priced, device: Device, layers: bool) -> dict[str, Any]:
     }
 
 
-def _grids(pages: Sequence[Priced], device: Device) -> Iterator[tuple[str, ...]]:
-    groups = by_grid(pages)
-    most = max(map(len, groups.values()))
-    for group in groups.values():
-        page = group[0]
-        yield (
-            grid_in_words(page.work),
-            str(len(group)),
-            str(len(page.work.views_px)),
-            str(page.work.image_tokens),
-            si(page.vision.matrix_flops),
-            si(page.cost.matrix_flops),
-            f"{si(page.cost.bytes)}B",
-            ms(page.least(device).ms),
-            "█" * max(1, round(BAR * len(group) / most)),
-        )
-
-
 def _row(name: str, cost: Cost, counted: str, one: Bound) -> tuple[str, ...]:
     return (
         name,
         si(cost.matrix_flops),
         counted,
-        si(cost.other_flops),
         f"{si(cost.weight_bytes)}B",
         f"{si(cost.bytes)}B",
         si(cost.intensity),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -66,18 +65,14 @@ class Shows(SessionSubject):
 
 
 class LooksAgain(SessionSubject):
-    """Its steps see what prefill was given."""
-
-    def __init__(self, session: Engine[Any], at: str) -> None:
-        super().__init__(session)
-        self.at, self.seen = at, torch.zeros(1)
+    """Its steps see the page that prefill was given."""
 
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Any:
-        self.seen = inputs.get(self.at, vision_fusion)  # type: ignore[arg-type]
+        self.page = inputs["images_ori"]
         return super().prefill(inputs, vision_fusion)
 
     def step(self, state: Any, token: int) -> Tensor:
-        return super().step(state, token) + self.seen.float().mean()
+        return super().step(state, token) + self.page.float().mean()
 
 
 class CallsAgain(SessionSubject):
@@ -167,17 +162,6 @@ class Exchanges(SessionSubject):
         return super().read_many(sorted(pages), prompt=prompt, preset=preset, max_new_tokens=max_new_tokens)
 
 
-class Blends(SessionSubject):
-    """Shows each page of a batch with the one beside it."""
-
-    def read_many(self, pages: Sequence[Path], *, prompt: str, preset: Preset, max_new_tokens: int) -> list[str]:
-        each = [self.session.prepare(page, prompt=prompt, preset=preset) for page in pages]
-        views = [one.images_ori for one in each]
-        blended = [(one + other) / 2 for one, other in zip(views, [*views[1:], views[0]], strict=True)]
-        mixed = [replace(one, images_ori=view) for one, view in zip(each, blended, strict=True)]
-        return [self.session.run_prepared(one, max_new_tokens=max_new_tokens).text for one in mixed]
-
-
 class Unmasked(SessionSubject):
     """Shows the shorter pages of a batch the padding behind them."""
 
@@ -215,8 +199,7 @@ SHOWN: Mapping[str, Show] = {
 FAULTS: Mapping[str, Make] = {
     **{name: lambda session, show=show: Shows(session, show) for name, show in SHOWN.items()},  # type: ignore[misc]
     "one layer": lambda session: Shows(session, Tensor.clone, 1),
-    "looks at the page again": lambda session: LooksAgain(session, "images_ori"),
-    "looks at the features again": lambda session: LooksAgain(session, "vision_fusion"),
+    "looks at the page again": LooksAgain,
     "runs vision again": CallsAgain,
     "names other modules": Elsewhere,
     "has no gate": Ungated,
@@ -226,7 +209,6 @@ FAULTS: Mapping[str, Make] = {
     "remembers the last page": Remembers,
     "reads nothing": ReadsAlike,
     "exchanges the pages of a batch": Exchanges,
-    "blends the pages of a batch": Blends,
     "shows a batch its padding": Unmasked,
     "louder in steps": Louder,
 }

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.compare.verdict import Comparison
+from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.config import Config
@@ -30,7 +30,8 @@ from suites.cache import (
     test_ways,
 )
 from suites.cache.conftest import _without_gradients  # noqa: F401 - is used by every test here
-from suites.cache.walk import Walk
+from suites.cache.test_reading import AT_TEXT, LOOPING, _repeated
+from suites.cache.walk import QUICK, Walk
 from suites.contract.pages import write_page
 from tests.cache.faulty import FAULTS
 
@@ -44,7 +45,7 @@ CAUGHT: dict[str, list[str]] = {
     "test_growth_is_linear": ["no position"],
     "test_earlier_positions_stay_as_they_are": ["a ring", "no position"],
     "test_another_token_is_another_content": ["the same for any page"],
-    "test_steps_do_not_change_with_the_pixels": ["looks at the page again", "looks at the features again"],
+    "test_steps_do_not_change_with_the_pixels": ["looks at the page again"],
     "test_vision_is_not_called_in_a_step": ["runs vision again", "names other modules"],
     "test_as_many_layers_as_the_checkpoint_has": ["one layer"],
     "test_it_starts_at_the_prompts_length": ["all its room"],
@@ -53,7 +54,7 @@ CAUGHT: dict[str, list[str]] = {
     "test_it_is_the_beginning_of_a_longer_one": ["forgets one token"],
     "test_the_first_page_reads_the_same_again": ["remembers the last page", "reads nothing"],
     "test_a_prefill_begins_with_an_empty_cache": ["remembers the last page"],
-    "test_each_page_reads_as_alone": ["exchanges the pages of a batch", "blends the pages of a batch", "reads nothing"],
+    "test_each_page_reads_as_alone": ["exchanges the pages of a batch", "reads nothing"],
     "test_pages_of_unlike_lengths_read_as_alone": ["shows a batch its padding"],
     "test_read_says_what_its_own_steps_choose": ["reads nothing"],
     "test_another_prompt_of_a_page_is_another_reading": ["reads nothing"],
@@ -121,6 +122,15 @@ def test_a_right_subject_passes(outcome: Callable[..., list[Comparison]], test: 
 def test_a_page_of_which_vision_gives_nothing_is_told(tiny: Engine[Any], tmp_path: Path) -> None:
     with pytest.raises(DsocrError, match=r"gave nothing of halves\.png in tiny; .* put another page first"):
         Walk.along(SessionSubject(tiny), write_page("halves", tmp_path))
+
+
+def test_a_reader_without_the_rule_for_n_grams_is_found_by_its_text(tmp_path: Path) -> None:
+    """With text alone, on the page that is asked for it."""
+    session = Engine.from_checkpoint("mini", engine="fast")
+    inputs = session.prepare(write_page(LOOPING, tmp_path), preset=QUICK)
+    for size, verdict in ((20, Verdict.MATCH), (0, Verdict.WRONG)):
+        text = session.run_prepared(inputs, max_new_tokens=AT_TEXT, no_repeat_ngram_size=size).text
+        assert _repeated(session.tokenizer.encode(text)).verdict is verdict
 
 
 @pytest.mark.parametrize(("test", "fault"), [(test, fault) for test, faults in CAUGHT.items() for fault in faults])

@@ -52,20 +52,11 @@ def test_a_pillow_image_is_left_as_it_is() -> None:
     assert page.tobytes() == rgb(6, 4).tobytes()
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_the_size_alone_is_that_of_the_loaded_page(form: str) -> None:
-    for orientation in range(10) if form in WITH_EXIF else (1,):
-        data = encoded(rgb(60, 40), form, orientation)
-        size = image_size(data)
-        assert size == load_image(data).size
-        assert form not in WITH_EXIF or size == ((40, 60) if orientation in range(5, 9) else (60, 40))
-
-
-def test_the_size_alone_is_read_without_the_pixels() -> None:
-    cut = encoded(rgb(600, 400), "JPEG")[:900]
-    assert image_size(cut) == (600, 400)
-    with pytest.raises(DsocrError, match="truncated"):
-        load_image(cut)
+@pytest.mark.parametrize("form", WITH_EXIF)
+def test_a_turned_page_is_loaded_upright(form: str) -> None:
+    for orientation in range(10):
+        size = load_image(encoded(rgb(60, 40), form, orientation)).size
+        assert size == ((40, 60) if orientation in range(5, 9) else (60, 40))
 
 
 def test_orientation_behind_the_pixels_is_found() -> None:
@@ -75,12 +66,11 @@ def test_orientation_behind_the_pixels_is_found() -> None:
     plain = plain.replace(bare, b"")
     end = plain.index(b"IEND") - 4
     late = plain[:end] + chunk + plain[end:]
-    assert image_size(late) == load_image(late).size == (4, 6)
+    assert image_size(late) == (4, 6)
 
 
 def test_a_broken_exif_block_costs_only_the_orientation() -> None:
     data = encoded(rgb(6, 4), exif=b"Exif\x00\x00not a TIFF header")
-    assert image_size(data) == (6, 4)
     assert same(load_image(data), rgb(6, 4))
 
 
@@ -96,7 +86,7 @@ def test_of_several_frames_the_first_is_read() -> None:
         (b"", r"the data \(0 bytes\) cannot be read as an image"),
         (b"just some text", "cannot be read as an image.*cannot identify image file <_io.BytesIO object>"),
         (encoded(rgb(60, 60))[:600], "cannot be read as an image.*give a whole image file"),
-        (b"%PDF-1.7\n%broken", "is a PDF.*pytest_dsocr.contract.pdf.pdf_pages"),
+        (b"%PDF-1.7\n%broken", "is a PDF.*pytest_dsocr.contract.pdf.Pdf"),
         (Image.new("RGB", (0, 5)), "is 0 x 5 px, which is empty"),
         (Path(), "is not a regular file"),
         ("absent.png", "absent.png cannot be read"),
@@ -109,16 +99,10 @@ def test_what_is_no_page_is_refused(source: ImageSource, message: str) -> None:
         load_image(source)
 
 
-def test_an_empty_page_has_no_size_either() -> None:
-    with pytest.raises(DsocrError, match="is 5 x 0 px, which is empty"):
-        image_size(Image.new("RGB", (5, 0)))
-
-
 def test_pillows_limit_of_pixels_holds_and_its_warning_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
-    for read in (load_image, image_size):
-        with pytest.raises(DsocrError, match=r"is refused.*exceeds limit of 2000 pixels.*give a smaller page"):
-            read(encoded(rgb(50, 41)))
+    with pytest.raises(DsocrError, match=r"is refused.*exceeds limit of 2000 pixels.*give a smaller page"):
+        load_image(encoded(rgb(50, 41)))
     page = rgb(50, 40)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.engine.pipeline import View
-from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject
 
@@ -32,23 +30,6 @@ class ClipTwice(SessionSubject):
             return once(stage, *given)
 
         session.pipeline.encode = twice  # type: ignore[method-assign]
-
-
-class NineCrops(SessionSubject):
-    """Pads the crops to nine, so that every page has the same shapes."""
-
-    def __init__(self, session: Engine[Any]) -> None:
-        super().__init__(session)
-        one = session.pipeline.view
-
-        def padded(pixels: Tensor) -> View:
-            views = len(pixels)
-            if views == 1:
-                return one(pixels)
-            seen = one(torch.cat([pixels, pixels.new_zeros(DEFAULT.tiling.most - views, *pixels.shape[1:])]))
-            return View({stage: features[:views] for stage, features in seen.items()})
-
-        session.pipeline.view = padded  # type: ignore[method-assign]
 
 
 class PromptAgain(SessionSubject):

@@ -9,12 +9,14 @@ from collections import Counter
 import pytest
 
 from pytest_dsocr.contract.image import load_image
-from pytest_dsocr.cost.decoder import VENDOR
-from pytest_dsocr.cost.model import parameters, stages_of
+from pytest_dsocr.cost.decoder import SESSION, VENDOR, Way
+from pytest_dsocr.cost.model import activation_peaks, cache_bytes, parameters, stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.engine.places import SYNTHETIC
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.counts import Counts, counts_file
 from suites.contract.pages import PAGES as SUITE_PAGES
@@ -22,6 +24,13 @@ from tests.conftest import model_of
 from tests.recordings import FOLDER
 
 CHECKPOINTS = {"mini": "mini", "synthetic-small": "synthetic:small"}
+PEAKS = [
+    ("full", "eager", "gundam", SESSION, (868220928, 15720448, 97365240, 41438208, 48660480)),
+    ("full", "sdpa", "tiny", SESSION, (64487424, 2529280, 14510080, 41438208, 10567680)),
+    ("full", "eager", "tiny", VENDOR, (64487424, 2529280, 87339520, 41438208, 10567680)),
+    ("tiny", "eager", "gundam", SESSION, (276824064, 982528, 27188784, 42112, 608256)),
+    ("tiny", "sdpa", "gundam", SESSION, (276824064, 982528, 2239488, 42112, 608256)),
+]
 IMPORTS = """
 import importlib, pkgutil, sys
 import pytest_dsocr.cost as room
@@ -58,6 +67,16 @@ def test_every_recorded_case_is_what_the_vendors_code_was_counted_to_compute(fol
         stages = stages_of(checkpoint.architecture, work, way=VENDOR)
         expected = {stage: one.cost.matrix_flops for stage, one in stages.items() if stage != "vision_fusion"}
         assert expected == counted.flops, name
+
+
+@pytest.mark.parametrize(("size", "attention", "preset", "way", "expected_bytes"), PEAKS)
+def test_peaks_of_activations_are_as_when_they_were_held_to_torchs_allocator(
+    size: str, attention: str, preset: str, way: Way, expected_bytes: tuple[int, ...]
+) -> None:
+    """On a GPU ``test_gpu.py`` holds them to it again; the last is the cache."""
+    arch, work = SYNTHETIC[size], Workload((1140, 1101), DEFAULT.presets[preset], 36, 64, attention=attention)
+    found = activation_peaks(arch, work, way=way)
+    assert (*found.values(), cache_bytes(arch, work)) == expected_bytes
 
 
 def test_nothing_heavy_is_imported() -> None:

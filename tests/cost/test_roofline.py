@@ -30,7 +30,7 @@ from pytest_dsocr.perf.baseline import read
 
 DEVICE = Device("A GPU", ("A GPU",), {"bfloat16": 100.0, "float32": 10.0}, 1000.0, 24.0, "made up")
 """100 TFLOP/s and 1000 GB/s: 100 operations a byte."""
-PRODUCT = Cost(matrix_flops=10**12, other_flops=10**15, weight_bytes=10**9, read_bytes=10**9, written_bytes=2 * 10**9)
+PRODUCT = Cost(matrix_flops=10**12, weight_bytes=10**9, read_bytes=10**9, written_bytes=2 * 10**9)
 FULL, H200 = SYNTHETIC["full"], devices()["h200"]
 PAGE = Workload((1140, 1101), DEFAULT.presets["gundam"], 36, 64)
 

@@ -1,4 +1,4 @@
-"""The session's FLOPs against the arithmetic: attentions, batches, shared heads; and the experts that tokens reach."""
+"""The session's FLOPs against the arithmetic: attentions, shared heads; and the experts that tokens reach."""
 
 from __future__ import annotations
 
@@ -16,37 +16,14 @@ from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.attention import attention_function
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.engine.places import SYNTHETIC
 from pytest_dsocr.engine.synthetic import fill
-from pytest_dsocr.perf.probe.flops import Flops, counted_flops
+from pytest_dsocr.perf.probe.flops import counted_flops
 from tests.conftest import model_of
 from tests.cost.full_size import apart, shown
 
 PAGE = Image.new("RGB", (64, 48), "white")
-TOKEN, TOKENS, ROWS = 5, 4, 3
-FLOAT_BYTES = 4
-
-
-def work_of(session: Engine[Any], prompt: str = "free", **more: Any) -> Workload:
-    return Workload.of_prompt(
-        PAGE.size, prompt, "tiny", session.tokenizer, generated_tokens=TOKENS, dtype="float32", **more
-    )
-
-
-def run(session: Engine[Any], rows: int = 1) -> DecodeState[Any]:
-    """Read a page, or several together."""
-    states = [session.prefill(session.prepare(PAGE, prompt="free", preset="tiny")) for _ in range(rows)]
-    state = session.pipeline.join(states) if rows > 1 else states[0]
-    for _ in range(TOKENS - 1):
-        session.decode_step(state, [TOKEN] * rows)
-    return state
-
-
-def counted(session: Engine[Any], rows: int = 1) -> Flops:
-    with counted_flops(shown(model_of(session))) as found:
-        run(session, rows)
-    return found
+TOKEN, TOKENS = 5, 4
 
 
 def shared_heads(tiny: Engine[Any], attention: str) -> Engine[Any]:
@@ -57,12 +34,18 @@ def shared_heads(tiny: Engine[Any], attention: str) -> Engine[Any]:
     return Engine(model, tiny.tokenizer)
 
 
-@pytest.mark.parametrize(("attention", "rows"), [("eager", 1), ("sdpa", ROWS)])
-def test_pages_alone_and_together(tiny: Engine[Any], attention: str, rows: int) -> None:
-    """Products in each module; and of them what torch's counter sees on the CPU."""
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_products_of_a_page(tiny: Engine[Any], attention: str) -> None:
+    """In each module; and of them what torch's counter sees on the CPU."""
     session = shared_heads(tiny, attention)
-    work = work_of(session, batch=rows, attention=attention)
-    stages, found = stages_of(model_of(session).arch, work), counted(session, rows)
+    work = Workload.of_prompt(
+        PAGE.size, "free", "tiny", session.tokenizer, generated_tokens=TOKENS, dtype="float32", attention=attention
+    )
+    stages = stages_of(model_of(session).arch, work)
+    with counted_flops(shown(model_of(session))) as found:
+        state = session.prefill(session.prepare(PAGE, prompt="free", preset="tiny"))
+        for _ in range(TOKENS - 1):
+            session.decode_step(state, TOKEN)
     assert not apart(by_module(stages.values()), found)
     assert found.as_counted == sum(as_counted(one, attention, "cpu") for one in stages.values())
     assert not found.unknown

@@ -12,19 +12,23 @@ from pytest_dsocr.contract.image import image_size, load_image
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.cost import pages as pages_module
 from pytest_dsocr.cost.model import stages_of
-from pytest_dsocr.cost.pages import FIGURES, Priced, by_grid, five_numbers, priced
-from pytest_dsocr.cost.roofline import devices
+from pytest_dsocr.cost.pages import Priced, by_grid, priced
 from pytest_dsocr.cost.workload import Workload, text_tokens, valid_image_tokens
 from pytest_dsocr.engine.places import SYNTHETIC
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.pages.page_list import shipped
-from tests.cost.compressed import FACTS
 
 FULL = SYNTHETIC["full"]
+FACTS = {
+    "invoice_016": (64, 100, 247, 386, 647),
+    "receipt_086": (64, 100, 130, 203, 330),
+    "figures_201": (64, 100, 227, 355, 227),
+}
+"""Valid image tokens that the vendor's code told of three shipped pages, in the order of the presets."""
 
 
-@pytest.mark.parametrize("wrong", [{"batch": 0}, {"dtype": "fp8"}, {"page_px": (0, 9)}, {"text_tokens": -1}])
+@pytest.mark.parametrize("wrong", [{"dtype": "fp8"}, {"page_px": (0, 9)}, {"text_tokens": -1}])
 def test_work_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
     what = {"page_px": (9, 9), "preset": DEFAULT.presets["tiny"], "text_tokens": 1, "generated_tokens": 1, **wrong}
     with pytest.raises(DsocrError, match=f"a workload has {next(iter(wrong))}="):
@@ -85,15 +89,3 @@ def test_pages_are_grouped_by_their_grids(pages: list[Priced]) -> None:
     assert sum(map(len, groups.values())) == len(pages)
     sizes = [columns * rows for columns, rows in groups]
     assert sizes == sorted(sizes)
-
-
-def test_figures_and_the_least_time_are_of_the_whole_page(pages: list[Priced]) -> None:
-    page, device = pages[0], devices()["h200"]
-    found = {name: figure(page) for name, figure in FIGURES.items()}
-    parts = sum(found[f"{part} TFLOP"] for part in ("vision", "prefill", "decode"))
-    assert found["page TFLOP"] == pytest.approx(parts)
-    assert found["page GB"] == pytest.approx(page.cost.bytes / 1e9)
-    assert found["views"] == len(page.work.views_px)
-    assert page.least(device).ms == pytest.approx(sum(page.bound(stage, device).ms for stage in page.stages))
-    assert five_numbers([5.0]) == (5.0,) * 5
-    assert five_numbers([4.0, 1.0, 2.0, 3.0, 5.0]) == (1.0, 2.0, 3.0, 4.0, 5.0)

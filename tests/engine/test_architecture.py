@@ -1,4 +1,4 @@
-"""The model's dimensions, against the vendor's published ``config.json`` and index."""
+"""The model's dimensions, against the vendor's published ``config.json`` and index, and its rotary frequencies."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from pytest_dsocr.engine.architecture import Architecture
+from pytest_dsocr.engine.attention import eager
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.places import SYNTHETIC
 from pytest_dsocr.foundation.errors import DsocrError
@@ -132,3 +133,19 @@ def test_folder_without_a_config_of_this_model(text: str | None, complaint: str,
         (tmp_path / "config.json").write_text(text, encoding="utf-8")
     with pytest.raises(DsocrError, match=complaint):
         Architecture.from_folder(tmp_path)
+
+
+def empty(dtype: torch.dtype, *, round_rope: bool = True) -> DeepseekOCR:
+    return DeepseekOCR.empty(SYNTHETIC["tiny"], eager, torch.device("cpu"), dtype, round_rope=round_rope)
+
+
+def test_rotary_frequencies_are_there_without_a_checkpoint() -> None:
+    head_dim = SYNTHETIC["tiny"].decoder.head_dim
+    expected = torch.tensor([10000.0 ** (-2 * i / head_dim) for i in range(head_dim // 2)])
+    torch.testing.assert_close(empty(torch.float32).model.inv_freq, expected)
+
+
+@pytest.mark.parametrize(("round_rope", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
+def test_rotary_frequencies_are_rounded_as_the_cast_of_a_whole_model_does(round_rope: bool, dtype: torch.dtype) -> None:
+    exact = empty(torch.float32).model.inv_freq
+    assert torch.equal(empty(torch.bfloat16, round_rope=round_rope).model.inv_freq, exact.to(dtype))

@@ -28,14 +28,6 @@ def test_tokens_are_those_of_the_cpu(tiny: Engine[Any], on_gpu: Engine[Any]) -> 
     assert on_gpu.run(page, max_new_tokens=TOKENS).token_ids == tiny.run(page, max_new_tokens=TOKENS).token_ids
 
 
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
-def test_batched_rows_equal_their_single_runs(attention: str) -> None:
-    session = Engine.from_checkpoint("synthetic:tiny", device="cuda", attention=attention)
-    pages = [PAGES[name]() for name in ("portrait", "tiny", "landscape")]
-    alone = [session.run(page, max_new_tokens=TOKENS).token_ids for page in pages]
-    assert [result.token_ids for result in session.run_batch(pages, max_new_tokens=TOKENS)] == alone
-
-
 def test_a_decode_step_does_not_wait_for_the_device(on_gpu: Engine[Any]) -> None:
     state = on_gpu.prefill(on_gpu.prepare(PAGES["tiny"]()))
     embeds = model_of(on_gpu).embed(torch.tensor([[5]], device="cuda"))

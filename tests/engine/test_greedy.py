@@ -1,17 +1,14 @@
-"""Greedy decoding: which token is best, what ends a row, and what an ended row gives."""
+"""Greedy decoding: which token is best, and what may not be repeated."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
 
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.engine.pipeline import generate, pick
+from pytest_dsocr.engine.pipeline import pick
 from suites.contract.pages import PAGES
-
-TOKENS = 8
 
 
 def test_the_first_of_equal_logits_is_best() -> None:
@@ -24,23 +21,6 @@ def test_a_banned_token_is_passed_over_in_its_row_alone_and_the_logits_stay() ->
     assert pick(logits, [[1], []]) == [2, 1]
     assert pick(logits, [[], [1, 2]]) == [1, 0]
     assert torch.equal(logits, before)
-
-
-def test_an_ended_row_gives_pad_while_the_others_go_on(tiny: Engine[Any]) -> None:
-    inputs = [tiny.prepare(PAGES[name](), preset="tiny") for name in ("portrait", "landscape")]
-    prompts = [row.input_ids[0].tolist() for row in inputs]
-    policy = replace(tiny.policy, max_new_tokens=TOKENS)
-
-    def steps(eos_id: int) -> list[list[int]]:
-        state = tiny.pipeline.join([tiny.prefill(row) for row in inputs])
-        return list(generate(tiny.pipeline, state, prompts, replace(policy, eos_id=eos_id), pad_id=2))
-
-    free = steps(eos_id=-1)
-    ends = next(token for step, (token, _) in enumerate(free) if step and token not in {row[1] for row in free})
-    at = [step[0] for step in free].index(ends)
-    held = steps(eos_id=ends)
-    assert [step[0] for step in held] == [step[0] for step in free[: at + 1]] + [2] * (TOKENS - at - 1)
-    assert [step[1] for step in held] == [step[1] for step in free]
 
 
 def test_no_ngram_of_prompt_and_output_is_repeated(tiny: Engine[Any]) -> None:

@@ -1,8 +1,7 @@
-"""The session as its users call it: results, streaming, batches, stage times, bad input."""
+"""The session as its users call it: results, batches, stage times, bad input."""
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import replace
 from typing import Any
 
@@ -10,35 +9,43 @@ import pytest
 import torch
 from PIL import ImageOps
 
+from pytest_dsocr.contract.presets import Preset, Tiling
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.vendor_model import VendorModel
-from pytest_dsocr.families import STAGE_NAMES
+from pytest_dsocr.families import DEFAULT, STAGE_NAMES
 from pytest_dsocr.foundation.errors import DsocrError
 from suites.contract.pages import PAGES
 from tests.conftest import model_of
-from tests.crops import CROPPED, CROPS
 
 TOKENS = 10
+CROPPED, CROPS = "landscape", "crops"
+SMALL = replace(
+    DEFAULT, presets={CROPS: Preset(CROPS, 128, 128, True, Tiling(128, squashed_up_to_px=128))}, default_preset=CROPS
+)
+"""The family with crops of 128 px, a twenty-fifth of the work."""
 
 
-def test_its_former_name_is_kept_for_a_version() -> None:
-    assert importlib.import_module("pytest_dsocr.engine.session").Session is Engine
+def cropping(attention: str = "eager", **options: Any) -> Engine[Any]:
+    session = Engine.from_checkpoint("synthetic:tiny", attention=attention, **options)
+    model_of(session).arch = replace(model_of(session).arch, family=SMALL)
+    return session
 
 
-def test_a_result_holds_what_was_asked_and_what_it_took(tiny: Engine[Any]) -> None:
-    result = tiny.run(PAGES[CROPPED](), preset=CROPS, max_new_tokens=TOKENS)
-    inputs = tiny.prepare(PAGES[CROPPED](), preset=CROPS)
+def test_a_result_holds_what_was_asked_and_what_it_took() -> None:
+    session = cropping()
+    result = session.run(PAGES[CROPPED](), preset=CROPS, max_new_tokens=TOKENS)
+    inputs = session.prepare(PAGES[CROPPED](), preset=CROPS)
     columns, rows = inputs.images_spatial_crop[0].tolist()
     assert len(result.token_ids) == result.counts.output_tokens == TOKENS
     assert result.counts.views == columns * rows + 1
     assert result.counts.decode_steps == TOKENS - 1
     assert (result.counts.prompt_tokens, result.counts.image_tokens) == (inputs.prompt_tokens, inputs.image_tokens)
     assert result.finish_reason == "length"
-    assert result.text == tiny.tokenizer.decode(result.token_ids).strip()
+    assert result.text == session.tokenizer.decode(result.token_ids).strip()
 
 
-def test_every_stage_is_timed_and_decode_once_a_step(tiny: Engine[Any]) -> None:
-    session = Engine(tiny.model, tiny.tokenizer, policy=tiny.policy, instrument="timed")
+def test_every_stage_is_timed_and_decode_once_a_step() -> None:
+    session = cropping(instrument="timed")
     result = session.run(PAGES[CROPPED](), preset=CROPS, max_new_tokens=TOKENS)
     runs = {stage: len(times.runs_ms) for stage, times in result.stage_times.items()}
     assert tuple(runs) == STAGE_NAMES
@@ -49,33 +56,18 @@ def test_every_stage_is_timed_and_decode_once_a_step(tiny: Engine[Any]) -> None:
 def test_a_page_run_twice_is_timed_twice_and_not_added_up(tiny: Engine[Any]) -> None:
     session = Engine(tiny.model, tiny.tokenizer, policy=tiny.policy, instrument="timed")
     inputs = session.prepare(PAGES["tiny"](), preset="tiny")
-    first, second = (session.run_prepared(inputs, max_new_tokens=2).stage_times for _ in range(2))
+    told: list[int] = []
+    results = [session.run_prepared(inputs, max_new_tokens=2, on_token=told.append) for _ in range(2)]
+    assert told == [token for result in results for token in result.token_ids]
+    first, second = (result.stage_times for result in results)
     assert [len(times["prefill"].runs_ms) for times in (first, second)] == [1, 1]
     assert "tokenizer" in first
     assert "tokenizer" not in second
 
 
-def test_streamed_texts_together_are_the_output(tiny: Engine[Any]) -> None:
-    page = PAGES["portrait"]()
-    streamed = list(tiny.stream(page, preset="tiny", max_new_tokens=40))
-    told: list[int] = []
-    result = tiny.run_prepared(tiny.prepare(page, preset="tiny"), max_new_tokens=40, on_token=told.append)
-    assert [s.token_id for s in streamed if s.token_id is not None] == list(result.token_ids) == told
-    assert "".join(s.text for s in streamed) == tiny.tokenizer.decode(result.token_ids)
-
-
-def test_the_first_token_streams_before_the_second_is_computed(tiny: Engine[Any]) -> None:
-    session = Engine(tiny.model, tiny.tokenizer, policy=tiny.policy, instrument="timed")
-    stream = session.stream(PAGES["portrait"](), preset="tiny", max_new_tokens=5)
-    next(stream)
-    assert "decode" not in session.stages.times()
-    next(stream)
-    assert len(session.stages.times()["decode"].runs_ms) == 1
-
-
 def test_batched_rows_equal_their_single_runs() -> None:
     """Pages of three prompt lengths, one of which ends long before the others."""
-    session = Engine.from_checkpoint("synthetic:tiny", attention="sdpa")
+    session = cropping("sdpa")
     pages = [PAGES[name]() for name in ("square", "tiny", "landscape")]
     free = [session.run(page, preset=CROPS, max_new_tokens=TOKENS).token_ids for page in pages]
     others = {*free[0], *free[2]}
@@ -86,7 +78,7 @@ def test_batched_rows_equal_their_single_runs() -> None:
     together = session.run_batch(pages, preset=CROPS, max_new_tokens=TOKENS)
     assert [r.token_ids for r in together] == alone
     assert [r.finish_reason for r in together] == ["length", "eos", "length"]
-    assert [r.counts.views for r in together] == [5, 1, 3]
+    assert [r.counts.views for r in together] == [10, 1, 9]
     assert len(together[1].token_ids) < TOKENS
     assert session.run_batch([]) == []
 
@@ -101,11 +93,12 @@ def test_another_dtype_stays_near_float32(tiny: Engine[Any]) -> None:
     assert 0 < error < 0.1
 
 
-def test_two_images_in_one_prompt_are_each_seen(tiny: Engine[Any]) -> None:
+def test_two_images_in_one_prompt_are_each_seen() -> None:
+    session = cropping()
     prompt = "<image>\nand\n<image>\nFree OCR."
     pages = [PAGES[CROPPED](), ImageOps.mirror(PAGES[CROPPED]())]
-    state = tiny.prefill(tiny.prepare(pages, prompt=prompt, preset=CROPS))
-    alone = [tiny.prefill(tiny.prepare(page, prompt="free", preset=CROPS)) for page in pages]
+    state = session.prefill(session.prepare(pages, prompt=prompt, preset=CROPS))
+    alone = [session.prefill(session.prepare(page, prompt="free", preset=CROPS)) for page in pages]
     assert len(state.visions) == 2
     for both, single in zip(state.visions, alone, strict=True):
         assert torch.equal(both.vision_fusion, single.visions[0].vision_fusion)

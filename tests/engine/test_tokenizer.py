@@ -1,4 +1,4 @@
-"""The tokenizer without transformers, text from tokens as they come, and the synthetic vocabulary."""
+"""The tokenizer without transformers, and the synthetic vocabulary."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tokenizers import AddedToken, processors
 
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.prompt import BOS, EOS, PAD, SpecialTokens
-from pytest_dsocr.engine.tokenizer import LABELS, MARKUP, Tokenizer, byte_level_vocabulary, stream_text
+from pytest_dsocr.engine.tokenizer import LABELS, MARKUP, Tokenizer, byte_level_vocabulary
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 
@@ -66,23 +66,6 @@ def test_every_eighth_ordinary_id_says_a_span_with_boxes_and_the_others_their_nu
     assert len({span.boxes for (span,) in spans.values()}) > 0.99 * len(spans)
     assert said[264] == "<|ref|>table<|/ref|><|det|>[[362, 123, 814, 153]]<|/det|>\n", "recordings hold it"
     assert all(SMALL.decode([token_id]) == said[token_id] for token_id in range(259, 500))
-
-
-# Bytes that begin and continue characters of every length, so that most sequences are broken somewhere.
-fragments = st.sampled_from([*byte_ids(b"a\x80\xbf\xc3\xe4\xef\xbd\xf0\x90\xff"), 128815, 7000, VENDOR_SIZE + 1])
-
-
-@given(st.lists(fragments | st.integers(0, VENDOR_SIZE - 1), max_size=40))
-def test_stream_of_any_ids_is_their_text(ids: list[int]) -> None:
-    pieces = [*stream_text(BYTES, ids)]
-    assert "".join(text for _, text in pieces) == BYTES.decode(ids)
-    assert [token for token, _ in pieces if token is not None] == ids
-
-
-def test_stream_holds_back_the_bytes_of_a_character() -> None:
-    ids = [*BYTES.encode("a漢🎉b"), byte_ids("漢".encode())[0]]
-    texts = [text for _, text in stream_text(BYTES, ids)]
-    assert texts == ["a", "", "", "漢", "", "", "", "🎉", "b", "", "\ufffd"]
 
 
 @pytest.fixture

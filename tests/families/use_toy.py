@@ -1,14 +1,15 @@
-"""Use the toy where it is installed: write a checkpoint, read a page, time it and cost it; writes JSON to stdout."""
+"""Use the toy where it is installed: write a checkpoint, read a page, time it, cost it and compare it."""
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
 
+from pytest_dsocr.cli.compare import plugin
 from pytest_dsocr.cost.model import parameters, stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.engine import Engine
@@ -19,12 +20,11 @@ from pytest_dsocr.engine.synthetic import fill
 from pytest_dsocr.engine.tokenizer import byte_level_vocabulary
 from pytest_dsocr.families import FAMILIES
 from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.observation.observation import Seam
 from pytest_dsocr.perf.rounds import QUANTITIES
 
 
 def main(folder: Path, page: Path) -> None:
-    """Do all of it."""
+    """Do all but the comparison."""
     toy = FAMILIES["toy_ocr"]
     arch = replace(SYNTHETIC["tiny"], family=toy)
     model = model_class(arch)(arch)
@@ -38,23 +38,32 @@ def main(folder: Path, page: Path) -> None:
     right = torch.nn.functional.linear(
         vision.crops["projector"], *(model.get_parameter(f"model.adapter.{name}") for name in ("weight", "bias"))
     )
+    assert torch.equal(vision.crops["adapter"], right)
     case = make_case(page, "markdown", "patchwork", family=family_named(folder))
+    assert (case.id, case.to_json()["family"]) == ("wide-patchwork-markdown", "toy_ocr")
+    assert Case.from_json(page, case.to_json()) == case
     work = Workload((960, 480), case.preset, 10, 3, dtype="float32")
-    found = {
-        "model": type(session.model).__name__,
-        "grid": inputs.images_spatial_crop.tolist(),
-        "crops": list(inputs.images_crop.shape),
-        "image_tokens": [result.counts.image_tokens, work.image_tokens],
-        "times": list(result.stage_times),
-        "seams": {name: list(seam.shape) for name, seam in vision.seams.items()},
-        "equal": bool(torch.equal(vision.crops["adapter"], right)),
-        "sha256": Seam.of(vision.crops["adapter"]).sha256,
-        "costs": {name: stage.cost.matrix_flops for name, stage in stages_of(arch, work).items()},
-        "parameters": [sum(parameters(arch).values()), sum(one.numel() for one in model.parameters())],
-        "quantities": QUANTITIES,
-        "case": [case.id, case.to_json()["family"], Case.from_json(page, case.to_json()) == case],
-    }
-    sys.stdout.write(json.dumps(found))
+    assert (type(session.model).__name__, inputs.images_spatial_crop.tolist()) == ("ToyOCR", [[2, 1]])
+    assert inputs.images_crop.shape == (2, 3, 320, 320)
+    image_tokens = 4 * 4 + 1 + 2 * 5 * 5  # no newlines: the page, the separator, two crops
+    assert result.counts.image_tokens == work.image_tokens == image_tokens
+    assert list(result.stage_times)[3:6] == ["projector", "adapter", "vision_fusion"]
+    seams = [f"{stage}.{view}" for stage in ("projector", "adapter") for view in ("crops", "page")]
+    assert list(vision.seams)[4:9] == [*seams, "vision_fusion"]
+    assert stages_of(arch, work)["adapter"].cost.matrix_flops == 2 * (4 * 4 + 2 * 5 * 5) * 64 * 64
+    assert sum(parameters(arch).values()) == sum(one.numel() for one in model.parameters())
+    assert "adapter" in QUANTITIES
 
 
-main(Path(sys.argv[1]), Path(sys.argv[2]))
+def compare(folder: Path, page: Path, out: Path) -> int:
+    """Run the tests of parity on the page; returns pytest's exit status."""
+    of_subject = ("subject=toy_subject:subject", f"checkpoint={folder}", "reference=session", f"out={out}")
+    of_page = (f"pages={page}", "presets=patchwork", "max-new-tokens=3")
+    options = [f"--dsocr-{one}" for one in (*of_subject, *of_page)]
+    return pytest.main(["suites/parity/test_case.py", "-p", plugin(), *options])
+
+
+if __name__ == "__main__":
+    checkpoint, page, out = map(Path, sys.argv[1:])
+    main(checkpoint, page)
+    sys.exit(compare(checkpoint, page, out))

@@ -30,7 +30,7 @@ def pages() -> list[Priced]:
 
 
 def test_what_the_terminal_shows(pages: list[Priced], snapshot: SnapshotAssertion) -> None:
-    shown = [*costs.table(pages[0], H200, layers=True), "", *costs.spread(pages, H200)]
+    shown = [*costs.table(pages[0], H200, layers=True), "", *costs.grids(pages, H200)]
     assert "\n".join([*(costs.in_words(of) for of in (pages[:1], pages[2:3], pages)), "", *shown]) == snapshot
 
 
@@ -51,5 +51,4 @@ def test_json_has_every_figure(pages: list[Priced]) -> None:
     layer = "model.layers.3.self_attn"
     assert square["stages"]["prefill"]["layers"][layer] == asdict(pages[0].stages["prefill"].layers[layer])
     assert (square["grid"], square["image_tokens"], square["preset"]["name"]) == ((2, 2), 693, "gundam")
-    assert found["spread"]["image tokens"]["median"] == 648
     assert "layers" not in costs.to_json(pages, (), H200)["pages"][0]["stages"]["sam"]

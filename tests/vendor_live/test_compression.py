@@ -18,7 +18,7 @@ from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.vendor_code.code import vendor_on_cpu
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
-from tests.cost.compressed import FACTS
+from tests.cost.test_workload import FACTS
 from tests.vendor_live.conftest import vendor_folder
 
 TEXT_TOKENS = 700

@@ -1,4 +1,4 @@
-"""Work on the device as CUDA graphs: a function of one tensor, one for each shape; and a step that is repeated."""
+"""Work on the device as CUDA graphs: a function of one tensor, one graph for each shape."""
 
 from __future__ import annotations
 
@@ -43,23 +43,6 @@ class CapturedCalls(Generic[Given]):
 
     def _captured(self, given: Tensor) -> tuple[Tensor, Graph[Given]]:
         return given, Graph(lambda: self._body(given), given.device, self._pool)
-
-
-class Repeated:
-    """Work on memory that does not move: run as it is at first, and on a CPU; from the second time on a graph."""
-
-    def __init__(self, body: Callable[[], None], device: torch.device) -> None:
-        self._body, self._device = body, device
-        self._times = 0
-        self._graph: Graph[None] | None = None
-
-    def __call__(self) -> None:
-        """Run it once more."""
-        self._times += 1
-        if self._device.type != "cuda" or self._times == 1:
-            return self._body()
-        self._graph = self._graph or Graph(self._body, self._device)
-        return self._graph.replay()
 
 
 class Graph(Generic[Given]):

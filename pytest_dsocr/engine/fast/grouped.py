@@ -1,7 +1,7 @@
 """A mixture of experts for many tokens: sorted by expert, so that each expert's weights are read once.
 
-Takes the place of ``gate_up`` and ``down`` in :mod:`~pytest_dsocr.engine.fast.step`, where B tokens are many: those of
-a prompt, or of many pages. Shapes as in :mod:`~pytest_dsocr.engine.fast.weights`.
+Takes the place of ``gate_up`` and ``down`` in :mod:`~pytest_dsocr.engine.fast.step` where the B tokens are those of a
+prompt. Shapes as in :mod:`~pytest_dsocr.engine.fast.weights`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pytest_dsocr.engine.fast.plain import gated, normalise, route
-from pytest_dsocr.engine.fast.step import PLAIN, Operations
+from pytest_dsocr.engine.fast.step import PLAIN
 from pytest_dsocr.engine.fast.weights import DecoderWeights, FeedForward, Norm
 
 ALIGNED_BYTES = 16
@@ -51,12 +51,6 @@ def down(inner: Tensor, chosen_BK: Tensor, weights_BK: Tensor, feed: FeedForward
 
 
 GROUPED = replace(PLAIN, gate_up=gate_up, down=down)
-
-
-def for_many(operations: Operations, weights: DecoderWeights) -> Operations:
-    """Give operations for a step of many rows: those given, where experts would make the host wait for a GPU."""
-    can = not weights.head.is_cuda or waits_for_nothing(weights)
-    return replace(GROUPED, attend=operations.attend) if can else operations
 
 
 def waits_for_nothing(weights: DecoderWeights) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Self
 
@@ -13,7 +13,7 @@ from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.decoder import Rope
 from pytest_dsocr.engine.fast.calls import CapturedCalls
-from pytest_dsocr.engine.fast.grouped import for_many, waits_for_nothing
+from pytest_dsocr.engine.fast.grouped import waits_for_nothing
 from pytest_dsocr.engine.fast.hooks import Hooks
 from pytest_dsocr.engine.fast.prompt import Prefilled, prefill
 from pytest_dsocr.engine.fast.slots import Slot, Slots, StaticCache
@@ -22,16 +22,13 @@ from pytest_dsocr.engine.fast.vision import FastVision
 from pytest_dsocr.engine.fast.weights import DecoderWeights
 from pytest_dsocr.engine.model import DeepseekOCR
 
-MANY_ROWS = 16
-"""From here on a step reads each weight once for all rows. Below, kernels that read it once a row are faster on an
-H200, and compute each row as if it were alone."""
-
 
 class FastDeepseekOCR(DeepseekOCR):
     """The same model, whose stages go past its modules.
 
-    What hooks a block or a layer is told of it in vision and prefill, computed as ever; what hooks anything inside of
-    one makes that stage go through the modules, as the readable model's. Steps tell nothing.
+    Hooks of blocks and layers are called in vision and prefill, which compute the same with them; a hook of anything
+    inside of one makes that stage go through the modules, as the readable model's. Steps call no hook, and are of one
+    page: several pages together are decoded as the readable model does.
     """
 
     def __init__(self, arch: Architecture) -> None:
@@ -65,11 +62,7 @@ class FastDeepseekOCR(DeepseekOCR):
 
     def new_cache(self) -> StaticCache:
         """Give an empty cache for one row."""
-        return self._cache_of(1)
-
-    def join_caches(self, caches: Sequence[KVCache]) -> StaticCache:
-        """Put single rows' caches side by side."""
-        return self._cache_of(len(caches)).of_rows(caches)
+        return StaticCache(self.arch.decoder.num_hidden_layers, self._slots_like)
 
     def decode(self, embeds: Tensor, cache: KVCache, *, all_logits: bool = False) -> Tensor:
         """Run the decoder on ``[B, T, C]``, growing ``cache`` by T; float32 logits ``[B, 1 or T, V]``."""
@@ -98,16 +91,6 @@ class FastDeepseekOCR(DeepseekOCR):
             layers = self.model.decoder_layers()
             return prefill(x_TC, self.weights, rope, layers, round_router=round_router, every=every)
 
-    def compute_step(self, x_BC: Tensor, slot: Slot) -> Tensor:
-        """Feed one token a row at the slot's positions, which stay: float32 logits ``[B, V]``; the host not waiting."""
-        assert self.weights is not None
-        device = x_BC.device.type
-        round_router, operations = torch.is_autocast_enabled(device), self.operations
-        if slot.rows >= MANY_ROWS:
-            operations = for_many(operations, self.weights)
-        with torch.autocast(device, enabled=False):
-            return step(x_BC, self.weights, slot, operations, round_router=round_router)
-
     def _step(self, x_BC: Tensor, cache: StaticCache) -> Tensor:
         slot = cache.ready()
         if x_BC.device.type != "cuda":  # nothing is captured, so that the step need not cover the whole room
@@ -118,18 +101,18 @@ class FastDeepseekOCR(DeepseekOCR):
         return slot.captured[key](x_BC).clone()
 
     def _step_on(self, slot: Slot, x_BC: Tensor) -> Tensor:
-        logits = self.compute_step(x_BC, slot)
+        assert self.weights is not None
+        device = x_BC.device.type
+        round_router = torch.is_autocast_enabled(device)
+        with torch.autocast(device, enabled=False):
+            logits = step(x_BC, self.weights, slot, self.operations, round_router=round_router)
         slot.positions.add_(1)
         return logits
 
     def _fast_vision(self) -> FastVision | None:
         return None if _casts(self.dtype, self.device) else self.vision
 
-    def _cache_of(self, rows: int) -> StaticCache:
-        return StaticCache(self.arch.decoder.num_hidden_layers, rows, self.slots_like)
-
-    def slots_like(self, keys: Tensor) -> Slots:
-        """Give the model's slots, which hold what ``[B, G, T, D]`` is like."""
+    def _slots_like(self, keys: Tensor) -> Slots:
         if self._slots is None:
             self._slots = Slots(self.arch.decoder.num_hidden_layers, keys, self.model.inv_freq)
         return self._slots

@@ -1,12 +1,12 @@
 """Memory that a decode step reads and writes in place (fixed addresses, which a captured graph needs), as a cache.
 
-Shapes: L layers, B rows, G key-value heads, S positions that there is room for, D channels of a head.
+Shapes: L layers, one row, G key-value heads, S positions that there is room for, D channels of a head.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -24,11 +24,11 @@ class Place:
     """Where one layer's keys and values are, and which positions the step fills."""
 
     keys: Tensor
-    """``[B, G, S, D]``."""
+    """``[1, G, S, D]``."""
     values: Tensor
-    """``[B, G, S, D]``."""
+    """``[1, G, S, D]``."""
     positions: Tensor
-    """``[B]`` int64, on the device: of each row the new token's."""
+    """``[1]`` int64, on the device: the new token's."""
     cos: Tensor
     """``[S, D / 2]``, in the model's dtype, as ``sin``."""
     sin: Tensor
@@ -39,18 +39,13 @@ class Slot:
     """The memory of one cache, handed on to another when that one is gone."""
 
     keys: Tensor
-    """``[L, B, G, S, D]``."""
+    """``[L, 1, G, S, D]``."""
     values: Tensor
     positions: Tensor
     cos: Tensor
     sin: Tensor
     captured: dict[object, Callable[[Tensor], Tensor]] = field(default_factory=dict)
     """Steps that are captured over this memory, by what they compute."""
-
-    @property
-    def rows(self) -> int:
-        """B."""
-        return self.keys.shape[1]
 
     @property
     def room(self) -> int:
@@ -72,7 +67,7 @@ class Slots:
 
     Args:
         layers: L.
-        like: a tensor ``[B, G, T, D]`` of keys, for its heads, channels, dtype and device.
+        like: a tensor ``[1, G, T, D]`` of keys, for its heads, channels, dtype and device.
         inverse_frequencies: of the rotary positions, ``[D / 2]``.
     """
 
@@ -81,60 +76,59 @@ class Slots:
         self._layers, self._like, self._frequencies = layers, like.new_empty(0), inverse_frequencies
         self._free: list[Slot] = []
 
-    def take(self, rows: int, positions: int) -> Slot:
-        """Give a slot of so many rows with room for ``positions`` at least; its values are finite."""
+    def take(self, positions: int) -> Slot:
+        """Give a slot with room for ``positions`` at least; its values are finite."""
         room = LEAST_ROOM[self._like.device.type]
         while room < positions:
             room *= 2
         for slot in reversed(self._free):
-            if (slot.rows, slot.room) == (rows, room):
+            if slot.room == room:
                 self._free.remove(slot)
                 slot.values.zero_()  # a weight of 0 does not hide a NaN that another page left
                 return slot
-        return self._made(rows, room)
+        return self._made(room)
 
     def give_back(self, slot: Slot) -> None:
         """Let a slot be taken again; whoever has views of it must not read them any more."""
         self._free.append(slot)
 
-    def _made(self, rows: int, room: int) -> Slot:
+    def _made(self, room: int) -> Slot:
         like = self._like
-        shape = (self._layers, rows, self._heads, room, self._channels)
+        shape = (self._layers, 1, self._heads, room, self._channels)
         at = torch.arange(room, device=like.device)[None]
         rope = Rope(self._frequencies, at, like.dtype)
         half = self._channels // 2
         cos, sin = (table[0, 0, :, :half].contiguous() for table in (rope.cos, rope.sin))
-        positions = torch.zeros(rows, dtype=torch.int64, device=like.device)
+        positions = torch.zeros(1, dtype=torch.int64, device=like.device)
         return Slot(like.new_zeros(shape), like.new_zeros(shape), positions, cos, sin)
 
 
 class StaticCache(KVCache):
-    """Keys and values at addresses that do not move until there is no room left.
+    """Keys and values of one page at addresses that do not move until there is no room left.
 
     Prefill fills it as any other; :meth:`ready` gives the slot that a step then writes into. When the cache is gone its
     memory goes to the next one: a view that was taken of it holds what the next page writes.
 
     Args:
         layers: number of layers.
-        rows: pages side by side.
         slots: gives the model's slots, once there is something to write.
     """
 
-    def __init__(self, layers: int, rows: int, slots: Callable[[Tensor], Slots]) -> None:
-        super().__init__(layers, rows)
+    def __init__(self, layers: int, slots: Callable[[Tensor], Slots]) -> None:
+        super().__init__(layers)
         self._slots = slots
         self._slot: Slot | None = None
         self._let_go: weakref.finalize[..., StaticCache] | None = None
-        self._placed: list[int] = []
-        """Each row's position on the device."""
+        self._placed: int | None = None
+        """The position that is on the device."""
 
     def append(self, layer: int, keys: Tensor, values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Write ``[B, G, T, D]`` as :meth:`KVCache.append` does."""
+        """Write ``[1, G, T, D]`` as :meth:`KVCache.append` does."""
         self._reserve(self.length + keys.shape[2], keys)
         return super().append(layer, keys, values, positions)
 
     def fill(self, keys_LGTD: Tensor, values_LGTD: Tensor) -> None:
-        """Write the first positions of all layers of one row."""
+        """Write the first positions of all layers."""
         length = keys_LGTD.shape[2]
         slot = self._reserve(length, keys_LGTD[:1])
         slot.keys[:, 0, :, :length] = keys_LGTD
@@ -142,34 +136,24 @@ class StaticCache(KVCache):
         self.advance(length)
 
     def ready(self) -> Slot:
-        """Give the slot, with room for one more position, and with each row's next position on the device."""
+        """Give the slot, with room for one more position, and with the next position on the device."""
         slot = self._reserve(self.length + 1, self.keys(0))
-        if self._placed != self.lengths:
+        if self._placed != self.length:
             slot.positions.copy_(torch.tensor(self.lengths))
-            self._placed = [*self.lengths]
+            self._placed = self.length
         return slot
 
     def stepped(self) -> None:
         """Count the position that a step has filled, and that it has gone past on the device."""
         self.advance(1)
-        self._placed = [*self.lengths]
-
-    def of_rows(self, caches: Sequence[KVCache]) -> StaticCache:
-        """Put single caches side by side in this one, which is empty."""
-        self.lengths = [length for cache in caches for length in cache.lengths]
-        slot = self._reserve(self.length, caches[0].keys(0))
-        for row, cache in enumerate(caches):
-            for layer in range(self.layers):
-                slot.keys[layer, row, :, : cache.length] = cache.keys(layer)[0]
-                slot.values[layer, row, :, : cache.length] = cache.values(layer)[0]
-        return self
+        self._placed = self.length
 
     def _reserve(self, positions: int, like: Tensor) -> Slot:
         old = self._slot
         if old is not None and old.room >= positions:
             return old
         slots = self._slots(like)
-        self._slot = slot = slots.take(len(self.lengths), positions)
+        self._slot = slot = slots.take(positions)
         if old is not None:
             slot.keys[:, :, :, : self.length] = old.keys[:, :, :, : self.length]
             slot.values[:, :, :, : self.length] = old.values[:, :, :, : self.length]
@@ -177,5 +161,5 @@ class StaticCache(KVCache):
             self._let_go()
         self._let_go = weakref.finalize(self, slots.give_back, slot)
         self._keys, self._values = [*slot.keys], [*slot.values]
-        self._placed = []
+        self._placed = None
         return slot

@@ -24,7 +24,6 @@ class Sizes:
     inner: int = 16
     shared: int = 32
     length: int = 70
-    rows: int = 1
     normalise: bool = False
     scale: float = 1.0
 
@@ -36,12 +35,12 @@ class Made:
     layer: LayerWeights
     slot: Slot
     x: Tensor
-    """``[B, C]``."""
+    """``[1, C]``."""
     head: Tensor
 
 
 def make(sizes: Sizes, dtype: torch.dtype, device: str) -> Made:
-    """Draw everything from one seed; each row but the first is shorter than the one before."""
+    """Draw everything from one seed."""
     draw = torch.Generator().manual_seed(0)
 
     def normal(*shape: int, std: float = 1.0) -> Tensor:
@@ -68,8 +67,8 @@ def make(sizes: Sizes, dtype: torch.dtype, device: str) -> Made:
     output = matrix(width, sizes.heads * sizes.head_dim)
     layer = LayerWeights(norm(), qkv, output, norm(), feed, sizes.head_dim)
     frequencies = 1e4 ** -(torch.arange(0, sizes.head_dim, 2, device=device) / sizes.head_dim)
-    slot = Slots(1, normal(1, sizes.groups, 1, sizes.head_dim), frequencies).take(sizes.rows, sizes.length)
+    slot = Slots(1, normal(1, sizes.groups, 1, sizes.head_dim), frequencies).take(sizes.length)
     slot.keys.copy_(normal(*slot.keys.shape))
     slot.values.copy_(normal(*slot.values.shape))
-    slot.positions.copy_(torch.tensor([sizes.length - 1 - 27 * row for row in range(sizes.rows)]))
-    return Made(layer, slot, normal(sizes.rows, width), matrix(45, width))
+    slot.positions.fill_(sizes.length - 1)
+    return Made(layer, slot, normal(1, width), matrix(45, width))

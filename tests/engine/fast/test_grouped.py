@@ -31,18 +31,23 @@ def prefilled(session: Engine[Any], page: str = "landscape") -> DecodeState[Any]
     return session.prefill(session.prepare(PAGES[page](), preset="tiny"), all_logits=True)
 
 
-@pytest.mark.parametrize(("experts", "per_token"), [(8, 3), (60, 2), (1, 1)], ids=["few", "many, some unused", "one"])
-def test_experts_are_those_of_the_readable_mixture(experts: int, per_token: int) -> None:
+@pytest.mark.parametrize("how", [plain, grouped])
+@pytest.mark.parametrize(
+    ("experts", "per_token", "more"),
+    [(8, 3, {}), (60, 2, {"norm_topk_prob": True, "routed_scaling_factor": 1.5}), (1, 1, {})],
+    ids=["few", "many, some unused, weights normalised and scaled", "one"],
+)
+def test_experts_are_those_of_the_readable_mixture(how: Any, experts: int, per_token: int, more: Any) -> None:
     torch.manual_seed(0)
-    mixture = MixtureOfExperts(
-        DecoderConfig(hidden_size=16, n_routed_experts=experts, num_experts_per_tok=per_token, moe_intermediate_size=12)
-    ).requires_grad_(False)
+    sizes = {"n_routed_experts": experts, "num_experts_per_tok": per_token}
+    config = DecoderConfig(hidden_size=16, moe_intermediate_size=12, **sizes, **more)
+    mixture = MixtureOfExperts(config).requires_grad_(False)
     for weight in mixture.parameters():
         weight.normal_(std=0.3)
     x, norm, feed = torch.randn(TOKENS, 16), Norm(torch.ones(16), 1e-6), experts_of(mixture)
     assert feed.router is not None
-    inner, chosen, weights = grouped.gate_up(x, norm, plain.score(x, norm, feed.router, rounded=False), feed)
-    found = grouped.down(inner, chosen, weights, feed, torch.zeros_like(x))
+    inner, chosen, weights = how.gate_up(x, norm, plain.score(x, norm, feed.router, rounded=False), feed)
+    found = how.down(inner, chosen, weights, feed, torch.zeros_like(x))
     torch.testing.assert_close(found, mixture(plain.normalise(x, norm)))
 
 

@@ -14,7 +14,7 @@ def vision(arch: Architecture, side_px: int, views: int, dtype: str) -> dict[str
     """Give the cost of one call of each stage."""
     width, rows = arch.decoder.hidden_size, views * encoders.features_side(arch.sam, side_px) ** 2
     through = moved(ITEM_BYTES[dtype], weights=width * (width + 1), read=rows * width, written=rows * width)
-    own = product(rows, width, width, bias=True) + through
+    own = product(rows, width, width) + through
     return {**encoders.vision(arch, side_px, views, dtype), "adapter": {NAME: own}}
 
 
