@@ -142,7 +142,7 @@ BASELINES = Format(_File, f"restore it from version control, or make it anew, {H
 
 
 def _files(folders: Sequence[Path]) -> Iterator[Path]:
-    """Yield every baseline; other JSON files of the folder, such as a calibration, are none."""
+    """Yield every baseline; other JSON files of the folder, such as figures, are none."""
     for folder in folders:
         for path in sorted(folder.glob("*/*.json")):
             if path.name != "calibration.json" and is_regular(path) and _is_baseline(BASELINES.read_bytes(path)):

@@ -35,7 +35,6 @@ from pytest_dsocr.night.state import STATE_NAME, Entry, NightState, read_night
 from pytest_dsocr.pages.named import make_cases
 from pytest_dsocr.perf import history
 from pytest_dsocr.perf.baseline import Baseline, find
-from pytest_dsocr.perf.calibration import quoted
 from pytest_dsocr.perf.identity import title_of
 from pytest_dsocr.perf.run import PerfRun, judged
 from pytest_dsocr.perf.statistics import Judgement, Pace
@@ -54,7 +53,7 @@ from tests.engine.written import write_synthetic
 from tests.perf.made import PARITY, identity, measured
 from tests.report.made import MATCH, SLOWER, case_payload, payload, result, run_payload
 
-VENDOR, BASELINES = CHECKOUT / "golden/vendor", CHECKOUT / "golden/baselines/nvidia-h200"
+VENDOR = CHECKOUT / "golden/vendor"
 RECORDED = VENDOR / "mini/cpu-float32-eager"
 CASE = "figures_009-gundam-markdown"
 TIMES = measured({name: [1.0, 2.0] for name in ("first_token", "decode", "page")}, {"tokens": 3})
@@ -117,13 +116,6 @@ def _find_baseline(path: Path) -> None:
     judged(found.measured, TIMES, {}, 1, 1)
 
 
-def _calibration(path: Path) -> None:
-    here = path.parent / "a-cpu-2-cores"
-    here.mkdir(exist_ok=True)
-    path.replace(here / path.name)
-    assert [*quoted({"cpu": "a cpu", "cores": 2}, [path.parent], ["page", "decode"])]
-
-
 def _among(source: Path, folder: Path, name: str) -> Path:
     """Link a folder's files, and copy the one of this name."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -183,7 +175,6 @@ KINDS: dict[str, Kind] = {
     "baseline": Kind(
         lambda folder: Baseline(TIMES, PARITY, "2026-11-01", "pytest", None).write(folder), _find_baseline, sealed=True
     ),
-    "calibration": Kind(_copied(BASELINES / "calibration.json"), _calibration, sealed=True),
     "manifest": Kind(
         lambda folder: _among(RECORDED, folder / "mini" / RECORDED.name, "manifest.json"),
         lambda path: Recording.open(path.parent),

@@ -93,18 +93,6 @@ class Hanging(Sleeping):
         return TEXT
 
 
-class Garbled(Sleeping):
-    """Writes into every file that is open, and so into the answers."""
-
-    def read(self, page: Path, **how: Any) -> str:
-        for file in range(3, 20):
-            try:
-                os.write(file, b"no answer\n")
-            except OSError:
-                continue
-        return super().read(page, **how)
-
-
 class Staged:
     """L2, with sleeps in place of all work."""
 

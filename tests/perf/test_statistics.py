@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from pytest_dsocr.perf.limits import LOOKS, is_over, limit_of, look_at, looks_at
+from pytest_dsocr.perf.limits import LOOKS, is_over, limit_of, looks_at
 from pytest_dsocr.perf.statistics import Judgement, Pace, Shifts, fewest_at, fewest_rounds, judge, level_of
 from tests.perf.simulated import (
     NOISES,
@@ -20,6 +20,7 @@ from tests.perf.simulated import (
     alarms,
     all_at,
     at_most,
+    look_at,
     normal,
     only,
     table,
