@@ -12,8 +12,8 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.reading import Format
 from pytest_dsocr.foundation.words import count, in_shell
-from pytest_dsocr.night import record, spells
-from pytest_dsocr.night.page import html
+from pytest_dsocr.night import history as of_nights
+from pytest_dsocr.night import record
 from pytest_dsocr.perf import history as of_times
 from pytest_dsocr.report.ci import append_summary
 from pytest_dsocr.report.difference import Status, difference, lines, markdown
@@ -129,10 +129,10 @@ def history(options: Namespace) -> Iterator[str]:
         yield f"{'added':<16}{record.add(place, record.of_run(read_result(result)))}"
     nights, damaged = record.read(place) if place.is_dir() else ([], [])
     series, torn = _times(place, nights, is_needed=not (nights or damaged))
-    yield from spells.lines(nights, damaged)
+    yield from of_nights.lines(nights, damaged)
     yield from of_times.lines_of(series, torn)
     if options.html:
-        page = html(nights, series, [*damaged, *torn])
+        page = of_nights.html(nights, series, [*damaged, *torn])
         write_whole(options.html, page.encode("utf-8", "replace"))
         yield f"{'written':<16}{options.html}"
     if not (series or nights):

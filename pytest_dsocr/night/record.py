@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
+from uuid import uuid4
 
 from msgspec import Meta
 
@@ -189,15 +189,14 @@ def add(folder: Path, night: Night) -> Path:
         DsocrError: where the disk does not take it.
     """
     stamp = "".join(c for c in night.started[:19] if c not in ":-")
-    names = (f"{stamp}-{night.short}{f'-{k}' if k > 1 else ''}{SUFFIX}" for k in count(1))
-    path = next(path for name in names if not (path := folder / name).exists())
+    path = folder / f"{stamp}-{night.short}-{uuid4().hex[:12]}{SUFFIX}"  # others may add one in the same second
     return write_whole(path, json.dumps(asdict(night), indent=1) + "\n", shared=True)
 
 
 def read(folder: Path) -> tuple[list[Night], list[str]]:
     """Read every night below a folder, the oldest first; return what is wrong with which files as well."""
     nights, damaged = [], []
-    for path in sorted(folder.rglob(f"*{SUFFIX}"), key=lambda path: (len(path.name), path.name)):
+    for path in sorted(folder.rglob(f"*{SUFFIX}")):
         try:
             nights.append(NIGHTS.read(path))
         except DsocrError as error:

@@ -17,8 +17,8 @@ from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.words import Command, count
 from pytest_dsocr.night import process
 from pytest_dsocr.night.config import PARTS, Config
+from pytest_dsocr.night.history import html
 from pytest_dsocr.night.jobs import LOG, Job, command, environment, jobs, may_miss
-from pytest_dsocr.night.page import html
 from pytest_dsocr.night.record import Night, Outcome, about, add, read
 from pytest_dsocr.night.state import MACHINE, WRONG, Entry, NightState, Step, code_here, earlier, is_whole, key_of
 from pytest_dsocr.night.views import Results, for_github, markdown, results, write_views

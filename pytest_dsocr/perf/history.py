@@ -1,4 +1,4 @@
-"""What was measured run by run: a file with a line of JSON for each side of each run; and its charts."""
+"""What was measured run by run: a file with a line of JSON for each side of each run."""
 
 from __future__ import annotations
 
@@ -20,11 +20,7 @@ from pytest_dsocr.perf.summary import ms
 
 FILE_NAME = "history.jsonl"
 OF_SERIES = ("machine", "subject", "setup", "page")
-"""Parts of an identity that have to be equal for two lines to be in one chart."""
-FOLDER = Path(__file__).parent
-"""Of the templates."""
-WIDTH, HEIGHT, MARGIN = 640.0, 120.0, 12.0
-"""Of a chart, in its own units."""
+"""Parts of an identity that have to be equal for two lines to be in one series."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +116,10 @@ class Series:
         """Return the runs that have a quantity."""
         return [line for line in self.lines if quantity in line.quantities]
 
+    def most_ms(self, quantity: str) -> float:
+        """Return the greatest of a quantity's medians, in milliseconds; 1 where all are 0."""
+        return max(line.quantities[quantity].median_ms for line in self.having(quantity)) or 1.0
+
     @property
     def title(self) -> str:
         """What is equal in all lines."""
@@ -183,36 +183,5 @@ def lines_of(series: Sequence[Series], damaged: Sequence[str]) -> Iterator[str]:
             yield f"  {quantity:<16}{lines[-1].summary(quantity)}{since}"
         yield ""
     if len(series) > 1:
-        yield f"{len(series)} charts, for runs of another machine, subject, setting or page do not compare"
+        yield f"{len(series)} series, for runs of another machine, subject, setting or page do not compare"
     yield from (f"problem     {why}" for why in damaged)
-
-
-def drawn(series: Sequence[Series]) -> dict[str, Any]:
-    """Return what the template ``charts.html.j2`` takes."""
-    shown = [(one, [chart(one, quantity) for quantity in one.quantities]) for one in series]
-    return {"series": shown, "width": WIDTH, "height": HEIGHT, "margin": MARGIN}
-
-
-def chart(series: Series, quantity: str) -> dict[str, Any]:
-    """Lay one quantity out: a run a step to the right, 0 at the bottom."""
-    lines = series.having(quantity)
-    most_ms = max(line.quantities[quantity].high_ms for line in lines) or 1.0
-    step = (WIDTH - 2 * MARGIN) / max(len(lines) - 1, 1)
-
-    def y(time_ms: float) -> float:
-        return HEIGHT - MARGIN - time_ms / most_ms * (HEIGHT - 2 * MARGIN)
-
-    points = [
-        {
-            "x": MARGIN + k * step,
-            "y": y((spread := line.quantities[quantity]).median_ms),
-            "top": y(spread.high_ms),
-            "bottom": y(spread.low_ms),
-            "text": f"{line.summary(quantity)}, {line.date}",
-            "verdict": line.verdicts.get(quantity, ""),
-        }
-        for k, line in enumerate(lines)
-    ]
-    path = " ".join(f"{point['x']:.1f},{point['y']:.1f}" for point in points)
-    last = lines[-1].summary(quantity)
-    return {"quantity": quantity, "points": points, "most_ms": most_ms, "last": last, "path": path}

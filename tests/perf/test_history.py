@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
-from pytest_dsocr.night.page import html
+from pytest_dsocr.night.history import html
 from pytest_dsocr.perf import history
 from pytest_dsocr.perf.history import Line, Spread, lines_of
 from pytest_dsocr.perf.rounds import Measured, Round
@@ -48,7 +47,7 @@ def test_what_is_written_is_read_in_the_order_of_dates(file: Path) -> None:
     assert series.lines[0].exact == {"decode.waits": 1}
 
 
-def test_another_machine_or_setting_is_another_chart(file: Path) -> None:
+def test_another_machine_or_setting_is_another_series(file: Path) -> None:
     history.append(file, [line(4, 1.0, machine={**MACHINE, "cores": 8}), line(5, 2.0, setup={"dtype": "bfloat16"})])
     found, _ = history.read(file)
     assert [len(series.lines) for series in found] == [3, 1, 1]
@@ -80,14 +79,13 @@ def test_the_terminal_shows_the_last_run_and_the_first(file: Path) -> None:
     )
 
 
-def test_the_page_is_whole_and_runs_nothing(file: Path) -> None:
+def test_the_page_runs_nothing_and_slower_runs_have_higher_bars(file: Path) -> None:
     history.append(file, [line(6, 50.0, name="<script>alert(1)</script>", commit="")])
     page = html([], *history.read(file))
     assert "<script" not in page
     assert "http" not in page.replace("http-equiv", "")
-    drawn = [ElementTree.fromstring(svg) for svg in re.findall(r"<svg.*?</svg>", page, re.DOTALL)]
-    assert [one.get("aria-label") for one in drawn] == ["prefill", "decode"]
-    circles = [float(circle.get("cy", "")) for circle in drawn[1].iter("circle")]
-    assert circles == sorted(circles, reverse=True), "slower runs are drawn higher"
-    titles = [str(one.text) for one in drawn[1].iter("title")]
-    assert titles[0].startswith("11.5 ms (10.8 ms to 12.2 ms) at 000000000000 (SLOWER), 2026-11-01")
+    bars = re.findall(r'<i class="(\w*)" style="height: ([\d.]+)px" title="([^"]+)">', page)
+    heights = {title.partition(" ms")[0]: float(height) for verdict, height, title in bars if verdict == "SLOWER"}
+    assert heights == pytest.approx({"11.5": 6.7, "21.5": 12.5, "41.5": 24.2, "51.5": 30.0}, abs=0.05)
+    assert len(bars) == 4 + 4, "of prefill and decode"
+    assert bars[4][2].startswith("11.5 ms (10.8 ms to 12.2 ms) at 000000000000 (SLOWER), 2026-11-01")

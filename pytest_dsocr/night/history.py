@@ -1,19 +1,24 @@
-"""What went wrong when, what is wrong still, and what flips at the same commit; for the terminal, and for the page."""
+"""All nights: what went wrong when, what is wrong still, and the times; for the terminal, and as a page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
-from pytest_dsocr.foundation.words import HASH_CHARACTERS, count, entry, listed
-from pytest_dsocr.night.record import RIGHT, STAGES, WRONG, Night
+from pytest_dsocr.foundation.files import templates
+from pytest_dsocr.foundation.words import count, entry, listed
+from pytest_dsocr.night.record import LETTERS, MACHINE, RIGHT, STAGES, WORDS, WRONG, Night, gravest
+from pytest_dsocr.perf.history import Series
 
 NO_CASE = "of no page"
-UNSTEADY = 3
-"""Changes between right and wrong from which on a cell is called unsteady, whatever the commits were."""
 MOST = 20
+"""Spells that a terminal shows."""
+EVERY_DATE = 8
+"""Columns of the page that a date stands over."""
+TEMPLATE = "history.html.j2"
 Cell = tuple[str, str]
 """Case and stage."""
 
@@ -37,24 +42,6 @@ class Spell:
         return f"first bad {self.first.at}: {what}; {good}{until}"
 
 
-class Flip(NamedTuple):
-    """A stage that had two verdicts though nothing was changed, or that changes time and again."""
-
-    stage: str
-    commit: str
-    """Of all these nights; empty where it is only called unsteady."""
-    right: int
-    wrong: int
-    machines: tuple[str, ...]
-    """On which it was wrong."""
-
-    def of(self, cells: Sequence[Cell]) -> str:
-        """Return it as a sentence on the cells that it is true of."""
-        where = f"at the same commit {self.commit[:HASH_CHARACTERS]}" if self.commit else "changing time and again"
-        on = f"; wrong on {listed(self.machines, 2)}" if any(self.machines) else ""
-        return f"{self.stage} of {_cases(cells)}: right in {self.right}, wrong in {self.wrong} nights {where}{on}"
-
-
 def spells(nights: Sequence[Night]) -> list[Spell]:
     """Return every spell of wrong nights, those that go on first, then the latest first.
 
@@ -76,25 +63,6 @@ def spells(nights: Sequence[Night]) -> list[Spell]:
     return sorted(sorted(made, key=lambda one: one.first.started, reverse=True), key=lambda one: one.mended is not None)
 
 
-def flips(nights: Sequence[Night]) -> dict[Flip, list[Cell]]:
-    """Return what a commit left both right and wrong, and what changes time and again, each with its cells."""
-    found: dict[Flip, list[Cell]] = {}
-    for cell in cells_in(nights):
-        judged = [(night, letter in RIGHT) for night in nights if (letter := letter_of(night, cell)) in (*RIGHT, WRONG)]
-        by_code: dict[tuple[str, str, str], list[tuple[Night, bool]]] = {}
-        for night, is_right in judged:
-            if night.commit and not night.commit.endswith("-dirty"):
-                by_code.setdefault((night.commit, night.subject, night.setting), []).append((night, is_right))
-        here = [(code[0], same) for code, same in by_code.items() if len({is_right for _, is_right in same}) == 2]
-        if not here and sum(a != b for (_, a), (_, b) in pairwise(judged)) >= UNSTEADY:
-            here = [("", judged)]
-        for commit, same in here:
-            wrong = [night for night, is_right in same if not is_right]
-            machines = tuple(dict.fromkeys(one.machine for one in wrong))
-            found.setdefault(Flip(cell[1], commit, len(same) - len(wrong), len(wrong), machines), []).append(cell)
-    return found
-
-
 def cells_in(nights: Sequence[Night]) -> list[Cell]:
     """Return every case and stage that any night judged, by case as it came, by stage as the data flows."""
     found = {(case, stage): None for night in nights for case, stages in night.cells.items() for stage in stages}
@@ -108,20 +76,60 @@ def letter_of(night: Night, cell: Cell) -> str:
 
 
 def lines(nights: Sequence[Night], damaged: Sequence[str]) -> Iterator[str]:
-    """Yield the nights for a terminal: what broke, what flips, and how the last one ended."""
+    """Yield the nights for a terminal: what broke, what was flaky, and how the last one ended."""
     if nights:
         first, last = nights[0], nights[-1]
         days = f"{first.day} to {last.day}"
         yield from entry("nights", f"{len(nights)}, {days}; {last.subject or 'no subject'} {last.setting}".strip())
         for spell in spells(nights)[:MOST]:
             yield from entry("still wrong" if spell.mended is None else "was wrong", str(spell), 6)
-        for flip, cells in [*flips(nights).items()][:MOST]:
-            yield from entry("flips" if flip.commit else "unsteady", flip.of(cells))
-        flaky = dict.fromkeys(test for night in nights for test in night.flaky)
-        if flaky:
+        if flaky := dict.fromkeys(test for night in nights for test in night.flaky):
             yield from entry("flaky", f"passed only when run again: {listed([*flaky])}")
         yield from entry("last night", f"{last.at}: {last.verdict}")
     yield from (f"problem         {why}" for why in damaged)
+
+
+class Judged(NamedTuple):
+    """What one night says of a stage; all are empty where it judged nothing of it."""
+
+    letter: str = ""
+    """Of the gravest verdict."""
+    title: str = ""
+    wrong: str = ""
+    """How many cases are wrong, where any is."""
+
+
+def html(nights: Sequence[Night], series: Sequence[Series], damaged: Sequence[str]) -> str:
+    """Render a page that needs no network and runs nothing: a column a night, a row a stage; all in it is escaped.
+
+    Args:
+        nights: the oldest first.
+        series: times, of the nights and of other runs.
+        damaged: what could not be read, a sentence each.
+    """
+    environment = templates(Path(__file__).parent)
+    environment.filters |= {"of": count}
+    seen = {stage for _, stage in cells_in(nights)}
+    return environment.get_template(TEMPLATE).render(
+        nights=nights,
+        changed=[False, *(a.commit != b.commit for a, b in pairwise(nights))],
+        every_date=EVERY_DATE,
+        stages=[(stage, [_judged(night, stage) for night in nights]) for stage in STAGES if stage in seen],
+        spells=spells(nights),
+        legend=[(letter, WORDS[letter]) for letter in (*LETTERS.values(), MACHINE)],
+        series=series,
+        damaged=damaged,
+    )
+
+
+def _judged(night: Night, stage: str) -> Judged:
+    letters = {case: stages[stage] for case, stages in night.cells.items() if stage in stages}
+    if not letters:
+        return Judged()
+    worst = gravest(letters.values())
+    wrong = [case or NO_CASE for case, letter in letters.items() if letter == WRONG]
+    where = f" in {len(wrong)} of {len(letters)} cases: {listed(wrong)}" if wrong else ""
+    return Judged(worst, f"{night.at}, {stage}: {WORDS[worst]}{where}", str(len(wrong) or ""))
 
 
 def _spells_of(letters: Sequence[tuple[int, str]]) -> Iterator[tuple[int, int, int]]:
