@@ -14,8 +14,7 @@ from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.process import interrupted_by_sigterm, progress_bar
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.page_list import shipped
-from pytest_dsocr.perf import history
-from pytest_dsocr.perf.bench import Bench, Status, Task, Watcher, compare, lines_of
+from pytest_dsocr.perf.bench import Status, Task, Watcher, compare, lines_of
 from pytest_dsocr.perf.identity import PageSetting
 from pytest_dsocr.perf.limits import LOOKS, TOKENS
 from pytest_dsocr.plugin.option_values import slower as read_share
@@ -39,8 +38,6 @@ def add_run(command: ArgumentParser) -> None:
     add(command, "--rounds", "take at most so many pairs of rounds", LOOKS[-1], type=int, metavar="PAIRS")
     add(command, "--time-limit", "longest time without an answer", 600.0, type=float, metavar="SECONDS")
     add(command, "--out", "write the result and every round to this file", type=Path, metavar="FILE")
-    where = "add a line for each side to this file, such as history.jsonl, which dsocr history shows"
-    add(command, "--history", where, type=Path, metavar="FILE")
     add(
         command,
         "--planted",
@@ -68,8 +65,9 @@ def run(options: Namespace) -> Iterator[str]:
         bench = compare((options.a, options.b), task, watch, is_timed=not options.counts)
     options.status = bench.status  # before anything is printed, for the reader may close our output
     yield from lines_of(bench)
-    for path in _written(bench, options):
-        yield f"written         {path}"
+    if options.out:
+        write_whole(options.out, json.dumps(bench.to_json(), indent=1).encode() + b"\n")
+        yield f"written         {options.out}"
     yield f"verdict         {bench.verdict}"
 
 
@@ -99,16 +97,6 @@ def _sha256(checkpoint: str) -> str:
         return resolve(checkpoint).sha256
     except DsocrError:
         return ""
-
-
-def _written(bench: Bench, options: Namespace) -> Iterator[Path]:
-    if options.history and not bench.b.identity["planted"]:
-        lines = [history.Line.of(bench.a), history.Line.of(bench.b, bench.judgements)]
-        history.append(options.history, [line for line in lines if line.quantities])
-        yield options.history
-    if options.out:
-        write_whole(options.out, json.dumps(bench.to_json(), indent=1).encode() + b"\n")
-        yield options.out
 
 
 @contextmanager

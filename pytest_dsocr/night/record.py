@@ -117,7 +117,7 @@ class Night:
     notes: Sequence[str] = ()
     """What the runs noticed, such as a known failure whose date is over."""
     times: Sequence[Line] = ()
-    """As the lines of ``history.jsonl``."""
+    """Those of its runs that were timed."""
     format: Literal[1] = 1
 
     @property

@@ -1,24 +1,18 @@
-"""What was measured run by run: a file with a line of JSON for each side of each run."""
+"""What was measured run by run, in series of runs that compare with one another."""
 
 from __future__ import annotations
 
 import json
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.reading import Format, Identity, Time
+from pytest_dsocr.foundation.reading import Identity, Time
 from pytest_dsocr.foundation.words import HASH_CHARACTERS, count, fit
 from pytest_dsocr.perf.identity import title_of
-from pytest_dsocr.perf.rounds import Measured
-from pytest_dsocr.perf.statistics import Judgement
 from pytest_dsocr.perf.summary import ms
 
-FILE_NAME = "history.jsonl"
 OF_SERIES = ("machine", "subject", "setup", "page")
 """Parts of an identity that have to be equal for two lines to be in one series."""
 
@@ -45,27 +39,19 @@ class Spread:
 
 @dataclass(frozen=True)
 class Line:
-    """One side of one run."""
+    """The times of one run."""
 
     date: str
     name: str
-    """As the user named the side, such as ``HEAD~3``."""
+    """As the user named what ran."""
     commit: str
     series: Identity
     """The machine, the subject, how it was set up, and the page: lines of other series are not comparable."""
     quantities: Mapping[str, Spread]
     exact: Mapping[str, int] = field(default_factory=dict)
     verdicts: Mapping[str, str] = field(default_factory=dict)
-    """By quantity, where this side was judged against another."""
+    """By quantity, where the run was judged against a baseline."""
     format: Literal[1] = 1
-
-    @classmethod
-    def of(cls, side: Measured, judgements: Iterable[Judgement] = (), date: str = "") -> Line:
-        """Return the line of what was measured of one side."""
-        quantities = {quantity: Spread.of(side.wall_ms(quantity)) for quantity in side.quantities}
-        verdicts = {one.quantity: str(one.pace) for one in judgements}
-        date = date or datetime.now(UTC).isoformat(timespec="seconds")
-        return cls(date, *_named(side.identity), quantities, side.exact, verdicts)
 
     @classmethod
     def of_run(cls, perf: Mapping[str, Any], date: str) -> Line:
@@ -73,11 +59,10 @@ class Line:
         quartiles = perf["quartiles_ms"]
         quantities = {name: Spread(median_ms, *quartiles[name]) for name, median_ms in perf["median_ms"].items()}
         verdicts = {one["quantity"]: one["pace"] for one in perf["judgements"]}
-        return cls(date, *_named(perf["identity"]), quantities, perf["exact"], verdicts)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values, as :data:`LINES` reads them."""
-        return asdict(self)
+        identity = perf["identity"]
+        series = {name: identity.get(name) for name in OF_SERIES}
+        named = (str(identity.get(name, "")) for name in ("name", "commit"))
+        return cls(date, *named, series, quantities, perf["exact"], verdicts)
 
     @property
     def short(self) -> str:
@@ -89,15 +74,6 @@ class Line:
         """Return a quantity's times, the commit and the verdict."""
         verdict = self.verdicts.get(quantity, "")
         return f"{self.quantities[quantity]} at {self.short}" + (f" ({verdict})" if verdict else "")
-
-
-def _named(identity: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
-    """Return the name, the commit and the series of what was measured."""
-    series = {name: identity.get(name) for name in OF_SERIES}
-    return str(identity.get("name", "")), str(identity.get("commit", "")), series
-
-
-LINES = Format(Line, "it is left out; the others count")
 
 
 @dataclass(frozen=True)
@@ -126,43 +102,6 @@ class Series:
         return title_of(self.what)
 
 
-def append(path: Path, lines: Iterable[Line]) -> None:
-    """Add lines to a file, each by one write; what was there is left as it is.
-
-    Raises:
-        DsocrError: where the file cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        torn = path.is_file() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
-        with path.open("ab", buffering=0) as file:
-            for line in lines:
-                file.write(b"\n" * torn + json.dumps(line.to_json()).encode() + b"\n")
-                torn = False
-    except OSError as error:
-        raise DsocrError(f"{path} cannot be written ({error.strerror}); name another file with --history") from error
-
-
-def read(place: Path) -> tuple[list[Series], list[str]]:
-    """Read a file, or all of that name in a folder; return the series, and what is wrong with which lines.
-
-    Raises:
-        DsocrError: where there is no such file.
-    """
-    files = sorted(place.rglob(FILE_NAME)) if place.is_dir() else [place]
-    if not files:
-        raise DsocrError(f"{place} holds no history; name a {FILE_NAME} that dsocr bench has written, or its folder")
-    good: list[Line] = []
-    damaged: list[str] = []
-    for file in files:
-        for number, text in enumerate(LINES.read_bytes(file).split(b"\n"), 1):
-            try:
-                good += [LINES.decode(text, f"{file}:{number}")] if text.strip() else []
-            except DsocrError as error:
-                damaged.append(str(error))
-    return in_series(good), damaged
-
-
 def in_series(lines: Iterable[Line]) -> list[Series]:
     """Group lines that compare with one another, each group in the order of its dates."""
     found: dict[str, list[Line]] = {}
@@ -171,7 +110,7 @@ def in_series(lines: Iterable[Line]) -> list[Series]:
     return [Series(group[0].series, tuple(group)) for group in found.values()]
 
 
-def lines_of(series: Sequence[Series], damaged: Sequence[str]) -> Iterator[str]:
+def lines_of(series: Sequence[Series]) -> Iterator[str]:
     """Yield the history for a terminal: each quantity's last median with its quartiles, and the first."""
     for one in series:
         yield fit(one.title)
@@ -184,4 +123,3 @@ def lines_of(series: Sequence[Series], damaged: Sequence[str]) -> Iterator[str]:
         yield ""
     if len(series) > 1:
         yield f"{len(series)} series, for runs of another machine, subject, setting or page do not compare"
-    yield from (f"problem     {why}" for why in damaged)

@@ -33,7 +33,6 @@ from pytest_dsocr.night import record
 from pytest_dsocr.night.config import Config, read_config
 from pytest_dsocr.night.state import STATE_NAME, Entry, NightState, read_night
 from pytest_dsocr.pages.named import make_cases
-from pytest_dsocr.perf import history
 from pytest_dsocr.perf.baseline import Baseline, find
 from pytest_dsocr.perf.identity import title_of
 from pytest_dsocr.perf.run import PerfRun, judged
@@ -100,14 +99,8 @@ def _read_result(path: Path) -> None:
     assert record.of_run(found).started
 
 
-def _line(folder: Path) -> Path:
-    history.append(folder / "history.jsonl", [history.Line.of(TIMES)])
-    return folder / "history.jsonl"
-
-
 def _show(path: Path) -> None:
-    place = path if path.suffix == ".jsonl" else path.parent
-    assert main(["history", str(place), f"--html={path.parent}/x.html"]) in (0, 2)
+    assert main(["history", str(path.parent), f"--html={path.parent}/x.html"]) in (0, 2)
 
 
 def _find_baseline(path: Path) -> None:
@@ -171,7 +164,6 @@ def _tokenizer(path: Path) -> None:
 KINDS: dict[str, Kind] = {
     "result": Kind(_result, _read_result),
     "night": Kind(lambda folder: record.add(folder, record.of_run(read_result(_result(folder)))), _show),
-    "history": Kind(_line, _show),
     "baseline": Kind(
         lambda folder: Baseline(TIMES, PARITY, "2026-11-01", "pytest", None).write(folder), _find_baseline, sealed=True
     ),
