@@ -23,7 +23,7 @@ from pytest_dsocr.plugin.option_values import slower as read_share
 def add_run(command: ArgumentParser) -> None:
     """Add what is the command's alone."""
     for side in ("a", "b"):
-        what = "a commit, FILE.whl, env:FOLDER, subject:NAME, or ."
+        what = "a commit, env:FOLDER, subject:NAME, or ."
         command.add_argument(side, metavar=side.upper(), help=what)
     add(command, "--subject", "implementation of a side that names none", "session", metavar="NAME")
     add(command, "--page", "an image (default: a shipped page)", type=Path, metavar="FILE")
@@ -38,13 +38,6 @@ def add_run(command: ArgumentParser) -> None:
     add(command, "--rounds", "take at most so many pairs of rounds", LOOKS[-1], type=int, metavar="PAIRS")
     add(command, "--time-limit", "longest time without an answer", 600.0, type=float, metavar="SECONDS")
     add(command, "--out", "write the result and every round to this file", type=Path, metavar="FILE")
-    add(
-        command,
-        "--planted",
-        "really make a stage of B slower, to see it found; may be given several times",
-        action="append",
-        metavar="STAGE=SHARE",
-    )
     counts = "judge by what is counted, such as operators and waits, and by no clock"
     command.add_argument("--counts", action="store_true", help=counts)
     add_model(command)
@@ -75,16 +68,14 @@ def _task(options: Namespace) -> Task:
     case = make_case(options.page or shipped("dev-3")[0], options.prompt, options.preset, options.max_new_tokens)
     reading = PageSetting(case.page.stem, case.page_sha256, case.prompt, case.preset.name, case.max_new_tokens)
     setup = {name: getattr(options, name) for name in ("checkpoint", "device", "dtype", "attention")}
-    slower, planted = (dict(map(read_share, getattr(options, name) or ())) for name in ("slower", "planted"))
     return Task(
         subject=options.subject,
         setup=setup,
         checkpoint_sha256=_sha256(options.checkpoint),
         page=case.page.resolve(),
         reading=reading,
-        slower=slower,
+        slower=dict(map(read_share, options.slower or ())),
         most_rounds=options.rounds,
-        planted=planted,
         limit_s=options.time_limit,
     )
 

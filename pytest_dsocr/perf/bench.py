@@ -9,7 +9,6 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import HASH_CHARACTERS, aligned, count, entry, listed
 from pytest_dsocr.perf.candidate import SUBJECT, opened
 from pytest_dsocr.perf.counts import Change, exact_changes, other_changes, text_change
@@ -55,8 +54,6 @@ class Task:
     """How much slower a quantity may be, where that is not the default."""
     most_rounds: int = LOOKS[-1]
     """The most pairs of rounds to take."""
-    planted: Mapping[str, float] = field(default_factory=dict)
-    """Share by which stages of B are really made slower."""
     limit_s: float = 600.0
     """Seconds that one answer of a side may take."""
 
@@ -158,10 +155,6 @@ def settled(
     Where rounds are spoilt, others are taken, up to twice as many.
     """
     pairs = [_rounds(both, 0)]
-    if unknown := task.planted.keys() - {*pairs[0][1].wall_ms, "vision"}:
-        raise DsocrError(
-            f"nothing can be planted in {listed(sorted(unknown))}; there are {', '.join(pairs[0][1].wall_ms)}"
-        )
     looks = looks_at(len(pairs[0][0].wall_ms), task.most_rounds)
     judgements: list[Judgement] = []
     for look, upto in enumerate(looks, 1):
@@ -211,7 +204,6 @@ def _load(side: Side, task: Task, friends: Sequence[int]) -> dict[str, Any]:
         "spec": _absolute(side.candidate.subject or task.subject, VENDOR),
         "setup": {**task.setup, "checkpoint": _absolute(task.setup["checkpoint"])},
         "reading": {**asdict(task.reading), "path": str(task.page)},
-        "planted": _planted(side, task),
         "friends": friends,
     }
 
@@ -227,11 +219,7 @@ def _identity(side: Side, task: Task, found: Mapping[str, Any]) -> dict[str, Any
         setup=Setting(**how, checkpoint_sha256=task.checkpoint_sha256, threads=found["threads"]),
         page=task.reading,
     )
-    return {**identity.to_json(), "planted": _planted(side, task)}
-
-
-def _planted(side: Side, task: Task) -> dict[str, float]:
-    return dict(task.planted) if side.label == LABELS[-1] else {}
+    return identity.to_json()
 
 
 def _absolute(name: str, prefix: str = "") -> str:
@@ -271,7 +259,6 @@ def _side(side: Measured) -> str:
         what.append(str(identity["subject"]))
     setup = identity["setup"]
     what += [setup["checkpoint"], identity["machine"].get("gpu", "cpu"), setup["dtype"], setup["attention"]]
-    what += [f"planted {name} +{share:.0%}" for name, share in identity["planted"].items()]
     return ", ".join(what)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -60,13 +59,6 @@ class Slower(Sleeping):
 class Other(Sleeping):
     def read(self, page: Path, **how: Any) -> str:
         return super().read(page, **how) + " of another text"
-
-
-class Loud(Sleeping):
-    def read(self, page: Path, **how: Any) -> str:
-        sys.stdout.write("to stdout, from Python\n")
-        os.write(1, b"to stdout, by its number\n")
-        return super().read(page, **how)
 
 
 class Raising(Sleeping):

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import zipfile
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -99,12 +98,11 @@ def test_rounds_are_taken_in_turn_and_texts_that_differ_are_no_verdict_on_time(
         ("Raising", r"B \(subject:.*Raising\): read failed with RuntimeError: out of luck\n.*Traceback"),
         ("Crashing", r"B \(.*\): \w+: its process ended with status 7\ncannot go on"),
         ("Hanging", r"B \(.*\): read: its process gave no answer within 2 s and was ended; see --time-limit"),
-        ("Planted", r"nothing can be planted in decode; there are page"),
     ],
 )
 def test_a_side_that_cannot_be_measured_is_told_in_words(capsys: Capture, subject: str, told: str) -> None:
-    options = {"Hanging": ["--time-limit=2"], "Planted": ["--planted=decode=0.5"]}
-    assert bench("Sleeping", subject.replace("Planted", "Loud"), *options.get(subject, [])) == 3
+    options = {"Hanging": ["--time-limit=2"]}
+    assert bench("Sleeping", subject, *options.get(subject, [])) == 3
     assert re.match(f"dsocr: {told}", capsys.readouterr().err, re.DOTALL)
 
 
@@ -115,15 +113,12 @@ def test_a_side_that_cannot_be_measured_is_told_in_words(capsys: Capture, subjec
             ["nothing", "."],
             "'nothing' names nothing to measure, and there is no git repository here; give a commit, tag",
         ),
-        (["absent.whl", "."], "there is no wheel absent.whl"),
         (["env:absent", "."], "env:absent is no environment"),
-        ([".", ".", "--planted=decode=x"], "'x' is no"),
+        ([".", ".", "--slower=decode=x"], "'x' is no"),
         ([".", ".", "--out=absent/out.json"], "there is no folder absent for --out=absent/out.json"),
-        (["no-wheel.whl", "."], "no-wheel.whl cannot be installed: "),
     ],
 )
 def test_bad_names_and_options_are_refused(capsys: Capture, arguments: list[str], told: str) -> None:
-    Path("no-wheel.whl").write_bytes(b"nothing")
     assert main(["bench", *arguments]) == 3
     assert capsys.readouterr().err.startswith(f"dsocr: {told}")
 
@@ -204,27 +199,6 @@ def is_running(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def wheel(version: str, name: str) -> str:
-    """A wheel with the module ``my_engine``."""
-    info = f"my_engine-{version}.dist-info"
-    path = Path(f"my_engine-{version}-py3-none-any.whl")
-    with zipfile.ZipFile(path, "w") as file:
-        file.writestr("my_engine.py", f"from tests.perf.sleeping import {name} as Engine\n")
-        file.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: my-engine\nVersion: {version}\n")
-        file.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        file.writestr(f"{info}/RECORD", "".join(f"{one},,\n" for one in (*file.namelist(), f"{info}/RECORD")))
-    return str(path)
-
-
-def test_two_wheels_are_compared_whatever_lies_in_the_folder(capsys: Capture) -> None:
-    Path("my_engine.py").write_text("raise ImportError('not to be imported')\n", encoding="utf-8")
-    both = (wheel("1.0", "Sleeping"), wheel("2.0", "Slower"))
-    assert main(["bench", *both, "--subject=my_engine:Engine", "--slower=page=0.1", *QUICK]) == 1
-    assert "verdict         B is slower: page" in capsys.readouterr().out
 
 
 def test_an_environment_is_run_by_its_own_python(capsys: Capture) -> None:
