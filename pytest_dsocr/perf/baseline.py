@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -105,15 +104,6 @@ def find(folders: Sequence[Path], identity: Mapping[str, Any], most_days: float)
             return _fresh(baseline, path, most_days)
         near.append((differing, path))
     raise NoBaselineError(_nearest(identity, near, folders) + "".join(passed_over))
-
-
-def having(folders: Sequence[Path], wanted: Mapping[str, str]) -> Iterator[Baseline]:
-    """Yield each baseline whose key has these values, see :func:`key`; damaged ones are none."""
-    for path in _files(folders):
-        with suppress(NoBaselineError):
-            baseline = read(path)
-            if wanted.items() <= key(baseline.measured.identity).items():
-                yield baseline
 
 
 def has_any(folders: Sequence[Path], machine: Mapping[str, Any]) -> bool:
