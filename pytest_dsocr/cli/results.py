@@ -14,7 +14,6 @@ from pytest_dsocr.foundation.reading import Format
 from pytest_dsocr.foundation.words import count, in_shell
 from pytest_dsocr.night import history as of_nights
 from pytest_dsocr.night import record
-from pytest_dsocr.perf.history import in_series, lines_of
 from pytest_dsocr.report.ci import append_summary
 from pytest_dsocr.report.difference import Status, difference, lines, markdown
 from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
@@ -124,11 +123,9 @@ def history(options: Namespace) -> Iterator[str]:
     for result in options.add or ():
         yield f"{'added':<16}{record.add(options.folder, record.of_run(read_result(result)))}"
     nights, damaged = record.read(options.folder)
-    series = in_series(line for night in nights for line in night.times)
     yield from of_nights.lines(nights, damaged)
-    yield from lines_of(series)
     if options.html:
-        page = of_nights.html(nights, series, damaged)
+        page = of_nights.html(nights, damaged)
         write_whole(options.html, page.encode("utf-8", "replace"))
         yield f"{'written':<16}{options.html}"
     if not nights:

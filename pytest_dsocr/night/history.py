@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from pytest_dsocr.foundation.files import templates
 from pytest_dsocr.foundation.words import count, entry, listed
-from pytest_dsocr.night.record import LETTERS, MACHINE, RIGHT, STAGES, WORDS, WRONG, Night, gravest
-from pytest_dsocr.perf.history import Series
+from pytest_dsocr.night.record import LETTERS, MACHINE, RIGHT, STAGES, WORDS, WRONG, Night, Timed, gravest
+from pytest_dsocr.perf.identity import title_of
 
 NO_CASE = "of no page"
 MOST = 20
@@ -86,6 +86,11 @@ def lines(nights: Sequence[Night], damaged: Sequence[str]) -> Iterator[str]:
         if flaky := dict.fromkeys(test for night in nights for test in night.flaky):
             yield from entry("flaky", f"passed only when run again: {listed([*flaky])}")
         yield from entry("last night", f"{last.at}: {last.verdict}")
+        for title, quantities in times(nights).items():
+            yield from entry("times", title)
+            for quantity, timed in quantities.items():
+                first = f"; first {said(*timed[0], quantity)}" if len(timed) > 1 else ""
+                yield from entry(quantity, f"{said(*timed[-1], quantity)}{first}")
     yield from (f"problem         {why}" for why in damaged)
 
 
@@ -99,12 +104,27 @@ class Judged(NamedTuple):
     """How many cases are wrong, where any is."""
 
 
-def html(nights: Sequence[Night], series: Sequence[Series], damaged: Sequence[str]) -> str:
+def times(nights: Sequence[Night]) -> dict[str, dict[str, list[tuple[Night, Timed]]]]:
+    """Return the nights that timed a quantity, by the title of what compares with one another, then by quantity."""
+    found: dict[str, dict[str, list[tuple[Night, Timed]]]] = {}
+    for night in nights:
+        for one in night.times:
+            for quantity in one.quantities:
+                found.setdefault(title_of(one.series), {}).setdefault(quantity, []).append((night, one))
+    return found
+
+
+def said(night: Night, timed: Timed, quantity: str) -> str:
+    """Return a quantity's times in a night, and the verdict where there is one."""
+    verdict = timed.verdicts.get(quantity)
+    return f"{timed.quantities[quantity]} {night.at}" + (f", {verdict}" if verdict else "")
+
+
+def html(nights: Sequence[Night], damaged: Sequence[str]) -> str:
     """Render a page that needs no network and runs nothing: a column a night, a row a stage; all in it is escaped.
 
     Args:
         nights: the oldest first.
-        series: times, of the nights and of other runs.
         damaged: what could not be read, a sentence each.
     """
     environment = templates(Path(__file__).parent)
@@ -117,7 +137,10 @@ def html(nights: Sequence[Night], series: Sequence[Series], damaged: Sequence[st
         stages=[(stage, [_judged(night, stage) for night in nights]) for stage in STAGES if stage in seen],
         spells=spells(nights),
         legend=[(letter, WORDS[letter]) for letter in (*LETTERS.values(), MACHINE)],
-        series=series,
+        bars={
+            title: {quantity: _bars(timed, quantity) for quantity, timed in quantities.items()}
+            for title, quantities in times(nights).items()
+        },
         damaged=damaged,
     )
 
@@ -130,6 +153,15 @@ def _judged(night: Night, stage: str) -> Judged:
     wrong = [case or NO_CASE for case, letter in letters.items() if letter == WRONG]
     where = f" in {len(wrong)} of {len(letters)} cases: {listed(wrong)}" if wrong else ""
     return Judged(worst, f"{night.at}, {stage}: {WORDS[worst]}{where}", str(len(wrong) or ""))
+
+
+def _bars(timed: Sequence[tuple[Night, Timed]], quantity: str) -> list[tuple[float, str, str]]:
+    """Return of each night its share of the greatest median, the verdict, and both in words."""
+    most_ms = max(one.quantities[quantity].median_ms for _, one in timed) or 1.0
+    return [
+        (one.quantities[quantity].median_ms / most_ms, one.verdicts.get(quantity, ""), said(night, one, quantity))
+        for night, one in timed
+    ]
 
 
 def _spells_of(letters: Sequence[tuple[int, str]]) -> Iterator[tuple[int, int, int]]:

@@ -24,7 +24,6 @@ from pytest_dsocr.night.state import MACHINE, WRONG, Entry, NightState, Step, co
 from pytest_dsocr.night.views import Results, for_github, markdown, results, write_views
 from pytest_dsocr.pages.named import pages_in
 from pytest_dsocr.pages.page_list import BadPage
-from pytest_dsocr.perf.history import in_series
 from pytest_dsocr.perf.probe.machine import machine, versions
 from pytest_dsocr.report import ci
 from pytest_dsocr.report.file import INDEX_NAME, now, read_result
@@ -193,7 +192,7 @@ def _keep(night: NightState, found: Results, folder: Path) -> Path:
     """Add a night that has ended to the folder of all, and make the page over them anew; return the page."""
     add(folder, _record(night, found))
     nights, damaged = read(folder)
-    page = html(nights, in_series(line for one in nights for line in one.times), damaged)
+    page = html(nights, damaged)
     write_whole(folder / INDEX_NAME, page.encode("utf-8", "replace"))
     return folder / INDEX_NAME
 

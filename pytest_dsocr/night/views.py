@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
@@ -38,7 +37,6 @@ def write_views(night: NightState, out: Path) -> None:
     page = environment.get_template(TEMPLATE).render(
         night=night,
         rows=[(entry, _in_brief(result), _files(entry, out)) for entry, result in found],
-        findings=_findings(out),
         config=asdict(night.config),
         state=STATE_NAME,
     )
@@ -71,14 +69,6 @@ def _in_brief(result: Mapping[str, Any]) -> dict[str, Any]:
 
 def _files(entry: Entry, out: Path) -> list[str]:
     return [name for name in FILES if entry.ended and (out / entry.name / name).is_file()]
-
-
-def _findings(out: Path) -> list[dict[str, Any]]:
-    try:
-        found: list[dict[str, Any]] = json.loads((out / "doctor" / DOCTOR_JSON).read_text(encoding="utf-8"))["findings"]
-    except (OSError, ValueError, KeyError):
-        return []
-    return found
 
 
 def _lines(night: NightState, found: Results) -> Iterator[str]:

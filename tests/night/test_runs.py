@@ -59,10 +59,7 @@ def test_a_night_that_was_killed_goes_on_where_it_was(home: Path) -> None:
     assert (state()["verdict"], state()["status"]) == ("passes", 0)
     files = ("index.html", "dsocr.json", "junit.xml", "output.log")
     assert {f"{name}/{file}" for name in ("recorded-001", "recorded-002") for file in files} <= links("nightly-out")
-    assert "SHA-256 ed13a179a903" in Path("nightly-out/index.html").read_text(encoding="utf-8"), (
-        "as the doctor found it"
-    )
-
+    assert "doctor/doctor.json" in links("nightly-out")
     assert started(run_night()) == ["doctor"], "of a night that is whole, the machine alone is looked at again"
     (home / "code.txt").write_text("changed\n")
     assert started(run_night("--minutes=0.0001")) == []

@@ -39,7 +39,7 @@ class Clock:
 
 CLOCK = Clock()
 time.perf_counter_ns = CLOCK.perf_counter_ns
-machine._waited_ns, machine.stolen_ticks = (lambda: 0), (lambda: None)
+machine._waited_ns = lambda: 0
 
 
 class Sleeping:

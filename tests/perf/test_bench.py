@@ -57,11 +57,6 @@ def test_a_side_against_itself_is_the_same_and_one_that_sleeps_longer_slower(cap
     assert bench("Slower", "Sleeping", "--slower=page=0.1") == 0
     assert paces() == {"page": "FASTER"}
     told = capsys.readouterr().out
-    assert [line.split(maxsplit=1)[1] for line in told.splitlines() if line.startswith("verdict")] == [
-        "B is the same",
-        "B is slower: page",
-        "B is faster: page",
-    ]
     assert re.search(r"^page +\d+\.?\d* +\d+\.?\d* +1\.\d+ +1\.\d+ to 1\.\d+ +1\.100  SLOWER$", told, re.MULTILINE)
 
 
@@ -109,17 +104,14 @@ def test_a_side_that_cannot_be_measured_is_told_in_words(capsys: Capture, subjec
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (
-            ["nothing", "."],
-            "'nothing' names nothing to measure, and there is no git repository here; give a commit, tag",
-        ),
-        (["env:absent", "."], "env:absent is no environment"),
-        ([".", ".", "--slower=decode=x"], "'x' is no"),
-        ([".", ".", "--out=absent/out.json"], "there is no folder absent for --out=absent/out.json"),
+        ("nothing .", "'nothing' names nothing to measure, and there is no git repository here; give a commit, tag"),
+        ("env:absent .", "env:absent is no environment"),
+        (". . --slower=decode=x", "'x' is no"),
+        (". . --out=absent/out.json", "there is no folder absent for --out=absent/out.json"),
     ],
 )
-def test_bad_names_and_options_are_refused(capsys: Capture, arguments: list[str], told: str) -> None:
-    assert main(["bench", *arguments]) == 3
+def test_bad_names_and_options_are_refused(capsys: Capture, arguments: str, told: str) -> None:
+    assert main(["bench", *arguments.split()]) == 3
     assert capsys.readouterr().err.startswith(f"dsocr: {told}")
 
 
@@ -153,10 +145,7 @@ def test_two_commits_are_compared_and_their_worktrees_removed(repository: Path, 
     both = ("bench", "HEAD~1", "main", "--subject=my_engine:Engine", "--slower=page=0.1", "--out=out.json", *QUICK)
     assert main(both) == 1
     found = result()
-    assert [found[side]["identity"]["commit"] for side in "ab"] == [
-        git("rev-parse", "HEAD~1"),
-        git("rev-parse", "HEAD"),
-    ]
+    assert [found[side]["identity"]["commit"] for side in "ab"] == git("rev-parse", "HEAD~1", "HEAD").split()
     assert found["judgements"][0]["pace"] == "SLOWER"
     assert git("worktree", "list").count("\n") == 0
     assert left_behind() == []
