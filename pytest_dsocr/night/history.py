@@ -89,8 +89,8 @@ def lines(nights: Sequence[Night], damaged: Sequence[str]) -> Iterator[str]:
         for title, quantities in times(nights).items():
             yield from entry("times", title)
             for quantity, timed in quantities.items():
-                first = f"; first {said(*timed[0], quantity)}" if len(timed) > 1 else ""
-                yield from entry(quantity, f"{said(*timed[-1], quantity)}{first}")
+                since = f"; first {said(*timed[0], quantity)}" if len(timed) > 1 else ""
+                yield from entry(quantity, f"{said(*timed[-1], quantity)}{since}")
     yield from (f"problem         {why}" for why in damaged)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +48,6 @@ def markdown(night: NightState, found: Results) -> str:
     return "\n".join(_lines(night, found)) + "\n"
 
 
-def for_github(found: Results) -> Iterator[str]:
-    """Yield GitHub's commands: of each job the tests that failed, or why there is nothing of it."""
-    return islice(_annotations(found), ci.MOST)
-
-
 def _result(entry: Entry, out: Path) -> Mapping[str, Any]:
     try:
         return read_result(out / entry.name) if entry.ended else {}
@@ -95,7 +89,8 @@ def _lines(night: NightState, found: Results) -> Iterator[str]:
     yield from part("To run again", (f"    {one.command}" for one in failed))
 
 
-def _annotations(found: Results) -> Iterator[str]:
+def for_github(found: Results) -> Iterator[str]:
+    """Yield GitHub's commands: of each job the tests that failed, or why there is nothing of it."""
     for entry, result in found:
         if entry.grade in (None, PASSES):
             continue
