@@ -161,7 +161,7 @@ def settled(
         while (good := len(_good(pairs))) < upto and len(pairs) < MOST_TAKEN * upto:
             watch("rounds in turn", good, looks[-1])
             pairs.append(_rounds(both, len(pairs)))
-        judgements = judged(pairs, exact, task, look, len(looks))
+        judgements = judged(pairs, exact, task.slower, look, len(looks))
         if is_over(judgements):
             break
     return pairs, judgements
@@ -174,16 +174,16 @@ def _rounds(both: Sequence[Side], number: int) -> RoundPair:
 
 
 def judged(
-    pairs: Sequence[RoundPair], exact: Sequence[Mapping[str, int]], task: Task, look: int, looks: int
+    pairs: Sequence[RoundPair], exact: Sequence[Mapping[str, int]], slower: Mapping[str, float], look: int, looks: int
 ) -> list[Judgement]:
     """Judge pairs of rounds; what only one side has the time of is not compared. Nothing where all are spoilt."""
     times = times_of(pairs, exact)
     if not times:
         return []
-    named = dict.fromkeys((*(name for pair in pairs for one in pair for name in one.wall_ms), *task.slower))
+    named = dict.fromkeys((*(name for pair in pairs for one in pair for name in one.wall_ms), *slower))
     why = "not timed in every round of both sides"
     lost = [Judgement.not_compared(name, why) for name in named if name not in times and name != ANY]
-    return [*judge(times, limits_of(times, task.slower), paired=True, look=look, looks=looks), *lost]
+    return [*judge(times, limits_of(times, slower), paired=True, look=look, looks=looks), *lost]
 
 
 def times_of(pairs: Sequence[RoundPair], exact: Sequence[Mapping[str, int]]) -> dict[str, Sides]:

@@ -98,6 +98,7 @@ def test_cells_that_broke_together_are_one_spell() -> None:
 
 def test_the_page_shows_every_stage_and_runs_nothing() -> None:
     nights = plan("..XX", subject="<script>", flaky=["test_it"])
+    nights[3] = replace(nights[3], cells={"b": {"clip": "M"}, **nights[3].cells})
     page = html(nights, ["<b>"])
     assert "<script" not in page
     assert "<b>" not in page.replace("<b>still", "").replace("<b>wrong", "").replace(": <b>", "")
@@ -106,6 +107,7 @@ def test_the_page_shows_every_stage_and_runs_nothing() -> None:
     assert kinds.count("W") == 1 + 2, "the legend, and two nights"
     titles = re.findall(r'title="([^"]+)"', page)
     assert "2026-11-03 (commit 000000000000), clip: WRONG in 1 of 1 cases: a" in titles
+    assert "2026-11-04 (commit 000000000000), clip: WRONG in 1 of 2 cases: a" in titles
     assert "still wrong" in page
     assert page.count("<code>test_it</code> passed only when it was run again") == 4
     same = html(plan("..XX", commit="f" * 40), [])

@@ -17,8 +17,11 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.cli.main import main
+from pytest_dsocr.perf import bench as bench_module
 from pytest_dsocr.perf.bench import Bench, Status
 from pytest_dsocr.perf.candidate import TEMPORARY
+from pytest_dsocr.perf.limits import LOOKS
+from pytest_dsocr.perf.rounds import Round
 from pytest_dsocr.perf.side import Side
 from pytest_dsocr.perf.statistics import Judgement, Pace
 from tests.checkout import CHECKOUT
@@ -53,6 +56,7 @@ def test_a_side_against_itself_is_the_same_and_one_that_sleeps_longer_slower(cap
     assert [path.name for path in Path().rglob("*")] == ["out.json"], "nothing is written that was not asked for"
     assert bench("Sleeping", "Slower", "--slower=page=0.1") == 1
     assert paces() == {"page": "SLOWER"}
+    assert len(result()["a"]["rounds"]) == len(result()["b"]["rounds"]) == LOOKS[0], "no more than are needed"
     assert 1.3 < result()["judgements"][0]["ratio"] < 1.7
     assert bench("Slower", "Sleeping", "--slower=page=0.1") == 0
     assert paces() == {"page": "FASTER"}
@@ -215,6 +219,13 @@ def test_a_candidate_of_another_commit_needs_no_probe_of_its_own(tmp_path: Path,
         patch.chdir(package.parent)
         assert main(["bench", ".", ".", f"--subject={SUBJECTS}Sleeping", "--rounds=2", *QUICK]) == 2
     assert "AMBIGUOUS" in capsys.readouterr().out
+
+
+def test_what_one_side_alone_has_the_time_of_is_not_compared() -> None:
+    pairs = [(Round({"page": 1.0, "sam": 1.0}), Round({"page": 1.0}))] * 12
+    found = bench_module.judged(pairs, ({}, {}), {"decode": 0.1}, 1, 1)
+    expected = {"page": Pace.SAME, "sam": Pace.NOT_COMPARED, "decode": Pace.NOT_COMPARED}
+    assert {one.quantity: one.pace for one in found} == expected
 
 
 def judged(*paces: Pace, operators: int = 8, tokens: int = 8, apart: str = "", is_timed: bool = True) -> Bench:

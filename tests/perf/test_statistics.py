@@ -158,7 +158,7 @@ def test_the_first_look_can_find_something_and_all_looks_share_alpha() -> None:
 def test_it_is_over_where_all_is_settled_or_more_rounds_would_settle_nothing() -> None:
     odd = Judgement.not_compared("clip", "it has no rounds")
     open_ = replace(odd, pace=Pace.AMBIGUOUS, reason="")
-    tables = ([], [open_, odd], [replace(open_, reason="nothing will"), odd])
+    tables: list[list[Judgement]] = [[], [open_, odd], [replace(open_, reason="nothing will"), odd]]
     assert [is_over(table) for table in tables] == [False, False, True]
 
 
