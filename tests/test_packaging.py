@@ -93,18 +93,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def collected(folder: Path, *arguments: str, path: Path | None = None) -> list[str]:
     """The ids of the tests that pytest finds from ``folder``."""
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "--collect-only",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:randomly",
-        *arguments,
-    ]
+    how = ("--collect-only", "-q", "-p", "no:cacheprovider", "-p", "no:randomly")
+    command = [sys.executable, "-m", "pytest", *how, *arguments]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     if path:
         environment["PYTHONPATH"] = str(path)

@@ -13,7 +13,7 @@ from pytest_dsocr.contract.image import image_size
 from pytest_dsocr.cost.cost import ITEM_BYTES
 from pytest_dsocr.cost.model import activation_peaks, cache_bytes, parameters
 from pytest_dsocr.cost.pages import priced
-from pytest_dsocr.cost.roofline import Device, Roof, device_called
+from pytest_dsocr.cost.roofline import Device, device_called
 from pytest_dsocr.cost.workload import Workload, text_tokens
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.places import SYNTHETIC, architecture_of, folder_of, synthetic
@@ -21,13 +21,8 @@ from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.words import count, entry, si
-from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.named import pages_in
 from pytest_dsocr.pages.page_list import BadPage
-from pytest_dsocr.perf.baseline import having
-from pytest_dsocr.perf.rounds import Measured
-from pytest_dsocr.perf.summary import roof_over
-from pytest_dsocr.reference.goldens import baseline_places, golden_folder
 from pytest_dsocr.report import costs
 
 VENDORS = "full"
@@ -73,7 +68,6 @@ def run(options: Namespace) -> Iterator[str]:
     if not works:
         raise MachineError("no page is left; name one that can be opened")
     pages = priced(model.architecture, [(path.name, work) for path, work in works])
-    measured = list(_measured(options, model, *works[0], device)) if len(pages) == 1 else []
     yield from entry("pages", costs.in_words(pages))
     yield from _how(model, max((work for _, work in works), key=lambda work: work.prompt_tokens), device)
     yield ""
@@ -81,11 +75,8 @@ def run(options: Namespace) -> Iterator[str]:
         yield from costs.table(pages[0], device, layers=options.layers)
     else:
         yield from costs.grids(pages, device)
-    for one, roof in measured:
-        yield ""
-        yield from costs.near_table(one, roof)
     if options.json:
-        found = costs.to_json(pages, measured, device, layers=options.layers)
+        found = costs.to_json(pages, device, layers=options.layers)
         write_whole(options.json, (json.dumps(found, indent=1) + "\n").encode())
         yield f"written     {options.json}"
     if bad:
@@ -143,23 +134,3 @@ def _how(model: Model, work: Workload, device: Device) -> Iterator[str]:
     yield from entry("memory", f"{memory} and {activations}")
     yield from entry("tokens", f"{work.text_tokens} of the prompt's text, {how}; {work.generated_tokens} are written")
     yield from entry("roof", f"{device.name}, {device.peak_text(work.dtype)}; from: {device.source}")
-
-
-def _measured(
-    options: Namespace, model: Model, path: Path, work: Workload, device: Device
-) -> Iterator[tuple[Measured, Roof]]:
-    """Yield what was measured of this page, checkpoint and device; the page is loaded only where some may be of it."""
-    case = make_case(path, options.prompt, options.preset, family=model.architecture.family)
-    wanted = {
-        "setup.checkpoint": model.name,
-        "setup.dtype": options.dtype,
-        "setup.attention": options.attention,
-        "page.prompt": case.prompt,
-        "page.preset": case.preset.name,
-    }
-    for found in having(baseline_places(golden_folder()), wanted):
-        measured = found.measured
-        is_here = measured.identity["machine"].get("gpu") in device.gpus
-        if is_here and measured.identity["page"]["sha256"] == case.page_sha256:
-            roof = roof_over(measured, model.architecture, work.page_px, device)
-            yield from [(measured, roof)] if roof else []

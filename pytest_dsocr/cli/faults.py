@@ -6,7 +6,6 @@ import subprocess
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
-from html import escape
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,19 +25,14 @@ Made by `dsocr faults --table=docs/bugs.md` of `pytest_dsocr/explain/catalogue`,
 Each is a mistake that ports of DeepSeek-OCR have made in public, or that the vendor's code invites.
 `dsocr faults NUMBER page.png` plants it and shows what becomes of a page; where there is no id, nothing plants it.
 """
-INDEX = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Known mistakes</title>
-<style>body{{font:15px sans-serif;max-width:60em;margin:2em auto}}</style>
-<h1>Known mistakes, planted in the session</h1><p>Each is planted alone, and a page is read.</p><ul>{}</ul></html>
-"""
 
 
 def add_run(command: ArgumentParser) -> None:
     """Add what may be asked for."""
-    command.usage = "dsocr faults [ID] [PAGE] [--out=FOLDER] [--gallery] [--table=FILE]"
+    command.usage = "dsocr faults [ID] [PAGE] [--out=FOLDER] [--table=FILE]"
     command.add_argument("id", nargs="?", metavar="ID", help="a number such as SAM-09, or an id of the list")
     command.add_argument("page", nargs="?", type=Path, metavar="PAGE", help="an image; a shipped page if left out")
     command.add_argument("--out", type=Path, default=Path("dsocr-out"), help="the folder of reports and pictures")
-    command.add_argument("--gallery", action="store_true", help="show every mistake that was seen in a port")
     command.add_argument("--table", type=Path, metavar="FILE", help="write those that were seen in ports as Markdown")
 
 
@@ -53,8 +47,6 @@ def run(options: Namespace) -> Iterator[str]:
     if options.table:
         write_whole(options.table, table(ports()).encode())
         yield str(options.table)
-    elif options.gallery:
-        yield from _gallery(options.page, options.out)
     elif options.id is None:
         yield from _listed()
     else:
@@ -99,19 +91,6 @@ def command(name: str, page: Path | None, out: Path) -> list[str]:
         *(f"--subject={spec_of(name)}", f"--out={out.absolute()}", f"--tests={folder / TEST}", *own),
         *("--", "-x", "-q", "-p", "no:cacheprovider"),
     ]
-
-
-def _gallery(page: Path | None, out: Path) -> Iterator[str]:
-    """Show each mistake that was seen in a port in a folder of its own; the index is written anew behind each."""
-    from pytest_dsocr.explain.catalogue import ports
-
-    rows: list[str] = []
-    for port in (one for one in ports().values() if one.mistake):
-        subprocess.run(command(port.id, page, out / port.id), check=False, stdout=subprocess.DEVNULL)
-        rows.append(f'<li><a href="{port.id}/index.html">{port.id}</a>: {escape(port.text)}</li>')
-        write_whole(out / "index.html", INDEX.format("\n".join(rows)).encode())
-        yield port.id
-    yield str(out / "index.html")
 
 
 def table(every: Mapping[str, Port]) -> str:

@@ -12,9 +12,8 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.reading import Format
 from pytest_dsocr.foundation.words import count, in_shell
-from pytest_dsocr.night import record, spells
-from pytest_dsocr.night.page import html
-from pytest_dsocr.perf import history as of_times
+from pytest_dsocr.night import history as of_nights
+from pytest_dsocr.night import record
 from pytest_dsocr.report.ci import append_summary
 from pytest_dsocr.report.difference import Status, difference, lines, markdown
 from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
@@ -108,40 +107,26 @@ def _copy_folder(source: Path, target: Path) -> None:
 
 
 def add_history(command: ArgumentParser) -> None:
-    """Add the place, the results to add, and where the page goes."""
-    what = "a folder of nights and of history.jsonl files, or one such file"
-    command.add_argument("place", type=Path, metavar="FOLDER", help=what)
+    """Add the folder, the results to add, and where the page goes."""
+    command.add_argument("folder", type=Path, metavar="FOLDER", help="a folder of nights")
     add = "add the result in this folder, or this dsocr.json, as a night first; may be given several times"
     command.add_argument("--add", type=Path, action="append", metavar="RESULT", help=add)
     command.add_argument("--html", type=Path, metavar="FILE", help="draw it as a page as well")
 
 
 def history(options: Namespace) -> Iterator[str]:
-    """Yield a history as text; write the page where ``--html`` says. The status is 1 where nothing could be read.
+    """Yield a history as text; write the page where ``--html`` says.
 
     Raises:
-        DsocrError: where there is no history, a result to add cannot be read, or something cannot be written.
+        DsocrError: where no night can be read, a result to add cannot, or something cannot be written.
     """
-    place: Path = options.place
-    if place.suffix == ".jsonl" and options.add:
-        raise DsocrError(f"{place} takes times only; name a folder, to which nights are added as files")
     for result in options.add or ():
-        yield f"{'added':<16}{record.add(place, record.of_run(read_result(result)))}"
-    nights, damaged = record.read(place) if place.is_dir() else ([], [])
-    series, torn = _times(place, nights, is_needed=not (nights or damaged))
-    yield from spells.lines(nights, damaged)
-    yield from of_times.lines_of(series, torn)
+        yield f"{'added':<16}{record.add(options.folder, record.of_run(read_result(result)))}"
+    nights, damaged = record.read(options.folder)
+    yield from of_nights.lines(nights, damaged)
     if options.html:
-        page = html(nights, series, [*damaged, *torn])
+        page = of_nights.html(nights, damaged)
         write_whole(options.html, page.encode("utf-8", "replace"))
         yield f"{'written':<16}{options.html}"
-    if not (series or nights):
-        raise DsocrError(f"{place} holds no line that can be read")
-
-
-def _times(place: Path, nights: list[record.Night], *, is_needed: bool) -> tuple[list[of_times.Series], list[str]]:
-    """Read times, those of the nights among them."""
-    has_file = place.is_file() or any(place.rglob(of_times.FILE_NAME))
-    series, torn = of_times.read(place) if has_file or is_needed else ([], [])
-    lines = [line for one in series for line in one.lines]
-    return of_times.in_series([*lines, *(line for night in nights for line in night.times)]), torn
+    if not nights:
+        raise DsocrError(f"{options.folder} holds no night that can be read; name a folder of them, or --add a result")

@@ -33,7 +33,7 @@ from pytest_dsocr.reference.goldens import (
     golden_folder,
     recording_places,
 )
-from pytest_dsocr.reference.inspection import Loaded, copies_of, load_in, modules_of, transformers_of
+from pytest_dsocr.reference.inspection import Loaded, load_in, modules_of, transformers_of
 from pytest_dsocr.reference.installation import is_made, set_up
 from pytest_dsocr.report.markdown import change_lines, change_markdown
 
@@ -138,7 +138,6 @@ def inspect(options: Namespace) -> Iterator[str]:
     yield from _files(anchors)
     yield from _symbols(anchors, options.vendor, loaded if loaded and not loaded.fault else None)
     yield from _packages(options.vendor, loaded)
-    yield from _copies(options.vendor)
     if loaded:
         yield from _strangers(loaded, options)
     yield from _write(anchors, options.anchors or OWN_ANCHORS) if options.write else _drift(anchors, options)
@@ -204,12 +203,6 @@ def _installed(version: str | None, needed: str) -> str:
     if version is None:
         return "missing"
     return version if not needed[0].isdigit() or version.split("+")[0] == needed else f"{version}, which differs"
-
-
-def _copies(folder: Path) -> Iterator[str]:
-    yield ""
-    for copy, differing in copies_of(folder).items():
-        yield f"copy         {copy}: {'differs in ' if differing else 'the same files'}{', '.join(differing)}"
 
 
 def _strangers(loaded: Loaded, options: Namespace) -> Iterator[str]:

@@ -14,7 +14,6 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import count, listed
 from pytest_dsocr.observation.provenance import SHOWN_OF_CHECKPOINT
 from pytest_dsocr.pages.named import make_cases
-from pytest_dsocr.perf import calibration
 from pytest_dsocr.perf.baseline import has_any
 from pytest_dsocr.perf.identity import machine_name
 from pytest_dsocr.perf.probe.machine import machine
@@ -133,7 +132,7 @@ def pillow(wanted: Wanted) -> Iterator[Finding]:
 
 
 def baselines(wanted: Wanted) -> Iterator[Finding]:
-    """Look for baselines and a calibration of this machine; without any, no run is called slower."""
+    """Look for baselines of this machine; without any, no run is called slower."""
     try:
         places, here = baseline_places(wanted.golden), machine(wanted.device)
     except (RuntimeError, AssertionError) as error:  # torch knows no such device
@@ -145,18 +144,6 @@ def baselines(wanted: Wanted) -> Iterator[Finding]:
         yield Finding("baselines", Level.OK, found)
     else:
         yield Finding("baselines", Level.NOTE, f"none of {name}, so that no run is called slower", ACCEPT)
-    path = calibration.find(here, places)
-    if path is None:
-        why = f"none of {name}: what a verdict on times is worth is unknown"
-        yield Finding("calibration", Level.NOTE, why, calibration.HOW)
-        return
-    try:
-        made = calibration.CALIBRATIONS.read(path)
-    except DsocrError as error:
-        yield Finding("calibration", Level.NOTE, str(error), calibration.HOW)
-        return
-    found = f"of {made.made}: {made.false_alarms} of {made.windows} false alarms ({path})"
-    yield Finding("calibration", Level.OK, found)
 
 
 def _checkpoint(wanted: Wanted) -> Checkpoint | None:

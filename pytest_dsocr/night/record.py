@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
+from uuid import uuid4
 
 from msgspec import Meta
 
@@ -15,9 +15,9 @@ from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.families import STAGE_NAMES
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
-from pytest_dsocr.foundation.reading import Format, Time
+from pytest_dsocr.foundation.reading import Format, Identity, Time
 from pytest_dsocr.foundation.words import HASH_CHARACTERS
-from pytest_dsocr.perf.history import Line
+from pytest_dsocr.perf.run import Spread
 from pytest_dsocr.report.exit_status import Ending
 
 INPUTS, TIMES, OTHER = "tokenizer", "times", "other"
@@ -81,6 +81,8 @@ def _letters(test: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 SUFFIX = ".night.json"
+OF_SERIES = ("machine", "subject", "setup", "page")
+"""Parts of an identity that have to be equal for two times to compare."""
 
 
 class Outcome(TypedDict):
@@ -91,6 +93,25 @@ class Outcome(TypedDict):
     seconds: Time
     pages: int
     why: str
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What a run of the suite ``perf`` measured."""
+
+    series: Identity
+    """The machine, the subject, how it was set up, and the page: times of another do not compare."""
+    quantities: Mapping[str, Spread]
+    verdicts: Mapping[str, str] = field(default_factory=dict)
+    """By quantity, where it was judged against a baseline."""
+
+    @classmethod
+    def of(cls, perf: Mapping[str, Any]) -> Timed:
+        """Return that of a run's result (``PerfRun.to_json``)."""
+        series = {name: perf["identity"].get(name) for name in OF_SERIES}
+        medians, quartiles = perf["median_ms"], perf["quartiles_ms"]
+        quantities = {name: Spread(median_ms, *quartiles[name]) for name, median_ms in medians.items()}
+        return cls(series, quantities, {one["quantity"]: one["pace"] for one in perf["judgements"]})
 
 
 @dataclass(frozen=True)
@@ -116,8 +137,7 @@ class Night:
     """Tests that passed only when they were run again."""
     notes: Sequence[str] = ()
     """What the runs noticed, such as a known failure whose date is over."""
-    times: Sequence[Line] = ()
-    """As the lines of ``history.jsonl``."""
+    times: Sequence[Timed] = ()
     format: Literal[1] = 1
 
     @property
@@ -148,7 +168,6 @@ def about(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """
     runs = [result["run"] for result in results.values() if result.get("run")]
     first = runs[0] if runs else {}
-    timed = [result for result in results.values() if result.get("perf")]
     setting = "/".join(str(first.get(name, "")) for name in ("checkpoint", "device"))
     return {
         "subject": first.get("subject", ""),
@@ -156,7 +175,7 @@ def about(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         "cells": cells_of(results.values()),
         "flaky": [test for result in results.values() for test in result.get("flaky", ())],
         "notes": list(dict.fromkeys(note for result in results.values() for note in result.get("notes", ()))),
-        "times": [Line.of_run(one["perf"], one["ended"]) for one in timed],
+        "times": [Timed.of(result["perf"]) for result in results.values() if result.get("perf")],
     }
 
 
@@ -189,15 +208,14 @@ def add(folder: Path, night: Night) -> Path:
         DsocrError: where the disk does not take it.
     """
     stamp = "".join(c for c in night.started[:19] if c not in ":-")
-    names = (f"{stamp}-{night.short}{f'-{k}' if k > 1 else ''}{SUFFIX}" for k in count(1))
-    path = next(path for name in names if not (path := folder / name).exists())
+    path = folder / f"{stamp}-{night.short}-{uuid4().hex[:12]}{SUFFIX}"  # others may add one in the same second
     return write_whole(path, json.dumps(asdict(night), indent=1) + "\n", shared=True)
 
 
 def read(folder: Path) -> tuple[list[Night], list[str]]:
     """Read every night below a folder, the oldest first; return what is wrong with which files as well."""
     nights, damaged = [], []
-    for path in sorted(folder.rglob(f"*{SUFFIX}"), key=lambda path: (len(path.name), path.name)):
+    for path in sorted(folder.rglob(f"*{SUFFIX}")):
         try:
             nights.append(NIGHTS.read(path))
         except DsocrError as error:

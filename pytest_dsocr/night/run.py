@@ -6,8 +6,8 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
+from itertools import islice
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -17,14 +17,13 @@ from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.words import Command, count
 from pytest_dsocr.night import process
 from pytest_dsocr.night.config import PARTS, Config
+from pytest_dsocr.night.history import html
 from pytest_dsocr.night.jobs import LOG, Job, command, environment, jobs, may_miss
-from pytest_dsocr.night.page import html
 from pytest_dsocr.night.record import Night, Outcome, about, add, read
 from pytest_dsocr.night.state import MACHINE, WRONG, Entry, NightState, Step, code_here, earlier, is_whole, key_of
 from pytest_dsocr.night.views import Results, for_github, markdown, results, write_views
 from pytest_dsocr.pages.named import pages_in
 from pytest_dsocr.pages.page_list import BadPage
-from pytest_dsocr.perf.history import in_series
 from pytest_dsocr.perf.probe.machine import machine, versions
 from pytest_dsocr.report import ci
 from pytest_dsocr.report.file import INDEX_NAME, now, read_result
@@ -71,9 +70,10 @@ def run(config: Config, *, again: bool = False) -> Generator[str, None, int]:
             write(night, out)
             if entry.step is Step.RUNNING:
                 yield f"{job.name:<16}begins, {count(len(job.pages), 'page')}"
-                with _noting(night, entry, out):
+                try:
                     _do(job, config, entry, left_s)
-        write(night, out)
+                finally:
+                    write(night, out)
         yield f"{entry.name:<16}{entry.word}, {entry.seconds:.0f} s; {entry.why or entry.verdict}"
     night.ended = now()
     write(night, out)
@@ -83,7 +83,7 @@ def run(config: Config, *, again: bool = False) -> Generator[str, None, int]:
 def finish(night: NightState, out: Path) -> Generator[str, None, int]:
     """Report to CI a night that has ended, and add it to those before; return its status."""
     found = results(night, out)
-    yield from map(Command, for_github(found))
+    yield from map(Command, islice(for_github(found), ci.MOST))
     if problem := ci.append(markdown(night, found)):
         yield problem
     yield f"{night.verdict}; see {out / INDEX_NAME}"
@@ -94,17 +94,6 @@ def finish(night: NightState, out: Path) -> Generator[str, None, int]:
             yield f"this night is not among the others: {error}"
             return night.status if night.status == WRONG else MACHINE
     return night.status
-
-
-@contextmanager
-def _noting(night: NightState, entry: Entry, out: Path) -> Iterator[None]:
-    """Write down what was running when the night is interrupted."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        entry.step, entry.why, entry.ended = Step.ENDED, "interrupted", now()
-        write(night, out)
-        raise
 
 
 def facts() -> dict[str, Any]:
@@ -138,11 +127,14 @@ def _do(job: Job, config: Config, entry: Entry, left_s: float) -> None:
     folder = Path(config.out) / job.name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    entry.step = Step.ENDED
-    entry.status, entry.seconds, entry.why = process.run(
-        shlex.split(entry.command), folder / LOG, {**SILENT, **environment(job, config)}, left_s, config.grace_seconds
-    )
-    entry.ended = now()
+    entry.step, entry.why = Step.ENDED, "interrupted"
+    variables = {**SILENT, **environment(job, config)}
+    try:
+        entry.status, entry.seconds, entry.why = process.run(
+            shlex.split(entry.command), folder / LOG, variables, left_s, config.grace_seconds
+        )
+    finally:
+        entry.ended = now()
     entry.step = Step.ENDED if entry.why else Step.DONE
     if job.is_doctor:
         entry.verdict = "the machine has what is needed" if entry.status == 0 else "the machine lacks something"
@@ -193,7 +185,7 @@ def _keep(night: NightState, found: Results, folder: Path) -> Path:
     """Add a night that has ended to the folder of all, and make the page over them anew; return the page."""
     add(folder, _record(night, found))
     nights, damaged = read(folder)
-    page = html(nights, in_series(line for one in nights for line in one.times), damaged)
+    page = html(nights, damaged)
     write_whole(folder / INDEX_NAME, page.encode("utf-8", "replace"))
     return folder / INDEX_NAME
 

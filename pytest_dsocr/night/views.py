@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +15,10 @@ from pytest_dsocr.night.state import PASSES, STATE_NAME, Entry, NightState, Step
 from pytest_dsocr.report import ci
 from pytest_dsocr.report.file import INDEX_NAME, JSON_NAME, read_result
 from pytest_dsocr.report.markdown import SUMMARY_NAME, cell, part, table, wrong_cases
-from pytest_dsocr.report.times import by_part
 from pytest_dsocr.report.words import counts
 
 TEMPLATE = "index.html.j2"
 FILES = (INDEX_NAME, JSON_NAME, DOCTOR_JSON, JUNIT, LOG)
-LOADING = ("loading the subject", "loading the reference")
-RATED = ("part", "processes", "pages", "seconds", "pages an hour", "of it loading")
 Results = Sequence[tuple[Entry, Mapping[str, Any]]]
 """Each job with its result; an empty one where there is none."""
 
@@ -41,8 +36,6 @@ def write_views(night: NightState, out: Path) -> None:
     page = environment.get_template(TEMPLATE).render(
         night=night,
         rows=[(entry, _in_brief(result), _files(entry, out)) for entry, result in found],
-        rated=[RATED, *rated(found)],
-        findings=_findings(out),
         config=asdict(night.config),
         state=STATE_NAME,
     )
@@ -53,28 +46,6 @@ def write_views(night: NightState, out: Path) -> None:
 def markdown(night: NightState, found: Results) -> str:
     """Render the night for a comment, a mail, or a job's summary."""
     return "\n".join(_lines(night, found)) + "\n"
-
-
-def for_github(found: Results) -> Iterator[str]:
-    """Yield GitHub's commands: of each job the tests that failed, or why there is nothing of it."""
-    return islice(_annotations(found), ci.MOST)
-
-
-def rated(found: Results) -> list[tuple[str, ...]]:
-    """Return how many pages an hour each part read, a row under :data:`RATED`; none of one that read no page."""
-    rows: list[tuple[str, ...]] = []
-    for name in dict.fromkeys(entry.part for entry, _ in found):
-        jobs = [(entry, spent) for entry, result in found if entry.part == name and (spent := result.get("spent"))]
-        pages = sum(one["cases"] for _, spent in jobs for one in spent)
-        if not pages:
-            continue
-        seconds = sum(entry.seconds for entry, _ in jobs)
-        of_processes = sum(entry.seconds * len(spent) for entry, spent in jobs)
-        loading = sum(by_part(spent)[what] for _, spent in jobs for what in LOADING)
-        processes = max(len(spent) for _, spent in jobs)
-        numbers = (str(processes), str(pages), f"{seconds:.1f}", f"{3600 * pages / seconds:.0f}")
-        rows.append((name, *numbers, f"{loading / of_processes:.0%}"))
-    return rows
 
 
 def _result(entry: Entry, out: Path) -> Mapping[str, Any]:
@@ -92,14 +63,6 @@ def _in_brief(result: Mapping[str, Any]) -> dict[str, Any]:
 
 def _files(entry: Entry, out: Path) -> list[str]:
     return [name for name in FILES if entry.ended and (out / entry.name / name).is_file()]
-
-
-def _findings(out: Path) -> list[dict[str, Any]]:
-    try:
-        found: list[dict[str, Any]] = json.loads((out / "doctor" / DOCTOR_JSON).read_text(encoding="utf-8"))["findings"]
-    except (OSError, ValueError, KeyError):
-        return []
-    return found
 
 
 def _lines(night: NightState, found: Results) -> Iterator[str]:
@@ -122,12 +85,12 @@ def _lines(night: NightState, found: Results) -> Iterator[str]:
     yield from part("Jobs", table(("job", "verdict", "pages", "seconds", "what was found"), jobs))
     wrong = [(entry.name, *case) for entry, result in found for case in wrong_cases(result)]
     yield from part("What is wrong", table(("job", "case", "stage", "measured", "likely cause"), wrong))
-    yield from part("Pages an hour", table(RATED, rated(found)))
     failed = (one for one in night.entries if one.grade not in (None, PASSES))
     yield from part("To run again", (f"    {one.command}" for one in failed))
 
 
-def _annotations(found: Results) -> Iterator[str]:
+def for_github(found: Results) -> Iterator[str]:
+    """Yield GitHub's commands: of each job the tests that failed, or why there is nothing of it."""
     for entry, result in found:
         if entry.grade in (None, PASSES):
             continue

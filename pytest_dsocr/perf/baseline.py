@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -107,15 +106,6 @@ def find(folders: Sequence[Path], identity: Mapping[str, Any], most_days: float)
     raise NoBaselineError(_nearest(identity, near, folders) + "".join(passed_over))
 
 
-def having(folders: Sequence[Path], wanted: Mapping[str, str]) -> Iterator[Baseline]:
-    """Yield each baseline whose key has these values, see :func:`key`; damaged ones are none."""
-    for path in _files(folders):
-        with suppress(NoBaselineError):
-            baseline = read(path)
-            if wanted.items() <= key(baseline.measured.identity).items():
-                yield baseline
-
-
 def has_any(folders: Sequence[Path], machine: Mapping[str, Any]) -> bool:
     """Say whether there is any baseline of a machine."""
     return any(path.parent.name == machine_name(machine) for path in _files(folders))
@@ -142,7 +132,7 @@ BASELINES = Format(_File, f"restore it from version control, or make it anew, {H
 
 
 def _files(folders: Sequence[Path]) -> Iterator[Path]:
-    """Yield every baseline; other JSON files of the folder, such as a calibration, are none."""
+    """Yield every baseline; other JSON files of the folder, such as figures, are none."""
     for folder in folders:
         for path in sorted(folder.glob("*/*.json")):
             if path.name != "calibration.json" and is_regular(path) and _is_baseline(BASELINES.read_bytes(path)):

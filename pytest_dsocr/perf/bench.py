@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import HASH_CHARACTERS, aligned, count, entry, listed
-from pytest_dsocr.perf.candidate import SUBJECT, Candidate, opened
+from pytest_dsocr.perf.candidate import SUBJECT, opened
 from pytest_dsocr.perf.counts import Change, exact_changes, other_changes, text_change
 from pytest_dsocr.perf.host import of_turns
 from pytest_dsocr.perf.identity import Identity, PageSetting, Setting
 from pytest_dsocr.perf.limits import ANY, LOOKS, MOST_TAKEN, is_over, limits_of, looks_at, order
 from pytest_dsocr.perf.rounds import Measured, Round
-from pytest_dsocr.perf.side import Side, sides
+from pytest_dsocr.perf.side import Side, ask_all, sides
 from pytest_dsocr.perf.statistics import Judgement, Pace, Sides, judge
 from pytest_dsocr.subjects.loading import VENDOR
 
@@ -55,8 +54,6 @@ class Task:
     """How much slower a quantity may be, where that is not the default."""
     most_rounds: int = LOOKS[-1]
     """The most pairs of rounds to take."""
-    planted: Mapping[str, float] = field(default_factory=dict)
-    """Share by which stages of B are really made slower."""
     limit_s: float = 600.0
     """Seconds that one answer of a side may take."""
 
@@ -126,97 +123,67 @@ class Bench:
         return [one.quantity for one in self.judgements if one.pace in paces]
 
 
-@dataclass(frozen=True)
-class Pair:
-    """Both sides, loaded and warm, with all that is known of them before the first round."""
-
-    sides: Sequence[Side]
-    identities: Sequence[dict[str, Any]]
-    exact: Sequence[dict[str, int]]
-    texts: Sequence[str]
-
-    def rounds(self, number: int) -> tuple[Round, Round]:
-        """Take one pair of rounds, the sides in the order of its number; return A's first."""
-        found = {k: Round.from_json(self.sides[k].ask("round")) for k in order(number)}
-        return found[0], found[1]
-
-    def measured(self, pairs: Sequence[RoundPair]) -> tuple[Measured, Measured]:
-        """Return both sides with their rounds."""
-        a, b = (Measured(self.identities[k], self.exact[k], tuple(pair[k] for pair in pairs)) for k in (0, 1))
-        return a, b
-
-
 def compare(names: Sequence[str], task: Task, watch: Watcher, *, is_timed: bool = True) -> Bench:
     """Compare two named sides; without times, only what is counted, and nothing is judged.
 
     Raises:
-        DsocrError: where one of the two cannot be run.
+        DsocrError: where one of the two cannot be run, or would not run what it is named for.
     """
     with ExitStack() as stack:
         candidates = [stack.enter_context(opened(name)) for name in names]
-        pair = stack.enter_context(pair_of(candidates, task, watch))
-        pairs, judgements = settled(pair, task, watch) if is_timed else ([], [])
-        return Bench(*pair.measured(pairs), tuple(judgements), text_change(*pair.texts), is_timed)
-
-
-@contextmanager
-def pair_of(candidates: Sequence[Candidate], task: Task, watch: Watcher) -> Iterator[Pair]:
-    """Start both sides, load and warm them up, and end them.
-
-    Raises:
-        DsocrError: where a side cannot do that, or would not run what it is named for.
-    """
-    with sides(dict(zip(LABELS, candidates, strict=True)), task.limit_s) as both:
-        friends = [side.pid for side in both]
-        loads = [_load(side, task, friends) for side in both]
+        both = stack.enter_context(sides(dict(zip(LABELS, candidates, strict=True)), task.limit_s))
         watch("loading", 0, task.most_rounds)
-        identities = [
-            _identity(side, task, found) for side, found in zip(both, _at_once(both, "load", loads), strict=True)
-        ]
+        loads = [_load(side, task, [one.process.pid for one in both]) for side in both]
+        loaded = ask_all(both, "load", loads)
         watch("counting", 0, task.most_rounds)
-        texts, exact = _at_once(both, "read"), _at_once(both, "exact")
+        texts, exact = ask_all(both, "read"), ask_all(both, "exact")
         for side in both:
             watch(f"warming up {side.label}", 0, task.most_rounds)
             side.ask("warm_up")
             side.check_used()
-        yield Pair(both, identities, exact, texts)
+        pairs, judgements = settled(both, exact, task, watch) if is_timed else ([], [])
+    identities = [_identity(side, task, found) for side, found in zip(both, loaded, strict=True)]
+    a, b = (Measured(identities[k], exact[k], tuple(pair[k] for pair in pairs)) for k in (0, 1))
+    return Bench(a, b, tuple(judgements), text_change(*texts), is_timed)
 
 
-def settled(pair: Pair, task: Task, watch: Watcher) -> tuple[list[RoundPair], list[Judgement]]:
-    """Take pairs of rounds until all is judged, or the bound is reached; return them, and the verdicts."""
-    pairs = [pair.rounds(0)]
-    if unknown := task.planted.keys() - {*pairs[0][1].wall_ms, "vision"}:
-        raise DsocrError(
-            f"nothing can be planted in {listed(sorted(unknown))}; there are {', '.join(pairs[0][1].wall_ms)}"
-        )
+def settled(
+    both: Sequence[Side], exact: Sequence[Mapping[str, int]], task: Task, watch: Watcher
+) -> tuple[list[RoundPair], list[Judgement]]:
+    """Take pairs of rounds until all is judged, or the bound is reached; return them, and the verdicts.
+
+    Where rounds are spoilt, others are taken, up to twice as many.
+    """
+    pairs = [_rounds(both, 0)]
     looks = looks_at(len(pairs[0][0].wall_ms), task.most_rounds)
     judgements: list[Judgement] = []
     for look, upto in enumerate(looks, 1):
-        take(pair, pairs, upto, lambda good: watch("rounds in turn", good, looks[-1]))
-        judgements = judged(pairs, pair.exact, task, look, len(looks))
+        while (good := len(_good(pairs))) < upto and len(pairs) < MOST_TAKEN * upto:
+            watch("rounds in turn", good, looks[-1])
+            pairs.append(_rounds(both, len(pairs)))
+        judgements = judged(pairs, exact, task.slower, look, len(looks))
         if is_over(judgements):
             break
     return pairs, judgements
 
 
-def take(pair: Pair, pairs: list[RoundPair], upto: int, on_pair: Callable[[int], None]) -> None:
-    """Take pairs of rounds until so many are good, or twice as many are taken."""
-    while (good := len(_good(pairs))) < upto and len(pairs) < MOST_TAKEN * upto:
-        on_pair(good)
-        pairs.append(pair.rounds(len(pairs)))
+def _rounds(both: Sequence[Side], number: int) -> RoundPair:
+    """Take one pair of rounds, the sides in the order of its number; return A's first."""
+    found = {k: Round.from_json(both[k].ask("round")) for k in order(number)}
+    return found[0], found[1]
 
 
 def judged(
-    pairs: Sequence[RoundPair], exact: Sequence[Mapping[str, int]], task: Task, look: int, looks: int
+    pairs: Sequence[RoundPair], exact: Sequence[Mapping[str, int]], slower: Mapping[str, float], look: int, looks: int
 ) -> list[Judgement]:
     """Judge pairs of rounds; what only one side has the time of is not compared. Nothing where all are spoilt."""
     times = times_of(pairs, exact)
     if not times:
         return []
-    named = dict.fromkeys((*(name for pair in pairs for one in pair for name in one.wall_ms), *task.slower))
+    named = dict.fromkeys((*(name for pair in pairs for one in pair for name in one.wall_ms), *slower))
     why = "not timed in every round of both sides"
     lost = [Judgement.not_compared(name, why) for name in named if name not in times and name != ANY]
-    return [*judge(times, limits_of(times, task.slower), paired=True, look=look, looks=looks), *lost]
+    return [*judge(times, limits_of(times, slower), paired=True, look=look, looks=looks), *lost]
 
 
 def times_of(pairs: Sequence[RoundPair], exact: Sequence[Mapping[str, int]]) -> dict[str, Sides]:
@@ -232,19 +199,11 @@ def _good(pairs: Sequence[RoundPair]) -> list[RoundPair]:
     return [pair for pair in pairs if not any(one.spoilt for one in pair)]
 
 
-def _at_once(both: Sequence[Side], what: str, how: Sequence[Mapping[str, Any]] = ({}, {})) -> list[Any]:
-    """Ask both sides at the same time for what is not timed."""
-    for side, one in zip(both, how, strict=True):
-        side.begin(what, **one)
-    return [side.answer(what) for side in both]
-
-
 def _load(side: Side, task: Task, friends: Sequence[int]) -> dict[str, Any]:
     return {
         "spec": _absolute(side.candidate.subject or task.subject, VENDOR),
         "setup": {**task.setup, "checkpoint": _absolute(task.setup["checkpoint"])},
         "reading": {**asdict(task.reading), "path": str(task.page)},
-        "planted": _planted(side, task),
         "friends": friends,
     }
 
@@ -260,11 +219,7 @@ def _identity(side: Side, task: Task, found: Mapping[str, Any]) -> dict[str, Any
         setup=Setting(**how, checkpoint_sha256=task.checkpoint_sha256, threads=found["threads"]),
         page=task.reading,
     )
-    return {**identity.to_json(), "planted": _planted(side, task)}
-
-
-def _planted(side: Side, task: Task) -> dict[str, float]:
-    return dict(task.planted) if side.label == LABELS[-1] else {}
+    return identity.to_json()
 
 
 def _absolute(name: str, prefix: str = "") -> str:
@@ -274,7 +229,7 @@ def _absolute(name: str, prefix: str = "") -> str:
 
 
 def lines_of(bench: Bench) -> Iterator[str]:
-    """Yield the comparison for a terminal, without the machine's calibration and the verdict."""
+    """Yield the comparison for a terminal, without the verdict."""
     for label, side in zip(LABELS, (bench.a, bench.b), strict=True):
         yield from entry(label, _side(side))
     page = bench.a.identity["page"]
@@ -304,7 +259,6 @@ def _side(side: Measured) -> str:
         what.append(str(identity["subject"]))
     setup = identity["setup"]
     what += [setup["checkpoint"], identity["machine"].get("gpu", "cpu"), setup["dtype"], setup["attention"]]
-    what += [f"planted {name} +{share:.0%}" for name, share in identity["planted"].items()]
     return ", ".join(what)
 
 

@@ -1,4 +1,4 @@
-"""What a side runs, by the name a user gives it: a commit, a wheel, an environment, a subject, or the files here."""
+"""What a side runs, by the name a user gives it: a commit, an environment, a subject, or the files here."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pathlib import Path
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.process import commit_here
 
-HERE, ENVIRONMENT, SUBJECT, WHEEL = ".", "env:", "subject:", ".whl"
+HERE, ENVIRONMENT, SUBJECT = ".", "env:", "subject:"
 VALID = (
-    "give a commit, tag or branch of the repository here, FILE.whl, env:FOLDER, subject:package.module:factory, "
-    "or . for the files here as they are"
+    "give a commit, tag or branch of the repository here, env:FOLDER, subject:package.module:factory, or . for the "
+    "files here as they are"
 )
 OWN_ROOT = Path(__file__).parents[2]
 """Where this package lies: a checkout, or what packages are installed in."""
@@ -62,9 +62,6 @@ def opened(name: str) -> Iterator[Candidate]:
         yield _environment(name)
     elif name.startswith(SUBJECT):
         yield Candidate(name, Path.cwd(), subject=name.removeprefix(SUBJECT), commit=commit_here() or "")
-    elif name.endswith(WHEEL):
-        with _wheel(name) as candidate:
-            yield candidate
     else:
         with _worktree(name) as candidate:
             yield candidate
@@ -81,19 +78,6 @@ def _environment(name: str) -> Candidate:
     if not python.is_file():
         raise DsocrError(f"{name} is no environment: there is no {python}; make one with python -m venv")
     return Candidate(name, Path.cwd(), python, commit=commit_here() or "")
-
-
-@contextmanager
-def _wheel(name: str) -> Iterator[Candidate]:
-    wheel = Path(name).absolute()
-    if not wheel.is_file():
-        raise DsocrError(f"there is no wheel {name}; build one, or {VALID}")
-    with tempfile.TemporaryDirectory(prefix=TEMPORARY) as folder:
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", folder]
-        done = subprocess.run([*command, str(wheel)], capture_output=True, text=True)
-        if done.returncode:
-            raise DsocrError(f"{name} cannot be installed: {_last_line(done.stderr)}")
-        yield Candidate(name, Path(folder), path=(Path(folder),), is_required=True)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from pytest_dsocr.perf.statistics import ALPHA, Judgement, Sides, fewest_rounds, judge
+from pytest_dsocr.perf.statistics import ALPHA, Judgement, Sides, fewest_rounds
 
 DEFAULT = 0.05
 """How much slower a quantity may be, where nothing else is said."""
@@ -47,11 +47,6 @@ def limits_of(times: Mapping[str, Sides], options: Mapping[str, float]) -> dict[
     return {name: limit_of(name, options, medians_ms, medians_ms.get("page", 0.0)) for name in times}
 
 
-def percent(share: float) -> str:
-    """Return a share with three digits at most."""
-    return f"{100 * share:.3g} %"
-
-
 def looks_at(quantities: int, most_rounds: int = LOOKS[-1]) -> tuple[int, ...]:
     """Return after how many pairs of rounds so many quantities are judged: never before a test can find anything."""
     fewest = max(fewest_rounds(max(quantities, 1), ALPHA, len(LOOKS), paired=True), LOOKS[0])
@@ -69,14 +64,3 @@ def order(pair: int) -> tuple[int, int]:
     Pairs alternate (ABBA), so that over two of them a machine that gets steadily slower favours no side.
     """
     return (1, 0) if pair % 2 else (0, 1)
-
-
-def look_at(times: Mapping[str, Sides], limits: Mapping[str, float], looks: Sequence[int]) -> list[Judgement]:
-    """Judge pairs that were taken before as if they came one look after the other; return the last look's verdicts."""
-    judgements: list[Judgement] = []
-    for look, upto in enumerate(looks, 1):
-        so_far = {quantity: (before[:upto], after[:upto]) for quantity, (before, after) in times.items()}
-        judgements = judge(so_far, limits, paired=True, look=look, looks=len(looks))
-        if is_over(judgements):
-            break
-    return judgements

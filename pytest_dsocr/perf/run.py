@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from typing import Any, Protocol
 
 from pytest_dsocr.cost.roofline import Roof
+from pytest_dsocr.foundation.reading import Time
 from pytest_dsocr.perf import summary
 from pytest_dsocr.perf.baseline import Baseline
 from pytest_dsocr.perf.counts import Change, exact_changes, flags
-from pytest_dsocr.perf.history import Spread
 from pytest_dsocr.perf.host import host_ratio, idle_share, is_another, of_runs
 from pytest_dsocr.perf.limits import ALONE, LOOKS, MOST_TAKEN, is_over, limits_of, looks_at
 from pytest_dsocr.perf.rounds import Measured, Round
@@ -20,6 +20,26 @@ from pytest_dsocr.perf.statistics import Judgement, Pace, judge
 
 OnRound = Callable[[str, int, int], None]
 """Called with what is under way, how much of it is done, and its total."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A quantity's rounds in one run, in milliseconds: the median, and the quartiles around it."""
+
+    median_ms: Time
+    low_ms: Time
+    high_ms: Time
+
+    @classmethod
+    def of(cls, times_ms: Sequence[float]) -> Spread:
+        """Return that of some rounds."""
+        if len(times_ms) == 1:
+            return cls(times_ms[0], times_ms[0], times_ms[0])
+        low, middle, high = quantiles(times_ms, n=4, method="inclusive")
+        return cls(middle, low, high)
+
+    def __str__(self) -> str:
+        return f"{summary.ms(self.median_ms)} ({summary.ms(self.low_ms)} to {summary.ms(self.high_ms)})"
 
 
 class Probe(Protocol):

@@ -18,7 +18,6 @@ TELLING = 0.02
 """Share by which the host has to be faster or slower to be mentioned."""
 TOKENS = ("tokens.prompt", "tokens.image", "tokens.output")
 NOT_KNOWN = "not known"
-WHY_NOT_KNOWN = "below half of the roof, and how long the device idled was not counted"
 
 
 @dataclass(frozen=True)

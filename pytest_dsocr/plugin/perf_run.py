@@ -21,15 +21,14 @@ from pytest_dsocr.foundation.words import HASH_CHARACTERS
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_acceptable, find, has_any
 from pytest_dsocr.perf.counts import changed_conditions
-from pytest_dsocr.perf.history import FILE_NAME, Line, append
-from pytest_dsocr.perf.identity import Identity, PageSetting, Setting, machine_name
+from pytest_dsocr.perf.identity import Identity, PageSetting, Setting
 from pytest_dsocr.perf.limits import ALONE, LOOKS
 from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.perf.run import OnRound, PerfRun, measure
 from pytest_dsocr.perf.statistics import Judgement, Pace, judge
 from pytest_dsocr.perf.summary import of_judgement, roof_over
 from pytest_dsocr.plugin.config import command_of, typed_options
-from pytest_dsocr.reference.goldens import baseline_places, check_writable, is_installed
+from pytest_dsocr.reference.goldens import baseline_places, check_writable
 from pytest_dsocr.report.commands import rerun
 from pytest_dsocr.subjects.calls import current
 
@@ -71,8 +70,6 @@ def perf_run(
     run = PerfRun(measured, judgements, baseline, no_baseline, roof=roof_of(measured, config.checkpoint, case.page))
     if config.baseline_update:
         run = _accepted(request, config, case, run, folders[0])
-    if measured.good and not is_installed(folders[0]):
-        append(folders[0] / machine_name(identity["machine"]) / FILE_NAME, [Line.of(measured, judgements)])
     return run
 
 

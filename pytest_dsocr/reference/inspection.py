@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -90,30 +89,9 @@ def transformers_of(folder: Path) -> str | None:
     return str(version)
 
 
-def copies_of(folder: Path) -> dict[Path, tuple[str, ...]]:
-    """Find copies in the hub's cache of modules, and the files in which each differs from ``folder``."""
-    copies = sorted(path.parent for path in (_modules_cache() / "transformers_modules").rglob(FILES[0]))
-    return {
-        copy: tuple(name for name in FILES if _content(copy / name) != _content(folder / name))
-        for copy in copies
-        if not copy.samefile(folder)
-    }
-
-
 def _imported(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name.split(".")[0] for alias in node.names]
     if isinstance(node, ast.ImportFrom) and not node.level and node.module:
         return [node.module.split(".")[0]]
     return []
-
-
-def _modules_cache() -> Path:
-    """Return the folder from which transformers runs the code of models."""
-    usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "huggingface"
-    named = os.environ.get("HF_MODULES_CACHE")
-    return Path(named) if named else Path(os.environ.get("HF_HOME") or usual) / "modules"
-
-
-def _content(path: Path) -> bytes | None:
-    return path.read_bytes() if path.is_file() else None

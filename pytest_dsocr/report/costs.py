@@ -9,16 +9,14 @@ from typing import Any
 from pytest_dsocr.contract.presets import crop_count
 from pytest_dsocr.cost.cost import Cost, as_counted
 from pytest_dsocr.cost.pages import Priced, by_grid
-from pytest_dsocr.cost.roofline import Bound, Device, Roof, bound
+from pytest_dsocr.cost.roofline import Bound, Device, bound
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.foundation.words import aligned, count, entry, si
-from pytest_dsocr.perf.rounds import Measured
-from pytest_dsocr.perf.summary import NOT_KNOWN, WHY_NOT_KNOWN, Nearness, ms, nearness, nearness_json
+from pytest_dsocr.perf.summary import ms
 
 HEAD = ("stage", "matrix FLOP", "torch counts", "weights", "moved", "FLOP/byte", "least time", "limit")
-NEAR_HEAD = ("time", "measured", "least", "of the roof", "MFU", "bandwidth", "limit")
 GRID_HEAD = ("crops", "pages", "views", "image tokens", "vision FLOP", "page FLOP", "moved", "least time", "")
-LEFT = ("stage", "time", "limit", "crops", "")
+LEFT = ("stage", "limit", "crops", "")
 GPU = "cuda"
 """The kind of every device here, as torch calls it."""
 WIDE = 180
@@ -64,16 +62,6 @@ def table(page: Priced, device: Device, *, layers: bool = False) -> Iterator[str
         yield from entry("a step", f"of {steps} of decode takes {ms(least_ms)} at least, {1e3 / least_ms:.0f} a second")
 
 
-def near_table(measured: Measured, roof: Roof) -> Iterator[str]:
-    """Yield measured times beside the least ones, and what limits them."""
-    identity, near = measured.identity, list(nearness(measured, roof))
-    how = f"{identity['setup']['attention']}, {count(measured.exact['tokens.output'], 'token')}"
-    yield from entry("measured", f"{identity['subject']}, {how}, {count(len(measured.good), 'round')}")
-    yield from aligned([NEAR_HEAD, *map(_near_row, near)], LEFT)
-    if any(one.limit is None for one in near):
-        yield from entry(NOT_KNOWN, WHY_NOT_KNOWN)
-
-
 def grids(pages: Sequence[Priced], device: Device) -> Iterator[str]:
     """Yield what a page of each grid costs, and how often the grid comes."""
     rows: list[tuple[str, ...]] = [GRID_HEAD]
@@ -96,14 +84,11 @@ def grids(pages: Sequence[Priced], device: Device) -> Iterator[str]:
     yield from aligned(rows, LEFT)
 
 
-def to_json(
-    pages: Sequence[Priced], measured: Sequence[tuple[Measured, Roof]], device: Device, *, layers: bool = False
-) -> dict[str, Any]:
-    """Give the costs of pages as JSON values, with ``layers`` of each layer, and what was measured of the only page."""
+def to_json(pages: Sequence[Priced], device: Device, *, layers: bool = False) -> dict[str, Any]:
+    """Give the costs of pages as JSON values, with ``layers`` of each layer."""
     return {
         "device": asdict(device),
         "pages": [_page_to_json(page, device, layers) for page in pages],
-        "measured": [{"identity": one.identity, **nearness_json(one, roof)} for one, roof in measured],
     }
 
 
@@ -135,9 +120,3 @@ def _row(name: str, cost: Cost, counted: str, one: Bound) -> tuple[str, ...]:
         ms(one.ms),
         str(one.limit),
     )
-
-
-def _near_row(one: Nearness) -> tuple[str, ...]:
-    share = one.share
-    shares = (f"{value:.1%}" for value in (share.roof, share.mfu, share.bandwidth))
-    return (one.quantity, ms(one.measured_ms), ms(one.bound.ms), *shares, one.limit_text)

@@ -137,7 +137,7 @@ REFUSED = {
     "run --checkpoint=nope": (10, "'nope' is not a checkpoint"),
     "compare empty": (10, "the folder empty holds no images"),
     "compare notes.md --pages=empty": (10, "notes.md cannot be read as an image"),
-    "bench . --max-new-tokens=0": (3, "'0' is not a number of tokens"),
+    "bench . . --max-new-tokens=0": (3, "'0' is not a number of tokens"),
     "vendor record code empty --presets=nope": (2, "there is no preset 'nope'"),
 }
 """What can be known from the command line: the exit status, and what is said."""

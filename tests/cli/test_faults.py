@@ -15,7 +15,7 @@ from pytest_dsocr.pages.page_list import shipped
 
 
 def asked(name: str | None, **options: object) -> Namespace:
-    return Namespace(**{"id": name, "page": None, "out": Path("out"), "gallery": False, "table": None, **options})
+    return Namespace(**{"id": name, "page": None, "out": Path("out"), "table": None, **options})
 
 
 def test_the_list_has_a_line_for_each_with_its_numbers() -> None:

@@ -19,9 +19,6 @@ from pytest_dsocr.doctor import inputs, machine
 from pytest_dsocr.doctor.examination import CHECKS
 from pytest_dsocr.doctor.finding import Finding, Wanted
 from pytest_dsocr.engine.places import MINI_FOLDER
-from pytest_dsocr.perf.calibration import Calibration
-from pytest_dsocr.perf.identity import machine_name
-from pytest_dsocr.perf.probe.machine import machine as machine_facts
 from pytest_dsocr.plugin.options import OPTIONS
 from tests.reference.small_folder import MAIN, change, write_small_folder
 
@@ -134,16 +131,6 @@ def test_another_pillow_is_told_with_the_one_to_install(monkeypatch: pytest.Monk
     assert (status, faults(found)) == (1, ["pillow"])
     assert found["pillow"]["todo"].startswith("pip install 'pillow==")
     assert doctor("--reference=session")[0] == 0
-
-
-def test_a_calibration_of_this_machine_is_quoted_and_a_damaged_one_told(tmp_path: Path) -> None:
-    folder = tmp_path / "golden" / "baselines" / machine_name(machine_facts("cpu"))
-    folder.mkdir(parents=True)
-    made = Calibration(90, 100, 2, {}, {}, {}, {}, {}, made="2026-11-20")
-    (folder / "calibration.json").write_bytes(made.to_bytes())
-    assert "of 2026-11-20: 2 of 90 false alarms" in doctor("--golden=golden")[1]["calibration"]["told"]
-    (folder / "calibration.json").write_bytes(made.to_bytes()[:-40])
-    assert "is damaged" in doctor("--golden=golden")[1]["calibration"]["told"]
 
 
 def test_a_package_that_is_missing_or_too_old_is_named() -> None:

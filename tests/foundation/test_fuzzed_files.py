@@ -33,9 +33,7 @@ from pytest_dsocr.night import record
 from pytest_dsocr.night.config import Config, read_config
 from pytest_dsocr.night.state import STATE_NAME, Entry, NightState, read_night
 from pytest_dsocr.pages.named import make_cases
-from pytest_dsocr.perf import history
 from pytest_dsocr.perf.baseline import Baseline, find
-from pytest_dsocr.perf.calibration import quoted
 from pytest_dsocr.perf.identity import title_of
 from pytest_dsocr.perf.run import PerfRun, judged
 from pytest_dsocr.perf.statistics import Judgement, Pace
@@ -54,7 +52,7 @@ from tests.engine.written import write_synthetic
 from tests.perf.made import PARITY, identity, measured
 from tests.report.made import MATCH, SLOWER, case_payload, payload, result, run_payload
 
-VENDOR, BASELINES = CHECKOUT / "golden/vendor", CHECKOUT / "golden/baselines/nvidia-h200"
+VENDOR = CHECKOUT / "golden/vendor"
 RECORDED = VENDOR / "mini/cpu-float32-eager"
 CASE = "figures_009-gundam-markdown"
 TIMES = measured({name: [1.0, 2.0] for name in ("first_token", "decode", "page")}, {"tokens": 3})
@@ -101,27 +99,14 @@ def _read_result(path: Path) -> None:
     assert record.of_run(found).started
 
 
-def _line(folder: Path) -> Path:
-    history.append(folder / "history.jsonl", [history.Line.of(TIMES)])
-    return folder / "history.jsonl"
-
-
 def _show(path: Path) -> None:
-    place = path if path.suffix == ".jsonl" else path.parent
-    assert main(["history", str(place), f"--html={path.parent}/x.html"]) in (0, 2)
+    assert main(["history", str(path.parent), f"--html={path.parent}/x.html"]) in (0, 2)
 
 
 def _find_baseline(path: Path) -> None:
     found = find([path.parents[1]], identity(), 1e6)
     assert title_of(found.measured.identity)
     judged(found.measured, TIMES, {}, 1, 1)
-
-
-def _calibration(path: Path) -> None:
-    here = path.parent / "a-cpu-2-cores"
-    here.mkdir(exist_ok=True)
-    path.replace(here / path.name)
-    assert [*quoted({"cpu": "a cpu", "cores": 2}, [path.parent], ["page", "decode"])]
 
 
 def _among(source: Path, folder: Path, name: str) -> Path:
@@ -179,11 +164,9 @@ def _tokenizer(path: Path) -> None:
 KINDS: dict[str, Kind] = {
     "result": Kind(_result, _read_result),
     "night": Kind(lambda folder: record.add(folder, record.of_run(read_result(_result(folder)))), _show),
-    "history": Kind(_line, _show),
     "baseline": Kind(
         lambda folder: Baseline(TIMES, PARITY, "2026-11-01", "pytest", None).write(folder), _find_baseline, sealed=True
     ),
-    "calibration": Kind(_copied(BASELINES / "calibration.json"), _calibration, sealed=True),
     "manifest": Kind(
         lambda folder: _among(RECORDED, folder / "mini" / RECORDED.name, "manifest.json"),
         lambda path: Recording.open(path.parent),

@@ -16,9 +16,10 @@ AS = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "init.default
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository of one commit; no option of ours is set in the environment."""
+    """A repository of one commit; no option of ours is set but that nothing is explained."""
     for option in OPTIONS:
         monkeypatch.delenv(option.env, raising=False)
+    monkeypatch.setenv("DSOCR_EXPLAIN", "0")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = tmp_path / "home"
     folder.mkdir()

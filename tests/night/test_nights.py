@@ -12,10 +12,12 @@ import pytest
 
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.night import record
-from pytest_dsocr.night.page import html
-from pytest_dsocr.night.record import Night, cells_of, stage_of
-from pytest_dsocr.night.spells import flips, lines, spells
-from tests.report.made import BAD, GOOD, LOST, MEDIANS, SLOW, night, payload, perf
+from pytest_dsocr.night.history import html, lines, spells
+from pytest_dsocr.night.record import Night, Timed, cells_of, stage_of
+from pytest_dsocr.perf.run import PerfRun
+from pytest_dsocr.perf.statistics import Judgement, Pace
+from tests.perf.made import measured
+from tests.report.made import BAD, GOOD, LOST, SLOW, night, payload
 
 
 def made(day: int, *tests: Any, commit: str = "", **changes: Any) -> Night:
@@ -57,19 +59,13 @@ def test_a_cell_has_the_gravest_verdict() -> None:
     assert cells_of([night(*GOOD, LOST)])["b"] == {"prefill": "I"}, "the machine's fault"
 
 
-def test_a_folder_is_only_added_to(tmp_path: Path) -> None:
+def test_a_folder_is_only_added_to_by_two_in_the_same_second_as_well(tmp_path: Path) -> None:
     first, again = made(1, *GOOD), made(1, *BAD)
-    one, other = record.add(tmp_path, first), record.add(tmp_path, again)
-    assert [one.name, other.name] == [
-        "20261101T011700-000000000000.night.json",
-        "20261101T011700-000000000000-2.night.json",
-    ]
-    content = one.read_bytes()
-    record.add(tmp_path / "below", made(2, *GOOD))
-    assert one.read_bytes() == content
+    one, other = record.add(tmp_path, first), record.add(tmp_path / "below", again)
+    assert [path.name[:29] for path in (one, other)] == ["20261101T011700-000000000000-"] * 2
+    assert one.name != other.name
     nights, damaged = record.read(tmp_path)
-    assert ([night.word for night in nights], damaged) == (["passes", "wrong", "passes"], [])
-    assert nights[1] == again
+    assert (sorted(nights, key=lambda night: night.word), damaged) == ([first, again], [])
 
 
 @pytest.mark.parametrize(
@@ -100,43 +96,56 @@ def test_cells_that_broke_together_are_one_spell() -> None:
     assert "first bad 2026-11-02 (commit 000000000000): clip, decode of a, b; last right 2026-11-01" in shown
 
 
-def test_two_verdicts_at_one_commit_flip_and_others_do_not() -> None:
-    [(flip, cells)] = flips(plan(".X..", commit="f" * 40, machine="GPU 3")).items()
-    assert (flip, cells) == (("clip", "f" * 40, 3, 1, ("GPU 3",)), [("a", "clip")])
-    assert not flips(plan("..XX"))
-    assert not flips(plan(".X..", commit="f" * 40 + "-dirty"))
-    assert [one.commit for one in flips(plan(".X.X"))] == [""]
-    night, other = plan(".X", commit="f" * 40)
-    assert not flips([night, replace(other, setting="mini/cuda-bfloat16-eager")])
-
-
-def test_the_page_shows_every_cell_and_runs_nothing() -> None:
-    nights = plan("..XX", subject="<script>")
-    page = html(nights, [], ["<b>"])
+def test_the_page_shows_every_stage_and_runs_nothing() -> None:
+    nights = plan("..XX", subject="<script>", flaky=["test_it"])
+    nights[3] = replace(nights[3], cells={"b": {"clip": "M"}, **nights[3].cells})
+    page = html(nights, ["<b>"])
     assert "<script" not in page
     assert "<b>" not in page.replace("<b>still", "").replace("<b>wrong", "").replace(": <b>", "")
     kinds = re.findall(r'<(?:td|i) class="(\w+)', page)
     assert kinds.count("passes") == kinds.count("wrong") == 2
-    assert kinds.count("W") == 1 + 2 * 2, "the legend, and two nights by stage and by case"
+    assert kinds.count("W") == 1 + 2, "the legend, and two nights"
     titles = re.findall(r'title="([^"]+)"', page)
-    assert "2026-11-03 (commit 000000000000), clip: WRONG in 1 of 1 cases" in titles
-    assert "2026-11-04 (commit 000000000000), a: WRONG in clip" in titles
+    assert "2026-11-03 (commit 000000000000), clip: WRONG in 1 of 1 cases: a" in titles
+    assert "2026-11-04 (commit 000000000000), clip: WRONG in 1 of 2 cases: a" in titles
     assert "still wrong" in page
+    assert page.count("<code>test_it</code> passed only when it was run again") == 4
+    same = html(plan("..XX", commit="f" * 40), [])
+    assert (page.count(' commit"'), same.count(' commit"')) == (3 * (1 + 2), 0), "a dashed line where it is another"
 
 
-def test_results_are_added_by_the_command_and_their_times_are_charts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    quartiles = {name: (ms, ms) for name, ms in MEDIANS.items()}
-    times = {**perf(), "identity": {"subject": "session"}, "quartiles_ms": quartiles, "exact": {}, "baseline": None}
+SLOWER = Judgement("decode", Pace.SLOWER, 1.0, 2.0, 2.0, 1.9, 2.1, 0.05, 4, 4)
+
+
+def timed(decode_ms: float, **identity: Any) -> dict[str, Any]:
+    """The result of four rounds that are called slower."""
+    medians = {"first_token": 9.0, "decode": decode_ms, "page": 99.0}
+    rounds = {name: [ms + k for k in range(4)] for name, ms in medians.items()}
+    return PerfRun(measured(rounds, {}, **identity), (SLOWER,)).to_json()
+
+
+def test_times_of_one_machine_and_setting_are_bars_and_never_mixed() -> None:
+    nights = [made(day, *GOOD, times=[Timed.of(timed(ms))]) for day, ms in enumerate((20.0, 10.0, 40.0), 1)]
+    nights += [made(4, *GOOD, times=[Timed.of(timed(1.0, setup={"dtype": "float16"}))])]
+    shown = " ".join(" ".join(lines(nights, [])).split())
+    last = r"times nvidia-h200, .* decode 41\.5 ms \(40\.8 ms to 42\.2 ms\) 2026-11-03 .*, SLOWER; first 21\.5 ms"
+    assert re.search(last, shown)
+    page = html(nights, [])
+    bars = re.findall(r'<i class="SLOWER" style="height: ([\d.]+)px" title="([\d.]+) ms', page)
+    assert bars == [("15.5", "21.5"), ("8.3", "11.5"), ("30.0", "41.5"), ("30.0", "2.5")]
+    titles = [f"nvidia-h200, session, mini, {dtype}" for dtype in ("bfloat16", "float16")]
+    assert re.findall("<h2>Times: (.*), eager", page) == titles
+
+
+def test_results_are_added_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for day, tests in ((1, GOOD), (2, BAD)):
         date = f"2026-11-{day:02}T01:17:00+00:00"
-        (tmp_path / "dsocr.json").write_text(json.dumps(night(*tests, started=date, ended=date, perf=times)))
+        (tmp_path / "dsocr.json").write_text(json.dumps(night(*tests, started=date, ended=date, perf=timed(15.0))))
         assert main(["history", str(tmp_path / "nights"), "--add", str(tmp_path), f"--html={tmp_path / 'x.html'}"]) == 0
     shown = capsys.readouterr().out
     assert "was wrong" not in shown
     assert "still wrong" in shown
-    assert "2 runs, from 2026-11-01 to 2026-11-02" in shown
-    assert "<figure>" in (tmp_path / "x.html").read_text(encoding="utf-8")
+    assert shown.count("\ndecode ") == 2
+    assert "<h2>Times" in (tmp_path / "x.html").read_text(encoding="utf-8")
     assert len([*(tmp_path / "nights").iterdir()]) == 2
-    assert main(["history", str(tmp_path / "history.jsonl"), "--add", str(tmp_path)]) == 2
+    assert main(["history", str(tmp_path / "empty")]) == 2

@@ -1,4 +1,4 @@
-"""The session with one needless cost each, and right ones that do the same work in another way."""
+"""The session with one needless cost each."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from pytest_dsocr.subjects.session import SessionSubject
 NGRAM = 3
 
 
-class StepByStep(SessionSubject):
-    """Right: reads by its own stages, and waits once a token."""
+class WaitsInRead(SessionSubject):
+    """Reads by its own stages, and waits for the best logit as well as for its place."""
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
         inputs = self.inputs(page, prompt=prompt, preset=preset)
@@ -30,6 +30,7 @@ class StepByStep(SessionSubject):
         return self.text_of(tokens)
 
     def chosen(self, logits: Tensor) -> int:
+        assert logits.max().item() < torch.inf
         return int(logits.argmax())
 
 
@@ -60,14 +61,6 @@ class WaitsInStep(SessionSubject):
         logits = super().step(state, token)
         assert logits.isfinite().all().item()
         return logits
-
-
-class WaitsInRead(StepByStep):
-    """Waits for the best logit as well as for its place, and in ``read`` alone."""
-
-    def chosen(self, logits: Tensor) -> int:
-        assert logits.max().item() < torch.inf
-        return super().chosen(logits)
 
 
 class ConcatenatedCache(KVCache):

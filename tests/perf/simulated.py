@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from pytest_dsocr.perf.limits import is_over
 from pytest_dsocr.perf.statistics import Judgement, Pace, judge
 
 Numbers = NDArray[np.float64]
@@ -50,6 +51,17 @@ def table(rng: np.random.Generator, noise: Noise, rounds: int, quantities: int, 
 def all_at(limit: float, times: Mapping[str, object]) -> dict[str, float]:
     """The same limit for each quantity."""
     return dict.fromkeys(times, limit)
+
+
+def look_at(times: Times, limits: Mapping[str, float], looks: Sequence[int]) -> list[Judgement]:
+    """Judge pairs that were taken before as if they came one look after the other; the last look's verdicts."""
+    judgements: list[Judgement] = []
+    for look, upto in enumerate(looks, 1):
+        so_far = {quantity: (before[:upto], after[:upto]) for quantity, (before, after) in times.items()}
+        judgements = judge(so_far, limits, paired=True, look=look, looks=len(looks))
+        if is_over(judgements):
+            break
+    return judgements
 
 
 def alarms(judgements: list[Judgement]) -> bool:

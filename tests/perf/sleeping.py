@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,7 +39,7 @@ class Clock:
 
 CLOCK = Clock()
 time.perf_counter_ns = CLOCK.perf_counter_ns
-machine._waited_ns, machine.stolen_ticks = (lambda: 0), (lambda: None)
+machine._waited_ns = lambda: 0
 
 
 class Sleeping:
@@ -60,13 +59,6 @@ class Slower(Sleeping):
 class Other(Sleeping):
     def read(self, page: Path, **how: Any) -> str:
         return super().read(page, **how) + " of another text"
-
-
-class Loud(Sleeping):
-    def read(self, page: Path, **how: Any) -> str:
-        sys.stdout.write("to stdout, from Python\n")
-        os.write(1, b"to stdout, by its number\n")
-        return super().read(page, **how)
 
 
 class Raising(Sleeping):
@@ -91,18 +83,6 @@ class Hanging(Sleeping):
     def read(self, page: Path, **how: Any) -> str:
         time.sleep(6000)
         return TEXT
-
-
-class Garbled(Sleeping):
-    """Writes into every file that is open, and so into the answers."""
-
-    def read(self, page: Path, **how: Any) -> str:
-        for file in range(3, 20):
-            try:
-                os.write(file, b"no answer\n")
-            except OSError:
-                continue
-        return super().read(page, **how)
 
 
 class Staged:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.reference.environment import FILES
-from pytest_dsocr.reference.inspection import copies_of, load_in, modules_of
+from pytest_dsocr.reference.inspection import load_in, modules_of
 from tests.reference.small_folder import CONFIG, ENCODER, MAIN, body_of, change, write_small_folder
 
 
@@ -86,13 +85,3 @@ def test_modules_are_those_of_third_parties_and_whether_they_must_be_there(folde
     assert modules_of(folder) == {"here": True, "there": True}
     change(folder, ENCODER, "import there as again\n", "")
     assert modules_of(folder) == {"here": True, "there": False}
-
-
-def test_copies_in_the_hub_s_cache_are_found(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
-    copies = tmp_path / "hub" / "modules" / "transformers_modules" / "someone" / "model"
-    for name in ("a", "b"):
-        shutil.copytree(folder, copies / name)
-    (copies / "b" / CONFIG).unlink()
-    assert copies_of(folder) == {copies / "a": (), copies / "b": (CONFIG,)}
-    assert list(copies_of(copies / "a")) == [copies / "b"]

@@ -44,11 +44,11 @@ def test_what_torchs_counter_does_not_see_is_told_beside_it() -> None:
 
 
 def test_json_has_every_figure(pages: list[Priced]) -> None:
-    found = costs.to_json(pages, (), H200, layers=True)
+    found = costs.to_json(pages, H200, layers=True)
     square = found["pages"][0]
     assert square["stages"]["sam"]["matrix_flops"] == pages[0].stages["sam"].cost.matrix_flops
     assert square["stages"]["clip"]["least_ms"] == bound(pages[0].stages["clip"].cost, H200, "bfloat16").ms
     layer = "model.layers.3.self_attn"
     assert square["stages"]["prefill"]["layers"][layer] == asdict(pages[0].stages["prefill"].layers[layer])
     assert (square["grid"], square["image_tokens"], square["preset"]["name"]) == ((2, 2), 693, "gundam")
-    assert "layers" not in costs.to_json(pages, (), H200)["pages"][0]["stages"]["sam"]
+    assert "layers" not in costs.to_json(pages, H200)["pages"][0]["stages"]["sam"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -29,10 +29,6 @@ COPIES = frozenset(("_to_copy", "copy_"))
 CONVOLUTION = "convolution"
 FEW = 8
 """Tokens at each end of a page that are compared."""
-LEAST_TOKENS = 12
-"""Fewer show no bend of the whole reading."""
-LEAST_LINES = 4
-"""What a whole reading shows for sure: the text itself decides how many lines it takes to tell its boxes."""
 
 
 def count(probe: PageProbe) -> dict[str, int]:
@@ -40,18 +36,12 @@ def count(probe: PageProbe) -> dict[str, int]:
     found = _of_reading(probe)
     if probe.has_stages:
         found |= _of_stages(probe)
-    if (grown := _lines_growth(probe, found)) is not None:
+    first_layer = module_of(probe.subject, FIRST_LAYER)
+    if first_layer is not None and (grown := growth_by_token(probe.read, first_layer)) is not None:
         found["page.lines.growth"] = grown
     if probe.has_stages and probe.device.startswith("cuda"):
         found |= of_gpu(probe)
     return found
-
-
-def _lines_growth(probe: PageProbe, found: Mapping[str, int]) -> int | None:
-    first_layer = module_of(probe.subject, FIRST_LAYER)
-    if first_layer is not None:
-        return growth_by_token(probe.read, first_layer)
-    return growth_by_length(probe.read, found.get("tokens.output", probe.max_new_tokens))
 
 
 def _of_reading(probe: PageProbe) -> dict[str, int]:
@@ -233,27 +223,3 @@ def growth_by_token(read: Callable[[], object], first_layer: Any) -> int | None:
     if len(a_token) < 2 * FEW:
         return None
     return growth(a_token)
-
-
-def growth_by_length(read: Callable[[int], object], tokens: int) -> int | None:
-    """Return the same from readings of three lengths, where no module is called once a token; only if it is large.
-
-    Args:
-        read: reads the page up to so many tokens.
-        tokens: those of the whole text, or the ceiling.
-
-    Returns:
-        0 where a token costs the same at any length; None where there are too few tokens to tell.
-    """
-    if tokens < LEAST_TOKENS:
-        return None
-    third = tokens // 3
-    short, middle, long = (_lines_of(read, third * times) for times in (1, 2, 3))
-    grown = (long - 2 * middle + short) // third**2
-    return grown if abs(grown) >= LEAST_LINES else 0
-
-
-def _lines_of(read: Callable[[int], object], tokens: int) -> int:
-    with counted_lines() as lines:
-        read(tokens)
-    return lines.count

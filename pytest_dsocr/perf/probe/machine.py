@@ -24,8 +24,6 @@ THROTTLED = {
     0x80: "power brake",
 }
 """Bits of NVML's reasons for lower clocks that spoil a round."""
-STEAL = 8
-"""Its place in the first line of ``/proc/stat``."""
 WAITED_SHARE = 0.2
 """Share of a round that its thread may wait for a core."""
 CALLS = 150
@@ -75,18 +73,16 @@ class Surveyor:
     def __init__(self, device: str, friends: Collection[int] = ()) -> None:
         self.friends = {os.getpid(), *friends}
         self._gpu = Gpu.of(device)
-        self._waited_ns, self._stolen = 0, 0
+        self._waited_ns = 0
 
     def begin(self) -> None:
         """Note where things stand as a round begins."""
-        self._waited_ns, self._stolen = _waited_ns(), stolen_ticks() or 0
+        self._waited_ns = _waited_ns()
 
     def end(self, round_ms: float) -> Conditions:
         """Return what is found as a round of ``round_ms`` milliseconds ends."""
         waited_ms = (_waited_ns() - self._waited_ns) / 1e6
         values: dict[str, Any] = {"load": round(os.getloadavg()[0], 2), "waited_ms": round(waited_ms, 3)}
-        if (stolen := stolen_ticks()) is not None:
-            values["stolen_s"] = (stolen - self._stolen) / os.sysconf("SC_CLK_TCK")
         if mhz := cpu_mhz():
             values["cpu_mhz"] = mhz
         spoilt = []
@@ -184,12 +180,6 @@ class Yardstick:
             import torch
 
             torch.cuda.synchronize(self._number.device)
-
-
-def stolen_ticks() -> int | None:
-    """Return the ticks that a hypervisor kept this machine's cores from it, where Linux says; of all cores."""
-    fields = _lines("/proc/stat")[0].split()
-    return int(fields[STEAL]) if len(fields) > STEAL else None
 
 
 def cpu_mhz() -> int | None:

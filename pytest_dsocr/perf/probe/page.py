@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +36,6 @@ class PageProbe:
         preset: as the subject's ``read`` takes it.
         max_new_tokens: the ceiling of the output, so that a round stays short.
         device: ``cpu``, ``cuda`` or ``cuda:N``, where the subject computes.
-        planted: see :class:`Stopwatch`; for proofs.
         friends: see :class:`Surveyor`.
     """
 
@@ -49,12 +48,11 @@ class PageProbe:
         preset: Any,
         max_new_tokens: int,
         device: str = "cpu",
-        planted: Mapping[str, float] = {},
         friends: Collection[int] = (),
     ) -> None:
         self.subject, self.page = subject, page
         self.asked: dict[str, Any] = {"prompt": prompt, "preset": preset}
-        self.max_new_tokens, self.device, self.planted = max_new_tokens, device, planted
+        self.max_new_tokens, self.device = max_new_tokens, device
         self.surveyor, self.yardstick = Surveyor(device, friends), Yardstick(device)
         self.has_stages = all(callable(getattr(subject, name, None)) for name in STAGES)
 
@@ -100,7 +98,7 @@ class PageProbe:
         return text
 
     def _reading(self) -> _Reading:
-        watch = Stopwatch(self.device, self.planted, self.yardstick)
+        watch = Stopwatch(self.device, self.yardstick)
         self.surveyor.begin()
         if self.has_stages:
             self.walk(watch).whole()

@@ -38,13 +38,12 @@ class Stopwatch:
 
     Args:
         device: the subject's; on a GPU it is waited for at both ends of a lap.
-        planted: share by which laps of a name are really made longer, to prove that this is found.
         yardstick: the small work that the host does before and after each lap; of nested laps, around the outer one.
     """
 
-    def __init__(self, device: str, planted: Mapping[str, float] = {}, yardstick: Yardstick | None = None) -> None:
+    def __init__(self, device: str, yardstick: Yardstick | None = None) -> None:
         self.gpu = torch.device(device) if device.startswith("cuda") else None
-        self.planted, self.yardstick = planted, yardstick
+        self.yardstick = yardstick
         self.laps: dict[str, list[Lap]] = {}
         """By name, in the order in which they ended."""
         self._running = 0
@@ -69,8 +68,6 @@ class Stopwatch:
 
         def stop() -> None:
             self._wait()
-            if share := self.planted.get(name):
-                _spin(began, share)
             wall_ms = (time.perf_counter_ns() - began) * MS
             self._ended.append((name, Lap(wall_ms)))
             self._running -= 1
@@ -96,14 +93,6 @@ class Stopwatch:
     def _wait(self) -> None:
         if self.gpu is not None:
             torch.cuda.synchronize(self.gpu)
-
-
-def _spin(began_ns: int, share: float) -> None:
-    """Keep the host busy until a lap has become longer by ``share``."""
-    end = time.perf_counter_ns()
-    until = end + (end - began_ns) * share
-    while time.perf_counter_ns() < until:
-        pass
 
 
 def shortest(readings: Sequence[Laps]) -> dict[str, list[Lap]]:

@@ -1,19 +1,13 @@
-"""The process of one side: it loads the subject, and measures as it is asked, a line of JSON for a line of JSON.
-
-Answers go to a copy of stdout that nothing else knows of; what the subject prints to stdout goes to stderr.
-"""
+"""The process of one side: it loads the subject, and measures as it is asked."""
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-STDOUT, STDERR = 1, 2
 TRACE_CHARACTERS = 6000
 
 
@@ -69,29 +63,17 @@ def _is_in(file: Path, roots: Sequence[str]) -> bool:
     return file.is_absolute() and any(file.resolve().is_relative_to(root) for root in roots)
 
 
-def serve(requests: TextIO, answers: TextIO, worker: Worker) -> None:
-    """Answer each line until there is no more, or ``end`` is asked."""
-    for line in requests:
-        request = json.loads(line)
-        if request["do"] == "end":
-            return
-        answer = _answer(getattr(worker, f"on_{request['do']}"), request["how"])
-        print(json.dumps(answer), file=answers, flush=True)
+def answering(channel: Any) -> Callable[[Mapping[str, Any]], None]:
+    """Return what answers a request over a channel, with a value or with what was raised."""
+    worker = Worker()
 
+    def answer(request: Mapping[str, Any]) -> None:
+        try:
+            value = getattr(worker, f"on_{request['do']}")(**request["how"])
+        except Exception as error:
+            trace = "".join(traceback.format_exception(error))[-TRACE_CHARACTERS:]
+            channel.send("refusal", {"error": f"{type(error).__name__}: {error}", "trace": trace})
+        else:
+            channel.send("answer", value)
 
-def _answer(method: Callable[..., Any], how: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        return {"value": method(**how)}
-    except Exception as error:
-        trace = "".join(traceback.format_exception(error))[-TRACE_CHARACTERS:]
-        return {"error": f"{type(error).__name__}: {error}", "trace": trace}
-
-
-def main() -> None:
-    """Serve the process that started this one, and end with it."""
-    answers = os.fdopen(os.dup(STDOUT), "w", encoding="utf-8")
-    os.dup2(STDERR, STDOUT)
-    serve(sys.stdin, answers, Worker())
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    os._exit(0)  # a thread that the subject has left behind would be waited for
+    return answer

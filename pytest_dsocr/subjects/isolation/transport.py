@@ -151,12 +151,15 @@ class ChildProcess:
     Args:
         command: is given the file descriptor of its end of the pipe as its last argument, and calls :func:`serve`.
         environment: its variables; this process's if left out.
+        folder: where it runs; this process's if left out.
 
     Raises:
         OSError: where it cannot be started.
     """
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str] | None = None, folder: Path | None = None
+    ) -> None:
         self._output: IO[bytes] = tempfile.TemporaryFile("a+b", buffering=0)  # noqa: SIM115 - closed as it ends
         here, there = Pipe()
         try:
@@ -168,6 +171,7 @@ class ChildProcess:
                 pass_fds=[there.fileno()],
                 start_new_session=True,
                 env=environment,
+                cwd=folder,
             )
         except OSError:
             here.close()
