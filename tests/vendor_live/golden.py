@@ -1,22 +1,34 @@
-"""What the recorders share: what a golden says of its making, and how it is laid out."""
+"""What the recorders share: how the vendor's code runs quietly, what a golden says of its making, how it is laid out.
+
+A recorder makes anew what the golden holds already, and so asks what it names: to record one more, add it there by its
+name.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.observation.provenance import versions
-from pytest_dsocr.reference.vendor_code.code import VendorCode
-from tests.recordings import FOLDER
+from pytest_dsocr.reference.vendor_code.code import VendorCode, cuda_stays
 
 
-def path_of(kind: str) -> Path:
-    """Where a recording that depends on the installed Pillow goes."""
-    return FOLDER / f"{kind}-pillow-{version('pillow').split('.')[0]}.json"
+@contextlib.contextmanager
+def quietly_on_cpu() -> Iterator[None]:
+    """Run the vendor's code on a CPU, without what it prints and warns of."""
+    sink = io.StringIO()
+    with (
+        cuda_stays(),
+        contextlib.redirect_stdout(sink),
+        contextlib.redirect_stderr(sink),
+        warnings.catch_warnings(action="ignore"),
+    ):
+        yield
 
 
 def provenance(code: VendorCode, command: str, overrides: Sequence[str]) -> dict[str, Any]:
