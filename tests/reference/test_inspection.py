@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -11,14 +9,13 @@ import pytest
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.reference.environment import FILES
-from pytest_dsocr.reference.inspection import copies_of, load_in, modules_of
-from tests.reference.small_folder import CONFIG, ENCODER, MAIN, body_of, change, write_small_folder
+from pytest_dsocr.reference.inspection import load_in, modules_of
+from tests.reference.small_folder import CONFIG, ENCODER, MAIN, change, write_small_folder
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("DSOCR_VENDOR_ENV", "HF_HOME", "HF_MODULES_CACHE"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("DSOCR_VENDOR_ENV", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return write_small_folder(tmp_path / "folder")
 
@@ -42,18 +39,12 @@ def test_without_an_environment_the_static_part_and_the_drift_are_told(
     )
 
 
-def test_what_runs_in_the_place_of_the_folder_s_code_is_told(
+def test_what_an_environment_lacks_is_told(
     folder: Path, tmp_path: Path, warm_environment: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     environment, anchors = str(warm_environment), str(tmp_path / "anchors.json")
     command = ["vendor", "inspect", str(folder), "--env", environment, "--anchors", anchors, "--write"]
     assert main(command) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert [row[-1] for row in rows if row[:1] == ["sam"]] == ["there"] * 13
-    change(folder, MAIN, body_of("re_match"), "from json import dumps as re_match\n")
-    assert main(command) == 1
-    [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("elsewhere")]
-    assert re.search(r"re_match: loaded from .*json/__init__\.py, sha256 \w+", line)
     (folder / "config.json").write_text('{"transformers_version": "4.46.3"}', encoding="utf-8")
     change(folder, CONFIG, "def DeepseekV2Config", "import torch, no_such_module\ndef DeepseekV2Config")
     assert main(command) == 2
@@ -86,13 +77,3 @@ def test_modules_are_those_of_third_parties_and_whether_they_must_be_there(folde
     assert modules_of(folder) == {"here": True, "there": True}
     change(folder, ENCODER, "import there as again\n", "")
     assert modules_of(folder) == {"here": True, "there": False}
-
-
-def test_copies_in_the_hub_s_cache_are_found(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
-    copies = tmp_path / "hub" / "modules" / "transformers_modules" / "someone" / "model"
-    for name in ("a", "b"):
-        shutil.copytree(folder, copies / name)
-    (copies / "b" / CONFIG).unlink()
-    assert copies_of(folder) == {copies / "a": (), copies / "b": (CONFIG,)}
-    assert list(copies_of(copies / "a")) == [copies / "b"]

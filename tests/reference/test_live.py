@@ -7,7 +7,6 @@ import hashlib
 import logging
 import os
 import re
-import subprocess
 import sys
 import venv
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +26,7 @@ from pytest_dsocr.reference.protocol import ReferenceFaultError, pack_case, unpa
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
 from suites.contract.pages import write_page
 from tests.crops import cropped_case
-from tests.processes import await_, await_ended
+from tests.processes import await_ended
 from tests.reference.conftest import STAND_IN, Home, copy_stand_in, worker_folders
 from tests.reference.misbehaving import RUNTIME
 from tests.reference.replay import same
@@ -212,24 +211,6 @@ def test_signs_of_progress_put_the_limit_off_and_an_interrupt_ends_the_worker(wa
     del reference  # forgotten, it ends its worker
     gc.collect()
     assert pid
-    await_ended(pid)
-
-
-def test_the_end_of_the_client_ends_the_worker(warm_python: Path, tmp_path: Path) -> None:
-    """It is killed in mid-request, at which the worker would not look at its pipe for a long time."""
-    program = f"""
-from pathlib import Path
-from tests.reference.test_live import asked, misbehaving
-reference = misbehaving(Path({str(warm_python)!r}))
-reference.start()
-print(reference.worker_pid, flush=True)
-reference.flops(asked('deaf@{tmp_path}/begun'))
-"""
-    with subprocess.Popen([warm_python, "-c", program], stdout=subprocess.PIPE, text=True) as client:
-        assert client.stdout
-        pid = int(client.stdout.readline())
-        await_((tmp_path / "begun").exists)
-        client.kill()
     await_ended(pid)
 
 
