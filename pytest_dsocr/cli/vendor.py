@@ -7,14 +7,13 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from textwrap import wrap
 from time import monotonic
 
 from pytest_dsocr.cli.arguments import add_anchors, add_environment, add_vendor
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.process import progress_bar
-from pytest_dsocr.reference.anchors import CONTRACT, Anchors, Detail, read_anchors
+from pytest_dsocr.reference.anchors import CONTRACT, Anchors, read_anchors
 from pytest_dsocr.reference.drift import change_of, drifts, read_json, to_json
 from pytest_dsocr.reference.environment import (
     check_vendor_folder,
@@ -38,7 +37,6 @@ from pytest_dsocr.report.markdown import change_lines, change_markdown
 
 COMMAND = "dsocr vendor inspect path/to/folder --write"
 OWN_ANCHORS = OWN / RECORDINGS / ANCHORS
-WIDTH = 120
 STAND_IN = {"torchvision": "any, or a stand-in"}
 
 
@@ -157,19 +155,8 @@ def _symbols(anchors: Anchors) -> Iterator[str]:
         if symbol in anchors.symbols:
             anchor = anchors.symbols[symbol]
             yield f"{stage:<14}{symbol:<54}{f'{anchor.file}:{anchor.line}':<32}{anchor.tree[:12]}"
-            for name, detail in anchor.details.items():
-                yield from _wrapped(" " * 14, _detail(name, detail))
         else:
             yield f"{stage:<14}{symbol:<54}missing"
-
-
-def _wrapped(head: str, text: str) -> list[str]:
-    return wrap(text, WIDTH, initial_indent=head, subsequent_indent=" " * (len(head) + 2))
-
-
-def _detail(name: str, detail: Detail) -> str:
-    lines = ", ".join(str(line) for line in detail.lines)
-    return f"{name}, line{'' if len(detail.lines) == 1 else 's'} {lines}: {detail.text or ', '.join(detail.names)}"
 
 
 def _packages(folder: Path, loaded: Loaded | None) -> Iterator[str]:

@@ -22,7 +22,6 @@ from tests.recordings import FOLDER
 from tests.reference.small_folder import CONVERSATION, DECODER, ENCODER, MAIN, body_of, change, write_small_folder
 
 HASH = re.compile(r"\b[0-9a-f]{16}\b")  # of Python's syntax, which may differ by version
-FORWARD = "DeepseekOCRModel.forward"
 GATE = "len(pages.views) > 3 or self.eager"
 
 CHANGES = {  # file, old text, new text
@@ -32,17 +31,6 @@ CHANGES = {  # file, old text, new text
     "a method, not its class": (MAIN, "self.model(pages", "self.core(pages"),
     "a class, not its method": (MAIN, "width = 8", "width = 9"),
     "the gate's number": (MAIN, "> 3", "> 2"),
-    "what the gate reads": (MAIN, GATE, "pages.crops"),
-    "the inner of two gates": (MAIN, "if len(pages.views) > 3 or self.eager:", "for _ in [1]:"),
-    "no gate": (MAIN, "self.sam_model(pages)", "pages"),
-    "an image key": (MAIN, ', "images": None', ""),
-    "an image key that is set": (MAIN, '["images_seq_mask"]', '["mask"]'),
-    "one more image key": (MAIN, '{"ids"', '{"image": 1, "ids"'),
-    "a keyword of generate": (MAIN, "views=None, ceiling=4", "views=None"),
-    "a value given to generate": (MAIN, "ceiling=8", "ceiling=9"),
-    "one call of generate": (MAIN, "return self.generate(ids=[1], views=None, ceiling=8)", "return None"),
-    "a call on the cache": (MAIN, "past_key_values.get_seq_length()", "past_key_values.get_length()"),
-    "an attribute of the cache": (MAIN, ".seen_tokens", ".seen_tokens()"),
     "a class of attention": (DECODER, '_2": DeepseekV2FlashAttention2', '_2": DeepseekV2Attention'),
     "a missing function": (MAIN, body_of("re_match"), ""),
     "an import": (MAIN, "import json", "import re"),
@@ -73,8 +61,6 @@ def test_every_symbol_is_found_where_it_stands_and_read_again_without_the_code(
     for symbol, anchor in before.symbols.items():
         line = (folder / anchor.file).read_text(encoding="utf-8").splitlines()[anchor.line - 1]
         assert symbol.split(".")[-1] in line
-    gate = before.symbols[FORWARD].details["image gate"]
-    assert (gate.lines, gate.names, gate.text) == ((16,), ("len", "pages.views", "self.eager"), GATE)
     path = tmp_path / "anchors.json"
     path.write_text(to_json(before, {"date": "today"}), encoding="utf-8")
     assert drifts(before, read_json(path)) == []
