@@ -31,7 +31,7 @@ from pytest_dsocr.reference.goldens import (
     golden_folder,
     recording_places,
 )
-from pytest_dsocr.reference.inspection import Loaded, load_in, modules_of, transformers_of
+from pytest_dsocr.reference.inspection import Loaded, load_in, modules_of
 from pytest_dsocr.reference.installation import is_made, set_up
 from pytest_dsocr.report.markdown import change_lines, change_markdown
 
@@ -163,8 +163,7 @@ def _packages(folder: Path, loaded: Loaded | None) -> Iterator[str]:
     yield ""
     yield f"{'module':<16}{'needed':<20}{'installed' if loaded else ''}".rstrip()
     pins = dict(pin.split("==") for pin in plan_here().pins if "==" in pin)
-    of_config = {"transformers": version} if (version := transformers_of(folder)) else {}
-    wanted = STAND_IN | pins | {"PIL": pins["pillow"]} | of_config
+    wanted = STAND_IN | pins | {"PIL": pins["pillow"]}
     for module, is_required in modules_of(folder).items():
         needed = wanted.get(module, "any") if is_required else "optional"
         installed = _installed(loaded.versions[module], needed) if loaded else ""

@@ -58,14 +58,18 @@ def read_json(path: Path) -> Anchors:
 
 def to_json(anchors: Anchors, provenance: Mapping[str, Any]) -> str:
     """Lay anchors out as JSON, one line each."""
-    sections = {
-        "files": {name: asdict(file) for name, file in anchors.files.items()},
-        "symbols": {name: asdict(anchor) for name, anchor in anchors.symbols.items()},
-    }
-    parts = [f'"provenance": {json.dumps(provenance)}']
+    return one_line_each({"provenance": provenance}, asdict(anchors))
+
+
+def one_line_each(head: Mapping[str, Any], sections: Mapping[str, Sequence[Any] | Mapping[str, Any]]) -> str:
+    """Lay facts out as JSON that is read and compared by the line: each row of the sections has one."""
+    parts = [f'"{name}": {json.dumps(value, indent=1)}' for name, value in head.items()]
     for name, rows in sections.items():
-        lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(row)}" for key, row in rows.items())
-        parts.append(f'"{name}": {{\n{lines}\n}}')
+        if isinstance(rows, Mapping):
+            lines = [f"{json.dumps(key)}: {json.dumps(row, ensure_ascii=False)}" for key, row in rows.items()]
+            parts.append(f'"{name}": {{\n' + ",\n".join(lines) + "\n}")
+        else:
+            parts.append(f'"{name}": [\n' + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n]")
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 

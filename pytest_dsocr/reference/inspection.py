@@ -86,15 +86,6 @@ def modules_of(folder: Path) -> dict[str, bool]:
     return {name: found[name] for name in sorted(found, key=str.lower) if name not in sys.stdlib_module_names}
 
 
-def transformers_of(folder: Path) -> str | None:
-    """Return the version of transformers that the model's configuration names, if there is one."""
-    try:
-        version = json.loads((folder / "config.json").read_text(encoding="utf-8"))["transformers_version"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return str(version)
-
-
 def _imported(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name.split(".")[0] for alias in node.names]

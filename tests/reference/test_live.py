@@ -99,7 +99,6 @@ def test_progress_and_how_an_answer_was_made_are_told(
     files = {path.relative_to(tmp_path).as_posix(): path for path in tmp_path.rglob("*.*")}
     assert {"result.mmd", "result_with_boxes.jpg"} <= files.keys() - {"notes.txt"} == seen.output.artefacts.keys()
     assert all(files[name].stat().st_size == artefact.bytes for name, artefact in seen.output.artefacts.items())
-    assert files["result.mmd"].read_text(encoding="utf-8") == seen.output.mmd
     assert seen.inputs.values is None
     assert all(seam.values is None and len(seam.sketch) for seam in seen.seams.values())
 

@@ -72,16 +72,6 @@ def test_a_reference_made_otherwise_says_why_it_gives_up(made: Made, golden: Pat
     assert [path.name for path in (golden / HOME).parent.iterdir()] == ["cpu-float32-eager"]
 
 
-def test_what_again_was_to_make_anew_is_made_by_the_next_recorder(made: Made, golden: Path) -> None:
-    record(golden, made.reference(), made.cases)
-    with recorder(golden, MADE) as target:
-        target.missing(made.cases, again=True)
-        target.add(made.cases[0], made.reference().observe(made.cases[0]))
-    reference = made.reference()
-    record(golden, reference, made.cases)
-    assert reference.asked == ids(made.cases[1:])
-
-
 def test_a_case_that_has_changed_is_made_anew(made: Made, golden: Path, tmp_path: Path) -> None:
     record(golden, made.reference(), made.cases)
     first, second, third = made.cases

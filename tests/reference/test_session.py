@@ -23,7 +23,7 @@ from pytest_dsocr.reference.recorder import recorder
 from pytest_dsocr.reference.session import SessionReference, SessionRuntime, open_session_reference
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
-from suites.contract.pages import write_page
+from tests.crops import cropped_case
 
 RECORDINGS = golden_folder() / "vendor"
 MINI, TINY = Wanted(resolve("mini")), Wanted(resolve("synthetic:tiny"))
@@ -47,7 +47,7 @@ def alone(warm_python: Path) -> Iterator[SessionReference]:
 
 @pytest.fixture(scope="module")
 def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
-    return make_case(write_page("square", tmp_path_factory.mktemp("pages")), "markdown", "tiny", TOKENS)
+    return cropped_case(tmp_path_factory.mktemp("pages"), "markdown", TOKENS)
 
 
 def test_a_recording_answers_first_and_is_told_apart() -> None:

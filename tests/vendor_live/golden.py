@@ -1,4 +1,4 @@
-"""What the recorders share: how the vendor's code runs quietly, what a golden says of its making, how it is laid out.
+"""What the recorders share: how the vendor's code runs quietly, and what a golden says of its making.
 
 A recorder makes anew what the golden holds already, and so asks what it names: to record one more, add it there by its
 name.
@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -40,15 +39,3 @@ def provenance(code: VendorCode, command: str, overrides: Sequence[str]) -> dict
         "overrides": [*code.overrides, *overrides, "Tensor.cuda: stays on the CPU"],
         "versions": versions(),
     }
-
-
-def one_line_a_case(head: Mapping[str, Any], sections: Mapping[str, Sequence[Any] | Mapping[str, Any]]) -> str:
-    """Lay out a golden as JSON that is read and compared by the line."""
-    parts = [f'"{name}": {json.dumps(value, indent=1)}' for name, value in head.items()]
-    for name, cases in sections.items():
-        if isinstance(cases, Mapping):
-            lines = [f"{json.dumps(key)}: {json.dumps(case, ensure_ascii=False)}" for key, case in cases.items()]
-            parts.append(f'"{name}": {{\n' + ",\n".join(lines) + "\n}")
-        else:
-            parts.append(f'"{name}": [\n' + ",\n".join(json.dumps(c, ensure_ascii=False) for c in cases) + "\n]")
-    return "{\n" + ",\n".join(parts) + "\n}\n"

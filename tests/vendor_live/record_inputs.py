@@ -26,13 +26,14 @@ from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.places import VENDOR_VOCAB_SIZE
 from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.reference.drift import one_line_each
 from pytest_dsocr.reference.vendor_code.code import VendorCode, load_vendor_code
 from pytest_dsocr.reference.vendor_code.observe import inputs_of
 from pytest_dsocr.reference.vendor_code.runtime import synthetic_tokenizer
 from suites.contract.pages import write_page
 from tests.contract.recorded import digest
 from tests.recordings import FOLDER, recording_of
-from tests.vendor_live.golden import one_line_a_case, provenance, quietly_on_cpu
+from tests.vendor_live.golden import provenance, quietly_on_cpu
 
 PROMPT_PAGE = "square"  # 2 x 2 crops
 
@@ -122,7 +123,7 @@ def main(vendor_folder: str, tokenizer_folder: str) -> None:
             "grids": [grid(code, width, height) for width, height, *_ in before["grids"]],
         }
     path = FOLDER / f"inputs-pillow-{version('pillow').split('.')[0]}.json"
-    path.write_text(one_line_a_case({"provenance": made, "generate": ways}, sections), encoding="utf-8")
+    path.write_text(one_line_each({"provenance": made, "generate": ways}, sections), encoding="utf-8")
 
 
 if __name__ == "__main__":

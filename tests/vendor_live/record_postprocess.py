@@ -20,9 +20,10 @@ import torch
 from PIL import Image, ImageDraw
 from torch import Tensor, nn
 
+from pytest_dsocr.reference.drift import one_line_each
 from pytest_dsocr.reference.vendor_code.code import VendorCode, load_vendor_code
 from tests.recordings import FOLDER
-from tests.vendor_live.golden import one_line_a_case, provenance, quietly_on_cpu
+from tests.vendor_live.golden import provenance, quietly_on_cpu
 
 GOLDEN = FOLDER / "postprocess.json"
 OUTLINE_WIDTHS_PX = (2, 4)  # the vendor draws its fills and label backgrounds 1 px wide
@@ -91,7 +92,7 @@ def main(vendor_folder: str) -> None:
             cases[name] = record(code, case["text"], (width, height), Path(folder))
     made = provenance(code, "record_postprocess VENDOR_FOLDER", ["generate: one token", "tokenizer: one text"])
     head = {"provenance": made, "page_size": [width, height]}
-    GOLDEN.write_text(one_line_a_case(head, {"cases": cases}), encoding="utf-8")
+    GOLDEN.write_text(one_line_each(head, {"cases": cases}), encoding="utf-8")
 
 
 if __name__ == "__main__":

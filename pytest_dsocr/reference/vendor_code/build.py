@@ -44,7 +44,7 @@ def build_vendor_model(code: VendorCode, arch: Architecture, attention: str = "e
     config = modeling.DeepseekOCRConfig(**arch.to_config(), attn_implementation=attention)
     if _is_the_vendors(arch):
         return modeling.DeepseekOCRForCausalLM(config).eval()
-    with mock.patch.multiple(modeling, **_builders(code, arch)):
+    with mock.patch.dict(vars(modeling), _builders(code, arch)):
         model = modeling.DeepseekOCRForCausalLM(config)
     for name in ("image_newline", "view_seperator"):
         setattr(model.model, name, nn.Parameter(torch.zeros(arch.decoder.hidden_size)))
