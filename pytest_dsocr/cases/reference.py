@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.reference.answers import KeptReference, Store, making_of
 from pytest_dsocr.reference.environment import answers_folder
@@ -19,13 +17,12 @@ from pytest_dsocr.reference.session import open_session_reference
 from pytest_dsocr.subjects.calls import current
 
 
-def reference_of(config: Config, on_progress: OnProgress | None = None, coming: Sequence[Case] = ()) -> Reference:
+def reference_of(config: Config, on_progress: OnProgress | None = None) -> Reference:
     """Open the reference of a run. A live one is ready to answer.
 
     Args:
         config: of the run.
         on_progress: called with the progress of a live one.
-        coming: cases in their order; a live one works on the next beside the subject.
 
     Raises:
         DsocrError: if it cannot be opened.
@@ -44,6 +41,4 @@ def reference_of(config: Config, on_progress: OnProgress | None = None, coming: 
     if not isinstance(reference, LiveReference):
         return reference
     making = making_of(config.reference, wanted.key, reference.versions())
-    kept = KeptReference(reference, Store(answers_folder(), making), current().note, fresh=config.fresh)
-    kept.expect(coming)
-    return kept
+    return KeptReference(reference, Store(answers_folder(), making), current().note, fresh=config.fresh)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import platform
 from argparse import ArgumentParser, Namespace
-from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from textwrap import wrap
 from time import monotonic
 
 from pytest_dsocr.cli.arguments import add_anchors, add_environment, add_vendor
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.process import progress_bar
-from pytest_dsocr.reference.anchors import CONTRACT, Anchors, Detail, read_anchors
+from pytest_dsocr.reference.anchors import CONTRACT, Anchors, read_anchors
 from pytest_dsocr.reference.drift import change_of, drifts, read_json, to_json
 from pytest_dsocr.reference.environment import (
     check_vendor_folder,
@@ -33,13 +31,12 @@ from pytest_dsocr.reference.goldens import (
     golden_folder,
     recording_places,
 )
-from pytest_dsocr.reference.inspection import Loaded, load_in, modules_of, transformers_of
+from pytest_dsocr.reference.inspection import Loaded, load_in, modules_of
 from pytest_dsocr.reference.installation import is_made, set_up
 from pytest_dsocr.report.markdown import change_lines, change_markdown
 
 COMMAND = "dsocr vendor inspect path/to/folder --write"
 OWN_ANCHORS = OWN / RECORDINGS / ANCHORS
-WIDTH = 120
 STAND_IN = {"torchvision": "any, or a stand-in"}
 
 
@@ -119,7 +116,7 @@ def add_inspect(command: ArgumentParser) -> None:
 
 
 def inspect(options: Namespace) -> Iterator[str]:
-    """Yield what the files in a folder contain. The status is 1 if they have changed, or other files are loaded.
+    """Yield what the files in a folder contain. The status is 1 if they have changed.
 
     Raises:
         DsocrError: on a folder without the vendor's files, an environment that cannot import them, or anchors that
@@ -136,10 +133,9 @@ def inspect(options: Namespace) -> Iterator[str]:
     loaded = load_in(python, options.vendor) if python else None
     yield f"environment  {f'{python}, Python {loaded.python}' if loaded else absent}"
     yield from _files(anchors)
-    yield from _symbols(anchors, options.vendor, loaded if loaded and not loaded.fault else None)
+    yield from _symbols(anchors)
     yield from _packages(options.vendor, loaded)
-    if loaded:
-        yield from _strangers(loaded, options)
+    yield ""
     yield from _write(anchors, options.anchors or OWN_ANCHORS) if options.write else _drift(anchors, options)
     if loaded and loaded.fault:  # last, because what is shown above does not need it
         raise DsocrError(f"{python} cannot import {options.vendor}; see above what differs ({loaded.fault})")
@@ -152,47 +148,22 @@ def _files(anchors: Anchors) -> Iterator[str]:
         yield f"{name:<30}{file.bytes:>8}  {file.sha256}"
 
 
-def _symbols(anchors: Anchors, folder: Path, loaded: Loaded | None) -> Iterator[str]:
+def _symbols(anchors: Anchors) -> Iterator[str]:
     yield ""
-    yield f"{'stage':<14}{'anchor':<54}{'where':<32}{'tree':<9}{'loaded from' if loaded else ''}".rstrip()
+    yield f"{'stage':<14}{'anchor':<54}{'where':<32}tree"
     for stage, symbol in ((stage, symbol) for stage, symbols in CONTRACT.items() for symbol in symbols):
         if symbol in anchors.symbols:
             anchor = anchors.symbols[symbol]
-            where = f"{anchor.file}:{anchor.line}"
-            source = _source(symbol, folder / anchor.file, loaded) if loaded else ""
-            yield f"{stage:<14}{symbol:<54}{where:<32}{anchor.tree[:12]:<13}{source}".rstrip()
-            for name, detail in anchor.details.items():
-                yield from _wrapped(" " * 14, _detail(name, detail))
+            yield f"{stage:<14}{symbol:<54}{f'{anchor.file}:{anchor.line}':<32}{anchor.tree[:12]}"
         else:
             yield f"{stage:<14}{symbol:<54}missing"
-    if loaded:
-        yield ""
-        classes = (f"{name} {Path(one.file).name}:{one.line}" for name, one in loaded.attention.items())
-        yield from _wrapped("attention    ", ", ".join(classes))
-
-
-def _source(symbol: str, file: Path, loaded: Loaded) -> str:
-    source = loaded.symbols.get(symbol)
-    if source is None:
-        return "nowhere"
-    return "there" if file.samefile(source.file) else f"{source.file}:{source.line}"
-
-
-def _wrapped(head: str, text: str) -> list[str]:
-    return wrap(text, WIDTH, initial_indent=head, subsequent_indent=" " * (len(head) + 2))
-
-
-def _detail(name: str, detail: Detail) -> str:
-    lines = ", ".join(str(line) for line in detail.lines)
-    return f"{name}, line{'' if len(detail.lines) == 1 else 's'} {lines}: {detail.text or ', '.join(detail.names)}"
 
 
 def _packages(folder: Path, loaded: Loaded | None) -> Iterator[str]:
     yield ""
     yield f"{'module':<16}{'needed':<20}{'installed' if loaded else ''}".rstrip()
     pins = dict(pin.split("==") for pin in plan_here().pins if "==" in pin)
-    of_config = {"transformers": version} if (version := transformers_of(folder)) else {}
-    wanted = STAND_IN | pins | {"PIL": pins["pillow"]} | of_config
+    wanted = STAND_IN | pins | {"PIL": pins["pillow"]}
     for module, is_required in modules_of(folder).items():
         needed = wanted.get(module, "any") if is_required else "optional"
         installed = _installed(loaded.versions[module], needed) if loaded else ""
@@ -203,17 +174,6 @@ def _installed(version: str | None, needed: str) -> str:
     if version is None:
         return "missing"
     return version if not needed[0].isdigit() or version.split("+")[0] == needed else f"{version}, which differs"
-
-
-def _strangers(loaded: Loaded, options: Namespace) -> Iterator[str]:
-    """Tell what is loaded from outside the folder: that code runs in place of the code that is shown."""
-    by_source: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for symbol, source in loaded.symbols.items():
-        if not Path(source.file).resolve().is_relative_to(options.vendor.resolve()):
-            by_source[source.file, source.sha256].append(symbol)
-    for (file, sha256), symbols in by_source.items():
-        yield f"elsewhere    {', '.join(symbols)}: loaded from {file}, sha256 {sha256}"
-        options.status = 1
 
 
 def _write(anchors: Anchors, path: Path) -> Iterator[str]:

@@ -238,7 +238,7 @@ def dsocr_snapshot(request: pytest.FixtureRequest, dsocr_config: Config, dsocr_s
 
 @pytest.fixture(scope="session")
 def _dsocr_reference_started(request: pytest.FixtureRequest, dsocr_config: Config) -> Iterator[StartedReference]:
-    started = StartedReference(dsocr_config, request.session)
+    started = StartedReference(dsocr_config)
     yield started
     started.close()
 

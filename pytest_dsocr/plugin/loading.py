@@ -18,13 +18,10 @@ from pytest_dsocr.observation.config import Config
 from pytest_dsocr.reference.environment import FILES
 
 if TYPE_CHECKING:
-    from pytest_dsocr.observation.case import Case
     from pytest_dsocr.reference.protocol import OnProgress, Reference
 
 
 REFERENCE = "dsocr_reference"
-TIMED = {"dsocr_stage_timer", "_dsocr_perf_case"}
-"""Fixtures of tests that take times."""
 
 
 class StartedReference:
@@ -32,13 +29,12 @@ class StartedReference:
 
     Args:
         config: of the run.
-        session: whose tests will ask it.
     """
 
-    def __init__(self, config: Config, session: pytest.Session) -> None:
+    def __init__(self, config: Config) -> None:
         self._on_progress: OnProgress | None = None
         self._future: Future[Reference] = Future()
-        Thread(target=self._open, args=(config, _coming(session)), name="dsocr-reference", daemon=True).start()
+        Thread(target=self._open, args=(config,), name="dsocr-reference", daemon=True).start()
 
     def ready(self, on_progress: OnProgress) -> Reference:
         """Wait for it; raise what kept it from being opened.
@@ -54,11 +50,11 @@ class StartedReference:
         if self._future.done() and not self._future.exception():
             self._future.result().close()
 
-    def _open(self, config: Config, coming: Sequence[Case]) -> None:
+    def _open(self, config: Config) -> None:
         from pytest_dsocr.cases.reference import reference_of
 
         try:
-            self._future.set_result(reference_of(config, on_progress=self._tell, coming=coming))
+            self._future.set_result(reference_of(config, on_progress=self._tell))
         except BaseException as error:
             self._future.set_exception(error)
 
@@ -75,22 +71,6 @@ def is_live(config: Config) -> bool:
 def is_needed(session: pytest.Session) -> bool:
     """Say whether any test of this process asks for the reference."""
     return any(REFERENCE in _fixtures(item) for item in session.items)
-
-
-def _coming(session: pytest.Session) -> list[Case]:
-    """Give the cases that the reference will be asked about, in their order, where it may work on the next already.
-
-    A worker of pytest-xdist does not know its next case, and has others that work beside it. Where a test takes times,
-    nothing may work beside it.
-    """
-    from pytest_dsocr.observation.case import Case
-
-    items = session.items
-    if hasattr(session.config, "workerinput") or any(TIMED & {*_fixtures(item)} for item in items):
-        return []
-    asking = [item.callspec.params for item in items if hasattr(item, "callspec") and REFERENCE in _fixtures(item)]
-    found = dict.fromkeys(params.get("dsocr_case") for params in asking)
-    return [case for case in found if isinstance(case, Case)]
 
 
 def _fixtures(item: pytest.Item) -> Sequence[str]:

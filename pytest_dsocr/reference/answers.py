@@ -1,21 +1,16 @@
-"""Answers of a live reference, kept from run to run under everything that they depend on, and asked one case ahead.
+"""Answers of a live reference, kept from run to run under everything that they depend on.
 
-What is kept of a case is a recorded case, with its tensors. An answer that is damaged, or that was made otherwise than
-the live reference answers now, is never used.
+What is kept of a case is a recorded case, with its tensors. An answer that is damaged is asked anew.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, wait
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 from pytest_dsocr.contract.image import resampling
@@ -29,57 +24,12 @@ from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 from pytest_dsocr.reference.recorded_case import CASES, RecordedCase, tensors_beside, traits
 
-GRACE_S = 3.0
 MOST_BYTES = 4 * 2**30
 """Some forty pages of the full size in Gundam; what was used longest ago goes first."""
 OWN_CODE = ("contract", "engine", "observation", "reference")
 """Rooms whose code takes part in what is said of the vendor's."""
 ANEW = "ask anew with --dsocr-fresh"
 OWN = Path(__file__).parents[1]
-
-
-class Ahead:
-    """At most one answer that nobody has asked for yet; the reference itself is for one thread at a time."""
-
-    def __init__(self, reference: LiveReference) -> None:
-        self._reference = reference
-        self._case: Case | None = None
-        self._answer: Future[Observation] = Future()
-
-    @property
-    def live(self) -> LiveReference:
-        """The reference, once it has nothing else to do."""
-        with suppress(ReferenceFaultError):  # whoever asks about that case is told
-            if self._case is not None:
-                self._answer.result()
-        return self._reference
-
-    def begin(self, case: Case) -> None:
-        """Have it work on ``case``, in a thread that ends with the process, whatever it waits for."""
-        live, answer = self.live, Future[Observation]()
-        placed = replace(case, page=case.page.absolute())  # the subject may go to another folder meanwhile
-        self._case, self._answer = case, answer
-        Thread(target=_ask, args=(live, placed, answer), name="dsocr-ahead", daemon=True).start()
-
-    def observe(self, case: Case) -> Observation:
-        """Return the answer that it works on, or ask now; raise as the reference does."""
-        live, begun = self.live, self._case
-        self._case = None
-        return self._answer.result() if begun == case else live.observe(case)
-
-    def close(self) -> None:
-        """End the reference, also where it is at work."""
-        if self._case is not None:
-            self._reference.give_up()
-            wait([self._answer], GRACE_S)
-        self._reference.close()
-
-
-def _ask(live: LiveReference, case: Case, answer: Future[Observation]) -> None:
-    try:
-        answer.set_result(live.observe(case))
-    except BaseException as error:
-        answer.set_exception(error)
 
 
 @dataclass(frozen=True)
@@ -115,14 +65,12 @@ class Store:
         if not path.exists():
             return None
         found = RecordedCase.read(path)
-        if traits(found.described) != traits(case.to_json()):
-            raise ReferenceFaultError(f"{path} holds another case")
         with suppress(OSError):  # another run may have made room
             os.utime(path)
         return found
 
     def origin(self) -> Provenance | None:
-        """Say how those that there are were made; None where there are none."""
+        """Return how those that there are were made; None where there are none."""
         for path in sorted(self.folder.glob("*.json")):
             with suppress(ReferenceFaultError):
                 made: Any = CASES.read(path)["origin"]
@@ -136,28 +84,26 @@ class Store:
             self.folder.mkdir(parents=True, exist_ok=True)
         write_whole(tensors_beside(path), tensors)
         write_whole(path, data)
-        self._make_room(path)
+        with suppress(FileNotFoundError):  # another run may be making room as well
+            self._make_room()
 
-    def _make_room(self, newest: Path) -> None:
-        files: dict[Path, os.stat_result] = {}
-        for path in self.root.glob("*/*"):
-            with suppress(FileNotFoundError):  # another run may have made room
-                files[path] = path.stat()
-        total = sum(one.st_size for one in files.values())
-        oldest = sorted((path for path in files if path.suffix == ".json"), key=lambda path: files[path].st_mtime_ns)
-        for path in oldest:
-            if total <= self.most_bytes or path == newest:
+    def _make_room(self) -> None:
+        """Delete what was used longest ago; the newest answer stays in any case."""
+        total = sum(path.stat().st_size for path in self.root.glob("*/*"))
+        oldest_first = sorted(self.root.glob("*/*.json"), key=lambda path: path.stat().st_mtime_ns)
+        for path in oldest_first[:-1]:
+            if total <= self.most_bytes:
                 return
-            total -= sum(files[one].st_size for one in (path, tensors_beside(path)) if one in files)
             for file in (path, tensors_beside(path)):
-                file.unlink(missing_ok=True)
+                total -= file.stat().st_size
+                file.unlink()
 
 
 class KeptReference:
     """A live reference that is not asked again what it was asked before; fulfils ``Reference``.
 
     Args:
-        live: starts when it is first needed, and is asked one case ahead.
+        live: started at once where none of its answers are kept, else when it is first needed.
         store: where its answers are.
         on_note: takes a sentence about what was used, or could not be.
         fresh: ask everything anew, and keep that.
@@ -166,42 +112,24 @@ class KeptReference:
     def __init__(
         self, live: LiveReference, store: Store, on_note: Callable[[str], None], *, fresh: bool = False
     ) -> None:
-        self.store, self._note, self._fresh = store, on_note, fresh
-        self._ahead = Ahead(live)
-        self._origin = None if fresh else store.origin()
-        self._made: Provenance | None = self._origin
-        self._coming: Mapping[Case, Case] = {}
-
-    @property
-    def live(self) -> LiveReference:
-        """The live reference, once it has nothing else to do."""
-        return self._ahead.live
-
-    def expect(self, cases: Sequence[Case]) -> None:
-        """Be ready, and have the first of ``cases`` worked on, then each while the subject works on the one before."""
-        self._made = self._made or self.live.start()
-        self._coming = dict(pairwise(cases))
-        self._begin(next(iter(cases), None))
-
-    @property
-    def provenance(self) -> Provenance:
-        """How answers are made; the live reference is started where none of its answers are there."""
-        self._made = self._made or self.live.start()
-        return self._made
+        self.live, self.store, self._note, self._fresh = live, store, on_note, fresh
+        self.provenance = (None if fresh else store.origin()) or live.start()
+        """How answers are made."""
 
     def observe(self, case: Case) -> Observation:
         """Return what is kept of a case, or what the live reference does with it, which is then kept.
 
         Raises:
-            ReferenceFaultError: where it cannot answer, or answers otherwise than before under the same key.
+            ReferenceFaultError: where it cannot answer.
         """
-        kept = self._kept(case)
-        if kept is None:
-            seen = self._asked(case)
-        else:
+        if kept := self._kept(case):
             self._note(f"what the live reference was asked before it is not asked again: {self.store.root}; {ANEW}")
-            seen = replace(kept.observation, case_id=case.id)
-        self._begin(self._coming.get(case))
+            return replace(kept.observation, case_id=case.id)
+        seen = self.live.observe(case)
+        try:
+            self.store.add(case, RecordedCase(case.to_json(), self.live.provenance, seen))
+        except DsocrError as error:
+            self._note(f"the live reference's answers are not kept: {error}")
         return seen
 
     def flops(self, case: Case) -> Mapping[str, int]:
@@ -210,27 +138,7 @@ class KeptReference:
 
     def close(self) -> None:
         """End the live reference, where it was started."""
-        self._ahead.close()
-
-    def _asked(self, case: Case) -> Observation:
-        seen = self._ahead.observe(case)
-        self._made = self.live.provenance
-        if differences := self._origin.differences(self._made) if self._origin else []:
-            shutil.rmtree(self.store.folder, ignore_errors=True)
-            raise ReferenceFaultError(
-                f"the kept answers of the live reference were made otherwise than it answers now "
-                f"({'; '.join(differences)}); they are deleted: run again"
-            )
-        try:
-            self.store.add(case, RecordedCase(case.to_json(), self._made, seen))
-        except DsocrError as error:
-            self._note(f"the live reference's answers are not kept: {error}")
-        return seen
-
-    def _begin(self, case: Case | None) -> None:
-        with suppress(DsocrError):  # a page that cannot be loaded is told when it is asked about
-            if case is not None and (self._fresh or not self.store.path(case).exists()):
-                self._ahead.begin(case)
+        self.live.close()
 
     def _kept(self, case: Case) -> RecordedCase | None:
         if self._fresh:

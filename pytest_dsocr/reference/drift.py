@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from pytest_dsocr.foundation.reading import Format
-from pytest_dsocr.reference.anchors import CONTRACT, SYMBOLS, Anchor, Anchors, Detail, read_anchors
+from pytest_dsocr.reference.anchors import CONTRACT, SYMBOLS, Anchor, Anchors, read_anchors
 from pytest_dsocr.reference.environment import FILES
 from pytest_dsocr.reference.goldens import ANCHORS
 
@@ -38,7 +38,7 @@ def drifts(expected: Anchors, found: Anchors) -> list[Drift]:
     pairs = ((symbol, expected.symbols.get(symbol), found.symbols.get(symbol)) for symbol in SYMBOLS)
     of_symbols = [drift for symbol, was, now in pairs for drift in _of_symbol(symbol, was, now)]
     return of_symbols + [
-        Drift(f"the rest of {name}", "outside of every anchor", (_hashes("code", was.rest, found.files[name].rest),))
+        Drift(f"the rest of {name}", "outside of every anchor", (_hashes(was.rest, found.files[name].rest),))
         for name, was in expected.files.items()
         if was.rest != found.files[name].rest
     ]
@@ -58,14 +58,18 @@ def read_json(path: Path) -> Anchors:
 
 def to_json(anchors: Anchors, provenance: Mapping[str, Any]) -> str:
     """Lay anchors out as JSON, one line each."""
-    sections = {
-        "files": {name: asdict(file) for name, file in anchors.files.items()},
-        "symbols": {name: _to_json(anchor) for name, anchor in anchors.symbols.items()},
-    }
-    parts = [f'"provenance": {json.dumps(provenance)}']
+    return one_line_each({"provenance": provenance}, asdict(anchors))
+
+
+def one_line_each(head: Mapping[str, Any], sections: Mapping[str, Sequence[Any] | Mapping[str, Any]]) -> str:
+    """Lay facts out as JSON that is read and compared by the line: each row of the sections has one."""
+    parts = [f'"{name}": {json.dumps(value, indent=1)}' for name, value in head.items()]
     for name, rows in sections.items():
-        lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(row)}" for key, row in rows.items())
-        parts.append(f'"{name}": {{\n{lines}\n}}')
+        if isinstance(rows, Mapping):
+            lines = [f"{json.dumps(key)}: {json.dumps(row, ensure_ascii=False)}" for key, row in rows.items()]
+            parts.append(f'"{name}": {{\n' + ",\n".join(lines) + "\n}")
+        else:
+            parts.append(f'"{name}": [\n' + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n]")
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
@@ -77,46 +81,17 @@ def _of_symbol(symbol: str, was: Anchor | None, now: Anchor | None) -> Iterator[
     if was is None or now is None:
         return
     moved = [f"expected in {was.file}, found in {now.file}"] if was.file != now.file else []
-    names = dict.fromkeys([*was.details, *now.details])
-    details = [change for name in names for change in _of_detail(name, was.details.get(name), now.details.get(name))]
-    code = [_hashes("code", was.tree, now.tree)] if was.tree != now.tree else []
-    if changes := moved + details + code:
+    code = [_hashes(was.tree, now.tree)] if was.tree != now.tree else []
+    if changes := moved + code:
         yield Drift(symbol, f"{_place(now)} (line {was.line} expected)", tuple(changes))
 
 
-def _of_detail(name: str, was: Detail | None, now: Detail | None) -> Iterator[str]:
-    if was is None or now is None:
-        expected, found = (detail and f"line {detail.lines[0]}" for detail in (was, now))
-        yield f"{name}: expected {expected or 'nowhere'}, found {found or 'nowhere'}"
-        return
-    gone = [one for one in was.names if one not in now.names]
-    new = [one for one in now.names if one not in was.names]
-    where = f"{name}, line {now.lines[0]}" if now.lines else name
-    if gone:
-        yield f"{where}: {', '.join(gone)} expected, and gone"
-    if new:
-        yield f"{where}: {', '.join(new)} not expected, and found"
-    if was.tree != now.tree:
-        yield _hashes(where, was.tree, now.tree)
-    elif not gone and not new and was.names != now.names:
-        yield f"{where}: {', '.join(was.names)} expected, found {', '.join(now.names)}"
-
-
-def _hashes(what: str, was: str, now: str) -> str:
-    return f"{what}: {was} expected, {now} found"
+def _hashes(was: str, now: str) -> str:
+    return f"code: {was} expected, {now} found"
 
 
 def _place(anchor: Anchor) -> str:
     return f"{anchor.file}:{anchor.line}"
-
-
-def _to_json(anchor: Anchor) -> dict[str, Any]:
-    details = {
-        name: {"lines": detail.lines, "names": detail.names} | ({"tree": detail.tree} if detail.tree else {})
-        for name, detail in anchor.details.items()
-    }
-    value = {"file": anchor.file, "line": anchor.line, "tree": anchor.tree}
-    return value | ({"details": details} if details else {})
 
 
 EVERY = ("contract", "parity", "cache", "checkpoint", "perf", "cost", "reference")

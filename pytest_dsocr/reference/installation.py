@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TextIO
 
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.reference.environment import MARK, STAMP, EnvironmentPlan, Stamp, interpreter, read_stamp
 
 TAKEN_UP = re.compile(
@@ -98,9 +99,7 @@ def prove(plan: EnvironmentPlan, folder: Path) -> dict[str, str]:
 
 def write_stamp(stamp: Stamp, folder: Path) -> None:
     """Say that the environment in ``folder`` is complete."""
-    part = folder / f"{STAMP}.part"
-    part.write_text(json.dumps(asdict(stamp), indent=1) + "\n", encoding="utf-8")
-    part.replace(folder / STAMP)
+    write_whole(folder / STAMP, f"{json.dumps(asdict(stamp), indent=1)}\n".encode())
 
 
 def _claim(folder: Path) -> None:

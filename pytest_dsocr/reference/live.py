@@ -86,7 +86,6 @@ class Client:
         self._versions: Mapping[str, str] = {}
         self._provenance: Provenance | None = None
         self._load_faults: Sequence[WorkerFault] = ()
-        self._is_given_up = False
 
     @property
     def worker_pid(self) -> int | None:
@@ -124,12 +123,6 @@ class Client:
             self._worker.close()
         self._worker = self._provenance = None
 
-    def give_up(self) -> None:
-        """End the worker at once; a request under way in another thread is not answered."""
-        self._is_given_up = True
-        if self._worker:
-            self._worker.end()
-
     @property
     def _is_vendors(self) -> bool:
         """Whether it is the vendor's code that answers, and not the session."""
@@ -137,7 +130,7 @@ class Client:
 
     def _insist(self, request: str, attempt: Callable[[], Read]) -> Read:
         faults = list(self._load_faults)
-        while not faults or (faults[-1].is_lost and len(faults) < ATTEMPTS and not self._is_given_up):
+        while not faults or (faults[-1].is_lost and len(faults) < ATTEMPTS):
             if faults:
                 LOG.warning("%s\nAnother is started in its place.", self._message(request, faults))
             try:

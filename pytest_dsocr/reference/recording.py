@@ -16,9 +16,8 @@ from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import InputsDigest, Observation
 from pytest_dsocr.observation.provenance import SHOWN_OF_CHECKPOINT, Key, Provenance, is_by_session, versions
 from pytest_dsocr.reference.nearest import (
-    EXACT,
     WAYS,
-    Distance,
+    distance,
     key_traits,
     nearest,
     options_to_leave_out,
@@ -132,12 +131,12 @@ def find_recordings(
     faults: dict[Path, list[ReferenceFaultError]] = {place: [] for place in places}
     known = {folder: made for place in places for folder, made in _known_in(place, faults[place])}
     far = {
-        folder: Distance.between(key, made.key, pixels_apart(made.to_json(), resampling))
+        folder: distance(key, made.key, pixels_apart(made.to_json(), resampling))
         for folder, made in known.items()
         if made.checkpoint_sha256 == key.checkpoint_sha256
         and all(getattr(made, way) == getattr(key, way) for way in fixed)
     }
-    least = min(far.values(), default=EXACT)
+    least = min(far.values(), default=())
     chosen = min((folder for folder in far if far[folder] == least), key=str, default=None)
     matches = [] if chosen is None else sorted((f for f in far if _alike(known[f], known[chosen])), key=str)
     is_found = False
@@ -145,7 +144,7 @@ def find_recordings(
         own = [folder for folder in matches if folder.is_relative_to(place)]
         if len(own) > 1:
             raise ReferenceFaultError(f"{own[0]} and {own[1]} are recordings of the same key; delete one")
-        is_found = is_found or (bool(own) and least == EXACT)
+        is_found = is_found or (bool(own) and not any(least))
         if faults[place] and not is_found:  # the damaged one may be of this key
             raise faults[place][0]
     if matches:

@@ -58,11 +58,9 @@ class RuntimeServer:
                 reply = self._asked(method, params)
             answer = {"result": reply[0], "tensors": reply[1], "provenance": self._provenance}
             self._channel.send("answer", answer)
-        except DsocrError as error:
-            self._channel.send(REFUSAL, {"kind": type(error).__name__, "message": str(error), "traceback": ""})
         except (Exception, SystemExit) as error:
-            raised = {"kind": type(error).__name__, "message": str(error), "traceback": traceback.format_exc()}
-            self._channel.send(REFUSAL, raised)
+            trace = "" if isinstance(error, DsocrError) else traceback.format_exc()
+            self._channel.send(REFUSAL, {"kind": type(error).__name__, "message": str(error), "traceback": trace})
 
     def _load(self, runtime: str, vendor: str | None, **how: Any) -> Reply:
         """Load the runtime ``module:name``, of the vendor's files where there are some."""

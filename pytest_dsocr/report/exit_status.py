@@ -71,7 +71,7 @@ OWN: Mapping[str, Mapping[int, str]] = {
         3: "a side could not be run; the message says why, with the end of what it printed",
     },
     "doctor": {1: "something that is needed is not there"},
-    "vendor inspect": {1: "the files have changed, or others are loaded"},
+    "vendor inspect": {1: "the files have changed"},
     "watch-vendor": {1: "something has changed"},
 }
 """Of a command, where that says more than :data:`OF_ALL`, or something else."""

@@ -17,7 +17,7 @@ PARTS: Mapping[str, str] = {
     "loading the subject": "opened, with its imports",
     "loading the reference": "waited for beyond that",
     "subject": "its answers, along the reference's tokens and freely",
-    "reference": "its answers waited for; a live one works on the next page beside the subject",
+    "reference": "its answers waited for",
     COMPARING: "answers compared",
     "explaining": "stages that broke computed again under known mistakes",
     "drawing": "pages drawn with the boxes of both sides",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,11 +15,11 @@ from pytest_dsocr.compare.tolerances import OF_ONE_KEY, tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.contract.pages import write_page
+from tests.cases.test_exchange import Reference
 from tests.cases.test_substitution import FEATURES_RIGHT, Planted
 from tests.report.made import MADE, config
 from tests.subjects.seen import seen
@@ -29,17 +29,6 @@ ALIKE = replace(MADE, checkpoint_sha256=key_of(SETUP).checkpoint_sha256)
 IN_BFLOAT16: Any = SimpleNamespace(dtype="bfloat16")
 OF_SETUP = object()
 """A subject that does not say what it computes in."""
-
-
-@dataclass(frozen=True)
-class Reference:
-    """A reference of which only is asked how it was made, and one answer."""
-
-    provenance: Provenance
-    said: Observation | None = None
-
-    def observe(self, case: object) -> Observation | None:
-        return self.said
 
 
 @pytest.mark.parametrize(
@@ -56,7 +45,7 @@ class Reference:
 def test_outputs_are_exact_where_both_sides_are_run_alike(
     subject: Any, made: Provenance, dtypes: tuple[str, ...], same_key: bool
 ) -> None:
-    reference: Any = Reference(made)
+    reference: Any = Reference(provenance=made)
     limits = limits_between(subject, reference, SETUP)
     narrower = OF_ONE_KEY.get(limits.dtype, {}) if same_key else {}
     assert limits == tolerances(*dtypes, same_key=same_key).but(narrower)
@@ -69,7 +58,7 @@ def test_what_the_run_allows_counts_before_all() -> None:
         checkpoint=SETUP.checkpoint, device="cpu", dtype="float32", attention="eager", tolerances={"seam": 0.5}
     )
     assert run.setup == SETUP
-    reference: Any = Reference(replace(ALIKE, device="nvidia-h200"))
+    reference: Any = Reference(provenance=replace(ALIKE, device="nvidia-h200"))
     assert limits_of(run, IN_BFLOAT16, reference) == tolerances("bfloat16", same_key=False).but({"seam": 0.5})
     assert own_limits(run, IN_BFLOAT16) == tolerances("bfloat16").but({"seam": 0.5})
     assert own_limits(run, OF_SETUP) == tolerances("float32").but({"seam": 0.5})
@@ -78,7 +67,7 @@ def test_what_the_run_allows_counts_before_all() -> None:
 def test_a_case_is_asked_and_judged_and_its_cause_looked_for(tiny: Engine[Any], tmp_path: Path) -> None:
     """The reference's tensors come from the setup's checkpoint, where they are not kept."""
     case = make_case(write_page("tiny", tmp_path), "free", "tiny", 4)
-    reference: Any = Reference(ALIKE, seen(tiny, case))
+    reference: Any = Reference(seen(tiny, case), ALIKE)
     limits = tolerances("float32")
     right = compare_sides(case, SessionSubject(tiny), reference, SETUP, limits)
     assert (right.verdict, right.exchange.findings, right.exchange.answer.reread) == (Verdict.MATCH, (), False)

@@ -107,16 +107,6 @@ def test_a_seam_must_be_given_where_it_is_declared_and_a_block_where_named_modul
     assert all(one.passes for one in found.values()) is passes
 
 
-def test_blocks_stand_in_front_of_the_seam_that_they_lead_to_whatever_their_order() -> None:
-    names = ["prefill", "prefill/1", "sam.page/10", "sam.page/2", "sam.page", "sam.crops", "sam.crops/0", "prefill/0"]
-    seams = dict.fromkeys(names, SEAM)
-    found = compared(observation(seams=seams), Level.MODULES)
-    assert [what for what in found if what in seams] == [
-        *("sam.crops/0", "sam.crops", "sam.page/2", "sam.page/10", "sam.page"),
-        *("prefill/0", "prefill/1", "prefill"),
-    ]
-
-
 FAULT = SubjectFaultError("decode", "it raised")
 NO_PREFILL = {name: seam for name, seam in observation().seams.items() if name != "prefill"}
 PREVENTED: list[tuple[Part, dict[str, Any], list[str]]] = [

@@ -10,7 +10,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.compare.output import Tie, compare_artefacts, compare_output
-from pytest_dsocr.compare.signs import Reason, Sign
+from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.markup import Box
@@ -132,10 +132,3 @@ def test_files(changes: Mapping[str, Artefact | None], limits: Tolerances, verdi
 def test_five_files_are_named_at_most() -> None:
     many = {f"images/{k}.jpg": Artefact(1) for k in range(9)}
     assert len(compare_artefacts(many, {}, EXACT).details) == 5
-
-
-def test_steps_that_go_astray_add_their_signs() -> None:
-    other: dict[str, Any] = {"text": "x" * 99}
-    plain, tied = compared(**other), compared(Tie(3, replace(OUTPUT, text="x" * 99), sure=True), **other)
-    assert tied["text"].signs == plain["text"].signs | {Sign.UNRELATED, Sign.LENGTH}
-    assert tied["text"].diff == plain["text"].diff != ()

@@ -47,12 +47,9 @@ def test_another_dtype_drifts_by_what_its_values_do(whole: bool) -> None:
     assert compared(wide.bfloat16(), wide, True).error == pytest.approx(error)
 
 
-def test_another_shape_is_wrong_whatever_it_holds() -> None:
+def test_another_shape_is_wrong_whatever_it_holds_and_what_one_side_lacks_is_not_compared() -> None:
     found = compared(FIVE.view(4), FIVE, allowed=math.inf)
     assert (found.verdict, found.error, {*found.signs}) == (Verdict.WRONG, math.inf, {Sign.OTHER_SHAPE})
-
-
-def test_a_seam_that_one_side_lacks_is_not_compared() -> None:
     have = Seam.of(FIVE)
     for actual in (have, None):
         assert compare_seam("x", actual, None, ALLOWED) == not_compared("x", Reason.NOT_IN_REFERENCE)

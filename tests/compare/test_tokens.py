@@ -128,15 +128,6 @@ def test_logits_that_go_wrong_later_or_at_one_step_alone_stand_still_nowhere() -
         assert Sign.STANDS_STILL not in compare_logits(actual, expected, LIMITS).signs  # fmt: skip
 
 
-@pytest.mark.parametrize(("subject", "reference"), [(0, 0), (1, 0), (0, 1), (1, 2), (2, 1)])
-def test_steps_that_cannot_be_paired_are_not_compared(subject: int, reference: int) -> None:
-    actual, expected = [forced(ONE), forced(TWO)][:subject], [ONE, TWO][:reference]
-    for compare in (compare_logits, compare_tokens):
-        found = compare(actual, expected, LIMITS)
-        assert found.reason is Reason.INCOMPLETE
-        assert found.measured == f"{subject} steps of the subject, {reference} of the reference"
-
-
 def test_without_any_best_there_is_nothing_to_compare() -> None:
     for actual, expected in ((NOTHING, BEST), (BEST, NOTHING), (NOTHING, NOTHING)):
         assert compare_best(actual, expected, LIMITS).reason is Reason.INCOMPLETE

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
+from pytest_dsocr.contract.prompt import EOS
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.observation import InputsDigest
 from pytest_dsocr.observation.packing import pack_inputs
@@ -56,3 +57,13 @@ class Recorded:
 
 CASES: dict[str, Recorded] = {name: Recorded(**case) for name, case in OUTPUTS["cases"].items()}
 each_recorded_output = pytest.mark.parametrize("recorded", CASES.values(), ids=CASES.keys())
+
+
+def span(label: str, coordinates: str) -> str:
+    """Write a span as the model does."""
+    return f"<|ref|>{label}<|/ref|><|det|>{coordinates}<|/det|>"
+
+
+TITLE, TEXT = span("title", "[[94, 60, 905, 101]]"), span("text", "[[94, 120, 905, 300]]")
+IMAGE = span("image", "[[100, 320, 500, 600]]")
+GEOMETRY = CASES["geometry"].text.removesuffix(EOS)

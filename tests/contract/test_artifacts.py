@@ -24,8 +24,7 @@ from pytest_dsocr.contract.drawing import (
 )
 from pytest_dsocr.contract.markup import PixelBox, parse
 from pytest_dsocr.foundation.errors import DsocrError
-from tests.contract.recorded import PAGE_SIZE, Recorded, each_recorded_output
-from tests.vendor_live.outputs import GEOMETRY, IMAGE, TEXT, span
+from tests.contract.recorded import GEOMETRY, IMAGE, PAGE_SIZE, TEXT, Recorded, each_recorded_output, span
 
 LABELS = ["title", "sub_title", "text", "image", "image_caption", "table", "table_caption", "equation", "list"]
 ORIENTATION, ROTATED = 0x0112, 6

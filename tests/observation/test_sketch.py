@@ -49,12 +49,9 @@ CHANGES: Mapping[str, Callable[[Tensor], Tensor]] = {
     "a scale": lambda x: x * 1.001,
     "the sign": lambda x: -x,
     "every 128th value": lambda x: x + every_nth(SKETCH_VALUES),
-    "every 256th value": lambda x: x + every_nth(2 * SKETCH_VALUES, 5),
     "alternating signs": lambda x: x + 1 - 2 * every_nth(2),
     "the mean alone kept": lambda x: x + every_nth(64) - every_nth(64, 33),
     "rolled by one": lambda x: x.roll(1, -1),
-    "rolled by a row": lambda x: x.roll(1, 1),
-    "rolled by a view": lambda x: x.roll(1, 0),
     "rows reversed": lambda x: x.flip(1),
     "one value": lambda x: x + every_nth(WIDE.numel(), 777),
     "axes exchanged": lambda x: x.transpose(1, 2).reshape(x.shape),
@@ -89,23 +86,17 @@ def test_the_sketch_is_the_recorded_function_of_a_values_position() -> None:
         assert torch.equal(Seam.of(one_hot).sketch, expected)
 
 
-@pytest.mark.parametrize(
-    ("count", "positions"),
-    [
-        (1, [0]),
-        (2, [0, 1]),
-        (64, [*range(64)]),
-        (1_000_000, [0, 22005, 44010, 51998, 75774, 83756, 103997, 118441]),
-    ],
-)
-def test_sample_positions_are_the_recorded_ones(count: int, positions: list[int]) -> None:
-    assert sample_positions(count).tolist()[: len(positions)] == positions
+def test_sample_positions_are_the_recorded_ones() -> None:
+    for count in (1, 2, 64):
+        assert sample_positions(count).tolist() == [*range(count)]
+    recorded = [0, 22005, 44010, 51998, 75774, 83756, 103997, 118441]
+    assert sample_positions(1_000_000).tolist()[: len(recorded)] == recorded
 
 
-@pytest.mark.parametrize("count", [*range(1, 71, 3), 1023, 1024, 9 * 100 * 1024, 10**10])
-def test_sample_positions_are_inside_and_spread(count: int) -> None:
-    positions = sample_positions(count)
-    assert len(positions) == min(count, SAMPLE_VALUES)
-    assert 0 <= positions.min() <= positions.max() < count
-    gaps = np.diff([0, *positions.tolist(), count])
-    assert 0 <= gaps.min() <= gaps.max() <= max(2, 2 * count / SAMPLE_VALUES)
+def test_sample_positions_are_inside_and_spread() -> None:
+    for count in (*range(1, 71, 3), 1023, 1024, 9 * 100 * 1024, 10**10):
+        positions = sample_positions(count)
+        assert len(positions) == min(count, SAMPLE_VALUES)
+        assert 0 <= positions.min() <= positions.max() < count
+        gaps = np.diff([0, *positions.tolist(), count])
+        assert 0 <= gaps.min() <= gaps.max() <= max(2, 2 * count / SAMPLE_VALUES)

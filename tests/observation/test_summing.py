@@ -8,13 +8,14 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pytest_dsocr.observation import block_seams
 from pytest_dsocr.observation.block_seams import BLOCKS, watch_deep
 from pytest_dsocr.observation.observation import Seam
 from pytest_dsocr.observation.summing import CHUNK_VALUES, SKETCH_VALUES, device_sums, host_sums, sketched
 from tests.compare.made import random
+from tests.observation.test_block_seams import Toy
 from tests.waiting import no_waiting
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
@@ -69,17 +70,10 @@ def test_blocks_are_summed_up_as_they_were_and_without_waiting(
     most_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(block_seams, "MOST_WAITING_BYTES", most_bytes)
-    path, values = f"{BLOCKS['prefill']}.0", random(1, 500, 1280).cuda()
+    toy, values = Toy(), random(1, 500, 1280).cuda()
     expected = Seam.of(values).sha256
-    blocks = {path: nn.Identity()}
-
-    def module(name: str) -> nn.Module:
-        if name not in blocks:
-            raise AttributeError(name)
-        return blocks[name]
-
-    with watch_deep(module) as deep:
+    with watch_deep(toy.module) as deep:
         with no_waiting() if most_bytes else nullcontext():
-            blocks[path](values)
+            toy.module(f"{BLOCKS['prefill']}.0")(values)
         values.zero_()
         assert deep.seams["prefill/0"].sha256 == expected

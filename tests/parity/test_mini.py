@@ -25,6 +25,7 @@ from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.opening import Wanted, open_reference
 from pytest_dsocr.reference.protocol import Reference
 from pytest_dsocr.subjects.session import SessionSubject
+from tests.conftest import model_of
 from tests.parity.checks import assert_all
 from tests.recordings import FOLDER, find_recording
 
@@ -49,7 +50,12 @@ def reference() -> Iterator[Reference]:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if LIVE or page.stem in GRIDS], ids=lambda page: page.stem)
 def test_session_is_the_vendors(subject: SessionSubject, reference: Reference, page: Path) -> None:
-    assert_all(judge(ask(subject, reference, make_case(page, "markdown", "gundam")), tolerances("float32")))
+    report = judge(ask(subject, reference, make_case(page, "markdown", "gundam")), tolerances("float32"))
+    assert_all(report)
+    arch = model_of(subject.session).arch
+    deep = sum("/" in one.what for one in report.comparisons)
+    views = 1 + any(one.what == "sam.crops" for one in report.comparisons)
+    assert deep == views * (arch.sam.layers + arch.clip.layers) + arch.decoder.num_hidden_layers
 
 
 def test_every_grid_of_the_shipped_pages_is_read() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,10 +16,8 @@ import torch
 
 from pytest_dsocr.plugin.loading import Waiting
 from pytest_dsocr.report.times import PARTS
-from suites.contract.pages import write_page
 from tests.plugin.conftest import CONFTEST, TEST_TEXT, Repository
 from tests.processes import await_
-from tests.reference.conftest import STAND_IN
 
 SLOW = """
     import time
@@ -33,29 +30,6 @@ SLOW = """
         def read(self, page, **how):
             time.sleep(0.2)
             return self.text
-"""
-BESIDE = """
-    from threading import Event
-
-    from pytest_dsocr.reference.live import LiveReference
-
-    at_work, may_go_on, observe = Event(), Event(), LiveReference.observe
-    WITHIN_S = {within_s}
-
-    def held(self, case, **how):
-        if case.page.stem == "z":
-            at_work.set()
-            may_go_on.wait(WITHIN_S)
-        return observe(self, case, **how)
-
-    LiveReference.observe = held
-
-    class Beside:
-        def read(self, page, **how):
-            if page.stem == "page":
-                print("the reference is at work:", at_work.wait(WITHIN_S))
-                may_go_on.set()
-            return ""
 """
 
 
@@ -76,24 +50,6 @@ def test_loading_and_reading_are_told_apart(repository: Repository) -> None:
     assert sum(one["seconds"].values()) == pytest.approx(one["elapsed_s"]), "nothing is left over"
     assert {*one["seconds"]} == {*PARTS, "tests"} - {"loading the reference", "explaining"}
     assert min(one["seconds"].values()) > 0
-
-
-@pytest.mark.parametrize(
-    ("more", "within_s", "is_at_work"),
-    [("", 600, True), ("\n    def test_time(dsocr_stage_timer):\n        pass\n", 0.1, False)],
-    ids=["the next page", "not beside a test that takes times"],
-)
-def test_both_sides_work_at_the_same_time(
-    more: str, within_s: float, is_at_work: bool, repository: Repository, pytester: pytest.Pytester
-) -> None:
-    pytester.makeconftest("")
-    pytester.makepyfile(beside=BESIDE.format(within_s=within_s))
-    write_page("tiny", pytester.path).rename(pytester.path / "z.png")
-    named = (f"--dsocr-reference={STAND_IN}", f"--dsocr-vendor-env={sys.prefix}", "--dsocr-max-new-tokens=2")
-    pages = ("--dsocr-pages=page.png", "--dsocr-pages=z.png", "--dsocr-fresh", "--dsocr-subject=beside:Beside", "-s")
-    told = repository.run(TEST_TEXT + more, *named, *pages, "--dsocr-checkpoint=synthetic:tiny")
-    told.assert_outcomes(failed=2, passed=1 if more else 0)
-    told.stdout.fnmatch_lines(f"*the reference is at work: {is_at_work}")
 
 
 HEARD = """

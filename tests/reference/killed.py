@@ -4,7 +4,7 @@
 
 It records the cases of the recording SOURCE, whose pages are in PAGES. Each run starts from a copy of the recordings in
 ``SCENARIO/start``, and leaves what it had made in ``SCENARIO/<steps>``; in the scenario ``again`` every case is to be
-made anew. A step is anything that changes what others read from the disk: opening a file to write it, writing four
+made anew. A step is anything that changes what others read from the disk: opening a file to write it, writing sixteen
 kilobytes of it, renaming, deleting. To wait for the disk changes nothing of that, and so nobody waits.
 """
 
@@ -23,7 +23,7 @@ from pytest_dsocr.observation.case import Case
 from pytest_dsocr.reference.recording import Recording
 from tests.reference.replay import Replay, record
 
-CHUNK_BYTES = 4096
+CHUNK_BYTES = 16_384
 CHANGES = ("os.mkdir", "os.remove", "os.rename", "os.rmdir")
 WRITES = os.O_WRONLY | os.O_RDWR
 
@@ -56,7 +56,7 @@ class Fuse:
 
 
 class Chunked(io.FileIO):
-    """A file that takes four kilobytes at a time."""
+    """A file that takes sixteen kilobytes at a time."""
 
     def __init__(self, path: Path, step: Callable[[], None]) -> None:
         super().__init__(path, "w")

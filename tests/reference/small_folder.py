@@ -24,9 +24,8 @@ class DeepseekOCRModel(Decoder):
     def forward(self, pages, ids):
         if pages is None:
             return self.text_model(ids)
-        if len(pages.views) > 3 or self.eager:
-            if pages.views:
-                ids = self.sam_model(pages)
+        if len(pages.views) > 3:
+            ids = self.sam_model(pages)
         return super().forward(ids, None)
 
 
@@ -34,16 +33,11 @@ class DeepseekOCRForCausalLM:
     def forward(self, pages, ids):
         return self.model(pages, ids)
 
-    def infer(self, fast):
-        if fast:
-            return self.generate(ids=[1], views=None, ceiling=4)
-        return self.generate(ids=[1], views=None, ceiling=8)
+    def infer(self):
+        return self.generate(ids=[1], ceiling=8)
 
-    def prepare_inputs_for_generation(self, ids, past_key_values):
-        seen = past_key_values.get_seq_length() + past_key_values.seen_tokens
-        handed = {"ids": ids[seen:], "images": None}
-        handed["images_seq_mask"] = None
-        return handed
+    def prepare_inputs_for_generation(self, ids):
+        return {"ids": ids, "images": None}
 """
 
 DECODER_TEXT = """

@@ -13,7 +13,7 @@ from pytest_dsocr.cli.main import main
 from pytest_dsocr.foundation.files import seal, unseal
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.provenance import Provenance
-from pytest_dsocr.reference.counts import CountedCase, Counts, counting, find_counted
+from pytest_dsocr.reference.counts import Counts, counting, find_counted
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 from suites.contract.pages import write_page
 from tests.reference.conftest import STAND_IN
@@ -75,24 +75,16 @@ def test_what_was_counted_otherwise_is_given_up(other: Provenance, made: Made, t
         Counts.open(file_in(tmp_path))
 
 
-@pytest.fixture
-def _started_at_once(warm: None, warm_environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("warm")
+def test_what_is_recorded_is_what_a_live_vendor_is_held_against(
+    warm_environment: Path, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And it is counted anew without touching the recording."""
     monkeypatch.setenv("DSOCR_VENDOR_ENV", str(warm_environment))
-
-
-@pytest.fixture
-def counted(_started_at_once: None, pytester: pytest.Pytester) -> CountedCase:
-    """What ``dsocr vendor record`` counts of the stand-in in ``code``, in ``golden``."""
     shutil.copytree(STAND_IN, "code")
     write_page("tiny", pytester.path)
     assert main(RECORD) == 0
-    return Counts.open(file_in(Path("golden/vendor"))).cases["tiny-tiny-markdown"]
-
-
-def test_what_is_recorded_is_what_a_live_vendor_is_held_against(
-    counted: CountedCase, pytester: pytest.Pytester
-) -> None:
-    """And it is counted anew without touching the recording."""
+    counted = Counts.open(file_in(Path("golden/vendor"))).cases["tiny-tiny-markdown"]
     recorded = content_of(Path("golden/vendor", HOME))
     assert recorded
     assert hold_live(pytester).ret == pytest.ExitCode.OK

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.pages.named import make_cases
 from pytest_dsocr.reference import goldens
 from pytest_dsocr.reference.goldens import anchors_file, golden_folder, recording_places, shipped_folder, snapshots_in
-from pytest_dsocr.reference.opening import Wanted, open_recorded
-from suites.contract.pages import write_page
-from tests.reference.conftest import STAND_IN
 
 
 @pytest.fixture(autouse=True)
@@ -37,25 +31,6 @@ def test_ones_own_come_first_and_the_shipped_ones_behind() -> None:
         assert snapshots_in(golden_folder()) == (shipped if part == "baselines" else golden_folder()) / "snapshots"
     Path("golden/vendor/anchors.json").touch()
     assert anchors_file() == Path("golden/vendor/anchors.json")
-
-
-def test_what_is_recorded_lies_where_a_run_looks_first(capsys: pytest.CaptureFixture[str]) -> None:
-    """And pages that cannot be had are left out."""
-    Path("pages", "it.png").mkdir(parents=True)
-    Path("pages", "cut.png").touch()
-    page = write_page("tiny", Path("pages"))
-    record = ["vendor", "record", str(STAND_IN), "pages", "--env", sys.prefix, "--checkpoint", "synthetic:tiny"]
-    assert main([*record, "--presets", "tiny", "--max-new-tokens", "2"]) == 10
-    told = capsys.readouterr()
-    assert told.err == "dsocr: left out 2 pages, as is said above; mend what is wrong with them\n"
-    assert "left out    pages/it.png is a folder with the name of an image" in told.out
-    assert "left out    pages/cut.png cannot be read as an image" in told.out
-    assert "1 cases" in told.out
-    assert golden_folder() == Path("golden").absolute()
-    [case] = make_cases([page], ["markdown"], ["tiny"], 2).good
-    reference = open_recorded(recording_places(golden_folder()), Wanted(resolve("synthetic:tiny")))
-    assert reference.recording.folder == Path("golden/vendor/synthetic-tiny/cpu-float32-eager").absolute()
-    assert reference.observe(case).case_id == "tiny-tiny-markdown"
 
 
 def test_the_installed_package_is_not_written_to(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -11,13 +10,12 @@ from pytest_dsocr.cli.main import main
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.reference.environment import FILES
 from pytest_dsocr.reference.inspection import load_in, modules_of
-from tests.reference.small_folder import CONFIG, ENCODER, MAIN, body_of, change, write_small_folder
+from tests.reference.small_folder import CONFIG, ENCODER, MAIN, change, write_small_folder
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("DSOCR_VENDOR_ENV", "HF_HOME", "HF_MODULES_CACHE"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("DSOCR_VENDOR_ENV", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return write_small_folder(tmp_path / "folder")
 
@@ -32,7 +30,6 @@ def test_without_an_environment_the_static_part_and_the_drift_are_told(
     assert main(command) == 0
     out = capsys.readouterr().out
     assert "environment  there is no environment for the vendor's code with Python" in out
-    assert "image gate, line 16: len(pages.views) > 3 or self.eager" in out
     assert "no drift     from" in out
     change(folder, ENCODER, "quick_gelu as it was", "other")
     assert main(command) == 1
@@ -41,19 +38,12 @@ def test_without_an_environment_the_static_part_and_the_drift_are_told(
     )
 
 
-def test_what_runs_in_the_place_of_the_folder_s_code_is_told(
+def test_what_an_environment_lacks_is_told(
     folder: Path, tmp_path: Path, warm_environment: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     environment, anchors = str(warm_environment), str(tmp_path / "anchors.json")
     command = ["vendor", "inspect", str(folder), "--env", environment, "--anchors", anchors, "--write"]
     assert main(command) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert [row[-1] for row in rows if row[:1] == ["sam"]] == ["there"] * 13
-    change(folder, MAIN, body_of("re_match"), "from json import dumps as re_match\n")
-    assert main(command) == 1
-    [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("elsewhere")]
-    assert re.search(r"re_match: loaded from .*json/__init__\.py, sha256 \w+", line)
-    (folder / "config.json").write_text('{"transformers_version": "4.46.3"}', encoding="utf-8")
     change(folder, CONFIG, "def DeepseekV2Config", "import torch, no_such_module\ndef DeepseekV2Config")
     assert main(command) == 2
     printed = capsys.readouterr()
@@ -61,7 +51,7 @@ def test_what_runs_in_the_place_of_the_folder_s_code_is_told(
     rows = [line.split() for line in printed.out.splitlines()]
     assert ["no_such_module", "any", "missing"] in rows
     assert [row[1].split("+")[0] == row[2].split("+")[0] for row in rows if row[:1] == ["torch"]] == [True]
-    assert {path.name for path in folder.iterdir()} == {*FILES, "config.json"}, "nothing is written there"
+    assert {path.name for path in folder.iterdir()} == {*FILES}, "nothing is written there"
 
 
 @pytest.mark.parametrize(

@@ -147,25 +147,20 @@ def test_pip_that_fails_is_quoted_with_advice_and_what_it_left_is_not_used(
 
 
 @pytest.mark.usefixtures("steps")
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("import sys; sys.path.insert(0, '{elsewhere}')", r"has tokenizers from .*elsewhere"),
-        ("import importlib.metadata as m; m.version = lambda _: '9'", r"has torch 9 in place of .*, transformers 9 in"),
-        ("import sys; sys.modules['transformers.models.llama'] = None", r"(?s)the new environment failed.*llama"),
-    ],
-)
-def test_what_is_imported_in_the_end_must_be_what_was_installed(tmp_path: Path, line: str, message: str) -> None:
-    made = plan_here().folder
-    (tmp_path / "elsewhere" / "tokenizers").mkdir(parents=True)
-    (tmp_path / "elsewhere" / "tokenizers" / "__init__.py").touch()
-    (site,) = made.glob("lib/python*/site-packages")
-    (site / "impostor.pth").write_text(line.format(elsewhere=tmp_path / "elsewhere"), encoding="utf-8")
-    try:
+def test_what_is_imported_in_the_end_must_be_what_was_installed(tmp_path: Path) -> None:
+    made, elsewhere = plan_here().folder, tmp_path / "elsewhere"
+    (elsewhere / "tokenizers").mkdir(parents=True)
+    (elsewhere / "tokenizers" / "__init__.py").touch()
+    [site] = made.glob("lib/python*/site-packages")
+    for line, message in {
+        f"import sys; sys.path.insert(0, '{elsewhere}')": r"has tokenizers from .*elsewhere",
+        "import importlib.metadata as m; m.version = lambda _: '9'": r"has torch 9 in place of .*, transformers 9 in",
+        "import sys; sys.modules['transformers.models.llama'] = None": r"(?s)the new environment failed.*llama",
+    }.items():
+        (site / "impostor.pth").write_text(line, encoding="utf-8")
         with pytest.raises(DsocrError, match=message):
             prove(plan_here(), made)
-    finally:
-        (site / "impostor.pth").unlink()
+    (site / "impostor.pth").unlink()
     assert prove(plan_here(), made)["transformers"] == "4.46.3"
 
 

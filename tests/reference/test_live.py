@@ -7,8 +7,6 @@ import hashlib
 import logging
 import os
 import re
-import signal
-import subprocess
 import sys
 import venv
 from collections.abc import Callable, Iterator, Mapping
@@ -18,27 +16,22 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.compare.seams import compare_seam
-from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.observation.block_seams import in_stage_order, watch_deep
+from pytest_dsocr.observation.block_seams import in_stage_order
 from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.observation.observation import Seam
 from pytest_dsocr.observation.packing import pack
 from pytest_dsocr.reference.environment import FILES, interpreter
 from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.protocol import ReferenceFaultError, pack_case, unpack_case
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
 from suites.contract.pages import write_page
-from tests.conftest import model_of
 from tests.crops import cropped_case
-from tests.processes import await_, await_ended
+from tests.processes import await_ended
 from tests.reference.conftest import STAND_IN, Home, copy_stand_in, worker_folders
 from tests.reference.misbehaving import RUNTIME
 from tests.reference.replay import same
 
-CHECKPOINT, TOKENS, SEAM_TOLERANCE = "synthetic:tiny", 4, 1e-5
+CHECKPOINT, TOKENS = "synthetic:tiny", 4
 LIMIT_S = 60.0
 Sign = tuple[str, int, int | None]
 
@@ -73,39 +66,15 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
     return make_case(write_page("square", tmp_path_factory.mktemp("pages")), "markdown", "tiny", TOKENS)
 
 
-@pytest.fixture(scope="module")
-def cropped(home: Home, case: Case) -> Case:
-    if home.folder == STAND_IN:
-        return cropped_case(case.page.parent, "free", 2)
-    return make_case(case.page, "free", "gundam", 2)
-
-
 @pytest.mark.parametrize("home", ["stand_in"], indirect=True)
-@pytest.mark.parametrize("name", ["case", "cropped"])
-def test_answers_are_the_runtimes(
-    live: Live, runtime: VendorRuntime, name: str, request: pytest.FixtureRequest
-) -> None:
-    case: Case = request.getfixturevalue(name)
-    observed = live.reference.observe(case)
-    same(pack(observed), pack(runtime.observe(case, keep_values=True)))
-    assert observed.seams["vision_fusion"].values is not None
-    assert live.reference.flops(case) == runtime.flops(case)
-
-
-def test_answers_are_the_sessions(live: Live, tiny: Engine[Any], case: Case, cropped: Case) -> None:
-    """With the vendor's own files this is parity; with the stand-in, that nothing is lost on the way."""
-    for each in (case, cropped):
+def test_answers_are_the_runtimes(live: Live, runtime: VendorRuntime, case: Case) -> None:
+    """The seams of blocks come without their values, which are too much to send."""
+    for each in (case, cropped_case(case.page.parent, "free", 2)):
         observed = live.reference.observe(each)
-        inputs = tiny.prepare(each.page, prompt=each.prompt, preset=each.preset)
-        assert observed.token_ids == tiny.run_prepared(inputs, max_new_tokens=each.max_new_tokens).token_ids
-        with watch_deep(model_of(tiny).get_submodule) as deep:
-            [vision] = tiny.prefill(inputs).visions
-        assert observed.seams.keys() == {*vision.seams, *deep.seams, "prefill"}
+        same(pack(observed), pack(runtime.observe(each, keep_values=True)))
+        assert {"/" in name: seam.values is None for name, seam in observed.seams.items()} == {True: True, False: False}
         assert list(observed.seams) == list(in_stage_order(observed.seams))
-        for name, seam in {**deep.seams, **{name: Seam.of(one) for name, one in vision.seams.items()}}.items():
-            found = compare_seam(name, seam, observed.seams[name], SEAM_TOLERANCE).verdict
-            assert found in (Verdict.MATCH, Verdict.DRIFT), name
-            assert (observed.seams[name].values is None) is ("/" in name), "deep seams in full are too much to send"
+        assert live.reference.flops(each) == runtime.flops(each)
 
 
 def test_progress_and_how_an_answer_was_made_are_told(
@@ -130,7 +99,6 @@ def test_progress_and_how_an_answer_was_made_are_told(
     files = {path.relative_to(tmp_path).as_posix(): path for path in tmp_path.rglob("*.*")}
     assert {"result.mmd", "result_with_boxes.jpg"} <= files.keys() - {"notes.txt"} == seen.output.artefacts.keys()
     assert all(files[name].stat().st_size == artefact.bytes for name, artefact in seen.output.artefacts.items())
-    assert files["result.mmd"].read_text(encoding="utf-8") == seen.output.mmd
     assert seen.inputs.values is None
     assert all(seam.values is None and len(seam.sketch) for seam in seen.seams.values())
 
@@ -245,41 +213,6 @@ def test_signs_of_progress_put_the_limit_off_and_an_interrupt_ends_the_worker(wa
     await_ended(pid)
 
 
-def test_the_end_of_the_client_ends_the_worker(warm_python: Path, tmp_path: Path) -> None:
-    """It is killed in mid-request, at which the worker would not look at its pipe for a long time."""
-    program = f"""
-from pathlib import Path
-from tests.reference.test_live import asked, misbehaving
-reference = misbehaving(Path({str(warm_python)!r}))
-reference.start()
-print(reference.worker_pid, flush=True)
-reference.flops(asked('deaf@{tmp_path}/begun'))
-"""
-    with subprocess.Popen([warm_python, "-c", program], stdout=subprocess.PIPE, text=True) as client:
-        assert client.stdout
-        pid = int(client.stdout.readline())
-        await_((tmp_path / "begun").exists)
-        client.kill()
-    await_ended(pid)
-
-
-def test_kill_9_in_mid_request(home: Home, case: Case) -> None:
-    """From outside, at the second token of the first run; the second run is told of nothing."""
-    pids: list[int] = []
-
-    def kill(what: str, done: int, total: int | None) -> None:
-        if (what, done) == ("token", 2):
-            assert reference.worker_pid
-            pids.append(reference.worker_pid)
-            if len(pids) == 1:
-                os.kill(pids[0], signal.SIGKILL)
-
-    with LiveReference(home.folder, CHECKPOINT, python=home.python, on_progress=kill) as reference:
-        same(pack(reference.observe(case)), pack(reference.observe(case)))
-        assert pids[0] != pids[1] == pids[2] == reference.worker_pid
-    await_ended(*pids)
-
-
 def test_what_cannot_be_loaded_is_said(tmp_path: Path, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the caller has, on its path or in its folder, is not to be found by the vendor's worker."""
     venv.create(tmp_path / "bare")
@@ -291,6 +224,8 @@ def test_what_cannot_be_loaded_is_said(tmp_path: Path, case: Case, monkeypatch: 
     later = copy_stand_in(tmp_path)
     with (later / "conversation.py").open("a") as file:
         file.write("\nimport transformers\nraise SystemExit\n")
+    (packages / "transformers-5.23.0.dist-info").mkdir()
+    metadata = packages / "transformers-5.23.0.dist-info" / "METADATA"
     for vendor, python, message in (
         (STAND_IN, bare, "ModuleNotFoundError: .*`dsocr vendor setup "),
         (tmp_path, bare, f"it refused: {tmp_path} lacks modeling_deepseekocr.py, modeling_deepseekv2.py, deepencoder"),
@@ -298,10 +233,7 @@ def test_what_cannot_be_loaded_is_said(tmp_path: Path, case: Case, monkeypatch: 
         (later, bare, "it refused: .* needs transformers 4.46, and the worker's environment has 5.23"),
     ):
         if vendor == later:
-            (packages / "transformers-5.23.0.dist-info").mkdir()
-            (packages / "transformers-5.23.0.dist-info" / "METADATA").write_text(
-                "Name: transformers\nVersion: 5.23.0\n"
-            )
+            metadata.write_text("Name: transformers\nVersion: 5.23.0\n")
         with LiveReference(vendor, CHECKPOINT, python=python) as reference:
             said = message_of(lambda: reference.observe(case))
         assert re.search(f"observe\\(square-tiny-markdown\\): loading {CHECKPOINT}, .*{message}", said), said

@@ -12,38 +12,46 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.cli.main import main
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.reference.goldens import golden_folder, recording_places
+from pytest_dsocr.reference.opening import Wanted, open_recorded
 from pytest_dsocr.reference.recording import Recording
 from tests.processes import await_
 from tests.reference.conftest import STAND_IN
 
-HOME = "synthetic-tiny/cpu-float32-eager"
+HOME = Path("golden/vendor/synthetic-tiny/cpu-float32-eager")
 
 
 @pytest.fixture(autouse=True)
-def _started_at_once(warm: None, warm_environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both the command and the reference's worker; ``test_goldens.py`` names an environment by ``--env``."""
+def _started_at_once(warm: None, warm_environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both the command and the reference's worker, in an empty folder."""
     monkeypatch.setenv("DSOCR_VENDOR_ENV", str(warm_environment))
+    monkeypatch.chdir(tmp_path)
 
 
-def arguments(pages: Path, golden: Path, *more: str, vendor: Path = STAND_IN) -> list[str]:
+def arguments(pages: Path, vendor: Path = STAND_IN) -> list[str]:
     return [
-        *("vendor", "record", str(vendor), str(pages), *([str(pages / "tiny.png")] if pages.is_dir() else [])),
-        *("--golden", str(golden), "--checkpoint", "synthetic:tiny"),
-        *("--presets", "tiny", "small", "--max-new-tokens", "4", *more),
+        *("vendor", "record", str(vendor), str(pages), str(pages / "tiny.png"), "--checkpoint", "synthetic:tiny"),
+        *("--presets", "tiny", "small", "--max-new-tokens", "4"),
     ]
 
 
-def test_pages_are_recorded_once_and_then_are_there(
+def test_pages_are_recorded_once_where_a_run_looks_first_and_then_are_there(
     pages: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    golden = tmp_path / "golden"
-    assert main(arguments(pages, golden)) == 0
+    """And pages that cannot be had are left out."""
+    (pages / "it.png").mkdir()
+    (pages / "cut.png").touch()
+    assert main(arguments(pages)) == 10
     printed = capsys.readouterr()
-    assert printed.err == ""
+    assert printed.err == "dsocr: left out 2 pages, as is said above; mend what is wrong with them\n"
+    assert "it.png is a folder with the name of an image" in printed.out
+    assert "cut.png cannot be read as an image" in printed.out
     cases = ["square-tiny-markdown", "square-small-markdown", "tiny-tiny-markdown", "tiny-small-markdown"]
     assert [line.split()[0] for line in printed.out.splitlines() if "4 tokens" in line] == cases
     assert printed.out.count(": 0 of 4 cases are there") == 2
-    recording = Recording.open(golden / HOME)
+    recording = open_recorded(recording_places(golden_folder()), Wanted(resolve("synthetic:tiny"))).recording
+    assert recording.folder == HOME.absolute()
     command = (
         "dsocr vendor record stand_in pages tiny.png --checkpoint synthetic:tiny --device cpu --dtype float32 "
         "--attention eager --presets tiny small --prompts markdown --max-new-tokens 4"
@@ -53,7 +61,7 @@ def test_pages_are_recorded_once_and_then_are_there(
     assert recording.cases.keys() == {*cases}
     assert str(tmp_path) not in json.dumps(recording.provenance.to_json())
 
-    assert main(arguments(pages, golden)) == 0
+    assert main(arguments(pages)) == 10
     assert capsys.readouterr().out.count(": 4 of 4 cases are there") == 2
 
 
@@ -61,8 +69,8 @@ def test_an_interrupted_or_failing_recorder_says_what_it_kept_and_goes_on(
     pages: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Ctrl-C while the reference hangs in the second case; then it is killed in the next."""
-    vendor, golden = Path(shutil.copytree(STAND_IN, tmp_path / "vendor")), tmp_path / "golden"
-    command = arguments(pages, golden, vendor=vendor)
+    vendor = Path(shutil.copytree(STAND_IN, tmp_path / "vendor"))
+    command = arguments(pages, vendor)
     (vendor / "planted.json").write_text(json.dumps({"fault": "hang", "at": "token", "run": 2}))
     with subprocess.Popen(
         [sys.executable, "-m", "pytest_dsocr", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -83,4 +91,4 @@ def test_an_interrupted_or_failing_recorder_says_what_it_kept_and_goes_on(
     (vendor / "planted.json").unlink()
     assert main(command) == 0
     assert ": 1 of 4 cases are there\n" in capsys.readouterr().out
-    assert len(Recording.open(golden / HOME).cases) == 4
+    assert len(Recording.open(HOME).cases) == 4

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import py_compile
-import shutil
 import sys
 from pathlib import Path
 
@@ -16,16 +15,12 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.reference.vendor_code.code import IMPORTED_AS, load_vendor_code
 from pytest_dsocr.reference.vendor_code.observe import flop_counter
 from tests.compare.made import random
-from tests.reference.conftest import STAND_IN
+from tests.reference.conftest import STAND_IN, copy_stand_in
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(STAND_IN, tmp_path / "code", ignore=shutil.ignore_patterns("__pycache__")))
-
-
-def test_an_older_source_compiled_beside_it_does_not_run(folder: Path) -> None:
+def test_an_older_source_compiled_beside_it_does_not_run(tmp_path: Path) -> None:
     """Python takes a ``__pycache__`` for fresh where the source has the same size and time."""
+    folder = copy_stand_in(tmp_path)
     path = folder / "conversation.py"
     source = path.read_text(encoding="utf-8")
     path.write_text(f"{source}\nMARK = 1\n", encoding="utf-8")
@@ -38,8 +33,8 @@ def test_an_older_source_compiled_beside_it_does_not_run(folder: Path) -> None:
     assert code.sha256["conversation.py"] == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_another_folder_is_imported_anew(folder: Path) -> None:
-    first = load_vendor_code(STAND_IN)
+def test_another_folder_is_imported_anew(tmp_path: Path) -> None:
+    first, folder = load_vendor_code(STAND_IN), copy_stand_in(tmp_path)
     with (folder / "deepencoder.py").open("a", encoding="utf-8") as file:
         file.write("\nMARK = 1\n")
     second = load_vendor_code(folder)
@@ -49,14 +44,13 @@ def test_another_folder_is_imported_anew(folder: Path) -> None:
     assert second.modeling.__name__.startswith(IMPORTED_AS)
     assert {path.name for path in folder.iterdir()} == {path.name for path in STAND_IN.glob("*.py")}
     (folder / "conversation.py").write_text("import no_such_package\n", encoding="utf-8")
-    with pytest.raises(
-        DsocrError, match=r"cannot be imported here \(No module named 'no_such_package'\); run in an env"
-    ):
+    lacking = r"cannot be imported here \(No module named 'no_such_package'\); run in an env"
+    with pytest.raises(DsocrError, match=lacking):
         load_vendor_code(folder)
 
 
-@pytest.mark.parametrize(("b", "heads", "tokens", "channels"), [(1, 1, 4, 8), (2, 4, 101, 16)])
-def test_attention_on_the_processor_is_counted(b: int, heads: int, tokens: int, channels: int) -> None:
+def test_attention_on_the_processor_is_counted() -> None:
+    b, heads, tokens, channels = 2, 4, 101, 16
     x = random(b, heads, tokens, channels)
     with flop_counter() as counter:
         F.scaled_dot_product_attention(x, x, x)

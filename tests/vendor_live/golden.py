@@ -1,22 +1,33 @@
-"""What the recorders share: what a golden says of its making, and how it is laid out."""
+"""What the recorders share: how the vendor's code runs quietly, and what a golden says of its making.
+
+A recorder makes anew what the golden holds already, and so asks what it names: to record one more, add it there by its
+name.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+import contextlib
+import io
+import warnings
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.observation.provenance import versions
-from pytest_dsocr.reference.vendor_code.code import VendorCode
-from tests.recordings import FOLDER
+from pytest_dsocr.reference.vendor_code.code import VendorCode, cuda_stays
 
 
-def path_of(kind: str) -> Path:
-    """Where a recording that depends on the installed Pillow goes."""
-    return FOLDER / f"{kind}-pillow-{version('pillow').split('.')[0]}.json"
+@contextlib.contextmanager
+def quietly_on_cpu() -> Iterator[None]:
+    """Run the vendor's code on a CPU, without what it prints and warns of."""
+    sink = io.StringIO()
+    with (
+        cuda_stays(),
+        contextlib.redirect_stdout(sink),
+        contextlib.redirect_stderr(sink),
+        warnings.catch_warnings(action="ignore"),
+    ):
+        yield
 
 
 def provenance(code: VendorCode, command: str, overrides: Sequence[str]) -> dict[str, Any]:
@@ -28,15 +39,3 @@ def provenance(code: VendorCode, command: str, overrides: Sequence[str]) -> dict
         "overrides": [*code.overrides, *overrides, "Tensor.cuda: stays on the CPU"],
         "versions": versions(),
     }
-
-
-def one_line_a_case(head: Mapping[str, Any], sections: Mapping[str, Sequence[Any] | Mapping[str, Any]]) -> str:
-    """Lay out a golden as JSON that is read and compared by the line."""
-    parts = [f'"{name}": {json.dumps(value, indent=1)}' for name, value in head.items()]
-    for name, cases in sections.items():
-        if isinstance(cases, Mapping):
-            lines = [f"{json.dumps(key)}: {json.dumps(case, ensure_ascii=False)}" for key, case in cases.items()]
-            parts.append(f'"{name}": {{\n' + ",\n".join(lines) + "\n}")
-        else:
-            parts.append(f'"{name}": [\n' + ",\n".join(json.dumps(c, ensure_ascii=False) for c in cases) + "\n]")
-    return "{\n" + ",\n".join(parts) + "\n}\n"

@@ -1,4 +1,4 @@
-"""Record what the vendor's own ``infer`` makes of outputs: ``golden/vendor/postprocess.json``.
+"""Record what the vendor's own ``infer`` makes of the outputs in ``golden/vendor/postprocess.json``.
 
 Run where the vendor's code imports: ``python -m tests.vendor_live.record_postprocess VENDOR_FOLDER``. The
 weights play no part: a ``generate`` that returns one token and a tokenizer that decodes it to the wanted text stand
@@ -8,10 +8,9 @@ in for them; every line after the decoding is the vendor's.
 from __future__ import annotations
 
 import contextlib
-import io
+import json
 import sys
 import tempfile
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,28 +20,13 @@ import torch
 from PIL import Image, ImageDraw
 from torch import Tensor, nn
 
-from pytest_dsocr.reference.vendor_code.code import VendorCode, cuda_stays, load_vendor_code
+from pytest_dsocr.reference.drift import one_line_each
+from pytest_dsocr.reference.vendor_code.code import VendorCode, load_vendor_code
 from tests.recordings import FOLDER
-from tests.vendor_live.golden import one_line_a_case, provenance
-from tests.vendor_live.outputs import OUTPUTS, PAGE_SIZE
+from tests.vendor_live.golden import provenance, quietly_on_cpu
 
 GOLDEN = FOLDER / "postprocess.json"
 OUTLINE_WIDTHS_PX = (2, 4)  # the vendor draws its fills and label backgrounds 1 px wide
-
-
-class OneText:
-    """A tokenizer whose every decoding is the same text."""
-
-    eos_token_id = 1
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def encode(self, *_: Any, **__: Any) -> list[int]:
-        return []
-
-    def decode(self, *_: Any, **__: Any) -> str:
-        return self.text
 
 
 def without_weights(code: VendorCode) -> Any:
@@ -55,16 +39,15 @@ def without_weights(code: VendorCode) -> Any:
     return type("WithoutWeights", bases, {"__init__": nn.Module.__init__, "generate": generate})()
 
 
-def record(code: VendorCode, text: str, folder: Path) -> dict[str, Any]:
+def record(code: VendorCode, text: str, size_px: tuple[int, int], folder: Path) -> dict[str, Any]:
     """Run the vendor's ``infer`` on one output and give what it read, drew and wrote, and its error if it raised."""
     page, out = folder / "page.png", folder / "out"
-    Image.new("RGB", PAGE_SIZE, "white").save(page)
+    Image.new("RGB", size_px, "white").save(page)
+    tokenizer = mock.Mock(eos_token_id=1, encode=lambda *_, **__: [], decode=lambda *_, **__: text)
     error = None
-    with _silence(), _listening(code.modeling) as heard:
+    with quietly_on_cpu(), _listening(code.modeling) as heard:
         try:
-            without_weights(code).infer(
-                OneText(text), "<image>", str(page), str(out), 512, 512, False, save_results=True
-            )
+            without_weights(code).infer(tokenizer, "<image>", str(page), str(out), 512, 512, False, save_results=True)
         except Exception as raised:
             error = type(raised).__name__
     return {
@@ -96,28 +79,20 @@ def _listening(modeling: Any) -> Iterator[dict[str, list[Any]]]:
     with (
         mock.patch.object(modeling, "re_match", noted_find),
         mock.patch.object(ImageDraw.ImageDraw, "rectangle", noted_rectangle),
-        cuda_stays(),
     ):
         yield heard
 
 
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    sink = io.StringIO()
-    with contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
 def main(vendor_folder: str) -> None:
-    code = load_vendor_code(Path(vendor_folder))
+    code, before = load_vendor_code(Path(vendor_folder)), json.loads(GOLDEN.read_text(encoding="utf-8"))
+    width, height = before["page_size"]
     cases = {}
-    for name, text in OUTPUTS.items():
+    for name, case in before["cases"].items():
         with tempfile.TemporaryDirectory() as folder:
-            cases[name] = record(code, text, Path(folder))
+            cases[name] = record(code, case["text"], (width, height), Path(folder))
     made = provenance(code, "record_postprocess VENDOR_FOLDER", ["generate: one token", "tokenizer: one text"])
-    head = {"provenance": made, "page_size": PAGE_SIZE}
-    GOLDEN.write_text(one_line_a_case(head, {"cases": cases}), encoding="utf-8")
+    head = {"provenance": made, "page_size": [width, height]}
+    GOLDEN.write_text(one_line_each(head, {"cases": cases}), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import nn
@@ -12,7 +13,7 @@ from torch import nn
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.checkpoint import Checkpoint, device_named, dtype_named
 from pytest_dsocr.engine.weights import OnBytes
-from pytest_dsocr.reference.vendor_code.code import VendorCode, replaced
+from pytest_dsocr.reference.vendor_code.code import VendorCode
 
 
 def load_vendor_model(
@@ -43,7 +44,7 @@ def build_vendor_model(code: VendorCode, arch: Architecture, attention: str = "e
     config = modeling.DeepseekOCRConfig(**arch.to_config(), attn_implementation=attention)
     if _is_the_vendors(arch):
         return modeling.DeepseekOCRForCausalLM(config).eval()
-    with replaced(modeling, _builders(code, arch)):
+    with mock.patch.dict(vars(modeling), _builders(code, arch)):
         model = modeling.DeepseekOCRForCausalLM(config)
     for name in ("image_newline", "view_seperator"):
         setattr(model.model, name, nn.Parameter(torch.zeros(arch.decoder.hidden_size)))

@@ -8,11 +8,12 @@ import importlib.util
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -48,7 +49,7 @@ def load_vendor_code(folder: Path) -> VendorCode:
     package.__path__ = [str(folder)]
     sys.modules[IMPORTED_AS] = package
     try:
-        with tempfile.TemporaryDirectory() as nowhere, replaced(sys, {"pycache_prefix": nowhere}):
+        with tempfile.TemporaryDirectory() as nowhere, mock.patch.object(sys, "pycache_prefix", nowhere):
             # Compiled again: a stale __pycache__ would run older code than the hashes below are of.
             modeling = importlib.import_module(f"{IMPORTED_AS}.modeling_deepseekocr")
     except ImportError as error:
@@ -76,24 +77,9 @@ def vendor_on_cpu(model: Any) -> Iterator[None]:
         hook.remove()
 
 
-@contextmanager
-def cuda_stays() -> Iterator[None]:
-    """Make ``Tensor.cuda`` leave a tensor where it is."""
-    with replaced(Tensor, {"cuda": lambda tensor, *_, **__: tensor}):
-        yield
-
-
-@contextmanager
-def replaced(module: object, values: dict[str, Any]) -> Iterator[None]:
-    """Replace attributes of ``module`` for a while."""
-    saved = {name: getattr(module, name) for name in values}
-    try:
-        for name, value in values.items():
-            setattr(module, name, value)
-        yield
-    finally:
-        for name, value in saved.items():
-            setattr(module, name, value)
+def cuda_stays() -> AbstractContextManager[Any]:
+    """Make ``Tensor.cuda`` leave a tensor where it is, while the context is open."""
+    return mock.patch.object(Tensor, "cuda", lambda tensor, *_, **__: tensor)
 
 
 def stand_in_for_torchvision() -> list[str]:

@@ -238,11 +238,8 @@ def _generate_called_with(model: Any, run: VendorRun, max_new_tokens: int, image
         run.token_ids = out[0, input_ids.shape[1] :].tolist()
         return out
 
-    model.generate = generate
-    try:
+    with mock.patch.object(model, "generate", generate):
         yield
-    finally:
-        del model.generate
 
 
 @contextlib.contextmanager

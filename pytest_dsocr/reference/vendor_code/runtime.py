@@ -53,7 +53,8 @@ class VendorRuntime:
     model: Any
     tokenizer: Any
     image_id: int
-    origin: Provenance
+    provenance: Provenance
+    """How the answers are made."""
     on_progress: OnProgress
 
     @classmethod
@@ -83,7 +84,7 @@ class VendorRuntime:
             )
         weights = partial(on_progress, "weights")
         model = load_vendor_model(code, found, device=device, dtype=dtype, attention=attention, on_progress=weights)
-        origin = Provenance(
+        made = Provenance(
             checkpoint=found.label,
             checkpoint_sha256=found.sha256,
             vendor_sha256=code.sha256,
@@ -96,12 +97,7 @@ class VendorRuntime:
             date=datetime.now(UTC).date().isoformat(),
             command=command,
         )
-        return cls(model, vendor_tokenizer(found), special.image, origin, on_progress)
-
-    @property
-    def provenance(self) -> Provenance:
-        """How the answers are made."""
-        return self.origin
+        return cls(model, vendor_tokenizer(found), special.image, made, on_progress)
 
     def observe(self, case: Case, *, keep_values: bool = False, out: Path | None = None) -> Observation:
         """Run ``infer`` and give all that was seen.
@@ -126,7 +122,7 @@ class VendorRuntime:
             prefill_best=Best.of(run.prefill_logits, BEST_OF_PREFILL),
             steps=run.steps,
             output=output,
-            provenance=self.origin.with_ceiling(case.max_new_tokens),
+            provenance=self.provenance.with_ceiling(case.max_new_tokens),
         )
 
     def flops(self, case: Case) -> Mapping[str, int]:
