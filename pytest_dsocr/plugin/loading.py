@@ -1,10 +1,9 @@
-"""Loading both sides: a live reference beside the subject, and what a run waits for, shown on its terminal."""
+"""Loading both sides: which cases a live reference may work on ahead, and what a run waits for, on its terminal."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from threading import Event, Thread
@@ -19,7 +18,6 @@ from pytest_dsocr.reference.environment import FILES
 
 if TYPE_CHECKING:
     from pytest_dsocr.observation.case import Case
-    from pytest_dsocr.reference.protocol import OnProgress, Reference
 
 
 REFERENCE = "dsocr_reference"
@@ -27,74 +25,25 @@ TIMED = {"dsocr_stage_timer", "_dsocr_perf_case"}
 """Fixtures of tests that take times."""
 
 
-class StartedReference:
-    """Opens the reference of a run in a thread, at once. The thread ends with the process, whatever it waits for.
-
-    Args:
-        config: of the run.
-        session: whose tests will ask it.
-    """
-
-    def __init__(self, config: Config, session: pytest.Session) -> None:
-        self._on_progress: OnProgress | None = None
-        self._future: Future[Reference] = Future()
-        Thread(target=self._open, args=(config, _coming(session)), name="dsocr-reference", daemon=True).start()
-
-    def ready(self, on_progress: OnProgress) -> Reference:
-        """Wait for it; raise what kept it from being opened.
-
-        Args:
-            on_progress: called with its progress from now on.
-        """
-        self._on_progress = on_progress
-        return self._future.result()
-
-    def close(self) -> None:
-        """End it where it is ready; one that is not ends with the process."""
-        if self._future.done() and not self._future.exception():
-            self._future.result().close()
-
-    def _open(self, config: Config, coming: Sequence[Case]) -> None:
-        from pytest_dsocr.cases.reference import reference_of
-
-        try:
-            self._future.set_result(reference_of(config, on_progress=self._tell, coming=coming))
-        except BaseException as error:
-            self._future.set_exception(error)
-
-    def _tell(self, what: str, done: int, total: int | None) -> None:
-        if self._on_progress:
-            self._on_progress(what, done, total)
-
-
 def is_live(config: Config) -> bool:
     """Say whether the reference is the vendor's code, running."""
     return isinstance(config.reference, Path) and (config.reference / FILES[0]).is_file()
 
 
-def is_needed(session: pytest.Session) -> bool:
-    """Say whether any test of this process asks for the reference."""
-    return any(REFERENCE in _fixtures(item) for item in session.items)
-
-
-def _coming(session: pytest.Session) -> list[Case]:
-    """Give the cases that the reference will be asked about, in their order, where it may work on the next already.
+def coming_cases(session: pytest.Session) -> list[Case]:
+    """Return the cases that the reference will be asked about, in their order, where it may work on the next already.
 
     A worker of pytest-xdist does not know its next case, and has others that work beside it. Where a test takes times,
     nothing may work beside it.
     """
     from pytest_dsocr.observation.case import Case
 
-    items = session.items
-    if hasattr(session.config, "workerinput") or any(TIMED & {*_fixtures(item)} for item in items):
+    functions = [item for item in session.items if isinstance(item, pytest.Function)]
+    if hasattr(session.config, "workerinput") or any(TIMED & {*item.fixturenames} for item in functions):
         return []
-    asking = [item.callspec.params for item in items if hasattr(item, "callspec") and REFERENCE in _fixtures(item)]
-    found = dict.fromkeys(params.get("dsocr_case") for params in asking)
+    asking = [item for item in functions if hasattr(item, "callspec") and REFERENCE in item.fixturenames]
+    found = dict.fromkeys(item.callspec.params.get("dsocr_case") for item in asking)
     return [case for case in found if isinstance(case, Case)]
-
-
-def _fixtures(item: pytest.Item) -> Sequence[str]:
-    return getattr(item, "fixturenames", ())
 
 
 FIRST_S, EVERY_S = 5.0, 30.0

@@ -1,107 +1,31 @@
-"""Both sides are loaded: where a run says that its time went, what it waits for, and what happens at once."""
+"""Both sides are loaded: where a run says that its time went, what it waits for, and what is worked on ahead."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import sys
+import shutil
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
 
 import pytest
 import torch
 
 from pytest_dsocr.plugin.loading import Waiting
+from pytest_dsocr.reference.environment import FILES
 from pytest_dsocr.report.times import PARTS
-from suites.contract.pages import write_page
 from tests.plugin.conftest import CONFTEST, TEST_TEXT, Repository
+from tests.plugin.standin import Reference
 from tests.processes import await_
-from tests.reference.conftest import STAND_IN
-
-SLOW = """
-    import time
-    import standin
-
-    class Slow(standin.Reader):
-        def __init__(self):
-            time.sleep(0.4)
-
-        def read(self, page, **how):
-            time.sleep(0.2)
-            return self.text
-"""
-BESIDE = """
-    from threading import Event
-
-    from pytest_dsocr.reference.live import LiveReference
-
-    at_work, may_go_on, observe = Event(), Event(), LiveReference.observe
-    WITHIN_S = {within_s}
-
-    def held(self, case, **how):
-        if case.page.stem == "z":
-            at_work.set()
-            may_go_on.wait(WITHIN_S)
-        return observe(self, case, **how)
-
-    LiveReference.observe = held
-
-    class Beside:
-        def read(self, page, **how):
-            if page.stem == "page":
-                print("the reference is at work:", at_work.wait(WITHIN_S))
-                may_go_on.set()
-            return ""
-"""
-
-
-def elapsed(repository: Repository, *arguments: str, apart: bool = False) -> list[dict[str, Any]]:
-    result = repository.run(TEST_TEXT, "--dsocr-out=out", *arguments, apart=apart)
-    result.stdout.fnmatch_lines(["time * s on *"])
-    written = json.loads((repository.pytester.path / "out" / "dsocr.json").read_text(encoding="utf-8"))
-    found: list[dict[str, Any]] = written["spent"]
-    return found
-
-
-def test_loading_and_reading_are_told_apart(repository: Repository) -> None:
-    repository.pytester.makepyfile(slow=SLOW)
-    [one] = elapsed(repository, "--dsocr-subject=slow:Slow", "-n", "1", apart=True)
-    assert (one["worker"], one["device"], one["cases"]) == ("gw0", "cpu", 1)
-    assert one["seconds"]["loading the subject"] >= 0.4
-    assert one["seconds"]["subject"] >= 0.2
-    assert sum(one["seconds"].values()) == pytest.approx(one["elapsed_s"]), "nothing is left over"
-    assert {*one["seconds"]} == {*PARTS, "tests"} - {"loading the reference", "explaining"}
-    assert min(one["seconds"].values()) > 0
-
-
-@pytest.mark.parametrize(
-    ("more", "within_s", "is_at_work"),
-    [("", 600, True), ("\n    def test_time(dsocr_stage_timer):\n        pass\n", 0.1, False)],
-    ids=["the next page", "not beside a test that takes times"],
-)
-def test_both_sides_work_at_the_same_time(
-    more: str, within_s: float, is_at_work: bool, repository: Repository, pytester: pytest.Pytester
-) -> None:
-    pytester.makeconftest("")
-    pytester.makepyfile(beside=BESIDE.format(within_s=within_s))
-    write_page("tiny", pytester.path).rename(pytester.path / "z.png")
-    named = (f"--dsocr-reference={STAND_IN}", f"--dsocr-vendor-env={sys.prefix}", "--dsocr-max-new-tokens=2")
-    pages = ("--dsocr-pages=page.png", "--dsocr-pages=z.png", "--dsocr-fresh", "--dsocr-subject=beside:Beside", "-s")
-    told = repository.run(TEST_TEXT + more, *named, *pages, "--dsocr-checkpoint=synthetic:tiny")
-    told.assert_outcomes(failed=2, passed=1 if more else 0)
-    told.stdout.fnmatch_lines(f"*the reference is at work: {is_at_work}")
-
 
 HEARD = """
     import os
     import threading
     from pytest_dsocr.plugin import loading
 
-    loading.FIRST_S = {first_s}
+    loading.FIRST_S = 0.1
     loading.is_told = threading.Event()
     write = os.write
 
@@ -112,7 +36,8 @@ HEARD = """
 
     os.write = heard
 """
-SLOW_SUBJECT = """
+SLOW = """
+    import time
     from pytest_dsocr.plugin import loading
     from standin import Reader
 
@@ -120,6 +45,9 @@ SLOW_SUBJECT = """
         def __init__(self):
             loading.is_told.wait()
 
+        def read(self, page, **how):
+            time.sleep(0.2)
+            return self.text
 """
 HALF = max(1, len(os.sched_getaffinity(0)) // 2)
 ASKS_THREADS = """
@@ -132,21 +60,44 @@ ASKS_THREADS = """
 """
 
 
-@pytest.mark.parametrize("arguments", [("-s",), ("-n", "1")], ids=["without capture", "on a worker"])
-def test_a_long_wait_is_told_on_the_terminal(repository: Repository, arguments: Sequence[str]) -> None:
-    repository.pytester.makepyfile(slow=SLOW_SUBJECT)
-    waits_for(repository, 0.1)
-    result = repository.run(TEST_TEXT, "--dsocr-subject=slow:Slow", *arguments, apart=True)
+def test_a_long_wait_is_told_and_loading_and_reading_are_told_apart(repository: Repository) -> None:
+    """On the terminal, past the capture of a worker's output."""
+    repository.pytester.makepyfile(slow=SLOW)
+    parts = CONFTEST.format(reference="Reference"), HEARD
+    repository.pytester.makeconftest("\n".join(map(dedent, parts)))
+    result = repository.run(TEST_TEXT, "--dsocr-subject=slow:Slow", "--dsocr-out=out", "-n", "1", apart=True)
     result.assert_outcomes(passed=1)
-    worker = r" \(gw0\)" if "-n" in arguments else ""
-    told = rf"dsocr: waiting \d+ s for the subject, slow:Slow on mini, cpu, float32{worker}"
+    told = r"dsocr: waiting \d+ s for the subject, slow:Slow on mini, cpu, float32 \(gw0\)"
     assert [line for line in result.errlines if re.fullmatch(told, line)]
     assert "waiting" not in result.stdout.str()
+    result.stdout.fnmatch_lines(["time * s on *"])
+    [one] = json.loads((repository.pytester.path / "out" / "dsocr.json").read_text(encoding="utf-8"))["spent"]
+    assert (one["worker"], one["device"], one["cases"]) == ("gw0", "cpu", 1)
+    assert one["seconds"]["loading the subject"] >= 0.1
+    assert one["seconds"]["subject"] >= 0.2
+    assert sum(one["seconds"].values()) == pytest.approx(one["elapsed_s"]), "nothing is left over"
+    assert {*one["seconds"]} == {*PARTS, "tests"} - {"loading the reference", "explaining"}
+    assert min(one["seconds"].values()) > 0
 
 
-def waits_for(repository: Repository, first_s: float) -> None:
-    parts = CONFTEST.format(reference="Reference"), HEARD.format(first_s=first_s)
-    repository.pytester.makeconftest("\n".join(map(dedent, parts)))
+@pytest.mark.parametrize("is_timed", [False, True])
+def test_a_live_reference_knows_what_it_will_be_asked_unless_times_are_taken_beside_it(
+    is_timed: bool, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected: list[str] = []
+
+    def opened(config: object, on_progress: object, coming: list[object]) -> Reference:
+        expected.extend(getattr(case, "id", "") for case in coming)
+        return Reference()
+
+    monkeypatch.setattr("pytest_dsocr.cases.reference.reference_of", opened)
+    shutil.copy("page.png", "z.png")
+    repository.pytester.makeconftest("")
+    repository.pytester.mkdir("vendor").joinpath(FILES[0]).touch()
+    tests = TEST_TEXT + "\n    def test_time(dsocr_stage_timer):\n        pass\n" * is_timed
+    result = repository.run(tests, "--dsocr-reference=vendor", "--dsocr-pages=page.png", "--dsocr-pages=z.png")
+    result.assert_outcomes(passed=3 if is_timed else 2)
+    assert expected == ([] if is_timed else ["page-tiny-markdown", "z-tiny-markdown"])
 
 
 def test_a_longer_one_is_told_again_with_its_progress(tmp_path: Path) -> None:
@@ -171,8 +122,5 @@ def test_workers_share_the_cores_and_a_run_without_workers_has_them_all(
     monkeypatch.setenv("EXPECTED", f"({torch.get_num_threads()}, None)")
     repository.run(ASKS_THREADS).assert_outcomes(passed=1)
     repository.pytester.makeconftest("")  # which imports no torch, as an interpreter does only where it has to
-    for own, expected in ((None, f"({HALF}, '{HALF}')"), ("1", "(1, '1')")):
-        monkeypatch.setenv("EXPECTED", expected)
-        if own:
-            monkeypatch.setenv("OMP_NUM_THREADS", own)
-        repository.run(ASKS_THREADS, "-n", "2", apart=True).assert_outcomes(passed=1)
+    monkeypatch.setenv("EXPECTED", f"({HALF}, '{HALF}')")
+    repository.run(ASKS_THREADS, "-n", "2", apart=True).assert_outcomes(passed=1)
