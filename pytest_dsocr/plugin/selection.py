@@ -74,10 +74,10 @@ def is_unasked(folder: Path, config: pytest.Config) -> bool:
     """Say whether a suite that measures came with all suites, and no option asks for it; note that it is left out then.
 
     Args:
-        folder: of a suite that no argument names, nor anything in it: of others pytest does not ask.
+        folder: of a suite.
         config: of the run.
     """
-    if folder.name not in MEASURING or _is_selected(folder.name, config):
+    if folder.name not in MEASURING or _is_named(folder, config) or _is_selected(folder.name, config):
         return False
     note = (
         f"the suite {folder.name} measures, and is run only where it is asked for: "
@@ -86,6 +86,13 @@ def is_unasked(folder: Path, config: pytest.Config) -> bool:
     notes = config.stash.setdefault(NOTES, [])
     notes += [note] if note not in notes else []
     return True
+
+
+def _is_named(folder: Path, config: pytest.Config) -> bool:
+    """Say whether an argument is in it: pytest asks of such a folder only where another argument is above it."""
+    here = config.invocation_params.dir
+    paths = [(here / str(argument).partition("::")[0]).resolve() for argument in config.args]
+    return any(path.is_relative_to(folder.resolve()) for path in paths)
 
 
 def _is_selected(name: str, config: pytest.Config) -> bool:

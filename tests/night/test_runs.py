@@ -21,7 +21,7 @@ from tests.night.conftest import nightly, run_night, write_config
 
 PAGE, OTHER = (next(page for page in shipped("dev-20") if page.stem == name) for name in ("figures_201", "figures_009"))
 TEXT = 'pytest = ["-k", "test_case and test_text"]'
-SHORT = 'pytest = ["-k", "test_text or test_length"]'
+SHORT = 'pytest = ["-k", "test_text or test_it_starts_at"]'
 WRONG, MACHINE, SLOWER = 1, 10, 11
 
 
