@@ -26,7 +26,6 @@ UNSEEN = "unseen-tiny-markdown"
 RECORDED, AS_RECORDED = "figures_201", "--dsocr-presets=gundam"
 FAILED, PASSED = pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.OK
 NOT_HELD = "NOT-COMPARED: * does not hold unseen-*-markdown, but *; "
-STAND_IN = f"without the vendor's files, let the session stand in: {SESSION}"
 MAY_MISS = "or declare that it may be missing: --dsocr-may-miss=recording"
 
 
@@ -89,18 +88,6 @@ def test_the_session_is_never_held_against_itself(unseen: pytest.Pytester) -> No
     result = run(unseen, SESSION, "--dsocr-may-miss=recording", subject="session")
     assert result.ret == FAILED, "nothing was compared"
     result.assert_outcomes(skipped=1)
-
-
-def test_the_error_that_newcomers_meet_names_the_session(unseen: pytest.Pytester) -> None:
-    result = run(unseen, CASE)
-    assert result.ret == FAILED
-    error = f"{NOT_HELD}add it with: dsocr vendor record; {STAND_IN}; {MAY_MISS}"
-    commands = ["next *", "    dsocr vendor record *", "next *", f"    pytest *{SESSION}"]
-    result.stdout.fnmatch_lines([error, *commands])
-    result = run(unseen, CASE, "-k", "test_text", subject="session")
-    assert result.ret == FAILED, "of the session itself it is no way out"
-    result.stdout.fnmatch_lines([f"{NOT_HELD}add it with: dsocr vendor record; {MAY_MISS}"])
-    result.stdout.no_fnmatch_line(f"*{SESSION}*")
 
 
 def test_snapshots_need_no_reference(unseen: pytest.Pytester) -> None:
