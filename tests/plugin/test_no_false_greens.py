@@ -60,6 +60,11 @@ ROWS = {
     "no check is made": Row(CHECKS.format("pass"), {"failed": 1}, [NOTHING]),
     "a check of nothing": Row(CHECKS.format("dsocr_check([])"), {"failed": 1}, [NOTHING]),
     "and a check of nothing": Row(CHECKS.format("dsocr_check(dsocr_report, 'text'); dsocr_check([])"), {"failed": 1}),
+    "a stage that there is not": Row(
+        CHECKS.format("dsocr_check(dsocr_report, 'txet')"),
+        {"failed": 1},
+        ["dsocr_check knows no stage 'txet'", "* vision_fusion, prefill, prefill_best*"],
+    ),
     "an assert alone": Row(MARKED.format("assert dsocr_report.passes"), {"passed": 1}, [NOTHING, NOTHING_COMPARED]),
     "a skip alone": Row(MARKED.format("import pytest; pytest.skip('not today')"), {"skipped": 1}, [NOTHING]),
     "not offered": Row(

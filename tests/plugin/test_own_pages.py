@@ -16,10 +16,9 @@ from PIL import Image, ImageDraw
 import suites
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.report.words import BY_SESSION
-from tests.subjects.test_examples import ONE_METHOD, SEPARATE
+from tests.subjects.test_examples import ONE_METHOD
 
-PARITY = Path(suites.__file__).parent / "parity"
-CASE, SNAPSHOTS = (str(PARITY / name) for name in ("test_case.py", "test_snapshots.py"))
+CASE = str(Path(suites.__file__).parent / "parity" / "test_case.py")
 SESSION = "--dsocr-reference=session"
 SHORT = "--dsocr-max-new-tokens=4"
 UNSEEN = "unseen-tiny-markdown"
@@ -88,12 +87,3 @@ def test_the_session_is_never_held_against_itself(unseen: pytest.Pytester) -> No
     result = run(unseen, SESSION, "--dsocr-may-miss=recording", subject="session")
     assert result.ret == FAILED, "nothing was compared"
     result.assert_outcomes(skipped=1)
-
-
-def test_snapshots_need_no_reference(unseen: pytest.Pytester) -> None:
-    """They are held from the first on."""
-    own = (SNAPSHOTS, "--dsocr-golden=own", SHORT)
-    first, again = run(unseen, *own, "--snapshot-update", subject="session"), run(unseen, *own, subject="session")
-    assert (first.ret, again.ret, again.parseoutcomes()["passed"]) == (PASSED, PASSED, 3)
-    moved = run(unseen, *own, "-k", "reading", subject=SEPARATE)
-    moved.assert_outcomes(failed=1)

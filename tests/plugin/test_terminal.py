@@ -116,22 +116,6 @@ def test_what_breaks_first_names_a_test_of_this_run_or_none(repository: Reposito
     assert f"{'':<16}{before}, and may be its cause" in alone.outlines
 
 
-def test_a_stage_that_there_is_not_is_answered_with_those_that_there_are(
-    repository: Repository, snapshot: SnapshotAssertion
-) -> None:
-    tests = """
-    import pytest
-
-    @pytest.mark.parametrize("stages", [("bokses",), ("text", "sam.cropz"), ("nothing like it",)])
-    def test_it(dsocr_report, dsocr_check, stages):
-        dsocr_check(dsocr_report, *stages)
-    """
-    result = repository.run(tests)
-    result.assert_outcomes(failed=3)
-    assert [line for line in result.outlines if line.startswith("dsocr_check knows")] == snapshot
-    assert sum("vision_fusion, prefill, prefill_best" in line for line in result.outlines) == 3
-
-
 DROPPING = """
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(items):
