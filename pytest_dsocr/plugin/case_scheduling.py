@@ -6,30 +6,47 @@ worker after another, and waits for ever where the last unit of work is lost, or
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from pytest_dsocr.plugin.workers import scope_of
+from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.report.collection import DIED
 
+if TYPE_CHECKING:
+    from pytest_dsocr.report.payload import TestPayload
+
+CASE = re.compile(
+    rf"\[(?P<case>.+-(?:{'|'.join(DEFAULT.presets)})-(?:{'|'.join(DEFAULT.prompts)}|prompt_[0-9a-f]{{8}}))[-\]]"
+)
+"""Finds the id of a case in a test's: ``form-gundam-markdown`` in ``test_x[form-gundam-markdown-2]``."""
 AHEAD = 2
 """Tests that a worker has waiting at least: it begins one only when it knows of the next, or that there is none."""
+KILLED = (
+    "its worker process died while this test ran (a crash, too little memory, or an exit of the subject's own); "
+    "the case is not tried again; --dsocr-isolate gives the subject a process of its own"
+)
 
 
-class CaseScopeScheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
+def case_of(test: str) -> str | None:
+    """Return the id of the case that a test is of, read off the test's own; None where it is of none."""
+    found = CASE.search(test)
+    return found["case"] if found else None
+
+
+class CaseScheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
     """Scopes are cases; tests of no case stand by themselves."""
 
     def __init__(self, config: Any, log: Any) -> None:
         super().__init__(config, log)
-        self._given_up: list[str] = []
-
-    def take_given_up(self) -> list[str]:
-        """Give the tests that were given up since the last call: those left of the case that killed a worker."""
-        given_up, self._given_up = self._given_up, []
-        return given_up
+        self.given_up: list[str] = []
+        """Tests not run, for their case killed a worker; taken out as they are reported."""
 
     def remove_node(self, node: Any) -> str | None:
-        """Forget a worker; of one that died, give the test that it was at, and its other cases back."""
+        """Forget a worker; of one that died, return the test that it was at, and put its other cases back."""
         left = [
             (scope, {test: False for test, done in unit.items() if not done})
             for scope, unit in self.assigned_work.pop(node).items()
@@ -39,7 +56,7 @@ class CaseScopeScheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-
             return None
         (_, first), *others = unfinished
         killer, *given_up = map(str, first)
-        self._given_up += given_up
+        self.given_up += given_up
         for scope, unit in reversed(others):
             self.workqueue[scope] = unit
             self.workqueue.move_to_end(scope, last=False)
@@ -48,7 +65,7 @@ class CaseScopeScheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-
         return killer
 
     def _split_scope(self, nodeid: str) -> str:
-        return scope_of(nodeid)
+        return case_of(nodeid) or nodeid
 
     def _reschedule(self, node: Any) -> None:
         if node.shutting_down:
@@ -57,3 +74,27 @@ class CaseScopeScheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-
             self._assign_work_unit(node)
         if not self.workqueue:
             node.shutdown()
+
+
+def report_lost(scheduler: Any, crashitem: str, report: pytest.TestReport) -> Iterator[pytest.TestReport]:
+    """Make pytest-xdist's report of the test whose worker died an error of its case; yield those given up with it."""
+    if case := case_of(crashitem):
+        report.longrepr = f"{report.longrepr}: {KILLED}"
+        _attach_fault(report, case)
+    given_up: list[str] = getattr(scheduler, "given_up", [])
+    while given_up:
+        test = given_up.pop(0)
+        path = test.partition("::")[0]
+        why = f"not run, for its case killed a worker in {crashitem}"
+        lost = pytest.TestReport(test, (path, None, path), {}, "failed", why, DIED)  # type: ignore[arg-type]
+        _attach_fault(lost, case_of(test))
+        yield lost
+
+
+def _attach_fault(report: pytest.TestReport, case: str | None) -> None:
+    payload: TestPayload = {
+        "comparisons": [],
+        "fault": {"case": case, "stage": None, "why": KILLED, "infrastructure": False},
+        "promised": True,
+    }
+    vars(report)["dsocr"] = payload

@@ -6,7 +6,6 @@ installed is told nothing, and refused nothing.
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -136,7 +135,7 @@ def start(config: pytest.Config, typed: Any) -> None:
         pytest.UsageError: where it cannot be written.
         SystemExit: where the machine is why.
     """
-    if OUT_FOLDER in config.stash or only_shows(typed) or _is_worker(config):
+    if OUT_FOLDER in config.stash or only_shows(typed) or hasattr(config, "workerinput"):
         return
     out: Path | None = _value(OUT, config, typed)
     if out is None:
@@ -167,16 +166,6 @@ def refused(config: pytest.Config, error: pytest.UsageError) -> None:
         write_summary(result, out)
         append_summary(result)
         sys.stdout.writelines(f"{line}\n" for line in errors(result))
-
-
-def _is_worker(config: pytest.Config) -> bool:
-    """Say whether this is a worker of pytest-xdist's, whose config is not yet marked as one where it begins."""
-    if hasattr(config, "workerinput"):
-        return True
-    frame = inspect.currentframe()
-    while frame and frame.f_code.co_name != "_prepareconfig":
-        frame = frame.f_back
-    return bool(frame and frame.f_back and frame.f_back.f_globals.get("__name__") == "__channelexec__")
 
 
 def _is_timed(config: pytest.Config) -> bool:

@@ -22,9 +22,9 @@ from pytest_dsocr.observation.config import Config
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.config import own_config
-from pytest_dsocr.plugin.loading import StartedReference, is_live, is_needed, waiting_for
+from pytest_dsocr.plugin.loading import waiting_for
 from pytest_dsocr.plugin.markers import arguments_of
-from pytest_dsocr.plugin.stash import ALL_CASES, CASES, CHECK, COMPARED, ELAPSED, LOADED, RUN, Kept, leave_out
+from pytest_dsocr.plugin.stash import CASES, CHECK, COMPARED, ELAPSED, LOADED, NAMED, RUN, Kept, leave_out
 from pytest_dsocr.report.times import COMPARING
 from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.protocol import level_of
@@ -59,8 +59,6 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
     own = dsocr_config
     what = f"the subject, {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}"
     share_threads(_workers(request.config))
-    if is_live(own) and is_needed(request.session):
-        request.getfixturevalue("_dsocr_reference_started")
     loading = request.config.stash[ELAPSED].on("loading the subject")
     with _or_stop(request.session, "subject"), waiting_for(what, request.config), loading:
         subject = open_subject(own.subject, own.setup, own.subject_time_limit if own.isolate else None)
@@ -86,14 +84,11 @@ def dsocr_reference(request: pytest.FixtureRequest, dsocr_config: Config) -> Ite
     """
     from pytest_dsocr.cases.reference import reference_of
 
-    started: StartedReference | None = (
-        request.getfixturevalue("_dsocr_reference_started") if is_live(dsocr_config) else None
-    )
     share_threads(_workers(request.config))
     what = f"the reference, {dsocr_config.reference or 'recorded'}, of {dsocr_config.checkpoint}"
     loading = request.config.stash[ELAPSED].on("loading the reference")
     with _or_stop(request.session, "reference"), waiting_for(what, request.config) as waiting, loading:
-        reference = started.ready(waiting.on_progress) if started else reference_of(dsocr_config, waiting.on_progress)
+        reference = reference_of(dsocr_config, waiting.on_progress)
     yield reference
     reference.close()
 
@@ -139,8 +134,8 @@ def _dsocr_compared(
 
         reported = _reported(request, dsocr_config)
         request.config.stash[RUN] = of_run(reported, dsocr_reference, level_of(dsocr_subject))
-        all_cases = request.config.stash.get(ALL_CASES, [])
-        place = all_cases.index(dsocr_case) if dsocr_case in all_cases else 0
+        named = request.config.stash.get(NAMED, None)
+        place = named.good.index(dsocr_case) if named and dsocr_case in named.good else 0
         elapsed = request.config.stash[ELAPSED]
         report, payload = run_case(
             dsocr_case, place, dsocr_subject, dsocr_reference, reported, elapsed, _dsocr_explainer
@@ -234,13 +229,6 @@ def dsocr_snapshot(request: pytest.FixtureRequest, dsocr_config: Config, dsocr_s
         _reported(request, dsocr_config), key_of(dsocr_config.setup), limits, may_write=may_write
     )
     return request.getfixturevalue("snapshot").use_extension(extension)
-
-
-@pytest.fixture(scope="session")
-def _dsocr_reference_started(request: pytest.FixtureRequest, dsocr_config: Config) -> Iterator[StartedReference]:
-    started = StartedReference(dsocr_config)
-    yield started
-    started.close()
 
 
 @pytest.fixture(scope="session")

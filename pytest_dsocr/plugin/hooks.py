@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Generator
 from functools import partial
 from pathlib import Path
@@ -26,19 +27,17 @@ from pytest_dsocr.plugin.config import (
 from pytest_dsocr.plugin.elapsed import RunElapsed
 from pytest_dsocr.plugin.loading import is_live
 from pytest_dsocr.plugin.markers import arguments_of, check_markers, is_ours, registration_lines
-from pytest_dsocr.plugin.reports import LastWord, amend
+from pytest_dsocr.plugin.reports import LastWord
 from pytest_dsocr.plugin.run import Run
 from pytest_dsocr.plugin.selection import deselected
 from pytest_dsocr.plugin.stash import (
-    ALL_CASES,
-    ALL_PAGES,
-    BAD_PAGES,
     COLLECTED,
     CONFIG,
     DESELECTED,
     ELAPSED,
     IDENTITY,
     JOURNAL,
+    NAMED,
     NOTES,
     OUT_FOLDER,
     UNMATCHED,
@@ -53,6 +52,7 @@ from pytest_dsocr.subjects.loading import level_before_loading, offers_before_lo
 
 if TYPE_CHECKING:
     from pytest_dsocr.observation.case import Case
+    from pytest_dsocr.pages.named import Cases
     from pytest_dsocr.pages.page_list import BadPage
 
 FIXTURES = "pytest_dsocr.plugin.fixtures"
@@ -68,8 +68,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Mark the run's result as running before anything else happens."""
-    start(early_config, early_config.known_args_namespace)
+    """Mark the run's result as running before anything else happens; a worker's config is not marked as one yet."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        start(early_config, early_config.known_args_namespace)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -106,12 +107,12 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrize tests that ask for a case or a page. A bad page is a parameter too, and fails its tests."""
     if _wants(metafunc, "dsocr_case"):
-        cases, bad = _cases(metafunc.config)
-        found: list[Case | BadPage] = [*cases, *bad]
+        named = _named(metafunc.config)
+        found: list[Case | BadPage] = [*named.good, *named.bad]
         metafunc.parametrize("dsocr_case", found, ids=[one.id for one in found], indirect=True, scope="session")
     elif _wants(metafunc, "dsocr_page"):
-        cases, bad = _cases(metafunc.config)
-        ids = {case.page: case.page.stem for case in cases} | {page: page.id for page in bad}
+        named = _named(metafunc.config)
+        ids = {case.page: case.page.stem for case in named.good} | {page: page.id for page in named.bad}
         metafunc.parametrize("dsocr_page", list(ids), ids=ids.values(), indirect=True, scope="session")
 
 
@@ -166,17 +167,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Say our errors in words in a test's report, and fail the test if it compared nothing."""
-    report = yield
-    if is_ours(item):
-        amend(item, call, report)
-    return report
-
-
-@pytest.hookimpl(wrapper=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
     """Have the last word on reports, for every conftest is loaded by now; note which of our tests were taken out."""
     session.config.stash[DESELECTED] = deselected(session)
@@ -186,10 +176,12 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Keep the tests of one case on one worker."""
-    from pytest_dsocr.plugin.workers import make_scheduler
+    """Keep the tests of one case on one worker, unless the user has chosen another distribution than that of ``-n``."""
+    if CONFIG not in config.stash or config.getoption("dist") != "load":
+        return None
+    from pytest_dsocr.plugin.case_scheduling import CaseScheduling
 
-    return make_scheduler(config, log)
+    return CaseScheduling(config, log)
 
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
@@ -236,23 +228,21 @@ def _resolve(config: pytest.Config) -> None:
         raise pytest.UsageError("\n".join([*map(str, error.args), *config.stash.get(NOTES, [])])) from error
 
 
-def _cases(config: pytest.Config) -> tuple[list[Case], list[BadPage]]:
-    if ALL_CASES not in config.stash:
+def _named(config: pytest.Config) -> Cases:
+    if NAMED not in config.stash:
         from pytest_dsocr.engine.places import family_named
         from pytest_dsocr.pages.named import make_cases
 
         own = own_config(config)
         family = family_named(own.checkpoint)
-        found = make_cases(own.pages, own.prompts, own.presets, own.max_new_tokens, own.shard, family)
-        config.stash[ALL_CASES], config.stash[BAD_PAGES] = list(found.good), list(found.bad)
-        config.stash[ALL_PAGES] = list(found.pages)
-    return config.stash[ALL_CASES], config.stash[BAD_PAGES]
+        config.stash[NAMED] = make_cases(own.pages, own.prompts, own.presets, own.max_new_tokens, own.shard, family)
+    return config.stash[NAMED]
 
 
 def _leave_to_the_first(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect the tests that are of none of this shard's pages; those of others were not made."""
-    cases, bad = _cases(config)
-    pages = {*(case.page for case in cases), *(one.path for one in bad)}
+    named = _named(config)
+    pages = {*(case.page for case in named.good), *(one.path for one in named.bad)}
     _leave(config, items, {item for item in items if _page_of(item) not in pages})
 
 

@@ -1,13 +1,11 @@
-"""What this plugin adds to a test's report: what was compared, why that is not a pass, and its colours."""
+"""What this plugin adds to a test's report: what was compared, and why that is not a pass."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Iterable
+from typing import TYPE_CHECKING
 
 import pytest
-from _pytest._code.code import ReprFileLocation
 
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.foundation.errors import OF_MESSAGE, DsocrError, bounded, message_of, traced
@@ -19,26 +17,9 @@ from pytest_dsocr.subjects.loading import SESSION
 from pytest_dsocr.subjects.protocol import NotOfferedError
 
 if TYPE_CHECKING:
-    from pytest_dsocr.compare.diff import Line
     from pytest_dsocr.compare.verdict import Comparison
+    from pytest_dsocr.plugin.check import Check
     from pytest_dsocr.report.payload import TestPayload
-
-
-def amend(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
-    """Report our errors in words, and fail a test that compared nothing or was skipped where skips are not allowed."""
-    error = call.excinfo.value if call.excinfo else None
-    if isinstance(error, DsocrError):
-        _report_error(item, error, report)
-    check, missing = item.stash.get(CHECK, None), item.stash.get(LEFT_OUT, None)
-    config = item.config.stash[CONFIG]
-    if report.skipped and not hasattr(report, "wasxfail") and config.no_skip and missing not in config.may_miss:
-        _fail(report, f"skipped, and --dsocr-no-skip is set: {reason_of(report)}")
-    if check is not None and report.when == "call":
-        check.passed = report.passed
-    last = "teardown" if _may_compare_last(item) else "call"
-    if report.when == last and report.passed and check is not None and check.passed and not check.made:
-        _fail(report, "asked for dsocr_check and compared nothing; call it")
-    _hold(item, call, report)
 
 
 class LastWord:
@@ -48,23 +29,45 @@ class LastWord:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Fail the report of a test whose comparisons do not pass, and attach what it compared."""
+        """Say our errors in words, fail a test whose comparisons do not pass, and attach what it compared."""
         report = yield
         if is_ours(item):
-            _hold(item, call, report)
+            error = call.excinfo.value if call.excinfo else None
+            if isinstance(error, DsocrError):
+                _report_error(item, error, report)
+            _fail_if_skipped(item, report)
             check = item.stash.get(CHECK, None)
+            if check is not None:
+                _fail_if_nothing_compared(item, check, report)
+                _hold(item, check, call, report)
             has_more = report.when == "teardown" and check is not None and len(check.made) > check.reported
             if report.when == "call" or report.outcome != "passed" or has_more:
-                _attach(item, call.excinfo.value if call.excinfo else None, report)
+                _attach(item, error, report)
             if check is not None and report.when == "teardown":
                 check.is_over = True
         return report
 
 
-def _hold(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+def _fail_if_skipped(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Fail a test that was skipped where skips are not allowed."""
+    config = item.config.stash[CONFIG]
+    is_skipped = report.skipped and not hasattr(report, "wasxfail")
+    if is_skipped and config.no_skip and item.stash.get(LEFT_OUT, None) not in config.may_miss:
+        _fail(report, f"skipped, and --dsocr-no-skip is set: {reason_of(report)}")
+
+
+def _fail_if_nothing_compared(item: pytest.Item, check: Check, report: pytest.TestReport) -> None:
+    """Fail a test that asked to compare and did not, once nothing of it can do so any more."""
+    if report.when == "call":
+        check.passed = report.passed
+    last = "teardown" if _may_compare_last(item) else "call"
+    if report.when == last and report.passed and check.passed and not check.made:
+        _fail(report, "asked for dsocr_check and compared nothing; call it")
+
+
+def _hold(item: pytest.Item, check: Check, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
     """Fail a test that went on after a comparison that does not pass, unless it is an expected failure."""
-    check = item.stash.get(CHECK, None)
-    if check is None or report.failed or (report.when == "setup" and report.passed):
+    if report.failed or (report.when == "setup" and report.passed):
         return
     made = check.made[check.reported :] if report.when == "teardown" else check.made
     failing = [one for one in made if not one.passes]
@@ -205,43 +208,3 @@ def _case_id(item: pytest.Item) -> str:
     """Give the id of the test's case, where it has one: the plugin's, or the user's own in whatever way it is made."""
     params = item.callspec.params if hasattr(item, "callspec") else {}
     return getattr({**params, **getattr(item, "funcargs", {})}.get("dsocr_case"), "id", "")
-
-
-@dataclass(frozen=True)
-class ColouredText:
-    """A failure's text, under the names by which pytest asks for one."""
-
-    text: str
-    reprcrash: Any
-    by_line: Mapping[str, Line] = field(repr=False)
-    """The pieces of the lines that are coloured."""
-
-    def __str__(self) -> str:
-        return self.text
-
-    def toterminal(self, writer: Any) -> None:
-        """Write the text as pytest's terminal writer allows."""
-        from pytest_dsocr.report.failure import MARKUP
-
-        for line in self.text.splitlines():
-            for piece in self.by_line.get(line, ()):
-                writer.write(str(piece), **MARKUP[piece.side])
-            writer.line("" if line in self.by_line else line)
-
-
-def colour(report: pytest.TestReport) -> None:
-    """Colour what the report of a failing test of ours says, and give pytest's short summary a line of it."""
-    if not report.failed or report.longrepr is None:
-        return
-    from pytest_dsocr.report.failure import coloured_pieces
-
-    by_line = coloured_pieces(report.__dict__["dsocr"].get("comparisons", ()))
-    told = isinstance(report.longrepr, str)
-    if told or by_line:
-        path, line, _ = report.location
-        crash = (
-            ReprFileLocation(path, (line or 0) + 1, str(report.longrepr))
-            if told
-            else getattr(report.longrepr, "reprcrash", None)
-        )
-        vars(report)["longrepr"] = ColouredText(str(report.longrepr).rstrip("\n"), crash, by_line)

@@ -1,21 +1,17 @@
-"""A run as its controller sees it: collects every test's result, shows the verdict so far, reports and writes all."""
+"""A run as its controller sees it: collects every test's result, and at the end writes and shows the run's."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.words import plain
 from pytest_dsocr.plugin.config import command_of, own_config, typed_options
-from pytest_dsocr.plugin.reports import colour
 from pytest_dsocr.plugin.stash import DESELECTED, JOURNAL, UNMATCHED, WITNESS
-from pytest_dsocr.plugin.workers import given_up, lost
 from pytest_dsocr.report.collection import DIED, Plan
 
 if TYPE_CHECKING:
@@ -25,7 +21,6 @@ if TYPE_CHECKING:
 
 
 FAILED = "failed"
-SHOW_EVERY_S = 5.0
 
 
 class Run:
@@ -45,11 +40,6 @@ class Run:
         self._session: pytest.Session | None = None
         self._left_as: int | None = None
         self._taken = 0
-        self._right: dict[str, bool] = {}
-        """By case, whether it is right, as far as the run has come."""
-        self._next_s = 0.0
-        self._failed: list[pytest.TestReport] = []
-        """All failures, while pytest is shown one of each break."""
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Take what is to be run, where there are no workers."""
@@ -68,8 +58,9 @@ class Run:
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport, sched: Any) -> None:
         """Report a test whose worker died, and those that are given up with it."""
-        lost(crashitem, report)
-        for left in given_up(sched, crashitem):
+        from pytest_dsocr.plugin.case_scheduling import report_lost
+
+        for left in report_lost(sched, crashitem, report):
             self.config.hook.pytest_runtest_logreport(report=left)
 
     @pytest.hookimpl(tryfirst=True)
@@ -79,31 +70,8 @@ class Run:
             self.plan.ended.add(report.nodeid)
         if hasattr(report, "dsocr"):
             self.result.add_report(report)
-            colour(report)
         elif report.failed:
             self.plan.others_failed = True
-
-    @pytest.hookimpl(specname="pytest_runtest_logreport", trylast=True)
-    def pytest_show_verdict_so_far(self, report: pytest.TestReport) -> None:
-        """Write a line beneath pytest's progress: on a terminal now and then, in a log once, where a case is WRONG.
-
-        The first report that carries a case has its verdict: all of the case is compared then.
-        """
-        case = (getattr(report, "dsocr", None) or {}).get("case")
-        reporter: pytest.TerminalReporter | None = self.config.pluginmanager.getplugin("terminalreporter")
-        if case is None or case["id"] in self._right or reporter is None or self.config.get_verbosity() < 0:
-            return
-        is_first_wrong = case["verdict"] == "WRONG" and all(self._right.values())
-        self._right[case["id"]] = case["verdict"] != "WRONG"
-        is_tty: Any = reporter.isatty  # a bool under pytest 8.2, a method under 9
-        if not is_first_wrong and (not (is_tty() if callable(is_tty) else is_tty) or monotonic() < self._next_s):
-            return
-        self._next_s = monotonic() + SHOW_EVERY_S
-        wrong = len(self._right) - sum(self._right.values())
-        broke = f" from {case['first_wrong']} on" if case["first_wrong"] else ""
-        line = f"dsocr: {len(self._right)} compared so far, {wrong} WRONG; {case['id']} is {case['verdict']}{broke}"
-        reporter.ensure_newline()
-        reporter.write_line(plain(line), red=bool(wrong), green=not wrong)
 
     @pytest.hookimpl(specname="pytest_sessionfinish", tryfirst=True)
     def pytest_add_junit_properties(self, session: pytest.Session) -> None:
@@ -128,19 +96,15 @@ class Run:
     @pytest.hookimpl(specname="pytest_terminal_summary", wrapper=True, tryfirst=True)
     def pytest_fold_failures(self, terminalreporter: pytest.TerminalReporter) -> Generator[None, Any, Any]:
         """Have pytest show one failure of each break in full; behind its list, say where it first broke, and why."""
-        self._fold(terminalreporter)
+        failed: list[pytest.TestReport] = terminalreporter.stats.get(FAILED, [])
+        behind = self.summary.behind if failed and self.summary else frozenset()
+        if behind:
+            terminalreporter.stats[FAILED] = [one for one in failed if one.nodeid not in behind]
         done = yield
-        self._unfold(terminalreporter)
+        if behind:
+            terminalreporter.stats[FAILED] = failed
         if summary := self.summary:
             summary.show_breaks(terminalreporter)
-        return done
-
-    @pytest.hookimpl(specname="pytest_terminal_summary", wrapper=True, trylast=True)
-    def pytest_unfold_for_others(self, terminalreporter: pytest.TerminalReporter) -> Generator[None, Any, Any]:
-        """Put all failures back while other plugins write, and leave them out of pytest's list."""
-        self._unfold(terminalreporter)
-        done = yield
-        self._fold(terminalreporter)
         return done
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -224,13 +188,3 @@ class Run:
             self.written = [str(write_json(out, result, self.config.stash.get(WITNESS, None))), str(page), str(summary)]
         except DsocrError as error:
             self.plan.problems.append(f"the result was not written: {error}")
-
-    def _fold(self, reporter: pytest.TerminalReporter) -> None:
-        self._failed = reporter.stats.get(FAILED, [])
-        if self._failed and self.summary:
-            behind = self.summary.behind
-            reporter.stats[FAILED] = [one for one in self._failed if one.nodeid not in behind]
-
-    def _unfold(self, reporter: pytest.TerminalReporter) -> None:
-        if self._failed:
-            reporter.stats[FAILED] = self._failed

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.plugin.options import OPTIONS, PREFIX, value_of
-from pytest_dsocr.plugin.stash import ALL_CASES, ALL_PAGES, COLLECTED, CONFIG, NOTES
+from pytest_dsocr.plugin.stash import COLLECTED, CONFIG, NAMED, NOTES
 
 if TYPE_CHECKING:
     from pytest_dsocr.report.payload import LeftPayload
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 SELECTING = {"keyword": "-k", "markexpr": "-m", "deselect": "--deselect", "lf": "--lf", "stepwise": "--sw"}
 """Options of pytest's, as it keeps and as it takes them."""
-NAMED = 100
+MOST_NAMES = 100
 """How many tests are named."""
 
 
 def deselected(session: pytest.Session) -> LeftPayload:
     """Say which of our tests were found and are not among those to be run, but for what our own options leave out."""
+    named = session.config.stash.get(NAMED, None)
     found, kept = session.config.stash.get(COLLECTED, {}), {item.nodeid for item in session.items}
     names = [name for name in found if name not in kept]
     values = {flag: getattr(session.config.option, name, None) for name, flag in SELECTING.items()}
@@ -32,9 +33,9 @@ def deselected(session: pytest.Session) -> LeftPayload:
         "tests": len(names),
         "of": len(found),
         "by": by if names else [],
-        "names": names[:NAMED],
-        "listed": list(dict.fromkeys(case.page_name for case in session.config.stash.get(ALL_CASES, []))),
-        "whole": session.config.stash.get(ALL_PAGES, []),
+        "names": names[:MOST_NAMES],
+        "listed": list(dict.fromkeys(case.page_name for case in named.good)) if named else [],
+        "whole": list(named.pages) if named else [],
     }
 
 
@@ -73,10 +74,10 @@ def is_unasked(folder: Path, config: pytest.Config) -> bool:
     """Say whether a suite that measures came with all suites, and no option asks for it; note that it is left out then.
 
     Args:
-        folder: of any suite.
+        folder: of a suite.
         config: of the run.
     """
-    if folder.name not in MEASURING or not _came_with_all(folder, config) or _is_selected(folder.name, config):
+    if folder.name not in MEASURING or _is_named(folder, config) or _is_selected(folder.name, config):
         return False
     note = (
         f"the suite {folder.name} measures, and is run only where it is asked for: "
@@ -87,18 +88,11 @@ def is_unasked(folder: Path, config: pytest.Config) -> bool:
     return True
 
 
-def _came_with_all(folder: Path, config: pytest.Config) -> bool:
-    """Say whether an argument is a folder above it, or the package of all suites, and none is in it."""
-    here, above = config.invocation_params.dir, folder.parent.parent
-    places = []
-    for argument in config.args:
-        path, _, _ = str(argument).partition("::")
-        package, *parts = path.split(".")
-        is_dotted = config.option.pyargs and package == "pytest_dsocr"
-        places.append((above.joinpath(*parts) if is_dotted else here / path).resolve())
-    folder = folder.resolve()
-    is_named = any(place.is_relative_to(folder) for place in places)
-    return not is_named and any(folder.is_relative_to(place) for place in places)
+def _is_named(folder: Path, config: pytest.Config) -> bool:
+    """Say whether an argument is in it: pytest asks of such a folder only where another argument is above it."""
+    here = config.invocation_params.dir
+    paths = [(here / str(argument).partition("::")[0]).resolve() for argument in config.args]
+    return any(path.is_relative_to(folder.resolve()) for path in paths)
 
 
 def _is_selected(name: str, config: pytest.Config) -> bool:

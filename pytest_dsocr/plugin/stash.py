@@ -10,31 +10,26 @@ import pytest
 
 if TYPE_CHECKING:
     from pytest_dsocr.foundation.elapsed import Elapsed
-    from pytest_dsocr.observation.case import Case
     from pytest_dsocr.observation.config import Config
-    from pytest_dsocr.pages.page_list import BadPage
+    from pytest_dsocr.pages.named import Cases
     from pytest_dsocr.plugin.check import Check, Journal
     from pytest_dsocr.report.file import RunIdentity
     from pytest_dsocr.report.payload import CasePayload, LeftPayload, RunPayload
 
 
 CONFIG: pytest.StashKey[Config] = pytest.StashKey()
-"""Of the config: the run's options, once something of ours is used; see ``configured.own_config``."""
+"""Of the config: the run's options, once something of ours is used; see ``config.own_config``."""
 OUT_FOLDER: pytest.StashKey[Path] = pytest.StashKey()
 IDENTITY: pytest.StashKey[RunIdentity] = pytest.StashKey()
 """Of the config: where the run's result is marked as running, and as which run."""
 WITNESS: pytest.StashKey[int | None] = pytest.StashKey()
 """Of the config: the pipe that takes the digest of the result."""
-ALL_CASES: pytest.StashKey[list[Case]] = pytest.StashKey()
-"""Of the config: every case that the options name."""
-ALL_PAGES: pytest.StashKey[list[str]] = pytest.StashKey()
-"""Of the config: every page that they name, those of other shards as well, in order."""
+NAMED: pytest.StashKey[Cases] = pytest.StashKey()
+"""Of the config: the cases and pages that the options name, once a test asks for any."""
 COLLECTED: pytest.StashKey[dict[str, None]] = pytest.StashKey()
 """Of the config: our tests that were found, but for those that the run's own level and shard leave out."""
 DESELECTED: pytest.StashKey[LeftPayload] = pytest.StashKey()
 """Of the config: which of them were then not to be run."""
-BAD_PAGES: pytest.StashKey[list[BadPage]] = pytest.StashKey()
-"""Of the config: every page that they name and that cannot be had."""
 RUN: pytest.StashKey[RunPayload] = pytest.StashKey()
 """Of the config: what is held against what, once both are there."""
 CASES: pytest.StashKey[dict[str, CasePayload]] = pytest.StashKey()

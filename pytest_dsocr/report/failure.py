@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.foundation.words import COLUMNS, MARGIN, entry, fit, near, plain
 from pytest_dsocr.report.commands import rerun
-from pytest_dsocr.report.payload import ComparisonPayload, RunPayload, of_run, picture_name
+from pytest_dsocr.report.payload import RunPayload, of_run, picture_name
 from pytest_dsocr.report.words import first_wrong, reference_in_words, subject_in_words
 
 if TYPE_CHECKING:
@@ -28,31 +28,12 @@ LEGEND: Line = (
     Piece(Side.BOTH, " "),
     Piece(Side.SUBJECT, "only in the subject"),
 )
-MARKUP: Mapping[Side, Mapping[str, bool]] = {
-    Side.BOTH: {},
-    Side.REFERENCE: {"red": True},
-    Side.SUBJECT: {"green": True},
-}
-"""How pytest's terminal writer colours a piece."""
 
 
 def diff_lines(diff: Sequence[Line]) -> Iterator[str]:
     """Yield the lines of a failure that show a diff, under a legend; none where there is no diff."""
-    yield from (plain for plain, _ in _lines(diff))
-
-
-def coloured_pieces(comparisons: Iterable[ComparisonPayload]) -> Mapping[str, Line]:
-    """Give the pieces to colour of each line that :func:`diff_lines` yields for any of ``comparisons``."""
-    found: dict[str, Line] = {}
-    for one in comparisons:
-        found.update(_lines([tuple(Piece(Side(side), text) for side, text in line) for line in one["diff"]]))
-    return found
-
-
-def _lines(diff: Sequence[Line]) -> Iterator[tuple[str, Line]]:
     for k, line in enumerate((LEGEND, *diff) if diff else ()):
-        beside = Piece(Side.BOTH, f"{'' if k else 'diff':<{MARGIN}}")
-        yield plain_line((beside, *line)), (beside, *line)
+        yield plain_line((Piece(Side.BOTH, f"{'' if k else 'diff':<{MARGIN}}"), *line))
 
 
 def acceptable(report: CaseReport, names: Collection[str]) -> Mapping[str, float]:

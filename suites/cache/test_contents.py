@@ -1,22 +1,65 @@
-"""What stands in the cache is of the tokens before, and is never written again, to the bit."""
+"""What the cache holds: how many positions, of which tokens, never written again; and what that costs.
+
+To begin with the prompt's positions, and one more for each step, in every layer: exactly the computed bytes a token,
+and no more memory in decode than in prefill.
+"""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison, as_expected, not_compared
+from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.plugin.stash import leave_out
 from pytest_dsocr.subjects.kv_probe import KINDS, KvDigest, KvProbe
 from pytest_dsocr.subjects.protocol import DecodeView
 
-from .walk import Walk
+from .walk import Peak, Walk, compare_peaks
 
 pytestmark = pytest.mark.dsocr_level("L2")
 
 Probe = Callable[[DecodeView], KvProbe]
+
+
+def test_as_many_layers_as_the_checkpoint_has(
+    walk: Walk, dsocr_config: Config, dsocr_kv: Probe, dsocr_check: Check
+) -> None:
+    from pytest_dsocr.engine.checkpoint import resolve
+
+    expected = resolve(dsocr_config.checkpoint).architecture.decoder.num_hidden_layers
+    layers = len(dsocr_kv(walk.start()[0]).lengths)
+    dsocr_check([as_expected("cache/layers", layers, expected, "the checkpoint's layers")])
+
+
+def test_it_starts_at_the_prompts_length(walk: Walk, dsocr_kv: Probe, dsocr_check: Check) -> None:
+    dsocr_check(_lengths(dsocr_kv(walk.start()[0]), walk.prompt_tokens, "after prefill", "the prompt's tokens"))
+
+
+def test_it_grows_by_one_in_every_layer_a_step(walk: Walk, dsocr_kv: Probe, dsocr_check: Check) -> None:
+    state, _ = walk.start()
+    found: list[Comparison] = []
+    for step, token in enumerate(walk.tokens, 1):
+        walk.steps(state, [token])
+        found += _lengths(dsocr_kv(state), walk.prompt_tokens + step, f"after step {step}", f"the prompt's and {step}")
+    dsocr_check(found)
+
+
+def _lengths(probe: KvProbe, expected: int, when: str, why: str) -> list[Comparison]:
+    """Compare what the cache says of itself, and the length of each layer's keys and values."""
+    lengths = Counter(length for pair in probe.lengths for length in pair)
+    held = next(iter(lengths)) if len(lengths) == 1 else f"{dict(lengths)}, by tensors that are so long"
+    return [
+        as_expected(f"cache/length {when}", probe.state.cache.length, expected, why),
+        as_expected(f"cache/positions {when}", held, expected, f"{why}, in keys and values of every layer"),
+    ]
 
 
 def test_earlier_positions_stay_as_they_are(walk: Walk, dsocr_kv: Probe, dsocr_check: Check) -> None:
@@ -47,3 +90,57 @@ def _unchanged(before: KvDigest, after: KvDigest, step: int) -> Comparison:
     changed = before.changed(after)
     where = f"{len(changed)} changed, first {changed[0]}" if changed else "none changed"
     return as_expected(what, where, "none changed", f"of {len(after.hashes)} layers' positions before step {step}")
+
+
+def test_a_token_takes_the_computed_bytes(
+    walk: Walk, dsocr_subject: Any, dsocr_config: Config, dsocr_kv: Probe, dsocr_check: Check
+) -> None:
+    """Numbers may be narrower than the dtype that the subject computes in, and not wider."""
+    import torch
+
+    from pytest_dsocr.engine.checkpoint import resolve
+
+    decoder = resolve(dsocr_config.checkpoint).architecture.decoder
+    probe = dsocr_kv(walk.start()[0])
+    dtype = str(getattr(dsocr_subject, "dtype", dsocr_config.dtype))
+    itemsize = min(probe.itemsize, getattr(torch, dtype).itemsize)
+    factors = (decoder.num_hidden_layers, decoder.num_key_value_heads, decoder.head_dim, itemsize)
+    expected = 2 * math.prod(factors)
+    why = f"2 x {' x '.join(map(str, factors))}: layers, heads, channels of a head, bytes of a number in {dtype}"
+    found = [as_expected("cache/bytes a token", probe.bytes_per_token, expected, why)]
+    if (said := getattr(probe.state.cache, "bytes_per_token", None)) is not None:
+        found.append(as_expected("cache/bytes a token, as it says", said, expected, "what it holds"))
+    dsocr_check(found)
+
+
+def test_growth_is_linear(walk: Walk, dsocr_kv: Probe, dsocr_check: Check) -> None:
+    probe = dsocr_kv(walk.start()[0])
+    a_token = probe.bytes_per_token
+    found = []
+    for step, token in enumerate(walk.tokens, 1):
+        before = probe.total_bytes
+        walk.steps(probe.state, [token])
+        grown = probe.total_bytes - before
+        found.append(as_expected(f"cache/bytes of step {step}", grown, a_token, "those of one token"))
+    dsocr_check(found)
+
+
+@pytest.mark.dsocr_gpu
+def test_decode_peaks_no_higher_than_prefill(
+    request: pytest.FixtureRequest, dsocr_subject: Any, first_page: Path, dsocr_config: Config, dsocr_check: Check
+) -> None:
+    """Bytes allocated by torch on the subject's GPU, from vision to the prompt's end, and in the steps after it."""
+    device = dsocr_config.device
+    if not device.startswith("cuda"):
+        leave_out(request.node, "gpu", f"the subject is on {device}; name a GPU: --dsocr-device=cuda")
+    if dsocr_config.isolate:
+        leave_out(request.node, "gpu", "the subject's memory is its own process's; run this without --dsocr-isolate")
+    walk = Walk.along(dsocr_subject, first_page, dsocr_config.presets[0])
+    inputs = walk.copies()
+
+    def begin() -> DecodeView:
+        return walk.subject.prefill(inputs, walk.subject.vision(inputs)["vision_fusion"])[0]
+
+    state, prefill = Peak.of(begin, device)
+    _, decode = Peak.of(lambda: walk.steps(state, walk.tokens), device)
+    dsocr_check([compare_peaks(prefill, decode, device)])

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.compare.verdict import Comparison, Verdict, as_expected
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.plugin.check import Check
@@ -42,7 +43,6 @@ def test_read_says_what_its_own_steps_choose(
 ) -> None:
     """Where text is all that is offered, that it has no twenty tokens twice, which the rule forbids."""
     from pytest_dsocr.compare.text import compare_text
-    from pytest_dsocr.contract.mmd import clean_output
     from pytest_dsocr.engine.checkpoint import resolve
     from pytest_dsocr.engine.places import MINI
     from pytest_dsocr.subjects.checked import CheckedSubject
@@ -56,8 +56,7 @@ def test_read_says_what_its_own_steps_choose(
         said = asked.read(replace(case, max_new_tokens=min(ceiling, AT_TEXT)))
         dsocr_check([_repeated(tokenizer.encode(said))])
         return
-    own = tokenizer.decode(list(_choices(asked, case, tokenizer)))
-    text = compare_text(asked.read(case), clean_output(own), 0.0)
+    text = compare_text(asked.read(case), _own_text(asked, case, tokenizer), 0.0)
     agrees = "agrees" if text.verdict is Verdict.MATCH else "disagrees"
     read = Comparison("read", text.verdict, f"{agrees} with the subject's own steps, by the vendor's rule")
     dsocr_check([read, text])
@@ -68,8 +67,6 @@ def test_a_page_without_text_is_not_made_to_have_some(
     tmp_path: Path, dsocr_subject: Any, dsocr_config: Config, dsocr_check: Check
 ) -> None:
     """``mini`` ends at once on a page too small to read."""
-    from pytest_dsocr.compare.verdict import as_expected
-    from pytest_dsocr.contract.mmd import clean_output
     from pytest_dsocr.engine.checkpoint import resolve
     from pytest_dsocr.subjects.checked import CheckedSubject
 
@@ -77,7 +74,7 @@ def test_a_page_without_text_is_not_made_to_have_some(
 
     case = make_case(write_page("tiny", tmp_path), "markdown", QUICK, OF_OTHERS)
     asked, tokenizer = CheckedSubject(dsocr_subject), resolve(dsocr_config.checkpoint).tokenizer
-    own = clean_output(tokenizer.decode(list(_choices(asked, case, tokenizer))))
+    own = _own_text(asked, case, tokenizer)
     why = "what its own steps choose: EOS may be the first token, and no least number of tokens is asked for"
     dsocr_check([as_expected("read/page without text", asked.read(case), own, why)])
 
@@ -87,8 +84,6 @@ def test_another_prompt_of_a_page_is_another_reading(
     tmp_path: Path, dsocr_subject: Any, dsocr_config: Config, dsocr_check: Check
 ) -> None:
     """What is kept of a page by its name or its pixels must not be what was read of it."""
-    from pytest_dsocr.compare.verdict import as_expected
-    from pytest_dsocr.contract.mmd import clean_output
     from pytest_dsocr.engine.checkpoint import resolve
     from pytest_dsocr.subjects.checked import CheckedSubject
 
@@ -98,26 +93,24 @@ def test_another_prompt_of_a_page_is_another_reading(
     asked, tokenizer = CheckedSubject(dsocr_subject), resolve(dsocr_config.checkpoint).tokenizer
     asked.read(make_case(page, "markdown", QUICK, OF_PROMPTS))
     case = make_case(page, "free", QUICK, OF_PROMPTS)
-    own = clean_output(tokenizer.decode(list(_choices(asked, case, tokenizer))))
-    found = as_expected("read/another prompt", asked.read(case), own, "what its own steps choose")
-    wrong = found.verdict is Verdict.WRONG
-    dsocr_check([replace(found, details=("check: what is kept of a page, and found without the prompt",) * wrong)])
+    own = _own_text(asked, case, tokenizer)
+    why = "what its own steps choose, and not what is kept of the page and found without the prompt"
+    dsocr_check([as_expected("read/another prompt", asked.read(case), own, why)])
 
 
 def _repeated(ids: Sequence[int]) -> Comparison:
     """Judge how often a text's own tokens stand again in it, as many in a row as the rule forbids."""
-    from pytest_dsocr.compare.verdict import as_expected
-    from pytest_dsocr.families import DEFAULT
+    length = DEFAULT.decoding.no_repeat_ngram_size
+    ngrams = [tuple(ids[at : at + length]) for at in range(len(ids) - length + 1)]
+    why = f"times that {length} tokens in a row stand again in the text (no_repeat_ngram_size, over prompt and output)"
+    return as_expected("text/n-grams", len(ngrams) - len({*ngrams}), 0, why)
 
-    ngrams = [
-        tuple(ids[at : at + DEFAULT.decoding.no_repeat_ngram_size])
-        for at in range(len(ids) - DEFAULT.decoding.no_repeat_ngram_size + 1)
-    ]
-    why = f"times that {DEFAULT.decoding.no_repeat_ngram_size} tokens in a row stand again in the text"
-    found = as_expected("text/n-grams", len(ngrams) - len({*ngrams}), 0, why)
-    rule = f"no_repeat_ngram_size={DEFAULT.decoding.no_repeat_ngram_size}, over prompt and output"
-    hint = f"check: the rule for n-grams ({rule})"
-    return replace(found, details=(hint,) * (found.verdict is Verdict.WRONG))
+
+def _own_text(asked: CheckedSubject, case: Case, tokenizer: TextTokenizer) -> str:
+    """Return the text of what the vendor's loop chooses by the subject's logits."""
+    from pytest_dsocr.contract.mmd import clean_output
+
+    return clean_output(tokenizer.decode(list(_choices(asked, case, tokenizer))))
 
 
 def _choices(asked: CheckedSubject, case: Case, tokenizer: TextTokenizer) -> Iterator[int]:

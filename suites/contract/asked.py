@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,42 +27,34 @@ OWN_PRESETS = (
 OWN_PAGES = ("portrait", "landscape")
 
 
+@dataclass(frozen=True)
 class Drawn:
-    """Draws a page into a folder when it is first asked for.
+    """Draws a page into a folder when it is first asked for."""
 
-    Args:
-        folder: where the pages' files go.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._paths: dict[str, Path] = {}
+    folder: Path
 
     def __call__(self, name: str) -> Path:
-        """Give the file of a page of ``pages.PAGES`` or ``pages.ZERO_SUM_PAGES``."""
+        """Return the file of a page of ``pages.PAGES`` or ``pages.ZERO_SUM_PAGES``."""
         from .pages import write_page
 
-        if name not in self._paths:
-            self._paths[name] = write_page(name, self.folder)
-        return self._paths[name]
+        return next(self.folder.glob(f"{name}.*"), None) or write_page(name, self.folder)
 
     def blank(self, width_px: int, height_px: int) -> Path:
-        """Give the file of a white page."""
+        """Return the file of a white page."""
         from PIL import Image
 
-        return self._saved(f"{width_px}x{height_px}", lambda: Image.new("1", (width_px, height_px), 1))
+        return self._saved(f"{width_px}x{height_px}.png", lambda: Image.new("1", (width_px, height_px), 1))
 
     def painted(self, columns: int, rows: int) -> Path:
-        """Give the file of a page with a colour for each crop of its grid."""
+        """Return the file of a page with a colour for each crop of its grid."""
         from .pages import painted
 
-        return self._saved(f"painted-{columns}x{rows}", lambda: painted(columns, rows))
+        return self._saved(f"painted-{columns}x{rows}.png", lambda: painted(columns, rows))
 
     def _saved(self, name: str, draw: Callable[[], Image]) -> Path:
-        if name not in self._paths:
-            self._paths[name] = self.folder / f"{name}.png"
-            draw().save(self._paths[name], compress_level=1)
-        return self._paths[name]
+        if not (path := self.folder / name).exists():
+            draw().save(path, compress_level=1)
+        return path
 
 
 class Asked:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict, as_expected
 from pytest_dsocr.contract import PIXELS
-from pytest_dsocr.contract.presets import tokens_per_side
 from pytest_dsocr.families import DEFAULT
 
 if TYPE_CHECKING:
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from pytest_dsocr.observation.observation import InputsDigest
 
 Size = tuple[int, int]
-CUT = DEFAULT.preset(DEFAULT.default_preset)
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,6 @@ class PromptFact:
 
     def ids_in(self, tokenizer: TextTokenizer) -> list[int]:
         """Give the same prompt's ids in another vocabulary: the same pieces at the same places."""
-
         image = DEFAULT.special.image
         first, count = self.input_ids.index(image), self.input_ids.count(image)
         before, after = self.input_ids[1:first], self.input_ids[first + count :]
@@ -104,10 +101,6 @@ class PromptFact:
         return [own.bos, *front, *[own.image] * count, *back]
 
 
-PAGE_SIDE, CROP_SIDE = (tokens_per_side(px) for px in (CUT.view_size, CUT.tiling.crop_px))
-"""Tokens along a side of a cut page's view, and of a crop."""
-
-
 def compare_image_tokens(inputs: InputsDigest, image_id: int, expected: int, why: str) -> list[Comparison]:
     """Compare how many ids, and how many True in the mask, stand for the image."""
     in_mask = sum(length for value, length in inputs.images_seq_mask if value)
@@ -115,19 +108,3 @@ def compare_image_tokens(inputs: InputsDigest, image_id: int, expected: int, why
         as_expected("input_ids/image", inputs.prompt_ids.count(image_id), expected, why),
         as_expected("images_seq_mask/image", in_mask, expected, why),
     ]
-
-
-def resembling(found: int, grid: tuple[int, int]) -> str:
-    """Name the usual mistake that gives so many image tokens for a grid of crops in Gundam; nothing for no mistake."""
-    columns, rows = grid
-    page, crops = PAGE_SIDE**2, CROP_SIDE**2 * columns * rows
-    newlines = PAGE_SIDE + CROP_SIDE * rows
-    mistakes = {
-        page + crops + 1: "no newlines",
-        page + crops + newlines: "no separator",
-        page + crops + PAGE_SIDE + CROP_SIDE * columns * rows + 1: "a newline for each row of each crop",
-        page + crops + PAGE_SIDE + CROP_SIDE * columns + 1: "columns and rows exchanged",
-        page + PAGE_SIDE + 1: "no crops",
-    }
-    right = page + crops + newlines + 1
-    return f"; as many as with {mistakes[found]}" if found in mistakes and found != right else ""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-LARGE = "that a large page is not shrunk first, nor resized in two steps (reducing_gap)"
+CUT = DEFAULT.preset(DEFAULT.default_preset)
 MOST = 3
 """So many mistakes are told that give what the subject gave."""
 SAME_LEVEL = 2.0**-8
@@ -44,35 +44,32 @@ def _under(begins: str | tuple[str, ...], make: Callable[[], Any]) -> Iterator[t
             yield one.words, made
 
 
+def _resembling(begins: str | tuple[str, ...], make: Callable[[], Any], actual: Any) -> Iterator[str]:
+    """Yield the mistakes under which the contract makes what the subject gave."""
+    if ways := [words for words, made in _under(begins, make) if made == actual]:
+        yield f"whether it comes of {', or '.join(ways[:MOST])}"
+
+
 def of_grid(size_px: tuple[int, int], actual: Grid) -> Iterator[str]:
     """Yield what leads to this grid of a page of this size, where it is not the vendor's."""
     if actual != crop_grid(*size_px, DEFAULT.tiling):
-        ways = [
-            words
-            for words, made in _under("pixels.grid-", lambda: DEFAULT.preset(DEFAULT.default_preset).grid(*size_px))
-            if made == actual
-        ]
-        if ways:
-            yield f"how a grid is chosen: {', or '.join(ways[:MOST])}"
+        yield from _resembling("pixels.grid-", lambda: CUT.grid(*size_px), actual)
 
 
-def of_no_crops(shown: str) -> Iterator[str]:
-    """Yield what is wrong with ``images_crop`` of a page that is not cut, shown as its dtype and shape."""
-    if shown.startswith("bfloat16"):
-        yield "what stands for the crops of a page without any: zeros in float32, where infer casts real crops to bf16"
+def of_count(page: Path, actual: int, tokenizer: TextTokenizer) -> Iterator[str]:
+    """Yield what gives so many image tokens of a page in Gundam."""
 
+    def make() -> int:
+        ids: list[int] = DEFAULT.prepare(page, "markdown", CUT, tokenizer).input_ids[0].tolist()
+        return ids.count(tokenizer.special.image)
 
-def of_cut_prompt(actual: Sequence[int], bos: int) -> Iterator[str]:
-    """Yield that a prompt was cut, where its BOS is gone."""
-    if actual[0] != bos:
-        yield f"that prompts are not cut: this one has {len(actual)} ids and lost its BOS, with what stood behind it"
+    yield from _resembling("prompt.counts-", make, actual)
 
 
 def of_pixels(
     what: str, actual: Tensor, vendors: Tensor, page: Path, preset: str | Preset, tokenizer: TextTokenizer
 ) -> Iterator[str]:
     """Yield what makes a view ``[N, 3, V, V]`` differ from the vendor's of the same shape."""
-
     if actual.shape != vendors.shape:
         return
     found, right = actual.float().cpu(), vendors.float()
@@ -101,9 +98,7 @@ def of_prompt(actual: Sequence[int], text: str, tokenizer: TextTokenizer) -> Ite
         return [one for at, one in enumerate(ids) if one != image or not at or ids[at - 1] != image]
 
     begins = tuple(f"prompt.{row}" for row in _rows_of_text())
-    ways = [words for words, made in _under(begins, make) if once(made) == once(actual)]
-    if ways:
-        yield f"whether it comes of {', or '.join(ways[:MOST])}"
+    yield from _resembling(begins, lambda: once(make()), once(actual))
 
 
 def _rows_of_text() -> tuple[str, ...]:

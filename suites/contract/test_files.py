@@ -18,7 +18,6 @@ from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.plugin.check import Check
 
 from .asked import Asked
-from .hints import hinted
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -98,7 +97,7 @@ def test_its_inputs_are_those_of_a_plain_file(form: str, asked: Asked, tmp_path:
     from .pages import rgb
 
     file, plain = (asked(page, "tiny").images_ori for page in _two_files(form, rgb(*SIZE_PX), tmp_path))
-    dsocr_check([hinted(as_expected("images_ori", file, plain, SAME), lambda: iter([FORMS[form][1]]))])
+    dsocr_check([as_expected("images_ori", file, plain, f"{SAME}; check {FORMS[form][1]}")])
 
 
 @pytest.mark.dsocr_level("L0")
@@ -114,7 +113,7 @@ def test_it_reads_as_a_plain_file(dsocr_config: Any, dsocr_subject: Any, tmp_pat
         subject.read(make_case(page, "markdown", "tiny", MAX_NEW_TOKENS))
         for page in _two_files(TURNED, load_image(first), tmp_path)
     )
-    dsocr_check([hinted(as_expected("text", file, plain, SAME), lambda: iter([FORMS[TURNED][1]]))])
+    dsocr_check([as_expected("text", file, plain, f"{SAME}; check {FORMS[TURNED][1]}")])
 
 
 def _two_files(form: str, page: Image, folder: Path) -> tuple[Path, Path]:

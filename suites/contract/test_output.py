@@ -32,15 +32,13 @@ class Written:
     mmd: str
     figures: Mapping[str, tuple[int, int]]
     """Name and size in pixels of each."""
-    raised: str | None
-    """The vendor's own error, after which it drew no outlines."""
 
 
 def written(name: str) -> Written:
     """Give a recorded output."""
     case = recorded_outputs()[name]
     figures = {f"images/{figure}": (size[0], size[1]) for figure, size in case["figures"].items()}
-    return Written(case["text"], case["mmd"], figures, case["error"])
+    return Written(case["text"], case["mmd"], figures)
 
 
 @cache

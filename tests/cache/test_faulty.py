@@ -19,11 +19,8 @@ from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.cache import (
     test_batches,
-    test_bytes,
     test_contents,
     test_images,
-    test_length,
-    test_one_token,
     test_pages,
     test_reading,
     test_views,
@@ -35,10 +32,7 @@ from suites.cache.walk import QUICK, Walk
 from suites.contract.pages import write_page
 from tests.cache.faulty import FAULTS
 
-MODULES = (
-    *(test_batches, test_bytes, test_contents, test_images, test_length, test_one_token),
-    *(test_pages, test_reading, test_views, test_ways),
-)
+MODULES = (test_batches, test_contents, test_images, test_pages, test_reading, test_views, test_ways)
 ON_A_GPU = {"test_decode_peaks_no_higher_than_prefill"}
 CAUGHT: dict[str, list[str]] = {
     "test_a_token_takes_the_computed_bytes": ["twice as wide"],

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.engine.checkpoint import resolve

@@ -12,7 +12,7 @@ from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.catalogue import mistakes
 from pytest_dsocr.explain.planted import in_contract
 from pytest_dsocr.families import DEFAULT
-from suites.contract.hints import of_cut_prompt, of_grid, of_no_crops, of_pixels, of_prompt
+from suites.contract.hints import of_count, of_grid, of_pixels, of_prompt
 
 TOKENIZER = resolve(MINI).tokenizer
 PROMPT = " <image>\n<|grounding|>Convert the document to markdown. "
@@ -57,6 +57,11 @@ def test_pixels_are_laid_to_what_makes_them(name: str, tmp_path: Path) -> None:
     assert "rounding" in next(of_pixels("images_ori", vendors.float() + 1e-4, vendors, page, "base", TOKENIZER))
 
 
-def test_facts_that_nothing_is_planted_for_have_a_sentence() -> None:
-    assert [*of_no_crops("bfloat16 [1, 3, 640, 640]")] != [] == [*of_no_crops("float32 [1, 3, 640, 640]")]
-    assert [*of_cut_prompt([7, 8], 0)] != [] == [*of_cut_prompt([0, 8], 0)]
+def test_a_number_of_image_tokens_is_laid_to_what_gives_it(tmp_path: Path) -> None:
+    page = tmp_path / "page.png"
+    Image.new("RGB", (900, 1300)).save(page)
+    one = mistakes()["prompt.counts-no-separator"]
+    with in_contract(one):
+        ids = DEFAULT.prepare(page, "markdown", "gundam", TOKENIZER).input_ids[0].tolist()
+    [told] = of_count(page, ids.count(TOKENIZER.special.image), TOKENIZER)
+    assert one.words in told

@@ -70,25 +70,6 @@ def wait_in_c(library: Callable[[None], Any] = ctypes.CDLL) -> None:
     c.pthread_mutex_lock(mutex)
 
 
-def leak_thread() -> None:
-    threading.Thread(target=time.sleep, args=(FOREVER_S,), name="leaked").start()
-
-
-def babble() -> None:
-    os.write(1, b"\x00\xff{not a message}\n" * 20_000)
-    os.write(2, b"\x1b]0;title\x07" * 20_000)
-    for stream in (sys.stdout, sys.__stdout__, sys.stderr):
-        assert stream
-        stream.write("said in Python\n")
-        stream.flush()
-
-
-def swallow_interrupt() -> None:
-    with suppress(BaseException):
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(1)
-
-
 def close_everything() -> None:
     os.closerange(3, 4096)
 
@@ -103,22 +84,16 @@ DEEDS: Mapping[str, Callable[[], Any]] = {
     "c with the lock": lambda: wait_in_c(ctypes.PyDLL),
     "exit 0": lambda: os._exit(0),
     "exit 3": lambda: os._exit(3),
-    "abort": os.abort,
     "segfault": lambda: ctypes.string_at(0),
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
     "close everything": close_everything,
     "interrupt": lambda: os.kill(os.getpid(), signal.SIGINT),
-    "swallow interrupt": swallow_interrupt,
-    "leak thread": leak_thread,
-    "babble": babble,
     "system exit": lambda: sys.exit(0),
     "keyboard interrupt": raising(KeyboardInterrupt()),
     "skip": lambda: pytest.skip("not today"),
-    "fail": lambda: pytest.fail("not today"),
     "exit": lambda: pytest.exit("not today", 0),
     "generator exit": raising(GeneratorExit()),
-    "stop iteration": raising(StopIteration()),
     "unspeakable": raising(UnspeakableError()),
     "rude": raising(Rude("go away")),
     "huge": lambda: raising(ValueError("x" * 14_000_000))(),

@@ -1,4 +1,4 @@
-"""Both sides are loaded: where a run says that its time went, what it waits for, and what happens at once."""
+"""Both sides are loaded: where a run says that its time went, what it waits for, and what is worked on ahead."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import json
 import os
 import re
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
 
 import pytest
 import torch
@@ -19,45 +17,12 @@ from pytest_dsocr.report.times import PARTS
 from tests.plugin.conftest import CONFTEST, TEST_TEXT, Repository
 from tests.processes import await_
 
-SLOW = """
-    import time
-    import standin
-
-    class Slow(standin.Reader):
-        def __init__(self):
-            time.sleep(0.4)
-
-        def read(self, page, **how):
-            time.sleep(0.2)
-            return self.text
-"""
-
-
-def elapsed(repository: Repository, *arguments: str, apart: bool = False) -> list[dict[str, Any]]:
-    result = repository.run(TEST_TEXT, "--dsocr-out=out", *arguments, apart=apart)
-    result.stdout.fnmatch_lines(["time * s on *"])
-    written = json.loads((repository.pytester.path / "out" / "dsocr.json").read_text(encoding="utf-8"))
-    found: list[dict[str, Any]] = written["spent"]
-    return found
-
-
-def test_loading_and_reading_are_told_apart(repository: Repository) -> None:
-    repository.pytester.makepyfile(slow=SLOW)
-    [one] = elapsed(repository, "--dsocr-subject=slow:Slow", "-n", "1", apart=True)
-    assert (one["worker"], one["device"], one["cases"]) == ("gw0", "cpu", 1)
-    assert one["seconds"]["loading the subject"] >= 0.4
-    assert one["seconds"]["subject"] >= 0.2
-    assert sum(one["seconds"].values()) == pytest.approx(one["elapsed_s"]), "nothing is left over"
-    assert {*one["seconds"]} == {*PARTS, "tests"} - {"loading the reference", "explaining"}
-    assert min(one["seconds"].values()) > 0
-
-
 HEARD = """
     import os
     import threading
     from pytest_dsocr.plugin import loading
 
-    loading.FIRST_S = {first_s}
+    loading.FIRST_S = 0.1
     loading.is_told = threading.Event()
     write = os.write
 
@@ -68,7 +33,8 @@ HEARD = """
 
     os.write = heard
 """
-SLOW_SUBJECT = """
+SLOW = """
+    import time
     from pytest_dsocr.plugin import loading
     from standin import Reader
 
@@ -76,6 +42,9 @@ SLOW_SUBJECT = """
         def __init__(self):
             loading.is_told.wait()
 
+        def read(self, page, **how):
+            time.sleep(0.2)
+            return self.text
 """
 HALF = max(1, len(os.sched_getaffinity(0)) // 2)
 ASKS_THREADS = """
@@ -88,21 +57,24 @@ ASKS_THREADS = """
 """
 
 
-@pytest.mark.parametrize("arguments", [("-s",), ("-n", "1")], ids=["without capture", "on a worker"])
-def test_a_long_wait_is_told_on_the_terminal(repository: Repository, arguments: Sequence[str]) -> None:
-    repository.pytester.makepyfile(slow=SLOW_SUBJECT)
-    waits_for(repository, 0.1)
-    result = repository.run(TEST_TEXT, "--dsocr-subject=slow:Slow", *arguments, apart=True)
+def test_a_long_wait_is_told_and_loading_and_reading_are_told_apart(repository: Repository) -> None:
+    """On the terminal, past the capture of a worker's output."""
+    repository.pytester.makepyfile(slow=SLOW)
+    parts = CONFTEST.format(reference="Reference"), HEARD
+    repository.pytester.makeconftest("\n".join(map(dedent, parts)))
+    result = repository.run(TEST_TEXT, "--dsocr-subject=slow:Slow", "--dsocr-out=out", "-n", "1", apart=True)
     result.assert_outcomes(passed=1)
-    worker = r" \(gw0\)" if "-n" in arguments else ""
-    told = rf"dsocr: waiting \d+ s for the subject, slow:Slow on mini, cpu, float32{worker}"
+    told = r"dsocr: waiting \d+ s for the subject, slow:Slow on mini, cpu, float32 \(gw0\)"
     assert [line for line in result.errlines if re.fullmatch(told, line)]
     assert "waiting" not in result.stdout.str()
-
-
-def waits_for(repository: Repository, first_s: float) -> None:
-    parts = CONFTEST.format(reference="Reference"), HEARD.format(first_s=first_s)
-    repository.pytester.makeconftest("\n".join(map(dedent, parts)))
+    result.stdout.fnmatch_lines(["time * s on *"])
+    [one] = json.loads((repository.pytester.path / "out" / "dsocr.json").read_text(encoding="utf-8"))["spent"]
+    assert (one["worker"], one["device"], one["cases"]) == ("gw0", "cpu", 1)
+    assert one["seconds"]["loading the subject"] >= 0.1
+    assert one["seconds"]["subject"] >= 0.2
+    assert sum(one["seconds"].values()) == pytest.approx(one["elapsed_s"]), "nothing is left over"
+    assert {*one["seconds"]} == {*PARTS, "tests"} - {"loading the reference", "explaining"}
+    assert min(one["seconds"].values()) > 0
 
 
 def test_a_longer_one_is_told_again_with_its_progress(tmp_path: Path) -> None:
@@ -127,8 +99,5 @@ def test_workers_share_the_cores_and_a_run_without_workers_has_them_all(
     monkeypatch.setenv("EXPECTED", f"({torch.get_num_threads()}, None)")
     repository.run(ASKS_THREADS).assert_outcomes(passed=1)
     repository.pytester.makeconftest("")  # which imports no torch, as an interpreter does only where it has to
-    for own, expected in ((None, f"({HALF}, '{HALF}')"), ("1", "(1, '1')")):
-        monkeypatch.setenv("EXPECTED", expected)
-        if own:
-            monkeypatch.setenv("OMP_NUM_THREADS", own)
-        repository.run(ASKS_THREADS, "-n", "2", apart=True).assert_outcomes(passed=1)
+    monkeypatch.setenv("EXPECTED", f"({HALF}, '{HALF}')")
+    repository.run(ASKS_THREADS, "-n", "2", apart=True).assert_outcomes(passed=1)

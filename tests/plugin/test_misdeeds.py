@@ -10,26 +10,12 @@ import sys
 
 import pytest
 
+from pytest_dsocr.report.file import read_result
 from pytest_dsocr.subjects.time_limit import EXIT_STATUS
 from tests.plugin import misdeeds
 from tests.plugin.conftest import TEST_TEXT, Repository
 from tests.processes import await_
 
-CONFTEST = """
-    import pytest
-    import standin
-    from pytest_dsocr.plugin.stash import NOTES
-
-    @pytest.fixture(scope="session")
-    def dsocr_reference():
-        return standin.Reference()
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(session):
-        notes = session.config.stash[NOTES]
-        if notes:
-            (session.config.rootpath / "notes").write_text("\\n".join(notes))
-"""
 PAGES = ("--dsocr-pages=bad.png", "--dsocr-pages=good.png")
 RUN_S = 600
 ISOLATE = "--dsocr-isolate"
@@ -41,23 +27,21 @@ def settled(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Reposito
     shutil.copy(misdeeds.__file__, repository.pytester.path)
     for name in ("good", "bad"):
         shutil.copy(repository.pytester.path / "page.png", repository.pytester.path / f"{name}.png")
-    repository.pytester.makeconftest(CONFTEST)
     repository.pytester.makeini("[pytest]\ndsocr_subject = misdeeds:Reader\ndsocr_presets = tiny\n")
-    repository.pytester.makepyfile(test_it=TEST_TEXT)
     monkeypatch.delenv("MISDEED_FILE", raising=False)
     return repository
 
 
-def run(repository: Repository, misdeed: str, *arguments: str) -> pytest.RunResult:
-    """Run both pages in a process of their own."""
+def run(repository: Repository, misdeed: str, *arguments: str, apart: bool = True) -> pytest.RunResult:
+    """Run both pages, in a process of their own where the misdeed may end it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MISDEED", misdeed)
-        return repository.pytester.runpytest_subprocess(*PAGES, *arguments, timeout=RUN_S)
+        return repository.run(TEST_TEXT, *PAGES, "--dsocr-out=out", *arguments, apart=apart)
 
 
-def notes(repository: Repository) -> str:
-    file = repository.pytester.path / "notes"
-    return file.read_text() if file.exists() else ""
+def notes(repository: Repository) -> list[str]:
+    found: list[str] = read_result(repository.pytester.path / "out")["notes"]
+    return found
 
 
 def costs_one_case(result: pytest.RunResult, *told: str) -> None:
@@ -85,44 +69,33 @@ def test_a_hang_that_cannot_be_interrupted_ends_the_run_with_its_stack(settled: 
     assert "misdeeds.py" in result.stderr.str()
 
 
-@pytest.mark.parametrize(
-    ("deed", "how", "workers"), [("exit 0", "ended with status 0", "0"), ("kill", "was killed by SIGKILL", "2")]
-)
-def test_an_isolated_subject_that_ends_costs_one_case(settled: Repository, deed: str, how: str, workers: str) -> None:
-    result = run(settled, f"read:{deed}", ISOLATE, "-n", workers)
-    costs_one_case(result, f"the subject's process ended in read, under read: it {how}")
-    assert notes(settled) == f"the subject's process {how} in read; another is started for what comes after"
+def test_an_isolated_subject_that_ends_costs_one_case(settled: Repository) -> None:
+    result = run(settled, "read:kill", ISOLATE, "-n", "2")
+    costs_one_case(result, "the subject's process ended in read, under read: it was killed by SIGKILL")
+    assert notes(settled) == [
+        "the subject's process was killed by SIGKILL in read; another is started for what comes after"
+    ]
 
 
-@pytest.mark.parametrize("deed", ["keyboard interrupt", "skip", "exit", "unspeakable"])
-def test_whatever_it_raises_costs_one_case(settled: Repository, monkeypatch: pytest.MonkeyPatch, deed: str) -> None:
-    monkeypatch.setenv("MISDEED", f"read:{deed}")
-    result = settled.run(TEST_TEXT, *PAGES)
+@pytest.mark.parametrize("deed", ["keyboard interrupt", "skip", "exit", "unspeakable", "many lines", "escapes"])
+def test_whatever_it_raises_costs_one_case_and_fits_a_terminal(settled: Repository, deed: str) -> None:
+    result = run(settled, f"read:{deed}", apart=False)
     costs_one_case(result, "the subject's read raised in read (", "Traceback (most recent call last):")
 
 
-@pytest.mark.parametrize(("deed", "isolate"), [("huge", (ISOLATE,)), ("many lines", ()), ("escapes", (ISOLATE,))])
-def test_whatever_it_says_fits_a_terminal(settled: Repository, deed: str, isolate: tuple[str, ...]) -> None:
-    costs_one_case(run(settled, f"read:{deed}", *isolate), "the subject's read raised in read (ValueError: ")
-
-
-@pytest.mark.parametrize("deed", ["system exit", "skip"])
-def test_a_factory_that_raises_ends_the_run_in_words(
-    settled: Repository, monkeypatch: pytest.MonkeyPatch, deed: str
-) -> None:
-    monkeypatch.setenv("MISDEED", f"load:{deed}")
-    result = settled.run(TEST_TEXT, *PAGES)
-    result.assert_outcomes(errors=1)
+@pytest.mark.parametrize(
+    ("misdeed", "passed", "told"),
+    [
+        ("load:system exit", 0, "misdeeds:Reader could not make its subject (*); see the error it came from"),
+        ("load:skip", 0, "misdeeds:Reader could not make its subject (*); see the error it came from"),
+        ("close:skip", 2, "the subject's close raised in close (*); see the error that this one came from"),
+    ],
+)
+def test_an_error_of_loading_or_closing_is_told(settled: Repository, misdeed: str, passed: int, told: str) -> None:
+    result = run(settled, misdeed, apart=False)
+    result.assert_outcomes(passed=passed, errors=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["misdeeds:Reader could not make its subject (*); see the error it came from"])
-
-
-def test_an_error_of_closing_is_told(settled: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MISDEED", "close:skip")
-    result = settled.run(TEST_TEXT, *PAGES)
-    result.assert_outcomes(passed=2, errors=1)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["the subject's close raised in close (*); see the error that this one came from"])
+    result.stdout.fnmatch_lines([told])
 
 
 def test_what_is_isolated_is_imported_nowhere_else(settled: Repository) -> None:
@@ -135,21 +108,20 @@ def test_what_is_isolated_is_imported_nowhere_else(settled: Repository) -> None:
 
 @pytest.mark.parametrize("isolate", [(), (ISOLATE,)])
 def test_what_it_changes_is_told_once(settled: Repository, isolate: tuple[str, ...]) -> None:
-    result = run(settled, "read:chdir", "--dsocr-out=out", *isolate)
-    result.assert_outcomes(passed=2)
-    assert (settled.pytester.path / "out" / "dsocr.json").is_file()
+    run(settled, "read:chdir", *isolate).assert_outcomes(passed=2)
     home = settled.pytester.path
-    assert notes(settled) == (
+    assert notes(settled) == [
         f"the subject's read changed the working directory from {home} to /; the run keeps its own"
-    )
+    ]
 
 
 def test_a_users_ctrl_c_interrupts_the_run(settled: Repository) -> None:
     environment = {**os.environ, "MISDEED": "read:sleep"}
     marker = settled.pytester.path / "began"
     settled.pytester.makepyfile(
+        test_it=TEST_TEXT,
         slow="from pathlib import Path\nimport misdeeds\n\nclass Reader(misdeeds.Reader):\n"
-        "    def read(self, page, **how):\n        Path('began').touch()\n        return super().read(page, **how)\n"
+        "    def read(self, page, **how):\n        Path('began').touch()\n        return super().read(page, **how)\n",
     )
     process = subprocess.Popen(
         [sys.executable, "-m", "pytest", *PAGES, ISOLATE, "--dsocr-subject=slow:Reader"],

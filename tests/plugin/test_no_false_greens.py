@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
 import pytest
 
 from tests.plugin.conftest import TEST_TEXT, TWO, Repository
@@ -10,6 +13,9 @@ FAILED, PASSED = pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.OK
 NOTHING = "0 comparisons: nothing was compared, so the run does not pass"
 NOTHING_COMPARED = "verdict         no comparison was made"
 UNRECORDED = "the recording holds nothing of page-tiny-markdown"
+CHECKS = "def test_it(dsocr_report, dsocr_check): {}"
+MARKED = "import pytest\n@pytest.mark.dsocr\ndef test_it(dsocr_report): {}"
+LISTED = "test_text[page-tiny-markdown]"
 BY_LEVEL = """
     import pytest
 
@@ -24,106 +30,9 @@ BY_LEVEL = """
     def test_prefill(dsocr_report, dsocr_check):
         dsocr_check(dsocr_report, "prefill_best")
 """
+SKIPPED = f"""
+    {TEST_TEXT.strip()}
 
-
-def told(result: pytest.RunResult, *patterns: str) -> None:
-    result.stdout.fnmatch_lines([pattern.replace("[", "[[]") for pattern in patterns])
-
-
-@pytest.mark.parametrize(
-    ("body", "why"),
-    [
-        ("pass", "asked for dsocr_check and compared nothing; call it"),
-        ("dsocr_check([])", "dsocr_check was given no comparison"),
-        ("dsocr_check(dsocr_report, 'txet')", "dsocr_check knows no stage 'txet'"),
-        ("dsocr_check(dsocr_report, 'text'); dsocr_check([])", "dsocr_check was given no comparison"),
-    ],
-)
-def test_a_check_that_compares_nothing_fails(repository: Repository, body: str, why: str) -> None:
-    result = repository.run(f"def test_it(dsocr_report, dsocr_check): {body}")
-    result.assert_outcomes(failed=1)
-    assert why in result.outlines
-
-
-@pytest.mark.parametrize("body", ["assert dsocr_report.passes", "import pytest; pytest.skip('not today')"])
-def test_a_run_that_compares_nothing_fails_though_no_test_does(repository: Repository, body: str) -> None:
-    marked = "import pytest\n@pytest.mark.dsocr\n"
-    result = repository.run(f"{marked}def test_it(dsocr_report): {body}")
-    assert result.parseoutcomes().keys() <= {"passed", "skipped"}
-    assert result.ret == FAILED
-    told(result, NOTHING, NOTHING_COMPARED)
-
-
-def test_what_is_not_offered_is_skipped_and_is_no_comparison(repository: Repository) -> None:
-    result = repository.run(
-        "def test_it(dsocr_report, dsocr_check): dsocr_check(dsocr_report, 'prefill_best', 'tokens')", "-rs"
-    )
-    result.assert_outcomes(skipped=1)
-    assert result.ret == FAILED
-    told(
-        result, NOTHING, "not offered     L2: prefill_best, tokens", "*prefill_best, tokens: not offered by the subject"
-    )
-
-
-def test_a_run_whose_subject_cannot_be_made_ends_at_once(repository: Repository) -> None:
-    repository.settle("Unmade")
-    result = repository.run(TWO)
-    result.assert_outcomes(errors=1)
-    assert result.ret == FAILED
-    told(
-        result,
-        "standin:Unmade could not make its subject (RuntimeError: no weights); see the error it came from",
-        "RuntimeError: no weights",
-        NOTHING,
-        "*dsocr: without its subject nothing can be compared*",
-    )
-
-
-def test_a_reference_that_cannot_answer_is_an_error_and_no_mismatch(repository: Repository) -> None:
-    repository.settle(reference="Silent")
-    result = repository.run()
-    result.assert_outcomes(errors=1)
-    assert result.ret == FAILED
-    told(result, "the vendor's process ended without a word; look into its log", NOTHING, "ERROR           page-tiny*")
-    result.stdout.no_fnmatch_line("*WRONG*")
-
-
-def test_a_missing_recording_is_not_compared_and_fails(repository: Repository) -> None:
-    repository.settle(reference="Unrecorded")
-    result = repository.run()
-    result.assert_outcomes(errors=1)
-    assert result.ret == FAILED
-    told(
-        result,
-        f"NOT-COMPARED: {UNRECORDED}; without the vendor's files, let the session stand in: "
-        "--dsocr-reference=session; or declare that it may be missing: --dsocr-may-miss=recording",
-        f"missing         recording, needed by 1 test: {UNRECORDED}",
-        f"{NOTHING_COMPARED}; 1 of 1 test failed",
-    )
-
-
-def test_one_that_may_be_missing_is_skipped_but_a_run_of_such_alone_fails(repository: Repository) -> None:
-    repository.settle(reference="Unrecorded")
-    result = repository.run(TEST_TEXT, "-rs", "--dsocr-may-miss", "recording", "--dsocr-no-skip")
-    result.assert_outcomes(skipped=1)
-    assert result.ret == FAILED
-    told(result, NOTHING, f"skipped         recording (allowed), needed by 1 test: {UNRECORDED}", NOTHING_COMPARED)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "outcomes"),
-    [
-        ((), {"passed": 1, "skipped": 3}),
-        (("--dsocr-no-skip", "--dsocr-may-miss", "gpu"), {"passed": 1, "skipped": 2, "failed": 1}),
-    ],
-)
-def test_no_skip_turns_skips_into_failures_but_for_what_may_be_missing(
-    repository: Repository, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], outcomes: dict[str, int]
-) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    result = repository.run(
-        TEST_TEXT
-        + """
     import pytest
 
     @pytest.mark.dsocr_gpu
@@ -132,57 +41,114 @@ def test_no_skip_turns_skips_into_failures_but_for_what_may_be_missing(
     def test_later(dsocr_report): pytest.skip("not today")
 
     def test_of_others(): pytest.skip("theirs")
-    """,
-        *arguments,
-    )
-    result.assert_outcomes(**outcomes)
-    assert result.ret == (FAILED if outcomes.get("failed") else PASSED)
-    if outcomes.get("failed"):
-        told(result, "skipped, and --dsocr-no-skip is set: not today")
+"""
 
 
-@pytest.mark.parametrize(
-    ("arguments", "outcomes"),
-    [
-        ((), {"passed": 1, "skipped": 2}),
-        (("--dsocr-level", "L1"), {"errors": 1, "deselected": 1}),
-        (("--dsocr-no-skip",), {"passed": 1, "errors": 2}),
-        (("--dsocr-no-skip", "--dsocr-level", "L0"), {"passed": 1, "deselected": 2}),
-    ],
-)
-def test_what_is_above_the_subject_is_skipped_and_what_is_above_the_run_is_left_out(
-    repository: Repository, arguments: tuple[str, ...], outcomes: dict[str, int]
+class Row(NamedTuple):
+    """A run: its tests, what becomes of them, and what it says."""
+
+    tests: str
+    outcomes: Mapping[str, int]
+    told: Sequence[str] = ()
+    arguments: Sequence[str] = ()
+    subject: str = "Reader"
+    reference: str = "Reference"
+    status: int = FAILED
+
+
+ROWS = {
+    "no check is made": Row(CHECKS.format("pass"), {"failed": 1}, [NOTHING]),
+    "a check of nothing": Row(CHECKS.format("dsocr_check([])"), {"failed": 1}, [NOTHING]),
+    "and a check of nothing": Row(CHECKS.format("dsocr_check(dsocr_report, 'text'); dsocr_check([])"), {"failed": 1}),
+    "a stage that there is not": Row(
+        CHECKS.format("dsocr_check(dsocr_report, 'txet')"),
+        {"failed": 1},
+        ["dsocr_check knows no stage 'txet'", "* vision_fusion, prefill, prefill_best*"],
+    ),
+    "an assert alone": Row(MARKED.format("assert dsocr_report.passes"), {"passed": 1}, [NOTHING, NOTHING_COMPARED]),
+    "a skip alone": Row(MARKED.format("import pytest; pytest.skip('not today')"), {"skipped": 1}, [NOTHING]),
+    "not offered": Row(
+        CHECKS.format("dsocr_check(dsocr_report, 'prefill_best', 'tokens')"),
+        {"skipped": 1},
+        [NOTHING, "not offered     L2: prefill_best, tokens"],
+    ),
+    "a subject that cannot be made": Row(
+        TWO,
+        {"errors": 1},
+        ["RuntimeError: no weights", NOTHING, "*dsocr: without its subject nothing can be compared*"],
+        subject="Unmade",
+    ),
+    "a reference that cannot answer": Row(
+        TEST_TEXT,
+        {"errors": 1},
+        ["the vendor's process ended without a word*", NOTHING, "ERROR           page-tiny*"],
+        reference="Silent",
+    ),
+    "not recorded": Row(
+        TEST_TEXT,
+        {"errors": 1},
+        [
+            f"NOT-COMPARED: {UNRECORDED}; *--dsocr-reference=session; *--dsocr-may-miss=recording",
+            f"missing         recording, needed by 1 test: {UNRECORDED}",
+            f"{NOTHING_COMPARED}; 1 of 1 test failed",
+        ],
+        reference="Unrecorded",
+    ),
+    "not recorded, which may be, and nothing else": Row(
+        TEST_TEXT,
+        {"skipped": 1},
+        [NOTHING, "skipped         recording (allowed), needed by 1 test: *", NOTHING_COMPARED],
+        ["--dsocr-may-miss", "recording", "--dsocr-no-skip"],
+        reference="Unrecorded",
+    ),
+    "skips": Row(SKIPPED, {"passed": 1, "skipped": 3}, status=PASSED),
+    "skips, where only one may be": Row(
+        SKIPPED,
+        {"passed": 1, "skipped": 2, "failed": 1},
+        ["skipped, and --dsocr-no-skip is set: not today"],
+        ["--dsocr-no-skip", "--dsocr-may-miss", "gpu"],
+    ),
+    "above the subject": Row(
+        BY_LEVEL,
+        {"passed": 1, "skipped": 2},
+        ["*needs L1 (inputs), the subject offers L0 (text)"],
+        ["-rs"],
+        status=PASSED,
+    ),
+    "a level that is promised": Row(BY_LEVEL, {"errors": 1, "deselected": 1}, (), ["--dsocr-level", "L1"]),
+    "above the subject, which may not be": Row(BY_LEVEL, {"passed": 1, "errors": 2}, (), ["--dsocr-no-skip"]),
+    "above the run": Row(
+        BY_LEVEL, {"passed": 1, "deselected": 2}, (), ["--dsocr-no-skip", "--dsocr-level", "L0"], status=PASSED
+    ),
+    "known": Row(
+        TWO,
+        {"xfailed": 1, "passed": 1},
+        ["dsocr: known.ledger names test_gone, which is no test of this run"],
+        ["--dsocr-xfails=known.ledger"],
+        subject="Misreader",
+        status=PASSED,
+    ),
+    "known, and passes": Row(TWO, {"failed": 1, "passed": 1}, (), ["--dsocr-xfails=known.ledger"]),
+    "known, of a reference that cannot answer": Row(
+        TWO, {"errors": 2}, [f"{NOTHING_COMPARED}; *"], ["--dsocr-xfails=known.ledger"], reference="Silent"
+    ),
+    "known, and not recorded": Row(
+        TWO, {"errors": 2}, [f"{NOTHING_COMPARED}; *"], ["--dsocr-xfails=known.ledger"], reference="Unrecorded"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_run_passes_only_where_all_that_was_promised_was_compared_and_is_right(
+    name: str, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    result = repository.run(BY_LEVEL, "-rs", *arguments)
-    result.assert_outcomes(**outcomes)
-    assert result.ret == (FAILED if outcomes.get("errors") else PASSED)
-    if outcomes.get("skipped"):
-        told(result, "*needs L1 (inputs), the subject offers L0 (text)")
-
-
-@pytest.mark.parametrize(
-    ("subject", "listed", "outcomes"),
-    [
-        ("Misreader", "test_text[page-tiny-markdown]", {"xfailed": 1, "passed": 1}),
-        ("Reader", "test_text[page-tiny-markdown]", {"failed": 1, "passed": 1}),
-        ("Misreader", "test_boxes[page-tiny-markdown]", {"failed": 2}),
-    ],
-)
-def test_known_failures_have_to_fail(
-    repository: Repository, subject: str, listed: str, outcomes: dict[str, int]
-) -> None:
-    repository.settle(subject)
-    repository.pytester.makefile(".ledger", known=f"{listed}  # since May\ntest_gone  # was there\n")
-    result = repository.run(TWO, "--dsocr-xfails", "known.ledger")
-    result.assert_outcomes(**outcomes)
-    assert result.ret == (FAILED if outcomes.get("failed") else PASSED)
-    told(result, "dsocr: known.ledger names test_gone, which is no test of this run")
-
-
-@pytest.mark.parametrize("reference", ["Silent", "Unrecorded"])
-def test_known_failures_hide_no_reference_that_could_not_answer(repository: Repository, reference: str) -> None:
-    repository.settle(reference=reference)
-    repository.pytester.makefile(".ledger", known="test_text[page-tiny-markdown]  # since May\n")
-    result = repository.run(TWO, "--dsocr-xfails", "known.ledger")
-    result.assert_outcomes(errors=2)
-    told(result, f"{NOTHING_COMPARED}; 2 of 2 tests failed")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    row = ROWS[name]
+    repository.settle(row.subject, row.reference)
+    repository.pytester.makefile(".ledger", known=f"{LISTED}  # since May\ntest_gone  # was there\n")
+    result = repository.run(row.tests, *row.arguments)
+    result.assert_outcomes(**row.outcomes)
+    assert result.ret == row.status
+    result.stdout.fnmatch_lines_random([pattern.replace("[", "[[]") for pattern in row.told])
+    if row.subject == "Reader":
+        result.stdout.no_fnmatch_line("*WRONG*")

@@ -23,9 +23,8 @@ from tests.plugin.conftest import CONFTEST, TEST_TEXT, Repository
 PAGES = ("good_before", "bad", "good_after")
 SPREAD = ("-p", "xdist", "-n", "2")
 DEATHS = [
-    *((f"{moment}:exit 0", ()) for moment in ("import", "load", "read", "close")),
-    *((f"read:{deed}", ()) for deed in ("kill", "interrupt", "exit")),
-    ("close:exit", ()),
+    *((f"{moment}:exit 0", ()) for moment in ("import", "read", "close")),
+    *((f"read:{deed}", ()) for deed in ("interrupt", "exit")),
     *((death, SPREAD) for death in ("read:exit 0", "close:kill", "load:exit")),
 ]
 """A misdeed at its moment, and arguments of pytest's."""

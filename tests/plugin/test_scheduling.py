@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
 
 import pytest
 
 from pytest_dsocr.foundation.process import cores
-from pytest_dsocr.plugin.hooks import pytest_xdist_auto_num_workers
-from pytest_dsocr.plugin.workers import SPREAD, WORKERS, make_scheduler, on_own_gpu, scope_of
+from pytest_dsocr.plugin.case_scheduling import case_of
+from pytest_dsocr.plugin.hooks import pytest_xdist_auto_num_workers, pytest_xdist_make_scheduler
+from pytest_dsocr.plugin.workers import SPREAD, WORKERS, on_own_gpu
 from tests.plugin.conftest import TEST_TEXT, Repository
 from tests.report.made import config
-
-CASES = [f"page_{number}-gundam-markdown" for number in range(6)]
-CONFTEST = """
-    import pytest
-    from pytest_dsocr.plugin import workers
-
-    @pytest.hookimpl(optionalhook=True, tryfirst=True)
-    def pytest_xdist_make_scheduler(config, log):
-        return workers.make_scheduler(config, log)
-"""
 
 
 @pytest.mark.parametrize(
@@ -45,7 +35,7 @@ def test_each_worker_has_a_gpu_of_its_own(
 
 
 @pytest.mark.parametrize(
-    ("test", "scope"),
+    ("test", "case"),
     [
         ("suites/parity/test_case.py::test_boxes[form_015-gundam-markdown]", "form_015-gundam-markdown"),
         ("a/test_mine.py::TestIt::test_it[x-1-tiny-free-2]", "x-1-tiny-free"),
@@ -54,31 +44,35 @@ def test_each_worker_has_a_gpu_of_its_own(
         ("t.py::test_a-gundam-markdown", None),
     ],
 )
-def test_a_test_of_a_case_goes_where_the_case_is(test: str, scope: str | None) -> None:
-    assert scope_of(test) == (scope or test)
+def test_a_tests_case_is_read_off_its_id(test: str, case: str | None) -> None:
+    assert case_of(test) == case
 
 
-def workers(pytester: pytest.Pytester, cases: list[str], *arguments: str) -> Mapping[str, set[str]]:
-    """Run four tests of each case on two workers; give the workers that each case was on."""
-    pytester.makeconftest(CONFTEST)
-    tests = "".join(f"\n@each\ndef test_{letter}(case): time.sleep(0.01)\n" for letter in "abcd")
-    mark = f"import pytest, time\neach = pytest.mark.parametrize('case', {cases})\n"
-    pytester.makepyfile(mark + tests + "\ndef test_alone(): pass\n")
-    result = pytester.runpytest_subprocess("-v", "-p", "no:cacheprovider", *arguments)
-    result.assert_outcomes(passed=4 * len(cases) + 1)
-    found = defaultdict(set)
-    for worker, case in re.findall(r"\[(gw\d)\].*PASSED.*::test_[a-d]\[(.*)\]", result.stdout.str()):
-        found[case].add(worker)
-    return found
+TESTS = """
+    import pytest
+
+    @pytest.mark.parametrize("test", "abcd")
+    @pytest.mark.parametrize("case", [f"page_{n}-gundam-markdown" for n in range(6)])
+    def test_it(case, test):
+        pass
+
+    def test_alone():
+        pass
+"""
 
 
 def test_the_tests_of_a_case_share_a_worker(pytester: pytest.Pytester) -> None:
-    found = workers(pytester, CASES, "-n", "2")
+    pytester.makepyfile(TESTS)
+    result = pytester.runpytest_subprocess("-v", "-n", "2", "--dsocr-explain=0")
+    result.assert_outcomes(passed=25)
+    found = defaultdict(set)
+    for worker, case in re.findall(r"\[(gw\d)\].*PASSED.*::test_it\[(.*)-.\]", result.stdout.str()):
+        found[case].add(worker)
     assert {len(on) for on in found.values()} == {1}
     assert set.union(*found.values()) == {"gw0", "gw1"}
-    chosen = pytester.parseconfigure("-n", "2", "--dist", "worksteal")
+    chosen = pytester.parseconfigure("-n", "2", "--dist", "worksteal", "--dsocr-explain=0")
     chosen.hook.pytest_cmdline_main(config=chosen)
-    assert make_scheduler(chosen, None) is None, "another distribution was chosen"
+    assert pytest_xdist_make_scheduler(chosen, None) is None, "another distribution was chosen"
 
 
 def test_what_is_left_of_a_case_that_killed_a_worker_is_told_and_not_tried(repository: Repository) -> None:

@@ -1,4 +1,4 @@
-"""What a run shows: header, failures, verdict so far and summary; in colours, folded, and of less than the whole."""
+"""What a run shows: header, failures and summary; folded, and of less than the whole."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from pytest_dsocr.reference.environment import FILES
 from pytest_dsocr.report.file import read_result
 from tests.plugin.conftest import CONFTEST, TEST_TEXT, TWO, Repository, rendered
 
-TITLE = " DeepSeek-OCR: subject and reference "
-RED, GREEN, END = "\x1b[31m", "\x1b[32m", "\x1b[0m"
 THREE_TIMES = """
     import pytest
 
@@ -39,18 +37,6 @@ THREE_TIMES = """
     def test_not_ours():
         assert False
 """
-OTHERS = """
-    def pytest_sessionstart(session):
-        session.config.pluginmanager.getplugin("terminalreporter").isatty = lambda: {is_terminal}
-
-    def pytest_terminal_summary(terminalreporter):
-        terminalreporter.write_line(f"another plugin sees {{len(terminalreporter.stats.get('failed', []))}}")
-"""
-
-
-def add_to_conftest(repository: Repository, text: str) -> None:
-    conftest = repository.pytester.path / "conftest.py"
-    conftest.write_text(conftest.read_text() + dedent(text))
 
 
 def test_a_run_that_passes(repository: Repository, snapshot: SnapshotAssertion) -> None:
@@ -62,20 +48,10 @@ def test_a_run_that_passes(repository: Repository, snapshot: SnapshotAssertion) 
 def test_a_run_that_fails_tells_one_failure_of_each_break(
     repository: Repository, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
 ) -> None:
-    """A case is compared once for all tests with the run's limits; a verdict so far is told once in a log."""
+    """A case is compared once for all tests with the run's limits."""
     monkeypatch.setenv("COLUMNS", "200")
     repository.settle("Misreader")
-    add_to_conftest(repository, OTHERS.format(is_terminal=False))
     assert rendered(repository.run(THREE_TIMES, "--color=no", "--dsocr-prompts", "free")) == snapshot
-
-
-@pytest.mark.parametrize("is_terminal", [True, False])
-def test_a_verdict_so_far_is_told_on_a_terminal_also_where_all_is_right(
-    is_terminal: bool, repository: Repository
-) -> None:
-    add_to_conftest(repository, OTHERS.format(is_terminal=is_terminal))
-    lines = [line for line in repository.run(TWO).outlines if line.startswith("dsocr: 1 compared so far")]
-    assert ["0 WRONG" in line for line in lines] == [True] * is_terminal
 
 
 def test_a_project_that_has_the_plugin_and_does_not_use_it_is_told_nothing(alone: pytest.Pytester) -> None:
@@ -115,20 +91,18 @@ def test_what_cannot_be_written_loses_no_comparison(repository: Repository) -> N
     assert read_result(out)["cases"][0]["picture"] is None
     gone = "import pathlib, shutil\n        shutil.rmtree('out')\n        pathlib.Path('out').touch()"
     repository.settle("Misreader")
-    result = repository.run(f"{TEST_TEXT}\n    def test_in_the_way():\n        {gone}\n", "--dsocr-out=out", apart=True)
+    result = repository.run(f"{TEST_TEXT}\n    def test_in_the_way():\n        {gone}\n", "--dsocr-out=out")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["verdict         1 of 1 test failed; the result was not written:*"])
 
 
-def test_on_workers_a_diff_is_coloured_and_failures_are_folded_unless_all_are_asked_for(
-    repository: Repository,
-) -> None:
+def test_one_failure_of_each_break_is_shown_unless_all_are_asked_for(repository: Repository) -> None:
     repository.settle("Misreader")
     tests = TWO.replace('"boxes"', '"text"')
     for flags, failures in ((), 1), (("-v",), 2):
-        lines = repository.run(tests, "--color=yes", *flags, "-n", "1", apart=True).outlines
-        assert any(f"{RED}[-Minutes-]{END}{GREEN}{{+Minuets+}}{END}" in line for line in lines)
-        assert sum(line.startswith(f"{RED}FAILED{END} ") for line in lines) == failures
+        lines = repository.run(tests, *flags).outlines
+        assert any("[-Minutes-]{+Minuets+}" in line for line in lines)
+        assert sum(line.startswith("FAILED ") for line in lines) == failures
 
 
 def test_what_breaks_first_names_a_test_of_this_run_or_none(repository: Repository) -> None:
@@ -140,22 +114,6 @@ def test_what_breaks_first_names_a_test_of_this_run_or_none(repository: Reposito
     assert f"{'':<16}{before}; see test_it.py::test_text[page-tiny-markdown]" in result.outlines
     alone = repository.run(TWO, subject, "-k", "boxes")
     assert f"{'':<16}{before}, and may be its cause" in alone.outlines
-
-
-def test_a_stage_that_there_is_not_is_answered_with_those_that_there_are(
-    repository: Repository, snapshot: SnapshotAssertion
-) -> None:
-    tests = """
-    import pytest
-
-    @pytest.mark.parametrize("stages", [("bokses",), ("text", "sam.cropz"), ("nothing like it",)])
-    def test_it(dsocr_report, dsocr_check, stages):
-        dsocr_check(dsocr_report, *stages)
-    """
-    result = repository.run(tests)
-    result.assert_outcomes(failed=3)
-    assert [line for line in result.outlines if line.startswith("dsocr_check knows")] == snapshot
-    assert sum("vision_fusion, prefill, prefill_best" in line for line in result.outlines) == 3
 
 
 DROPPING = """
@@ -193,7 +151,8 @@ def test_looser_limits_and_what_was_left_out_are_in_the_verdict_wherever_it_is_t
     for name in ("second", "third"):
         shutil.copy("page.png", f"{name}.png")
     pages = [f"--dsocr-pages={name}.png" for name in ("page", "second", "third")]
-    ended = repository.run(tests, *pages, "--dsocr-out=out", *how.get("arguments", ()), apart=True)
+    arguments = how.get("arguments", ())
+    ended = repository.run(tests, *pages, "--dsocr-out=out", *arguments, apart="-n" in arguments)
     found = read_result(Path("out"))
     assert (ended.ret, found["passes"], found["verdict"]) == (0, True, verdict)
     views = (ended.stdout.str(), *(Path("out", name).read_text("utf-8") for name in ("index.html", "summary.md")))

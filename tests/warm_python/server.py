@@ -174,6 +174,8 @@ def parted(arguments: list[str]) -> tuple[list[str], list[str]]:
         if arguments[: len(flag)] == flag:
             more, rest = parted(arguments[len(flag) :])
             return [*flag, *more], rest
+    if arguments and arguments[0].startswith("-m") and arguments[0] != "-m":  # as pytest's own tests say -mpytest
+        return [], ["-m", arguments[0].removeprefix("-m"), *arguments[1:]]
     return [], arguments
 
 
