@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -26,16 +27,16 @@ from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.opening import Wanted
 from pytest_dsocr.reference.recording import RecordedReference
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
-from tests.faults.asked_suites import ask_suites, failure
 from tests.faults.outcome import Fault, Outcome, outcome_of
+from tests.faults.suites import ask_suites, failure
 from tests.recordings import FOLDER, find_recording
 
-PAGES, QUICKEST = "dev-3", ("figures_201", "invoice_016")
+QUICKEST = ("figures_201", "invoice_016")
 Upto = Literal["inputs", "prefill", "read"]
 READ_TOKENS = 200
 """A subject in a loop is not read to the end: the longest of these pages has 180."""
 BUDGET_S = 120
-"""Of an explanation: longer than a run's own, as two are tried at a time."""
+"""Of an explanation: longer than a run's own, as several are tried at a time."""
 FIRST_ASKED: Mapping[str, Upto] = {"tokenizer": "inputs", "decode": "read", "postprocess": "read", "read": "read"}
 """How far a subject is asked at first about a mistake of a stage; where it is right so far, to the end, but for one of
 inputs: where these are the recorded ones to the bit, so is what comes of them."""
@@ -73,17 +74,10 @@ def reference() -> RecordedReference:
 
 
 @cache
-def explainer() -> Explainer:
-    """Return the explaining process, which starts without a mistake."""
-    return Explainer(Setup(), BUDGET_S)
-
-
-@cache
-def cases(named: str = PAGES) -> tuple[Case, ...]:
-    """Return the pages of a default run, or of another list: in front the quickest without crops, and with some."""
-    pages = {page.stem: page for page in shipped(named)}
-    order = [*(name for name in QUICKEST if name in pages), *(name for name in pages if name not in QUICKEST)]
-    return tuple(make_case(pages[name], "markdown", "gundam") for name in order)
+def cases() -> tuple[Case, ...]:
+    """Return the pages of a default run: in front the quickest without crops, and with some."""
+    pages = {page.stem: page for page in shipped("dev-3")}
+    return tuple(make_case(pages[name], "markdown", "gundam") for name in dict.fromkeys((*QUICKEST, *pages)))
 
 
 @contextmanager
@@ -101,30 +95,30 @@ def hold(subject: Brief, case: Case, upto: Upto, *, always_read: bool = False) -
     return judge(exchange, limits_between(subject, reference(), Setup()))
 
 
-def try_fault(fault: Fault, *, suites: bool = True, explain: bool = True) -> Outcome:
-    """Plant a mistake and say what a default run says of it, up to the first page or suite that shows it."""
+def try_fault(fault: Fault, explainer: Explainer, *, suites: bool) -> Outcome | None:
+    """Plant a mistake; say how the first page or suite of a default run shows it, and None where none does."""
     if suites and "::" in fault.shows and (found := failure(fault, [fault.shows])):
         return found
     upto: Upto = "read" if fault.unseen else FIRST_ASKED.get(fault.stage, "prefill")
-    shown: CaseReport | None = None
     with planted(fault) as subject:  # for all pages, as a mistake may keep something of one for the next
         for case in cases():
             shown = _held(subject, case, upto)
             if shown and (found := outcome_of(fault, case.page.stem, shown)):
                 break
         else:
-            shown, found = None, None
-    if found is None:
-        return (ask_suites(fault) if suites and not fault.unseen else None) or Outcome(fault.id, False)
-    return _explained(fault, shown, found) if explain else found
+            shown = found = None
+    if found is None or shown is None:
+        return ask_suites(fault) if suites and not fault.unseen else None
+    return _explained(fault, shown, found, explainer)
 
 
-def _explained(fault: Fault, report: CaseReport | None, found: Outcome) -> Outcome:
-    question = question_of(report, BUDGET_S) if report else None
-    answer = explainer().answered(question) if question else None
+def _explained(fault: Fault, report: CaseReport, found: Outcome, explainer: Explainer) -> Outcome:
+    question = question_of(report, BUDGET_S)
+    answer = explainer.answered(question) if question else None
     if answer is None:
         return found
-    return found.with_explanation(answer.text, answer.mistakes, proven=answer.is_proven, mistake=fault.mistake)
+    named = fault.mistake.removeprefix("steps.") in {one.removeprefix("steps.") for one in answer.mistakes}
+    return replace(found, explained=answer.text, proven=answer.is_proven, named=answer.is_proven and named)
 
 
 def _held(subject: Brief, case: Case, upto: Upto) -> CaseReport | None:
