@@ -11,9 +11,8 @@ LEAKS = """
     import numpy
     import torch
 
-    def test_forgets_what_it_imports():
-        import numpy.ma
-        del sys.modules["numpy.ma"]
+    def test_forgets_a_module():
+        del sys.modules["numpy.linalg"]
 
     def test_puts_another_in_place():
         sys.modules["torch.version"] = os
@@ -37,7 +36,6 @@ LEAKS = """
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
     def test_nothing(monkeypatch, tmp_path):
-        import wave
         (tmp_path / "of_a_test.py").touch()
         monkeypatch.syspath_prepend(tmp_path)
         monkeypatch.chdir(tmp_path)
@@ -48,7 +46,7 @@ LEAKS = """
 DEAF = "import pytest, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); sys.exit(pytest.main(sys.argv[1:]))"
 """Started as by ``nohup``."""
 NAMED = {
-    "forgets_what_it_imports": "numpy.ma",
+    "forgets_a_module": "numpy.linalg",
     "puts_another_in_place": "torch.version",
     "folder": "the working directory",
     "environment": "LEFT",

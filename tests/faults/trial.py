@@ -91,7 +91,10 @@ def planted(fault: Fault) -> Iterator[Brief]:
 def hold(subject: Brief, case: Case, upto: Upto, *, always_read: bool = False) -> CaseReport:
     """Hold the subject against the recording of a page, up to its inputs, to prefill or to the end."""
     subject.upto = upto
-    exchange = ask(subject, reference(), case, always_read=always_read, tokenizer=resolve(MINI).tokenizer)
+    try:
+        exchange = ask(subject, reference(), case, always_read=always_read, tokenizer=resolve(MINI).tokenizer)
+    finally:
+        subject.upto = "read"
     return judge(exchange, limits_between(subject, reference(), Setup()))
 
 
