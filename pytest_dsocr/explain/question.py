@@ -120,7 +120,6 @@ class Answer:
     tried: int
     of: int
     """How many there were to try."""
-    seconds: float
     without: float
     """The relative error of the session without any mistake."""
     found: tuple[str, ...] = ()

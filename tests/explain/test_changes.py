@@ -38,7 +38,7 @@ def test_attributes_weights_and_forwards_are_put_back() -> None:
 
 
 def test_an_attribute_that_is_not_there_cannot_be_changed() -> None:
-    with Changes() as changes, pytest.raises(AttributeError, match="no attribute quick_gelus to change"):
+    with Changes() as changes, pytest.raises(AttributeError, match="does not have the attribute 'quick_gelus'"):
         changes.set(clip, "quick_gelus", torch.relu)
     assert not hasattr(clip, "quick_gelus")
 
