@@ -34,6 +34,6 @@ def test_a_wrong_epsilon_is_wrong_where_a_run_asks_for_what_is_usual(name: str |
     [case] = [case for case in cases() if case.page.stem == "figures_201"]
     fault = of_catalogue((name,))[name] if name else None
     with planted(fault) if fault else nullcontext(loaded()) as subject:
-        held = hold(subject, case, "prefill").exchange
+        held = hold(subject, case).exchange
     found = judge(held, tolerances("float32").but({"seam": USUAL})).divergence
     assert (found and found.first.stage) == (fault.stage if fault else None)
