@@ -133,11 +133,6 @@ def _among(source: Path, folder: Path, name: str) -> Path:
     return Path(shutil.copy(source / name, folder / name))
 
 
-def _case(folder: Path) -> Path:
-    shutil.copy(RECORDED / f"{CASE}.safetensors", folder)
-    return Path(shutil.copy(RECORDED / f"{CASE}.json", folder))
-
-
 def _snapshot(path: Path) -> None:
     if _holds(path.parent, "0") or not path.is_file():
         return
@@ -168,14 +163,6 @@ def _in(name: str) -> Callable[[Path], Path]:
     return lambda folder: _among(_synthetic(), folder, name)
 
 
-def _load(path: Path) -> None:
-    assert Engine.from_checkpoint(str(path.parent))
-
-
-def _tokenizer(path: Path) -> None:
-    assert Tokenizer.from_folder(path.parent).encode("a")
-
-
 KINDS: dict[str, Kind] = {
     "result": Kind(_result, _read_result),
     "night": Kind(lambda folder: record.add(folder, record.of_run(read_result(_result(folder)))), _show),
@@ -189,14 +176,14 @@ KINDS: dict[str, Kind] = {
         lambda path: Recording.open(path.parent),
         sealed=True,
     ),
-    "case": Kind(_case, RecordedCase.read, sealed=True),
+    "case": Kind(lambda folder: _among(RECORDED, folder, f"{CASE}.json"), RecordedCase.read, sealed=True),
     "counts": Kind(_copied(VENDOR / "mini/flops-eager.json"), lambda path: Counts.open(path).encode(), sealed=True),
     "facts": Kind(_copied(VENDOR / "inputs-pillow-12.json"), lambda path: read_facts(path.parent, "inputs")),
     "snapshot": Kind(
         _copied(next((CHECKOUT / "golden/snapshots").rglob("*.json")), "snapshot.json"), _snapshot, sealed=True
     ),
-    "config": Kind(_in("config.json"), _load),
-    "tokenizer": Kind(_in("tokenizer.json"), _tokenizer),
+    "config": Kind(_in("config.json"), lambda path: Engine.from_checkpoint(str(path.parent))),
+    "tokenizer": Kind(_in("tokenizer.json"), lambda path: Tokenizer.from_folder(path.parent).encode("a")),
     "export": Kind(_in("tokenizer.json"), _portable),
     "anchors": Kind(
         _copied(VENDOR / "anchors.json"), lambda path: drifts(read_json(path), read_json(VENDOR / "anchors.json"))
