@@ -17,17 +17,11 @@ LEAKS = """
     def test_puts_another_in_place():
         sys.modules["torch.version"] = os
 
-    def test_folder():
-        os.chdir("/")
-
     def test_environment():
         os.environ["LEFT"] = "here"
 
     def test_signal():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-
-    def test_dtype():
-        torch.set_default_dtype(torch.float64)
 
     def test_thread():
         threading.Thread(target=threading.main_thread().join, name="left").start()
@@ -48,10 +42,8 @@ DEAF = "import pytest, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN)
 NAMED = {
     "forgets_a_module": "numpy.linalg",
     "puts_another_in_place": "torch.version",
-    "folder": "the working directory",
     "environment": "LEFT",
     "signal": "the signal handlers: 15",
-    "dtype": "torch.float32 to torch.float64",
     "thread": "the threads that a process waits for: left",
 }
 
