@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.checkout import CHECKOUT
-from tests.leaks import Imports, OwnModulesSnapshot, changes, lost, state
+from tests.leaks import OwnModulesSnapshot, changes, lost, state
 
 if TYPE_CHECKING:
     from pytest_dsocr.engine.engine import Engine
@@ -31,24 +31,21 @@ IN_ORDER = "-p no:randomly"
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _imports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Imports]:
-    """What a test imports stays imported, and what it looks for is known."""
-    imports = Imports()
+def _modules_stay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What a test imports stays imported."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OwnModulesSnapshot, "folder", str(tmp_path_factory.getbasetemp()), raising=False)
         patch.setattr("_pytest.pytester.SysModulesSnapshot", OwnModulesSnapshot)
-        patch.setattr(sys, "meta_path", [imports, *sys.meta_path])
-        yield imports
+        yield
 
 
 @pytest.fixture(autouse=True)
-def _leaves_nothing(_imports: Imports) -> Iterator[None]:
+def _leaves_nothing(_modules_stay: None) -> Iterator[None]:
     """A test that leaves the process changed fails itself, and not those after it."""
-    _imports.names.clear()
     modules, before = dict(sys.modules), state()
     yield
     left = [*changes(before, state())]
-    if gone := sorted(lost(modules, _imports.names)):
+    if gone := lost(modules):
         left.append(f"{len(gone)} modules taken out of sys.modules, or imported anew: {', '.join(gone[:5])}")
     if left:
         pytest.fail("the test leaves its process changed; put back what it changed:\n" + "\n".join(left), pytrace=False)

@@ -6,8 +6,7 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from importlib.abc import MetaPathFinder
+from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -40,16 +39,6 @@ STATE = (
 THREADS = "the threads that a process waits for"
 
 
-class Imports(MetaPathFinder):
-    """Finds nothing, and keeps the name of each module that is looked for because it is not imported yet."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-
-    def find_spec(self, name: str, *_: object) -> None:
-        self.names.append(name)
-
-
 class OwnModulesSnapshot(SysModulesSnapshot):
     """``pytester`` takes out what its folder holds, and nothing else: torch and numpy cannot be imported twice."""
 
@@ -80,12 +69,10 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str
             yield f"{one.name}: {one.describe(found, left)}"
 
 
-def lost(before: Mapping[str, ModuleType], imported: Iterable[str]) -> set[str]:
+def lost(before: Mapping[str, ModuleType]) -> list[str]:
     """Return the modules, a test's own excepted, that are not in ``sys.modules`` any more, or are other ones."""
     gone = {name: module for name, module in before.items() if sys.modules.get(name) is not module}
-    for name in {*imported} - sys.modules.keys():
-        parent, _, child = name.rpartition(".")
-        if isinstance(module := getattr(sys.modules.get(parent), child, None), ModuleType):
-            gone[name] = module  # an import that succeeds sets its parent's attribute
     own = OwnModulesSnapshot.folder
-    return {name for name, of in gone.items() if not name.startswith(IMPORTED_ANEW) and not file_of(of).startswith(own)}
+    return sorted(
+        name for name, of in gone.items() if not name.startswith(IMPORTED_ANEW) and not file_of(of).startswith(own)
+    )

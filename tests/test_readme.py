@@ -9,16 +9,10 @@ import pytest
 from pytest_dsocr.pages.page_list import shipped
 from tests.markdown import HOMES, blocks, text_of
 
-MOST_LINES = 150
-
 
 def block(language: str, page: str, holding: str) -> str:
     [found] = [text for text in blocks(page, language) if holding in text]
     return found
-
-
-def test_it_is_short() -> None:
-    assert len(text_of("README.md").splitlines()) < MOST_LINES
 
 
 def test_pictures_and_links_have_absolute_addresses() -> None:

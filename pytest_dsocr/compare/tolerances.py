@@ -77,8 +77,8 @@ NAMES: Mapping[str, type] = {"boxes": int, "coords": float, "text": float, "seam
 #   torch's own kernels unvectored  8.0e-7    AVX2 in all three               9.1e-7
 #   no oneDNN, no oneDNN and AVX2   8.2e-7    SSE4 in all three               9.1e-7
 # and on two CPUs of other makers 1.1e-6. Two such errors add up to 1.6e-6, and a sketch estimates to 6 %: above 2e-6 an
-# error is none of theirs. The smallest mistake is a wrong epsilon in CLIP, 2.8e-6. To measure anew, and by seam:
-# python -m tests.faults calibrate (calibration.json holds what it found).
+# error is none of theirs. The smallest mistake is a wrong epsilon in CLIP, 2.8e-6. By seam:
+# tests/faults/calibration.json.
 # bfloat16 and float16: half a unit in the last place is 0.4 % and 0.05 %, and some fifty layers add up to a few times
 # that, the logits last. Measured in bf16 on an H200, with mini and at full size, of the quick pages: fused attention,
 # kernels of one's own, no autocast and all in float32 give up to 1.2e-2 in vision, 2.6e-2 in the decoder's layers,

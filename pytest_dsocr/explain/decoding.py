@@ -21,7 +21,7 @@ from pytest_dsocr.explain.catalogue.reading import Reading, reading
 from pytest_dsocr.explain.mistake import Bench, Changes, Mistake
 from pytest_dsocr.explain.question import ActualStep, Answer, Question
 from pytest_dsocr.explain.recompute import Clean
-from pytest_dsocr.explain.search import SOMEWHAT_NEARER, Deadline, search
+from pytest_dsocr.explain.search import SOMEWHAT_NEARER, search
 from pytest_dsocr.observation.case import Case
 
 SIZE = "tokens.size-"
@@ -33,16 +33,16 @@ UNSURE = 8
 """Characters at the end of a text that a further token may change."""
 
 
-def explain_steps(clean: Clean, question: Question, deadline: Deadline) -> Answer:
+def explain_steps(clean: Clean, question: Question, deadline_s: float) -> Answer:
     """Explain the logits of steps, or, where these are right, what was chosen of them."""
     stepper = _Stepper(clean, question)
     if question.what == "tokens":
-        return _choices(clean, question, deadline)
-    answer, _ = search(groups()["steps"], stepper.measure, stepper.without, question.near, deadline)
+        return _choices(clean, question, deadline_s)
+    answer, _ = search(groups()["steps"], stepper.measure, stepper.without, question.near, deadline_s)
     return answer
 
 
-def explain_best(clean: Clean, question: Question, deadline: Deadline) -> Answer:
+def explain_best(clean: Clean, question: Question, deadline_s: float) -> Answer:
     """Explain the best first tokens, of a subject that gives no logits."""
 
     def distance(logits: Tensor) -> float:
@@ -54,7 +54,7 @@ def explain_best(clean: Clean, question: Question, deadline: Deadline) -> Answer
             return distance(clean.run("prefill", ""))
 
     clean.warm("prefill", "")
-    return search(groups()["prefill"], measure, distance(clean.run("prefill", "")), question.near, deadline)[0]
+    return search(groups()["prefill"], measure, distance(clean.run("prefill", "")), question.near, deadline_s)[0]
 
 
 class _Stepper:
@@ -126,7 +126,7 @@ def _apart(logits: Tensor, ids: tuple[int, ...], found: tuple[float, ...]) -> fl
     return apart if math.isfinite(apart) else math.inf
 
 
-def _choices(clean: Clean, question: Question, deadline: Deadline) -> Answer:
+def _choices(clean: Clean, question: Question, deadline_s: float) -> Answer:
     """Explain choices whose logits are right: by the size of the n-gram rule."""
     prompt = clean.inputs.input_ids[0].tolist()
 
@@ -147,26 +147,26 @@ def _choices(clean: Clean, question: Question, deadline: Deadline) -> Answer:
         lambda one: differing(int(one.id.removeprefix(SIZE))),
         differing(clean.session.family.decoding.no_repeat_ngram_size),
         0.0,
-        deadline,
+        deadline_s,
     )[0]
 
 
-def explain_reading(session: Engine[Any], case: Case, question: Question, deadline: Deadline) -> Answer:
+def explain_reading(session: Engine[Any], case: Case, question: Question, deadline_s: float) -> Answer:
     """Explain a text that is not the reference's."""
     texts = _Texts(session, case, question)
     candidates = [*(one for one in groups()["text"] if texts.name(one) in TEXTS), *groups()["read"]]
     if question.level == 0:
         candidates += [*texts.other_cases(), *groups()["pixels"], *groups()["prompt"]]
-    return search(candidates, texts.measure, 0.0 if texts.right == question.text else 1.0, 0.0, deadline)[0]
+    return search(candidates, texts.measure, 0.0 if texts.right == question.text else 1.0, 0.0, deadline_s)[0]
 
 
-def explain_written(question: Question, deadline: Deadline) -> Answer:
+def explain_written(question: Question, deadline_s: float) -> Answer:
     """Explain a ``result.mmd`` that is not what the subject's text gives."""
 
     def measure(one: Mistake) -> float:
         return 0.0 if WRITTEN[one.id.removeprefix("written.")][1](question.text) == question.mmd else math.inf
 
-    return search(groups()["written"], measure, float(to_mmd(question.text) != question.mmd), 0.0, deadline)[0]
+    return search(groups()["written"], measure, float(to_mmd(question.text) != question.mmd), 0.0, deadline_s)[0]
 
 
 class _Texts:

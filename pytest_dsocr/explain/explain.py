@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,12 +23,12 @@ from pytest_dsocr.explain.decoding import explain_best, explain_reading, explain
 from pytest_dsocr.explain.mistake import Bench, Changes, Group, Mistake, Part
 from pytest_dsocr.explain.question import Answer, Question
 from pytest_dsocr.explain.recompute import Clean, Segment
-from pytest_dsocr.explain.search import Deadline, search
+from pytest_dsocr.explain.search import search
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import InputsDigest, Seam
 from pytest_dsocr.observation.packing import unpack_inputs
 
-NOTHING = Answer(0, 0, 0.0, 0.0)
+NOTHING = Answer(0, 0, 0.0)
 SCREENED_FROM = 2
 """Views of which one is computed at first: what changes nothing that the subject changed is not computed further."""
 SCREEN = 5
@@ -44,20 +45,20 @@ READ = ("read", "text", "spans", "boxes")
 
 def explain(session: Engine[Any], case: Case, question: Question) -> Answer:
     """Search for what explains the divergence; an answer without tries where nothing is known to try."""
-    deadline = Deadline.after(question.budget_s)
+    deadline_s = time.monotonic() + question.budget_s
     stage = question.what.partition("/")[0].partition(".")[0]
     if question.what in COMPARED:
-        return _of_inputs(session, case, question, deadline)
+        return _of_inputs(session, case, question, deadline_s)
     if question.what in ("logits", "tokens"):
-        return explain_steps(Clean(session, _inputs(session, case)), question, deadline)
+        return explain_steps(Clean(session, _inputs(session, case)), question, deadline_s)
     if question.what == "prefill_best":
-        return explain_best(Clean(session, _inputs(session, case)), question, deadline)
+        return explain_best(Clean(session, _inputs(session, case)), question, deadline_s)
     if question.what in READ:
-        return explain_reading(session, case, question, deadline)
+        return explain_reading(session, case, question, deadline_s)
     if question.what == "result.mmd":
-        return explain_written(question, deadline)
+        return explain_written(question, deadline_s)
     if stage in STAGES and question.what in question.seams:
-        return _of_seam(Clean(session, _inputs(session, case)), question, deadline)
+        return _of_seam(Clean(session, _inputs(session, case)), question, deadline_s)
     return NOTHING
 
 
@@ -65,10 +66,10 @@ def _inputs(session: Engine[Any], case: Case) -> Inputs:
     return session.prepare(case.page, prompt=case.prompt, preset=case.preset)
 
 
-def _of_inputs(session: Engine[Any], case: Case, question: Question, deadline: Deadline) -> Answer:
+def _of_inputs(session: Engine[Any], case: Case, question: Question, deadline_s: float) -> Answer:
     maker = _Inputs(session, case, question)
     order = ("pixels", "prompt") if question.what in (*PIXELS_OF, GRID) else ("prompt", "pixels")
-    answer, found = _search_inputs([*chain(*(groups()[name] for name in order))], maker, question, deadline)
+    answer, found = _search_inputs([*chain(*(groups()[name] for name in order))], maker, question, deadline_s)
     if not answer.explained:
         return answer
     left = [name for name in COMPARED if name not in maker.equal[found[0].id] and name != question.what]
@@ -133,7 +134,7 @@ class _Inputs:
 
 
 def _search_inputs(
-    candidates: Sequence[Mistake], maker: _Inputs, question: Question, deadline: Deadline
+    candidates: Sequence[Mistake], maker: _Inputs, question: Question, deadline_s: float
 ) -> tuple[Answer, list[Mistake]]:
     """Search on behind what makes this tensor equal and not the others; what makes most of them equal is the answer."""
 
@@ -141,13 +142,13 @@ def _search_inputs(
         return len(maker.equal[one.id]) < len(COMPARED)
 
     near = NEAR_OF_PIXELS if question.what in PIXELS_OF else 0.0
-    answer, found = search(candidates, maker.measure, maker.without, near, deadline, goes_on=goes_on)
+    answer, found = search(candidates, maker.measure, maker.without, near, deadline_s, goes_on=goes_on)
     most = max((len(maker.equal[one.id]) for one in found), default=0)
     best = [one for one in found if len(maker.equal[one.id]) == most]
     return replace(answer, found=tuple(one.id for one in best), words=tuple(one.words for one in best)), best
 
 
-def _of_seam(clean: Clean, question: Question, deadline: Deadline) -> Answer:
+def _of_seam(clean: Clean, question: Question, deadline_s: float) -> Answer:
     actual, what = question.seams[question.what], question.what
     has_blocks = any(name.startswith(f"{what.partition('/')[0]}/") for name in question.seams)
     segment = Segment(clean, what, has_blocks=has_blocks)
@@ -168,7 +169,7 @@ def _of_seam(clean: Clean, question: Question, deadline: Deadline) -> Answer:
         return segment.stage in CHEAP or behind[one.id].startswith(NOT)
 
     candidates = _candidates(group, what, has_blocks)
-    answer, found = search(candidates, measure, without, question.near, deadline, goes_on=goes_on)
+    answer, found = search(candidates, measure, without, question.near, deadline_s, goes_on=goes_on)
     if not answer.explained:
         return answer
     beyond = {one.id: behind.get(one.id) or _behind(segment, question, one) for one in found}

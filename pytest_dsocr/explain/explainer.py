@@ -7,6 +7,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+
 from pytest_dsocr.compare.case import CaseReport, Explanation
 from pytest_dsocr.explain.question import Answer, Question, question_of
 from pytest_dsocr.foundation.words import count
@@ -66,8 +68,8 @@ class Explainer:
             answer = self._client.ask(
                 question.what,
                 "explain",
-                {"question": question.to_json()},
-                lambda response: Answer.read(response.result),
+                {"question": msgspec.to_builtins(question, str_keys=True)},
+                lambda response: msgspec.convert(response.result, Answer),
             )
         except ReferenceFaultError as error:
             return Explanation(f"nothing was tried: {str(error).splitlines()[0]}")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Literal
+from unittest.mock import patch
 
 from torch import Tensor, nn
 
@@ -18,26 +20,8 @@ Part = Literal["front", "block", "wide", "back"]
 blocks, and changes which places of a view see one another."""
 
 
-class Changes:
-    """Changes of attributes and weights, undone in the opposite order when the context ends."""
-
-    def __init__(self) -> None:
-        self._undo: list[Callable[[], Any]] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.undo()
-
-    def undo(self) -> None:
-        """Put everything back."""
-        while self._undo:
-            self._undo.pop()()
-
-    def later(self, undo: Callable[[], Any]) -> None:
-        """Have a function called where everything is put back, in front of what was changed before."""
-        self._undo.append(undo)
+class Changes(ExitStack):
+    """Changes of attributes and weights, undone in the opposite order when the context ends, or by ``close``."""
 
     def set(self, owner: Any, name: str, value: Any) -> None:
         """Set an attribute that ``owner``, a module, a class or an object, has.
@@ -45,35 +29,25 @@ class Changes:
         Raises:
             AttributeError: where it has none, as a mistake whose place was renamed would change nothing.
         """
-        if not hasattr(owner, name):
-            raise AttributeError(f"{owner!r} has no attribute {name} to change")
-        if name in vars(owner) or _is_registered(owner, name):
-            self._undo.append(partial(setattr, owner, name, getattr(owner, name)))
+        if isinstance(owner, nn.Module) and name in {*owner._parameters, *owner._modules, *owner._buffers}:
+            self.callback(setattr, owner, name, getattr(owner, name))  # a buffer that is deleted is none afterwards
+            setattr(owner, name, value)
         else:
-            self._undo.append(partial(delattr, owner, name))
-        setattr(owner, name, value)
+            self.enter_context(patch.object(owner, name, value))
 
     def weight(self, parameter: Tensor, value: Tensor, *, own_dtype: bool = True) -> None:
         """Replace a parameter's values, in its own dtype or in theirs."""
         before = parameter.data
-        self._undo.append(lambda: setattr(parameter, "data", before))
+        self.callback(setattr, parameter, "data", before)
         parameter.data = (value.to(before.dtype) if own_dtype else value).contiguous()
 
     def forward(self, module: nn.Module, forward: Callable[..., Any]) -> None:
         """Have one module run another function, which is called without the module."""
-        own = vars(module)
-        before = own.get("forward")
-        self._undo.append(lambda: own.pop("forward") if before is None else own.update(forward=before))
-        own["forward"] = forward
+        self.set(module, "forward", forward)
 
     def around(self, module: nn.Module, change: Callable[..., Any]) -> None:
         """Have one module run ``change(run, *args)``, where ``run`` is what it ran before."""
         self.forward(module, partial(change, module.forward))
-
-
-def _is_registered(owner: Any, name: str) -> bool:
-    kinds = ("_parameters", "_modules", "_buffers")
-    return isinstance(owner, nn.Module) and any(name in vars(owner)[kind] for kind in kinds)
 
 
 def model_of(session: Engine[Any]) -> DeepseekOCR:

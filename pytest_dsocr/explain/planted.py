@@ -31,7 +31,7 @@ def plant(one: Mistake, session: Engine[Any], changes: Changes) -> None:
         places = inputs.images_seq_mask[0].nonzero().flatten().tolist()
         image = (places[0], places[-1] + 1) if places else (0, 0)
         notes = {"prompt": inputs.prompt_tokens, "last": int(inputs.input_ids[0, -1])}
-        of_prompt.undo()
+        of_prompt.close()
         if group == "prefill":
             one.plant(Bench.of_stage(session, of_prompt, group, image, **notes))
         state = right(self, inputs, features, all_logits=all_logits)
@@ -39,7 +39,7 @@ def plant(one: Mistake, session: Engine[Any], changes: Changes) -> None:
             one.plant(Bench.of_stage(session, of_prompt, "prefill", image, logits=state.logits, **notes))
         return state
 
-    changes.later(of_prompt.undo)
+    changes.callback(of_prompt.close)
     changes.set(Pipeline, "prefill_with", prefill_with)
 
 
@@ -60,13 +60,13 @@ class PlantedSubject(SessionSubject):
         super().__init__(session)
         self.mistake, self.changes = one, Changes()
         if self.loaded:
-            self.loaded[-1].changes.undo()
+            self.loaded[-1].changes.close()
         self.loaded.append(self)
         plant(one, session, self.changes)
 
     def close(self) -> None:
         """Take the mistake out, and plant it again in the subject that was loaded before."""
-        self.changes.undo()
+        self.changes.close()
         self.loaded.remove(self)
         if self.loaded:
             before = self.loaded[-1]

@@ -1,13 +1,12 @@
-"""What is asked of the explaining process about a judged case, and what it answers: values that JSON can hold."""
+"""What is asked of the explaining process about a judged case, and what it answers; msgspec packs and unpacks both."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
 import torch
 from torch import Tensor
 
@@ -83,7 +82,7 @@ class Question:
     """A case's first divergence, and what the subject gave."""
 
     case: Packed
-    """See :func:`~pytest_dsocr.reference.live.wire.pack_case`."""
+    """See :func:`~pytest_dsocr.reference.protocol.pack_case`."""
     what: str
     """The comparison that breaks first, or where its error begins."""
     level: int
@@ -102,16 +101,6 @@ class Question:
     text: str = ""
     mmd: str | None = None
 
-    def to_json(self) -> Packed:
-        """Give it as JSON holds it."""
-        packed: Packed = msgspec.to_builtins(self, str_keys=True)
-        return packed
-
-    @classmethod
-    def read(cls, packed: Packed) -> Question:
-        """Put one together again."""
-        return msgspec.convert(packed, cls, str_keys=True)
-
 
 @dataclass(frozen=True)
 class Answer:
@@ -120,7 +109,6 @@ class Answer:
     tried: int
     of: int
     """How many there were to try."""
-    seconds: float
     without: float
     """The relative error of the session without any mistake."""
     found: tuple[str, ...] = ()
@@ -132,17 +120,6 @@ class Answer:
     """Whether it is reproduced; else what was found only comes nearer."""
     beyond: str = ""
     """What follows of it, or does not, in a sentence's end."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Give it as JSON holds it: infinities, which it has no word for, as None."""
-        numbers = {name: getattr(self, name) for name in ("error", "without")}
-        return {**asdict(self), **{name: one if math.isfinite(one) else None for name, one in numbers.items()}}
-
-    @classmethod
-    def read(cls, packed: Packed) -> Answer:
-        """Put one together again."""
-        numbers = {name: math.inf if packed[name] is None else packed[name] for name in ("error", "without")}
-        return msgspec.convert({**packed, **numbers}, cls)
 
 
 def question_of(report: CaseReport, budget_s: float) -> Question | None:

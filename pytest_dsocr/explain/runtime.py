@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
 import torch
 
 from pytest_dsocr.engine.checkpoint import device_named, dtype_named, resolve
@@ -34,9 +35,11 @@ class ExplainingRuntime(SessionRuntime):
         """Answer a packed :class:`~pytest_dsocr.explain.question.Question`."""
         from pytest_dsocr.explain.explain import explain
 
-        asked = Question.read(question)
+        asked = msgspec.convert(question, Question, str_keys=True)
         with torch.no_grad():
-            return explain(self.subject.session, unpack_case(asked.case), asked).to_json()
+            answer = explain(self.subject.session, unpack_case(asked.case), asked)
+        packed: dict[str, Any] = msgspec.to_builtins(answer)
+        return packed
 
 
 def check_memory(checkpoint: str, device: str, dtype: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pytest_dsocr.explain.mistake import Mistake
 from pytest_dsocr.explain.question import Answer
@@ -23,35 +23,12 @@ Measure = Callable[[Mistake], float]
 """Gives how far the session with a mistake is from the subject, 0 where every bit is equal."""
 
 
-@dataclass(frozen=True)
-class Deadline:
-    """When a search ends."""
-
-    started: float
-    budget_s: float
-
-    @classmethod
-    def after(cls, budget_s: float) -> Deadline:
-        """Begin now."""
-        return cls(time.monotonic(), budget_s)
-
-    @property
-    def seconds(self) -> float:
-        """How long it has been."""
-        return time.monotonic() - self.started
-
-    @property
-    def is_over(self) -> bool:
-        """Whether no more may be begun."""
-        return self.seconds > self.budget_s
-
-
 def search(
     candidates: Iterable[Mistake],
     measure: Measure,
     without: float,
     near: float,
-    deadline: Deadline,
+    deadline_s: float,
     *,
     goes_on: Callable[[Mistake], bool] = lambda one: False,
 ) -> tuple[Answer, list[Mistake]]:
@@ -62,7 +39,7 @@ def search(
         measure: how far each is from the subject; whatever it raises makes the candidate none.
         without: how far the session is without any mistake.
         near: up to this distance the subject's tensor counts as reproduced.
-        deadline: ends the search.
+        deadline_s: of ``time.monotonic``; no candidate is begun behind it.
         goes_on: whether to go on behind one that is equal to the bit.
 
     Returns:
@@ -70,13 +47,13 @@ def search(
     """
     left, found, tried = list(candidates), list[tuple[float, Mistake]](), 0
     for one in left if without > 0 else ():
-        if deadline.is_over:
+        if time.monotonic() > deadline_s:
             break
         tried += 1
         found.append((_measured(measure, one), one))
         if found[-1][0] == 0.0 and not goes_on(one):
             break
-    answer = Answer(tried, len(left), deadline.seconds, without)
+    answer = Answer(tried, len(left), without)
     return _judged(answer, found, near)
 
 

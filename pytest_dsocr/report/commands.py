@@ -20,17 +20,8 @@ SAFE_PATH = "-P"
 """Keeps a checkout in the working directory from being imported in place of the installation, as `pytest` does."""
 OWN, VENDOR = "package.module:factory", "path/to/vendor"
 SHIPPED_SUBJECT = "session"
-OF_RECORD = {"checkpoint": "--checkpoint", "device": "--device", "dtype": "--dtype", "attention": "--attention"}
-"""The fields of a provenance under the names of ``dsocr vendor record``."""
-UNSAID = {
-    "--presets": ["gundam"],
-    "--prompts": ["markdown"],
-    "--checkpoint": ["mini"],
-    "--device": ["cpu"],
-    "--dtype": ["float32"],
-    "--attention": ["eager"],
-}
-"""The defaults of ``dsocr vendor record``."""
+OF_RECORD = ("checkpoint", "device", "dtype", "attention")
+"""The fields of a provenance that are options of ``dsocr vendor record``."""
 FIRST = "parity"
 """It says of whole pages what the others say of parts, so the first verdict is its."""
 
@@ -54,16 +45,11 @@ def rerun(nodeid: str, options: Sequence[str] = ()) -> str:
 
 def record(run: RunPayload | None) -> str:
     """Give the command that records what the reference lacks."""
-    words: list[str] = ["dsocr", "vendor", "record", VENDOR]
+    words = ["dsocr", "vendor", "record", VENDOR]
     if run is None:
         return in_shell([*words, "PAGES"])
-    chosen: dict[str, list[str]] = {
-        "--presets": run["presets"],
-        "--prompts": run["prompts"],
-        **{flag: [str(run["provenance"][name])] for name, flag in OF_RECORD.items()},
-    }
-    said = [[flag, *values] for flag, values in chosen.items() if values != UNSAID[flag]]
-    return in_shell([*words, *run["pages"], *(word for words in said for word in words)])
+    made = [f"--{name}={run['provenance'][name]}" for name in OF_RECORD]
+    return in_shell([*words, *run["pages"], "--presets", *run["presets"], "--prompts", *run["prompts"], *made])
 
 
 def following(result: RunResult, options: Sequence[str] = ()) -> Iterator[tuple[str, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple
 
 from pytest_dsocr.compare.diff import Side, diff
@@ -48,20 +48,26 @@ class Change(NamedTuple):
     after: str
 
 
+class Kind(StrEnum):
+    """What became of something, in the order in which it is told."""
+
+    WRONG = "became wrong"
+    SLOWER = "slower"
+    LEFT = "not compared"
+    """Not compared any more."""
+    RIGHT = "became right"
+    FASTER = "faster"
+    NEW = "newly compared"
+    """And right."""
+
+
 @dataclass(frozen=True)
 class Difference:
     """What the second result has that the first has not."""
 
     obstacles: Sequence[str] = ()
     """Why the two cannot be compared at all."""
-    became_wrong: list[Change] = field(default_factory=list)
-    became_right: list[Change] = field(default_factory=list)
-    slower: list[Change] = field(default_factory=list)
-    faster: list[Change] = field(default_factory=list)
-    left: list[Change] = field(default_factory=list)
-    """Not compared any more."""
-    new: list[Change] = field(default_factory=list)
-    """Newly compared, and right."""
+    changes: Mapping[Kind, list[Change]] = field(default_factory=lambda: {kind: [] for kind in Kind})
     common: int = 0
     """How many comparisons both hold."""
     times_left_out: str = ""
@@ -70,11 +76,11 @@ class Difference:
     @property
     def status(self) -> Status:
         """What is wrong counts before what cannot be said, and that before what is slower."""
-        if self.became_wrong:
+        if self.changes[Kind.WRONG]:
             return Status.WRONG
-        if self.obstacles or self.left:
+        if self.obstacles or self.changes[Kind.LEFT]:
             return Status.NOT_COMPARABLE
-        return Status.SLOWER if self.slower else Status.NOTHING_WORSE
+        return Status.SLOWER if self.changes[Kind.SLOWER] else Status.NOTHING_WORSE
 
 
 def difference(old: Result, new: Result) -> Difference:
@@ -86,7 +92,10 @@ def difference(old: Result, new: Result) -> Difference:
     mended = {*_mended(old, new)}
     for key in dict.fromkeys([*after, *before]):
         now = after.get(key, State(RIGHT, "its tests pass") if key in mended else NOTHING)
-        _sort_in(found, key, before.get(key, NOTHING), now)
+        was = before.get(key, NOTHING)
+        if was.word != now.word:
+            kind = _kind(was, now, is_time=key[1].startswith(OF_TIMES))
+            found.changes[kind].append(Change(*key, was.reason, now.reason))
     if not found.times_left_out:
         _times(found, old, new)
     return found
@@ -134,18 +143,14 @@ def _mended(old: Result, new: Result) -> Iterator[tuple[str, str]]:
     yield from (key for key, tests in holders.items() if passing.issuperset(tests))
 
 
-def _sort_in(found: Difference, key: tuple[str, str], old: State, new: State) -> None:
-    change, is_time = Change(*key, old.reason, new.reason), key[1].startswith(OF_TIMES)
-    if old.word == new.word:
-        return
+def _kind(old: State, new: State, *, is_time: bool) -> Kind:
     if new.word == WRONG:
-        (found.slower if is_time else found.became_wrong).append(change)
-    elif old.word == WRONG and new.word == RIGHT:
-        (found.faster if is_time else found.became_right).append(change)
-    elif new.word == RIGHT:
-        found.new.append(change)
-    else:
-        found.left.append(change)
+        return Kind.SLOWER if is_time else Kind.WRONG
+    if new.word == OPEN:
+        return Kind.LEFT
+    if old.word == WRONG:
+        return Kind.FASTER if is_time else Kind.RIGHT
+    return Kind.NEW
 
 
 def _obstacles(old: Result, new: Result) -> Iterator[str]:
@@ -186,9 +191,10 @@ def _times(found: Difference, old: Result, new: Result) -> None:
         if not all(one[name] for one in (was, now) for name in ("ratio", "low", "high")):
             continue
         ratio, most = now["ratio"] / was["ratio"], 1 + now["limit"]
-        apart = found.slower if now["low"] > was["high"] and ratio > most else None
-        apart = found.faster if now["high"] < was["low"] and ratio < 1 / most else apart
-        if apart is not None and what not in {one.what for one in (*found.slower, *found.faster)}:
+        slower, faster = found.changes[Kind.SLOWER], found.changes[Kind.FASTER]
+        apart = slower if now["low"] > was["high"] and ratio > most else None
+        apart = faster if now["high"] < was["low"] and ratio < 1 / most else apart
+        if apart is not None and what not in {one.what for one in (*slower, *faster)}:
             apart.append(Change("", what, f"{was['after_ms']:.3g} ms", f"{now['after_ms']:.3g} ms, {ratio:.3f} times"))
 
 
@@ -218,7 +224,7 @@ def lines(found: Difference, old: Result, new: Result) -> Iterator[str]:
         yield from entry(name, _which(one))
     for obstacle in found.obstacles:
         yield from entry("obstacle", obstacle)
-    for title, changes in _parts(found):
+    for title, changes in found.changes.items():
         for change in changes[:MOST]:
             now, was = change.after or "nothing", change.before or "nothing"
             yield from entry(title, f"{_named(change)}: {now}; before: {was}")
@@ -239,7 +245,7 @@ def markdown(found: Difference, old: Result, new: Result) -> str:
 
 def verdict(found: Difference) -> str:
     """Give the difference in one line."""
-    numbers = [f"{len(changes)} {title}" for title, changes in _parts(found) if changes]
+    numbers = [f"{len(changes)} {title}" for title, changes in found.changes.items() if changes]
     return f"{IN_WORDS[found.status]}: {', '.join([*numbers, count(found.common, 'comparison') + ' in common'])}"
 
 
@@ -262,17 +268,6 @@ def _differing(case: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Ite
 
 def _boxes(found: Sequence[Sequence[Any]]) -> str:
     return listed([f"{label} {list(where)}" for label, *where in found], MOST_BOXES) or "no other"
-
-
-def _parts(found: Difference) -> tuple[tuple[str, Sequence[Change]], ...]:
-    return (
-        ("became wrong", found.became_wrong),
-        ("slower", found.slower),
-        ("not compared", found.left),
-        ("became right", found.became_right),
-        ("faster", found.faster),
-        ("newly compared", found.new),
-    )
 
 
 def _named(change: Change) -> str:

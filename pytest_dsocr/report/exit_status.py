@@ -1,6 +1,6 @@
 """How a run ended, in one word and one exit status, so that CI can tell a wrong model from a machine out of order.
 
-The exit statuses of all commands are here; ``docs/running.md`` is held to them.
+``docs/running.md`` has the statuses of every command.
 """
 
 from __future__ import annotations
@@ -36,45 +36,6 @@ EXIT_STATUS: Mapping[Ending, int] = {
     **{ending: status for status, ending in OF_PYTEST.items()},
 }
 """Of ``dsocr compare``. 2 to 5 are pytest's own, and 128 + N is a signal's."""
-OF_ALL: Mapping[int, str] = {
-    0: "it was done",
-    BAD_INPUT: "a bad command line, or bad input",
-    INTERNAL_ERROR: "an internal error, with its traceback",
-    INFRASTRUCTURE: "the machine: no usable reference, page, baseline or weights, no GPU or a lost one, "
-    "a server that is not there or has no memory, no memory, a full disk",
-    BY_INTERRUPT: "interrupted",
-}
-"""Of every command, as far as it says nothing else of a status."""
-_OF_RUN: Mapping[int, str] = {
-    0: "the run came to its end and passed",
-    WRONG: "the subject is wrong or raised, a test failed for any other reason, or pytest ended without a finished "
-    "result",
-    SLOWER: "everything was compared and nothing is wrong, but times or counts of work are worse than the baseline's",
-    BAD_INPUT: "a bad command line, the output folder cannot be written, or the run was interrupted",
-    EXIT_STATUS[Ending.REFUSED]: "as pytest: a usage error",
-    EXIT_STATUS[Ending.NO_TESTS]: "as pytest: no tests",
-}
-OWN: Mapping[str, Mapping[int, str]] = {
-    "compare": _OF_RUN,
-    "merge": _OF_RUN,
-    "diff": {
-        0: "nothing is worse",
-        WRONG: "something became wrong",
-        SLOWER: "something became slower",
-        UNDECIDED: "not comparable: another key, checkpoint or version of the vendor's files, a run that is unfinished "
-        "or damaged, no case in common; or something of the old run is not compared any more",
-    },
-    "bench": {
-        0: "every stage is the same or faster",
-        1: "a stage is slower, or something that is counted is worse",
-        2: "it could not be told: something is AMBIGUOUS, was not timed on both sides, or the two do not read the same",
-        3: "a side could not be run; the message says why, with the end of what it printed",
-    },
-    "doctor": {1: "something that is needed is not there"},
-    "vendor inspect": {1: "the files have changed"},
-    "watch-vendor": {1: "something has changed"},
-}
-"""Of a command, where that says more than :data:`OF_ALL`, or something else."""
 GRAVEST_FIRST = (Ending.WRONG, Ending.INFRASTRUCTURE, Ending.SLOWER)
 """A run that could not compare everything is not called slower, which a CI may choose to let pass."""
 

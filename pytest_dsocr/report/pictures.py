@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-from pytest_dsocr.compare.boxes import Pairs, Placed, match, overlaps
+from pytest_dsocr.compare.boxes import Pairs, Placed, pair_up
 from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.contract.drawing import Font, Stroke, draw_label, draw_outline, on_page
 from pytest_dsocr.contract.image import load_image
@@ -43,7 +43,7 @@ def side_by_side(
     Boxes that are equal are thin and grey. What differs is blue on the reference's side and red on the subject's, and
     thick where the other has no such box; where the reference has it is dashed on the subject's side.
     """
-    pairs = paired_by_overlap(subject, reference)
+    pairs = pair_up(subject, reference)
     small = ImageOps.contain(page.convert("RGB"), LARGEST_PX)
     panes = {
         f"reference: {len(pairs.expected)} boxes": _drawn(small, _reference_marks(pairs)),
@@ -58,22 +58,6 @@ def side_by_side(
         sheet.paste(pane, (left, HEAD_PX))
     _draw_legend(pen, font, HEAD_PX + height, pairs)
     return sheet
-
-
-def paired_by_overlap(actual: Sequence[SpanSeen], expected: Sequence[SpanSeen]) -> Pairs:
-    """Pair the boxes that are equal, then those that overlap; the others were read by one side only."""
-    a, b = Placed.of(actual), Placed.of(expected)
-    free = {k: one[1:] for k, one in enumerate(b)}
-    places = []
-    for k, one in enumerate(a):
-        equal = next((j for j, other in free.items() if other == one[1:]), None)
-        if equal is not None:
-            places.append((k, equal))
-            del free[equal]
-    rest = sorted({*range(len(a))} - {k for k, _ in places})
-    left = list(free)
-    scores = overlaps([_clipped(a[k].box) for k in rest], [_clipped(b[j].box) for j in left])
-    return Pairs(a, b, [*places, *((rest[row], left[column]) for row, column in match(scores))])
 
 
 def _reference_marks(pairs: Pairs) -> Iterator[Mark]:

@@ -18,10 +18,9 @@ from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.perf.bench import Status as BenchStatus
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.report.difference import Status as DiffStatus
-from pytest_dsocr.report.exit_status import OF_ALL, OWN
 from pytest_dsocr.report.file import read_result
-from tests.checkout import CHECKOUT
 from tests.cli.test_commands import ARGUMENTS
+from tests.markdown import table
 
 SUBJECTS = """
     import os
@@ -125,21 +124,21 @@ def test_a_disk_that_is_full_from_the_start_is_the_machines_fault(how: tuple[str
     assert (done.returncode, b"No space left" in done.stderr) == (10, True)
 
 
-def table() -> str:
-    """The statuses of every command, as the documentation has them."""
-    commands = {"every command, where nothing else is said": OF_ALL, **OWN}
-    names: dict[tuple[int, str], list[str]] = {}
-    for command, statuses in commands.items():
-        for status, meaning in sorted(statuses.items()):
-            names.setdefault((status, meaning), []).append(command if command not in OWN else f"`{command}`")
-    rows = [f"| {', '.join(of)} | {status} | {meaning} |" for (status, meaning), of in names.items()]
-    return "\n".join(["| command | status | meaning |", "| --- | --- | --- |", *rows])
+EVERY = "every command, where nothing else is said"
+
+
+def statuses() -> dict[str, set[int]]:
+    """The statuses of each command, as the documentation has them."""
+    found: dict[str, set[int]] = {}
+    for commands, status, _ in table("docs/running.md", "command"):
+        for command in commands.split(", `") if "`" in commands else [commands]:
+            found.setdefault(command.strip("`"), set()).add(int(status))
+    return found
 
 
 def test_the_documentation_has_every_status() -> None:
-    assert table() in (CHECKOUT / "docs" / "running.md").read_text(encoding="utf-8")
     declared: dict[str, Iterable[int]] = {"diff": DiffStatus, "bench": BenchStatus, "compare": {0, 1, 2, 4, 5, 11}}
-    assert {name: {*OWN[name]} for name in declared} == {name: {*map(int, found)} for name, found in declared.items()}
+    assert {name: statuses()[name] for name in declared} == {name: {*map(int, of)} for name, of in declared.items()}
 
 
 RAISED: dict[type[BaseException] | OSError, int] = {
@@ -165,4 +164,4 @@ def test_each_kind_of_failure_has_its_status_in_every_command(command: str, monk
 
         monkeypatch.setattr(module, function, run)
         assert main([*command.split(), *ARGUMENTS[command]]) == status, error
-        assert status in {**OF_ALL, **OWN.get(command, {})}
+        assert status in statuses()[EVERY] | statuses().get(command, set())

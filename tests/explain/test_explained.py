@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ import torch
 from pytest_dsocr.cases.run import ask
 from pytest_dsocr.compare.case import CaseReport, Explanation, judge
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.catalogue import mistakes
@@ -21,14 +19,9 @@ from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.question import question_of
-from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.config import Setup
-from pytest_dsocr.pages.page_list import shipped
-from pytest_dsocr.reference.opening import Wanted
-from pytest_dsocr.reference.recording import RecordedReference
-from pytest_dsocr.subjects.session import SessionSubject, session_subject
 from tests.conftest import model_of
-from tests.recordings import FOLDER, find_recording
+from tests.faults.trial import cases, loaded, reference
 
 ENOUGH_S = 600
 """However loaded the machine is."""
@@ -42,31 +35,13 @@ def explainer() -> Iterator[Explainer]:
     made.close()
 
 
-@cache
-def subject() -> SessionSubject:
-    """The session that mistakes are planted in."""
-    return session_subject(Setup())
-
-
-@cache
-def reference() -> RecordedReference:
-    """The recordings of the vendor's code."""
-    return RecordedReference(find_recording(FOLDER, Wanted(resolve(MINI)).key, resampling()))
-
-
-def case(stem: str = "figures_201") -> Case:
-    """The page of dev-3 that is read soonest: no crops, 76 tokens."""
-    [page] = (page for page in shipped("dev-3") if page.stem == stem)
-    return make_case(page, "markdown", "gundam")
-
-
-def judged(*planted: str) -> CaseReport:
-    """The page, held against its recording with mistakes planted."""
-    reference()
+def judged(*names: str) -> CaseReport:
+    """The page that is read soonest, held against its recording with mistakes planted."""
+    reference()  # is chosen before: by how Pillow resizes
     with Changes() as changes:
-        for name in planted:
-            plant(mistakes()[name], subject().session, changes)
-        return judge(ask(subject(), reference(), case(), tokenizer=resolve(MINI).tokenizer), tolerances("float32"))
+        for name in names:
+            plant(mistakes()[name], loaded().session, changes)
+        return judge(ask(loaded(), reference(), cases()[0], tokenizer=resolve(MINI).tokenizer), tolerances("float32"))
 
 
 def explained(explainer: Explainer, report: CaseReport) -> Explanation:
@@ -82,7 +57,7 @@ GELU, FRONT = "clip.activation-erf", "vision_fusion.separator-first"
 
 
 def test_what_no_mistake_explains_is_said_so_and_the_process_goes_on(explainer: Explainer) -> None:
-    bias = model_of(subject().session).model.projector.layers.bias
+    bias = model_of(loaded().session).model.projector.layers.bias
     made = torch.Generator().manual_seed(1)
     with Changes() as changes:
         changes.weight(bias, bias.data + torch.randn(bias.shape, generator=made))

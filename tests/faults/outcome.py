@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import pytest
@@ -42,8 +42,6 @@ def stage_of(name: str) -> str:
 class Fault:
     """A mistake of the catalogue or of the exam."""
 
-    id: str
-    title: str
     stage: str
     spec: str
     """The subject that has it."""
@@ -66,7 +64,7 @@ def _of_catalogue(name: str) -> Fault:
     one = mistakes()[port.mistake]
     group = one.id.partition(".")[0]
     stage = port.stage or OF_GROUPS.get(group, group)
-    return Fault(name, one.words, stage, spec_of(one.id), partial(_put, one), one.id, port.shows)
+    return Fault(stage, spec_of(one.id), partial(_put, one), one.id, port.shows)
 
 
 @contextmanager
@@ -79,13 +77,11 @@ def _put(one: Mistake, subject: SessionSubject) -> Iterator[None]:
 def of_exam(name: str) -> Mapping[str, Fault]:
     """Return the mistakes of a set of the exam."""
     return {
-        one.id: Fault(one.id, one.title, one.stage, _spec(one.id), partial(_patched, one), unseen=one.unseen)
+        one.id: Fault(
+            one.stage, f"tests.exam.subject:{one.id.replace('-', '_')}", partial(_patched, one), unseen=one.unseen
+        )
         for one in exam(name).values()
     }
-
-
-def _spec(name: str) -> str:
-    return f"tests.exam.subject:{name.replace('-', '_')}"
 
 
 @contextmanager
@@ -97,15 +93,14 @@ def _patched(one: Planted, subject: SessionSubject) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One mistake, and what was said of it."""
+    """What shows a mistake."""
 
-    fault: str
-    killed: bool
-    by: str = ""
-    """The page, or the suite, that showed it first."""
-    first: str = ""
+    by: str
+    """The page, or the suite, that shows it first."""
+    first: str
     """The first comparison that is WRONG, or the error, or the test."""
     stage_right: bool = False
+    """Whether it is found in its own stage."""
     hint: str = ""
     explained: str = ""
     """What is said to explain it."""
@@ -113,19 +108,14 @@ class Outcome:
     named: bool = False
     """Whether the explanation names the mistake itself, of those that are in the catalogue."""
 
-    def with_explanation(self, text: str, found: tuple[str, ...], *, proven: bool, mistake: str) -> Outcome:
-        """Add what is said to explain it."""
-        named = proven and mistake.removeprefix("steps.") in {one.removeprefix("steps.") for one in found}
-        return replace(self, explained=text, proven=proven, named=named)
-
 
 def outcome_of(fault: Fault, page: str, report: CaseReport) -> Outcome | None:
     """Say how a page shows the mistake; None where the page passes."""
     if report.divergence is not None:
         found, begins, said = report.divergence.first, report.divergence.begins, hint(report.divergence)
         at = next((one for one in report.comparisons if one.what == begins), found)
-        return Outcome(fault.id, True, page, begins or found.what, stage_of(at.stage) == fault.stage, said)
+        return Outcome(page, begins or found.what, stage_of(at.stage) == fault.stage, said)
     if report.fault is not None:
         right = stage_of(report.fault.stage) == fault.stage
-        return Outcome(fault.id, True, page, f"error in {report.fault.stage}", right, str(report.fault))
-    return None if report.passes else Outcome(fault.id, True, page, str(report.verdict))
+        return Outcome(page, f"error in {report.fault.stage}", right, str(report.fault))
+    return None if report.passes else Outcome(page, str(report.verdict))

@@ -1,32 +1,61 @@
-"""Some mistakes are planted on every change; the commands of the matrix and of the exam plant them all."""
+"""Known mistakes and those of the exam, planted: each is found in its own stage. On every change some of them are.
+
+DSOCR_FAULTS=catalogue pytest tests/faults/test_matrix.py -n 2 --junit-xml=faults.xml  # or first, sealed, SAM-09,HLD-27
+"""
 
 from __future__ import annotations
 
-import sys
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
-from multiprocessing import get_context
-from pathlib import Path
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 
 import pytest
-import torch
 
 from pytest_dsocr.explain.catalogue import mistakes, ports
+from pytest_dsocr.explain.explainer import Explainer
+from pytest_dsocr.observation.config import Setup
 from tests.exam import SETS, exam
-from tests.exam.planting import core_of
-from tests.faults.asked_suites import failure
-from tests.faults.matrix import CATALOGUE, faults_of, run
-from tests.faults.outcome import STAGES, Outcome, of_catalogue
-from tests.faults.trial import loaded, planted
+from tests.faults.outcome import STAGES, Fault, of_catalogue, of_exam
+from tests.faults.suites import failure
+from tests.faults.trial import BUDGET_S, try_fault
 
+ASKED = os.environ.get("DSOCR_FAULTS", "")
 QUICK = ("PRM-02", "SAM-09", "SAM-W3", "CLP-08", "PRJ-W1", "FUS-01", "MOE-02", "POS-01")
 """One or two of a stage, that the first page shows in front of its first step."""
 
 
-def test_mistakes_are_found_in_their_stage_and_named(tmp_path: Path) -> None:
-    found = run(CATALOGUE, faults_of(CATALOGUE, QUICK), tmp_path / "quick", suites=False, explain=True)
-    assert [one.fault for one in found if not (one.killed and one.stage_right and one.named)] == []
-    assert f"proven {len(QUICK)}" in (tmp_path / "quick.md").read_text()
+def faults() -> Mapping[str, Fault]:
+    """Return those that are asked for: of the catalogue, of a set of the exam, or of ids of either."""
+    if ASKED in ("", "catalogue"):
+        return of_catalogue(() if ASKED else QUICK)
+    if ASKED in SETS:
+        return of_exam(ASKED)
+    examined = {name: fault for one in SETS for name, fault in of_exam(one).items()}
+    return {name: examined.get(name) or of_catalogue((name,))[name] for name in ASKED.split(",")}
+
+
+@pytest.fixture(scope="module")
+def explainer() -> Iterator[Explainer]:
+    """The explaining process, which is without a mistake."""
+    made = Explainer(Setup(), BUDGET_S)
+    yield made
+    made.close()
+
+
+@pytest.mark.usefixtures("warm")
+@pytest.mark.parametrize(("name", "fault"), faults().items(), ids=faults())
+def test_a_mistake_is_found_in_its_stage(
+    name: str, fault: Fault, explainer: Explainer, record_property: Callable[[str, object], None]
+) -> None:
+    found = try_fault(fault, explainer, suites=bool(ASKED))
+    if found is None:
+        assert fault.unseen, f"{name} survives"
+        return
+    for what, value in asdict(found).items():
+        record_property(what, value)
+    assert found.stage_right, found
+    if name in QUICK:
+        assert found.named, found
 
 
 def test_what_was_seen_is_in_the_catalogue_or_cannot_be_planted() -> None:
@@ -42,44 +71,11 @@ def test_the_exam_is_whole_and_none_of_it_is_in_the_catalogue() -> None:
     assert all(one.cause for name in SETS for one in exam(name).values())
 
 
+@pytest.mark.usefixtures("warm")
 def test_a_suite_that_fails_is_told_with_its_test_and_stage() -> None:
-    single = partial(torch.set_num_threads, 1)
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=single) as process:
-        found = process.submit(fails, "suites/contract/test_pixels.py").result()
-        nowhere = process.submit(fails, "suites/nowhere.py")
-        with pytest.raises(RuntimeError, match="ended with 4"):
-            nowhere.result()
+    [unturned] = of_catalogue(("IMG-W5",)).values()
+    found = failure(unturned, ["suites/contract/test_pixels.py"])
     assert found is not None
-    assert (found.killed, found.stage_right) == (True, True)
-    assert found.first == "suites/contract/test_pixels.py::test_loading[exif]"
-
-
-def fails(suite: str) -> Outcome | None:
-    """What a suite says of a page whose orientation is left alone."""
-    return failure(of_catalogue(("IMG-W5",))["IMG-W5"], [suite])
-
-
-def test_a_mistake_that_is_taken_out_leaves_nothing_behind() -> None:
-    """Everything that one of them changes: functions of modules, classes, modules of the model, and weights."""
-    faults = [*of_catalogue().values(), *(one for name in SETS for one in faults_of(name).values())]
-    with planted(faults[0]):
-        pass  # what is imported when a mistake is planted for the first time is there from here on
-    before = _state()
-    for fault in faults:
-        with planted(fault) as subject:
-            assert subject
-        after = _state()
-        assert {name for name in {*before, *after} if before.get(name) != after.get(name)} == set(), fault.id
-
-
-def _state() -> dict[str, object]:
-    """Name what mistakes are put into, each with what it is now."""
-    modules = [one for name, one in sys.modules.items() if name.startswith(("pytest_dsocr.", "PIL.Image"))]
-    classes = {one for module in modules for one in vars(module).values() if isinstance(one, type)}
-    found = {f"{one.__module__}.{one.__qualname__}.{k}": id(v) for one in classes for k, v in vars(one).items()}
-    found |= {f"{one.__name__}.{k}": id(v) for one in modules for k, v in vars(one).items()}
-    model = core_of(loaded())
-    for name, part in model.named_modules():
-        found |= {f"{name}.{k}": id(v) for k, v in vars(part).items() if not k.startswith("_")}
-    weights = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    return found | {name: (one.data_ptr(), float(one.double().sum())) for name, one in weights.items()}
+    assert (found.first, found.stage_right) == ("suites/contract/test_pixels.py::test_loading[exif]", True)
+    with pytest.raises(RuntimeError, match="ended with 4"):
+        failure(unturned, ["suites/nowhere.py"])

@@ -1,36 +1,13 @@
-"""This process: what its collector spares, and the commit of its folder."""
+"""This process: the commit of its folder."""
 
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from pytest_dsocr.foundation.process import commit_here
-
-CODE = """
-import gc, weakref
-from pytest_dsocr.foundation.process import spare_what_is_imported
-
-class Cycle:
-    def __init__(self):
-        self.itself = self
-
-seen = len(gc.get_objects())
-spare_what_is_imported()
-left = len(gc.get_objects())
-later = weakref.ref(Cycle())
-spare_what_is_imported()
-gc.collect()
-print(left < seen / 10, later() is None)
-"""
-
-
-def test_what_is_there_is_spared_once_and_what_comes_later_is_collected() -> None:
-    said = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
-    assert said.stdout.split() == ["True", "True"]
 
 
 def test_a_commit_has_all_its_digits_and_says_whether_files_differ(

@@ -15,6 +15,8 @@ from pytest_dsocr.report.payload import RunPayload
 from tests.report.made import MADE, MATCH, WRONG, payload, result, run_payload
 
 GPU = {**MADE.to_json(), "checkpoint": "synthetic:full", "device": "cuda:0", "dtype": "bfloat16"}
+MINI = "--checkpoint=mini --device=cpu --dtype=float32 --attention=eager"
+RECORD = f"dsocr vendor record path/to/vendor dev-3 --presets gundam --prompts markdown {MINI}"
 LOST = payload(left_out="recording", reason="lost", run=run_payload())
 
 
@@ -22,14 +24,15 @@ LOST = payload(left_out="recording", reason="lost", run=run_payload())
     ("run", "command"),
     [
         (None, "dsocr vendor record path/to/vendor PAGES"),
-        (run_payload(), "dsocr vendor record path/to/vendor dev-3"),
+        (run_payload(), RECORD),
         (
             run_payload(pages=["my pages/a.png"], presets=["tiny", "gundam"], prompts=["free"]),
-            "dsocr vendor record path/to/vendor 'my pages/a.png' --presets tiny gundam --prompts free",
+            f"dsocr vendor record path/to/vendor 'my pages/a.png' --presets tiny gundam --prompts free {MINI}",
         ),
         (
             run_payload(provenance=GPU),
-            "dsocr vendor record path/to/vendor dev-3 --checkpoint synthetic:full --device cuda:0 --dtype bfloat16",
+            "dsocr vendor record path/to/vendor dev-3 --presets gundam --prompts markdown "
+            "--checkpoint=synthetic:full --device=cuda:0 --dtype=bfloat16 --attention=eager",
         ),
     ],
 )
@@ -53,8 +56,8 @@ def test_what_is_missing_is_recorded_with_the_runs_choices(run: RunPayload | Non
         ),
         ([("passed", payload(MATCH, run=run_payload(subject="a:B", reference="live")))], None),
         ([("failed", payload(WRONG, run=run_payload())), ("failed", payload(WRONG))], "pytest 'test_case.py::test[0]'"),
-        ([("passed", payload(MATCH)), ("skipped", LOST)], "dsocr vendor record path/to/vendor dev-3"),
-        ([("error", LOST)], "dsocr vendor record path/to/vendor dev-3"),
+        ([("passed", payload(MATCH)), ("skipped", LOST)], RECORD),
+        ([("error", LOST)], RECORD),
         ([("error", LOST), ("failed", payload(WRONG))], "pytest 'test_case.py::test[0]'"),
     ],
 )
@@ -65,7 +68,7 @@ def test_the_next_command_is_that_of_what_came_out(tests: list[tuple[str, Any]],
 def test_without_the_vendors_files_the_session_stands_in_for_any_subject_but_itself() -> None:
     lost = payload(left_out="recording", reason="lost", run=run_payload(subject="a:B"))
     commands = [told for _, told in following(result(("error", lost)))]
-    assert commands == ["dsocr vendor record path/to/vendor dev-3", "pytest suites --dsocr-reference=session"]
+    assert commands == [RECORD, "pytest suites --dsocr-reference=session"]
 
 
 def test_what_was_typed_beside_the_tests_is_kept() -> None:

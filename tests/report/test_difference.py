@@ -10,7 +10,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.perf.statistics import Judgement, Pace
-from pytest_dsocr.report.difference import Change, Difference, Status, difference, lines, markdown, verdict
+from pytest_dsocr.report.difference import Change, Difference, Kind, Status, difference, lines, markdown, verdict
 from tests.report.made import (
     BAD,
     CASE,
@@ -42,30 +42,31 @@ def named(changes: list[Change]) -> list[tuple[str, str]]:
         (GOOD, GOOD, None, Status.NOTHING_WORSE),
         (BAD, BAD, None, Status.NOTHING_WORSE),
         (GOOD, clip(replace(DRIFT, what="clip.page")), None, Status.NOTHING_WORSE),
-        (GOOD, BAD, "became_wrong", Status.WRONG),
-        (OPEN[:1], BAD, "became_wrong", Status.WRONG),
-        (BAD, GOOD, "became_right", Status.NOTHING_WORSE),
-        (OPEN[:1], GOOD, "new", Status.NOTHING_WORSE),
-        (GOOD, OPEN, "left", Status.NOT_COMPARABLE),
-        (BAD, OPEN, "left", Status.NOT_COMPARABLE),
-        (GOOD, GOOD[:1], "left", Status.NOT_COMPARABLE),
+        (GOOD, BAD, Kind.WRONG, Status.WRONG),
+        (OPEN[:1], BAD, Kind.WRONG, Status.WRONG),
+        (BAD, GOOD, Kind.RIGHT, Status.NOTHING_WORSE),
+        (OPEN[:1], GOOD, Kind.NEW, Status.NOTHING_WORSE),
+        (GOOD, OPEN, Kind.LEFT, Status.NOT_COMPARABLE),
+        (BAD, OPEN, Kind.LEFT, Status.NOT_COMPARABLE),
+        (GOOD, GOOD[:1], Kind.LEFT, Status.NOT_COMPARABLE),
     ],
 )
 def test_a_change_is_called_by_its_name(
-    old: tuple[Told, ...], new: tuple[Told, ...], where: str | None, status: Status
+    old: tuple[Told, ...], new: tuple[Told, ...], where: Kind | None, status: Status
 ) -> None:
     found = difference(night(*old), night(*new))
-    parts = ("became_wrong", "became_right", "slower", "faster", "left", "new")
-    told = {name for name in parts if any(what == "clip.page" for _, what in named(getattr(found, name)))}
+    told = {kind for kind, changes in found.changes.items() if any(what == "clip.page" for _, what in named(changes))}
     assert (told, found.status) == ({where} - {None}, status)
 
 
 def test_what_is_wrong_counts_before_what_was_lost_and_that_before_what_is_slower() -> None:
-    change = [Change("a", "sam", "", "")]
-    assert Difference(became_wrong=change, left=change, slower=change).status is Status.WRONG
-    assert Difference(left=change, slower=change).status is Status.NOT_COMPARABLE
-    assert Difference(slower=change).status is Status.SLOWER
-    assert Difference(faster=change, new=change, became_right=change).status is Status.NOTHING_WORSE
+    def status(*kinds: Kind) -> Status:
+        return Difference(changes={kind: [Change("a", "sam", "", "")] * (kind in kinds) for kind in Kind}).status
+
+    assert status(Kind.WRONG, Kind.LEFT, Kind.SLOWER) is Status.WRONG
+    assert status(Kind.LEFT, Kind.SLOWER) is Status.NOT_COMPARABLE
+    assert status(Kind.SLOWER) is Status.SLOWER
+    assert status(Kind.FASTER, Kind.NEW, Kind.RIGHT) is Status.NOTHING_WORSE
 
 
 def paced(ratio: float, baseline: Mapping[str, str] = BASELINE, wide: float = 0.01) -> dict[str, Any]:
@@ -88,23 +89,23 @@ def test_times_are_told_apart_by_their_intervals_and_by_what_is_allowed(
     new: float, status: Status, slower: int, faster: int
 ) -> None:
     found = difference(paced(1.0), paced(new))
-    assert (found.status, len(found.slower), len(found.faster)) == (status, slower, faster)
+    assert (found.status, len(found.changes[Kind.SLOWER]), len(found.changes[Kind.FASTER])) == (status, slower, faster)
     overlap = difference(paced(1.0, wide=0.1), paced(new, wide=0.1))
-    assert (overlap.slower, overlap.faster) == ([], [])
+    assert overlap.changes[Kind.SLOWER] == overlap.changes[Kind.FASTER] == []
 
 
 def test_what_is_compared_only_where_it_fails_is_mended_by_its_test() -> None:
     read = replace(WRONG, what="read")
     wrong = ("failed", payload(RIGHT_CLIP, read, case=CASE))
     mended = difference(night(GOOD[0], wrong), night(*GOOD))
-    assert (named(mended.became_right), mended.left) == ([("a", "read")], [])
+    assert (named(mended.changes[Kind.RIGHT]), mended.changes[Kind.LEFT]) == ([("a", "read")], [])
     lost = difference(night(GOOD[0], wrong), night(*OPEN))
-    assert ("a", "read") in named(lost.left)
+    assert ("a", "read") in named(lost.changes[Kind.LEFT])
 
 
 def test_times_against_other_baselines_are_not_compared_and_this_is_told() -> None:
     found = difference(paced(1.0), paced(2.0, {"made": "2026-11-21", "commit": "cd"}))
-    assert (found.slower, found.status) == ([], Status.NOTHING_WORSE)
+    assert (found.changes[Kind.SLOWER], found.status) == ([], Status.NOTHING_WORSE)
     assert "none in common" in found.times_left_out
     assert difference(paced(1.0), night(*GOOD)).times_left_out == "only one of the two took times"
 

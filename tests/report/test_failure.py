@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from pytest_dsocr.compare.case import CaseReport, judge
+from pytest_dsocr.compare.case import CaseReport, Explanation, judge
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.text import compare_text
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
@@ -85,6 +85,15 @@ def test_without_a_case_a_cause_is_told_of_inputs_and_files_and_of_nothing_else(
         assert any(line.startswith("check") for line in _alone(replace(WRONG, what=what)))
     for other in ("prefill/again", "text/read again"):
         assert not any(line.startswith("check") for line in _alone(replace(WRONG, what=other)))
+
+
+@pytest.mark.parametrize("is_proven", [True, False])
+def test_a_guess_is_told_only_where_nothing_is_proven(is_proven: bool, tmp_path: Path) -> None:
+    said = report(tmp_path, MATCH, WRONG)
+    explanation = Explanation("with the exact GELU", WRONG.what, is_proven=is_proven)
+    lines = text([WRONG], replace(said, exchange=replace(said.exchange, explanation=explanation))).splitlines()
+    assert "explained       with the exact GELU" in lines
+    assert any(line.startswith("check") for line in lines) is not is_proven
 
 
 def _alone(wrong: Comparison) -> list[str]:

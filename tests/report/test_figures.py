@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
-from pytest_dsocr.perf.statistics import Judgement, Pace
 from pytest_dsocr.report.payload import SpentPayload
 from pytest_dsocr.report.terminal import Summary
 from pytest_dsocr.report.times import PARTS, by_part, in_line, in_table
 from pytest_dsocr.report.words import BY_SESSION, by_session
 from tests.report.made import MATCH, case_payload, payload, result, run_payload
-
-SLOWER = Judgement("decode", Pace.SLOWER, 14.2, 17.04, 1.2, 1.18, 1.225, 0.05, 24, 24)
-SAME = Judgement("page", Pace.SAME, 101.0, 100.0, 0.99, 0.98, 1.0, 0.05, 24, 24)
-NONE = Judgement("sam", Pace.NOT_COMPARED, math.nan, 12.0, math.nan, math.nan, math.nan, 0.05, 0, 0, "no rounds")
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,6 @@ from pytest_dsocr.report.pictures import (
     MARGIN_PX,
     RED,
     draw,
-    paired_by_overlap,
     side_by_side,
 )
 from pytest_dsocr.report.side_files import write_sides
@@ -76,12 +75,6 @@ def test_what_differs_is_blue_for_the_reference_and_red_for_the_subject(
 ) -> None:
     both = panes(text(HERE, FAR), subject)
     assert tuple(colours(pane, box) for pane in both) == seen
-
-
-def test_of_boxes_in_one_place_those_under_one_label_are_pairs() -> None:
-    for box in (HERE, Box(5, 5, 5, 5)):
-        actual, expected = text(box, label="title") + text(box), text(box) + text(box, label="title")
-        assert sorted(paired_by_overlap(actual, expected).places) == [(0, 1), (1, 0)]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -63,61 +63,52 @@ class Halves:
         return cls(block.input_layernorm, block.self_attn, block.post_attention_layernorm, block.mlp)
 
 
-Flow = Callable[[Halves, Change, Tensor], Tensor]
-"""Computes a block from its parts, its attention and its input."""
+Flow = Callable[[Halves, Tensor], Tensor]
+"""Computes a block from its parts and its input."""
 FLOWS: dict[str, tuple[str, Flow]] = {
     "residual-behind-norms": (
         "residuals that are taken from behind the norms",
-        lambda h, attend, x: h.norm2(y := h.norm1(x) + attend(h.norm1(x))) + h.mlp(h.norm2(y)),
+        lambda h, x: h.norm2(y := h.norm1(x) + h.attend(h.norm1(x))) + h.mlp(h.norm2(y)),
     ),
     "residual-behind-norm1": (
         "the first residual taken from behind the norm",
-        lambda h, attend, x: (y := h.norm1(x) + attend(h.norm1(x))) + h.mlp(h.norm2(y)),
+        lambda h, x: (y := h.norm1(x) + h.attend(h.norm1(x))) + h.mlp(h.norm2(y)),
     ),
     "residual-behind-norm2": (
         "the second residual taken from behind the norm",
-        lambda h, attend, x: h.norm2(y := x + attend(h.norm1(x))) + h.mlp(h.norm2(y)),
+        lambda h, x: h.norm2(y := x + h.attend(h.norm1(x))) + h.mlp(h.norm2(y)),
     ),
-    "no-residual1": (
-        "no residual around the attention",
-        lambda h, attend, x: (y := attend(h.norm1(x))) + h.mlp(h.norm2(y)),
-    ),
-    "no-residual2": (
-        "no residual around the perceptron",
-        lambda h, attend, x: h.mlp(h.norm2(x + attend(h.norm1(x)))),
-    ),
+    "no-residual1": ("no residual around the attention", lambda h, x: (y := h.attend(h.norm1(x))) + h.mlp(h.norm2(y))),
+    "no-residual2": ("no residual around the perceptron", lambda h, x: h.mlp(h.norm2(x + h.attend(h.norm1(x))))),
     "post-norm": (
         "the norms behind the residuals (post-norm)",
-        lambda h, attend, x: h.norm2((y := h.norm1(x + attend(x))) + h.mlp(y)),
+        lambda h, x: h.norm2((y := h.norm1(x + h.attend(x))) + h.mlp(y)),
     ),
     "out-norm": (
         "the norms on what attention and perceptron give, not on what they get",
-        lambda h, attend, x: (y := x + h.norm1(attend(x))) + h.norm2(h.mlp(y)),
+        lambda h, x: (y := x + h.norm1(h.attend(x))) + h.norm2(h.mlp(y)),
     ),
     "parallel": (
         "attention and perceptron side by side, both of the block's input",
-        lambda h, attend, x: x + attend(h.norm1(x)) + h.mlp(h.norm2(x)),
+        lambda h, x: x + h.attend(h.norm1(x)) + h.mlp(h.norm2(x)),
     ),
     "one-norm": (
         "attention and perceptron side by side, behind the first norm",
-        lambda h, attend, x: x + attend(h.norm1(x)) + h.mlp(h.norm1(x)),
+        lambda h, x: x + h.attend(h.norm1(x)) + h.mlp(h.norm1(x)),
     ),
     "second-from-input": (
         "the second residual taken from the block's input",
-        lambda h, attend, x: x + h.mlp(h.norm2(x + attend(h.norm1(x)))),
+        lambda h, x: x + h.mlp(h.norm2(x + h.attend(h.norm1(x)))),
     ),
-    "no-norm1": ("no norm in front of the attention", lambda h, attend, x: (y := x + attend(x)) + h.mlp(h.norm2(y))),
-    "no-norm2": ("no norm in front of the perceptron", lambda h, attend, x: (y := x + attend(h.norm1(x))) + h.mlp(y)),
-    "norms-exchanged": (
-        "its two norms exchanged",
-        lambda h, attend, x: (y := x + attend(h.norm2(x))) + h.mlp(h.norm1(y)),
-    ),
+    "no-norm1": ("no norm in front of the attention", lambda h, x: (y := x + h.attend(x)) + h.mlp(h.norm2(y))),
+    "no-norm2": ("no norm in front of the perceptron", lambda h, x: (y := x + h.attend(h.norm1(x))) + h.mlp(y)),
+    "norms-exchanged": ("its two norms exchanged", lambda h, x: (y := x + h.attend(h.norm2(x))) + h.mlp(h.norm1(y))),
     "mlp-first": (
         "the perceptron in front of the attention",
-        lambda h, attend, x: (y := x + h.mlp(h.norm2(x))) + attend(h.norm1(y)),
+        lambda h, x: (y := x + h.mlp(h.norm2(x))) + h.attend(h.norm1(y)),
     ),
-    "no-attention": ("its attention left out", lambda h, attend, x: x + h.mlp(h.norm2(x))),
-    "no-mlp": ("its perceptron left out", lambda h, attend, x: x + attend(h.norm1(x))),
+    "no-attention": ("its attention left out", lambda h, x: x + h.mlp(h.norm2(x))),
+    "no-mlp": ("its perceptron left out", lambda h, x: x + h.attend(h.norm1(x))),
 }
 
 
@@ -128,7 +119,7 @@ def _flows(on: Bench, flow: Flow) -> None:
 
 def _flowing(block: Any, flow: Flow, x: Tensor, *rest: Any) -> Tensor:
     halves = Halves.of(block)
-    return flow(halves, lambda y: halves.attend(y, *rest), x)
+    return flow(replace(halves, attend=lambda y: halves.attend(y, *rest)), x)
 
 
 def _another(on: Bench, by: int) -> None:

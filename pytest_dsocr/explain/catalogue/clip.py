@@ -91,10 +91,7 @@ EMBEDDINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "unplaced": ("CLIP without positions", {"positioned": "none"}),
     "class-position-last": ("the last of CLIP's positions taken for the class token's", {"positioned": "end-class"}),
     "positions-in-a-row": ("CLIP's first positions in a row, not resized", {"positioned": "first"}),
-    "features-turned": (
-        "SAM's features given to CLIP column by column",
-        {"order": lambda x: _flat(x.transpose(2, 3))},
-    ),
+    "features-turned": ("SAM's features given to CLIP column by column", {"order": lambda x: _flat(x.transpose(2, 3))}),
     "features-reshaped": (
         "SAM's features reshaped for CLIP, channels not moved behind places",
         {"order": lambda x: x.reshape(len(x), -1, x.shape[1])},

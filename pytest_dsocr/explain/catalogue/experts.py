@@ -12,12 +12,11 @@ from torch import Tensor
 
 from pytest_dsocr.engine import experts
 from pytest_dsocr.engine.clip import quick_gelu
-from pytest_dsocr.explain.catalogue.blocks import Change
+from pytest_dsocr.explain.catalogue.blocks import Change, Table
 from pytest_dsocr.explain.mistake import Bench, Group
 
 Chosen = tuple[Tensor, Tensor]
 """The experts of each token ``[T, k]``, and their weights."""
-Route = Callable[[Any, Tensor], Chosen]
 
 
 def add_experts(group: Group) -> None:
@@ -25,138 +24,122 @@ def add_experts(group: Group) -> None:
     group.rows("experts-", ROUTES, _routes)
     shared = {"no-shared": ("no shared experts", 0), "shared-halved": ("shared experts averaged, not added", 0.5)}
     group.rows("", {**shared, "shared-twice": ("shared experts added twice", 2)}, _shared)
-    group.add("no-routed", "no routed experts", partial(_routes, route=lambda r, x: _weighed(r, x, lambda w: 0 * w)))
+    group.rows("", {"no-routed": ("no routed experts", {"weigh": torch.zeros_like})}, _routes)
     group.rows("mlp-", MLPS, _mlp, words="{} in the decoder's perceptrons")
 
 
-def _scores(router: Any, x: Tensor) -> Tensor:
-    return F.linear(x.float(), router.weight.float())
+def _softmax(scores: Tensor) -> Tensor:
+    return scores.softmax(-1)
 
 
-def _softmax(router: Any, x: Tensor) -> Tensor:
-    return _scores(router, x).softmax(-1)
+def _same(value: Tensor) -> Tensor:
+    return value
 
 
-def _top(router: Any, weights: Tensor, more: int = 0, **how: Any) -> Chosen:
-    """Choose as many as the router does, or some more."""
-    weights, chosen = torch.topk(weights, router.experts_per_token + more, dim=-1, sorted=False, **how)
-    return chosen, weights
+def _routed(
+    router: Any,
+    x: Tensor,
+    *,
+    dtype: torch.dtype = torch.float32,
+    scores: Change = Tensor.float,
+    shares: Change = _softmax,
+    first: int = 0,
+    last: int | None = None,
+    more: int = 0,
+    most: int = 1000,
+    largest: bool = True,
+    weigh: Change = _same,
+    places: Callable[[Any, Chosen], Chosen] = lambda router, chosen: chosen,
+) -> Chosen:
+    """Choose the experts of tokens ``[T, C]`` as a port may do; the defaults are the vendor's.
+
+    Args:
+        router: the model's.
+        x: the tokens.
+        dtype: of the linear layer.
+        scores: makes scores of what the linear layer gives.
+        shares: makes the experts' shares of their scores.
+        first: the first expert that may be chosen.
+        last: the one behind the last that may be.
+        more: how many are chosen beyond what the configuration says.
+        most: how many are chosen at most; never more than there are.
+        largest: whether those of the largest shares are chosen.
+        weigh: makes weights ``[T, k]`` of the shares of those that are chosen.
+        places: changes what was chosen at last.
+    """
+    logits = F.linear(x.to(dtype), router.weight.to(dtype))
+    found = shares(scores(logits))[:, first:last].float()
+    count = min(router.experts_per_token + more, most, len(router.weight))
+    weights, chosen = torch.topk(found, count, dim=-1, largest=largest, sorted=False)
+    return places(router, (chosen + first, weigh(weights)))
 
 
-def _usual(router: Any, x: Tensor) -> Chosen:
-    return _top(router, _softmax(router, x))
+def _brief(values: Tensor) -> Tensor:
+    return values.bfloat16().float()
 
 
-def _normalised(found: Chosen) -> Chosen:
-    return found[0], found[1] / (found[1].sum(-1, keepdim=True) + 1e-20)
+def _to_one(weights: Tensor) -> Tensor:
+    return weights / (weights.sum(-1, keepdim=True) + 1e-20)
 
 
-def _weighed(router: Any, x: Tensor, change: Change) -> Chosen:
-    chosen, weights = _usual(router, x)
-    return chosen, change(weights)
-
-
-def _places(router: Any, chosen: Tensor) -> Tensor:
-    """Count how many tokens up to each one came to each of its experts."""
-    return F.one_hot(chosen, len(router.weight)).sum(1).cumsum(0).gather(1, chosen)
-
-
-def _last_skipped(router: Any, x: Tensor) -> Chosen:
-    chosen, weights = _usual(router, x)
+def _last_skipped(router: Any, found: Chosen) -> Chosen:
+    chosen, weights = found
     return chosen, weights.masked_fill(chosen == len(router.weight) - 1, 0.0)
 
 
-def _beside(router: Any, x: Tensor, by: int) -> Chosen:
-    chosen, weights = _usual(router, x)
-    return (chosen + by) % len(router.weight), weights
+def _beside(router: Any, found: Chosen, by: int) -> Chosen:
+    return (found[0] + by) % len(router.weight), found[1]
 
 
-def _of_capacity(router: Any, x: Tensor, share: float = 0.0, room: int = 0) -> Chosen:
+def _of_capacity(router: Any, found: Chosen, share: float = 0.0, room: int = 0) -> Chosen:
     """Drop what comes to an expert behind as many tokens as it has room for."""
-    chosen, weights = _usual(router, x)
-    room = room or int(share * chosen.numel() / len(router.weight))
-    return chosen, weights * (_places(router, chosen) <= room)
+    chosen, weights = found
+    came = F.one_hot(chosen, len(router.weight)).sum(1).cumsum(0).gather(1, chosen)
+    return chosen, weights * (came <= (room or int(share * chosen.numel() / len(router.weight))))
 
 
-def _narrow(router: Any, x: Tensor, dtype: torch.dtype = torch.bfloat16) -> Tensor:
-    return F.linear(x.to(dtype), router.weight.to(dtype))
-
-
-ROUTES: dict[str, tuple[str, Route]] = {
-    "normalised": (
-        "the chosen experts' weights made to sum to one (or a softmax over the chosen alone)",
-        lambda r, x: _normalised(_usual(r, x)),
-    ),
-    "sigmoid": ("a sigmoid in place of the softmax over experts", lambda r, x: _top(r, _scores(r, x).sigmoid())),
-    "sigmoid-normalised": (
-        "a sigmoid in place of the softmax over experts, made to sum to one",
-        lambda r, x: _normalised(_top(r, _scores(r, x).sigmoid())),
-    ),
-    "one-fewer": ("one expert fewer for each token", lambda r, x: _top(r, _softmax(r, x), -1)),
-    "one-more": ("one expert more for each token", lambda r, x: _top(r, _softmax(r, x), 1)),
-    "one": ("one expert for each token", lambda r, x: _top(r, _softmax(r, x), 1 - r.experts_per_token)),
-    "all": (
-        "all experts for each token",
-        lambda r, x: _top(r, _softmax(r, x), len(r.weight) - r.experts_per_token),
-    ),
-    "equal": (
-        "equal weights for the chosen experts",
-        lambda r, x: _weighed(r, x, lambda w: torch.full_like(w, 1 / w.shape[-1])),
-    ),
-    "ones": ("the chosen experts added without weights", lambda r, x: _weighed(r, x, torch.ones_like)),
-    "logits": ("the router's scores as weights, without a softmax", lambda r, x: _top(r, _scores(r, x))),
-    "exchanged": (
-        "the chosen experts' weights in another order than the experts",
-        lambda r, x: _weighed(r, x, lambda w: w.flip(-1)),
-    ),
-    "least": ("the experts of the lowest scores", lambda r, x: _top(r, _softmax(r, x), largest=False)),
-    "next": ("each expert's next one in its place", partial(_beside, by=1)),
-    "before": ("the expert in front of each in its place", partial(_beside, by=-1)),
-    "bfloat16": ("a router in bfloat16", lambda r, x: _top(r, _narrow(r, x).float().softmax(-1))),
-    "float16": ("a router in float16", lambda r, x: _top(r, _narrow(r, x, torch.float16).float().softmax(-1))),
-    "weights-bfloat16": (
-        "the experts' weights rounded to bfloat16",
-        lambda r, x: _weighed(r, x, lambda w: w.bfloat16().float()),
-    ),
-    "scores-bfloat16": (
-        "the router's scores rounded to bfloat16",
-        lambda r, x: _top(r, _scores(r, x).bfloat16().float().softmax(-1)),
-    ),
-    "softmax-bfloat16": (
-        "a softmax over experts in bfloat16",
-        lambda r, x: _top(r, _scores(r, x).bfloat16().softmax(-1).float()),
-    ),
-    "last-never": ("the last expert never chosen", lambda r, x: _top(r, _softmax(r, x)[:, :-1])),
-    "last-skipped": ("the last expert chosen and not run", _last_skipped),
-    "last-hidden": (
-        "the last expert hidden in front of the softmax",
-        lambda r, x: _top(r, _scores(r, x)[:, :-1].softmax(-1)),
-    ),
-    "router-bfloat16": (
-        "a router and its softmax in bfloat16",
-        lambda r, x: _top(r, _narrow(r, x).softmax(-1).float()),
-    ),
-    "first-never": (
-        "the first expert never chosen",
-        lambda r, x: ((found := _top(r, _softmax(r, x)[:, 1:]))[0] + 1, found[1]),
-    ),
+NORMALISED = "the chosen experts' weights made to sum to one (or a softmax over the chosen alone)"
+SIGMOID = "a sigmoid in place of the softmax over experts"
+ROUTES: Table = {
+    "normalised": (NORMALISED, {"weigh": _to_one}),
+    "sigmoid": (SIGMOID, {"shares": torch.sigmoid}),
+    "sigmoid-normalised": (f"{SIGMOID}, made to sum to one", {"shares": torch.sigmoid, "weigh": _to_one}),
+    "one-fewer": ("one expert fewer for each token", {"more": -1}),
+    "one-more": ("one expert more for each token", {"more": 1}),
+    "one": ("one expert for each token", {"most": 1}),
+    "all": ("all experts for each token", {"more": 1000}),
+    "equal": ("equal weights for the chosen experts", {"weigh": lambda w: torch.full_like(w, 1 / w.shape[-1])}),
+    "ones": ("the chosen experts added without weights", {"weigh": torch.ones_like}),
+    "logits": ("the router's scores as weights, without a softmax", {"shares": _same}),
+    "exchanged": ("the chosen experts' weights in another order than the experts", {"weigh": lambda w: w.flip(-1)}),
+    "least": ("the experts of the lowest scores", {"largest": False}),
+    "next": ("each expert's next one in its place", {"places": partial(_beside, by=1)}),
+    "before": ("the expert in front of each in its place", {"places": partial(_beside, by=-1)}),
+    "bfloat16": ("a router in bfloat16", {"dtype": torch.bfloat16}),
+    "float16": ("a router in float16", {"dtype": torch.float16}),
+    "weights-bfloat16": ("the experts' weights rounded to bfloat16", {"weigh": _brief}),
+    "scores-bfloat16": ("the router's scores rounded to bfloat16", {"scores": _brief}),
+    "softmax-bfloat16": ("a softmax over experts in bfloat16", {"scores": Tensor.bfloat16}),
+    "last-never": ("the last expert never chosen", {"last": -1}),
+    "last-skipped": ("the last expert chosen and not run", {"places": _last_skipped}),
+    "last-hidden": ("the last expert hidden in front of the softmax", {"scores": lambda scores: scores[:, :-1]}),
+    "router-bfloat16": ("a router and its softmax in bfloat16", {"dtype": torch.bfloat16, "scores": _same}),
+    "first-never": ("the first expert never chosen", {"first": 1}),
     **{
-        f"capacity-{share:g}": (
-            f"experts of a capacity of {share:g} times their mean share",
-            partial(_of_capacity, share=share),
+        f"capacity-{by:g}": (
+            f"experts of a capacity of {by:g} times their mean share",
+            {"places": partial(_of_capacity, share=by)},
         )
-        for share in (1.0, 1.25, 1.5, 2.0)
+        for by in (1.0, 1.25, 1.5, 2.0)
     },
-    "room-100": ("experts that take no more than 100 tokens", partial(_of_capacity, room=100)),
-    "squared": ("the experts' weights applied twice", lambda r, x: _weighed(r, x, torch.square)),
+    "room-100": ("experts that take no more than 100 tokens", {"places": partial(_of_capacity, room=100)}),
+    "squared": ("the experts' weights applied twice", {"weigh": torch.square}),
     **{
-        f"times-{by:g}": (
-            f"routed experts multiplied by {by:g}",
-            partial(_weighed, change=partial(torch.mul, other=by)),
-        )
+        f"times-{by:g}": (f"routed experts multiplied by {by:g}", {"weigh": partial(torch.mul, other=by)})
         for by in (2.5, 16.0, 2.0, 0.5)
     },
 }
+"""Of each what is other than in :func:`_routed`."""
 
 
 def _gated(module: Any, x: Tensor, act: Change) -> Tensor:
@@ -184,9 +167,9 @@ MLPS: dict[str, tuple[str, Callable[[Any, Tensor], Tensor]]] = {
 }
 
 
-def _routes(on: Bench, route: Route) -> None:
+def _routes(on: Bench, how: dict[str, Any]) -> None:
     for router in on.modules(experts.Router):
-        on.changes.forward(router, partial(route, router))
+        on.changes.forward(router, partial(_routed, router, **how))
 
 
 def _shared(on: Bench, factor: float) -> None:

@@ -15,7 +15,7 @@ from PIL import Image
 
 from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.contract import artifacts, drawing
-from pytest_dsocr.contract.markup import PixelBox, find_spans, parse
+from pytest_dsocr.contract.markup import UNITS, PixelBox, find_spans, parse
 from pytest_dsocr.contract.mmd import IMAGE_REF, clean_output, to_mmd
 from pytest_dsocr.contract.prompt import EOS, TextTokenizer
 from pytest_dsocr.engine import engine, pipeline
@@ -43,8 +43,8 @@ def text_mistakes() -> Group:
     """Make those between tokens and text."""
     group = Group("text", OF_TEXTS)
     group.rows("", TEXTS, _tells)
-    group.rows("", {"first-lost": ("the first token fed and not kept", None)}, _first_lost)
-    group.rows("", {"nothing": ("a text that is printed and not given back", None)}, _nothing)
+    group.add("first-lost", "the first token fed and not kept", _first_lost)
+    group.add("nothing", "a text that is printed and not given back", _nothing)
     return group
 
 
@@ -192,12 +192,12 @@ class _Said:
         raise NotImplementedError
 
 
-def _first_lost(on: Bench, _: None) -> None:
+def _first_lost(on: Bench) -> None:
     right = pipeline.generate
     on.changes.set(engine, "generate", lambda *given: iter(list(right(*given))[1:]))
 
 
-def _nothing(on: Bench, _: None) -> None:
+def _nothing(on: Bench) -> None:
     on.changes.set(SessionSubject, "read", lambda self, page, **how: "")
 
 
@@ -272,10 +272,10 @@ WRITTEN: dict[str, tuple[str, Write]] = {
 }
 
 
-def _to_pixels(on: Bench, pixel: Callable[[float, int], int], exchanged: bool = False) -> None:
+def _to_pixels(on: Bench, units: int = UNITS, whole: Callable[[float], int] = int, exchanged: bool = False) -> None:
     def to_pixels(box: Sequence[float], width: int, height: int) -> PixelBox:
         sides = (height, width) * 2 if exchanged else (width, height) * 2
-        return PixelBox(*(pixel(value, side) for value, side in zip(box, sides, strict=True)))
+        return PixelBox(*(whole(value / units * side) for value, side in zip(box, sides, strict=True)))
 
     on.changes.set(drawing, "to_pixels", to_pixels)
 
@@ -324,18 +324,9 @@ def _not_upright(on: Bench) -> None:
 
 
 FILES: dict[str, tuple[str, Callable[[Bench], None]]] = {
-    "over-1000": (
-        "coordinates divided by 1000 for the page's pixels, not by 999",
-        partial(_to_pixels, pixel=lambda value, side: int(value / 1000 * side)),
-    ),
-    "rounded": (
-        "coordinates rounded to the page's pixels, not truncated",
-        partial(_to_pixels, pixel=lambda value, side: round(value / 999 * side)),
-    ),
-    "sides-exchanged": (
-        "the page's width and height exchanged for its boxes",
-        partial(_to_pixels, pixel=lambda value, side: int(value / 999 * side), exchanged=True),
-    ),
+    "over-1000": ("coordinates divided by 1000 for the page's pixels, not by 999", partial(_to_pixels, units=1000)),
+    "rounded": ("coordinates rounded to the page's pixels, not truncated", partial(_to_pixels, whole=round)),
+    "sides-exchanged": ("the page's width and height exchanged for its boxes", partial(_to_pixels, exchanged=True)),
     "first-box": ("the first box of each span alone", _first_box),
     "numbered-by-span": ("figures numbered by span, not by box", partial(_numbered, by="span")),
     "numbered-where-cut": ("a figure's number used only where it can be cut", partial(_numbered, by="cut")),

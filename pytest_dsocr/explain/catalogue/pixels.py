@@ -357,10 +357,7 @@ LEVELS: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
 }
 RESIZES: dict[str, tuple[str, Resize]] = {
     **{
-        f"pillow-{method.name.lower()}": (
-            f"Pillow's {method.name.lower()} filter",
-            partial(_by_pillow, method=method),
-        )
+        f"pillow-{method.name.lower()}": (f"Pillow's {method.name.lower()} filter", partial(_by_pillow, method=method))
         for method in Image.Resampling
         if method is not Image.Resampling.BICUBIC
     },

@@ -87,10 +87,7 @@ BUILT: dict[str, tuple[str, Built]] = {
     "one-fewer": ("one image token fewer", partial(_count, by=-1)),
     "one-more": ("one image token more", partial(_count, by=1)),
     "two-more": ("two image tokens more, as for a begin and an end", partial(_count, by=2)),
-    "ids-pad": (
-        "pads in the place of the image's tokens",
-        lambda ids, mask, special: _marked(ids, mask, special.pad),
-    ),
+    "ids-pad": ("pads in the place of the image's tokens", lambda ids, mask, special: _marked(ids, mask, special.pad)),
     "ids-bos": ("zeros in the place of the image's tokens", lambda ids, mask, special: _marked(ids, mask, 0)),
     "ids-minus": ("-200 in the place of the image's tokens", lambda ids, mask, special: _marked(ids, mask, -200)),
     "no-mask": ("no image tokens in the mask", lambda ids, mask, special: (ids, [False] * len(mask))),
@@ -218,7 +215,10 @@ def _page(side: int, grid: Grid) -> int:
     return DEFAULT.layout.page_tokens(side)
 
 
-def _sum(page: Part = _page, crops: Part = DEFAULT.layout.crop_tokens, page_px: str = "", crop_px: str = "") -> Counted:
+_crops = DEFAULT.layout.crop_tokens
+
+
+def _sum(page: Part = _page, crops: Part = _crops, page_px: str = "", crop_px: str = "") -> Counted:
     """Count by other parts than the vendor's, or by other sizes of a preset."""
 
     def count(preset: Preset, grid: Grid) -> int:
@@ -245,14 +245,8 @@ COUNTS: dict[str, tuple[str, Counted]] = {
     "no-crop-newlines": ("no tokens counted for the crops' newlines", _sum(crops=lambda s, g: s * s * g[0] * g[1])),
     "each-crop": ("newlines counted for each crop by itself", _sum(crops=lambda s, g: s * (s + 1) * g[0] * g[1])),
     "crop-separators": ("a separator counted for each crop", _sum(crops=lambda s, g: (s * (s + 1) + 1) * g[0] * g[1])),
-    "two-separators": (
-        "a separator counted behind the crops as well",
-        _sum(crops=lambda s, g: DEFAULT.layout.crop_tokens(s, g) + 1),
-    ),
-    "exchanged": (
-        "newlines counted by columns, not by rows",
-        _sum(crops=lambda s, g: DEFAULT.layout.crop_tokens(s, (g[1], g[0]))),
-    ),
+    "two-separators": ("a separator counted behind the crops as well", _sum(crops=lambda s, g: _crops(s, g) + 1)),
+    "exchanged": ("newlines counted by columns, not by rows", _sum(crops=lambda s, g: _crops(s, (g[1], g[0])))),
     "no-crops": ("no tokens counted for the crops", _sum(crops=lambda s, g: 0)),
     "no-page": ("no tokens counted for the whole page", _sum(page=lambda s, g: 1)),
     "base-crops": ("the crops' tokens counted by the page's size", _sum(crop_px="base_size")),

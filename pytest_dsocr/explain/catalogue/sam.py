@@ -95,19 +95,21 @@ RELATIVE: dict[str, tuple[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
     ),
     "rows-twice": ("the relative positions of rows for columns as well", lambda rows, columns: (rows, rows)),
 }
+
+
+def _bias_changed(bias: Bias, *args: Any, change: Change) -> Tensor:
+    return change(bias(*args))
+
+
 BIASES: dict[str, tuple[str, Callable[[Bias, Tensor, int, int], Tensor]]] = {
     "of-scaled": (
         "SAM's relative positions taken of the scaled query",
         lambda bias, q, height, width: bias(q / q.shape[-1] ** 0.5, height, width),
     ),
-    "bfloat16": (
-        "SAM's bias of relative positions rounded to bfloat16",
-        lambda bias, *args: rounded(bias(*args), torch.bfloat16),
-    ),
-    "float16": (
-        "SAM's bias of relative positions rounded to float16",
-        lambda bias, *args: rounded(bias(*args), torch.float16),
-    ),
+    **{
+        key: (words, partial(_bias_changed, change=change))
+        for key, (words, change) in rounding("SAM's bias of relative positions rounded to {}").items()
+    },
 }
 
 

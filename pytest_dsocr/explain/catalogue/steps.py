@@ -113,21 +113,22 @@ def _positioned(on: Bench, change: Position) -> None:
     on.changes.set(Rope, "__init__", init)
 
 
-Seen = Callable[[Bench, Tensor], Tensor]
-"""Which part of all keys, or values, ``[B, G, S, D]`` a step sees."""
+Seen = Callable[[Tensor, int, tuple[int, int]], Tensor]
+"""Which part of all keys, or values, ``[B, G, S, D]`` a step sees, of the prompt's tokens
+and of its image's first place and the one behind it."""
 
 
 def _cut(x: Tensor, first: int, behind: int) -> Tensor:
     return torch.cat([x[:, :, :first], x[:, :, behind:]], 2)
 
 
-def _last(on: Bench, x: Tensor, size: int) -> Tensor:
+def _last(x: Tensor, _prompt: int, _image: Any, size: int) -> Tensor:
     return x[:, :, -size:]
 
 
-def _lost_in_growing(on: Bench, x: Tensor) -> Tensor:
+def _lost_in_growing(x: Tensor, prompt: int, _image: Any) -> Tensor:
     room = 256
-    while room < on.notes["prompt"]:
+    while room < prompt:
         room *= 2
     if x.shape[2] <= room:
         return x
@@ -136,53 +137,55 @@ def _lost_in_growing(on: Bench, x: Tensor) -> Tensor:
     return torch.cat([0 * x[:, :, :room], x[:, :, room:]], 2)
 
 
-def _first_step_lost(on: Bench, x: Tensor) -> Tensor:
-    prompt: int = on.notes["prompt"]
+def _first_step_lost(x: Tensor, prompt: int, _image: Any) -> Tensor:
     return _cut(x, prompt, prompt + 1) if x.shape[2] > prompt + 1 else x
 
 
 SEEN: dict[str, tuple[str, Seen]] = {
-    "own-hidden": ("a step that does not see its own token", lambda on, x: x[:, :, :-1]),
+    "own-hidden": ("a step that does not see its own token", lambda x, prompt, image: x[:, :, :-1]),
     "not-kept": (
         "steps that are not kept in the cache: each sees the prompt and itself",
-        lambda on, x: _cut(x, on.notes["prompt"], x.shape[2] - 1),
+        lambda x, prompt, image: _cut(x, prompt, x.shape[2] - 1),
     ),
-    "prompt-alone": ("steps that see the prompt alone", lambda on, x: x[:, :, : on.notes["prompt"]]),
-    "first-hidden": ("the prompt's first token lost from the cache", lambda on, x: x[:, :, 1:]),
+    "prompt-alone": ("steps that see the prompt alone", lambda x, prompt, image: x[:, :, :prompt]),
+    "first-hidden": ("the prompt's first token lost from the cache", lambda x, prompt, image: x[:, :, 1:]),
     "last-of-prompt": (
         "the prompt's last token lost from the cache",
-        lambda on, x: _cut(x, on.notes["prompt"] - 1, on.notes["prompt"]),
+        lambda x, prompt, image: _cut(x, prompt - 1, prompt),
     ),
     "last-of-prompt-twice": (
         "the prompt's last token in the cache twice",
-        lambda on, x: torch.cat([x[:, :, : on.notes["prompt"]], x[:, :, on.notes["prompt"] - 1 :]], 2),
+        lambda x, prompt, image: torch.cat([x[:, :, :prompt], x[:, :, prompt - 1 :]], 2),
     ),
     "first-step-lost": ("the first step lost from the cache", _first_step_lost),
     "before-lost": (
         "the step in front of each lost from the cache",
-        lambda on, x: _cut(x, x.shape[2] - 2, x.shape[2] - 1),
+        lambda x, prompt, image: _cut(x, x.shape[2] - 2, x.shape[2] - 1),
     ),
-    "no-image": ("the image's tokens lost from the cache", lambda on, x: _cut(x, *on.prompt_image)),
+    "no-image": ("the image's tokens lost from the cache", lambda x, prompt, image: _cut(x, *image)),
     "image-alone": (
         "the prompt's text lost from the cache",
-        lambda on, x: torch.cat([x[:, :, slice(*on.prompt_image)], x[:, :, on.notes["prompt"] :]], 2),
+        lambda x, prompt, image: torch.cat([x[:, :, slice(*image)], x[:, :, prompt:]], 2),
     ),
-    "no-prompt": ("the prompt lost from the cache", lambda on, x: x[:, :, on.notes["prompt"] :]),
+    "no-prompt": ("the prompt lost from the cache", lambda x, prompt, image: x[:, :, prompt:]),
     "room-lost": ("what was in the cache lost where its room of 256 times a power of two grows", _lost_in_growing),
-    "own-alone": ("steps that see themselves alone", lambda on, x: x[:, :, -1:]),
-    "empty-slot": ("an empty slot of the cache that is seen as well", lambda on, x: torch.cat([x, 0 * x[:, :, :1]], 2)),
+    "own-alone": ("steps that see themselves alone", lambda x, prompt, image: x[:, :, -1:]),
+    "empty-slot": (
+        "an empty slot of the cache that is seen as well",
+        lambda x, prompt, image: torch.cat([x, 0 * x[:, :, :1]], 2),
+    ),
     "empty-room": (
         "all of the cache's room seen, in steps of 256 positions",
-        lambda on, x: torch.cat([x, x.new_zeros(*x.shape[:2], -x.shape[2] % 256, x.shape[3])], 2),
+        lambda x, prompt, image: torch.cat([x, x.new_zeros(*x.shape[:2], -x.shape[2] % 256, x.shape[3])], 2),
     ),
-    "own-twice": ("a step's own token in the cache twice", lambda on, x: torch.cat([x, x[:, :, -1:]], 2)),
+    "own-twice": ("a step's own token in the cache twice", lambda x, prompt, image: torch.cat([x, x[:, :, -1:]], 2)),
     **{
         f"window-{size}": (f"a sliding window of {size} tokens in steps", partial(_last, size=size))
         for size in (64, 128, 256, 512, 1024)
     },
     "ring-128": (
         "steps that see the prompt and the last 128 tokens",
-        lambda on, x: torch.cat([x[:, :, : on.notes["prompt"]], x[:, :, on.notes["prompt"] :][:, :, -128:]], 2),
+        lambda x, prompt, image: torch.cat([x[:, :, :prompt], x[:, :, prompt:][:, :, -128:]], 2),
     ),
 }
 
@@ -209,7 +212,7 @@ PAIRED: dict[str, tuple[str, Pair]] = {
 
 
 def _both(part: Seen) -> Pair:
-    return lambda on, k, v: (part(on, k), part(on, v))
+    return lambda on, k, v: (part(k, on.notes["prompt"], on.prompt_image), part(v, on.notes["prompt"], on.prompt_image))
 
 
 def _stored(on: Bench, k: Tensor, v: Tensor, store: Callable[[Tensor], Tensor], which: str) -> tuple[Tensor, Tensor]:

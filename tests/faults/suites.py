@@ -1,23 +1,13 @@
-"""The suites of a default run beside the pages, asked about one mistake in a process of its own.
-
-The process is forked from one that has loaded all that suites need.
-"""
+"""The suites of a default run beside the pages, asked about one mistake in a process of their own."""
 
 from __future__ import annotations
 
-import os
 import re
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from multiprocessing import get_context
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
-import pytest
-import torch
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.contract.image import resampling
 from tests.checkout import CHECKOUT
 from tests.faults.outcome import Fault, Outcome, stage_of
 
@@ -34,13 +24,14 @@ ASKED: Mapping[str, Sequence[Sequence[str]]] = {
 }
 """What is asked about a stage, one after the other: the suites that can see its mistakes."""
 OF_VISION = ((CHECKPOINT,), (CACHE,))
-OPTIONS = (
-    *("-x", "-q", "--dsocr-explain=0", "-p", "no:cacheprovider", "-p", "no:randomly"),
-    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
-)
-WORDS = re.compile(r"^_+ .*?(?=^=====)", re.M | re.S)
+RUN = """
+import sys, pytest
+from pytest_dsocr.contract.image import resampling
+resampling()  # is kept: a mistake in Pillow's resizing must not change which recordings fit
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+OPTIONS = ("-x", "-q", "--dsocr-explain=0", "-p", "no:cacheprovider", "-p", "no:randomly")
 WRONG = re.compile(r"^(?:WRONG\s+|error in )([^\s:]+)", re.M)
-KEPT_CHARACTERS = 1000
 
 
 def ask_suites(fault: Fault) -> Outcome | None:
@@ -54,38 +45,17 @@ def failure(fault: Fault, asked: Sequence[str]) -> Outcome | None:
     Raises:
         RuntimeError: where pytest ended without a failed test.
     """
-    status, said = run_apart([*asked, *OPTIONS, f"--dsocr-subject={fault.spec}"])
-    if status == 0:
+    command = [sys.executable, "-c", RUN, *asked, *OPTIONS, f"--dsocr-subject={fault.spec}"]
+    ran = subprocess.run(command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if ran.returncode == 0:
         return None
-    ends = [line for line in said.splitlines() if line.startswith(("FAILED ", "ERROR ")) and "::" in line]
+    ends = [line for line in ran.stdout.splitlines() if line.startswith(("FAILED ", "ERROR ")) and "::" in line]
     if not ends:
-        raise RuntimeError(f"{' '.join(asked)} ended with {status}: {said[-1000:]}")
+        raise RuntimeError(f"{' '.join(asked)} ended with {ran.returncode}: {ran.stdout[-1000:]}")
     test = ends[0].split(" ", 1)[1].split(" - ")[0]
     suite = test.partition("::")[0].rpartition("/")[0]
-    lines = (WORDS.search(said) or [""])[0]
-    wrong = WRONG.search(lines)
-    right = wrong is not None and fault.stage in stages_of(wrong[1], suite)
-    return Outcome(fault.id, True, suite, test, right, " ".join(lines.split())[:KEPT_CHARACTERS])
-
-
-def run_apart(arguments: Sequence[str]) -> tuple[int, str]:
-    """Run pytest in a process forked from this one; return its exit status and what it said."""
-    assert torch.get_num_threads() == 1, "torch's threads do not outlive a fork"
-    resampling()  # is kept, for a mistake in Pillow's resizing must not change which recordings fit
-    with TemporaryDirectory() as folder:
-        said = Path(folder) / "said"
-        process = get_context("fork").Process(target=_run, args=(tuple(arguments), said))
-        process.start()
-        process.join()
-        return process.exitcode or 0, said.read_text(encoding="utf-8")
-
-
-def _run(arguments: Sequence[str], said: Path) -> None:
-    with said.open("wb") as file:
-        os.dup2(file.fileno(), sys.__stdout__.fileno())  # type: ignore[union-attr]
-        os.dup2(file.fileno(), sys.__stderr__.fileno())  # type: ignore[union-attr]
-    os.chdir(CHECKOUT)
-    sys.exit(pytest.main(list(arguments)))
+    wrong = WRONG.search(ran.stdout)
+    return Outcome(suite, test, wrong is not None and fault.stage in stages_of(wrong[1], suite))
 
 
 def stages_of(what: str, suite: str) -> tuple[str, ...]:
