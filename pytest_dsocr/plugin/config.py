@@ -63,7 +63,7 @@ def own_config(config: pytest.Config) -> Config:
             raise pytest.UsageError(str(error)) from error
         own = on_own_gpu(resolve(config), getattr(config, "workerinput", {}).get("workerid", ""))
         _check_goldens(config, own)
-        current().limit(own.subject_time_limit, last_resort=not _is_timed(config))
+        current().limit(own.subject_time_limit)
         config.stash[CONFIG] = own
     return config.stash[CONFIG]
 
@@ -177,12 +177,6 @@ def _is_worker(config: pytest.Config) -> bool:
     while frame and frame.f_code.co_name != "_prepareconfig":
         frame = frame.f_back
     return bool(frame and frame.f_back and frame.f_back.f_globals.get("__name__") == "__channelexec__")
-
-
-def _is_timed(config: pytest.Config) -> bool:
-    """Say whether pytest's own plugin uses the one timer that faulthandler has."""
-    has_plugin = config.pluginmanager.has_plugin("faulthandler")
-    return has_plugin and float(config.getini("faulthandler_timeout") or 0) > 0
 
 
 def _check_goldens(config: pytest.Config, own: Config) -> None:
