@@ -202,7 +202,7 @@ def test_tensors_of_other_classes_are_read_as_torchs_own(subject: Any, case: Cas
 
 def test_what_is_copied_keeps_its_order_in_memory_and_nothing_of_a_class_or_gradient() -> None:
     given = torch.nn.Parameter(torch.randn(3, 4, 5).transpose(0, 2))
-    own = values.tensor("vision", "vision gave", "sam.page", given)
+    own = values.copied("vision", "vision gave", "sam.page", given)
     assert (own.stride(), type(own), own.requires_grad) == (given.stride(), Tensor, False)
     given.data.zero_()
     assert own.any()
