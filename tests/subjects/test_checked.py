@@ -18,7 +18,7 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.foundation.exact import exact
-from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.subjects import values
@@ -27,20 +27,8 @@ from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.protocol import METHODS
 from pytest_dsocr.subjects.session import SessionSubject
-from suites.contract.pages import write_page
-from tests.subjects.seen import seen
 
 Give = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
-    return make_case(write_page("tiny", tmp_path_factory.mktemp("pages")), "free", "tiny", 4)
-
-
-@pytest.fixture(scope="module")
-def expected(tiny: Engine[Any], case: Case) -> Observation:
-    return seen(tiny, case)
 
 
 @pytest.fixture

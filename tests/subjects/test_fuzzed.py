@@ -15,14 +15,12 @@ from hypothesis import strategies as st
 from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.session import SessionSubject
-from suites.contract.pages import write_page
-from tests.subjects.seen import seen
 
 METHODS = ("read", "inputs", "vision", "prefill", "step", "text_of", "write", "state.logits")
 PARTS = ("keys", "values", "layers", "cache")
@@ -71,12 +69,6 @@ ODD = st.one_of(
 FEW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-@pytest.fixture(scope="module")
-def asked(tiny: Engine[Any], tmp_path_factory: pytest.TempPathFactory) -> tuple[SessionSubject, Case, Observation]:
-    case = make_case(write_page("tiny", tmp_path_factory.mktemp("pages")), "free", "tiny", 3)
-    return SessionSubject(tiny), case, seen(tiny, case)
-
-
 def changed(given: Any, value: Any, at: int | None) -> Any:
     """Return another value in the place of the whole, or at one name of a mapping."""
     if at is None or not isinstance(given, dict) or not given:
@@ -87,9 +79,9 @@ def changed(given: Any, value: Any, at: int | None) -> Any:
 @FEW
 @given(st.sampled_from(METHODS), ODD, st.none() | st.integers(0, 9))
 def test_a_method_may_give_anything(
-    asked: tuple[SessionSubject, Case, Observation], place: str, value: Any, at: int | None
+    tiny: Engine[Any], case: Case, expected: Observation, place: str, value: Any, at: int | None
 ) -> None:
-    subject, case, expected = asked
+    subject = SessionSubject(tiny)
     names = ("read", "inputs", "vision", "prefill", "step", "text_of", "write", "seams")
     odd = SimpleNamespace(**{name: getattr(subject, name) for name in names})
     if place == "state.logits":
