@@ -146,6 +146,11 @@ def guarded(stage: str, method: str, raised: Callable[[BaseException], DsocrErro
         raise hung(stage, method, watch.limit_s) from overdue
 
 
+def refusal(what: str, advice: str) -> Callable[[BaseException], DsocrError]:
+    """Turn an error of loading into a ``DsocrError`` that says what failed and what to do; one that is one stays."""
+    return lambda error: error if isinstance(error, DsocrError) else DsocrError(f"{what} ({brief(error)}); {advice}")
+
+
 def hung(stage: str, method: str, limit_s: float) -> SubjectHungError:
     """Return the fault of a call that took too long; its cause shall be the interrupted stack."""
     return SubjectHungError(
