@@ -30,10 +30,14 @@ def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     return ", ".join(name for name in before if before[name] != after[name])
 
 
+def _leave(_value: object) -> None:
+    """Put nothing back: a test that leaves something fails."""
+
+
 STATE = (
-    *(one for one in ALL if one.put),
-    Surrounding("the signal handlers", _handlers, None, _changed),
-    Surrounding("the root logger", _root_logger, None),
+    *ALL,
+    Surrounding("the signal handlers", _handlers, _leave, _changed),
+    Surrounding("the root logger", _root_logger, _leave),
 )
 """All but seeds: each test sets its own."""
 THREADS = "the threads that a process waits for"

@@ -42,7 +42,6 @@ class _Message(Struct, frozen=True):
 class _Choice(Struct):
     message: _Message = _Message()
     delta: _Message | None = None
-    logprobs: Any = None
     finish_reason: Any = None
 
 
@@ -69,9 +68,7 @@ class Completion:
     """A whole answer of the server's."""
 
     text: str
-    logprobs: bool
-    """Whether the logits' are there as well."""
-    prompt_tokens: int | None
+    prompt_tokens: int | None = None
     """As the server counts them; None if it does not."""
     ended_by: str = ""
     """Its ``finish_reason``; empty where it gives none."""
@@ -122,7 +119,7 @@ class Chat:
             raise self.fault(f"answered {_shown(msgspec.to_builtins(found))}, without {missing}; see its log")
         counted = found.usage.prompt_tokens if found.usage else None
         tokens = counted if isinstance(counted, int) else None
-        return Completion(choice.message.content, bool(choice.logprobs), tokens, str(choice.finish_reason or ""))
+        return Completion(choice.message.content, tokens, str(choice.finish_reason or ""))
 
     def streamed(self, body: Mapping[str, Any]) -> Completion:
         """Ask for an answer piece by piece; give the whole, once the server has said that it is."""
@@ -146,7 +143,7 @@ class Chat:
                 reply.had = f"had sent {sum(map(len, pieces))} characters"
         if not is_whole:
             raise self.fault(f"broke off in mid-answer, when it {reply.had}; see its log")
-        return Completion("".join(pieces), False, None, ended_by, first_ms)
+        return Completion("".join(pieces), None, ended_by, first_ms)
 
     def fault(self, what: str, kind: type[Fault] = SubjectFaultError) -> Fault:  # type: ignore[assignment]
         """Return a fault that says what the server did, then what to do."""

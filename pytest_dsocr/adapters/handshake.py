@@ -43,7 +43,6 @@ def shake_hands(chat: Chat, model: str, body: Body, family: Family) -> str:
         _special(chat, answer.text),
         _prompt(chat, answer.text, asked),
         _image(answer.prompt_tokens, chat, asked, page, family),
-        _logprobs(chat, asked),
     ]
     current().note(f"the server at {chat.url}: {'; '.join(findings)}")
     return found
@@ -104,11 +103,3 @@ def _image(counted: int | None, chat: Chat, asked: dict[str, Any], page: Path, f
         if abs(image_token_count(preset, grid if preset.crop else (1, 1)) - tokens) <= 1:
             presets.append(name)
     return f"the image takes {tokens} tokens, as with {', '.join(presets) or 'no preset of the vendor'}"
-
-
-def _logprobs(chat: Chat, asked: dict[str, Any]) -> str:
-    try:
-        gives = chat.whole({**asked, "max_tokens": 1, "logprobs": True}).logprobs
-    except RefusedError as refused:
-        return f"it refuses logprobs ({refused.status})"
-    return "it gives logprobs" if gives else "it gives no logprobs"

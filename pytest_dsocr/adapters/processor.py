@@ -29,7 +29,7 @@ from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.portable import PROCESSOR, write_portable
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.subjects.calls import brief, guarded
+from pytest_dsocr.subjects.calls import guarded, refusal
 from pytest_dsocr.subjects.loading import PROCESSOR as WORD
 from pytest_dsocr.subjects.loading import named_factory
 from pytest_dsocr.subjects.protocol import Offers, Setup
@@ -54,7 +54,8 @@ def offers(spec: str) -> Offers:
 
 def subject(spec: str, setup: Setup) -> ProcessorSubject:
     """Return the subject that ``spec`` names; raise ``DsocrError`` where it cannot be had."""
-    with guarded("load", "processor", lambda error: _unavailable(spec, error)):
+    raised = refusal(f"{spec} cannot be had", "run pytest where its package is installed")
+    with guarded("load", "processor", raised):
         return ProcessorSubject(_class(spec), setup)
 
 
@@ -156,9 +157,3 @@ def _found(made: Any, names: Iterable[str]) -> Any:
 
 def _class(spec: str) -> Any:
     return named_factory(spec.removeprefix(WORD))
-
-
-def _unavailable(spec: str, error: BaseException) -> DsocrError:
-    if isinstance(error, DsocrError):
-        return error
-    return DsocrError(f"{spec} cannot be had ({brief(error)}); run pytest where its package is installed")

@@ -37,7 +37,7 @@ from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.pages.page_list import shipped
-from pytest_dsocr.subjects.calls import guarded
+from pytest_dsocr.subjects.calls import guarded, refusal
 from pytest_dsocr.subjects.loading import HTTP
 from pytest_dsocr.subjects.protocol import Offers, Setup
 
@@ -83,7 +83,7 @@ def subject(spec: str, setup: Setup) -> ServerSubject:
     Raises:
         DsocrError: where the server cannot be asked, or changes the text so that no page could be right.
     """
-    with guarded("load", "server", _as_it_is):
+    with guarded("load", "server", refusal("the server could not be asked", "see the error it came from")):
         made = ServerSubject(options_of(spec), setup)
         made.greet()
     return made
@@ -184,9 +184,3 @@ def _json(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
-
-
-def _as_it_is(error: BaseException) -> DsocrError:
-    if isinstance(error, DsocrError):
-        return error
-    return DsocrError(f"the server could not be asked ({type(error).__name__}: {error}); see the error it came from")

@@ -62,7 +62,7 @@ def own_config(config: pytest.Config) -> Config:
             raise pytest.UsageError(str(error)) from error
         own = on_own_gpu(resolve(config), getattr(config, "workerinput", {}).get("workerid", ""))
         _check_goldens(config, own)
-        current().limit(own.subject_time_limit, last_resort=not _is_timed(config))
+        current().limit(own.subject_time_limit)
         config.stash[CONFIG] = own
     return config.stash[CONFIG]
 
@@ -166,12 +166,6 @@ def refused(config: pytest.Config, error: pytest.UsageError) -> None:
         write_summary(result, out)
         append_summary(result)
         sys.stdout.writelines(f"{line}\n" for line in errors(result))
-
-
-def _is_timed(config: pytest.Config) -> bool:
-    """Say whether pytest's own plugin uses the one timer that faulthandler has."""
-    has_plugin = config.pluginmanager.has_plugin("faulthandler")
-    return has_plugin and float(config.getini("faulthandler_timeout") or 0) > 0
 
 
 def _check_goldens(config: pytest.Config, own: Config) -> None:

@@ -6,19 +6,17 @@ Outside of a run nothing is limited, and notes are lost.
 from __future__ import annotations
 
 import os
-import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from types import FrameType
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import fit
 from pytest_dsocr.observation.level import SubjectFaultError, SubjectHungError
 from pytest_dsocr.subjects.surroundings import Surroundings
-from pytest_dsocr.subjects.time_limit import Overdue, TimeLimit
+from pytest_dsocr.subjects.time_limit import GRACE_S, Overdue, TimeLimit
 
 COLUMNS = 200
+STDERR = 2
 
 
 def brief(error: BaseException) -> str:
@@ -34,60 +32,24 @@ def brief(error: BaseException) -> str:
     return fit(f"{kind}: {message}" if message else kind, COLUMNS)
 
 
-@contextmanager
-def hearing_interrupts() -> Iterator[None]:
-    """Let a SIGINT end as ``KeyboardInterrupt``, even where the subject catches it.
-
-    What the handler in place answers with ``KeyboardInterrupt`` counts; one that the subject puts in its place is taken
-    out again. A SIGINT that the subject sends to its own process cannot be told from a user's, and interrupts as well.
-    Signals come to the main thread alone, and so nothing is heard in others.
-    """
-    before = signal.getsignal(signal.SIGINT)
-    if not callable(before) or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    answer, heard = before, False
-
-    def hear(number: int, frame: FrameType | None) -> None:
-        nonlocal heard
-        try:
-            answer(number, frame)
-        except KeyboardInterrupt:
-            heard = True
-            raise
-
-    signal.signal(signal.SIGINT, hear)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if heard:
-            raise KeyboardInterrupt
-
-
-STDERR = 2
-
-
 class Watch:
     """One run's.
 
     Args:
         notes: takes sentences about what the subject does besides answering, each once.
+        stderr: a file descriptor for the last message of a process that is killed.
     """
 
-    def __init__(self, notes: list[str]) -> None:
+    def __init__(self, notes: list[str], stderr: int = STDERR) -> None:
         self.notes = notes
         self.surroundings = Surroundings(notes)
         self._limit: TimeLimit | None = None
-        self._stderr: int | None = None
+        self._stderr = stderr
 
-    def keep_stderr(self) -> None:
-        """Hold on to where stderr goes now."""
-        self._stderr = os.dup(STDERR)
-
-    def limit(self, limit_s: float, *, last_resort: bool = True) -> None:
-        """Limit each call from now on; the last message goes to the stderr of the time at which the watch began."""
-        self._limit = TimeLimit(limit_s, STDERR if self._stderr is None else self._stderr, last_resort=last_resort)
+    def limit(self, limit_s: float, grace_s: float | None = None) -> None:
+        """Limit each call from now on; a process that does not take it within the grace time is killed."""
+        grace_s = min(GRACE_S, 2 * limit_s) if grace_s is None else grace_s
+        self._limit = TimeLimit(limit_s, grace_s, self._stderr)
 
     def limited(self, what: str) -> AbstractContextManager[None]:
         """Watch one call."""
@@ -111,9 +73,8 @@ class Watch:
         """Stop watching."""
         if self._limit:
             self._limit.stop()
-        if self._stderr is not None:
+        if self._stderr != STDERR:
             os.close(self._stderr)
-        self._limit = self._stderr = None
 
 
 _WATCHES = [Watch([])]
@@ -126,11 +87,11 @@ def current() -> Watch:
 
 def begin(notes: list[str]) -> Watch:
     """Watch a run until :func:`end`; called while stderr is not captured, as the last message goes there."""
-    watch = Watch(notes)
+    stderr = STDERR
     with suppress(OSError):  # there may be none
-        watch.keep_stderr()
-    _WATCHES.append(watch)
-    return watch
+        stderr = os.dup(STDERR)
+    _WATCHES.append(Watch(notes, stderr))
+    return current()
 
 
 def end(watch: Watch) -> None:
@@ -150,17 +111,9 @@ def watching(notes: list[str]) -> Iterator[Watch]:
         end(watch)
 
 
-Faulty = Callable[[BaseException], DsocrError]
-"""Turns the subject's error into the error that is raised here."""
-
-
 @contextmanager
 def at_stage(stage: str, method: str) -> Iterator[None]:
-    """Turn whatever the subject's ``method`` raises into a :class:`SubjectFaultError` of ``stage``.
-
-    Every call of the subject's code goes through here: it is limited in time, and what it changes around itself is put
-    back. ``KeyboardInterrupt`` passes where it is the user's.
-    """
+    """Turn whatever the subject's ``method`` raises into a :class:`SubjectFaultError` of ``stage``."""
 
     def raised(error: BaseException) -> DsocrError:
         return SubjectFaultError(
@@ -172,26 +125,30 @@ def at_stage(stage: str, method: str) -> Iterator[None]:
 
 
 @contextmanager
-def guarded(stage: str, method: str, raised: Faulty) -> Iterator[None]:
-    """Run the subject's code, watched; ``raised`` turns its error into the one that is raised here.
+def guarded(stage: str, method: str, raised: Callable[[BaseException], DsocrError]) -> Iterator[None]:
+    """Run the subject's code: limited in time, what it changes around itself put back, its errors turned by ``raised``.
 
     Raises:
         SubjectHungError: where its time is up.
-        KeyboardInterrupt: where the user interrupts.
+        KeyboardInterrupt: which is the user's, and passes.
     """
     watch, what = current(), f"the subject's {method} in {stage}"
-    kept = watch.surroundings.preserved(method, quickly=stage == "decode")
     try:
-        with hearing_interrupts(), kept, watch.limited(what):
+        with watch.surroundings.preserved(method, quickly=stage == "decode"), watch.limited(what):
             try:
                 yield
-            except (Overdue, SubjectFaultError):
+            except (Overdue, SubjectFaultError, KeyboardInterrupt):
                 raise
             except BaseException as error:
                 fault = raised(error)
                 raise fault from (error if fault is not error else error.__cause__)
     except Overdue as overdue:
         raise hung(stage, method, watch.limit_s) from overdue
+
+
+def refusal(what: str, advice: str) -> Callable[[BaseException], DsocrError]:
+    """Turn an error of loading into a ``DsocrError`` that says what failed and what to do; one that is one stays."""
+    return lambda error: error if isinstance(error, DsocrError) else DsocrError(f"{what} ({brief(error)}); {advice}")
 
 
 def hung(stage: str, method: str, limit_s: float) -> SubjectHungError:

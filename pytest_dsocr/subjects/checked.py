@@ -5,9 +5,9 @@ Shapes: S prompt tokens, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -23,6 +23,7 @@ from pytest_dsocr.subjects import values
 from pytest_dsocr.subjects.calls import at_stage
 from pytest_dsocr.subjects.protocol import DecodeView, Offers, TextSubject, level_of
 
+T = TypeVar("T")
 ALWAYS_PROMISED = frozenset(("vision_fusion", "prefill"))
 """What every subject with stages gives."""
 
@@ -45,22 +46,17 @@ class CheckedSubject:
     @property
     def policy(self) -> DecodePolicy | None:
         """How it declares that it chooses tokens; None means as the vendor does."""
-        with at_stage("decode", "policy"):
-            given = getattr(self.subject, "policy", None)
-            return None if given is None else values.policy(given)
+        return self._said("decode", "policy", None, lambda given: None if given is None else values.policy(given))
 
     @property
     def first_token_ms(self) -> float | None:
         """The milliseconds of its last ``read`` until the first text, if it tells."""
-        with at_stage("read", "first_token_ms"):
-            given = getattr(self.subject, "first_token_ms", None)
-            return None if given is None else exact(float(given))
+        return self._said("read", "first_token_ms", None, lambda given: None if given is None else exact(float(given)))
 
     @property
     def ended_by(self) -> str:
         """Why its last ``read`` ended, if it says."""
-        with at_stage("read", "ended_by"):
-            return values.text("read", "ended_by", getattr(self.subject, "ended_by", ""))
+        return self._said("read", "ended_by", "", lambda given: values.text("read", "ended_by", given))
 
     @property
     def writes(self) -> bool:
@@ -75,9 +71,7 @@ class CheckedSubject:
     @property
     def dtypes(self) -> tuple[str, ...]:
         """What its factory makes it in beside the run's own dtype."""
-        with at_stage("load", "dtypes"):
-            given: tuple[str, ...] = exact(tuple(getattr(self.subject, "dtypes", ())))
-            return given
+        return self._said("load", "dtypes", (), lambda given: exact(tuple(given)))
 
     @property
     def tells_text(self) -> bool:
@@ -87,8 +81,7 @@ class CheckedSubject:
     @property
     def promised(self) -> frozenset[str]:
         """The seams that it must give where the reference has them."""
-        with at_stage("vision", "seams"):
-            declared = frozenset(exact(tuple(getattr(self.subject, "seams", ()))))
+        declared = self._said("vision", "seams", (), lambda given: frozenset(exact(tuple(given))))
         if unknown := sorted(declared.difference(VISION_SEAMS), key=str):
             raise SubjectFaultError("vision", f"the subject's seams name {shown(unknown[0])}; {_valid_seams()}")
         return declared | ALWAYS_PROMISED
@@ -169,6 +162,11 @@ class CheckedSubject:
     def _has(self, stage: str, method: str) -> bool:
         with at_stage(stage, method):
             return callable(getattr(self.subject, method, None))
+
+    def _said(self, stage: str, name: str, default: Any, read: Callable[[Any], T]) -> T:
+        """Return what the subject says of itself under ``name``, as ``read`` makes it our own."""
+        with at_stage(stage, name):
+            return read(getattr(self.subject, name, default))
 
 
 def _logits(stage: str, given_by: str, given: object) -> Tensor:

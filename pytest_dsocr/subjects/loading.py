@@ -18,7 +18,7 @@ from typing import Any, Protocol, cast, get_type_hints
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.subjects.calls import at_stage, brief, guarded
+from pytest_dsocr.subjects.calls import at_stage, brief, guarded, refusal
 from pytest_dsocr.subjects.protocol import Offers, Setup, TextSubject, level_of
 
 SESSION = "session"
@@ -175,12 +175,7 @@ def _module(spec: str, name: str) -> Any:
 
 def _made(spec: str, factory: Callable[..., Any], setup: Setup) -> TextSubject:
     arguments = (setup,) if _takes_setup(spec, factory) else ()
-
-    def raised(error: BaseException) -> DsocrError:
-        if isinstance(error, DsocrError):
-            return error
-        return DsocrError(f"{spec} could not make its subject ({brief(error)}); see the error it came from")
-
+    raised = refusal(f"{spec} could not make its subject", "see the error it came from")
     with guarded("load", f"factory {spec}", raised):
         subject: TextSubject = factory(*arguments)
         level_of(subject)

@@ -44,25 +44,19 @@ def tensors(stage: str, method: str, given: object) -> dict[str, Tensor]:
     """Return copies of the tensors that ``method`` gave, by their names."""
     if not isinstance(given, Mapping):
         raise SubjectFaultError(stage, f"the subject's {method} gave {kind(given)}; give a mapping of names to tensors")
-    with at_stage(stage, method):
+    with at_stage(stage, method):  # an error on a GPU is heard of where its values are waited for
         pairs = list(given.items())
-    if others := [name for name, _ in pairs if not is_text(name)]:
-        raise SubjectFaultError(stage, f"the subject's {method} gave {kind(others[0])} for a name; give a str")
-    return {exact(name): tensor(stage, f"{method} gave", name, value) for name, value in pairs}
+        if others := [name for name, _ in pairs if not is_text(name)]:
+            raise SubjectFaultError(stage, f"the subject's {method} gave {kind(others[0])} for a name; give a str")
+        return {exact(name): copied(stage, f"{method} gave", name, value) for name, value in pairs}
 
 
-def tensor(stage: str, given_by: str, name: str, given: object) -> Tensor:
-    """Return a copy of one tensor, as torch's own class, on its device.
+def copied(stage: str, given_by: str, name: str, given: object) -> Tensor:
+    """Return a copy of one tensor, as torch's own class, on its device; called where a stage is open.
 
     Raises:
         SubjectFaultError: where it is none, or one whose values cannot be read one by one.
     """
-    with at_stage(stage, given_by.partition(" ")[0]):  # an error on a GPU is heard of where its values are waited for
-        return copied(stage, given_by, name, given)
-
-
-def copied(stage: str, given_by: str, name: str, given: object) -> Tensor:
-    """Do what :func:`tensor` does within an ``at_stage`` that is open already: to open one takes 30 microseconds."""
     return viewed(stage, given_by, name, given).clone()
 
 

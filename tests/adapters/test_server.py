@@ -55,7 +55,7 @@ def test_a_page_is_what_the_server_answers(address: str, stream: str) -> None:
     assert read(subject) == TEXT
     assert note == (
         f"the server at {address}/plain/v1: model one; it keeps special tokens; it does not repeat the prompt; "
-        "the image takes 273 tokens, as with base; it gives logprobs"
+        "the image takes 273 tokens, as with base"
     )
 
 
@@ -88,7 +88,6 @@ def test_a_file_holds_what_a_name_cannot(address: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "told"),
     [
-        ("strict/v1", "; it refuses logprobs (400)"),
         ("unlisted/v1?model=mine", "model mine; "),
         ("many/v1?model=two", "model two; "),
         ("tells/v1", "; whether it keeps special tokens cannot be told, as it found no box on a page that has some; "),

@@ -11,7 +11,6 @@ import sys
 import pytest
 
 from pytest_dsocr.report.file import read_result
-from pytest_dsocr.subjects.time_limit import EXIT_STATUS
 from tests.plugin import misdeeds
 from tests.plugin.conftest import TEST_TEXT, Repository
 from tests.processes import await_
@@ -63,7 +62,7 @@ def test_a_hang_costs_one_case(settled: Repository) -> None:
 
 def test_a_hang_that_cannot_be_interrupted_ends_the_run_with_its_stack(settled: Repository) -> None:
     result = run(settled, "read:c", "--dsocr-subject-time-limit=1")
-    assert result.ret == EXIT_STATUS
+    assert result.ret == -signal.SIGKILL
     told = "dsocr: the subject's read in read took more than 1 s and cannot be interrupted; the process ends"
     assert told in result.stderr.str()
     assert "misdeeds.py" in result.stderr.str()

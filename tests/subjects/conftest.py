@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.observation import Observation
 from suites.contract.pages import write_page
+from tests.subjects.seen import seen
 
 
 @pytest.fixture(scope="session")
@@ -15,3 +20,14 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("tiny", "halves"):
         write_page(name, folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def case(pages: Path) -> Case:
+    return make_case(pages / "tiny.png", "free", "tiny", 6)
+
+
+@pytest.fixture(scope="session")
+def expected(tiny: Engine[Any], case: Case) -> Observation:
+    """What the session does by itself with the case."""
+    return seen(tiny, case)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,14 +15,12 @@ from hypothesis import strategies as st
 from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.session import SessionSubject
-from suites.contract.pages import write_page
-from tests.subjects.seen import seen
 
 METHODS = ("read", "inputs", "vision", "prefill", "step", "text_of", "write", "state.logits")
 PARTS = ("keys", "values", "layers", "cache")
@@ -69,45 +66,29 @@ ODD = st.one_of(
 )
 
 
-@dataclass(frozen=True)
-class Changed:
-    """What to do to a mapping: another value at one of its names, a name of its own, or one name less."""
-
-    value: Any
-    at: int
-    how: str
-
-    def of(self, given: Any) -> Any:
-        if not isinstance(given, dict) or self.how == "whole":
-            return self.value
-        name = [*given][self.at % len(given)] if given else "x"
-        rest = {key: one for key, one in given.items() if key != name}
-        return rest if self.how == "less" else {**given, ("x" if self.how == "more" else name): self.value}
+FEW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-CHANGES = st.builds(Changed, ODD, st.integers(0, 9), st.sampled_from(["whole", "less", "more", "at"]))
-FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-@pytest.fixture(scope="module")
-def asked(tiny: Engine[Any], tmp_path_factory: pytest.TempPathFactory) -> tuple[SessionSubject, Case, Observation]:
-    case = make_case(write_page("tiny", tmp_path_factory.mktemp("pages")), "free", "tiny", 3)
-    return SessionSubject(tiny), case, seen(tiny, case)
+def changed(given: Any, value: Any, at: int | None) -> Any:
+    """Return another value in the place of the whole, or at one name of a mapping."""
+    if at is None or not isinstance(given, dict) or not given:
+        return value
+    return {**given, [*given][at % len(given)]: value}
 
 
 @FEW
-@given(st.sampled_from(METHODS), CHANGES)
+@given(st.sampled_from(METHODS), ODD, st.none() | st.integers(0, 9))
 def test_a_method_may_give_anything(
-    asked: tuple[SessionSubject, Case, Observation], place: str, change: Changed
+    tiny: Engine[Any], case: Case, expected: Observation, place: str, value: Any, at: int | None
 ) -> None:
-    subject, case, expected = asked
+    subject = SessionSubject(tiny)
     names = ("read", "inputs", "vision", "prefill", "step", "text_of", "write", "seams")
     odd = SimpleNamespace(**{name: getattr(subject, name) for name in names})
     if place == "state.logits":
-        odd.prefill = lambda *given: SimpleNamespace(logits=change.value, cache=subject.prefill(*given).cache)
+        odd.prefill = lambda *given: SimpleNamespace(logits=value, cache=subject.prefill(*given).cache)
     else:
         method = getattr(subject, place)
-        setattr(odd, place, lambda *given, **how: change.of(method(*given, **how)))
+        setattr(odd, place, lambda *given, **how: changed(method(*given, **how), value, at))
     answer = follow(odd, case, expected, always_read=True)
     assert answer.fault is None or (answer.lost and type(answer.fault) is SubjectFaultError)
     [*compare_observations(answer, expected, tolerances("float32"))]

@@ -16,7 +16,7 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.hints import hint
-from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.report.payload import of_case
@@ -31,16 +31,6 @@ LIMITS = tolerances("float32")
 PARTS = ("inputs", "vision", "prefill", "step", "read", "write")
 RAISES = {"inputs": "tokenizer", "vision": "vision", "prefill": "prefill", "step": "decode"}
 """The stage of each method."""
-
-
-@pytest.fixture(scope="module")
-def case(pages: Path) -> Case:
-    return make_case(pages / "tiny.png", "free", "tiny", 6)
-
-
-@pytest.fixture(scope="module")
-def expected(tiny: Engine[Any], case: Case) -> Observation:
-    return seen(tiny, case)
 
 
 def held(subject: Any, case: Case, expected: Observation) -> CaseReport:

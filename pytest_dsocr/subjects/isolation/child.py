@@ -41,7 +41,7 @@ class SubjectServer:
         self._hooks: dict[int, Any] = {}
         self._ids = count(1)
         self._is_asked = False
-        self._devices: Mapping[str, str] = {}
+        self._devices: dict[str, Any] = {}
         begin(self._notes)
 
     def answer(self, request: SubjectRequest) -> None:
@@ -49,7 +49,8 @@ class SubjectServer:
         self._is_asked = True
         for state in request["dropped"]:
             self._states.pop(state, None)
-        self._devices = request["devices"]
+        for hook in self._hooks.keys() - {*request["hooks"]}:
+            self._hooks.pop(hook).remove()
         try:
             kind, value = "answer", getattr(self, f"_on_{request['what']}")(**request["how"])
         except DsocrError as error:
@@ -91,7 +92,10 @@ class SubjectServer:
 
     def _on_call(self, stage: str, method: str, given: Any, named: Mapping[str, Any]) -> Any:
         with at_stage(stage, method):
-            return _with_devices(getattr(self._subject, method)(*map(self._placed, given), **named))
+            value = getattr(self._subject, method)(*map(self._placed, given), **named)
+            items = value.items() if isinstance(value, Mapping) else ()
+            self._devices |= {name: item.device for name, item in items if hasattr(item, "device")}
+            return value
 
     def _on_prefill(self, inputs: Mapping[str, Any], vision_fusion: Any) -> dict[str, Any]:
         with at_stage("prefill", "prefill"):
@@ -129,9 +133,6 @@ class SubjectServer:
             register = getattr(self._subject.module(name), f"register_{kind}")
             self._hooks[hook] = register(partial(self._called, hook))
 
-    def _on_unhook(self, hook: int) -> None:
-        self._hooks.pop(hook).remove()
-
     def _on_close(self) -> None:
         close_subject(self._subject)
 
@@ -146,12 +147,6 @@ class SubjectServer:
         return {
             name: value.to(self._devices[name]) if name in self._devices else value for name, value in given.items()
         }
-
-
-def _with_devices(value: Any) -> dict[str, Any]:
-    """Return what a method gave, and on which devices its tensors are."""
-    items = value.items() if isinstance(value, Mapping) else ()
-    return {"value": value, "devices": {str(name): str(item.device) for name, item in items if hasattr(item, "device")}}
 
 
 def _refusal(error: DsocrError) -> dict[str, Any]:

@@ -6,10 +6,10 @@ import json
 import os
 import sys
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.contract.policy import DecodePolicy
@@ -21,6 +21,7 @@ from pytest_dsocr.subjects.protocol import Setup
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.utils.hooks import RemovableHandle
 
 
 Hook = Callable[..., Any]
@@ -32,37 +33,21 @@ class IsolatedModule:
     def __init__(self, subject: IsolatedSubject, name: str) -> None:
         self._subject, self._name = subject, name
 
-    def register_forward_hook(self, hook: Hook) -> HookHandle:
+    def register_forward_hook(self, hook: Hook) -> RemovableHandle:
         """Have ``hook(None, (), output)`` called after each call of the module."""
-        return HookHandle(self._subject, self._name, "forward_hook", hook)
+        return self._register("forward_hook", hook)
 
-    def register_forward_pre_hook(self, hook: Hook) -> HookHandle:
+    def register_forward_pre_hook(self, hook: Hook) -> RemovableHandle:
         """Have ``hook(None, ())`` called for each call of the module."""
-        return HookHandle(
-            self._subject, self._name, "forward_pre_hook", lambda module, given, _output: hook(module, given)
-        )
+        return self._register("forward_pre_hook", lambda module, given, _output: hook(module, given))
 
+    def _register(self, kind: str, hook: Hook) -> RemovableHandle:
+        from torch.utils.hooks import RemovableHandle
 
-class HookHandle:
-    """Removes a hook; a context manager, as torch's is."""
-
-    def __init__(self, subject: IsolatedSubject, name: str, kind: str, hook: Hook) -> None:
-        self._subject, self._number = subject, next(subject.hook_numbers)
-        subject.hooks[self._number] = hook
-        subject.ask("vision", "module", "hook", name=name, kind=kind, hook=self._number)
-        self._process = subject.process
-
-    def __enter__(self) -> HookHandle:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.remove()
-
-    def remove(self) -> None:
-        """Stop calling the hook."""
-        del self._subject.hooks[self._number]
-        if self._process is self._subject.process and self._process is not None:
-            self._subject.ask("vision", "module", "unhook", of=self._process, hook=self._number)
+        handle = RemovableHandle(self._subject.hooks)
+        self._subject.hooks[handle.id] = hook
+        self._subject.ask("vision", "module", "hook", name=self._name, kind=kind, hook=handle.id)
+        return handle
 
 
 class IsolatedState:
@@ -86,7 +71,7 @@ class IsolatedState:
 
     @property
     def cache(self) -> IsolatedCache:
-        """The key-value cache."""
+        """The key-value cache, asked each time."""
         return IsolatedCache(self)
 
     def ask(self, what: str, method: str, **how: Any) -> Any:
@@ -100,21 +85,13 @@ class IsolatedState:
 
 
 class IsolatedCache:
-    """The cache of a state in the subject's process, asked each time: ``length``, ``layers``, ``bytes_per_token``."""
+    """The cache of a state: ``length``, ``layers``, ``bytes_per_token``, and by layer ``keys`` and ``values``."""
 
     def __init__(self, state: IsolatedState) -> None:
         self._state = state
 
     def __getattr__(self, name: str) -> Any:
-        return self._get(name)
-
-    def keys(self, layer: int) -> Any:
-        """Return a layer's keys, ``[B, G, S, D]``."""
-        return self._get("keys", layer)
-
-    def values(self, layer: int) -> Any:
-        """Return a layer's values, ``[B, G, S, D]``."""
-        return self._get("values", layer)
+        return partial(self._get, name) if name in ("keys", "values") else self._get(name)
 
     def _get(self, name: str, *given: int) -> Any:
         return self._state.ask("state", f"cache.{name}", path=f"cache.{name}", given=given)
@@ -157,9 +134,7 @@ class IsolatedSubject:
 
     def __init__(self, spec: str, setup: Setup, limit_s: float) -> None:
         self._spec, self._setup, self.limit_s = spec, setup, limit_s
-        self.hooks: dict[int, Hook] = {}
-        self.hook_numbers = count(1)
-        self._devices: dict[str, str] = {}
+        self.hooks: OrderedDict[int, Hook] = OrderedDict()
         self.process: ChildProcess | None = None
         self._offered: Mapping[str, Any] = {}
         try:
@@ -237,7 +212,7 @@ class IsolatedSubject:
     def _request(self, process: ChildProcess, stage: str, what: str, how: Mapping[str, Any]) -> Any:
         broken: list[BaseException] = []
         dropped, process.dropped = process.dropped, []
-        request = {"what": what, "stage": stage, "how": how, "devices": self._devices, "dropped": dropped}
+        request = {"what": what, "stage": stage, "how": how, "hooks": [*self.hooks], "dropped": dropped}
         try:
             with current().unlimited():
                 kind, said = process.ask(request, self.limit_s, lambda event: self._on_event(event, broken))
@@ -268,9 +243,7 @@ class IsolatedSubject:
             process.kill()
 
     def _call(self, method: str, *given: Any, **named: Any) -> Any:
-        answer = self.ask(STAGES[method], method, "call", stage=STAGES[method], method=method, given=given, named=named)
-        self._devices.update(answer["devices"])
-        return answer["value"]
+        return self.ask(STAGES[method], method, "call", stage=STAGES[method], method=method, given=given, named=named)
 
     def _prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> IsolatedState:
         answer = self.ask("prefill", "prefill", "prefill", inputs={**inputs}, vision_fusion=vision_fusion)
