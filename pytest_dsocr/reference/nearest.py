@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypedDict
@@ -15,15 +16,26 @@ SHOWN = 3
 """How many of those that there are a message names."""
 WAYS = ("device", "dtype", "attention")
 """How a key's weights are run, each by the word in an option's name."""
-Distance = tuple[bool | int, ...]
+CAPABILITIES: Mapping[str, float] = {
+    "v100": 7.0,
+    "t4": 7.5,
+    "a100|a800|a30": 8.0,
+    r"a10g?|a40|a6000|30\d0": 8.6,
+    r"l4|l40s?|40\d0": 8.9,
+    "h100|h200|h800|h20|gh200": 9.0,
+    "b200|b300|gb200|gb300": 10.0,
+    r"50\d0": 12.0,
+}
+"""CUDA's compute capability by a word of a GPU's name: GPUs of one capability run much the same kernels."""
+Distance = tuple[bool | float, ...]
 
 
 def distance(wanted: Key, made: Key, pixels: tuple[bool, int]) -> Distance:
     """Measure how far a recording is from a wanted key; the least is nearest, and of the wanted key nothing is true.
 
     Other pixels cost whole pages; ``pixels`` is what :func:`pixels_apart` gives. The dtype decides the limits: of two
-    others float32 is nearer, for it is what the weights mean. Then the kind of device, and whether it is another one at
-    all; last the attention.
+    others float32 is nearer, for it is what the weights mean. Then the kind of device, its capability, and whether it
+    is another one at all; last the attention.
     """
     other_dtype = made.dtype != wanted.dtype
     return (
@@ -31,6 +43,7 @@ def distance(wanted: Key, made: Key, pixels: tuple[bool, int]) -> Distance:
         other_dtype,
         other_dtype and made.dtype != "float32",
         (made.device == "cpu") != (wanted.device == "cpu"),
+        abs(_capability(made.device) - _capability(wanted.device)),
         made.device != wanted.device,
         made.attention != wanted.attention,
     )
@@ -50,6 +63,12 @@ def pixels_apart(made: Mapping[str, Any], resampling: str) -> tuple[bool, int]:
 
 def _major(of: Mapping[str, str]) -> int:
     return int(of.get("pillow", "0").partition(".")[0])
+
+
+def _capability(device: str) -> float:
+    """Return that of the device of a key; 0 of one that is not known."""
+    words = device.split("-")
+    return next((of for name, of in CAPABILITIES.items() if any(re.fullmatch(name, one) for one in words)), 0.0)
 
 
 def key_traits(key: Key) -> dict[str, str]:

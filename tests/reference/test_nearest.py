@@ -57,6 +57,19 @@ def test_of_the_shipped_recordings_the_one_of_the_dtype_serves_any_device(dtype:
         assert (found.device, found.resampling) == (serves, resampling())
 
 
+@pytest.mark.parametrize(
+    ("device", "others"),
+    [
+        ("nvidia-h100-80gb-hbm3", ["nvidia-h200", "nvidia-l40s", "nvidia-a100-sxm4-80gb", "cpu"]),
+        ("nvidia-geforce-rtx-4090", ["nvidia-l4", "nvidia-a10g", "nvidia-a100-sxm4-80gb", "tesla-t4", "cpu"]),
+        ("cpu", ["cpu", "amd-instinct-mi300x", "nvidia-h200"]),
+    ],
+)
+def test_gpus_come_before_cpus_and_those_of_its_generation_first(device: str, others: list[str]) -> None:
+    asked = replace(MADE.key, device=device)
+    assert sorted(sorted(others), key=lambda other: far(asked, replace(MADE, device=other))) == others
+
+
 def test_other_pixels_count_before_another_dtype_and_that_before_another_device() -> None:
     wanted = replace(MADE.key, device="nvidia-l4", dtype="bfloat16")
     as_wanted = replace(MADE, device="nvidia-l4", dtype="bfloat16")

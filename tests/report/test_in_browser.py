@@ -1,0 +1,62 @@
+"""The page of pictures of a failing run in a real browser: on a telephone, and in the dark."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_dsocr.perf.run import PerfRun
+from pytest_dsocr.report.html import write_index
+from tests.perf.made import measured
+from tests.report.made import MATCH, WRONG, case_payload, payload, result, run_payload
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")
+LIMIT_S = 60
+LONG = replace(WRONG, what="clip.crops/3", measured=f"{'unbroken' * 40}; relative error 7.1e-01")
+MEASURE = """<script>
+onload = () => {
+  const root = document.documentElement, body = getComputedStyle(document.body)
+  const light = colour => Math.max(...colour.match(/[0-9]+/g).slice(0, 3).map(Number))
+  const sizes = [innerWidth, root.scrollWidth, light(body.color), light(body.backgroundColor)]
+  parent.postMessage([...sizes, document.querySelector("h1").innerText].join("|"), "*")
+}
+</script>"""
+WIDTHS_PX = (400, 1280)
+FRAME = "<iframe src='index.html' style='width: {}px; height: 900px; border: 0'></iframe>"
+"""No window of the browser's is as narrow as a telephone's."""
+LISTEN = """<p>measured:</p><script>
+onmessage = message => document.querySelector("p").textContent += message.data + "|"
+</script>"""
+
+
+@pytest.mark.skipif(not BROWSER, reason="needs a browser: apt-get install chromium")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_is_as_wide_as_the_window_and_its_headline_is_what_broke(tmp_path: Path, scheme: str) -> None:
+    why = {"explained": "with the quick GELU, the session gives at clip.page what the subject gave", "proven": True}
+    broken = {"verdict": "WRONG", "passes": False, "first_wrong": "clip.page", "cause": "a guess", **why}
+    cases = [case_payload(f"{'p' * 60}{k}", MATCH, WRONG, LONG, place=k, page=f"{k}.png", **broken) for k in range(20)]
+    tests = [("failed", payload(WRONG, LONG, case=case, run=run_payload())) for case in cases]
+    times = PerfRun(measured({"tokenizer": [5.0] * 3, "sam": [12.0] * 3, "page": [100.0] * 3})).to_json()
+    page = write_index({**result(*tests).to_json(), "perf": times}, tmp_path)
+    policy = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
+    page.write_text(policy.sub("", page.read_text("utf-8")) + MEASURE, "utf-8")  # the page itself runs no script
+    options = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+    options += " --disable-component-update --disable-sync --virtual-time-budget=5000 --dump-dom"
+    dark = ["--blink-settings=preferredColorScheme=0"] * (scheme == "dark")
+    frame = tmp_path / "frame.html"
+    frame.write_text(LISTEN + "".join(map(FRAME.format, WIDTHS_PX)), "utf-8")
+    command = [BROWSER, *options.split(), *dark, f"--user-data-dir={tmp_path / 'profile'}", frame.as_uri()]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
+    told = shown.partition("measured:")[2].partition("|</p>")[0].split("|")
+    assert len(told) == 5 * len(WIDTHS_PX)
+    found = {int(told[k]): told[k + 1 : k + 5] for k in range(0, len(told), 5)}
+    assert sorted(found) == sorted(WIDTHS_PX)
+    for width_px, (scrolled, ink, ground, headline) in found.items():
+        assert int(scrolled) <= width_px
+        assert headline == f"first broke clip.page in 20 of 20 pages: {why['explained']} (proven)"
+        assert (int(ink) > 200 > 60 > int(ground)) is (scheme == "dark")
