@@ -74,10 +74,10 @@ def is_unasked(folder: Path, config: pytest.Config) -> bool:
     """Say whether a suite that measures came with all suites, and no option asks for it; note that it is left out then.
 
     Args:
-        folder: of a suite.
+        folder: of any suite.
         config: of the run.
     """
-    if folder.name not in MEASURING or _is_named(folder, config) or _is_selected(folder.name, config):
+    if folder.name not in MEASURING or not _came_with_all(folder, config) or _is_selected(folder.name, config):
         return False
     note = (
         f"the suite {folder.name} measures, and is run only where it is asked for: "
@@ -88,11 +88,18 @@ def is_unasked(folder: Path, config: pytest.Config) -> bool:
     return True
 
 
-def _is_named(folder: Path, config: pytest.Config) -> bool:
-    """Say whether an argument is in it: pytest asks of such a folder only where another argument is above it."""
-    here = config.invocation_params.dir
-    paths = [(here / str(argument).partition("::")[0]).resolve() for argument in config.args]
-    return any(path.is_relative_to(folder.resolve()) for path in paths)
+def _came_with_all(folder: Path, config: pytest.Config) -> bool:
+    """Say whether an argument is a folder above it, or the package of all suites, and none is in it."""
+    here, above = config.invocation_params.dir, folder.parent.parent
+    places = []
+    for argument in config.args:
+        path, _, _ = str(argument).partition("::")
+        package, *parts = path.split(".")
+        is_dotted = config.option.pyargs and package == "pytest_dsocr"
+        places.append((above.joinpath(*parts) if is_dotted else here / path).resolve())
+    folder = folder.resolve()
+    is_named = any(place.is_relative_to(folder) for place in places)
+    return not is_named and any(folder.is_relative_to(place) for place in places)
 
 
 def _is_selected(name: str, config: pytest.Config) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,42 +9,40 @@ import pytest
 
 import suites
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.plugin.selection import MEASURING
+from pytest_dsocr.plugin.selection import MEASURING, is_unasked
+from pytest_dsocr.plugin.stash import NOTES
 from pytest_dsocr.plugin.workers import SPREAD
-from pytest_dsocr.report.file import read_result
 
-[SUITES] = map(Path, suites.__path__)
-TEST = "import pytest\npytestmark = pytest.mark.dsocr_{}\ndef test_it(dsocr_config): pass\n"
+[ALL] = map(Path, suites.__path__)
 
 
 @pytest.mark.parametrize(
     ("arguments", "left_out"),
     [
-        ((), {"perf", "cost"}),
-        (("--dsocr-may-miss=gpu", "-m", "not dsocr_gpu"), {"perf", "cost"}),
-        (("-k", "not page"), {"perf", "cost"}),
-        (("--dsocr-baseline-update",), {"cost"}),
-        (("--dsocr-may-miss=gpu", "--dsocr-may-miss=baseline"), {"cost"}),
-        (("all/perf",), {"cost"}),
-        (("all/perf/test_perf.py::test_it",), {"cost"}),
-        (("-m", "dsocr_perf"), {"cache"}),
-        (("-k", "test_it"), set()),
+        ((ALL,), {"perf", "cost"}),
+        ((ALL / "parity", ALL / "cache"), set()),
+        (("--pyargs", "pytest_dsocr.suites"), {"perf", "cost"}),
+        ((ALL, "--dsocr-may-miss=gpu", "-m", "not dsocr_gpu"), {"perf", "cost"}),
+        ((ALL, "--dsocr-baseline-update"), {"cost"}),
+        ((ALL, "--dsocr-may-miss=gpu", "--dsocr-may-miss=baseline"), {"cost"}),
+        ((ALL, ALL / "perf"), {"cost"}),
+        ((ALL / "perf" / "test_counts.py::test_counts", ALL), {"cost"}),
+        ((ALL, "--pyargs", "pytest_dsocr.suites.cost"), {"perf"}),
+        ((ALL, "-m", "dsocr_perf"), set()),
+        ((ALL, "-k", "not page"), {"perf", "cost"}),
+        ((ALL, "-k", "test_is_no_slower[page]"), set()),
+        (("--pyargs", "pytest_dsocr.suites.perf", "pytest_dsocr.suites.cost.test_steps"), set()),
     ],
 )
 def test_they_are_left_out_only_where_all_suites_are_named(
-    arguments: tuple[str, ...], left_out: set[str], pytester: pytest.Pytester
+    arguments: tuple[Path | str, ...], left_out: set[str], pytester: pytest.Pytester
 ) -> None:
-    names = {"cache", *MEASURING}
-    for name in names:
-        folder = pytester.path / "all" / name
-        folder.mkdir(parents=True)
-        folder.joinpath(f"test_{name}.py").write_text(TEST.format("perf" if name in MEASURING else "slow"))
-    shutil.copy(SUITES / "conftest.py", "all")
-    result = pytester.runpytest_inprocess("all", *arguments, "-v", "--dsocr-out=out")
-    assert names - {line.split("/")[1] for line in result.outlines if "PASSED" in line} == left_out
-    notes = read_result(Path("out"))["notes"]
-    assert sorted(note.split()[2] for note in notes) == sorted(left_out & {*MEASURING})
-    assert {*MEASURING} <= {folder.name for folder in SUITES.iterdir()}
+    config = pytester.parseconfig(*map(str, arguments))
+    found = {folder.name for folder in ALL.iterdir() if is_unasked(folder, config)}
+    assert found == left_out
+    notes = config.stash.get(NOTES, [])
+    assert sorted(note.split()[2] for note in notes) == sorted(left_out)
+    assert {*MEASURING} <= {folder.name for folder in ALL.iterdir()}
 
 
 @pytest.mark.parametrize(("update", "are_taken"), [("", False), ("off", False), ("1", True)])
