@@ -1,15 +1,17 @@
-"""A run as its controller sees it: collects every test's result, and at the end writes and shows the run's."""
+"""A run as its controller sees it: collects every test's result, shows the verdict so far, reports and writes all."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Generator, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.words import plain
 from pytest_dsocr.plugin.config import command_of, own_config, typed_options
 from pytest_dsocr.plugin.stash import DESELECTED, JOURNAL, UNMATCHED, WITNESS
 from pytest_dsocr.report.collection import DIED, Plan
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 
 FAILED = "failed"
+SHOW_EVERY_S = 5.0
 
 
 class Run:
@@ -40,6 +43,9 @@ class Run:
         self._session: pytest.Session | None = None
         self._left_as: int | None = None
         self._taken = 0
+        self._right: dict[str, bool] = {}
+        """By case, whether it is right, as far as the run has come."""
+        self._next_s = 0.0
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Take what is to be run, where there are no workers."""
@@ -72,6 +78,28 @@ class Run:
             self.result.add_report(report)
         elif report.failed:
             self.plan.others_failed = True
+
+    @pytest.hookimpl(specname="pytest_runtest_logreport", trylast=True)
+    def pytest_show_verdict_so_far(self, report: pytest.TestReport) -> None:
+        """Write a line beneath pytest's progress: on a terminal now and then, in a log once, where a case is WRONG.
+
+        The first report that carries a case has its verdict: all of the case is compared then.
+        """
+        case = (getattr(report, "dsocr", None) or {}).get("case")
+        reporter: pytest.TerminalReporter | None = self.config.pluginmanager.getplugin("terminalreporter")
+        if case is None or case["id"] in self._right or reporter is None or self.config.get_verbosity() < 0:
+            return
+        is_first_wrong = case["verdict"] == "WRONG" and all(self._right.values())
+        self._right[case["id"]] = case["verdict"] != "WRONG"
+        is_tty: Any = reporter.isatty  # a bool under pytest 8.2, a method under 9
+        if not is_first_wrong and (not (is_tty() if callable(is_tty) else is_tty) or monotonic() < self._next_s):
+            return
+        self._next_s = monotonic() + SHOW_EVERY_S
+        wrong = len(self._right) - sum(self._right.values())
+        broke = f" from {case['first_wrong']} on" if case["first_wrong"] else ""
+        line = f"dsocr: {len(self._right)} compared so far, {wrong} WRONG; {case['id']} is {case['verdict']}{broke}"
+        reporter.ensure_newline()
+        reporter.write_line(plain(line), red=bool(wrong), green=not wrong)
 
     @pytest.hookimpl(specname="pytest_sessionfinish", tryfirst=True)
     def pytest_add_junit_properties(self, session: pytest.Session) -> None:

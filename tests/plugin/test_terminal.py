@@ -1,4 +1,4 @@
-"""What a run shows: header, failures and summary; folded, and of less than the whole."""
+"""What a run shows: header, failures, verdict so far and summary; folded, and of less than the whole."""
 
 from __future__ import annotations
 
@@ -48,10 +48,23 @@ def test_a_run_that_passes(repository: Repository, snapshot: SnapshotAssertion) 
 def test_a_run_that_fails_tells_one_failure_of_each_break(
     repository: Repository, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
 ) -> None:
-    """A case is compared once for all tests with the run's limits."""
+    """A case is compared once for all tests with the run's limits; a verdict so far is told once in a log."""
     monkeypatch.setenv("COLUMNS", "200")
     repository.settle("Misreader")
     assert rendered(repository.run(THREE_TIMES, "--color=no", "--dsocr-prompts", "free")) == snapshot
+
+
+TERMINAL = """
+    def pytest_sessionstart(session):
+        session.config.pluginmanager.getplugin("terminalreporter").isatty = lambda: True
+"""
+
+
+def test_a_verdict_so_far_is_told_on_a_terminal_also_where_all_is_right(repository: Repository) -> None:
+    conftest = repository.pytester.path / "conftest.py"
+    conftest.write_text(conftest.read_text() + dedent(TERMINAL))
+    [line] = [line for line in repository.run(TWO).outlines if line.startswith("dsocr: 1 compared so far")]
+    assert "0 WRONG" in line
 
 
 def test_a_project_that_has_the_plugin_and_does_not_use_it_is_told_nothing(alone: pytest.Pytester) -> None:
