@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import traceback
 from argparse import ArgumentParser, Namespace
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import locked
 from pytest_dsocr.foundation.process import interrupted_by_sigterm
-from pytest_dsocr.night.config import Config, read_config
+from pytest_dsocr.night.config import read_config
 from pytest_dsocr.night.run import run as run_night
 from pytest_dsocr.night.state import MACHINE
 
@@ -39,21 +37,12 @@ def run(options: Namespace) -> Iterator[str]:
     """
     config = read_config(options.config, _overrides(options))
     with interrupted_by_sigterm(), locked(Path(config.out) / LOCK):
-        options.status = MACHINE
-        options.status = yield from _run(config, again=options.again)
-
-
-def _run(config: Config, *, again: bool) -> Generator[str, None, int]:
-    """Run a night; what it cannot read or write, or does wrong itself, is not the model's fault."""
-    try:
-        return (yield from run_night(config, again=again))
-    except KeyboardInterrupt:
-        yield "the same command goes on from here"
-        raise
-    except OSError as error:
-        raise DsocrError(str(error)) from error
-    except Exception as error:
-        raise error if isinstance(error, DsocrError) else DsocrError(traceback.format_exc()) from error
+        options.status = MACHINE  # what ends the night itself is not the model's fault
+        try:
+            options.status = yield from run_night(config, again=options.again)
+        except KeyboardInterrupt:
+            yield "the same command goes on from here"
+            raise
 
 
 def _overrides(options: Namespace) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 
@@ -44,7 +45,8 @@ def _end(process: subprocess.Popen[bytes], grace_s: float) -> int:
         return process.wait(grace_s)
     except subprocess.TimeoutExpired:
         for pid in (*started, *_below(process.pid), process.pid):
-            _kill(pid)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         return process.wait()
 
 
@@ -57,10 +59,3 @@ def _below(pid: int) -> Iterator[int]:
             continue
         for child in children:
             yield from (child, *_below(child))
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return

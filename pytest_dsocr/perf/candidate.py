@@ -57,7 +57,8 @@ def opened(name: str) -> Iterator[Candidate]:
         DsocrError: where it names nothing; the message says what is valid.
     """
     if name == HERE:
-        yield _here()
+        root = _root() or Path.cwd()
+        yield Candidate(HERE, Path.cwd(), path=_import_folders(root), commit=commit_here() or "")
     elif name.startswith(ENVIRONMENT):
         yield _environment(name)
     elif name.startswith(SUBJECT):
@@ -65,11 +66,6 @@ def opened(name: str) -> Iterator[Candidate]:
     else:
         with _worktree(name) as candidate:
             yield candidate
-
-
-def _here() -> Candidate:
-    root = _root() or Path.cwd()
-    return Candidate(HERE, Path.cwd(), path=_import_folders(root), commit=commit_here() or "")
 
 
 def _environment(name: str) -> Candidate:

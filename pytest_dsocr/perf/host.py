@@ -8,7 +8,7 @@ for how long that takes. What a GPU does by itself does not depend on the host, 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 
 from pytest_dsocr.perf.rounds import ON_DEVICE, Measured, Round
@@ -29,15 +29,9 @@ def host_ms(rounds: Sequence[Round], quantity: str) -> float | None:
 
 def host_ratio(before: Measured, after: Measured) -> float:
     """Return how much longer the host took for the same work in the second run, 1.07 for 7 %; 1 if not timed."""
-    ratios = [*_ratios(before, after)]
+    paces = ((host_ms(before.good, quantity), host_ms(after.good, quantity)) for quantity in before.quantities)
+    ratios = [second / first for first, second in paces if first and second]
     return median(ratios) if ratios else 1.0
-
-
-def _ratios(before: Measured, after: Measured) -> Iterator[float]:
-    for quantity in before.quantities:
-        first, second = host_ms(before.good, quantity), host_ms(after.good, quantity)
-        if first and second:
-            yield second / first
 
 
 def is_another(ratio: float) -> bool:

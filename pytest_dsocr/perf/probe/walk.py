@@ -6,16 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from pytest_dsocr.families import OF_VIEWS
 from pytest_dsocr.perf.probe.stopwatch import Stopwatch
-
-if TYPE_CHECKING:
-    pass
 
 MODULES = {stage: module for stage, module in OF_VIEWS.items() if module}
 """Stages that are modules, by the names that the vendor gives them."""
