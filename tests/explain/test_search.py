@@ -52,7 +52,7 @@ def test_those_that_come_as_near_are_told_together() -> None:
     assert "with the mistake a, or the mistake b, the session" in in_words(answer)
 
 
-@pytest.mark.parametrize(("least", "without"), [(3e-3, 0.04), (3e-6, 1e-4)])
+@pytest.mark.parametrize(("least", "without"), [(3e-3, 0.04), (3e-6, 1e-4), (3e-4, 0.04)])
 def test_what_only_comes_nearer_is_told_as_such(least: float, without: float) -> None:
     answer = made({"a": without, "b": least}, without=without)
     assert (answer.found, answer.explained) == (("b",), False)
