@@ -36,7 +36,6 @@ from pytest_dsocr.reference.goldens import check_writable, shipped_folder, snaps
 
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion
-    from syrupy.data import SnapshotCollections
     from syrupy.location import PyTestLocation
     from syrupy.types import SerializableData, SnapshotIndex
 
@@ -187,12 +186,6 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
             make = "make it with --snapshot-update, or declare that it may be missing: --dsocr-may-miss=snapshot"
             raise MissingSnapshotError(f"{reason}; {make}")
         return str(location)
-
-    def discover_snapshots(self, **_: Any) -> SnapshotCollections:
-        """Name none as unused: a run cannot know it of the snapshots of cases that were not part of it."""
-        from syrupy.data import SnapshotCollections
-
-        return SnapshotCollections()
 
     @classmethod
     def _nearest(cls, location: Path) -> str:

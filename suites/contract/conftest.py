@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from .asked import Asked, Drawn
-from .facts import Facts
-from .pixels import Pixels
+from .facts import Facts, Pixels
 
 if TYPE_CHECKING:
     from pytest_dsocr.engine.tokenizer import Tokenizer

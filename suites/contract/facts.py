@@ -1,4 +1,4 @@
-"""What the vendor's ``infer`` handed to ``generate``, as it was recorded, and how many image tokens that is."""
+"""What the vendor's ``infer`` handed to ``generate``, as it was recorded; image tokens and pixels held against that."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_dsocr.compare.verdict import Comparison, Verdict, as_expected
+from pytest_dsocr.compare.verdict import Comparison, Verdict, as_expected, equal
 from pytest_dsocr.contract import PIXELS
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.families import DEFAULT
 
+from .asked import Asked, Drawn
+from .hints import hinted, of_pixels
+
 if TYPE_CHECKING:
-    from pytest_dsocr.contract.prompt import TextTokenizer
     from pytest_dsocr.observation.observation import InputsDigest
 
 Size = tuple[int, int]
@@ -108,3 +112,37 @@ def compare_image_tokens(inputs: InputsDigest, image_id: int, expected: int, why
         as_expected("input_ids/image", inputs.prompt_ids.count(image_id), expected, why),
         as_expected("images_seq_mask/image", in_mask, expected, why),
     ]
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """Compares views of drawn pages with the recorded ones, bit for bit."""
+
+    facts: Facts
+    asked: Asked
+    drawn: Drawn
+    tokenizer: TextTokenizer
+
+    def compare(self, what: str, page: str, preset: str | Preset) -> Comparison:
+        """Compare ``images_ori`` or ``images_crop``, and say of what is wrong where the recording comes from."""
+        return self.facts.with_origin(self._compare(what, page, preset))
+
+    def _compare(self, what: str, name: str, preset: str | Preset) -> Comparison:
+        """Compare hashes, which do not tell where two tensors differ.
+
+        The contract's own pixels do, where they have the recorded hash; they tell as well how the page was opened.
+        """
+        from pytest_dsocr.compare.seams import compare_seam
+        from pytest_dsocr.observation.observation import Seam, pixels_sha256
+
+        page, recorded = self.drawn(name), self.facts.prepared(name, DEFAULT.preset(preset).name)
+        compared = equal(what, getattr(self.asked(page, preset), what), getattr(recorded, what), "every bit")
+        if compared.verdict is Verdict.MATCH:
+            return compared
+        vendors = getattr(DEFAULT.prepare(page, "markdown", preset, self.tokenizer), what)
+        if pixels_sha256(vendors) != getattr(recorded, what):
+            return compared
+        actual = self.asked.tensors(page, preset)[what]
+        found = compare_seam(what, Seam.of(actual, keep_values=True), Seam.of(vendors, keep_values=True), 0.0)
+        wrong = replace(found, verdict=Verdict.WRONG)
+        return hinted(wrong, lambda: of_pixels(what, actual, vendors, page, preset, self.tokenizer))

@@ -15,8 +15,7 @@ from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.plugin.check import Check
 
 from .asked import OWN_PAGES, OWN_PRESETS, Asked, Drawn
-from .facts import Facts
-from .pixels import Pixels
+from .facts import Facts, Pixels
 
 if TYPE_CHECKING:
     from torch import Tensor

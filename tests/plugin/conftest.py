@@ -87,13 +87,14 @@ def alone(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
     return pytester
 
 
-VARYING = re.compile(r"(platform |rootdir: |configfile: |plugins: |cachedir: |benchmark: |time  |\.+ |\[gw\d\])")
+VARYING = re.compile(r"(platform |rootdir: |configfile: |plugins: |cachedir: |benchmark: |\.+ |\[gw\d\])")
 
 
 def rendered(result: pytest.RunResult) -> str:
     """What a run shows on its terminal, without what differs from run to run and from machine to machine."""
     lines = [line.rstrip() for line in result.outlines if not VARYING.match(line)]
-    text = "\n".join(lines).replace(str(Path.cwd()), "HERE")
+    text = re.sub(r"(?m)^time  .*\n( {16}.*\n)*", "", "\n".join(lines))
+    text = text.replace(str(Path.cwd()), "HERE")
     text = text.replace(str(golden_folder()), "GOLDEN")  # in the package where that is installed
     text = text.replace(str(pytest_dsocr.__path__[0]), "PACKAGE").replace(pytest_dsocr.__version__, "VERSION")
     return re.sub(r"=+ (.*?)(?: in [\d.]+s.*)? =+", r"== \1 ==", text)

@@ -116,6 +116,15 @@ def test_nor_does_one_that_lies_or_stops_short(planted: Repository, lie: str) ->
     assert not any(passes(planted, compare(planted, conftest, *arguments)))
 
 
+def test_pytest_alone_takes_an_earlier_result_away_before_it_reads_a_conftest(
+    planted: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    planted.pytester.makeconftest("1 / 0")
+    assert planted.pytester.runpytest_subprocess("--dsocr-out=out").ret != pytest.ExitCode.OK
+    assert read_result(planted.pytester.path / "out", unfinished=True)["id"] != PASSED.id
+
+
 def test_the_same_run_with_nothing_planted_passes(planted: Repository) -> None:
     assert all(passes(planted, compare(planted, "", *SPREAD)))
     result = read_result(planted.pytester.path / "out")

@@ -11,6 +11,7 @@ from pytest_dsocr.foundation.process import cores
 from pytest_dsocr.plugin.case_scheduling import case_of
 from pytest_dsocr.plugin.hooks import pytest_xdist_auto_num_workers, pytest_xdist_make_scheduler
 from pytest_dsocr.plugin.workers import SPREAD, WORKERS, on_own_gpu
+from pytest_dsocr.report.file import read_result
 from tests.plugin.conftest import TEST_TEXT, Repository
 from tests.report.made import config
 
@@ -80,12 +81,15 @@ def test_what_is_left_of_a_case_that_killed_a_worker_is_told_and_not_tried(repos
         dies="import os, standin\n\nclass Dies(standin.Reader):\n    def read(self, page, **how): os._exit(0)\n"
     )
     tests = TEST_TEXT + TEST_TEXT.replace("text", "boxes")
-    result = repository.run(tests, "-n", "2", "--dsocr-subject=dies:Dies", apart=True)
+    result = repository.run(tests, "-n", "2", "--dsocr-subject=dies:Dies", "--dsocr-out=out", apart=True)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(failed=2)
     result.stdout.fnmatch_lines(
         ["not run, for its case killed a worker in test_it.py::test_text[[]page-tiny-markdown]"]
     )
+    told = read_result(repository.pytester.path / "out")
+    assert len(told["tests"]) == 2
+    assert [one["case"] for one in told["faults"]] == ["page-tiny-markdown"]
 
 
 @pytest.mark.parametrize(

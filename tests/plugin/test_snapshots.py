@@ -117,7 +117,12 @@ def test_snapshots_are_made_by_key_and_held_from_then_on(accepted: Run) -> None:
     kept = unseal((HOME / "test_reading[a-gundam].json").read_bytes())
     assert kept["value"] == KEPT
     assert kept["origin"].keys() >= {"subject", "checkpoint_sha256", "device", "dtype", "versions", "date", "command"}
-    accepted().assert_outcomes(passed=3)
+    shutil.copy(HOME / "test_reading[a-gundam].json", HOME / "test_reading[c-gundam].json")
+    again = accepted()
+    again.assert_outcomes(passed=3)
+    assert (again.ret, "unused" in again.stdout.str()) == (0, False), "of a case of another run"
+    accepted("--snapshot-update").assert_outcomes(passed=3)
+    assert (HOME / "test_reading[c-gundam].json").is_file()
     result = accepted(b_gundam={**KEPT, "grid": [[9, 9]]})
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(
