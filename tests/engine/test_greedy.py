@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.engine.pipeline import pick
+from pytest_dsocr.engine.pipeline import generate, pick
 from suites.contract.pages import PAGES
 
 
@@ -21,6 +22,17 @@ def test_a_banned_token_is_passed_over_in_its_row_alone_and_the_logits_stay() ->
     assert pick(logits, [[1], []]) == [2, 1]
     assert pick(logits, [[], [1, 2]]) == [1, 0]
     assert torch.equal(logits, before)
+
+
+def test_an_ended_row_gives_pad_while_the_others_go_on(tiny: Engine[Any]) -> None:
+    inputs = [tiny.prepare(PAGES[name](), preset="tiny") for name in ("portrait", "landscape")]
+    state = tiny.pipeline.join([tiny.prefill(row) for row in inputs])
+    pad, prompts = tiny.tokenizer.special.pad, [row.input_ids[0].tolist() for row in inputs]
+    second = tiny.run_prepared(inputs[0], max_new_tokens=2).token_ids[1]
+    policy = replace(tiny.policy, max_new_tokens=4, eos_id=second)
+    rows = [*zip(*generate(tiny.pipeline, state, prompts, policy, pad), strict=True)]
+    assert rows[0][1:] == (second, pad, pad)
+    assert not {second, pad} & {*rows[1]}
 
 
 def test_no_ngram_of_prompt_and_output_is_repeated(tiny: Engine[Any]) -> None:

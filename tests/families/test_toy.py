@@ -53,7 +53,7 @@ def page(tmp_path: Path) -> Path:
 
 def test_it_is_read_timed_costed_and_compared(installed: Path, page: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (installed, HERE))), "OMP_NUM_THREADS": "1"}
-    command: list[str | Path] = [sys.executable, HERE / "use_toy.py", tmp_path / "toy", page, tmp_path / "out"]
+    command = [sys.executable, *map(str, (HERE / "use_toy.py", tmp_path / "toy", page, tmp_path / "out"))]
     ended = subprocess.run(command, env=environment, cwd=installed, capture_output=True, text=True, check=False)
     assert ended.returncode == pytest.ExitCode.TESTS_FAILED, ended.stdout[-3000:] + ended.stderr
     told = json.loads((tmp_path / "out" / "dsocr.json").read_text(encoding="utf-8"))

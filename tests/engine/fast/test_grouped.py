@@ -39,8 +39,8 @@ def prefilled(session: Engine[Any], page: str = "landscape") -> DecodeState[Any]
 )
 def test_experts_are_those_of_the_readable_mixture(how: Any, experts: int, per_token: int, more: Any) -> None:
     torch.manual_seed(0)
-    sizes: dict[str, Any] = {"n_routed_experts": experts, "num_experts_per_tok": per_token, **more}
-    config = DecoderConfig(hidden_size=16, moe_intermediate_size=12, **sizes)
+    more = {**more, "n_routed_experts": experts, "num_experts_per_tok": per_token}
+    config = DecoderConfig(hidden_size=16, moe_intermediate_size=12, **more)
     mixture = MixtureOfExperts(config).requires_grad_(False)
     for weight in mixture.parameters():
         weight.normal_(std=0.3)
