@@ -74,13 +74,8 @@ class _Trial:
     report: CaseReport
     lent: Lent
 
-    @property
-    def exchange(self) -> Exchange:
-        """What both sides said."""
-        return self.report.exchange
-
     def findings(self, wrong: set[str]) -> Iterator[str]:
-        own = self.asked.inputs(self.exchange.case)
+        own = self.asked.inputs(self.report.exchange.case)
         inputs, given = own, "the reference's vision features"
         if self.lent.inputs is not None and wrong & {*COMPARED}:
             inputs, given = self._with_lent(own), "the reference's inputs and vision features"
@@ -102,23 +97,23 @@ class _Trial:
         return {**own, **{name: tensor.to(own[name].device) for name, tensor in lent.items()}}
 
     def _fusion(self, own: Mapping[str, Tensor]) -> Tensor | None:
-        actual, lent = self.exchange.answer.seams.get("vision_fusion"), self.lent.vision_fusion
+        actual, lent = self.report.exchange.answer.seams.get("vision_fusion"), self.lent.vision_fusion
         dtype = getattr(torch, actual.dtype) if actual else None
         return None if lent is None else lent.to(own["input_ids"].device, dtype)
 
     def _decodes(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> bool:
         state, logits = self.asked.prefill(inputs, vision_fusion)
-        expected = self.exchange.expected.steps
+        expected = self.report.exchange.expected.steps
         steps = forced_steps(self.asked, inputs, expected)
         steps_along(self.asked, state, logits, expected, steps)
         best = Best.of(logits, BEST_OF_PREFILL)
         return self._is_right(TOKENS, {"prefill": logits}, prefill_best=best, forced=steps.fetch())
 
     def _is_right(self, stages: tuple[str, ...], tensors: Mapping[str, Tensor], **parts: object) -> bool:
-        keep = keeps_values(self.exchange.expected)
+        keep = keeps_values(self.report.exchange.expected)
         seams = {name: Seam.of(tensor, keep_values=keep) for name, tensor in tensors.items()}
-        answer = replace(self.exchange.answer, seams=seams, **parts)  # type: ignore[arg-type]
-        return not _wrong(judge(replace(self.exchange, answer=answer), self.report.limits)) & {*stages}
+        answer = replace(self.report.exchange.answer, seams=seams, **parts)  # type: ignore[arg-type]
+        return not _wrong(judge(replace(self.report.exchange, answer=answer), self.report.limits)) & {*stages}
 
 
 def _wrong(report: CaseReport) -> set[str]:

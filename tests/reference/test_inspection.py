@@ -67,6 +67,8 @@ def test_an_interpreter_that_breaks_down_is_an_error(
     change(folder, CONFIG, "def DeepseekV2Config", f"{code}\ndef DeepseekV2Config")
     with pytest.raises(DsocrError, match=message):
         load_in(warm_python, folder, time_limit_s)
+    change(folder, CONFIG, f"{code}\ndef DeepseekV2Config", "raise ValueError('odd')\ndef DeepseekV2Config")
+    assert load_in(warm_python, folder).fault == "ValueError: odd"
 
 
 def test_modules_are_those_of_third_parties_and_whether_they_must_be_there(folder: Path) -> None:

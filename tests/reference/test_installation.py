@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Mapping
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -18,7 +19,6 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.reference.environment import STAMP, EnvironmentPlan, find_environment, plan_here
 from pytest_dsocr.reference.installation import is_made, prove, set_up
 from tests.reference.small_folder import write_small_folder
-from tests.reference.wheels import write_wheel, write_wheels_of
 
 LEAST = EnvironmentPlan(plan_here().python, ("torch", "tokenizers", "transformers"), (), ())
 """What is proved at the end of every setup, in whatever version there is."""
@@ -162,6 +162,39 @@ def test_what_is_imported_in_the_end_must_be_what_was_installed(tmp_path: Path) 
             prove(plan_here(), made)
     (site / "impostor.pth").unlink()
     assert prove(plan_here(), made)["transformers"] == "4.46.3"
+
+
+CODE = {
+    "transformers": {"transformers/models/llama/modeling_llama.py": "LlamaFlashAttention2 = type"},
+    "numpy": {"numpy/__init__.py": "raise ModuleNotFoundError('a stand-in, without which torch can do')"},
+}
+
+
+def write_wheels_of(plan: EnvironmentPlan, folder: Path) -> None:
+    """Write a tiny wheel for every package that the plan's pins name, from which pip does its real work."""
+    for pin in plan.pins:
+        name, _, version = pin.partition("==")
+        write_wheel(folder, name, version or "1.0", code=CODE.get(name, {}))
+
+
+def write_wheel(
+    folder: Path, name: str, version: str, *, requires: str = "", code: Mapping[str, str] | None = None
+) -> None:
+    """Write a wheel that holds a module of its name, with whatever files of code besides."""
+    folder.mkdir(exist_ok=True)
+    module = name.replace("-", "_")
+    info = f"{module}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    files = {
+        f"{module}/__init__.py": f"__version__ = {version!r}\n",
+        **(code or {}),
+        f"{info}/METADATA": metadata + (f"Requires-Dist: {requires}\n" if requires else ""),
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    files[f"{info}/RECORD"] = "".join(f"{path},,\n" for path in [*files, f"{info}/RECORD"])
+    with zipfile.ZipFile(folder / f"{module}-{version}-py3-none-any.whl", "w") as wheel:
+        for path, text in files.items():
+            wheel.writestr(path, text)
 
 
 def _said_by(python: Path, code: str) -> str:

@@ -18,7 +18,7 @@ from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.packing import pack, without_values
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
-from pytest_dsocr.reference.recording import MANIFEST, RecordedReference, Recording
+from pytest_dsocr.reference.recording import MANIFEST, RecordedReference, Recording, find_recordings
 from suites.contract.pages import write_page
 from tests.recordings import find_recording
 from tests.reference.replay import MADE, Made, Replay, content_of, record
@@ -139,7 +139,7 @@ def test_another_place_and_two_of_one_key_are_refused(golden: Path, folder: Path
     (elsewhere / MANIFEST).write_bytes(b"{")
     assert find_recording(golden, MADE.key, MADE.resampling).folder == folder
     with pytest.raises(ReferenceFaultError, match=r"synthetic-small/cpu-float32-eager/manifest\.json is damaged"):
-        find_recording(golden, replace(MADE.key, dtype="bfloat16"), MADE.resampling)
+        find_recordings([golden], replace(MADE.key, dtype="bfloat16"), MADE.resampling, ())
     shutil.rmtree(elsewhere.parent)
     with pytest.raises(ReferenceFaultError) as caught:
         find_recording(golden, replace(MADE.key, device="nvidia-h200", dtype="bfloat16"), MADE.resampling)

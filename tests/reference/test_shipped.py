@@ -15,7 +15,6 @@ from pytest_dsocr.cost.model import stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.provenance import Key, Provenance, slug
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.counts import Counts, counts_file
@@ -50,7 +49,9 @@ def test_a_key_is_recorded_under_every_pillow_and_what_it_resizes_alike_is_read_
     for actual, expected in alike:
         assert actual.steps == expected.steps
         assert actual.output.text == expected.output.text
-        assert hashes(actual) == hashes(expected)
+        assert {name: seam.sha256 for name, seam in actual.seams.items()} == {
+            name: seam.sha256 for name, seam in expected.seams.items()
+        }
 
 
 @pytest.mark.parametrize("key", KEYS, ids=str)
@@ -78,7 +79,3 @@ def pages() -> dict[str, tuple[int, int]]:
     with TemporaryDirectory() as folder:
         drawn = [write_page(page, Path(folder)) for page in PAGES]
         return {page.name: load_image(page).size for page in (*drawn, *shipped("all"))}
-
-
-def hashes(seen: Observation) -> dict[str, str]:
-    return {name: seam.sha256 for name, seam in seen.seams.items()}

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.compare.observations import compare_observations
+from pytest_dsocr.compare.case import Exchange, judge
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.vendor_model import VendorModel
 from pytest_dsocr.families import DEFAULT
@@ -22,6 +21,7 @@ from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.contract.pages import PAGES, write_page
 from tests.conftest import model_of
+from tests.parity.checks import assert_all
 from tests.vendor_live.conftest import vendor_folder
 
 CHECKPOINT = "synthetic:small"
@@ -87,11 +87,6 @@ def test_ngram_rule_is_the_vendors(pair: Pair, eval_mode: bool, size: int, tmp_p
 
 
 def check(session: Engine[Any], case: Case, expected: Observation) -> None:
-    found = {
-        one.what: one for one in compare_observations(follow(SessionSubject(session), case, expected), expected, LIMITS)
-    }
-    assert {"input_ids", "sam.page", "vision_fusion", "prefill", "tokens", "text", "result.mmd"} <= found.keys()
-    deep = {name: one.verdict for name, one in found.items() if "/" in name}
-    assert {"sam.page/0", "clip.page/0", "prefill/0"} <= deep.keys()
-    assert set(deep.values()) <= {Verdict.MATCH, Verdict.DRIFT}
-    assert not [one for one in found.values() if not one.passes or one.verdict is Verdict.TIE_FLIP]
+    report = judge(Exchange(case, follow(SessionSubject(session), case, expected), expected, 0.0, 0.0), LIMITS)
+    assert_all(report)
+    assert {"sam.page/0", "clip.page/0", "prefill/0"} <= {one.what for one in report.comparisons}
