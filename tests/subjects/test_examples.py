@@ -17,7 +17,9 @@ from pytest_dsocr.subjects.loading import load_subject
 from pytest_dsocr.subjects.protocol import Setup
 from tests.recordings import FOLDER, find_recording
 
-SEPARATE = "tests.subjects.examples.separate_prefill:SeparatePrefill"
+EXAMPLES = "tests.subjects.examples"
+ONE_METHOD = f"{EXAMPLES}.one_method:OneMethod"
+SEPARATE = f"{EXAMPLES}.separate_prefill:SeparatePrefill"
 
 
 def test_one_box_instead_of_many_is_laid_to_a_read_that_goes_another_way() -> None:
