@@ -14,6 +14,7 @@ from itertools import count
 from math import inf
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from pytest_dsocr.families import SEAMS, STAGES
@@ -22,6 +23,45 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.exact import exact_tensor
 from pytest_dsocr.observation.observation import Seam
 from pytest_dsocr.observation.summing import Summing
+
+Block = tuple[str, int]
+"""A stage, and the depth of one of its blocks."""
+
+
+class SingleViews:
+    """Passes of one view each, through the blocks of SAM and CLIP.
+
+    Crops are of one shape and at least two; the page is of another, and one. Where all passes are of one shape, the
+    first is the page, and what was run again is left out.
+    """
+
+    def __init__(self) -> None:
+        self._passes: dict[Block, dict[tuple[int, ...], list[Tensor]]] = {}
+
+    def keep(self, block: Block, module: str, out: Tensor) -> None:
+        """Take a pass of one view, ``[1, ...]``; it is copied.
+
+        Raises:
+            DsocrError: where the passes so far cannot be those of crops and a page.
+        """
+        groups = self._passes.setdefault(block, {})
+        groups.setdefault(tuple(out.shape), []).append(out.clone())
+        if len(groups) > 2 or (len(groups) == 2 and min(map(len, groups.values())) > 1):
+            told = " and ".join(f"{len(passes)} times {list(shape)}" for shape, passes in groups.items())
+            raise DsocrError(
+                f"{module} gave {told}, so {block[0]} cannot be compared; have it run once on all crops or on each, "
+                "once on the page and once on the prompt, or do not offer modules"
+            )
+
+    def views(self) -> Iterator[tuple[Block, str, Tensor]]:
+        """Yield each block's ``crops`` ``[P, ...]``, where there are some, and its ``page`` ``[1, ...]``."""
+        for block, groups in self._passes.items():
+            first, *others = groups.values()
+            page, *crops = sorted((first, *others), key=len) if others else (first,)
+            yield block, "page", page[0]
+            if crops and len(crops[0]) > 1:
+                yield block, "crops", torch.cat(crops[0])
+
 
 BLOCKS: Mapping[str, str] = {stage.name: stage.blocks for stage in STAGES if stage.blocks}
 """Where a vendor's model has the blocks of a stage."""
@@ -36,7 +76,7 @@ FindModule = Callable[[str], nn.Module]
 
 
 class DeepSeams:
-    """What the blocks gave so far, summed up as it came: no tensor outlives its pass.
+    """What the blocks gave so far, summed up as it came: no tensor outlives its pass, but for views encoded one by one.
 
     SAM's are ``[B, H, W, C]`` with the windows joined again, CLIP's ``[B, 1 + h * w, C]`` with the class token, the
     decoder's ``[1, S, C]`` in front of the last norm.
@@ -44,6 +84,7 @@ class DeepSeams:
 
     def __init__(self) -> None:
         self._seams: dict[str, Seam] = {}
+        self._single = SingleViews()
         self._on_their_way: dict[str, Summing] = {}
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._waiting_bytes = 0
@@ -51,6 +92,9 @@ class DeepSeams:
     @property
     def seams(self) -> dict[str, Seam]:
         """By name, in the stages' order; waits for those of a GPU."""
+        for (stage, depth), view, out in self._single.views():
+            if (name := f"{stage}.{view}/{depth}") not in self._shapes:
+                self._sum_up(name, out)
         self._fetch()
         return in_stage_order(self._seams)
 
@@ -60,10 +104,13 @@ class DeepSeams:
         A pass of one token is a decode step, and is left out.
 
         Raises:
-            DsocrError: where a pass has another shape than the one before it, so that neither is the vendor's: crops go
-                through a stage at once, and not one by one.
+            DsocrError: where a pass has another shape than the one before it, so that neither is the vendor's, or where
+                single views are not those of crops and a page.
         """
         if out.shape[1] == 1:
+            return
+        if stage != PREFILL and len(out) == 1 and f"{stage}.crops/{depth}" not in self._shapes:
+            self._single.keep((stage, depth), module, exact_tensor(out))
             return
         name = f"{_whole(stage, out)}/{depth}"
         if name not in self._shapes:

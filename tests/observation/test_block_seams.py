@@ -89,8 +89,16 @@ class Toy:
 PAGE_VIEW, CROPS_VIEWS = torch.full((1, 64, 64, 8), 9.0), torch.arange(3.0).view(3, 1, 1, 1).expand(3, 40, 40, 8)
 
 
-@pytest.mark.parametrize("passes", [(CROPS_VIEWS, PAGE_VIEW), (PAGE_VIEW, CROPS_VIEWS)], ids=["crops first", "page"])
-def test_views_are_told_apart_in_either_order(passes: tuple[Tensor, ...]) -> None:
+PASSES = {
+    "crops at once": (CROPS_VIEWS, PAGE_VIEW),
+    "the page first": (PAGE_VIEW, CROPS_VIEWS),
+    "one by one": (*CROPS_VIEWS.split(1), PAGE_VIEW),
+    "one by one, the page among them": (CROPS_VIEWS[:1], PAGE_VIEW, *CROPS_VIEWS[1:].split(1)),
+}
+
+
+@pytest.mark.parametrize("passes", PASSES.values(), ids=PASSES)
+def test_views_are_told_apart_however_they_run(passes: tuple[Tensor, ...]) -> None:
     seams = Toy().watched(SAM, *passes)
     assert list(seams) == ["sam.crops/0", "sam.page/0"]
     same(seams["sam.crops/0"], CROPS_VIEWS)
@@ -109,7 +117,7 @@ def test_what_runs_again_and_decode_steps_are_left_out() -> None:
     ("path", "shapes", "stage"),
     [
         (LAYERS, [(1, 512, 8), (1, 390, 8)], "prefill/0"),
-        (SAM, [(1, side, side, 8) for side in (40, 40, 64)], "sam.page/0"),
+        (SAM, [(1, side, side, 8) for side in (40, 64, 80)], "sam"),
     ],
 )
 def test_passes_that_are_not_the_vendors_are_an_error_and_no_hook_is_left(
