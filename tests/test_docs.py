@@ -90,24 +90,24 @@ def test_options_are_those_of_the_code_and_in_its_order() -> None:
 
 
 def test_fixtures_are_those_of_the_code_and_in_its_order() -> None:
-    told = [row[0].strip("`") for row in table("docs/fixtures-and-markers.md", "fixture")]
+    reported = [row[0].strip("`") for row in table("docs/fixtures-and-markers.md", "fixture")]
     names = vars(fixtures) | vars(stage_fixtures) | vars(perf)
-    assert sorted(told) == sorted(name for name in names if name.startswith("dsocr_"))
+    assert sorted(reported) == sorted(name for name in names if name.startswith("dsocr_"))
 
 
 def test_markers_are_those_of_the_code() -> None:
-    told = [f"{row[0].strip('`')}: {row[1]}" for row in table("docs/fixtures-and-markers.md", "marker")]
-    assert told == registration_lines()
+    reported = [f"{row[0].strip('`')}: {row[1]}" for row in table("docs/fixtures-and-markers.md", "marker")]
+    assert reported == registration_lines()
 
 
 def test_levels_are_those_of_the_code() -> None:
-    told = [(row[0], row[1].replace("`", "")) for row in table("docs/levels-and-protocol.md", "level")]
-    assert told == [(f"{level} {level.meaning}", ", ".join(METHODS[level])) for level in Level]
+    reported = [(row[0], row[1].replace("`", "")) for row in table("docs/levels-and-protocol.md", "level")]
+    assert reported == [(f"{level} {level.meaning}", ", ".join(METHODS[level])) for level in Level]
 
 
 def test_methods_are_those_of_the_protocol() -> None:
-    told = [row[0].strip("`").partition("(")[0] for row in table("docs/levels-and-protocol.md", "method")]
-    assert told == [name for names in METHODS.values() for name in names]
+    reported = [row[0].strip("`").partition("(")[0] for row in table("docs/levels-and-protocol.md", "method")]
+    assert reported == [name for names in METHODS.values() for name in names]
 
 
 def test_verdicts_are_those_of_the_code() -> None:
@@ -115,9 +115,9 @@ def test_verdicts_are_those_of_the_code() -> None:
 
 
 def test_tolerances_are_those_of_the_code() -> None:
-    told = {row[0].strip("`"): [float(value) for value in row[2:]] for row in table("docs/verdicts.md", "name")}
+    reported = {row[0].strip("`"): [float(value) for value in row[2:]] for row in table("docs/verdicts.md", "name")}
     limits = [asdict(BY_DTYPE[dtype]) for dtype in ("float32", "float16", "bfloat16")]
-    assert told == {name: [limit[name] for limit in limits] for name in NAMES}
+    assert reported == {name: [limit[name] for limit in limits] for name in NAMES}
 
 
 def test_stages_are_those_of_the_code() -> None:
@@ -125,9 +125,9 @@ def test_stages_are_those_of_the_code() -> None:
 
 
 def test_rooms_are_those_that_are_held() -> None:
-    told = {row[0].strip("`"): row[-1].replace(",", "").strip("| ") for row in table("docs/rooms.md", "room")}
-    assert told == MAY_IMPORT
-    assert [*told] == [*MAY_IMPORT]
+    reported = {row[0].strip("`"): row[-1].replace(",", "").strip("| ") for row in table("docs/rooms.md", "room")}
+    assert reported == MAY_IMPORT
+    assert [*reported] == [*MAY_IMPORT]
 
 
 def test_the_table_of_bugs_is_of_the_catalogue() -> None:

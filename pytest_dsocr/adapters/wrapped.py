@@ -72,8 +72,10 @@ class ForkSubject(SessionStages):
     def policy(self) -> DecodePolicy:
         """What ``infer`` tells ``generate`` on how to choose."""
         page, *_ = shipped("dev-3")
-        told = self._handed_over(Case(page, DEFAULT.prompts["free"], DEFAULT.preset("tiny")))
-        return DecodePolicy(told["eos_token_id"], told.get("no_repeat_ngram_size", 0), told["max_new_tokens"])
+        reported = self._handed_over(Case(page, DEFAULT.prompts["free"], DEFAULT.preset("tiny")))
+        return DecodePolicy(
+            reported["eos_token_id"], reported.get("no_repeat_ngram_size", 0), reported["max_new_tokens"]
+        )
 
     def _handed_over(self, case: Case) -> dict[str, Any]:
         """Return what ``infer`` calls ``generate`` with, and end it there."""

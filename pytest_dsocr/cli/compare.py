@@ -122,13 +122,13 @@ def _status_of(command: Sequence[str], run_id: str) -> tuple[int, str]:
     """Run a command to its end; give its exit status, as a shell where a signal ended it, and its result's digest."""
     ours, pytests = os.pipe()
     environment = {**MEMORY_KEPT, **os.environ, RUN_ID: run_id, WITNESS: str(pytests)}
-    with open(ours, "rb", buffering=0) as told:  # noqa: PTH123 - no path
+    with open(ours, "rb", buffering=0) as pipe:  # noqa: PTH123 - no path
         with open(pytests, "wb"):  # noqa: PTH123
             process = subprocess.Popen(command, env=environment, pass_fds=(pytests,))
         with _forwarding(process):
             status = process.wait()
         os.set_blocking(ours, False)  # whoever may hold the other end still
-        lines = (told.read(DIGESTS) or b"").split()
+        lines = (pipe.read(DIGESTS) or b"").split()
     return status if status >= 0 else 128 - status, lines[-1].decode() if lines else ""
 
 

@@ -42,7 +42,7 @@ def diff(options: Namespace) -> Iterator[str]:
     old, new = read_result(options.old), read_result(options.new)
     try:
         found = difference(old, new)
-        told, page = [*lines(found, old, new)], markdown(found, old, new)
+        shown, page = [*lines(found, old, new)], markdown(found, old, new)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         damage = f"{type(error).__name__}: {error}"
         raise DsocrError(f"{options.old} or {options.new} is damaged ({damage}); run the suites again") from error
@@ -50,7 +50,7 @@ def diff(options: Namespace) -> Iterator[str]:
     if options.markdown:
         write_whole(options.markdown, page.encode("utf-8", "replace"))
     options.status = found.status
-    yield from told
+    yield from shown
 
 
 def add_merge(command: ArgumentParser) -> None:

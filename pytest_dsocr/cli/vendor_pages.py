@@ -237,12 +237,12 @@ def run(options: Namespace) -> Iterator[str]:
             progress.case_id, started_s = case.id, monotonic()
             try:
                 seen = _keep(case, reference, options.out)
-                told = line_of(case, seen, monotonic() - started_s)
+                message = line_of(case, seen, monotonic() - started_s)
             except DsocrError as error:
                 failed.append(case.id)
-                told = f"failed      {case.id}: {error}"
+                message = f"failed      {case.id}: {error}"
             progress.bar.clear()
-            yield told
+            yield message
             progress.bar.update()
     if failed:
         raise DsocrError(f"{count(len(failed), 'case')} could not be read, as is said above; the others are there")

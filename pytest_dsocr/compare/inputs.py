@@ -160,8 +160,8 @@ def inside_bars(view_CHW: Tensor) -> tuple[slice, slice] | None:
 
 def _wrong(what: str, measured: str, signs: Iterable[Sign] = (), details: Iterable[str] = ()) -> Comparison:
     found = tuple(signs)
-    told = (*(IN_WORDS[sign] for sign in found if sign in IN_WORDS), *details)
-    return Comparison(what, Verdict.WRONG, measured, None, told, frozenset(found))
+    lines = (*(IN_WORDS[sign] for sign in found if sign in IN_WORDS), *details)
+    return Comparison(what, Verdict.WRONG, measured, None, lines, frozenset(found))
 
 
 def _is_whole(views: Tensor) -> bool:

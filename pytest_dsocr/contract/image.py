@@ -45,8 +45,8 @@ def load_image(source: ImageSource) -> Image.Image:
     except Image.DecompressionBombError as error:
         raise MachineError(f"{name} is refused ({error}); give a smaller page") from error
     except Exception as error:  # on a broken file Pillow's readers raise almost anything
-        told = ADDRESS.sub("", repr(error))  # with it the same error is another each time
-        raise MachineError(f"{name} cannot be read as an image ({told}); give a whole image file") from error
+        message = ADDRESS.sub("", repr(error))  # with it the same error is another each time
+        raise MachineError(f"{name} cannot be read as an image ({message}); give a whole image file") from error
     if 0 in page.size:
         raise MachineError(f"{name} is {page.width} x {page.height} px, which is empty; give a page with pixels")
     return page

@@ -57,11 +57,11 @@ def vendor(wanted: Wanted) -> Iterator[Finding]:
         return
     found, expected = read_anchors(folder), read_json(anchors_file())
     if drifted := drifts(expected, found):
-        told = f"{count(len(drifted), 'anchor')} drifted: {listed([one.anchor for one in drifted])}"
-        yield Finding("vendor", Level.FAULT, told, f"see what that affects: dsocr watch-vendor {folder}")
+        message = f"{count(len(drifted), 'anchor')} drifted: {listed([one.anchor for one in drifted])}"
+        yield Finding("vendor", Level.FAULT, message, f"see what that affects: dsocr watch-vendor {folder}")
     elif changed := [name for name, file in found.files.items() if file.sha256 != expected.files[name].sha256]:
-        told = f"{', '.join(changed)} differs in comments or layout, and recordings are of another one"
-        yield Finding("vendor", Level.NOTE, told, f"see which: dsocr watch-vendor {folder}")
+        message = f"{', '.join(changed)} differs in comments or layout, and recordings are of another one"
+        yield Finding("vendor", Level.NOTE, message, f"see which: dsocr watch-vendor {folder}")
     else:
         yield Finding(
             "vendor", Level.OK, f"{count(len(found.files), 'file')} in {folder}, {len(found.symbols)} anchors"
@@ -83,8 +83,8 @@ def environment(wanted: Wanted) -> Iterator[Finding]:
         todo = f"make it again: dsocr vendor setup {wanted.vendor}"
         yield Finding("vendor's env", Level.FAULT, f"{python} cannot import the files: {loaded.fault}", todo)
     else:
-        told = f"{python}, transformers {loaded.versions.get('transformers')}; it imports the files"
-        yield Finding("vendor's env", Level.OK, told)
+        message = f"{python}, transformers {loaded.versions.get('transformers')}; it imports the files"
+        yield Finding("vendor's env", Level.OK, message)
 
 
 def recordings(wanted: Wanted) -> Iterator[Finding]:
@@ -107,11 +107,11 @@ def recordings(wanted: Wanted) -> Iterator[Finding]:
         yield Finding("recordings", level, f"no GPU to look them up by ({error})", "see what is said of torch")
         return
     assert not isinstance(found, LiveReference)
-    told = f"{count(len(found.recording.cases), 'case')} in {found.recording.folder}, of {found.provenance.date}"
+    message = f"{count(len(found.recording.cases), 'case')} in {found.recording.folder}, of {found.provenance.date}"
     if found.stands_in:
-        yield Finding("recordings", Level.NOTE, f"{told}: {found.stands_in}", "make one with: dsocr vendor record")
+        yield Finding("recordings", Level.NOTE, f"{message}: {found.stands_in}", "make one with: dsocr vendor record")
     else:
-        yield Finding("recordings", Level.OK, told)
+        yield Finding("recordings", Level.OK, message)
 
 
 def pillow(wanted: Wanted) -> Iterator[Finding]:
@@ -121,12 +121,12 @@ def pillow(wanted: Wanted) -> Iterator[Finding]:
     made = [one for place in recording_places(wanted.golden) for one in recordings_of(place, sha256)]
     like = [one for one in made if one.resampling == resampling()]
     if like:
-        told = f"{version}, which resizes as in {count(len(like), 'recording')} of these weights ({resampling()})"
-        yield Finding("pillow", Level.OK, told)
+        message = f"{version}, which resizes as in {count(len(like), 'recording')} of these weights ({resampling()})"
+        yield Finding("pillow", Level.OK, message)
     elif made:
         theirs = sorted({one.versions.get("pillow", "unknown") for one in made})
-        told = f"{version}, which resizes otherwise than {' and '.join(theirs)}, that the recordings were made with"
-        yield Finding("pillow", needed(wanted.needs_recording), told, f"pip install 'pillow=={theirs[-1]}'")
+        message = f"{version}, which resizes otherwise than {' and '.join(theirs)}, that the recordings were made with"
+        yield Finding("pillow", needed(wanted.needs_recording), message, f"pip install 'pillow=={theirs[-1]}'")
     else:
         yield Finding("pillow", Level.NOTE, f"{version} ({resampling()}); there is no recording to hold it to")
 

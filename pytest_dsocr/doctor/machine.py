@@ -34,8 +34,8 @@ def python(wanted: Wanted) -> Iterator[Finding]:
         said = metadata.metadata(US)
     except metadata.PackageNotFoundError:
         yield Finding("python", Level.OK, version)
-        told = f"{US} is not installed and used from {Path(__file__).parents[2]}; what it needs was not looked at"
-        yield Finding("packages", Level.NOTE, told)
+        message = f"{US} is not installed and used from {Path(__file__).parents[2]}; what it needs was not looked at"
+        yield Finding("packages", Level.NOTE, message)
         return
     allowed = SpecifierSet(said["Requires-Python"])
     level = Level.OK if version in allowed else Level.FAULT
@@ -54,17 +54,17 @@ def torch(wanted: Wanted) -> Iterator[Finding]:
     from pytest_dsocr.engine.checkpoint import device_named
 
     cuda = installed.version.cuda
-    told = f"{installed.__version__}, {f'built for CUDA {cuda}' if cuda else 'without CUDA'}"
+    message = f"{installed.__version__}, {f'built for CUDA {cuda}' if cuda else 'without CUDA'}"
     if not wanted.on_gpu:
-        yield Finding("torch", Level.OK, f"{told}, for {wanted.device}")
+        yield Finding("torch", Level.OK, f"{message}, for {wanted.device}")
     elif cuda is None:
-        yield Finding("torch", Level.FAULT, told, f"install a CUDA build of it, for {wanted.device}")
+        yield Finding("torch", Level.FAULT, message, f"install a CUDA build of it, for {wanted.device}")
     else:
         try:
             device_named(wanted.device)
-            yield Finding("torch", Level.OK, f"{told}, {count(installed.cuda.device_count(), 'GPU')}")
+            yield Finding("torch", Level.OK, f"{message}, {count(installed.cuda.device_count(), 'GPU')}")
         except DsocrError as error:
-            yield Finding("torch", Level.FAULT, f"{told}; {error}", _visible())
+            yield Finding("torch", Level.FAULT, f"{message}; {error}", _visible())
 
 
 def attention(wanted: Wanted) -> Iterator[Finding]:
@@ -73,8 +73,8 @@ def attention(wanted: Wanted) -> Iterator[Finding]:
 
     attention_function(wanted.attention)
     if wanted.attention == "flash_attention_2" and not wanted.on_gpu:
-        told = f"{wanted.attention} runs on a GPU alone, and the device is {wanted.device}"
-        yield Finding("attention", Level.FAULT, told, "--device=cuda, or --attention=eager")
+        message = f"{wanted.attention} runs on a GPU alone, and the device is {wanted.device}"
+        yield Finding("attention", Level.FAULT, message, "--device=cuda, or --attention=eager")
     else:
         yield Finding("attention", Level.OK, wanted.attention)
 
@@ -120,14 +120,14 @@ def _gpu(wanted: Wanted, name: str) -> Finding:
     free, total = torch.cuda.mem_get_info(name)
     gpu = Gpu.of(name)
     values, spoilt = gpu.look({os.getpid()}) if gpu else ({}, [])
-    told = f"{torch.cuda.get_device_name(name)}, {free / GIB:.1f} of {total / GIB:.1f} GiB free"
-    told += "".join(f", {key} {value:g}" for key, value in values.items())
+    message = f"{torch.cuda.get_device_name(name)}, {free / GIB:.1f} of {total / GIB:.1f} GiB free"
+    message += "".join(f", {key} {value:g}" for key, value in values.items())
     wants = wanted_bytes(wanted) * ALLOWANCE * (2 if wanted.vendor else 1)
     if free < wants:
-        return Finding(name, Level.FAULT, told, f"{wants / GIB:.1f} GiB are needed; end what holds its memory")
+        return Finding(name, Level.FAULT, message, f"{wants / GIB:.1f} GiB are needed; end what holds its memory")
     if spoilt:
-        return Finding(name, Level.NOTE, f"{told}; {', '.join(spoilt)}", "take no times until that is over")
-    return Finding(name, Level.OK, told)
+        return Finding(name, Level.NOTE, f"{message}; {', '.join(spoilt)}", "take no times until that is over")
+    return Finding(name, Level.OK, message)
 
 
 def wanted_bytes(wanted: Wanted) -> int:

@@ -47,9 +47,9 @@ class SingleViews:
         groups = self._passes.setdefault(block, {})
         groups.setdefault(tuple(out.shape), []).append(out.clone())
         if len(groups) > 2 or (len(groups) == 2 and min(map(len, groups.values())) > 1):
-            told = " and ".join(f"{len(passes)} times {list(shape)}" for shape, passes in groups.items())
+            message = " and ".join(f"{len(passes)} times {list(shape)}" for shape, passes in groups.items())
             raise DsocrError(
-                f"{module} gave {told}, so {block[0]} cannot be compared; have it run once on all crops or on each, "
+                f"{module} gave {message}, so {block[0]} cannot be compared; have it run once on all crops or on each, "
                 "once on the page and once on the prompt, or do not offer modules"
             )
 

@@ -42,7 +42,7 @@ class Key:
         return f"{self.device}-{self.dtype}-{self.attention}"
 
     @property
-    def told(self) -> str:
+    def in_words(self) -> str:
         """The key in a sentence: by the checkpoint's name, and by its content."""
         return f"{self} (checkpoint {self.checkpoint_sha256[:SHOWN_OF_CHECKPOINT]})"
 

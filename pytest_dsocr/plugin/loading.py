@@ -55,8 +55,8 @@ class Waiting:
     def _tell(self) -> None:
         started = monotonic()
         while not self._is_over.wait(self._wait_s):
-            told = f"dsocr: waiting {monotonic() - started:.0f} s for {self._what}{self._at}"
-            os.write(self._terminal, f"\n{plain(told)}\n".encode())
+            message = f"dsocr: waiting {monotonic() - started:.0f} s for {self._what}{self._at}"
+            os.write(self._terminal, f"\n{plain(message)}\n".encode())
             self._wait_s = self._every_s
 
 

@@ -119,9 +119,9 @@ def _accepted(request: pytest.FixtureRequest, config: Config, case: Case, run: P
     check_acceptable(run.measured, parity)
     made = Baseline(run.measured, parity, date.today().isoformat(), command_of(request.config), commit_here())
     path = made.write(folder)
-    told = f"accepted as the baseline: {path}, {len(run.measured.good)} rounds; what it reads: {parity['verdict']}"
-    current().note(told)
-    return replace(run, accepted=path, no_baseline=told)
+    message = f"accepted as the baseline: {path}, {len(run.measured.good)} rounds; what it reads: {parity['verdict']}"
+    current().note(message)
+    return replace(run, accepted=path, no_baseline=message)
 
 
 def _parity(request: pytest.FixtureRequest, config: Config, case: Case) -> dict[str, Any]:

@@ -112,34 +112,34 @@ def _report_error(item: pytest.Item, error: DsocrError, report: pytest.TestRepor
     from pytest_dsocr.perf.baseline import NoBaselineError
     from pytest_dsocr.reference.protocol import NoRecordingError, NotRecordedError, ReferenceFaultError
 
-    told = bounded(message_of(error), OF_MESSAGE)
+    message = bounded(message_of(error), OF_MESSAGE)
     if isinstance(error, NotOfferedError):
         item.stash[LEFT_OUT] = str(Reason.NOT_OFFERED)
-        report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"Skipped: {told}")
+        report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"Skipped: {message}")
         return
     if isinstance(error, NoBaselineError):
         item.stash[LEFT_OUT] = "baseline"
-        told = f"NOT-COMPARED: {told}"
+        message = f"NOT-COMPARED: {message}"
     if isinstance(error, NotRecordedError | NoRecordingError):
-        told += _without_vendor(item.config)
+        message += _without_vendor(item.config)
     if isinstance(error, NotRecordedError | ReferenceFaultError) and hasattr(report, "wasxfail"):
         report.outcome = "failed"  # a test that is known to fail has failed only where it was compared
         del report.wasxfail
     if isinstance(error, NotRecordedError):
         item.stash[LEFT_OUT] = "recording"
         if "recording" in item.config.stash[CONFIG].may_miss:
-            report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"Skipped: {told}")
+            report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"Skipped: {message}")
             return
-        told = f"NOT-COMPARED: {told}; or declare that it may be missing: --dsocr-may-miss=recording"
-    report.longrepr = _once(item, error, told)
+        message = f"NOT-COMPARED: {message}; or declare that it may be missing: --dsocr-may-miss=recording"
+    report.longrepr = _once(item, error, message)
 
 
-def _once(item: pytest.Item, error: DsocrError, told: str) -> str:
+def _once(item: pytest.Item, error: DsocrError, message: str) -> str:
     """Show an error in full, with its cause, in the first test that it fails, and in one line in the others."""
-    where = item.config.stash.setdefault(REPORTED, {}).setdefault((getattr(error, "stage", None), told), item.nodeid)
+    where = item.config.stash.setdefault(REPORTED, {}).setdefault((getattr(error, "stage", None), message), item.nodeid)
     if where != item.nodeid:
-        return f"{fit(told.partition(chr(10))[0], COLUMNS)}; shown in full by {fit(where)}"
-    return told if error.__cause__ is None else f"{told}\n\n{traced(error.__cause__)}"
+        return f"{fit(message.partition(chr(10))[0], COLUMNS)}; shown in full by {fit(where)}"
+    return message if error.__cause__ is None else f"{message}\n\n{traced(error.__cause__)}"
 
 
 def _without_vendor(config: pytest.Config) -> str:

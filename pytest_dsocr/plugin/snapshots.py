@@ -94,9 +94,9 @@ def compare_snapshot(what: str, snapshot: SnapshotAssertion, value: Serializable
         )
     measured, *details = snapshot.get_assert_diff()
     extension = snapshot.extension
-    if isinstance(extension, GoldenSnapshots) and (told := extension.of_another(made.recalled_data)):
+    if isinstance(extension, GoldenSnapshots) and (message := extension.of_another(made.recalled_data)):
         make = "where the parity tests pass, make your own: --snapshot-update --dsocr-golden=DIR"
-        leave_out(snapshot.test_location.item, "snapshot", f"{told}, which is shipped, differs: {measured}; {make}")
+        leave_out(snapshot.test_location.item, "snapshot", f"{message}, which is shipped, differs: {measured}; {make}")
     return Comparison(f"snapshot.{what}", Verdict.WRONG, measured, None, tuple(details))
 
 
@@ -180,7 +180,7 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
             check_writable(location, "--dsocr-golden=DIR")
         elif not location.is_file():
             of_test = f" for {test_location.snapshot_name}" if cls.home().is_dir() else ""  # else of none, in one line
-            reason = f"there is no snapshot of {cls.key.told}{of_test}{cls._nearest(location)}"
+            reason = f"there is no snapshot of {cls.key.in_words}{of_test}{cls._nearest(location)}"
             if cls.may_miss:
                 leave_out(test_location.item, "snapshot", reason)
             make = "make it with --snapshot-update, or declare that it may be missing: --dsocr-may-miss=snapshot"
@@ -198,8 +198,8 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
             pairs = zip(("checkpoint", "device", "dtype", "attention"), _traits(folder), wanted, strict=True)
             differing[folder] = [field for field, other, own in pairs if other != own]
         nearest = sorted(differing, key=lambda folder: (len(differing[folder]), folder))[:NEAREST]
-        told = [f"{folder.relative_to(cls.folder)} (another {', '.join(differing[folder])})" for folder in nearest]
-        return ", but of " + "; ".join(told) if told else ", nor of any other key"
+        reported = [f"{folder.relative_to(cls.folder)} (another {', '.join(differing[folder])})" for folder in nearest]
+        return ", but of " + "; ".join(reported) if reported else ", nor of any other key"
 
     @classmethod
     def of_another(cls, kept: Any) -> str:

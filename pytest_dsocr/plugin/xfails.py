@@ -89,8 +89,8 @@ def _read_line(place: str, line: str) -> tuple[str, Known]:
     try:
         until = date.fromisoformat(found["until"]) if found["until"] else None
     except ValueError:
-        told = f"{place}: {found['until']!r} is no date; write one such as until 2027-01-31: reason"
-        raise DsocrError(told) from None
+        message = f"{place}: {found['until']!r} is no date; write one such as until 2027-01-31: reason"
+        raise DsocrError(message) from None
     return found["test"], Known(found["reason"], until)
 
 

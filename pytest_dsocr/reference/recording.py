@@ -150,7 +150,7 @@ def find_recordings(
     if matches:
         in_order = sorted(matches, key=lambda folder: [folder.is_relative_to(place) for place in places], reverse=True)
         return [Recording.open(folder) for folder in in_order]
-    lacking = f"{' and '.join(map(str, places))} hold{'s' * (len(places) == 1)} no recording of {key.told}"
+    lacking = f"{' and '.join(map(str, places))} hold{'s' * (len(places) == 1)} no recording of {key.in_words}"
     there = nearest(key_traits(key), {f"{f.parent.name}/{f.name}": key_traits(made.key) for f, made in known.items()})
     asked = options_to_leave_out(key, [made.key for made in known.values()], fixed)
     other = f"leave out {asked}, and the nearest serves; or " if asked else ""

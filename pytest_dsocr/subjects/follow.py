@@ -201,12 +201,12 @@ class _Following:
         tokens, choices = self.expected.token_ids, tuple(step.token for step in self.answer.forced or ())
         ends = not choices or _ends(self.asked.policy, self.case, tokens)
         same = ends and bool(choices) and choices == tokens
-        told = clean_output(self.asked.text_of(tokens)) if same and self.asked.tells_text else None
-        is_read = told is None or always_read
-        text = self.asked.read(self.case) if told is None or is_read else told
+        message = clean_output(self.asked.text_of(tokens)) if same and self.asked.tells_text else None
+        is_read = message is None or always_read
+        text = self.asked.read(self.case) if message is None or is_read else message
         spans = spans_in(text)
-        reread = same and (told is None or always_read)
-        self.learn(text=text, spans=spans, ends=ends, reread=reread, told=told if reread else None)
+        reread = same and (message is None or always_read)
+        self.learn(text=text, spans=spans, ends=ends, reread=reread, told=message if reread else None)
         if is_read:
             self.learn(first_token_ms=self.asked.first_token_ms, ended_by=self.asked.ended_by)
         self.left.remove("read")

@@ -167,8 +167,8 @@ class Offers:
         for what, valid in OFFERABLE.items():
             given = getattr(self, what)
             if given is not None and (not given or (unknown := [*filter(lambda one: one not in valid, given)])):
-                told = repr(unknown[0]) if given else "none"
-                raise DsocrError(f"the subject's {what} name {told}; give names of {', '.join(valid)}")
+                message = repr(unknown[0]) if given else "none"
+                raise DsocrError(f"the subject's {what} name {message}; give names of {', '.join(valid)}")
 
     @classmethod
     def of(cls, subject: Any) -> Offers:

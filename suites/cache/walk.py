@@ -162,5 +162,5 @@ def compare_peaks(prefill: Peak, decode: Peak, device: str) -> Comparison:
         why = f"torch allocated nothing on {device} in vision and prefill"
         return not_compared(what, Reason.TELLS_NOTHING, f"{why}; see that the subject computes there, and in torch")
     verdict = Verdict.MATCH if decode.most <= prefill.most else Verdict.WRONG
-    told = f"{decode.most / MB:.1f} MB at most in decode, {prefill.most / MB:.1f} MB in vision and prefill (allowed)"
-    return Comparison(what, verdict, f"{told}, on {device}")
+    message = f"{decode.most / MB:.1f} MB at most in decode, {prefill.most / MB:.1f} MB in vision and prefill (allowed)"
+    return Comparison(what, verdict, f"{message}, on {device}")

@@ -45,10 +45,10 @@ def test_grid(
     grid = equal("images_spatial_crop", actual, recorded, f"{math.prod(recorded)} crops, columns and rows")
     image_id, expected = tokenizer.special.image, image_token_count(DEFAULT.presets["gundam"], actual)
     why = f"for the page and {actual[0]} x {actual[1]} crops"
-    told = hinted(facts.with_origin(grid), lambda: of_grid((width_px, height_px), actual))
+    found_grid = hinted(facts.with_origin(grid), lambda: of_grid((width_px, height_px), actual))
     counts = compare_image_tokens(inputs, image_id, expected, why)
     found = inputs.prompt_ids.count(image_id)
-    dsocr_check([told, *(hinted(one, lambda: of_count(page, found, tokenizer)) for one in counts)])
+    dsocr_check([found_grid, *(hinted(one, lambda: of_count(page, found, tokenizer)) for one in counts)])
 
 
 @pytest.mark.parametrize("page", ["tiny", "exactly_640"])
@@ -56,8 +56,8 @@ def test_a_page_within_640_px_is_not_cut(page: str, asked: Asked, drawn: Drawn, 
     inputs = asked(drawn(page))
     crops, blank = inputs.images_crop.partition(" sha256")[0], "float32 [1, 3, 1024, 1024]"
     grid = as_expected("images_spatial_crop", inputs.images_spatial_crop, ((1, 1),), "for it fits into one crop")
-    told = hinted(grid, lambda: of_grid(SMALL_PX, inputs.images_spatial_crop[0]))
-    dsocr_check([told, as_expected("images_crop", crops, blank, "zeros in float32, where real crops are bf16")])
+    found_grid = hinted(grid, lambda: of_grid(SMALL_PX, inputs.images_spatial_crop[0]))
+    dsocr_check([found_grid, as_expected("images_crop", crops, blank, "zeros in float32, where real crops are bf16")])
 
 
 @pytest.mark.parametrize("preset", ["tiny", "small", "base", "large"])

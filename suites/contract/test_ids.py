@@ -126,11 +126,11 @@ def test_ids_and_mask(
     row = torch.tensor([ids])
     actual = asked(drawn("square"), "gundam", fact.text)
     expected = replace(actual, input_ids=runs(row), images_seq_mask=runs(row == tokenizer.special.image))
-    told = [
+    comparisons = [
         hinted(facts.with_origin(one), lambda: of_prompt(actual.prompt_ids, fact.text, tokenizer))
         for one in compare_inputs(actual, expected)
     ]
-    dsocr_check(told, "input_ids", "images_seq_mask")
+    dsocr_check(comparisons, "input_ids", "images_seq_mask")
 
 
 @pytest.mark.parametrize("kind", UNUSUAL)

@@ -27,8 +27,8 @@ def test_every_stage_costs_what_is_recorded(
     """FLOPs follow from code and sizes alone, so that one more or fewer is another version of the code."""
     counted = _counted(dsocr_config)
     if not counted:
-        told = "of no case of this run are FLOPs recorded; count them with the vendor's files as you know them"
-        leave_out(request.node, "recording", f"{told}: dsocr vendor record --only-flops")
+        message = "of no case of this run are FLOPs recorded; count them with the vendor's files as you know them"
+        leave_out(request.node, "recording", f"{message}: dsocr vendor record --only-flops")
     dsocr_check(one for case, known in counted for one in _compared(case, known, dsocr_reference))
 
 

@@ -21,7 +21,7 @@ def complain(text: str) -> None:
     sys.stderr.flush()
 
 
-def read(page: str, told: str) -> str:
+def read(page: str, message: str) -> str:
     """What is read of a page: which page it was, and what was asked."""
     deed = Path(page).stem
     complain(f"loading for {deed}\n")
@@ -41,7 +41,7 @@ def read(page: str, told: str) -> str:
         if (left := os.fork()) == 0:
             time.sleep(6000)
         return f"child|{left}"
-    return f"{deed}|{told}|<|ref|>té<|/ref|>"
+    return f"{deed}|{message}|<|ref|>té<|/ref|>"
 
 
 def stay() -> None:

@@ -56,16 +56,16 @@ def test_every_field_is_filled_in_and_no_shell_sees_it() -> None:
     fields = (
         "'{prompt};$HOME' {preset}-{base_size}-{image_size}-{crop} {max_new_tokens} {checkpoint} {device} '{\"a\": 1}'"
     )
-    page, told = read(f"cli:--env=BANNER=a=b {READER} {{page}} {fields}").split("|", 1)
+    page, message = read(f"cli:--env=BANNER=a=b {READER} {{page}} {fields}").split("|", 1)
     assert page == "a=bfine"
-    assert told.startswith('<image>\nFree OCR.;$HOME|tiny-512-512-false|7|mini|cpu|{"a": 1}|')
+    assert message.startswith('<image>\nFree OCR.;$HOME|tiny-512-512-false|7|mini|cpu|{"a": 1}|')
 
 
 def test_the_text_stands_between_marks() -> None:
     assert read(f"cli:--after='Free ' --before='|<|ref|>' {READER} {{page}} {{text}}") == "OCR."
     for marks, mark in (("--after===", "=="), ("--after='OCR.' --before=fine", "fine")):
-        told = refused(f"cli:{marks} {READER} {{page}} {{text}}", "fine")
-        assert f"the command printed no {mark!r}, a mark of where the text is; give the marks that it prints" in told
+        message = refused(f"cli:{marks} {READER} {{page}} {{text}}", "fine")
+        assert f"the command printed no {mark!r}, a mark of where the text is; give the marks that it prints" in message
 
 
 MISDEEDS = {
@@ -79,17 +79,19 @@ MISDEEDS = {
 
 def test_a_misdeed_is_a_fault_that_says_what_happened(tmp_path: Path) -> None:
     for page, message in MISDEEDS.items():
-        told = refused(ONCE, page)
-        assert told.startswith(message)
-        assert f"reader.py {page}.png 'Free OCR.'\nloading for {page}" in told
+        text = refused(ONCE, page)
+        assert text.startswith(message)
+        assert f"reader.py {page}.png 'Free OCR.'\nloading for {page}" in text
     (tmp_path / "mine").write_bytes(b"\x7fELF no program")
     (tmp_path / "mine").chmod(0o755)
     assert "the command cannot be started (" in refused(f"cli:{tmp_path}/mine {{page}}", "fine")
 
 
 def test_a_hang_ends_at_its_own_limit_and_at_the_runs(tmp_path: Path) -> None:
-    told = refused(f"cli:--time-limit=1.5 {READER} {{page}}", "hang", SubjectHungError)
-    assert told.startswith("the command took more than 1.5 s; if it was only slow, raise its time limit; it said last:")
+    message = refused(f"cli:--time-limit=1.5 {READER} {{page}}", "hang", SubjectHungError)
+    assert message.startswith(
+        "the command took more than 1.5 s; if it was only slow, raise its time limit; it said last:"
+    )
     (tmp_path / "hang.png").touch()
     with watching([]) as watch:
         watch.limit(1.5)

@@ -68,9 +68,9 @@ def test_gguf_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture
         (f"--llama-cpp={tmp_path}", f"--python={sys.executable}"): "dsocr: llama.cpp's converter failed: "
         "ModuleNotFoundError: No module named 'no_such_package'; give a Python that has what it imports",
     }
-    for k, (options, told) in enumerate(cases.items()):
+    for k, (options, message) in enumerate(cases.items()):
         assert main(["export", "mini", "--to=gguf", *options, str(tmp_path / f"out{k}")]) == 10
-        assert capsys.readouterr().err.startswith(told)
+        assert capsys.readouterr().err.startswith(message)
 
 
 CONVERTER = """

@@ -81,20 +81,23 @@ def test_a_file_holds_what_a_name_cannot(address: str, tmp_path: Path) -> None:
     file.write_text(
         f"url = '{address}/tells/v1'\nstream = false\n[body]\nseed = 7\n[body.extra]\nsides = ['{{base_size}}']\n"
     )
-    told = json.loads(read(loaded(f"http:{file}")[0]))
-    assert (told["seed"], told["extra"], told["skip_special_tokens"]) == (7, {"sides": ["512"]}, False)
+    reported = json.loads(read(loaded(f"http:{file}")[0]))
+    assert (reported["seed"], reported["extra"], reported["skip_special_tokens"]) == (7, {"sides": ["512"]}, False)
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "message"),
     [
         ("unlisted/v1?model=mine", "model mine; "),
         ("many/v1?model=two", "model two; "),
-        ("tells/v1", "; whether it keeps special tokens cannot be told, as it found no box on a page that has some; "),
+        (
+            "tells/v1",
+            "; whether it keeps special tokens cannot be told, as it found no box on a page that has some; ",
+        ),
     ],
 )
-def test_the_handshake_says_what_it_found(address: str, path: str, told: str) -> None:
-    assert told in loaded(f"{address}/{path}")[1]
+def test_the_handshake_says_what_it_found(address: str, path: str, message: str) -> None:
+    assert message in loaded(f"{address}/{path}")[1]
 
 
 REFUSED = {
@@ -183,12 +186,12 @@ def test_a_server_that_dies_in_mid_request_costs_what_comes_after() -> None:
 def test_a_limit_that_the_server_names_is_told_and_the_end_of_sequence_is_no_text(address: str) -> None:
     assert read(loaded(f"{address}/eos/v1")[0]) == TEXT
     case = make_case(shipped("dev-3")[0], "free", "tiny")
-    told = {}
+    reported = {}
     for deed in ("length", "plain"):
         answer = follow(loaded(f"{address}/{deed}/v1")[0], case, observation())
-        told[deed] = next(compare_output(answer, Output(TEXT + "!", (), "", {}), tolerances("float32"), None))
-    assert told["length"].measured.startswith("stopped at its own limit of tokens, as the server says")
-    assert "limit of tokens" not in told["plain"].measured
+        reported[deed] = next(compare_output(answer, Output(TEXT + "!", (), "", {}), tolerances("float32"), None))
+    assert reported["length"].measured.startswith("stopped at its own limit of tokens, as the server says")
+    assert "limit of tokens" not in reported["plain"].measured
 
 
 @pytest.mark.parametrize(("beside", "text"), [(0, TEXT), (3, f"{TEXT}.")])
@@ -216,8 +219,8 @@ def test_one_that_is_not_there_is_told() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    told = rf":{port}/v1 cannot be reached \(connection refused\); start it, or name"
-    with pytest.raises(DsocrError, match=told) as caught:
+    message = rf":{port}/v1 cannot be reached \(connection refused\); start it, or name"
+    with pytest.raises(DsocrError, match=message) as caught:
         load_subject(f"http://127.0.0.1:{port}/v1", Setup())
     assert is_of_machine(caught.value)
 

@@ -109,12 +109,12 @@ def test_both_sides_are_timed_apart_and_steps_are_told(
     tiny: Engine[Any], case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reference: Any = Reference(seen(tiny, case))
-    told: list[int] = []
+    reported: list[int] = []
     with monkeypatch.context() as patch:
         patch.setattr("pytest_dsocr.cases.run.time", SimpleNamespace(perf_counter=iter((10.0, 11.0, 15.0)).__next__))
-        found = ask(SessionSubject(tiny), reference, case, told.append)
+        found = ask(SessionSubject(tiny), reference, case, reported.append)
     assert (found.reference_s, found.subject_s) == (1.0, 4.0)
-    assert told == [0, 1, 2, 3]
+    assert reported == [0, 1, 2, 3]
     assert not found.answer.reread
     assert ask(SessionSubject(tiny), reference, case, always_read=True).answer.reread
     assert found.case is case

@@ -50,16 +50,16 @@ def test_a_right_subject_passes_and_its_first_layer_is_held_to_a_limit_of_its_ow
 
 
 @pytest.mark.parametrize(
-    ("subject", "dtype", "told"),
+    ("subject", "dtype", "message"),
     [
         (f"{SUBJECTS}:takes_one", "float32", "another checkpoint or dtype .one checkpoint is built in"),
         ("cli:my-ocr --image {page}", "float32", "a command or a server has its own"),
         (f"{SUBJECTS}:InFloat32", "bfloat16", "the subject's dtypes do not name it"),
     ],
 )
-def test_who_does_not_offer_it_is_told(subject: str, dtype: str, told: str, second: Second, tiny: Any) -> None:
+def test_who_does_not_offer_it_is_told(subject: str, dtype: str, message: str, second: Second, tiny: Any) -> None:
     asked = replace(second, config=replace(RUN, subject=subject), first=InFloat32(tiny))
-    with pytest.raises(NotOfferedError, match=told):
+    with pytest.raises(NotOfferedError, match=message):
         asked.report(dtype, second.reference(dtype))
 
 

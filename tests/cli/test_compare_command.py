@@ -112,7 +112,7 @@ def test_what_ends_the_command_ends_pytest_and_is_no_pass(number: signal.Signals
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "told"),
+    ("arguments", "status", "message"),
     [
         (("--level=L9",), 4, "--dsocr-level: 'L9' is not a level"),
         (("--out=mine.py/out",), 2, "mine.py/out cannot be made (Not a directory)"),
@@ -120,11 +120,11 @@ def test_what_ends_the_command_ends_pytest_and_is_no_pass(number: signal.Signals
     ],
 )
 def test_what_cannot_be_compared_has_pytests_status_and_says_why(
-    arguments: Sequence[str], status: int, told: str
+    arguments: Sequence[str], status: int, message: str
 ) -> None:
     done = compare(PAGE, *arguments)
     assert done.returncode == status
-    assert told in done.stdout + done.stderr
+    assert message in done.stdout + done.stderr
 
 
 def test_every_option_of_the_plugin_is_offered_by_both_names_and_handed_on(tmp_path: Path) -> None:

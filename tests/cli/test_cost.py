@@ -34,8 +34,8 @@ def cost(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest
 
     def run(*words: Any) -> tuple[int, str, str]:
         status = main(["cost", *map(str, words)])
-        told = capsys.readouterr()
-        return status, told.out, told.err
+        message = capsys.readouterr()
+        return status, message.out, message.err
 
     return run
 
@@ -78,8 +78,8 @@ def test_it_says_what_its_page_says(cost: Cost, monkeypatch: pytest.MonkeyPatch)
     examples = blocks("docs/cost.md", "console")
     assert len(examples) == 2
     for example in examples:
-        command, _, told = example.partition("\n")
-        assert cost(*shlex.split(command)[3:]) == (0, told, "")
+        command, _, message = example.partition("\n")
+        assert cost(*shlex.split(command)[3:]) == (0, message, "")
 
 
 BAD = {

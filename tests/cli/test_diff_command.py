@@ -20,10 +20,10 @@ def written(folder: Path, result: dict[str, Any]) -> str:
 
 def test_its_status_and_its_markdown_say_what_became_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old, new = written(tmp_path / "old", night(*GOOD)), written(tmp_path / "new", night(*BAD))
-    told = tmp_path / "diff.md"
-    assert main(["diff", old, str(tmp_path / "new"), f"--markdown={told}"]) == 1
+    markdown = tmp_path / "diff.md"
+    assert main(["diff", old, str(tmp_path / "new"), f"--markdown={markdown}"]) == 1
     assert "became wrong    a, clip.page" in capsys.readouterr().out
-    assert "became wrong    a, clip.page" in told.read_text(encoding="utf-8")
+    assert "became wrong    a, clip.page" in markdown.read_text(encoding="utf-8")
     assert main(["diff", new, old]) == 0
     assert main(["diff", old, old]) == 0
 
@@ -49,10 +49,10 @@ def test_a_file_that_cannot_be_written_is_a_bad_command_line(tmp_path: Path) -> 
 def test_what_is_damaged_is_not_comparable(tmp_path: Path, capsys: pytest.CaptureFixture[str], value: Any) -> None:
     result = night(*BAD)
     old = written(tmp_path / "old", result)
-    told: dict[str, int] = {}
+    reported: dict[str, int] = {}
     for name in result:
         damaged = {key: one for key, one in {**result, name: value}.items() if one is not ...}
-        told[name] = main(["diff", old, written(tmp_path / name, damaged)])
+        reported[name] = main(["diff", old, written(tmp_path / name, damaged)])
         assert "Traceback" not in capsys.readouterr().err, name
-    assert {*told.values()} <= {0, 12}
-    assert told["tests"] == told["format"] == 12
+    assert {*reported.values()} <= {0, 12}
+    assert reported["tests"] == reported["format"] == 12

@@ -80,8 +80,8 @@ def ended(*arguments: str, subject: str = "Reader") -> tuple[int, str]:
     """Run it; give its status and the word in its file."""
     asked = ["pages", "--presets=tiny", "--tests=test_it.py", f"--subject=mine:{subject}", *arguments]
     done = subprocess.run([sys.executable, "-m", "pytest_dsocr", "compare", *asked], capture_output=True, check=False)
-    told: dict[str, Any] = json.loads(Path("dsocr-out/dsocr.json").read_text(encoding="utf-8"))
-    return done.returncode, told.get("ended_as", told["status"])
+    reported: dict[str, Any] = json.loads(Path("dsocr-out/dsocr.json").read_text(encoding="utf-8"))
+    return done.returncode, reported.get("ended_as", reported["status"])
 
 
 def test_a_wrong_model_is_told_from_a_machine_out_of_order_and_counts_first() -> None:

@@ -35,6 +35,6 @@ def test_stages() -> None:
 
 def test_the_example_runs() -> None:
     [block] = blocks(DOC, "python")
-    told: list[tuple[object, ...]] = []
-    exec(compile(block, DOC, "exec"), {"print": lambda *words: told.append(words)})
-    assert told == [(name, one.cost.matrix_flops, one.cost.bytes) for name, one in stages_of(FULL, PAGE).items()]
+    reported: list[tuple[object, ...]] = []
+    exec(compile(block, DOC, "exec"), {"print": lambda *words: reported.append(words)})
+    assert reported == [(name, one.cost.matrix_flops, one.cost.bytes) for name, one in stages_of(FULL, PAGE).items()]

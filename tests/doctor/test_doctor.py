@@ -38,9 +38,9 @@ def _by_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def doctor(*arguments: str | Path) -> tuple[int, dict[str, dict[str, Any]]]:
     """The exit status, and the findings by what they are of."""
     status = main(["doctor", *map(str, arguments), "--json=found.json"])
-    told = json.loads(Path("found.json").read_text(encoding="utf-8"))
-    assert told["passes"] == (status == 0)
-    return status, {one["check"]: one for one in told["findings"]}
+    reported = json.loads(Path("found.json").read_text(encoding="utf-8"))
+    assert reported["passes"] == (status == 0)
+    return status, {one["check"]: one for one in reported["findings"]}
 
 
 def faults(found: dict[str, dict[str, Any]]) -> list[str]:
@@ -95,9 +95,9 @@ def test_a_gpu_that_is_not_there_is_told_of_torch_and_of_nothing_else_that_follo
 @needs_a_gpu
 def test_each_gpu_is_told_with_its_memory() -> None:
     _, found = doctor("--device=cuda", "--reference=session")
-    told = [one["told"] for name, one in found.items() if name.startswith("cuda:")]
-    assert len(told) == torch.cuda.device_count()
-    assert all("GiB free" in one for one in told)
+    reported = [one["told"] for name, one in found.items() if name.startswith("cuda:")]
+    assert len(reported) == torch.cuda.device_count()
+    assert all("GiB free" in one for one in reported)
     assert found["driver"]["level"] in ("ok", "note")
     assert not any("broke down" in one["told"] for one in found.values())
 

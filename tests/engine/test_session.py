@@ -56,9 +56,9 @@ def test_every_stage_is_timed_and_decode_once_a_step() -> None:
 def test_a_page_run_twice_is_timed_twice_and_not_added_up(tiny: Engine[Any]) -> None:
     session = Engine(tiny.model, tiny.tokenizer, policy=tiny.policy, instrument="timed")
     inputs = session.prepare(PAGES["tiny"](), preset="tiny")
-    told: list[int] = []
-    results = [session.run_prepared(inputs, max_new_tokens=2, on_token=told.append) for _ in range(2)]
-    assert told == [token for result in results for token in result.token_ids]
+    reported: list[int] = []
+    results = [session.run_prepared(inputs, max_new_tokens=2, on_token=reported.append) for _ in range(2)]
+    assert reported == [token for result in results for token in result.token_ids]
     first, second = (result.stage_times for result in results)
     assert [len(times["prefill"].runs_ms) for times in (first, second)] == [1, 1]
     assert "tokenizer" in first

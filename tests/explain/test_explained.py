@@ -48,9 +48,9 @@ def explained(explainer: Explainer, report: CaseReport) -> Explanation:
     """What is said of a case, whatever was asked before."""
     question = question_of(report, ENOUGH_S)
     assert question is not None
-    told = explainer.answered(question)
-    assert told is not None
-    return told
+    explanation = explainer.answered(question)
+    assert explanation is not None
+    return explanation
 
 
 GELU, FRONT = "clip.activation-erf", "vision_fusion.separator-first"
@@ -61,16 +61,16 @@ def test_what_no_mistake_explains_is_said_so_and_the_process_goes_on(explainer: 
     made = torch.Generator().manual_seed(1)
     with Changes() as changes:
         changes.weight(bias, bias.data + torch.randn(bias.shape, generator=made))
-        told = explained(explainer, judged())
-    assert not told.is_proven
-    assert told.text.startswith("by none of ")
+        explanation = explained(explainer, judged())
+    assert not explanation.is_proven
+    assert explanation.text.startswith("by none of ")
     assert explained(explainer, judged(FRONT)).is_proven
 
 
 def test_two_mistakes_in_one_stage_are_not_taken_for_one(explainer: Explainer) -> None:
-    told = explained(explainer, judged(GELU, "clip.no-bias-self_attn.out_proj"))
-    assert not told.is_proven
-    assert not told.text.startswith("with ")
+    explanation = explained(explainer, judged(GELU, "clip.no-bias-self_attn.out_proj"))
+    assert not explanation.is_proven
+    assert not explanation.text.startswith("with ")
 
 
 def test_a_stage_is_asked_about_once_and_its_proof_told_of_each_case_that_breaks_there(explainer: Explainer) -> None:
@@ -92,14 +92,14 @@ def test_without_seconds_nothing_is_asked() -> None:
 def test_seconds_that_end_are_told(explainer: Explainer) -> None:
     question = question_of(judged(GELU), ENOUGH_S)
     assert question is not None
-    told = explainer.answered(replace(question, budget_s=1e-9))
-    assert told is None or "ended in front of" in told.text
+    explanation = explainer.answered(replace(question, budget_s=1e-9))
+    assert explanation is None or "ended in front of" in explanation.text
 
 
 def test_what_cannot_be_loaded_is_said_in_a_line(tmp_path: Path) -> None:
     made = Explainer(Setup(checkpoint=str(tmp_path)), ENOUGH_S)
-    told = made.explain(judged(GELU))
+    explanation = made.explain(judged(GELU))
     made.close()
-    assert told is not None
-    assert told.text.startswith("nothing was tried: ")
-    assert "\n" not in told.text
+    assert explanation is not None
+    assert explanation.text.startswith("nothing was tried: ")
+    assert "\n" not in explanation.text

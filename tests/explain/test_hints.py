@@ -67,10 +67,10 @@ SCENES: dict[str, tuple[Sequence[Comparison], str]] = {
 
 @pytest.mark.parametrize(("found", "words"), SCENES.values(), ids=SCENES)
 def test_the_likeliest_mistakes_are_told(found: Sequence[Comparison], words: str) -> None:
-    told = hint(broken(*found))
-    assert words in told
-    assert told.count(", or ") < MOST
-    assert ("offer inputs and stages" in told) is (found[0].what == "text")
+    message = hint(broken(*found))
+    assert words in message
+    assert message.count(", or ") < MOST
+    assert ("offer inputs and stages" in message) is (found[0].what == "text")
 
 
 def test_every_stage_and_sign_has_a_mistake() -> None:
@@ -84,6 +84,6 @@ def test_every_stage_and_sign_has_a_mistake() -> None:
 
 def test_what_begins_within_the_tolerance_is_laid_to_where_it_begins() -> None:
     begins = Comparison("clip.page/0", Verdict.DRIFT, "", 5e-5)
-    told = hint(broken(begins, wrong("clip.page/1", error=2e-4)))
-    assert told.startswith("it begins at clip.page/0")
-    assert "CLIP" in told
+    message = hint(broken(begins, wrong("clip.page/1", error=2e-4)))
+    assert message.startswith("it begins at clip.page/0")
+    assert "CLIP" in message

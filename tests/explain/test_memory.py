@@ -15,13 +15,13 @@ from pytest_dsocr.foundation.errors import DsocrError
 def test_what_does_not_fit_is_refused_before_anything_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = tmp_path / "meminfo"
-    told.write_text("MemTotal: 33554432 kB\nMemAvailable: 8388608 kB\n", encoding="utf-8")
-    monkeypatch.setattr(runtime, "MEMORY", told)
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal: 33554432 kB\nMemAvailable: 8388608 kB\n", encoding="utf-8")
+    monkeypatch.setattr(runtime, "MEMORY", meminfo)
     assert free_bytes(torch.device("cpu")) == 8 * 2**30
     check_memory("mini", "cpu", "float32")
     with pytest.raises(DsocrError, match=r"needs 18\.\d GiB, and 8\.0 are free on cpu.*--dsocr-explain=0"):
         check_memory("synthetic:full", "cpu", "float32")
-    told.unlink()
+    meminfo.unlink()
     assert free_bytes(torch.device("cpu")) is None
     check_memory("synthetic:full", "cpu", "float32")  # a system that does not say is trusted

@@ -27,8 +27,8 @@ PROMPT = " <image>\n<|grounding|>Convert the document to markdown. "
     ],
 )
 def test_a_grid_is_laid_to_the_rule_that_gives_it(size_px: tuple[int, int], grid: tuple[int, int], words: str) -> None:
-    [told] = of_grid(size_px, grid)
-    assert words in told
+    [hint] = of_grid(size_px, grid)
+    assert words in hint
     assert [*of_grid((640, 640), (1, 1))] == []
 
 
@@ -38,8 +38,8 @@ def test_a_prompt_is_laid_to_what_gives_its_ids(name: str) -> None:
     page = Image.new("RGB", (900, 900))
     with in_contract(one):
         ids = DEFAULT.prepare([page], PROMPT, "gundam", TOKENIZER).input_ids[0].tolist()
-    [told] = of_prompt(ids, PROMPT, TOKENIZER)
-    assert one.words in told
+    [hint] = of_prompt(ids, PROMPT, TOKENIZER)
+    assert one.words in hint
     right = DEFAULT.prepare([page], PROMPT, "gundam", TOKENIZER).input_ids[0].tolist()
     assert one.words not in " ".join(of_prompt(right, PROMPT, TOKENIZER))
 
@@ -52,8 +52,8 @@ def test_pixels_are_laid_to_what_makes_them(name: str, tmp_path: Path) -> None:
     with in_contract(one):
         made = DEFAULT.prepare(page, "markdown", "base", TOKENIZER).images_ori
     vendors = DEFAULT.prepare(page, "markdown", "base", TOKENIZER).images_ori
-    [told] = of_pixels("images_ori", made, vendors, page, "base", TOKENIZER)
-    assert one.words in told
+    [hint] = of_pixels("images_ori", made, vendors, page, "base", TOKENIZER)
+    assert one.words in hint
     assert "rounding" in next(of_pixels("images_ori", vendors.float() + 1e-4, vendors, page, "base", TOKENIZER))
 
 
@@ -63,5 +63,5 @@ def test_a_number_of_image_tokens_is_laid_to_what_gives_it(tmp_path: Path) -> No
     one = mistakes()["prompt.counts-no-separator"]
     with in_contract(one):
         ids = DEFAULT.prepare(page, "markdown", "gundam", TOKENIZER).input_ids[0].tolist()
-    [told] = of_count(page, ids.count(TOKENIZER.special.image), TOKENIZER)
-    assert one.words in told
+    [hint] = of_count(page, ids.count(TOKENIZER.special.image), TOKENIZER)
+    assert one.words in hint

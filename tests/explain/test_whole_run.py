@@ -53,10 +53,10 @@ def test_a_test_of_ones_own_is_told_the_proof_as_well(tmp_path: Path) -> None:
     """It compares what comes behind the mistake, and no result is written."""
     own = "def test_logits(dsocr_report, dsocr_check):\n    dsocr_check(dsocr_report, 'logits')\n"
     lines = run(tmp_path, own, "--junit-xml=junit.xml", out=False).splitlines()
-    told = [line for line in lines if line.startswith(("explained  ", "first broke  "))]
-    assert [WORDS in line for line in told] == [True, True]
-    assert told[1].startswith("first broke     clip.")
-    assert "(proven)" in " ".join(lines[lines.index(told[1]) : -1])
+    reported = [line for line in lines if line.startswith(("explained  ", "first broke  "))]
+    assert [WORDS in line for line in reported] == [True, True]
+    assert reported[1].startswith("first broke     clip.")
+    assert "(proven)" in " ".join(lines[lines.index(reported[1]) : -1])
     junit = (tmp_path / "junit.xml").read_text()
     assert junit.count(WORDS.replace("'", "&apos;")) + junit.count(WORDS) >= 3, "the run's, the test's, its text"
 

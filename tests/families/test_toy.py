@@ -56,7 +56,7 @@ def test_it_is_read_timed_costed_and_compared(installed: Path, page: Path, tmp_p
     command = [sys.executable, *map(str, (HERE / "use_toy.py", tmp_path / "toy", page, tmp_path / "out"))]
     ended = subprocess.run(command, env=environment, cwd=installed, capture_output=True, text=True, check=False)
     assert ended.returncode == pytest.ExitCode.TESTS_FAILED, ended.stdout[-3000:] + ended.stderr
-    told = json.loads((tmp_path / "out" / "dsocr.json").read_text(encoding="utf-8"))
-    compared = {one["what"]: one["verdict"] for case in told["cases"] for one in case["comparisons"]}
+    reported = json.loads((tmp_path / "out" / "dsocr.json").read_text(encoding="utf-8"))
+    compared = {one["what"]: one["verdict"] for case in reported["cases"] for one in case["comparisons"]}
     assert [compared[f"{stage}.page"] for stage in ("projector", "adapter")] == ["MATCH", "WRONG"]
     assert "adapter" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")

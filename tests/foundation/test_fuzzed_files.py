@@ -190,9 +190,9 @@ def tried(kind: Kind, damage: Callable[[Path], object], folder: Path) -> str:
     try:
         kind.read(path)
     except DsocrError as error:
-        told = str(error)
-        assert 0 < len(told) < 20_000
-        return told
+        message = str(error)
+        assert 0 < len(message) < 20_000
+        return message
     return ""
 
 

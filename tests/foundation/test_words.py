@@ -48,9 +48,9 @@ def test_lines_and_tabs_can_be_kept() -> None:
 
 def test_a_shell_takes_words_as_they_were() -> None:
     words = ["a b", "it's", "\x1b[31m'\\", "\n", "第一页", "\udcff"]
-    told = in_shell(words)
-    assert told.isprintable()
-    printed = subprocess.run(["bash", "-c", f"printf '%s\\0' {told}"], capture_output=True, check=True).stdout
+    message = in_shell(words)
+    assert message.isprintable()
+    printed = subprocess.run(["bash", "-c", f"printf '%s\\0' {message}"], capture_output=True, check=True).stdout
     assert printed.split(b"\0")[:-1] == [os.fsencode(word) for word in words]
 
 

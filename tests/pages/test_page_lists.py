@@ -67,13 +67,13 @@ def test_a_list_that_cannot_be_read_or_names_nothing_is_refused() -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_a_line_that_names_no_file_is_a_bad_page_among_the_good_as_is_the_second_of_one_name() -> None:
-    told = "line {} of pages.txt names {}, which is no file; correct the line, or put it there"
+    message = "line {} of pages.txt names {}, which is no file; correct the line, or put it there"
     found = list(pages_in([written("# one\npages/a.png\n\npages/z.png\npages\nwith\0zero.png\npages/b.jpg")]))
     assert found == [
         Path("pages/a.png"),
-        BadPage(Path("pages/z.png"), told.format(4, "pages/z.png")),
-        BadPage(Path("pages"), told.format(5, "pages")),
-        BadPage(Path("with\0zero.png"), told.format(6, "with\0zero.png")),
+        BadPage(Path("pages/z.png"), message.format(4, "pages/z.png")),
+        BadPage(Path("pages"), message.format(5, "pages")),
+        BadPage(Path("with\0zero.png"), message.format(6, "with\0zero.png")),
         Path("pages/b.jpg"),
     ]
     Path("others").mkdir()

@@ -60,8 +60,8 @@ def test_a_side_against_itself_is_the_same_and_one_that_sleeps_longer_slower(cap
     assert 1.3 < result()["judgements"][0]["ratio"] < 1.7
     assert bench("Slower", "Sleeping", "--slower=page=0.1") == 0
     assert paces() == {"page": "FASTER"}
-    told = capsys.readouterr().out
-    assert re.search(r"^page +\d+\.?\d* +\d+\.?\d* +1\.\d+ +1\.\d+ to 1\.\d+ +1\.100  SLOWER$", told, re.MULTILINE)
+    message = capsys.readouterr().out
+    assert re.search(r"^page +\d+\.?\d* +\d+\.?\d* +1\.\d+ +1\.\d+ to 1\.\d+ +1\.100  SLOWER$", message, re.MULTILINE)
 
 
 def test_the_slower_stage_is_named_and_no_other(capsys: Capture) -> None:
@@ -86,27 +86,27 @@ def test_rounds_are_taken_in_turn_and_texts_that_differ_are_no_verdict_on_time(
     assert len(asked) >= 24
     assert ("ABBA" * len(asked)).startswith("".join(asked))
     assert paces() == {"page": "SAME"}
-    told = capsys.readouterr().out
-    assert "the two do not read the same: A 6 characters, B 22 characters, apart from character 6 on" in told
-    assert "verdict         could not tell: the sides do different work" in told
+    message = capsys.readouterr().out
+    assert "the two do not read the same: A 6 characters, B 22 characters, apart from character 6 on" in message
+    assert "verdict         could not tell: the sides do different work" in message
 
 
 @pytest.mark.parametrize(
-    ("subject", "told"),
+    ("subject", "message"),
     [
         ("Raising", r"B \(subject:.*Raising\): read failed with RuntimeError: out of luck\n.*Traceback"),
         ("Crashing", r"B \(.*\): \w+: its process ended with status 7\ncannot go on"),
         ("Hanging", r"B \(.*\): read: its process gave no answer within 2 s and was ended; see --time-limit"),
     ],
 )
-def test_a_side_that_cannot_be_measured_is_told_in_words(capsys: Capture, subject: str, told: str) -> None:
+def test_a_side_that_cannot_be_measured_is_told_in_words(capsys: Capture, subject: str, message: str) -> None:
     options = {"Hanging": ["--time-limit=2"]}
     assert bench("Sleeping", subject, *options.get(subject, [])) == 3
-    assert re.match(f"dsocr: {told}", capsys.readouterr().err, re.DOTALL)
+    assert re.match(f"dsocr: {message}", capsys.readouterr().err, re.DOTALL)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ("nothing .", "'nothing' names nothing to measure, and there is no git repository here; give a commit, tag"),
         ("env:absent .", "env:absent is no environment"),
@@ -114,9 +114,9 @@ def test_a_side_that_cannot_be_measured_is_told_in_words(capsys: Capture, subjec
         (". . --out=absent/out.json", "there is no folder absent for --out=absent/out.json"),
     ],
 )
-def test_bad_names_and_options_are_refused(capsys: Capture, arguments: str, told: str) -> None:
+def test_bad_names_and_options_are_refused(capsys: Capture, arguments: str, message: str) -> None:
     assert main(["bench", *arguments.split()]) == 3
-    assert capsys.readouterr().err.startswith(f"dsocr: {told}")
+    assert capsys.readouterr().err.startswith(f"dsocr: {message}")
 
 
 def git(*arguments: str) -> str:
@@ -172,8 +172,8 @@ def test_an_interrupt_ends_both_sides_and_removes_the_worktrees(repository: Path
     wait_until(lambda: started.is_file() and len(started.read_text(encoding="utf-8").split()) == 2)
     assert (git("worktree", "list").count("\n"), len(left_behind())) == (2, 2)
     process.send_signal(signal.SIGTERM)
-    _, told = process.communicate()
-    assert (process.returncode, told.strip()) == (130, "dsocr: interrupted")
+    _, message = process.communicate()
+    assert (process.returncode, message.strip()) == (130, "dsocr: interrupted")
     assert git("worktree", "list").count("\n") == 0
     assert left_behind() == []
     wait_until(lambda: not any(is_running(int(pid)) for pid in started.read_text(encoding="utf-8").split()))

@@ -96,9 +96,9 @@ def test_names_cannot_steer_the_terminal(repository: Repository, steering: Path,
     sides = (f"--dsocr-subject=standin:{subject}", "--dsocr-out=out")
     result = repository.run(TEST_TEXT, *pages_named, *sides, "--color=no", "-v")
     result.assert_outcomes(failed=5, errors=2)
-    told = result.stdout.str() + result.stderr.str()
-    assert [c for c in told if not c.isprintable() and c != "\n"] == []
-    assert "x1b[31mred" in told
+    reported = result.stdout.str() + result.stderr.str()
+    assert [c for c in reported if not c.isprintable() and c != "\n"] == []
+    assert "x1b[31mred" in reported
     pages = {path.name for path in Path("out/pages").glob("*.jpg")}
     assert all(name.isprintable() for name in pages)
     assert len(pages) == 5

@@ -69,16 +69,16 @@ def test_tests_of_what_came_before_an_error_pass_and_those_of_what_it_took_are_e
     staged(repository, "Raising(SESSION, 'prefill')")
     result = repository.run(TESTS, "--dsocr-out=out", "-rA", apart=True)
     result.assert_outcomes(passed=4, failed=5, errors=2)
-    told = json.loads(repository.pytester.path.joinpath("out", "dsocr.json").read_text())
-    by_test = {test["nodeid"].partition("::")[2]: test["outcome"] for test in told["tests"]}
+    reported = json.loads(repository.pytester.path.joinpath("out", "dsocr.json").read_text())
+    by_test = {test["nodeid"].partition("::")[2]: test["outcome"] for test in reported["tests"]}
     assert sorted(by_test.values()) == ["error"] * 7 + ["passed"] * 4
     for name, outcome in by_test.items():
         lost = any(one in name for one in ("prefill", "tokens", "text", "artefacts", "without", "reading", "exchange"))
         assert outcome == ("error" if lost else "passed"), name
-    [case] = told["cases"]
+    [case] = reported["cases"]
     assert (case["passes"], case["first_wrong"], case["fault"]["stage"]) == (False, None, "prefill")
-    assert len(told["faults"]) == 1
-    assert not told["passes"]
+    assert len(reported["faults"]) == 1
+    assert not reported["passes"]
     text = result.stdout.str()
     assert text.count("Traceback (most recent call last)") == 1
     assert text.count("RuntimeError: no kernel for prefill\n") == 1

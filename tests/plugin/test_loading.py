@@ -64,8 +64,8 @@ def test_a_long_wait_is_told_and_loading_and_reading_are_told_apart(repository: 
     repository.pytester.makeconftest("\n".join(map(dedent, parts)))
     result = repository.run(TEST_TEXT, "--dsocr-subject=slow:Slow", "--dsocr-out=out", "-n", "1", apart=True)
     result.assert_outcomes(passed=1)
-    told = r"dsocr: waiting \d+ s for the subject, slow:Slow on mini, cpu, float32 \(gw0\)"
-    assert [line for line in result.errlines if re.fullmatch(told, line)]
+    message = r"dsocr: waiting \d+ s for the subject, slow:Slow on mini, cpu, float32 \(gw0\)"
+    assert [line for line in result.errlines if re.fullmatch(message, line)]
     assert "waiting" not in result.stdout.str()
     result.stdout.fnmatch_lines(["time * s on *"])
     [one] = json.loads((repository.pytester.path / "out" / "dsocr.json").read_text(encoding="utf-8"))["spent"]
@@ -78,15 +78,15 @@ def test_a_long_wait_is_told_and_loading_and_reading_are_told_apart(repository: 
 
 
 def test_a_longer_one_is_told_again_with_its_progress(tmp_path: Path) -> None:
-    told = tmp_path / "told"
-    with told.open("wb", buffering=0) as file:
+    log = tmp_path / "log"
+    with log.open("wb", buffering=0) as file:
         with Waiting("weights\x1b[2J", file.fileno(), first_s=0.1, every_s=0.1) as waiting:
-            await_(lambda: "waiting" in told.read_text())
+            await_(lambda: "waiting" in log.read_text())
             waiting.on_progress("loading", 30, 60)
-            await_(lambda: "50%" in told.read_text())
-        at_the_end = told.read_text()
+            await_(lambda: "50%" in log.read_text())
+        at_the_end = log.read_text()
         time.sleep(0.3)
-        assert told.read_text() == at_the_end, "when it is over nothing more is told"
+        assert log.read_text() == at_the_end, "when it is over nothing more is told"
     lines = [line for line in at_the_end.splitlines() if line]
     assert re.fullmatch(r"dsocr: waiting \d+ s for weights\\x1b\[2J", lines[0])
     assert re.fullmatch(r"dsocr: waiting \d+ s for weights\\x1b\[2J, loading 50%", lines[-1])

@@ -43,11 +43,11 @@ def notes(repository: Repository) -> list[str]:
     return found
 
 
-def costs_one_case(result: pytest.RunResult, *told: str) -> None:
+def costs_one_case(result: pytest.RunResult, *reported: str) -> None:
     result.assert_outcomes(passed=1, failed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     text = result.stdout.str()
-    for words in told:
+    for words in reported:
         assert words in text
     assert "INTERNALERROR" not in text
     assert "\x1b" not in text
@@ -63,8 +63,8 @@ def test_a_hang_costs_one_case(settled: Repository) -> None:
 def test_a_hang_that_cannot_be_interrupted_ends_the_run_with_its_stack(settled: Repository) -> None:
     result = run(settled, "read:c", "--dsocr-subject-time-limit=1")
     assert result.ret == -signal.SIGKILL
-    told = "dsocr: the subject's read in read took more than 1 s and cannot be interrupted; the process ends"
-    assert told in result.stderr.str()
+    message = "dsocr: the subject's read in read took more than 1 s and cannot be interrupted; the process ends"
+    assert message in result.stderr.str()
     assert "misdeeds.py" in result.stderr.str()
 
 
@@ -83,18 +83,18 @@ def test_whatever_it_raises_costs_one_case_and_fits_a_terminal(settled: Reposito
 
 
 @pytest.mark.parametrize(
-    ("misdeed", "passed", "told"),
+    ("misdeed", "passed", "message"),
     [
         ("load:system exit", 0, "misdeeds:Reader could not make its subject (*); see the error it came from"),
         ("load:skip", 0, "misdeeds:Reader could not make its subject (*); see the error it came from"),
         ("close:skip", 2, "the subject's close raised in close (*); see the error that this one came from"),
     ],
 )
-def test_an_error_of_loading_or_closing_is_told(settled: Repository, misdeed: str, passed: int, told: str) -> None:
+def test_an_error_of_loading_or_closing_is_told(settled: Repository, misdeed: str, passed: int, message: str) -> None:
     result = run(settled, misdeed, apart=False)
     result.assert_outcomes(passed=passed, errors=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines([told])
+    result.stdout.fnmatch_lines([message])
 
 
 def test_what_is_isolated_is_imported_nowhere_else(settled: Repository) -> None:
@@ -132,7 +132,7 @@ def test_a_users_ctrl_c_interrupts_the_run(settled: Repository) -> None:
     )
     await_(marker.exists)
     process.send_signal(signal.SIGINT)
-    told, _ = process.communicate(timeout=RUN_S)
+    message, _ = process.communicate(timeout=RUN_S)
     assert process.returncode == pytest.ExitCode.INTERRUPTED
-    assert "KeyboardInterrupt" in told
-    assert "raised in read" not in told
+    assert "KeyboardInterrupt" in message
+    assert "raised in read" not in message

@@ -184,8 +184,8 @@ def test_a_bad_value_is_refused(alone: pytest.Pytester, name: str, snapshot: Sna
     for value in BAD[name]:
         with pytest.raises(DsocrError) as caught:
             read(name, value)
-        told = str(caught.value).replace(str(alone.path), "FOLDER").replace(json.__file__, "JSON")
-        assert told.removeprefix("HERE: ") == snapshot(name=value)
+        message = str(caught.value).replace(str(alone.path), "FOLDER").replace(json.__file__, "JSON")
+        assert message.removeprefix("HERE: ") == snapshot(name=value)
 
 
 def test_it_is_said_where_a_bad_value_was_given(alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,5 +225,5 @@ def test_the_refusal_is_the_whole_output_and_exit_code_4(alone: pytest.Pytester)
     result = alone.runpytest_inprocess("--dsocr-level", "L9")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert result.outlines == []
-    [told] = filter(None, result.errlines)
-    assert told.startswith("ERROR: --dsocr-level: 'L9' is not a level; give L0 (text), ")
+    [message] = filter(None, result.errlines)
+    assert message.startswith("ERROR: --dsocr-level: 'L9' is not a level; give L0 (text), ")

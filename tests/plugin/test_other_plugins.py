@@ -42,10 +42,10 @@ def test_what_passed_only_when_run_again_is_flaky(repository: Repository) -> Non
     result.stdout.fnmatch_lines(
         [f"FLAKY           {test}: passed only when run again, after 1 failure", "*passes; 1 test FLAKY"]
     )
-    told = read_result(repository.pytester.path / "out")
-    assert told["flaky"] == ["test_it.py::test_text[page-tiny-markdown]"]
-    assert [one["outcome"] for one in told["tests"]] == ["flaky"]
-    assert told["comparisons"] == 1, "of its last try alone"
+    reported = read_result(repository.pytester.path / "out")
+    assert reported["flaky"] == ["test_it.py::test_text[page-tiny-markdown]"]
+    assert [one["outcome"] for one in reported["tests"]] == ["flaky"]
+    assert reported["comparisons"] == 1, "of its last try alone"
 
 
 def test_what_fails_however_often_it_is_run_has_failed(repository: Repository) -> None:
@@ -53,8 +53,8 @@ def test_what_fails_however_often_it_is_run_has_failed(repository: Repository) -
     result = repository.run(TEST_TEXT, "--reruns=2", "--dsocr-out=out", apart=True)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert "INTERNALERROR" not in result.stdout.str()
-    told = read_result(repository.pytester.path / "out")
-    assert (told["verdict"], told["tests"][0]["failed_before"]) == ("1 of 1 test failed", 2)
+    reported = read_result(repository.pytester.path / "out")
+    assert (reported["verdict"], reported["tests"][0]["failed_before"]) == ("1 of 1 test failed", 2)
 
 
 def test_an_outcome_that_nobody_knows_is_told_and_is_no_pass(repository: Repository) -> None:

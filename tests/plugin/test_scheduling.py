@@ -87,9 +87,9 @@ def test_what_is_left_of_a_case_that_killed_a_worker_is_told_and_not_tried(repos
     result.stdout.fnmatch_lines(
         ["not run, for its case killed a worker in test_it.py::test_text[[]page-tiny-markdown]"]
     )
-    told = read_result(repository.pytester.path / "out")
-    assert len(told["tests"]) == 2
-    assert [one["case"] for one in told["faults"]] == ["page-tiny-markdown"]
+    reported = read_result(repository.pytester.path / "out")
+    assert len(reported["tests"]) == 2
+    assert [one["case"] for one in reported["faults"]] == ["page-tiny-markdown"]
 
 
 @pytest.mark.parametrize(

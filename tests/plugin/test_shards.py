@@ -46,8 +46,8 @@ def run(repository: Repository, shard: str, *arguments: str, apart: bool = False
     repository.run(
         TESTS, "--dsocr-pages=scans", f"--dsocr-shard={shard}", f"--dsocr-out={out}", *arguments, apart=apart
     )
-    told = json.loads(Path(out, "dsocr.json").read_text(encoding="utf-8"))
-    return sorted(test["nodeid"].partition("::")[2] for test in told["tests"])
+    reported = json.loads(Path(out, "dsocr.json").read_text(encoding="utf-8"))
+    return sorted(test["nodeid"].partition("::")[2] for test in reported["tests"])
 
 
 def test_every_nth_page_is_run_and_the_rest_in_the_first_shard(repository: Repository) -> None:
@@ -74,11 +74,11 @@ def test_merged_they_are_the_whole(repository: Repository, capsys: pytest.Captur
         run(repository, shard)
     capsys.readouterr()
     assert main(["merge", "out-1", "out-2", "out-3", "--out=merged"]) == 1
-    told = json.loads(Path("merged/dsocr.json").read_text(encoding="utf-8"))
-    assert sorted(test["nodeid"].partition("::")[2] for test in told["tests"]) == whole
-    assert [case["page"] for case in told["cases"]] == ["a.png", "b.png", "c.png", "e.png"]
-    assert all(Path("merged", case["picture"]).is_file() for case in told["cases"])
-    kept = [f"pages/{case['id']}/{side}/info.json" for case in told["cases"] for side in ("reference", "subject")]
+    reported = json.loads(Path("merged/dsocr.json").read_text(encoding="utf-8"))
+    assert sorted(test["nodeid"].partition("::")[2] for test in reported["tests"]) == whole
+    assert [case["page"] for case in reported["cases"]] == ["a.png", "b.png", "c.png", "e.png"]
+    assert all(Path("merged", case["picture"]).is_file() for case in reported["cases"])
+    kept = [f"pages/{case['id']}/{side}/info.json" for case in reported["cases"] for side in ("reference", "subject")]
     assert all(Path("merged", name).is_file() for name in kept)
     assert "4 of 10 tests failed" in capsys.readouterr().out
     assert "4 of 10 tests failed" in Path("merged/summary.md").read_text(encoding="utf-8")

@@ -138,8 +138,8 @@ def test_those_shipped_of_another_subject_fail_no_port_that_differs(accepted: Ru
         patch.setattr("pytest_dsocr.plugin.snapshots.shipped_folder", lambda: Path("golden"))
         result = accepted(*port, b_gundam=differs)
         result.assert_outcomes(passed=1, skipped=1, deselected=1)
-        told = "there is none of standin:Misreader; that of standin:Reader, which is shipped, differs: grid"
-        assert told in result.stdout.str()
+        message = "there is none of standin:Misreader; that of standin:Reader, which is shipped, differs: grid"
+        assert message in result.stdout.str()
         accepted(*port, "--dsocr-no-skip", b_gundam=differs).assert_outcomes(passed=1, failed=1, deselected=1)
         accepted("-k", "reading", b_gundam=differs).assert_outcomes(passed=1, failed=1, deselected=1)
     accepted(*port, b_gundam=differs).assert_outcomes(passed=1, failed=1, deselected=1)
@@ -164,17 +164,17 @@ def test_a_missing_one_is_told_with_the_nearest_keys(accepted: Run) -> None:
     result = accepted(*other, "-k", "reading", "--dsocr-no-skip")
     result.assert_outcomes(failed=2)
     key = f"mini/cpu-bfloat16-eager (checkpoint {MINI_SHA256[:12]})"
-    told = f"there is no snapshot of {key}, but of "  # of all in the same words, so that they are one line
+    message = f"there is no snapshot of {key}, but of "  # of all in the same words, so that they are one line
     near = "mini/cpu-float32-eager (another dtype)"
     far = "large/nvidia-h200-float32-sdpa (another checkpoint, device, dtype, attention)"
-    assert f"{told}{near}; {far}; make it with --snapshot-update" in result.stdout.str()
+    assert f"{message}{near}; {far}; make it with --snapshot-update" in result.stdout.str()
     result = accepted(*other, "--dsocr-may-miss", "snapshot", "-rs")
     result.assert_outcomes(skipped=3)
     assert "snapshot report" not in result.stdout.str()
     for path in Path("golden/snapshots").rglob("test_reading[[]a-gundam].json"):
         path.unlink()
-    told = "*for test_reading[[]a-gundam], nor of any other key; make it*"
-    accepted("-k", "a-gundam", "--dsocr-no-skip").stdout.fnmatch_lines([told])
+    message = "*for test_reading[[]a-gundam], nor of any other key; make it*"
+    accepted("-k", "a-gundam", "--dsocr-no-skip").stdout.fnmatch_lines([message])
 
 
 def test_damage_and_other_weights_are_told(accepted: Run) -> None:
@@ -185,7 +185,7 @@ def test_damage_and_other_weights_are_told(accepted: Run) -> None:
     result = accepted("-k", "reading")
     result.assert_outcomes(failed=2)
     other = "*weights of SHA-256 ffffffffffff, and those under test have*"
-    for told in ("*the snapshot is damaged: its content*", other):
-        result.stdout.fnmatch_lines([told])
+    for message in ("*the snapshot is damaged: its content*", other):
+        result.stdout.fnmatch_lines([message])
     accepted("--snapshot-update").assert_outcomes(passed=3)
     accepted().assert_outcomes(passed=3)

@@ -148,8 +148,8 @@ def test_each_folder_is_asked_of_its_own_subject(repository: Repository) -> None
             "def test_text(dsocr_report, dsocr_check): dsocr_check(dsocr_report, 'text')\n"
         )
     result = repository.pytester.runpytest_inprocess("-v", "a", "b", "c")
-    told = {line.split()[0].partition("/")[0]: line.split()[1] for line in result.outlines if "%]" in line}
-    assert told == {"a": "PASSED", "b": "FAILED", "c": "PASSED"}
+    reported = {line.split()[0].partition("/")[0]: line.split()[1] for line in result.outlines if "%]" in line}
+    assert reported == {"a": "PASSED", "b": "FAILED", "c": "PASSED"}
 
 
 def test_a_case_may_be_made_in_any_of_pytests_ways(repository: Repository) -> None:

@@ -55,9 +55,9 @@ class Misbehaving:
         do(case.prompt)
 
 
-def do(told: str) -> None:
+def do(message: str) -> None:
     """Do a deed, or nothing where it was to be done once."""
-    deed, _, mark = told.partition("@")
+    deed, _, mark = message.partition("@")
     if mark and Path(mark).exists():
         return
     if mark:

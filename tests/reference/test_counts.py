@@ -105,8 +105,8 @@ def test_what_is_recorded_is_what_a_live_vendor_is_held_against(
     encoders.write_text(text.replace(LAST, ONE_MORE), encoding="utf-8")
     result = hold_live(pytester)
     result.assert_outcomes(failed=1)
-    told = f"{counted.flops['clip']:,} are recorded, as counted"
-    result.stdout.fnmatch_lines([f"flops/clip/tiny-tiny-markdown: * FLOPs (+*%); {told}*", "*: 1 WRONG, 4 MATCH"])
+    message = f"{counted.flops['clip']:,} are recorded, as counted"
+    result.stdout.fnmatch_lines([f"flops/clip/tiny-tiny-markdown: * FLOPs (+*%); {message}*", "*: 1 WRONG, 4 MATCH"])
 
 
 def hold_live(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:

@@ -89,7 +89,7 @@ def run_payload(**changes: Any) -> RunPayload:
 
 def case_payload(case_id: str = "page-tiny-free", *comparisons: Comparison, **changes: Any) -> CasePayload:
     """As :func:`pytest_dsocr.report.payload.of_case` gives it."""
-    told = [of_comparison(one) for one in comparisons or (MATCH,)]
+    reported = [of_comparison(one) for one in comparisons or (MATCH,)]
     made: Any = {
         "id": case_id,
         "place": 0,
@@ -98,7 +98,7 @@ def case_payload(case_id: str = "page-tiny-free", *comparisons: Comparison, **ch
         "preset": "tiny",
         "verdict": "MATCH",
         "passes": True,
-        "counts": {"MATCH": len(told)},
+        "counts": {"MATCH": len(reported)},
         "worst_error": 0.0,
         "first_wrong": None,
         "right_before": 0,
@@ -116,7 +116,7 @@ def case_payload(case_id: str = "page-tiny-free", *comparisons: Comparison, **ch
         "said": {"text": "Minutes", "boxes": [["title", 1, 2, 3, 4]]},
         "picture": f"pages/{case_id}.jpg",
         "by_session": False,
-        "comparisons": told,
+        "comparisons": reported,
         **changes,
     }
     payload: CasePayload = made
@@ -125,8 +125,8 @@ def case_payload(case_id: str = "page-tiny-free", *comparisons: Comparison, **ch
 
 def payload(*comparisons: Comparison, **changes: Any) -> TestPayload:
     """What a test tells that made ``comparisons``."""
-    told: list[ComparisonPayload] = [of_comparison(one) for one in comparisons]
-    made: Any = {"comparisons": told, "case": None, "left_out": None, "reason": None, **changes}
+    reported: list[ComparisonPayload] = [of_comparison(one) for one in comparisons]
+    made: Any = {"comparisons": reported, "case": None, "left_out": None, "reason": None, **changes}
     given: TestPayload = made
     return given
 
@@ -152,8 +152,8 @@ def result(*tests: Told, reason: str = "") -> RunResult:
     """The result of tests with an outcome and a payload each."""
     made = begun()
     made.plan.exit_status = 0
-    for k, (outcome, told) in enumerate(tests):
-        made.add(f"test_case.py::test[{k}]", outcome, told, reason)
+    for k, (outcome, message) in enumerate(tests):
+        made.add(f"test_case.py::test[{k}]", outcome, message, reason)
     return made
 
 

@@ -62,12 +62,12 @@ def test_what_is_missing_is_recorded_with_the_runs_choices(run: RunPayload | Non
     ],
 )
 def test_the_next_command_is_that_of_what_came_out(tests: list[tuple[str, Any]], command: str | None) -> None:
-    assert [told for _, told in following(result(*tests))] == ([command] if command else [])
+    assert [message for _, message in following(result(*tests))] == ([command] if command else [])
 
 
 def test_without_the_vendors_files_the_session_stands_in_for_any_subject_but_itself() -> None:
     lost = payload(left_out="recording", reason="lost", run=run_payload(subject="a:B"))
-    commands = [told for _, told in following(result(("error", lost)))]
+    commands = [message for _, message in following(result(("error", lost)))]
     assert commands == [RECORD, "pytest suites --dsocr-reference=session"]
 
 

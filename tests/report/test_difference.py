@@ -55,8 +55,10 @@ def test_a_change_is_called_by_its_name(
     old: tuple[Told, ...], new: tuple[Told, ...], where: Kind | None, status: Status
 ) -> None:
     found = difference(night(*old), night(*new))
-    told = {kind for kind, changes in found.changes.items() if any(what == "clip.page" for _, what in named(changes))}
-    assert (told, found.status) == ({where} - {None}, status)
+    reported = {
+        kind for kind, changes in found.changes.items() if any(what == "clip.page" for _, what in named(changes))
+    }
+    assert (reported, found.status) == ({where} - {None}, status)
 
 
 def test_what_is_wrong_counts_before_what_was_lost_and_that_before_what_is_slower() -> None:

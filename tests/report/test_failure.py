@@ -57,13 +57,13 @@ def one_cause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("made", FAILURES.values(), ids=FAILURES)
 def test_the_text_of_a_failure(made: Made, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    told = text(*made(tmp_path))
-    lines = told.splitlines()
+    message = text(*made(tmp_path))
+    lines = message.splitlines()
     assert len(lines) <= MOST_LINES
     assert all(len(line) <= COLUMNS for line in lines)
-    assert told.replace("\n", "").isprintable()
+    assert message.replace("\n", "").isprintable()
     assert lines[-1].startswith("rerun")
-    assert told == snapshot
+    assert message == snapshot
 
 
 def test_what_breaks_first_is_told_with_the_test_that_failed_over_it(tmp_path: Path) -> None:
@@ -74,9 +74,9 @@ def test_what_breaks_first_is_told_with_the_test_that_failed_over_it(tmp_path: P
         return "test_case.py::test_vision[clip]"
 
     said = report(tmp_path, MATCH, WRONG, WORSE)
-    told = failure_text([WORSE], said, config(), NODEID, recorded(), told_by=told_by).splitlines()
+    message = failure_text([WORSE], said, config(), NODEID, recorded(), told_by=told_by).splitlines()
     assert asked == [WRONG]
-    assert f"{'':<16}this comes before what this test compares; see test_case.py::test_vision[clip]" in told
+    assert f"{'':<16}this comes before what this test compares; see test_case.py::test_vision[clip]" in message
     assert not any("see test_" in line for line in text([WORSE], said).splitlines())
 
 

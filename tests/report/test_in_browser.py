@@ -52,9 +52,9 @@ def test_it_is_as_wide_as_the_window_and_its_headline_is_what_broke(tmp_path: Pa
     frame.write_text(LISTEN + "".join(map(FRAME.format, WIDTHS_PX)), "utf-8")
     command = [BROWSER, *options.split(), *dark, f"--user-data-dir={tmp_path / 'profile'}", frame.as_uri()]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
-    told = shown.partition("measured:")[2].partition("|</p>")[0].split("|")
-    assert len(told) == 5 * len(WIDTHS_PX)
-    found = {int(told[k]): told[k + 1 : k + 5] for k in range(0, len(told), 5)}
+    reported = shown.partition("measured:")[2].partition("|</p>")[0].split("|")
+    assert len(reported) == 5 * len(WIDTHS_PX)
+    found = {int(reported[k]): reported[k + 1 : k + 5] for k in range(0, len(reported), 5)}
     assert sorted(found) == sorted(WIDTHS_PX)
     for width_px, (scrolled, ink, ground, headline) in found.items():
         assert int(scrolled) <= width_px

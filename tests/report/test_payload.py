@@ -40,18 +40,18 @@ def test_a_case_is_told_with_what_broke_and_what_both_sides_took(tmp_path: Path,
     spans = (SpanSeen("title", (Box(1, 2, 3, 4),)),)
     misshapen = Comparison("sam.page", Verdict.WRONG, "shape [1]; the reference has [2]", math.inf)
     said = report(tmp_path, MATCH, DRIFT, misshapen, findings=("right with the reference's pixels",), spans=spans)
-    told = of_case(said, place=4, picture="pages/page.jpg")
-    assert json.loads(json.dumps(told, allow_nan=False)) == told
-    assert told["cause"] is not None
-    assert {**told, "cause": ""} == snapshot
+    reported = of_case(said, place=4, picture="pages/page.jpg")
+    assert json.loads(json.dumps(reported, allow_nan=False)) == reported
+    assert reported["cause"] is not None
+    assert {**reported, "cause": ""} == snapshot
 
 
 def test_a_run_by_the_session_says_so_whether_or_not_a_recording_is_behind_it() -> None:
     wanted = Wanted(resolve("synthetic:tiny"))
     for behind, where in ((recorded(), "golden/vendor/mini/cpu-float32-eager"), (None, "")):
-        told = of_run(config(reference="session"), SessionReference(wanted, behind), None)
-        assert (told["reference"], told["where"]) == ("session", where)
-        assert told["provenance"]["overrides"] == [SESSION_STANDS_IN]
+        reported = of_run(config(reference="session"), SessionReference(wanted, behind), None)
+        assert (reported["reference"], reported["where"]) == ("session", where)
+        assert reported["provenance"]["overrides"] == [SESSION_STANDS_IN]
 
 
 def test_a_case_says_whether_the_session_answered(tmp_path: Path) -> None:

@@ -254,10 +254,12 @@ class Page(HTMLParser):
 def evil() -> RunResult:
     wrong = Comparison(EVIL, Verdict.WRONG, EVIL)
     case = case_payload(EVIL, wrong, **{**BROKEN, "first_wrong": EVIL, "cause": EVIL}, findings=[EVIL], picture=EVIL)
-    told = payload(wrong, not_compared(EVIL, Reason.NOT_OFFERED), case=case, run=run_payload(subject=EVIL, where=EVIL))
+    message = payload(
+        wrong, not_compared(EVIL, Reason.NOT_OFFERED), case=case, run=run_payload(subject=EVIL, where=EVIL)
+    )
     raised = payload(fault={"case": EVIL, "stage": EVIL, "why": EVIL, "infrastructure": False})
     lost = payload(left_out="gpu", reason=EVIL)
-    run = result(("failed", told), ("skipped", lost), ("error", raised), ("xfailed", payload()), reason=EVIL)
+    run = result(("failed", message), ("skipped", lost), ("error", raised), ("xfailed", payload()), reason=EVIL)
     run.identity = RunIdentity(EVIL, EVIL, EVIL, EVIL)
     run.notes.append(EVIL)
     run.plan.uncollected.append(EVIL)

@@ -204,7 +204,7 @@ def test_one_that_cannot_be_interrupted_is_killed() -> None:
         for deed in ("stop", "c with the lock")
     }
     for deed, run in runs.items():
-        _, told = run.communicate(timeout=60)
+        _, message = run.communicate(timeout=60)
         assert run.returncode == -signal.SIGKILL
-        assert "dsocr: the subject's vision in vision took more than 1 s and cannot be interrupted" in told
-        assert ("misdeeds.py" in told) is (deed != "stop"), "what is stopped writes no stack"
+        assert "dsocr: the subject's vision in vision took more than 1 s and cannot be interrupted" in message
+        assert ("misdeeds.py" in message) is (deed != "stop"), "what is stopped writes no stack"

@@ -80,11 +80,11 @@ def choices(forced: Sequence[ForcedStep] | None) -> tuple[int, ...]:
 def test_along_its_own_tokens_it_says_the_same_and_decodes_once(
     tiny: Engine[Any], case: Case, own: Observation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls, told = counted(tiny, monkeypatch), list[int]()
-    answer = follow(SessionSubject(tiny), case, own, told.append)
+    calls, reported = counted(tiny, monkeypatch), list[int]()
+    answer = follow(SessionSubject(tiny), case, own, reported.append)
     assert choices(answer.forced) == own.token_ids
     assert (calls["sam"].call_count, calls["decode"].call_count) == (1, TOKENS)
-    assert told == [*range(TOKENS)]
+    assert reported == [*range(TOKENS)]
     assert (answer.case_id, answer.text, answer.spans) == (own.case_id, own.output.text, own.output.spans)
     assert answer.spans, "the page has no boxes, so this shows little"
     assert not answer.reread
@@ -96,12 +96,12 @@ def test_along_anothers_tokens_it_reads_freely_as_well(
     tiny: Engine[Any], case: Case, own: Observation, another: Observation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert another.token_ids != own.token_ids
-    calls, told = counted(tiny, monkeypatch), list[int]()
-    answer = follow(SessionSubject(tiny), case, replace(another, steps=another.steps[:7]), told.append)
+    calls, reported = counted(tiny, monkeypatch), list[int]()
+    answer = follow(SessionSubject(tiny), case, replace(another, steps=another.steps[:7]), reported.append)
     assert (answer.text, answer.mmd) == (own.output.text, own.output.mmd)
     assert len(choices(answer.forced)) == 7
     assert (calls["sam"].call_count, calls["decode"].call_count) == (2, 7 + TOKENS)
-    assert told == [*range(7)]
+    assert reported == [*range(7)]
     assert not answer.reread
     stages = only(SessionSubject(tiny), Level.STAGES)  # without ``text_of`` it always reads
     for reference in (own, another):

@@ -107,10 +107,10 @@ def test_a_cache_may_be_anything(place: str, odd: Any) -> None:
         assert probe.size.layers == len(probe.lengths) == len(probe.digest().hashes)
         assert probe.total_bytes >= 0 < probe.itemsize
     except SubjectFaultError as fault:
-        told = str(fault)
+        message = str(fault)
     else:
         return
-    assert "the subject's cache" in told
+    assert "the subject's cache" in message
 
 
 def test_a_cache_of_other_shapes_is_named() -> None:

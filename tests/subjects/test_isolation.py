@@ -132,9 +132,9 @@ def test_every_tensor_is_the_same_to_the_bit(isolated: Any, here: Any, case: Cas
         tensors = [*inputs.values(), *vision.values(), logits, *steps, *held]
         texts = subject.read(case), subject.text_of([5, 6]), *subject.read_many([case, case])
         subject.write(texts[0], case.page, tmp_path / str(len(found)))
-        told = ([*inputs], [*vision], {name: seam.sample.tolist() for name, seam in deep.seams.items()})
+        reported = ([*inputs], [*vision], {name: seam.sample.tolist() for name, seam in deep.seams.items()})
         counts = (cache.length, cache.layers, getattr(cache, "bytes_per_token", None), KvProbe(state).digest())
-        found.append((told, counts, texts, tensors))
+        found.append((reported, counts, texts, tensors))
     (*actual, tensors), (*others, expected) = found
     assert [*actual] == [*others]
     assert len(deep.seams) > 4

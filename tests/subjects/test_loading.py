@@ -196,11 +196,11 @@ def test_what_is_offered_is_known_before_it_is_loaded() -> None:
     assert Offers.of(load_subject("cli:--prompts=ocr cat {page}", Setup())) == Offers(prompts=("ocr",))
     for included in ("session", "session:fast", "vendor:absent"):
         assert offers_before_loading(included).summary == ""
-    for spec, told in {
+    for spec, message in {
         "their_model:Misnamed": "the subject's presets name 'huge'; give names of tiny, small, base, large, gundam",
         "cli:--prompts=none cat {page}": "the subject's prompts name 'none'; give names of markdown, ocr, free, ",
     }.items():
-        with pytest.raises(DsocrError, match=told):
+        with pytest.raises(DsocrError, match=message):
             offers_before_loading(spec)
 
 
@@ -209,8 +209,8 @@ def test_the_vendors_model_is_refused_where_its_code_does_not_run(
     installed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vendor, "version", lambda package: installed)
-    told = f"runs with transformers 4.46 and here is {installed}; run pytest in an env"
-    with pytest.raises(DsocrError, match=r"modeling_deepseekocr\.py" if installed == "4.46.3" else told):
+    message = f"runs with transformers 4.46 and here is {installed}; run pytest in an env"
+    with pytest.raises(DsocrError, match=r"modeling_deepseekocr\.py" if installed == "4.46.3" else message):
         load_subject(f"vendor:{tmp_path}", Setup("synthetic:tiny"))
 
 

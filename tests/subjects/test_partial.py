@@ -60,10 +60,10 @@ def test_a_case_cut_short_is_no_pass_and_what_was_wrong_before_is_the_first_dive
 ) -> None:
     report = held(Raising(tiny, "prefill"), case, expected)
     assert (report.passes, report.verdict, report.divergence) == (False, Verdict.NOT_COMPARED, None)
-    told = of_case(report)
-    assert (told["passes"], told["first_wrong"], told["verdict"]) == (False, None, "NOT-COMPARED")
+    reported = of_case(report)
+    assert (reported["passes"], reported["first_wrong"], reported["verdict"]) == (False, None, "NOT-COMPARED")
     fault = {"case": case.id, "stage": "prefill", "why": str(report.fault), "infrastructure": False}
-    assert told["fault"] == fault
+    assert reported["fault"] == fault
     assert draw(report, tmp_path).is_file()
     assert substitute(Raising(tiny, "prefill"), judge(report.exchange, LIMITS)) == ()
 

@@ -12,23 +12,25 @@ class Hooks:
 
     Args:
         roots: the modules, with all their parts.
-        told: those among them whose hooks :func:`called` calls.
+        called_from_outside: those among them whose hooks :func:`called` calls.
     """
 
-    def __init__(self, roots: Iterable[nn.Module], told: Iterable[nn.Module]) -> None:
-        self._told = [*told]
-        known = {*self._told}
+    def __init__(self, roots: Iterable[nn.Module], called_from_outside: Iterable[nn.Module]) -> None:
+        self._called = [*called_from_outside]
+        known = {*self._called}
         self._others = [module for root in roots for module in root.modules() if module not in known]
 
     @property
     def watched(self) -> bool:
-        """Whether there is a hook on what is told."""
-        return any(map(_is_hooked, self._told))
+        """Whether there is a hook on what is called from outside."""
+        return any(map(_is_hooked, self._called))
 
     @property
     def inside(self) -> bool:
         """Whether there is a hook that only the module itself can call."""
-        keyed = any(module._forward_hooks_with_kwargs or module._forward_pre_hooks_with_kwargs for module in self._told)
+        keyed = any(
+            module._forward_hooks_with_kwargs or module._forward_pre_hooks_with_kwargs for module in self._called
+        )
         return keyed or any(map(_is_hooked, self._others))
 
 
