@@ -108,12 +108,13 @@ class TimeLimit:
 
 
 def guard_process(process: int, limit_s: float, grace_s: float) -> None:
-    """Interrupt the parent ``process`` in a call that takes too long, in the end kill it; return when it is gone.
+    """Interrupt ``process`` in a call that takes too long, in the end kill it; return when it is gone.
 
     Time is counted in ticks, so that it stands still where the whole run is suspended, as by Ctrl-Z.
     """
+    parent = os.getppid()  # what started this script, which may have done so through a program in between
     call, elapsed_s = "", 0.0
-    while os.getppid() == process:
+    while os.getppid() == parent:
         if select.select([0], [], [], TICK_S)[0]:
             if not (said := os.read(0, PIPE_BYTES)):
                 return
