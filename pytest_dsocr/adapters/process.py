@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+import selectors
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from math import inf
-from typing import IO, TypeVar
+from typing import TypeVar
 
 from pytest_dsocr.adapters.fields import MOST_BYTES
 from pytest_dsocr.foundation.words import fit, in_shell
@@ -17,7 +17,7 @@ from pytest_dsocr.observation.level import SubjectFaultError, SubjectHungError
 from pytest_dsocr.subjects.isolation.transport import how_it_ended, kill_group
 
 TRACE_BYTES, TRACE_LINES, COLUMNS = 16_384, 40, 200
-POLL_S = 0.002
+CHUNK_BYTES, POLL_S = 65_536, 0.05
 
 Fault = TypeVar("Fault", bound=SubjectFaultError)
 
@@ -28,8 +28,6 @@ class TheCommand(Exception):  # noqa: N818 - stands for what happened there
 
 class RunningCommand:
     """One process in a group of its own, which ends with :meth:`kill` at the latest.
-
-    It prints to files: a pipe may be held open by a process that it leaves behind.
 
     Args:
         words: the command.
@@ -42,24 +40,24 @@ class RunningCommand:
 
     def __init__(self, words: Sequence[str], environment: Mapping[str, str], *, is_asked: bool = False) -> None:
         self._words = words
-        self._stdout, self._stderr = _file(), _file()
-        self._taken_bytes = 0
+        self._stdout, self._stderr = bytearray(), bytearray()
         self._deadline, self._limit_s = inf, inf
         try:
             self._process = subprocess.Popen(
                 words,
                 bufsize=0,
                 stdin=subprocess.PIPE if is_asked else subprocess.DEVNULL,
-                stdout=self._stdout,
-                stderr=self._stderr,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 env={**os.environ, **environment},
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            fault = self.fault(f"cannot be started ({error}); name one that runs in a shell here")
-            self._stdout.close()
-            self._stderr.close()
-            raise fault from error
+            raise self.fault(f"cannot be started ({error}); name one that runs in a shell here") from error
+        self._selector = selectors.DefaultSelector()
+        for stream, heard in ((self._process.stdout, self._stdout), (self._process.stderr, self._stderr)):
+            assert stream
+            self._selector.register(stream, selectors.EVENT_READ, heard)
 
     @property
     def is_running(self) -> bool:
@@ -72,12 +70,11 @@ class RunningCommand:
 
     def output(self) -> bytes:
         """Wait for its end and give what it printed; raise ``SubjectFaultError`` where that was no success."""
-        while self.is_running:
-            self._wait()
-        output = self._printed()
+        while self._hears():
+            pass
         if status := self._process.returncode:
             raise self.fault(f"{how_it_ended(status)}; make it end with status 0 where it has read the page")
-        return output
+        return bytes(self._stdout)
 
     def ask(self, line: bytes) -> None:
         """Write a line to it."""
@@ -90,21 +87,19 @@ class RunningCommand:
 
     def line(self) -> bytes:
         """Wait for the next line that it prints, and give that."""
-        is_over = False
-        while b"\n" not in (printed := self._printed()):
-            if is_over:
+        while (end := self._stdout.find(b"\n")) < 0:
+            if not self._hears():
                 raise self._ended_early()
-            is_over = not self.is_running  # what it printed last is looked for once more
-            self._wait()
-        line = printed[: printed.find(b"\n") + 1]
-        self._taken_bytes += len(line)
+        line = bytes(self._stdout[: end + 1])
+        del self._stdout[: end + 1]
         return line
 
     def kill(self) -> None:
         """End it at once, with all that it has started."""
         kill_group(self._process)
         self._process.wait()
-        for stream in (self._process.stdin, self._stdout, self._stderr):
+        self._selector.close()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             if stream:
                 stream.close()
 
@@ -120,37 +115,52 @@ class RunningCommand:
         """Return a fault that says what the command did, then what to do."""
         return self._of(SubjectFaultError, what)
 
-    def _wait(self) -> None:
-        """Let it run on for a moment, within its limits."""
-        self._check_size()
+    def _hears(self) -> bool:
+        """Take what was said meanwhile; False where it has ended and nothing more is to be heard.
+
+        A process that it has left behind may hold its pipes open.
+        """
+        is_over = not self.is_running
+        if self._selector.get_map():
+            ready = self._selector.select(0 if is_over else POLL_S)
+        else:
+            ready = []
+            time.sleep(0 if is_over else POLL_S / 10)
+        for key, _ in ready:
+            heard = os.read(key.fd, CHUNK_BYTES)
+            key.data.extend(heard)
+            if not heard:
+                self._selector.unregister(key.fileobj)
+        del self._stderr[:-TRACE_BYTES]
+        if len(self._stdout) > MOST_BYTES:
+            raise self.fault(f"printed more than {MOST_BYTES >> 20} MiB; let it print the text of the page alone")
+        if is_over and not ready:
+            return False
         if time.monotonic() > self._deadline:
             what = f"took more than {self._limit_s:g} s; if it was only slow, raise its time limit"
             raise self._of(SubjectHungError, what)
-        time.sleep(POLL_S)
-
-    def _printed(self) -> bytes:
-        """Return what it printed that was not taken yet."""
-        self._check_size()
-        return os.pread(self._stdout.fileno(), MOST_BYTES, self._taken_bytes)
-
-    def _check_size(self) -> None:
-        if os.fstat(self._stdout.fileno()).st_size - self._taken_bytes > MOST_BYTES:
-            raise self.fault(f"printed more than {MOST_BYTES >> 20} MiB; let it print the text of the page alone")
+        return True
 
     def _ended_early(self) -> SubjectFaultError:
-        status = self._process.wait()
-        return self.fault(f"{how_it_ended(status)} and did not answer; another is started for the next")
+        while self._hears():
+            pass
+        return self.fault(
+            f"{how_it_ended(self._process.returncode)} and did not answer; another is started for the next"
+        )
 
     def _of(self, kind: type[Fault], what: str) -> Fault:
-        """Make a fault of the reading, with what the command said last."""
-        words, size = in_shell(self._words), os.fstat(self._stderr.fileno()).st_size
-        said = os.pread(self._stderr.fileno(), TRACE_BYTES, max(0, size - TRACE_BYTES)).decode(errors="replace")
-        lines = [fit(line.rstrip(), COLUMNS) for line in said.splitlines() if line.strip()][-TRACE_LINES:]
-        last = f"; it said last: {lines[-1]}" if lines else ""
-        fault = kind("read", f"the command {what}{last}; it was: {fit(words, COLUMNS)}")
-        fault.__cause__ = TheCommand("\n".join([words, *(lines or ["it said nothing on stderr"])]))
+        fault = kind("read", self._message(what))
+        fault.__cause__ = self._cause()
         return fault
 
+    def _message(self, what: str) -> str:
+        last = self._lines()[-1:]
+        said = f"; it said last: {fit(last[0], COLUMNS)}" if last else ""
+        return f"the command {what}{said}; it was: {fit(in_shell(self._words), COLUMNS)}"
 
-def _file() -> IO[bytes]:
-    return tempfile.TemporaryFile(buffering=0)
+    def _cause(self) -> TheCommand:
+        said = "\n".join(fit(line, COLUMNS) for line in self._lines()[-TRACE_LINES:])
+        return TheCommand(f"{in_shell(self._words)}\n{said or 'it said nothing on stderr'}")
+
+    def _lines(self) -> list[str]:
+        return [line.rstrip() for line in self._stderr.decode(errors="replace").splitlines() if line.strip()]
