@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Collection, Generator
 from functools import partial
 from pathlib import Path
@@ -69,7 +70,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Mark the run's result as running before anything else happens; a worker's config is not marked as one yet."""
-    if "PYTEST_XDIST_WORKER" not in os.environ:
+    is_worker = "PYTEST_XDIST_WORKER" in os.environ and sys.argv[0] == "-c"  # a run within a worker has a name
+    if not is_worker:
         start(early_config, early_config.known_args_namespace)
 
 

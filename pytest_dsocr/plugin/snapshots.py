@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
+import pytest
 from syrupy.extensions.single_file import SingleFileSnapshotExtension
 
 from pytest_dsocr.compare.boxes import compare_boxes, compare_spans
@@ -188,6 +189,24 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
         return str(location)
 
     @classmethod
+    def matches_test_location(cls, *, test_location: PyTestLocation, snapshot_location: str) -> bool:
+        """Say whether a snapshot is one of the test's file."""
+        test_file, folder = Path(test_location.filepath), Path(snapshot_location).parent
+        return (folder.parent.name, folder.name) == (test_file.parent.name, test_file.stem)
+
+    def owns_snapshot_collection(self, *, filepath: str, test_location: PyTestLocation) -> bool:
+        """Say whether this run can know that a snapshot is unused: its test file was run and no longer has the test.
+
+        Of a case that was not part of the run it cannot know it.
+        """
+        if not super().owns_snapshot_collection(filepath=filepath, test_location=test_location):
+            return False
+        test_file = Path(test_location.filepath).with_name(f"{Path(filepath).parent.name}.py")
+        items = (item for item in test_location.item.session.items if isinstance(item, pytest.Function))
+        modules = {item.module for item in items if item.path == test_file}
+        return any(not _defines(module, Path(filepath).stem) for module in modules)
+
+    @classmethod
     def _nearest(cls, location: Path) -> str:
         """Name other keys that have this snapshot, the most similar first."""
         home = cls.home()
@@ -280,6 +299,14 @@ def _holds(folder: Path, checkpoint_sha256: str) -> bool:
 def _traits(folder: Path) -> list[str]:
     """Read a key from the folder of its snapshots; a device's name may itself hold a hyphen."""
     return [folder.parent.name, *folder.name.rsplit("-", 2)]
+
+
+def _defines(module: object, snapshot: str) -> bool:
+    """Say whether the test of a snapshot's name is still there."""
+    found: object = module
+    for name in filter(str.isidentifier, snapshot.partition("[")[0].split(".")):
+        found = getattr(found, name, None)
+    return found is not None
 
 
 @cache

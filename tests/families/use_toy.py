@@ -21,6 +21,7 @@ from pytest_dsocr.engine.tokenizer import byte_level_vocabulary
 from pytest_dsocr.families import FAMILIES
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.perf.rounds import QUANTITIES
+from pytest_dsocr.report.commands import suites
 
 
 def main(folder: Path, page: Path) -> None:
@@ -60,7 +61,8 @@ def compare(folder: Path, page: Path, out: Path) -> int:
     of_subject = ("subject=toy_subject:subject", f"checkpoint={folder}", "reference=session", f"out={out}")
     of_page = (f"pages={page}", "presets=patchwork", "max-new-tokens=3")
     options = [f"--dsocr-{one}" for one in (*of_subject, *of_page)]
-    return pytest.main(["suites/parity/test_case.py", "-p", plugin(), *options])
+    tests = [one for one in suites(()) if one == "--pyargs" or one.endswith("parity")]
+    return pytest.main([*tests, "-k", "test_case", "-p", plugin(), *options])
 
 
 if __name__ == "__main__":

@@ -92,13 +92,15 @@ def run(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Run:
     tests = pytester.mkpydir("checks")
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(test_it=TESTS).rename(tests / "test_it.py")
+    tests.joinpath("test_other.py").write_text("def test_other(): pass")
 
     def run(*arguments: str, **changed: Any) -> pytest.RunResult:
         values = {"a-gundam": KEPT, "b-gundam": KEPT, "grid": [2, 3]} | changed
         Path("values.json").write_text(json.dumps({name.replace("_", "-"): value for name, value in values.items()}))
         own = () if "--dsocr-golden" in arguments else ("--dsocr-golden", "golden")
         options = ("-p", "no:cacheprovider", "--snapshot-details", "checks", *own)
-        return pytester.runpytest_inprocess(*options, *arguments)
+        start = pytester.runpytest_subprocess if "-n" in arguments else pytester.runpytest_inprocess
+        return start(*options, *arguments)
 
     return run
 
@@ -106,7 +108,7 @@ def run(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Run:
 @pytest.fixture
 def accepted(run: Run) -> Run:
     """The same, with the snapshots there."""
-    run("--snapshot-update").assert_outcomes(passed=3)
+    run("--snapshot-update").assert_outcomes(passed=4)
     return run
 
 
@@ -117,14 +119,9 @@ def test_snapshots_are_made_by_key_and_held_from_then_on(accepted: Run) -> None:
     kept = unseal((HOME / "test_reading[a-gundam].json").read_bytes())
     assert kept["value"] == KEPT
     assert kept["origin"].keys() >= {"subject", "checkpoint_sha256", "device", "dtype", "versions", "date", "command"}
-    shutil.copy(HOME / "test_reading[a-gundam].json", HOME / "test_reading[c-gundam].json")
-    again = accepted()
-    again.assert_outcomes(passed=3)
-    assert (again.ret, "unused" in again.stdout.str()) == (0, False), "of a case of another run"
-    accepted("--snapshot-update").assert_outcomes(passed=3)
-    assert (HOME / "test_reading[c-gundam].json").is_file()
+    accepted().assert_outcomes(passed=4)
     result = accepted(b_gundam={**KEPT, "grid": [[9, 9]]})
-    result.assert_outcomes(passed=2, failed=1)
+    result.assert_outcomes(passed=3, failed=1)
     result.stdout.fnmatch_lines(
         ["*grid: [[][[]9, 9]]; the snapshot has [[][[]2, 3]]*", "*accept it: --snapshot-update*"]
     )
@@ -137,12 +134,12 @@ def test_those_shipped_of_another_subject_fail_no_port_that_differs(accepted: Ru
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pytest_dsocr.plugin.snapshots.shipped_folder", lambda: Path("golden"))
         result = accepted(*port, b_gundam=differs)
-        result.assert_outcomes(passed=1, skipped=1, deselected=1)
+        result.assert_outcomes(passed=1, skipped=1, deselected=2)
         message = "there is none of standin:Misreader; that of standin:Reader, which is shipped, differs: grid"
         assert message in result.stdout.str()
-        accepted(*port, "--dsocr-no-skip", b_gundam=differs).assert_outcomes(passed=1, failed=1, deselected=1)
-        accepted("-k", "reading", b_gundam=differs).assert_outcomes(passed=1, failed=1, deselected=1)
-    accepted(*port, b_gundam=differs).assert_outcomes(passed=1, failed=1, deselected=1)
+        accepted(*port, "--dsocr-no-skip", b_gundam=differs).assert_outcomes(passed=1, failed=1, deselected=2)
+        accepted("-k", "reading", b_gundam=differs).assert_outcomes(passed=1, failed=1, deselected=2)
+    accepted(*port, b_gundam=differs).assert_outcomes(passed=1, failed=1, deselected=2)
 
 
 def test_an_update_writes_what_is_beyond_the_limits(accepted: Run) -> None:
@@ -155,7 +152,7 @@ def test_an_update_writes_what_is_beyond_the_limits(accepted: Run) -> None:
     assert before.keys() == after.keys()
 
 
-def test_a_missing_one_is_told_with_the_nearest_keys(accepted: Run) -> None:
+def test_a_missing_one_is_message_with_the_nearest_keys(accepted: Run) -> None:
     """To ``assert`` it is an error; ``compare_snapshot`` skips, for nothing was accepted, unless skips are failures."""
     other = ("--dsocr-dtype", "bfloat16")
     shutil.copytree(HOME, "golden/snapshots/large/nvidia-h200-float32-sdpa/checks/test_it")
@@ -169,7 +166,7 @@ def test_a_missing_one_is_told_with_the_nearest_keys(accepted: Run) -> None:
     far = "large/nvidia-h200-float32-sdpa (another checkpoint, device, dtype, attention)"
     assert f"{message}{near}; {far}; make it with --snapshot-update" in result.stdout.str()
     result = accepted(*other, "--dsocr-may-miss", "snapshot", "-rs")
-    result.assert_outcomes(skipped=3)
+    result.assert_outcomes(skipped=3, passed=1)
     assert "snapshot report" not in result.stdout.str()
     for path in Path("golden/snapshots").rglob("test_reading[[]a-gundam].json"):
         path.unlink()
@@ -177,7 +174,7 @@ def test_a_missing_one_is_told_with_the_nearest_keys(accepted: Run) -> None:
     accepted("-k", "a-gundam", "--dsocr-no-skip").stdout.fnmatch_lines([message])
 
 
-def test_damage_and_other_weights_are_told(accepted: Run) -> None:
+def test_damage_and_other_weights_are_message(accepted: Run) -> None:
     a, b = (HOME / f"test_reading[{case}-gundam].json" for case in "ab")
     a.write_bytes(a.read_bytes().replace(b'"boxes": 2', b'"boxes": 3'))
     content = {name: value for name, value in unseal(b.read_bytes()).items() if name != "sha256"}
@@ -187,5 +184,22 @@ def test_damage_and_other_weights_are_told(accepted: Run) -> None:
     other = "*weights of SHA-256 ffffffffffff, and those under test have*"
     for message in ("*the snapshot is damaged: its content*", other):
         result.stdout.fnmatch_lines([message])
-    accepted("--snapshot-update").assert_outcomes(passed=3)
-    accepted().assert_outcomes(passed=3)
+    accepted("--snapshot-update").assert_outcomes(passed=4)
+    accepted().assert_outcomes(passed=4)
+
+
+def test_one_whose_test_is_gone_is_unused(accepted: Run) -> None:
+    """On workers as well; and not the case of another run."""
+    kept = HOME / "test_reading[a-gundam].json"
+    names = ("test_gone[a-gundam].json", "TestIt.test_gone.json", "test_reading[c-gundam].json")
+    *gone, of_another_case = (kept.with_name(name) for name in names)
+    for path in (*gone, of_another_case):
+        shutil.copy(kept, path)
+    assert accepted("-k", "b-gundam").ret == 0
+    result = accepted()
+    result.stdout.fnmatch_lines(["4 snapshots passed. 2 snapshots unused."])
+    assert result.ret == 1
+    result = accepted("--snapshot-update", "-n", "2", grid=[9])
+    result.stdout.fnmatch_lines(["2 snapshots passed. 2 snapshots updated. 2 unused snapshots deleted."])
+    assert of_another_case.exists()
+    assert not any(path.exists() for path in gone)
