@@ -238,8 +238,11 @@ def _generate_called_with(model: Any, run: VendorRun, max_new_tokens: int, image
         run.token_ids = out[0, input_ids.shape[1] :].tolist()
         return out
 
-    with mock.patch.object(model, "generate", generate):
+    model.generate = generate
+    try:
         yield
+    finally:
+        del model.generate
 
 
 @contextlib.contextmanager
