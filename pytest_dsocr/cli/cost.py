@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_dsocr.cli.arguments import PAGES, add, add_reading
-from pytest_dsocr.contract.image import image_size
+from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.cost.cost import ITEM_BYTES
 from pytest_dsocr.cost.model import activation_peaks, cache_bytes, parameters
 from pytest_dsocr.cost.pages import priced
@@ -117,7 +117,7 @@ def _works(options: Namespace, work: Workload) -> tuple[list[tuple[Path, Workloa
             bad.append(page.why)
             continue
         try:
-            good.append((page, replace(work, page_px=image_size(page))))
+            good.append((page, replace(work, page_px=load_image(page).size)))
         except DsocrError as error:
             bad.append(str(error))
     return good, bad

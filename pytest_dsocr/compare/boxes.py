@@ -60,11 +60,6 @@ def assign(costs: npt.NDArray[np.float64]) -> list[tuple[int, int]]:
     return list(zip(rows.tolist(), columns.tolist(), strict=True))
 
 
-def overlaps(actual: Sequence[Box], expected: Sequence[Box]) -> list[list[float]]:
-    """Return the IoU of each box of ``actual`` with each of ``expected``: ``[actual, expected]``."""
-    return [[iou(a, b) for b in expected] for a in actual]
-
-
 def _area(box: Box) -> float:
     return (box.x2 - box.x1) * (box.y2 - box.y1)
 

@@ -52,11 +52,6 @@ def load_image(source: ImageSource) -> Image.Image:
     return page
 
 
-def image_size(source: ImageSource) -> tuple[int, int]:
-    """Return the width and the height of a page as :func:`load_image` gives it; raises what that does."""
-    return load_image(source).size
-
-
 def read_file(path: str | os.PathLike[str]) -> bytes:
     """Read a file that a user named; raise ``DsocrError`` where that cannot be done."""
     return PAGES.read_bytes(path)

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
-from pytest_dsocr.contract.image import image_size
+from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.cost.roofline import device_of_gpu
 from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.foundation.process import commit_here
@@ -100,7 +100,7 @@ def roof_of(measured: Measured, checkpoint: str, page: Path) -> Roof | None:
     The dimensions are the checkpoint's, whatever the subject makes of them.
     """
     device = device_of_gpu(measured.identity["machine"].get("gpu", ""))
-    return roof_over(measured, architecture_of(checkpoint), image_size(page), device) if device else None
+    return roof_over(measured, architecture_of(checkpoint), load_image(page).size, device) if device else None
 
 
 def _found(folders: list[Path], identity: Mapping[str, Any], config: Config) -> tuple[Baseline | None, str]:

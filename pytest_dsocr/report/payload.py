@@ -283,12 +283,12 @@ def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -
 
 
 def _compression(exchange: Exchange) -> CompressionPayload | None:
-    from pytest_dsocr.contract.image import image_size
+    from pytest_dsocr.contract.image import load_image
     from pytest_dsocr.cost.workload import Workload, valid_image_tokens
 
     case, tokens = exchange.case, len(exchange.expected.steps)
     written = tokens - (tokens < case.max_new_tokens)  # the last is then the end token
-    shown = valid_image_tokens(Workload(image_size(case.page), case.preset, 0, tokens))
+    shown = valid_image_tokens(Workload(load_image(case.page).size, case.preset, 0, tokens))
     return {"vision_tokens": shown, "text_tokens": written} if shown and written > 0 else None
 
 

@@ -21,7 +21,6 @@ NAMES = ["text", "spans", "boxes", "result.mmd", "artefacts"]
 EXACT = tolerances("float32")
 LOOSE = EXACT.but({"boxes": 1, "coords": 0.02, "text": 0.1})
 TITLE, IMAGE = OUTPUT.spans
-FIGURE = OUTPUT.artefacts["images/0.jpg"]
 NOTHING = Output("", (), "", {})
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from pytest_dsocr.contract.image import ImageSource, image_size, load_image, resampling
+from pytest_dsocr.contract.image import ImageSource, load_image, resampling
 from pytest_dsocr.foundation.errors import DsocrError
 from suites.contract.pages import ORIENTATION_TAG, ROTATED_BY_90, rgb
 from tests.contract.fuzzing import fuzz
@@ -65,8 +65,7 @@ def test_orientation_behind_the_pixels_is_found() -> None:
     bare, chunk = (data[data.index(b"eXIf") - 4 : data.index(b"IDAT") - 4] for data in (plain, turned))
     plain = plain.replace(bare, b"")
     end = plain.index(b"IEND") - 4
-    late = plain[:end] + chunk + plain[end:]
-    assert image_size(late) == (4, 6)
+    assert load_image(plain[:end] + chunk + plain[end:]).size == (4, 6)
 
 
 def test_a_broken_exif_block_costs_only_the_orientation() -> None:

@@ -23,7 +23,7 @@ from suites.contract.pages import PAGES, ZERO_SUM_PAGES, rgb, write_page
 from tests.contract.recorded import INPUTS, RecordedTokenizer, digest
 
 PAGES_BY_NAME = {**PAGES, **ZERO_SUM_PAGES}
-GUNDAM, BASE = DEFAULT.presets["gundam"], DEFAULT.presets["base"]
+GUNDAM = DEFAULT.presets["gundam"]
 OWN_CROPS = Preset("mine", 1024, 768, crop=True)
 
 

@@ -8,7 +8,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from pytest_dsocr.contract.image import image_size, load_image
+from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.cost import pages as pages_module
 from pytest_dsocr.cost.model import stages_of
@@ -65,7 +65,7 @@ def test_image_tokens_that_show_a_page_are_as_recorded() -> None:
 
 def works(preset: str = "gundam") -> Iterator[tuple[str, Workload]]:
     for path in shipped("all"):
-        yield path.name, Workload(image_size(path), DEFAULT.presets[preset], 9, 64)
+        yield path.name, Workload(load_image(path).size, DEFAULT.presets[preset], 9, 64)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 import suites
-from pytest_dsocr.contract.image import image_size
+from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.cost.roofline import Bound, Roof, devices
 from pytest_dsocr.engine.places import SYNTHETIC
 from pytest_dsocr.pages.page_list import shipped
@@ -31,7 +31,7 @@ EXACT = {"tokens.prompt": 1239, "tokens.output": 64, "decode.busy_us": 2110, "de
 SLOWER = Judgement("decode", Pace.SLOWER, 14.2, 17.04, 1.2, 1.18, 1.225, 0.05, 24, 24)
 BASELINES = Path(suites.__file__).parents[1] / "golden" / "baselines"
 FULL, H200 = SYNTHETIC["full"], devices()["h200"]
-PAGE_PX = image_size(next(path for path in shipped("all") if path.stem == "invoice_016"))
+PAGE_PX = load_image(next(path for path in shipped("all") if path.stem == "invoice_016")).size
 
 
 def test_a_run_in_sentences(snapshot: SnapshotAssertion) -> None:

@@ -18,7 +18,6 @@ from pytest_dsocr.subjects.protocol import Setup
 from tests.recordings import FOLDER, find_recording
 
 EXAMPLES = "tests.subjects.examples"
-ONE_METHOD = f"{EXAMPLES}.one_method:OneMethod"
 SEPARATE = f"{EXAMPLES}.separate_prefill:SeparatePrefill"
 
 

@@ -33,7 +33,6 @@ from tests.crops import cropped_case
 from tests.subjects.seen import output_of, seen
 
 TOKENS = 24
-EMPTY = observation(steps=())
 
 
 @pytest.fixture(scope="module")
