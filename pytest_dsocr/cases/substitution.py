@@ -82,15 +82,15 @@ class _Trial:
             vision = self.asked.vision(inputs)
             if wrong & {*VISION}:
                 right = self._is_right(VISION, vision)
-                yield _told("vision is", "the reference's inputs", right, ": vision is wrong by itself")
+                yield _finding("vision is", "the reference's inputs", right, ": vision is wrong by itself")
             if wrong & {*TOKENS}:
                 right = self._decodes(inputs, vision.get("vision_fusion"))
-                yield _told("tokens are", "the reference's inputs", right)
+                yield _finding("tokens are", "the reference's inputs", right)
                 if right:
                     return
         if self.lent.vision_fusion is not None and wrong & {*TOKENS}:
             right = self._decodes(inputs, self._fusion(own))
-            yield _told("tokens are", given, right, ": the decoder is wrong by itself")
+            yield _finding("tokens are", given, right, ": the decoder is wrong by itself")
 
     def _with_lent(self, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
         lent = self.lent.inputs or {}
@@ -144,5 +144,5 @@ def _of_donor(donor: CheckedSubject, exchange: Exchange) -> Lent:
     return Lent(inputs, fused if compared.verdict in (Verdict.MATCH, Verdict.DRIFT) else None)
 
 
-def _told(part: str, given: str, right: bool, otherwise: str = "") -> str:
+def _finding(part: str, given: str, right: bool, otherwise: str = "") -> str:
     return f"{part} right when given {given}" if right else f"{part} still wrong when given {given}{otherwise}"

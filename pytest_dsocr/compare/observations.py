@@ -104,7 +104,7 @@ def _read(actual: Answer, output: Iterator[Comparison]) -> Iterator[Comparison]:
     """
     text = next(output)
     steps = len(actual.forced or ())
-    verdict = Verdict.MATCH if text.verdict is Verdict.WRONG and actual.text == actual.told else text.verdict
+    verdict = Verdict.MATCH if text.verdict is Verdict.WRONG and actual.text == actual.text_of_tokens else text.verdict
     agrees = "agrees" if verdict is not Verdict.WRONG else "disagrees"
     measured = f"{agrees} with the subject's own {steps} steps, which equal the reference's"
     yield Comparison("read", verdict, measured)

@@ -120,5 +120,5 @@ def _of_view(work: Workload) -> int:
 
 def _of_crops(work: Workload) -> int:
     """Count the crops, which are filled; of another ``image_size`` the vendor counts none."""
-    is_told = work.preset.crop and work.preset.image_size == work.preset.tiling.crop_px
-    return OF_CROP * crop_count(work.grid) * is_told
+    is_shown = work.preset.crop and work.preset.image_size == work.preset.tiling.crop_px
+    return OF_CROP * crop_count(work.grid) * is_shown

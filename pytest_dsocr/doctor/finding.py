@@ -26,14 +26,14 @@ class Finding:
 
     check: str
     level: Level
-    told: str
+    message: str
     todo: str = ""
-    """What to do about it; empty where that is nothing, or stands in ``told``."""
+    """What to do about it; empty where that is nothing, or stands in ``message``."""
 
     @property
     def text(self) -> str:
         """Both in one sentence."""
-        return f"{self.told}; {self.todo}" if self.todo else self.told
+        return f"{self.message}; {self.todo}" if self.todo else self.message
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""

@@ -84,7 +84,7 @@ class Answer:
     as the checkpoint's tokenizer and the vendor make it of tokens."""
     ends: bool = True
     """Whether its policy ends the output where the reference's tokens end, as far as it tells."""
-    told: str | None = None
+    text_of_tokens: str | None = None
     """Where it is ``reread``: what its ``text_of`` makes of those tokens, if it has one."""
     reread: bool = False
     """Whether its tokens are the reference's to the end, and ``text`` is nevertheless what its ``read`` gave."""

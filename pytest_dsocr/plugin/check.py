@@ -93,7 +93,7 @@ class Check:
 
         options = typed_options(self.item.config)
         return failure_text(
-            failing, report, self.config, self.item.nodeid, self.reference, options, told_by=self._first_reported_by
+            failing, report, self.config, self.item.nodeid, self.reference, options, reported_by=self._first_reported_by
         )
 
     def _first_reported_by(self, wrong: Comparison) -> str | None:

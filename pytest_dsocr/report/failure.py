@@ -87,7 +87,7 @@ def failure_text(
     nodeid: str,
     reference: Reference | None,
     options: Sequence[str] = (),
-    told_by: Callable[[Comparison], str | None] = lambda _: None,
+    reported_by: Callable[[Comparison], str | None] = lambda _: None,
 ) -> str:
     """Give the text of a test that fails, at most :data:`MOST_LINES` lines.
 
@@ -98,12 +98,12 @@ def failure_text(
         nodeid: the test's.
         reference: the one that was compared with; None in a test that asked for none.
         options: what was typed behind ``pytest`` beside the tests to run.
-        told_by: gives the test of this run that failed over a comparison of the case, where there is one.
+        reported_by: gives the test of this run that failed over a comparison of the case, where there is one.
     """
     level = report.exchange.answer.level if report else None
     run = of_run(config, _answering(reference, report), level) if reference else None
     divergence = report.divergence if report else None
-    first = told_by(divergence.first) if divergence else None
+    first = reported_by(divergence.first) if divergence else None
     return "\n".join(_Failure(failing, report, config, run, rerun(nodeid, options), first).lines)
 
 
@@ -123,7 +123,7 @@ class _Failure:
     config: Config
     run: RunPayload | None
     again: str
-    told_by: str | None
+    reported_by: str | None
 
     @property
     def lines(self) -> Iterator[str]:
@@ -160,8 +160,8 @@ class _Failure:
         left = 0 if self._elsewhere else MOST_DETAILS
         of = f" of {self.report.case.id}" if self.report else ""
         for k, one in enumerate(self._ranked[:MOST_COMPARISONS]):
-            is_told = k == 0 and self._headline.startswith(plain(_finding(one)))
-            found = f"{one.what}{of}" if is_told else _finding(one)
+            is_shown = k == 0 and self._headline.startswith(plain(_finding(one)))
+            found = f"{one.what}{of}" if is_shown else _finding(one)
             yield from entry(one.verdict, found, LINES_OF_COMPARISON)
             details = [*map(_detail, one.details), *diff_lines(one.diff)]
             yield from details[:left]
@@ -177,9 +177,9 @@ class _Failure:
         first = first_wrong(divergence.first.what, divergence.right)
         if self._elsewhere:
             yield from entry("first wrong", f"{first}: {divergence.first.measured}", 1)
-            see = f"; see {self.told_by}" if self.told_by else ", and may be its cause"
+            see = f"; see {self.reported_by}" if self.reported_by else ", and may be its cause"
             yield from entry("", f"this comes before what this test compares{see}", 2)
-            if self.told_by:
+            if self.reported_by:
                 return
         else:
             yield from entry("first wrong", first)
@@ -195,7 +195,7 @@ class _Failure:
 
     def _check_alone(self) -> Iterator[str]:
         """Say what to check where there is no case, but inputs or files that were held against something recorded."""
-        found = None if self.report else first_divergence([one for one in self.failing if _told_alone(one)])
+        found = None if self.report else first_divergence([one for one in self.failing if _is_reported_alone(one)])
         if found is not None:
             yield from entry("check", hint(found))
 
@@ -212,7 +212,7 @@ class _Failure:
             yield from entry("accept", "no tolerance is meant for a difference like this")
 
 
-def _told_alone(one: Comparison) -> bool:
+def _is_reported_alone(one: Comparison) -> bool:
     return one.stage in TOLD_ALONE or one.what in TOLD_WHOLE
 
 

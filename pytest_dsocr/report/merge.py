@@ -193,7 +193,7 @@ def _test_of(test: Mapping[str, Any], case: CasePayload | None) -> TestResult:
         "case": case,
         "comparisons": test["comparisons"],
         "left_out": test["left_out"],
-        "reason": test["told"],
+        "reason": test["own_reason"],
         "promised": test["promised"],
         "looser": test["looser"],
     }

@@ -111,7 +111,7 @@ class TestResult:
             "failed_before": self.failed_before,
             "rerun": (self.again or rerun(self.nodeid, options)) if self.why else None,
             "left_out": self.payload.get("left_out"),
-            "told": self.payload.get("reason") if self.why or self.payload.get("left_out") else None,
+            "own_reason": self.payload.get("reason") if self.why or self.payload.get("left_out") else None,
             "fault": self.payload.get("fault"),
             "promised": self.payload.get("promised", True),
             "looser": self.payload.get("looser", {}),

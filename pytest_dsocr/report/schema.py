@@ -37,7 +37,7 @@ class _Test(TypedDict):
     failed_before: Count
     rerun: str | None
     left_out: str | None
-    told: str | None
+    own_reason: str | None
     fault: FaultPayload | None
     promised: bool
     looser: dict[str, tuple[Finite, Finite]]

@@ -150,8 +150,8 @@ class Summary:
         yield from _more(self.result.faults)
 
     def _cases(self) -> Iterator[Line]:
-        told_as_error = [case for case in self.result.failing_cases if case["fault"] and not case["first_wrong"]]
-        failing = [case for case in self.result.failing_cases if case not in told_as_error]
+        shown_as_error = [case for case in self.result.failing_cases if case["fault"] and not case["first_wrong"]]
+        failing = [case for case in self.result.failing_cases if case not in shown_as_error]
         alike = {one["cases"][0]: one["cases"][1:] for one in self.result.broke}
         shown = [case for case in failing if not any(case["id"] in others for others in alike.values())]
         for case in _first(shown):

@@ -206,7 +206,7 @@ class _Following:
         text = self.asked.read(self.case) if message is None or is_read else message
         spans = spans_in(text)
         reread = same and (message is None or always_read)
-        self.learn(text=text, spans=spans, ends=ends, reread=reread, told=message if reread else None)
+        self.learn(text=text, spans=spans, ends=ends, reread=reread, text_of_tokens=message if reread else None)
         if is_read:
             self.learn(first_token_ms=self.asked.first_token_ms, ended_by=self.asked.ended_by)
         self.left.remove("read")

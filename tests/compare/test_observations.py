@@ -174,10 +174,10 @@ def test_what_is_read_against_ones_own_steps_is_told_before_the_text(text: str, 
 
 
 def test_where_the_subject_makes_the_same_of_its_tokens_the_text_is_wrong_and_not_read() -> None:
-    actual = answer(observation(), text="no", reread=True, told="no")
+    actual = answer(observation(), text="no", reread=True, text_of_tokens="no")
     found = {one.what: one.verdict for one in compare_observations(actual, observation(), LIMITS)}
     assert (found["read"], found["text"]) == (Verdict.MATCH, Verdict.WRONG)
-    apart = answer(observation(), text="no", reread=True, told=SAID.text)
+    apart = answer(observation(), text="no", reread=True, text_of_tokens=SAID.text)
     found = {one.what: one.verdict for one in compare_observations(apart, observation(), LIMITS)}
     assert (found["read"], found["text"]) == (Verdict.WRONG, Verdict.WRONG)
 

@@ -53,7 +53,7 @@ def test_a_machine_that_has_all_is_ready(capsys: pytest.CaptureFixture[str]) -> 
     assert {"python", "torch", "weights", "recordings", "pillow", "disk, out"} <= {
         name for name, one in found.items() if one["level"] == "ok"
     }
-    assert all(one["todo"] or "`dsocr " in one["told"] for one in found.values() if one["level"] == "note")
+    assert all(one["todo"] or "`dsocr " in one["message"] for one in found.values() if one["level"] == "note")
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1].startswith("ready  ")
     assert all(len(line) <= 120 or "/" in line for line in lines), "a path is one word, however long"
@@ -71,8 +71,8 @@ def test_a_machine_that_has_all_is_ready(capsys: pytest.CaptureFixture[str]) -> 
 def test_what_a_run_needs_and_is_not_there_is_a_fault(arguments: list[str], check: str, said: str) -> None:
     status, found = doctor(*arguments)
     assert (status, found[check]["level"]) == (1, "fault")
-    assert said in f"{found[check]['told']}; {found[check]['todo']}"
-    assert not any("broke down" in one["told"] for one in found.values())
+    assert said in f"{found[check]['message']}; {found[check]['todo']}"
+    assert not any("broke down" in one["message"] for one in found.values())
     if check == "recordings":  # none is needed where the session is the reference
         status, found = doctor(*arguments, "--reference=session")
         assert (status, faults(found), found[check]["level"]) == (0, [], "note")
@@ -81,25 +81,25 @@ def test_what_a_run_needs_and_is_not_there_is_a_fault(arguments: list[str], chec
 def test_where_the_nearest_recording_serves_it_says_so() -> None:
     _, found = doctor("--dtype=bfloat16")
     assert found["recordings"]["level"] == "note"
-    assert "nvidia-h200-bfloat16-eager" in found["recordings"]["told"]
-    assert "none is of cpu-bfloat16-eager" in found["recordings"]["told"]
+    assert "nvidia-h200-bfloat16-eager" in found["recordings"]["message"]
+    assert "none is of cpu-bfloat16-eager" in found["recordings"]["message"]
 
 
 @needs_no_gpu
 def test_a_gpu_that_is_not_there_is_told_of_torch_and_of_nothing_else_that_follows() -> None:
     status, found = doctor("--device=cuda", "--reference=session")
     assert (status, faults(found)) == (1, ["torch", "gpu"])
-    assert "no GPU to look them up by" in found["baselines"]["told"]
+    assert "no GPU to look them up by" in found["baselines"]["message"]
 
 
 @needs_a_gpu
 def test_each_gpu_is_told_with_its_memory() -> None:
     _, found = doctor("--device=cuda", "--reference=session")
-    reported = [one["told"] for name, one in found.items() if name.startswith("cuda:")]
+    reported = [one["message"] for name, one in found.items() if name.startswith("cuda:")]
     assert len(reported) == torch.cuda.device_count()
     assert all("GiB free" in one for one in reported)
     assert found["driver"]["level"] in ("ok", "note")
-    assert not any("broke down" in one["told"] for one in found.values())
+    assert not any("broke down" in one["message"] for one in found.values())
 
 
 def test_damaged_weights_are_a_fault(tmp_path: Path) -> None:
@@ -108,21 +108,21 @@ def test_damaged_weights_are_a_fault(tmp_path: Path) -> None:
     weights.write_bytes(weights.read_bytes()[:-100])
     status, found = doctor("--checkpoint=mine")
     assert (status, faults(found)) == (1, ["weights", "recordings"])
-    assert "is not a whole safetensors file" in found["weights"]["told"]
-    assert found["recordings"]["told"] == inputs.UNREADABLE
+    assert "is not a whole safetensors file" in found["weights"]["message"]
+    assert found["recordings"]["message"] == inputs.UNREADABLE
 
 
 def test_a_live_reference_needs_files_like_those_written_down_and_an_environment(tmp_path: Path) -> None:
     folder = write_small_folder(tmp_path / "vendor")
     status, found = doctor("--reference=vendor")
     assert (status, faults(found)) == (1, ["vendor", "vendor's env"])
-    assert "anchors drifted: format_messages" in found["vendor"]["told"]
+    assert "anchors drifted: format_messages" in found["vendor"]["message"]
     assert found["vendor"]["todo"] == "see what that affects: dsocr watch-vendor vendor"
     change(folder, MAIN, "import json\n", "import json, no_such_module\n")
     found = doctor("--reference=vendor", f"--vendor-env={sys.prefix}")[1]
-    assert "no_such_module" in found["vendor's env"]["told"]
+    assert "no_such_module" in found["vendor's env"]["message"]
     (folder / MAIN).unlink()
-    assert f"lacks {MAIN}" in doctor("--reference=vendor")[1]["vendor"]["told"]
+    assert f"lacks {MAIN}" in doctor("--reference=vendor")[1]["vendor"]["message"]
 
 
 def test_another_pillow_is_told_with_the_one_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +155,7 @@ def test_a_check_that_breaks_down_is_a_fault_as_is_a_full_disk_and_the_others_go
     monkeypatch.setattr(machine, "FEWEST_GIB", 1e9)
     status, found = doctor()
     assert (status, faults(found)) == (1, ["torch", "disk, out", "disk, temporary", "disk, cache"])
-    assert found["torch"]["told"] == "the check broke down: OSError: the driver hangs"
+    assert found["torch"]["message"] == "the check broke down: OSError: the driver hangs"
     assert "make room" in found["disk, out"]["todo"]
 
 
@@ -165,7 +165,7 @@ def test_the_environment_counts_behind_the_command_line_and_a_bad_option_is_a_se
     monkeypatch.setenv("DSOCR_CHECKPOINT", "nowhere")
     monkeypatch.setenv("DSOCR_PAGES", "dev-20\ndev-3")
     status, found = doctor()
-    assert (status, found["pages"]["told"]) == (1, "20 pages can be read: dev-20, dev-3")
+    assert (status, found["pages"]["message"]) == (1, "20 pages can be read: dev-20, dev-3")
     assert doctor("--checkpoint=mini")[0] == 0
     capsys.readouterr()
     assert main(["doctor", "--dtype=int8"]) == 2

@@ -51,12 +51,14 @@ def page(tmp_path: Path) -> Path:
     return path
 
 
-def test_it_is_read_timed_costed_and_compared(installed: Path, page: Path, tmp_path: Path) -> None:
+def test_it_is_read_timed_costed_recorded_and_compared(installed: Path, page: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (installed, HERE))), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, *map(str, (HERE / "use_toy.py", tmp_path / "toy", page, tmp_path / "out"))]
     ended = subprocess.run(command, env=environment, cwd=installed, capture_output=True, text=True, check=False)
-    assert ended.returncode == pytest.ExitCode.TESTS_FAILED, ended.stdout[-3000:] + ended.stderr
-    reported = json.loads((tmp_path / "out" / "dsocr.json").read_text(encoding="utf-8"))
+    reported_to = tmp_path / "out" / "dsocr.json"
+    assert reported_to.is_file(), ended.stdout[-3000:] + ended.stderr
+    assert ended.returncode == pytest.ExitCode.TESTS_FAILED
+    reported = json.loads(reported_to.read_text(encoding="utf-8"))
     compared = {one["what"]: one["verdict"] for case in reported["cases"] for one in case["comparisons"]}
     assert [compared[f"{stage}.page"] for stage in ("projector", "adapter")] == ["MATCH", "WRONG"]
     assert "adapter" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")

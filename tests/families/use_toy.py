@@ -1,4 +1,4 @@
-"""Use the toy where it is installed: write a checkpoint, read a page, time it, cost it and compare it."""
+"""Use the toy where it is installed: write a checkpoint, read a page, time it, cost it, record it and compare it."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ from pytest_dsocr.engine.tokenizer import byte_level_vocabulary
 from pytest_dsocr.families import FAMILIES
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.perf.rounds import QUANTITIES
+from pytest_dsocr.reference.recorder import recorder
+from pytest_dsocr.reference.recording import Recording
+from pytest_dsocr.reference.session import SessionRuntime
 from pytest_dsocr.report.commands import suites
 
 
@@ -56,6 +59,19 @@ def main(folder: Path, page: Path) -> None:
     assert "adapter" in QUANTITIES
 
 
+def record(folder: Path, page: Path, golden: Path) -> None:
+    """Record what the toy makes of the page, and read it back."""
+    made = SessionRuntime.load(str(folder))
+    case = make_case(page, "markdown", "patchwork", max_new_tokens=3, family=family_named(folder))
+    seen = made.observe(case)
+    with recorder(golden, made.provenance) as target:
+        target.add(case, seen)
+        published = target.publish()
+    recorded = Recording.open(published.folder).cases[case.id].observation
+    assert (recorded.steps, recorded.output, recorded.seams.keys()) == (seen.steps, seen.output, seen.seams.keys())
+    assert {"adapter.crops", "adapter.page"} <= recorded.seams.keys()
+
+
 def compare(folder: Path, page: Path, out: Path) -> int:
     """Run the tests of parity on the page; returns pytest's exit status."""
     of_subject = ("subject=toy_subject:subject", f"checkpoint={folder}", "reference=session", f"out={out}")
@@ -68,4 +84,5 @@ def compare(folder: Path, page: Path, out: Path) -> int:
 if __name__ == "__main__":
     checkpoint, page, out = map(Path, sys.argv[1:])
     main(checkpoint, page)
+    record(checkpoint, page, out.with_name("recordings"))
     sys.exit(compare(checkpoint, page, out))

@@ -23,13 +23,13 @@ HEARD = """
     from pytest_dsocr.plugin import loading
 
     loading.FIRST_S = 0.1
-    loading.is_told = threading.Event()
+    loading.is_shown = threading.Event()
     write = os.write
 
     def heard(file, content):
         write(file, content)
         if b"waiting" in content:
-            loading.is_told.set()
+            loading.is_shown.set()
 
     os.write = heard
 """
@@ -40,7 +40,7 @@ SLOW = """
 
     class Slow(Reader):
         def __init__(self):
-            loading.is_told.wait()
+            loading.is_shown.wait()
 
         def read(self, page, **how):
             time.sleep(0.2)

@@ -49,7 +49,7 @@ class Row(NamedTuple):
 
     tests: str
     outcomes: Mapping[str, int]
-    told: Sequence[str] = ()
+    printed: Sequence[str] = ()
     arguments: Sequence[str] = ()
     subject: str = "Reader"
     reference: str = "Reference"
@@ -149,6 +149,6 @@ def test_a_run_passes_only_where_all_that_was_promised_was_compared_and_is_right
     result = repository.run(row.tests, *row.arguments)
     result.assert_outcomes(**row.outcomes)
     assert result.ret == row.status
-    result.stdout.fnmatch_lines_random([pattern.replace("[", "[[]") for pattern in row.told])
+    result.stdout.fnmatch_lines_random([pattern.replace("[", "[[]") for pattern in row.printed])
     if row.subject == "Reader":
         result.stdout.no_fnmatch_line("*WRONG*")

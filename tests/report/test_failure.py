@@ -69,12 +69,12 @@ def test_the_text_of_a_failure(made: Made, tmp_path: Path, snapshot: SnapshotAss
 def test_what_breaks_first_is_told_with_the_test_that_failed_over_it(tmp_path: Path) -> None:
     asked: list[Comparison] = []
 
-    def told_by(wrong: Comparison) -> str | None:
+    def reported_by(wrong: Comparison) -> str | None:
         asked.append(wrong)
         return "test_case.py::test_vision[clip]"
 
     said = report(tmp_path, MATCH, WRONG, WORSE)
-    message = failure_text([WORSE], said, config(), NODEID, recorded(), told_by=told_by).splitlines()
+    message = failure_text([WORSE], said, config(), NODEID, recorded(), reported_by=reported_by).splitlines()
     assert asked == [WRONG]
     assert f"{'':<16}this comes before what this test compares; see test_case.py::test_vision[clip]" in message
     assert not any("see test_" in line for line in text([WORSE], said).splitlines())

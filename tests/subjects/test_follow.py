@@ -124,8 +124,8 @@ def test_what_it_reads_is_held_against_the_text_of_its_tokens_where_both_are_ask
     subject = SessionSubject(tiny)
     monkeypatch.setattr(subject, "text_of", lambda ids: "of tokens")
     answer = follow(subject, case, own, always_read=True)
-    assert (answer.text, answer.told, answer.reread) == (own.output.text, "of tokens", True)
-    assert follow(subject, case, own).told is None
+    assert (answer.text, answer.text_of_tokens, answer.reread) == (own.output.text, "of tokens", True)
+    assert follow(subject, case, own).text_of_tokens is None
 
 
 @pytest.mark.parametrize("keep_values", [True, False])
