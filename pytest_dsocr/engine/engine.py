@@ -191,8 +191,7 @@ class Engine(Generic[CacheT]):
         return Result(text, tokens, markup, counts, "eos" if tokens[-1] == policy.eos_id else "length", {})
 
     def _text_and_markup(self, row: Sequence[int], policy: DecodePolicy) -> tuple[str, tuple[int, ...], Markup]:
-        end = row.index(policy.eos_id) + 1 if policy.eos_id in row else len(row)
-        tokens = tuple(row[:end])
+        tokens = until_end(row, policy.eos_id)
         with self.stages("postprocess"):
             text = clean_output(self.tokenizer.decode(tokens))
             return text, tokens, parse(text)
@@ -200,6 +199,11 @@ class Engine(Generic[CacheT]):
     def _policy(self, max_new_tokens: int | None, no_repeat_ngram_size: int | None) -> DecodePolicy:
         given = {"max_new_tokens": max_new_tokens, "no_repeat_ngram_size": no_repeat_ngram_size}
         return replace(self.policy, **{name: value for name, value in given.items() if value is not None})
+
+
+def until_end(row: Sequence[int], eos_id: int) -> tuple[int, ...]:
+    """Return a row's tokens up to its EOS: behind it are those beside which a longer row goes on."""
+    return tuple(row[: row.index(eos_id) + 1] if eos_id in row else row)
 
 
 def _model_class(engine: str, family: Family) -> type[DeepseekOCR]:

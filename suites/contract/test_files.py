@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_dsocr.compare.verdict import as_expected
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.plugin.check import Check
 
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 SIZE_PX = 360, 250
-LARGER = 9
-"""So many times as large, a page has more than twice the sides of every view, and a decoder that scales would."""
+LARGER = 2 * max(preset.view_size for preset in DEFAULT.presets.values()) // min(SIZE_PX) + 1
+"""So many times as large, each side is more than twice that of every view, and a decoder that scales would."""
 MAX_NEW_TOKENS = 8
 SAME = "as a plain PNG of the same pixels gives"
 TURNED = "turned_palette_with_transparency"

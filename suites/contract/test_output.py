@@ -54,6 +54,8 @@ MMD, FIGURES = "result.mmd", "artefacts/figures"
 ROTATED_BY_EXIF = 6
 FROM_WHITE = 250
 """The least level of a JPEG of white paper."""
+AROUND_PX = 16
+"""A JPEG's blocks are as wide."""
 Write = Callable[[str, Path], Path]
 
 
@@ -88,7 +90,7 @@ def test_figures_are_cut_from_the_upright_page_without_its_boxes(
         dsocr_check([not_compared(what, Reason.NOT_OFFERED) for what in (MMD, FIGURES)])
         return
     recorded, page = written("a page"), tmp_path / "page.png"
-    _save_white(page, rotated=kind != "upright")
+    _save_figures(page, recorded.text, rotated=kind != "upright")
     folder = write(recorded.text, page)
     levels = {name: _darkest(folder / name) >= FROM_WHITE for name in _figures(folder)}
     why = "they are cut from the page as it is, not from the one that boxes are drawn on"
@@ -126,10 +128,18 @@ def _darkest(path: Path) -> int:
         return levels[0]
 
 
-def _save_white(path: Path, *, rotated: bool) -> None:
-    from PIL import ExifTags, Image
+def _save_figures(path: Path, text: str, *, rotated: bool) -> None:
+    """Write a black page that is white where the text's figures are, upright, and a little around them."""
+    from PIL import ExifTags, Image, ImageDraw
 
-    exif = Image.Exif()
+    from pytest_dsocr.contract.drawing import place
+    from pytest_dsocr.contract.markup import IMAGE_LABEL, parse
+
+    exif, page = Image.Exif(), Image.new("L", PAGE_SIZE_PX)
+    for region in place([span for span in parse(text).spans if span.label == IMAGE_LABEL], *PAGE_SIZE_PX):
+        x1, y1, x2, y2 = region.pixels
+        ImageDraw.Draw(page).rectangle((x1 - AROUND_PX, y1 - AROUND_PX, x2 + AROUND_PX, y2 + AROUND_PX), "white")
     if rotated:
         exif[ExifTags.Base.Orientation] = ROTATED_BY_EXIF
-    Image.new("L", PAGE_SIZE_PX[::-1] if rotated else PAGE_SIZE_PX, "white").save(path, exif=exif)
+        page = page.transpose(Image.Transpose.ROTATE_90)
+    page.save(path, exif=exif)

@@ -162,6 +162,8 @@ def _reads(on: Bench, how: dict[str, Any]) -> None:
             yield [token]
 
     on.changes.set(engine, "generate", generate)
+    if not by.ends:
+        on.changes.set(engine, "until_end", lambda row, _: tuple(row))
     if by.blind:
         prefill = Pipeline.prefill_with
         on.changes.set(Pipeline, "prefill", lambda self, inputs, **options: prefill(self, inputs, None, **options))

@@ -51,14 +51,15 @@ def load_vendor_code(folder: Path) -> VendorCode:
     try:
         with tempfile.TemporaryDirectory() as nowhere, mock.patch.object(sys, "pycache_prefix", nowhere):
             # Compiled again: a stale __pycache__ would run older code than the hashes below are of.
-            modeling = importlib.import_module(f"{IMPORTED_AS}.modeling_deepseekocr")
+            modeling = importlib.import_module(f"{IMPORTED_AS}.{Path(FILES[0]).stem}")
     except ImportError as error:
         raise DsocrError(
             f"the vendor's code cannot be imported here ({error}); run in an environment with {', '.join(PINS)}"
         ) from error
     imported = {name: sys.modules[f"{IMPORTED_AS}.{Path(name).stem}"].__file__ for name in FILES}
     sha256 = {name: hashlib.sha256(Path(str(path)).read_bytes()).hexdigest() for name, path in imported.items()}
-    return VendorCode(modeling, sys.modules[f"{IMPORTED_AS}.deepencoder"], sha256, tuple(overrides))
+    encoder = sys.modules[modeling.MlpProjector.__module__]
+    return VendorCode(modeling, encoder, sha256, tuple(overrides))
 
 
 @contextmanager
