@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import pytest_dsocr
+from tests.checkout import CHECKOUT
 
 PACKAGE = Path(pytest_dsocr.__file__).parent
 MAY_IMPORT = {
@@ -66,3 +68,25 @@ def imported_by(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "import by the full name"
             yield from (f"{node.module}.{one.name}" for one in node.names)
+
+
+# tox -e quick runs something of every room: what quick.txt lists, which pytest takes as its arguments.
+
+TESTS = Path(__file__).parent
+LISTED = TESTS.joinpath("quick.txt").read_text(encoding="utf-8").split()
+
+
+def test_every_room_is_in_it() -> None:
+    rooms = {folder.name for folder in (CHECKOUT / "pytest_dsocr").iterdir() if (folder / "__init__.py").is_file()}
+    tested = {room for room in rooms if (TESTS / room).is_dir()}
+    assert {Path(path).parts[1] for path in LISTED if path.startswith("tests/")} >= tested
+
+
+def test_what_it_lists_is_there() -> None:
+    files = [path.removeprefix("--ignore=").partition("::")[0] for path in LISTED]
+    assert [file for file in files if not (CHECKOUT / file).exists()] == []
+
+
+def test_what_is_thorough_is_what_the_others_leave_out() -> None:
+    left_out = re.findall(r"--ignore=(\S+?)[\s}]", CHECKOUT.joinpath("tox.ini").read_text(encoding="utf-8"))
+    assert sorted(left_out) == sorted(TESTS.joinpath("thorough.txt").read_text(encoding="utf-8").split())

@@ -47,8 +47,18 @@ Ids = Annotated[int, Meta(ge=1, le=2**22)]
 Epsilon = Annotated[float, Meta(gt=0, le=1)]
 
 
+class _OfPatches:
+    image_size: int
+    patch_size: int
+
+    @property
+    def grid(self) -> int:
+        """Patches per side of the square image that the position tables are made for."""
+        return self.image_size // self.patch_size
+
+
 @dataclass(frozen=True)
-class SamConfig:
+class SamConfig(_OfPatches):
     """SAM's image encoder with the two strided convolutions behind its neck."""
 
     width: Size = 768
@@ -63,14 +73,9 @@ class SamConfig:
     mlp_ratio: Size = 4
     layer_norm_eps: Epsilon = 1e-6
 
-    @property
-    def grid(self) -> int:
-        """Patches per side of the square image that the position tables are made for."""
-        return self.image_size // self.patch_size
-
 
 @dataclass(frozen=True)
-class ClipConfig:
+class ClipConfig(_OfPatches):
     """CLIP's transformer, whose patch embeddings are SAM's features."""
 
     width: Size = 1024
@@ -80,11 +85,6 @@ class ClipConfig:
     patch_size: Size = 14
     mlp_ratio: Size = 4
     layer_norm_eps: Epsilon = 1e-5
-
-    @property
-    def grid(self) -> int:
-        """Patches per side of the square image that the position table is made for."""
-        return self.image_size // self.patch_size
 
 
 @dataclass(frozen=True)

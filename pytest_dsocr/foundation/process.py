@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import gc
 import os
+import platform
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
+from importlib import metadata
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_dsocr.foundation.errors import DsocrError
@@ -104,3 +106,12 @@ def in_threads(work: Callable[[Item], Done], items: Iterable[Item]) -> Iterator[
             yield from pool.map(work, items)
     finally:
         torch.set_num_threads(threads)  # later threads take over what was set last
+
+
+def versions_of(packages: Iterable[str]) -> dict[str, str]:
+    """Return Python's version, and of these packages that of each that is installed."""
+    found = {"python": platform.python_version()}
+    for name in packages:
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found

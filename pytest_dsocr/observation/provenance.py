@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from importlib import metadata
 from typing import Any
 
 from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.foundation.process import versions_of
 
 OF_NO_CONSEQUENCE = ("checkpoint", "date", "command")
 """Fields that may differ between equal observations; a checkpoint counts by its content, not by its name."""
@@ -122,14 +121,8 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Give Python's version and those of the installed packages that the reference's numbers depend on."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    """Return the versions that the reference's numbers depend on."""
+    return versions_of(PACKAGES)
 
 
 def device_class(torch_device: str) -> str:

@@ -34,11 +34,9 @@ def dsocr_inputs(dsocr_case: Case, dsocr_subject: Any, _dsocr_kept: Kept) -> Map
     If both sides were asked about the case already, these are the ones that the subject made then.
     """
     _needs(dsocr_subject, Level.INPUTS, "dsocr_inputs")
-    answer = _dsocr_kept.answer(dsocr_case, dsocr_subject)
-    made: Mapping[str, Tensor] | None = answer and answer.input_tensors
-    return made or _dsocr_kept.get(
-        "inputs", lambda: _checked(dsocr_subject).inputs(dsocr_case), dsocr_case, dsocr_subject
-    )
+    asked = (dsocr_case, dsocr_subject)
+    made: Mapping[str, Tensor] | None = (answer := _dsocr_kept.answer(*asked)) and answer.input_tensors
+    return made or _dsocr_kept.get("inputs", lambda: _checked(dsocr_subject).inputs(dsocr_case), *asked)
 
 
 @pytest.fixture
@@ -50,11 +48,9 @@ def dsocr_vision(
     If both sides were asked about the case already, these are the ones that the subject gave then.
     """
     _needs(dsocr_subject, Level.STAGES, "dsocr_vision")
-    answer = _dsocr_kept.answer(dsocr_case, dsocr_subject)
-    made: Mapping[str, Tensor] | None = answer and answer.vision_tensors
-    return made or _dsocr_kept.get(
-        "vision", lambda: _checked(dsocr_subject).vision(dsocr_inputs), dsocr_case, dsocr_subject
-    )
+    asked = (dsocr_case, dsocr_subject)
+    made: Mapping[str, Tensor] | None = (answer := _dsocr_kept.answer(*asked)) and answer.vision_tensors
+    return made or _dsocr_kept.get("vision", lambda: _checked(dsocr_subject).vision(dsocr_inputs), *asked)
 
 
 @pytest.fixture

@@ -28,11 +28,7 @@ from tests.crops import cropped_case
 RECORDINGS = golden_folder() / "vendor"
 MINI, TINY = Wanted(resolve("mini")), Wanted(resolve("synthetic:tiny"))
 TOKENS = 4
-
-
-@pytest.fixture(autouse=True)
-def _started_at_once(warm: None) -> None:
-    """The session's process."""
+pytestmark = pytest.mark.usefixtures("warm")  # the session's process starts at once
 
 
 @pytest.fixture(scope="module")

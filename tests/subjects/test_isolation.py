@@ -49,10 +49,7 @@ subject.read(None, prompt="", preset=None, max_new_tokens=1)
 time.sleep(600)
 """
 
-
-@pytest.fixture(autouse=True)
-def _started_at_once(warm: None) -> None:
-    """But for tests of what becomes of the process itself."""
+pytestmark = pytest.mark.usefixtures("warm")
 
 
 @pytest.fixture

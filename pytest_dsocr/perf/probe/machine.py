@@ -9,11 +9,10 @@ import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.foundation.process import cores
+from pytest_dsocr.foundation.process import cores, versions_of
 
 PACKAGES = ("torch", "transformers", "tokenizers", "pillow", "numpy", "flash-attn", "triton", "pytest-dsocr")
 THROTTLED = {
@@ -45,13 +44,7 @@ def machine(device: str) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Return the versions that times depend on."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    return versions_of(PACKAGES)
 
 
 @dataclass(frozen=True)
