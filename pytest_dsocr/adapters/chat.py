@@ -106,13 +106,13 @@ class Chat:
 
     def models(self) -> list[str]:
         """Return the names of the models that it lists."""
-        with self._asked("GET", "/models", None) as reply:
+        with self._request("GET", "/models", None) as reply:
             return [model.id for model in reply.json(_Models, "data[].id").data]
 
     def whole(self, body: Mapping[str, Any]) -> Completion:
         """Ask for an answer in one piece."""
         missing = "a text in choices[0].message.content"
-        with self._asked("POST", "/chat/completions", {**body, "stream": False}) as reply:
+        with self._request("POST", "/chat/completions", {**body, "stream": False}) as reply:
             found = reply.json(_Answer, missing)
         choice = (found.choices or [_Choice()])[0]
         if choice.message.content is None:
@@ -126,7 +126,7 @@ class Chat:
         pieces: list[str] = []
         ended_by = ""
         asked, first_ms = time.perf_counter(), None
-        with self._asked("POST", "/chat/completions", {**body, "stream": True}) as reply:
+        with self._request("POST", "/chat/completions", {**body, "stream": True}) as reply:
             is_whole = False
             for line in reply.lines():
                 if not line.startswith(DATA):
@@ -165,7 +165,7 @@ class Chat:
         return (choice.delta and choice.delta.content) or "", str(choice.finish_reason or "")
 
     @contextmanager
-    def _asked(self, method: str, path: str, body: Mapping[str, Any] | None) -> Iterator[_Reply]:
+    def _request(self, method: str, path: str, body: Mapping[str, Any] | None) -> Iterator[_Reply]:
         """Send a request; whatever goes wrong until its answer was read is a fault."""
         parts = urlsplit(self.url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection

@@ -62,12 +62,12 @@ class MixtureOfExperts(nn.Module):
         tokens_TC = x.flatten(0, -2)
         chosen, weights = self.gate(tokens_TC)
         few = chosen.numel() <= len(self.experts)
-        routed = self.gathered if self._stacked is not None and few else self.looped
+        routed = self.run_gathered if self._stacked is not None and few else self.run_looped
         out_TKC = routed(tokens_TC, chosen).unflatten(0, chosen.shape)
         mixed = (out_TKC.to(weights.dtype) * weights[..., None]).sum(dim=1).to(out_TKC.dtype)
         return mixed.view_as(x) + self.shared_experts(x)
 
-    def looped(self, tokens_TC: Tensor, chosen: Tensor) -> Tensor:
+    def run_looped(self, tokens_TC: Tensor, chosen: Tensor) -> Tensor:
         """Run each expert once over its tokens; the choice goes to the host. Gives ``[T * K, C]``."""
         if len(tokens_TC) == 1:  # a decode step has nothing to sort, which would take a twentieth of its time
             return torch.cat([self.experts[expert](tokens_TC) for expert in chosen[0].tolist()])
@@ -79,7 +79,7 @@ class MixtureOfExperts(nn.Module):
         out[order] = sorted_out
         return out
 
-    def gathered(self, tokens_TC: Tensor, chosen: Tensor) -> Tensor:
+    def run_gathered(self, tokens_TC: Tensor, chosen: Tensor) -> Tensor:
         """Gather the chosen experts' weights and multiply once, the host not waiting. Gives ``[T * K, C]``."""
         assert self._stacked is not None
         gate_up, down = self._stacked

@@ -86,7 +86,7 @@ def in_words(question: Question, answer: Answer) -> Explanation | None:
         return None
     if not answer.found:
         tried = count(answer.tried, "known mistake")
-        return Explanation(f"by none of {tried} tried at {question.what}{_ended(question, answer)}", question.what)
+        return Explanation(f"by none of {tried} tried at {question.what}{_untried(question, answer)}", question.what)
     words = ", or ".join(answer.words[:MOST_WORDS])
     if len(answer.words) > MOST_WORDS:
         words += f", or {len(answer.words) - MOST_WORDS} more"
@@ -105,7 +105,7 @@ def _behind(answer: Answer) -> str:
     return f", and so it does in {answer.beyond}" if answer.beyond else ""
 
 
-def _ended(question: Question, answer: Answer) -> str:
+def _untried(question: Question, answer: Answer) -> str:
     if answer.tried == answer.of:
         return ""
     left = count(answer.of - answer.tried, "other")

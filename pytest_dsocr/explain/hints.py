@@ -53,7 +53,7 @@ def hint(divergence: Divergence) -> str:
     checked = ", or ".join(dict.fromkeys(one.words for one in _likely(scene))) or (
         UNSEEN if _is_text_alone(scene) else f"what makes {scene.first.what}"
     )
-    seen = _seen(scene)
+    seen = _clue(scene)
     whole = f"{seen}: {checked}" if seen else checked
     if _is_text_alone(scene):
         whole += DEEPER
@@ -64,7 +64,7 @@ def _is_text_alone(scene: Scene) -> bool:
     return scene.first.stage == "text" and not scene.right("tokens")
 
 
-def _seen(scene: Scene) -> str:
+def _clue(scene: Scene) -> str:
     """Say what tells the mistakes apart, beside what the comparison says."""
     if scene.crops_alone:
         return "the crops alone are wrong, whose tables of positions are resized"

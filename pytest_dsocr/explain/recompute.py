@@ -70,7 +70,7 @@ class Clean:
         columns, rows = self.inputs.images_spatial_crop[0].tolist()
         return columns, rows
 
-    def taken(self, stage: str, view: str) -> list[Tensor]:
+    def stage_inputs(self, stage: str, view: str) -> list[Tensor]:
         """Return what a stage takes of a view, ``crops`` or ``page``."""
         pixels = self.inputs.images_crop if view == "crops" else self.inputs.images_ori
         takes = self.session.family.stage[stage].takes
@@ -79,7 +79,7 @@ class Clean:
     def features(self, stage: str, view: str) -> Tensor:
         """Return what a stage gives of a view."""
         if (stage, view) not in self._features:
-            self._features[stage, view] = self.session.pipeline.encode(stage, *self.taken(stage, view))
+            self._features[stage, view] = self.session.pipeline.encode(stage, *self.stage_inputs(stage, view))
         return self._features[stage, view]
 
     @property
@@ -102,7 +102,7 @@ class Clean:
         """Compute a stage from the right tensors in front of it, of no more than ``most`` views."""
         pipeline = self.session.pipeline
         if view:
-            return pipeline.encode(stage, *(tensor[:most] for tensor in self.taken(stage, view)))
+            return pipeline.encode(stage, *(tensor[:most] for tensor in self.stage_inputs(stage, view)))
         if stage == FUSION:
             return pipeline.vision_fusion(*self._to_fuse, self.grid)
         features = self.fused if self.inputs.has_vision else None
@@ -111,7 +111,7 @@ class Clean:
     def warm(self, stage: str, view: str) -> None:
         """Have all that :meth:`run` starts from."""
         if view:
-            self.taken(stage, view)
+            self.stage_inputs(stage, view)
         elif self.inputs.has_vision:
             _ = self._to_fuse if stage == FUSION else self.fused
 

@@ -54,7 +54,7 @@ def search(
         if found[-1][0] == 0.0 and not goes_on(one):
             break
     answer = Answer(tried, len(left), without)
-    return _judged(answer, found, near)
+    return _verdict(answer, found, near)
 
 
 def _measured(measure: Measure, one: Mistake) -> float:
@@ -65,7 +65,7 @@ def _measured(measure: Measure, one: Mistake) -> float:
     return distance if math.isfinite(distance) else math.inf
 
 
-def _judged(answer: Answer, found: Sequence[tuple[float, Mistake]], near: float) -> tuple[Answer, list[Mistake]]:
+def _verdict(answer: Answer, found: Sequence[tuple[float, Mistake]], near: float) -> tuple[Answer, list[Mistake]]:
     least = min((distance for distance, _ in found), default=math.inf)
     if least > answer.without / SOMEWHAT_NEARER or least == math.inf:
         return answer, []

@@ -89,8 +89,8 @@ def lines(nights: Sequence[Night], damaged: Sequence[str]) -> Iterator[str]:
         for title, quantities in times(nights).items():
             yield from entry("times", title)
             for quantity, timed in quantities.items():
-                since = f"; first {said(*timed[0], quantity)}" if len(timed) > 1 else ""
-                yield from entry(quantity, f"{said(*timed[-1], quantity)}{since}")
+                since = f"; first {times_in(*timed[0], quantity)}" if len(timed) > 1 else ""
+                yield from entry(quantity, f"{times_in(*timed[-1], quantity)}{since}")
     yield from (f"problem         {why}" for why in damaged)
 
 
@@ -114,7 +114,7 @@ def times(nights: Sequence[Night]) -> dict[str, dict[str, list[tuple[Night, Time
     return found
 
 
-def said(night: Night, timed: Timed, quantity: str) -> str:
+def times_in(night: Night, timed: Timed, quantity: str) -> str:
     """Return a quantity's times in a night, and the verdict where there is one."""
     verdict = timed.verdicts.get(quantity)
     return f"{timed.quantities[quantity]} {night.at}" + (f", {verdict}" if verdict else "")
@@ -134,7 +134,7 @@ def html(nights: Sequence[Night], damaged: Sequence[str]) -> str:
         nights=nights,
         changed=[False, *(a.commit != b.commit for a, b in pairwise(nights))],
         every_date=EVERY_DATE,
-        stages=[(stage, [_judged(night, stage) for night in nights]) for stage in STAGES if stage in seen],
+        stages=[(stage, [_stage_verdict(night, stage) for night in nights]) for stage in STAGES if stage in seen],
         spells=spells(nights),
         legend=[(letter, WORDS[letter]) for letter in (*LETTERS.values(), MACHINE)],
         bars={
@@ -145,7 +145,7 @@ def html(nights: Sequence[Night], damaged: Sequence[str]) -> str:
     )
 
 
-def _judged(night: Night, stage: str) -> Judged:
+def _stage_verdict(night: Night, stage: str) -> Judged:
     letters = {case: stages[stage] for case, stages in night.cells.items() if stage in stages}
     if not letters:
         return Judged()
@@ -159,7 +159,7 @@ def _bars(timed: Sequence[tuple[Night, Timed]], quantity: str) -> list[tuple[flo
     """Return of each night its share of the greatest median, the verdict, and both in words."""
     most_ms = max(one.quantities[quantity].median_ms for _, one in timed) or 1.0
     return [
-        (one.quantities[quantity].median_ms / most_ms, one.verdicts.get(quantity, ""), said(night, one, quantity))
+        (one.quantities[quantity].median_ms / most_ms, one.verdicts.get(quantity, ""), times_in(night, one, quantity))
         for night, one in timed
     ]
 

@@ -188,7 +188,7 @@ def of_run(result: Mapping[str, Any]) -> Night:
         "pages": len(result["cases"]),
         "why": "",
     }
-    gpus = {one["device"] for one in result.get("spent", ())} - {"cpu"}
+    gpus = {one["device"] for one in result.get("elapsed", ())} - {"cpu"}
     return Night(
         started=result["started"],
         ended=result["ended"] or "",

@@ -161,7 +161,7 @@ def settled(
         while (good := len(_good(pairs))) < upto and len(pairs) < MOST_TAKEN * upto:
             watch("rounds in turn", good, looks[-1])
             pairs.append(_rounds(both, len(pairs)))
-        judgements = judged(pairs, exact, task.slower, look, len(looks))
+        judgements = judge_pairs(pairs, exact, task.slower, look, len(looks))
         if is_over(judgements):
             break
     return pairs, judgements
@@ -173,7 +173,7 @@ def _rounds(both: Sequence[Side], number: int) -> RoundPair:
     return found[0], found[1]
 
 
-def judged(
+def judge_pairs(
     pairs: Sequence[RoundPair], exact: Sequence[Mapping[str, int]], slower: Mapping[str, float], look: int, looks: int
 ) -> list[Judgement]:
     """Judge pairs of rounds; what only one side has the time of is not compared. Nothing where all are spoilt."""

@@ -135,13 +135,13 @@ def measure(
             on_round("rounds", good + 1, looks[-1])
         if baseline is None:
             break
-        judgements = judged(baseline.measured, replace(counts, rounds=tuple(rounds)), slower, look, len(looks))
+        judgements = judge_run(baseline.measured, replace(counts, rounds=tuple(rounds)), slower, look, len(looks))
         if not judgements or is_over(judgements):
             break
     return replace(counts, rounds=tuple(rounds)), tuple(judgements)
 
 
-def judged(before: Measured, after: Measured, slower: Mapping[str, float], look: int, looks: int) -> list[Judgement]:
+def judge_run(before: Measured, after: Measured, slower: Mapping[str, float], look: int, looks: int) -> list[Judgement]:
     """Judge the quantities that both have, corrected for the host's pace; none where a side has no good round."""
     times = {name: of_runs(before, after, name) for name in before.quantities if name in after.quantities}
     if not times:

@@ -12,7 +12,7 @@ from pytest_dsocr.plugin.stash import CASES, CONFIG, ELAPSED
 from pytest_dsocr.report.times import COLLECTING, STARTING, TESTS, WAITING
 
 if TYPE_CHECKING:
-    from pytest_dsocr.report.payload import SpentPayload
+    from pytest_dsocr.report.payload import ElapsedPayload
 
 
 class RunElapsed(Elapsed):
@@ -42,14 +42,14 @@ class RunElapsed(Elapsed):
             return (yield)
 
 
-def elapsed_so_far(config: pytest.Config) -> SpentPayload:
-    """Give what this process has spent so far, and on which device."""
-    spent = config.stash[ELAPSED]
-    spent.settle()
+def elapsed_so_far(config: pytest.Config) -> ElapsedPayload:
+    """Give how long this process has run so far, at what, and on which device."""
+    elapsed = config.stash[ELAPSED]
+    elapsed.settle()
     return {
         "worker": getattr(config, "workerinput", {}).get("workerid", ""),
         "device": config.stash[CONFIG].device,
         "cases": len(config.stash.get(CASES, {})),
-        "elapsed_s": spent.elapsed_s,
-        "seconds": dict(spent.seconds),
+        "elapsed_s": elapsed.elapsed_s,
+        "seconds": dict(elapsed.seconds),
     }

@@ -59,7 +59,7 @@ def perf_run(
     """
     identity = counts.identity
     folders = baseline_places(config.golden)
-    baseline, no_baseline = (None, "") if config.baseline_update else _found(folders, identity, config)
+    baseline, no_baseline = (None, "") if config.baseline_update else _find_baseline(folders, identity, config)
     alone = BASELINE_ROUNDS if config.baseline_update else ALONE
     try:
         measured, judgements = measure(
@@ -103,7 +103,7 @@ def roof_of(measured: Measured, checkpoint: str, page: Path) -> Roof | None:
     return roof_over(measured, architecture_of(checkpoint), load_image(page).size, device) if device else None
 
 
-def _found(folders: list[Path], identity: Mapping[str, Any], config: Config) -> tuple[Baseline | None, str]:
+def _find_baseline(folders: list[Path], identity: Mapping[str, Any], config: Config) -> tuple[Baseline | None, str]:
     """Return the baseline. A machine that has none at all has promised none; return why."""
     try:
         return find(folders, identity, config.baseline_days), ""

@@ -167,7 +167,7 @@ def _payload(item: pytest.Item, error: BaseException | None, report: pytest.Test
         "notes": [*item.config.stash.get(NOTES, ())],
         "checked": check is not None and check.failure is not None and error is check.failure,
         "promised": "dsocr_check" in getattr(item, "fixturenames", ()) or item.get_closest_marker("dsocr") is not None,
-        "spent": elapsed_so_far(item.config),
+        "elapsed": elapsed_so_far(item.config),
         "reason": message_of(error) if isinstance(error, DsocrError) else _reason(report),
     }
     if isinstance(error, DsocrError) and LEFT_OUT not in item.stash:

@@ -122,7 +122,7 @@ class KeptReference:
         Raises:
             ReferenceFaultError: where it cannot answer.
         """
-        if kept := self._kept(case):
+        if kept := self._read_kept(case):
             self._note(f"what the live reference was asked before it is not asked again: {self.store.root}; {ANEW}")
             return replace(kept.observation, case_id=case.id)
         seen = self.live.observe(case)
@@ -140,7 +140,7 @@ class KeptReference:
         """End the live reference, where it was started."""
         self.live.close()
 
-    def _kept(self, case: Case) -> RecordedCase | None:
+    def _read_kept(self, case: Case) -> RecordedCase | None:
         if self._fresh:
             return None
         try:

@@ -55,7 +55,7 @@ class RuntimeServer:
             elif method == "load":
                 reply = self._load(**params)
             else:
-                reply = self._asked(method, params)
+                reply = self._answer(method, params)
             answer = {"result": reply[0], "tensors": reply[1], "provenance": self._provenance}
             self._channel.send("answer", answer)
         except (Exception, SystemExit) as error:
@@ -78,7 +78,7 @@ class RuntimeServer:
         self._provenance = self._runtime.provenance.to_json()
         return {}, {}
 
-    def _asked(self, method: str, params: dict[str, Any]) -> Reply:
+    def _answer(self, method: str, params: dict[str, Any]) -> Reply:
         from pytest_dsocr.observation.packing import pack
         from pytest_dsocr.reference.protocol import unpack_case
 

@@ -124,13 +124,13 @@ def of_test(test: TestResult, case: str, run: RunPayload | None) -> Iterator[tup
         "key": run and run["key"],
         "reference": run and reference_in_words(run),
     }
-    yield from _said(named)
+    yield from _nonempty(named)
 
 
 def of_run(result: RunResult) -> Iterator[tuple[str, str]]:
     """Yield which run it is, what was compared with what, and how both were made."""
     identity, run = result.identity, result.run
-    yield from _said(
+    yield from _nonempty(
         {
             "ended_as": result.ended_as,
             "verdict": result.verdict,
@@ -143,11 +143,11 @@ def of_run(result: RunResult) -> Iterator[tuple[str, str]]:
     if run is None:
         return
     sides = ("subject", "level", "checkpoint", "device", "dtype", "attention", "key")
-    yield from _said({name: run.get(name) for name in sides})
-    yield from _said({"reference": reference_in_words(run)})
+    yield from _nonempty({name: run.get(name) for name in sides})
+    yield from _nonempty({"reference": reference_in_words(run)})
     for name, value in run["provenance"].items():
         values = {f"{name}.{key}": one for key, one in value.items()} if isinstance(value, Mapping) else {name: value}
-        yield from _said({f"provenance.{key}": one for key, one in values.items()})
+        yield from _nonempty({f"provenance.{key}": one for key, one in values.items()})
 
 
 def _gravest(made: list[ComparisonPayload]) -> str | None:
@@ -173,7 +173,7 @@ def _error(made: list[ComparisonPayload]) -> str | None:
     return f"{max(errors):.3g}" if errors else None
 
 
-def _said(named: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+def _nonempty(named: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Yield what there is, each list as one text."""
     for name, value in named.items():
         if value not in (None, "", [], False):

@@ -12,7 +12,7 @@ from pytest_dsocr.foundation.words import count
 from pytest_dsocr.report.cases import JudgedCase, judged_by_tests
 from pytest_dsocr.report.file import RunIdentity
 from pytest_dsocr.report.outcomes import TestResult, gravity, outcome_of, why_skipped
-from pytest_dsocr.report.payload import CasePayload, Entry, LeftPayload, RunPayload, SpentPayload, TestPayload
+from pytest_dsocr.report.payload import CasePayload, ElapsedPayload, Entry, LeftPayload, RunPayload, TestPayload
 
 if TYPE_CHECKING:
     import pytest
@@ -95,7 +95,7 @@ class Collected:
     """What the places of tests are relative to."""
     notes: list[str] = field(default_factory=list)
     """What else was noticed, a sentence each."""
-    spent: dict[str, SpentPayload] = field(default_factory=dict)
+    elapsed: dict[str, ElapsedPayload] = field(default_factory=dict)
     """Where the time of each process went, by its name."""
     left: LeftPayload = field(default_factory=lambda: LeftPayload(tests=0, of=0, by=[], names=[], listed=[], whole=[]))
     """Which tests were found and not to be run, and which pages were to be read."""
@@ -119,8 +119,8 @@ class Collected:
         self.notes += [note for note in payload.get("notes", []) if note not in self.notes]
         if case := payload.get("case"):
             self.add_case(case)
-        if spent := payload.get("spent"):
-            self.add_spent(spent["worker"], spent)
+        if elapsed := payload.get("elapsed"):
+            self.add_elapsed(elapsed["worker"], elapsed)
 
     def hold(self, entries: Sequence[Entry]) -> None:
         """Fail each test of which a comparison does not pass and that is no expected failure, whatever was reported.
@@ -138,9 +138,9 @@ class Collected:
         """Take a case; where it was taken already, the graver report counts."""
         self._cases[case["id"]] = max(self._cases.get(case["id"], case), case, key=_severity)
 
-    def add_spent(self, process: str, spent: SpentPayload) -> None:
+    def add_elapsed(self, process: str, elapsed: ElapsedPayload) -> None:
         """Take where the time of a process went; what it tells last counts."""
-        self.spent[process] = max(self.spent.get(process, spent), spent, key=lambda one: one["elapsed_s"])
+        self.elapsed[process] = max(self.elapsed.get(process, elapsed), elapsed, key=lambda one: one["elapsed_s"])
 
     def add_test(self, test: TestResult) -> None:
         """Take a test of another run; where it was taken already, the graver outcome counts."""

@@ -78,7 +78,7 @@ def merged(parts: Sequence[Part], command: str) -> dict[str, Any]:
     for one, other in combinations(finished, 2):
         if why := next(_differences(one, other), ""):
             raise DsocrError(f"{one.folder} and {other.folder} are not of one run: {why}; merge only those of one")
-    result = _gathered(finished, command)
+    result = _combined(finished, command)
     result.plan.problems += [part.unfinished for part in parts if part.unfinished]
     result.plan.problems += _absent(parts)
     whole = result.to_json()
@@ -133,7 +133,7 @@ def _absent(parts: Sequence[Part]) -> Iterator[str]:
         yield f"nor are {count(len(more), 'more shard')}"
 
 
-def _gathered(parts: Sequence[Part], command: str) -> RunResult:
+def _combined(parts: Sequence[Part], command: str) -> RunResult:
     """Take every test and every case, in the order of the whole run."""
     runs = [part.result for part in parts]
     identity = RunIdentity(uuid.uuid4().hex, min(run["started"] for run in runs), runs[0]["commit"], command)
@@ -157,9 +157,9 @@ def _add_run(result: RunResult, part: Mapping[str, Any]) -> None:
         whole: Any = {**run, "shard": None, "pages": pages, "level": run["level"] or before["level"]}
         result.run = whole
     result.perf = result.perf or part["perf"]
-    for spent in part.get("spent", ()):
-        own: Any = {**spent, "worker": f"{run['shard'] or '' if run else ''} {spent['worker']}".strip()}
-        result.add_spent(f"{own['worker']} {part['id']}", own)
+    for elapsed in part.get("elapsed", ()):
+        own: Any = {**elapsed, "worker": f"{run['shard'] or '' if run else ''} {elapsed['worker']}".strip()}
+        result.add_elapsed(f"{own['worker']} {part['id']}", own)
     left, more = result.left, part["left"]
     both: Any = {name: left[name] + more[name] for name in ("tests", "of", "names")}
     pages = [page for page in more["whole"] if page in {*left["listed"], *more["listed"]}]

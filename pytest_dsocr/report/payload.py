@@ -177,7 +177,7 @@ class LeftPayload(TypedDict):
     """The same, with those of other shards."""
 
 
-class SpentPayload(TypedDict):
+class ElapsedPayload(TypedDict):
     """Where the time of one process went, until a test of its had ended."""
 
     worker: str
@@ -202,7 +202,7 @@ class TestPayload(TypedDict, total=False):
     reason: str | None
     """Why it was skipped."""
     fault: FaultPayload | None
-    spent: SpentPayload
+    elapsed: ElapsedPayload
     notes: list[str]
     """What else was noticed so far, a sentence each."""
     perf: Mapping[str, Any]
@@ -275,7 +275,7 @@ def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -
             "subject": exchange.answer.inputs.shapes if exchange.answer.inputs else None,
         },
         "compression": _compression(exchange),
-        "said": None if "read" in exchange.answer.lost else _said(exchange.answer),
+        "said": None if "read" in exchange.answer.lost else _output_payload(exchange.answer),
         "picture": picture,
         "by_session": is_by_session(exchange.expected.provenance),
         "comparisons": [of_comparison(comparison) for comparison in report.comparisons],
@@ -292,7 +292,7 @@ def _compression(exchange: Exchange) -> CompressionPayload | None:
     return {"vision_tokens": shown, "text_tokens": written} if shown and written > 0 else None
 
 
-def _said(answer: Answer) -> Said:
+def _output_payload(answer: Answer) -> Said:
     boxes = [[span.label, *map(of_number, box)] for span in answer.spans for box in span.boxes]
     return {"text": printable(answer.text), "boxes": boxes}
 

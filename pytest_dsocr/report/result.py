@@ -280,7 +280,7 @@ class RunResult(Collected):
             "looser": self.looser,
             "left": {**self.left, "pages": self.pages_left},
             "perf": self.perf,
-            "spent": [self.spent[name] for name in sorted(self.spent)],
+            "elapsed": [self.elapsed[name] for name in sorted(self.elapsed)],
             "environment": {"platform": platform.platform(), "versions": versions()},
             "not_looked_at": self.not_looked_at,
             "not_offered": self.not_offered,

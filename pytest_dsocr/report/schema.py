@@ -10,7 +10,7 @@ from pytest_dsocr.foundation.reading import Count, Finite, Format, Identity, Rat
 from pytest_dsocr.report.cases import JudgedCase
 from pytest_dsocr.report.exit_status import Ending
 from pytest_dsocr.report.file import Head
-from pytest_dsocr.report.payload import ComparisonPayload, FaultPayload, LeftPayload, RunPayload, SpentPayload
+from pytest_dsocr.report.payload import ComparisonPayload, ElapsedPayload, FaultPayload, LeftPayload, RunPayload
 
 Picture = Annotated[str, Meta(pattern=r"\A(pages/)?[^/\\\x00]+\Z", max_length=255)]
 """Below the folder of the result, and nowhere else."""
@@ -90,7 +90,7 @@ class Result(Head):
     run: _Run | None
     left: LeftPayload
     perf: _Perf | None
-    spent: NotRequired[list[SpentPayload]]
+    elapsed: NotRequired[list[ElapsedPayload]]
     environment: _Environment
     flaky: list[str]
     notes: list[str]

@@ -120,9 +120,9 @@ class Summary:
         if self.written:
             yield from _labelled("written", ", ".join(map(near, self.written)))
         yield from _labelled("verdict", self.result.verdict, BAD if self.result.why_not else GOOD)
-        if spent := [*self.result.spent.values()]:
-            yield from _labelled("time", in_line(spent))
-            yield from (Line(f"    {line}") for line in in_table(spent) if self.verbose)
+        if elapsed := [*self.result.elapsed.values()]:
+            yield from _labelled("time", in_line(elapsed))
+            yield from (Line(f"    {line}") for line in in_table(elapsed) if self.verbose)
         for reason, command in following(self.result, self.options):
             yield from _labelled("next", f"{reason}:")
             yield Line(f"    {command}")

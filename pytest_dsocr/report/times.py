@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pytest_dsocr.foundation.words import aligned, count
 from pytest_dsocr.perf.summary import ms
-from pytest_dsocr.report.payload import SpentPayload
+from pytest_dsocr.report.payload import ElapsedPayload
 
 STARTING, COLLECTING, COMPARING, WAITING, TESTS = "starting", "collecting", "comparing", "waiting", "tests"
 PARTS: Mapping[str, str] = {
@@ -31,7 +31,7 @@ LEAST_S = 0.05
 """Below which a part is left out of the line."""
 
 
-def by_part(processes: Sequence[SpentPayload]) -> dict[str, float]:
+def by_part(processes: Sequence[ElapsedPayload]) -> dict[str, float]:
     """Give the seconds of each part, of all processes together, and ``other`` for what is left of their time."""
     tests = sorted({name for one in processes for name in one["seconds"] if name.startswith(TESTS)})
     parts = {name: sum(one["seconds"].get(name, 0.0) for one in processes) for name in (*PARTS, *tests)}
@@ -39,14 +39,14 @@ def by_part(processes: Sequence[SpentPayload]) -> dict[str, float]:
     return {**parts, OTHER: max(0.0, had_s - sum(parts.values()))}
 
 
-def in_line(processes: Sequence[SpentPayload]) -> str:
+def in_line(processes: Sequence[ElapsedPayload]) -> str:
     """Say it in a line, without what took next to nothing."""
     parts = [f"{name} {seconds:.1f}" for name, seconds in by_part(processes).items() if seconds >= LEAST_S]
     longest_s = max(one["elapsed_s"] for one in processes)
     return f"{longest_s:.1f} s on {count(len(processes), 'worker')}: {', '.join(parts) or 'nothing of note'}"
 
 
-def in_table(processes: Sequence[SpentPayload]) -> Iterator[str]:
+def in_table(processes: Sequence[ElapsedPayload]) -> Iterator[str]:
     """Yield a line for each part: seconds, the share of all, and what it is."""
     found = by_part(processes)
     all_s = sum(found.values()) or 1.0

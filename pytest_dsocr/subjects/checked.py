@@ -46,17 +46,17 @@ class CheckedSubject:
     @property
     def policy(self) -> DecodePolicy | None:
         """How it declares that it chooses tokens; None means as the vendor does."""
-        return self._said("decode", "policy", None, lambda given: None if given is None else values.policy(given))
+        return self._own("decode", "policy", None, lambda given: None if given is None else values.policy(given))
 
     @property
     def first_token_ms(self) -> float | None:
         """The milliseconds of its last ``read`` until the first text, if it tells."""
-        return self._said("read", "first_token_ms", None, lambda given: None if given is None else exact(float(given)))
+        return self._own("read", "first_token_ms", None, lambda given: None if given is None else exact(float(given)))
 
     @property
     def ended_by(self) -> str:
         """Why its last ``read`` ended, if it says."""
-        return self._said("read", "ended_by", "", lambda given: values.text("read", "ended_by", given))
+        return self._own("read", "ended_by", "", lambda given: values.text("read", "ended_by", given))
 
     @property
     def writes(self) -> bool:
@@ -71,7 +71,7 @@ class CheckedSubject:
     @property
     def dtypes(self) -> tuple[str, ...]:
         """What its factory makes it in beside the run's own dtype."""
-        return self._said("load", "dtypes", (), lambda given: exact(tuple(given)))
+        return self._own("load", "dtypes", (), lambda given: exact(tuple(given)))
 
     @property
     def tells_text(self) -> bool:
@@ -81,7 +81,7 @@ class CheckedSubject:
     @property
     def promised(self) -> frozenset[str]:
         """The seams that it must give where the reference has them."""
-        declared = self._said("vision", "seams", (), lambda given: frozenset(exact(tuple(given))))
+        declared = self._own("vision", "seams", (), lambda given: frozenset(exact(tuple(given))))
         if unknown := sorted(declared.difference(VISION_SEAMS), key=str):
             raise SubjectFaultError("vision", f"the subject's seams name {shown(unknown[0])}; {_valid_seams()}")
         return declared | ALWAYS_PROMISED
@@ -163,7 +163,7 @@ class CheckedSubject:
         with at_stage(stage, method):
             return callable(getattr(self.subject, method, None))
 
-    def _said(self, stage: str, name: str, default: Any, read: Callable[[Any], T]) -> T:
+    def _own(self, stage: str, name: str, default: Any, read: Callable[[Any], T]) -> T:
         """Return what the subject says of itself under ``name``, as ``read`` makes it our own."""
         with at_stage(stage, name):
             return read(getattr(self.subject, name, default))

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.report.file import mark_running, write_json
-from tests.report.made import BAD, GOOD, begun, night
+from tests.report.made import BAD, GOOD, new_result, night
 
 
 def written(folder: Path, result: dict[str, Any]) -> str:
@@ -30,7 +30,7 @@ def test_its_status_and_its_markdown_say_what_became_wrong(tmp_path: Path, capsy
 
 def test_what_is_unfinished_or_no_result_is_not_comparable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old = written(tmp_path / "old", night(*GOOD))
-    mark_running(tmp_path / "new", begun().identity)
+    mark_running(tmp_path / "new", new_result().identity)
     assert main(["diff", old, str(tmp_path / "new")]) == 12
     assert "not finished" in capsys.readouterr().err
     assert main(["diff", old, str(tmp_path / "nowhere")]) == 12

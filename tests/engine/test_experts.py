@@ -44,13 +44,13 @@ def test_few_tokens_are_gathered_and_many_are_looped(
 ) -> None:
     experts.stack()
     gathered: list[int] = []
-    original = experts.gathered
+    original = experts.run_gathered
 
     def watched(tokens: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
         gathered.append(len(tokens))
         return original(tokens, chosen)
 
-    monkeypatch.setattr(experts, "gathered", watched)
+    monkeypatch.setattr(experts, "run_gathered", watched)
     experts(torch.randn(1, 2, 16))
     experts(torch.randn(1, 3, 16))
     assert gathered == [2], "3 tokens of 3 experts each are more than the 8 experts"

@@ -35,7 +35,7 @@ from pytest_dsocr.night.state import STATE_NAME, Entry, NightState, read_night
 from pytest_dsocr.pages.named import make_cases
 from pytest_dsocr.perf.baseline import Baseline, find
 from pytest_dsocr.perf.identity import title_of
-from pytest_dsocr.perf.run import PerfRun, judged
+from pytest_dsocr.perf.run import PerfRun, judge_run
 from pytest_dsocr.perf.statistics import Judgement, Pace
 from pytest_dsocr.plugin.snapshots import GoldenSnapshots, _holds
 from pytest_dsocr.plugin.xfails import read_ledger
@@ -106,7 +106,7 @@ def _show(path: Path) -> None:
 def _find_baseline(path: Path) -> None:
     found = find([path.parents[1]], identity(), 1e6)
     assert title_of(found.measured.identity)
-    judged(found.measured, TIMES, {}, 1, 1)
+    judge_run(found.measured, TIMES, {}, 1, 1)
 
 
 def _among(source: Path, folder: Path, name: str) -> Path:

@@ -223,12 +223,12 @@ def test_a_candidate_of_another_commit_needs_no_probe_of_its_own(tmp_path: Path,
 
 def test_what_one_side_alone_has_the_time_of_is_not_compared() -> None:
     pairs = [(Round({"page": 1.0, "sam": 1.0}), Round({"page": 1.0}))] * 12
-    found = bench_module.judged(pairs, ({}, {}), {"decode": 0.1}, 1, 1)
+    found = bench_module.judge_pairs(pairs, ({}, {}), {"decode": 0.1}, 1, 1)
     expected = {"page": Pace.SAME, "sam": Pace.NOT_COMPARED, "decode": Pace.NOT_COMPARED}
     assert {one.quantity: one.pace for one in found} == expected
 
 
-def judged(*paces: Pace, operators: int = 8, tokens: int = 8, apart: str = "", is_timed: bool = True) -> Bench:
+def sides(*paces: Pace, operators: int = 8, tokens: int = 8, apart: str = "", is_timed: bool = True) -> Bench:
     """Two sides, of which A has 8 operators and 8 tokens, and these verdicts on times."""
     a = measured({}, {"page.operators": 8, "tokens.output": 8})
     b = measured({}, {"page.operators": operators, "tokens.output": tokens})
@@ -239,17 +239,17 @@ def judged(*paces: Pace, operators: int = 8, tokens: int = 8, apart: str = "", i
 @pytest.mark.parametrize(
     ("found", "status", "verdict"),
     [
-        (judged(Pace.SAME), Status.NOT_SLOWER, "B is the same"),
-        (judged(Pace.SAME, Pace.FASTER, operators=7), Status.NOT_SLOWER, "B is faster: FASTER"),
-        (judged(Pace.SAME, Pace.SLOWER, Pace.AMBIGUOUS), Status.SLOWER, "B is slower: SLOWER"),
-        (judged(Pace.AMBIGUOUS, operators=9), Status.SLOWER, "B is slower: page.operators (counted)"),
-        (judged(Pace.SAME, Pace.AMBIGUOUS), Status.UNDECIDED, "could not tell: AMBIGUOUS"),
-        (judged(Pace.SAME, Pace.NOT_COMPARED), Status.UNDECIDED, "could not tell: NOT-COMPARED"),
-        (judged(), Status.UNDECIDED, "could not tell: no round"),
-        (judged(Pace.SLOWER, operators=9, tokens=9), Status.UNDECIDED, "could not tell: the sides do different work"),
-        (judged(Pace.SAME, apart="another text"), Status.UNDECIDED, "could not tell: the sides do different work"),
-        (judged(is_timed=False), Status.NOT_SLOWER, "B counts no more than A"),
-        (judged(operators=9, is_timed=False), Status.SLOWER, "B is slower: page.operators (counted)"),
+        (sides(Pace.SAME), Status.NOT_SLOWER, "B is the same"),
+        (sides(Pace.SAME, Pace.FASTER, operators=7), Status.NOT_SLOWER, "B is faster: FASTER"),
+        (sides(Pace.SAME, Pace.SLOWER, Pace.AMBIGUOUS), Status.SLOWER, "B is slower: SLOWER"),
+        (sides(Pace.AMBIGUOUS, operators=9), Status.SLOWER, "B is slower: page.operators (counted)"),
+        (sides(Pace.SAME, Pace.AMBIGUOUS), Status.UNDECIDED, "could not tell: AMBIGUOUS"),
+        (sides(Pace.SAME, Pace.NOT_COMPARED), Status.UNDECIDED, "could not tell: NOT-COMPARED"),
+        (sides(), Status.UNDECIDED, "could not tell: no round"),
+        (sides(Pace.SLOWER, operators=9, tokens=9), Status.UNDECIDED, "could not tell: the sides do different work"),
+        (sides(Pace.SAME, apart="another text"), Status.UNDECIDED, "could not tell: the sides do different work"),
+        (sides(is_timed=False), Status.NOT_SLOWER, "B counts no more than A"),
+        (sides(operators=9, is_timed=False), Status.SLOWER, "B is slower: page.operators (counted)"),
     ],
 )
 def test_status_and_verdict_are_one_decision(found: Bench, status: Status, verdict: str) -> None:

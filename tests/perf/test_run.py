@@ -1,4 +1,4 @@
-"""A run held against a baseline: measured until it is judged, and corrected for the pace of its host."""
+"""A run held against a baseline: measured until it is judge_run, and corrected for the pace of its host."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pytest_dsocr.perf.counts import Change
 from pytest_dsocr.perf.host import busy_ms, host_ratio, idle_share, is_another, of_runs, of_turns
 from pytest_dsocr.perf.limits import LOOKS
 from pytest_dsocr.perf.rounds import Measured, Round
-from pytest_dsocr.perf.run import PerfRun, judged, measure
+from pytest_dsocr.perf.run import PerfRun, judge_run, measure
 from pytest_dsocr.perf.statistics import Judgement, Pace
 from tests.perf.made import PARITY, identity, measured
 
@@ -91,8 +91,8 @@ def test_more_rounds_are_taken_only_while_something_is_ambiguous() -> None:
     assert (probe.taken, {one.pace for one in judgements}) == (LOOKS[1], {Pace.SAME})
     at_the_first = against(Planted(0.055), 0.02, most_rounds=LOOKS[0])
     assert Pace.AMBIGUOUS in {one.pace for one in at_the_first.values()}
-    assert [*judgements] == judged(baseline(0.02).measured, found, {}, look=2, looks=3)
-    assert [*judgements] != judged(baseline(0.02).measured, found, {}, look=1, looks=1), "each look has its alpha"
+    assert [*judgements] == judge_run(baseline(0.02).measured, found, {}, look=2, looks=3)
+    assert [*judgements] != judge_run(baseline(0.02).measured, found, {}, look=1, looks=1), "each look has its alpha"
 
 
 @pytest.mark.parametrize("most", [14, 48, 60])
@@ -164,7 +164,7 @@ def hosted(
 
 
 def paces(before: Measured, after: Measured) -> dict[str, Pace]:
-    return {one.quantity: one.pace for one in judged(before, after, {}, 1, 1)}
+    return {one.quantity: one.pace for one in judge_run(before, after, {}, 1, 1)}
 
 
 @pytest.mark.parametrize("slower", [0.85, 1.1, 1.25])
@@ -200,7 +200,7 @@ def test_in_turn_a_side_that_slows_the_host_throughout_keeps_its_times() -> None
 
 def test_a_host_of_another_pace_is_another_machine() -> None:
     before, after = hosted(STEADY, LAUNCHES), hosted([3.0] * ROUNDS, {**LAUNCHES, "decode": 20.0})
-    found = judged(before, after, {}, 1, 1)
+    found = judge_run(before, after, {}, 1, 1)
     assert {one.pace for one in found} == {Pace.AMBIGUOUS}
     assert found[0].reason.startswith("the host takes 1.50 times as long for the same small work")
     assert (is_another(0.7), is_another(1.3)) == (True, False)

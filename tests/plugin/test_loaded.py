@@ -16,7 +16,7 @@ from tests.plugin.conftest import Repository
 
 HEAVY = ("torch", "numpy", "scipy", "PIL", "transformers", "tokenizers", "safetensors", "rapidfuzz", "jinja2")
 SUITES = Path(suites.__file__).parent
-VARYING = ("environment", "seconds", "id", "started", "ended", "command", "rerun", "spent")
+VARYING = ("environment", "seconds", "id", "started", "ended", "command", "rerun", "elapsed")
 EVERY_OUTCOME = """
     import pytest
 

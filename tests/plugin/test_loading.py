@@ -68,7 +68,7 @@ def test_a_long_wait_is_told_and_loading_and_reading_are_told_apart(repository: 
     assert [line for line in result.errlines if re.fullmatch(message, line)]
     assert "waiting" not in result.stdout.str()
     result.stdout.fnmatch_lines(["time * s on *"])
-    [one] = json.loads((repository.pytester.path / "out" / "dsocr.json").read_text(encoding="utf-8"))["spent"]
+    [one] = json.loads((repository.pytester.path / "out" / "dsocr.json").read_text(encoding="utf-8"))["elapsed"]
     assert (one["worker"], one["device"], one["cases"]) == ("gw0", "cpu", 1)
     assert one["seconds"]["loading the subject"] > 0.05
     assert one["seconds"]["subject"] >= 0.2

@@ -137,27 +137,27 @@ SLOWER = ("failed", payload(SLOW))
 LOST = ("error", payload(fault={**FAULT, "infrastructure": True}))
 MISSING = ("failed", payload(left_out="recording"))
 IDENTITY = RunIdentity("1f", "2026-11-22T04:00:00+00:00", "abc-dirty", "pytest suites")
-Told = tuple[str, Payload]
+Ended = tuple[str, Payload]
 """A test's outcome and payload."""
 
 
-def begun() -> RunResult:
+def new_result() -> RunResult:
     """The result of a run of which nothing is known yet."""
     made = RunResult(IDENTITY, Plan())
     made.ended = "2026-11-22T04:05:00+00:00"
     return made
 
 
-def result(*tests: Told, reason: str = "") -> RunResult:
+def result(*tests: Ended, reason: str = "") -> RunResult:
     """The result of tests with an outcome and a payload each."""
-    made = begun()
+    made = new_result()
     made.plan.exit_status = 0
     for k, (outcome, message) in enumerate(tests):
         made.add(f"test_case.py::test[{k}]", outcome, message, reason)
     return made
 
 
-def night(*tests: Told, **changes: Any) -> dict[str, Any]:
+def night(*tests: Ended, **changes: Any) -> dict[str, Any]:
     """A finished run as JSON values, of which the first test says what is compared."""
     first, *others = tests
     made = result((first[0], {**first[1], "run": run_payload()}), *others)
@@ -170,7 +170,7 @@ LEFT_OPEN = not_compared("clip.page", Reason.NOT_GIVEN)
 CASE = case_payload("a")
 
 
-def clip(comparison: Comparison, outcome: str = "passed") -> tuple[Told, ...]:
+def clip(comparison: Comparison, outcome: str = "passed") -> tuple[Ended, ...]:
     """Two tests of a case, of which the second compares CLIP."""
     return ("passed", payload(MATCH, case=CASE)), (outcome, payload(comparison, case=CASE))
 

@@ -21,7 +21,7 @@ from tests.report.made import (
     RIGHT_CLIP,
     SLOWER,
     WRONG,
-    Told,
+    Ended,
     case_payload,
     clip,
     night,
@@ -52,7 +52,7 @@ def named(changes: list[Change]) -> list[tuple[str, str]]:
     ],
 )
 def test_a_change_is_called_by_its_name(
-    old: tuple[Told, ...], new: tuple[Told, ...], where: Kind | None, status: Status
+    old: tuple[Ended, ...], new: tuple[Ended, ...], where: Kind | None, status: Status
 ) -> None:
     found = difference(night(*old), night(*new))
     reported = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_dsocr.report.payload import SpentPayload
+from pytest_dsocr.report.payload import ElapsedPayload
 from pytest_dsocr.report.terminal import Summary
 from pytest_dsocr.report.times import PARTS, by_part, in_line, in_table
 from pytest_dsocr.report.words import BY_SESSION, by_session
@@ -27,7 +27,7 @@ def test_compression_is_over_all_cases_that_are_counted() -> None:
     assert found["compression"] == expected
 
 
-def process(worker: str, elapsed_s: float, **seconds: float) -> SpentPayload:
+def process(worker: str, elapsed_s: float, **seconds: float) -> ElapsedPayload:
     return {"worker": worker, "device": "cpu", "cases": 1, "elapsed_s": elapsed_s, "seconds": seconds}
 
 
@@ -45,7 +45,7 @@ def test_every_second_of_the_processes_is_of_one_part() -> None:
 
 @pytest.mark.parametrize("verbose", [False, True])
 def test_the_summary_has_the_line_and_on_request_the_table(verbose: bool) -> None:
-    shown = [payload(MATCH, run=run_payload(), spent=one) for one in TWO]
+    shown = [payload(MATCH, run=run_payload(), elapsed=one) for one in TWO]
     lines = [line.text for line in Summary(result(*(("passed", one) for one in shown)), verbose=verbose).lines]
     assert "time            10.0 s on 2 workers: subject 10.0, comparing 0.5, other 7.5" in lines
     assert any(line.split()[:4] == ["subject", "10.0", "s", "56%"] for line in lines) is verbose

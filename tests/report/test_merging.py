@@ -13,21 +13,21 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.report.collection import Plan
 from pytest_dsocr.report.file import mark_refused, mark_running, write_json
 from pytest_dsocr.report.merge import Part, merged, read_parts
-from tests.report.made import LOST, MATCH, MISSING, WRONG, Payload, begun, case_payload, payload, run_payload
+from tests.report.made import LOST, MATCH, MISSING, WRONG, Payload, case_payload, new_result, payload, run_payload
 
-Told = tuple[str, str, Payload]
+Ended = tuple[str, str, Payload]
 
 
-def of_page(name: str, place: int, *, wrong: bool = False, **changes: Any) -> Told:
+def of_page(name: str, place: int, *, wrong: bool = False, **changes: Any) -> Ended:
     made = WRONG if wrong else MATCH
     first = {"first_wrong": made.what, "passes": False, "verdict": "WRONG"} if wrong else {}
     case = case_payload(name, made, place=place, **first, **changes)
     return f"test_case.py::test[{name}]", "failed" if wrong else "passed", payload(made, case=case)
 
 
-def run_of(*tests: Told, shard: str | None = None) -> dict[str, Any]:
+def run_of(*tests: Ended, shard: str | None = None) -> dict[str, Any]:
     """A finished run."""
-    made = begun()
+    made = new_result()
     made.plan = Plan(exit_status=int(any(outcome != "passed" for _, outcome, _ in tests)))
     for name, outcome, one in tests:
         run: Any = run_payload(shard=shard)
@@ -66,7 +66,7 @@ def test_the_whole_is_what_one_run_would_have_told() -> None:
         (("test_case.py::test[a]", *MISSING), "infrastructure"),
     ],
 )
-def test_what_one_of_them_found_the_whole_has_found(bad: Told, ended: str) -> None:
+def test_what_one_of_them_found_the_whole_has_found(bad: Ended, ended: str) -> None:
     result, alone = merge(FIRST, run_of(bad, shard="2/2")), run_of(*PAGES[::2], bad, OF_NO_PAGE)
     assert (result["passes"], result["ended_as"], result["verdict"]) == (False, ended, "1 of 4 tests failed")
     for name in ("ended_as", "verdict", "counts", "faults", "missing"):
@@ -130,9 +130,9 @@ def folders(tmp_path: Path, *results: dict[str, Any]) -> Sequence[Path]:
 def test_a_run_that_did_not_finish_is_merged_only_where_that_is_asked_for(tmp_path: Path) -> None:
     [first] = folders(tmp_path, FIRST)
     running, refused = tmp_path / "running", tmp_path / "refused"
-    mark_running(running, begun().identity)
+    mark_running(running, new_result().identity)
     refused.mkdir()
-    mark_refused(refused, begun().identity, "no weights", "infrastructure")
+    mark_refused(refused, new_result().identity, "no weights", "infrastructure")
     for other in (running, refused):
         with pytest.raises(DsocrError, match=f"the run in {other} did not finish; run it again, or give --unfinished"):
             read_parts([first, other], unfinished=False)

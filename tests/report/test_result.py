@@ -24,10 +24,10 @@ from tests.report.made import (
     MISSING,
     SLOWER,
     WRONG,
+    Ended,
     Payload,
-    Told,
-    begun,
     case_payload,
+    new_result,
     payload,
     result,
     run_payload,
@@ -63,7 +63,7 @@ def test_of_workers_that_disagree_about_a_case_the_graver_one_counts() -> None:
         ([("error", payload())], ["no comparison was made", "1 of 1 test failed"]),
     ],
 )
-def test_a_run_passes_only_where_something_was_compared_and_no_test_failed(tests: list[Told], why: list[str]) -> None:
+def test_a_run_passes_only_where_something_was_compared_and_no_test_failed(tests: list[Ended], why: list[str]) -> None:
     made = result(*tests)
     assert made.why_not == why
     assert made.verdict == ("; ".join(why) or "passes")
@@ -121,7 +121,7 @@ def report(when: Any, outcome: Any, carried: Payload | None) -> pytest.TestRepor
     ],
 )
 def test_of_a_tests_phases_the_gravest_counts(phases: tuple[tuple[Any, Any], ...], outcome: str) -> None:
-    made = begun()
+    made = new_result()
     for when, came in phases:
         made.add_report(report(when, came, payload(MATCH)))
     [test] = made.tests.values()
@@ -140,7 +140,7 @@ def test_of_a_tests_phases_the_gravest_counts(phases: tuple[tuple[Any, Any], ...
 def test_a_test_that_is_run_again_is_told_from_one_that_passed(
     outcomes: tuple[str, ...], ended: str, verdict: str
 ) -> None:
-    made = begun()
+    made = new_result()
     made.plan.exit_status = 0
     for outcome in outcomes:
         made.add("a", outcome, payload(WRONG if outcome == "rerun" else MATCH))
@@ -153,7 +153,7 @@ def test_a_test_that_is_run_again_is_told_from_one_that_passed(
     [("skipped", WRONG, "xfailed"), ("passed", MATCH, "xpassed"), ("passed", WRONG, "failed")],
 )
 def test_known_failures_are_told_from_skips(came: Any, compared: Comparison, outcome: str) -> None:
-    made, sent = begun(), report("call", came, payload(compared))
+    made, sent = new_result(), report("call", came, payload(compared))
     sent.wasxfail = "slow rotary"
     made.add_report(sent)
     [test] = made.tests.values()
@@ -183,7 +183,7 @@ def test_known_failures_are_told_from_skips(came: Any, compared: Comparison, out
         ([RIGHT, SLOWER, LOST], Ending.INFRASTRUCTURE),
     ],
 )
-def test_the_gravest_of_its_tests_counts(tests: Sequence[Told], ending: Ending) -> None:
+def test_the_gravest_of_its_tests_counts(tests: Sequence[Ended], ending: Ending) -> None:
     made = result(*tests)
     made.plan.exit_status = int(bool(made.failing))
     assert made.ended_as == made.to_json()["ended_as"] == ending

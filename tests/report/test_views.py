@@ -30,9 +30,9 @@ from tests.report.made import (
     MATCH,
     SLOW,
     WRONG,
-    Told,
-    begun,
+    Ended,
     case_payload,
+    new_result,
     payload,
     result,
     run_payload,
@@ -52,20 +52,20 @@ WHY = {"explained": "with the quick GELU, the session gives at clip.page what th
 COUNTED = {"vision_tokens": 256, "text_tokens": 512}
 
 
-def drifting(k: int) -> Told:
+def drifting(k: int) -> Ended:
     case = case_payload(
         f"d{k}", worst_error=k * 1e-7, counts={"MATCH": 1, "DRIFT": 1}, compression=COUNTED if k else None
     )
     return "passed", payload(MATCH, DRIFT, run=RUN, case=case)
 
 
-def broken(name: str, *comparisons: Comparison, **changes: Any) -> Told:
+def broken(name: str, *comparisons: Comparison, **changes: Any) -> Ended:
     """A failed test of a page that breaks at CLIP."""
     case = case_payload(name, MATCH, WRONG, LATER, **{"page": name, **BROKEN, **changes})
     return "failed", payload(*comparisons, case=case, checked=True, run=RUN)
 
 
-def breaking(**changes: Any) -> list[Told]:
+def breaking(**changes: Any) -> list[Ended]:
     """Three pages, two of which break at the same place; the second was explained."""
     return [
         *(broken("a", LATER), broken("a", WRONG), broken("b", LATER, **changes), broken("b", WRONG, **changes)),
@@ -81,7 +81,7 @@ def breaking(**changes: Any) -> list[Told]:
 SPELT = compare_text("a <b>word</b>", "a <b>ward</b>", 0.0)
 SPELT_WRONG = case_payload("s", SPELT, verdict="WRONG", passes=False, first_wrong="text", cause="the prompt")
 OUTSIDE = case_payload("o", MATCH, WRONG, passes=False, verdict="WRONG")
-RUNS: dict[str, list[Told]] = {
+RUNS: dict[str, list[Ended]] = {
     "passes": [drifting(k) for k in range(5)],
     "passes with a subject of one's own": [("passed", payload(MATCH, run=OWN))],
     "passes live": [("passed", payload(MATCH, run=LIVE, case=case_payload(first_token_ms=120.0)))],
@@ -124,7 +124,9 @@ def made(name: str) -> RunResult:
         unknown = Judgement("sam", Pace.NOT_COMPARED, math.nan, 12.0, math.nan, math.nan, math.nan, 0.05, 0, 0, "none")
         times = measured({"tokenizer": [5.0] * 3, "sam": [12.0] * 3, "page": [100.0] * 3})
         found.perf = PerfRun(times, (slower, unknown), roof=roof).to_json()
-        found.add_spent("", {"worker": "", "device": "cpu", "cases": 1, "elapsed_s": 8.0, "seconds": {"subject": 4.0}})
+        found.add_elapsed(
+            "", {"worker": "", "device": "cpu", "cases": 1, "elapsed_s": 8.0, "seconds": {"subject": 4.0}}
+        )
     return found
 
 
@@ -214,7 +216,7 @@ def test_an_error_in_the_summary_is_one_line_and_does_not_raise() -> None:
 
 def test_a_run_that_was_not_there_to_compare_shows_nothing() -> None:
     reporter: Any = Reporter()
-    Summary(begun()).show(reporter)
+    Summary(new_result()).show(reporter)
     assert reporter.written == []
 
 

@@ -116,12 +116,12 @@ class Gpu:
         """Return clocks in MHz, degrees, watts; and what spoils a round."""
         nvml = self.nvml
         found = {
-            "sm_mhz": self._asked(lambda: nvml.nvmlDeviceGetClockInfo(self.handle, nvml.NVML_CLOCK_SM)),
-            "memory_mhz": self._asked(lambda: nvml.nvmlDeviceGetClockInfo(self.handle, nvml.NVML_CLOCK_MEM)),
-            "degrees_c": self._asked(lambda: nvml.nvmlDeviceGetTemperature(self.handle, nvml.NVML_TEMPERATURE_GPU)),
-            "watts": self._asked(lambda: nvml.nvmlDeviceGetPowerUsage(self.handle) / 1e3),
+            "sm_mhz": self._ask(lambda: nvml.nvmlDeviceGetClockInfo(self.handle, nvml.NVML_CLOCK_SM)),
+            "memory_mhz": self._ask(lambda: nvml.nvmlDeviceGetClockInfo(self.handle, nvml.NVML_CLOCK_MEM)),
+            "degrees_c": self._ask(lambda: nvml.nvmlDeviceGetTemperature(self.handle, nvml.NVML_TEMPERATURE_GPU)),
+            "watts": self._ask(lambda: nvml.nvmlDeviceGetPowerUsage(self.handle) / 1e3),
         }
-        reasons = self._asked(lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self.handle)) or 0
+        reasons = self._ask(lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self.handle)) or 0
         spoilt = [f"the GPU was throttled ({why})" for bit, why in THROTTLED.items() if reasons & bit]
         others = self._others(friends)
         if others:
@@ -131,16 +131,16 @@ class Gpu:
     @property
     def identity(self) -> dict[str, Any]:
         """The driver and the power cap in watts."""
-        cap = self._asked(lambda: self.nvml.nvmlDeviceGetEnforcedPowerLimit(self.handle) / 1e3)
-        return {"driver": str(self._asked(self.nvml.nvmlSystemGetDriverVersion)), "power_cap_w": cap}
+        cap = self._ask(lambda: self.nvml.nvmlDeviceGetEnforcedPowerLimit(self.handle) / 1e3)
+        return {"driver": str(self._ask(self.nvml.nvmlSystemGetDriverVersion)), "power_cap_w": cap}
 
     def _others(self, friends: Collection[int]) -> set[int]:
         """Return the other processes that compute there. In a container that counts processes anew nobody can tell."""
-        found = self._asked(lambda: self.nvml.nvmlDeviceGetComputeRunningProcesses(self.handle)) or []
+        found = self._ask(lambda: self.nvml.nvmlDeviceGetComputeRunningProcesses(self.handle)) or []
         running = {process.pid for process in found}
         return running - set(friends) if os.getpid() in running else set()
 
-    def _asked(self, question: Any) -> Any:
+    def _ask(self, question: Any) -> Any:
         try:
             return question()
         except self.nvml.NVMLError:

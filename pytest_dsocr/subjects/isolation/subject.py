@@ -141,7 +141,7 @@ class IsolatedSubject:
             self._loaded()
         except ProcessLostError as lost:
             why = f"{spec} could not make its subject: {self._how(lost)}; see what it said last"
-            raise DsocrError(why) from _said(lost)
+            raise DsocrError(why) from _last_output(lost)
 
     def __getattr__(self, name: str) -> Any:
         offered = self.__dict__.get("_offered", {})
@@ -189,9 +189,9 @@ class IsolatedSubject:
             ending = "hung and was ended" if lost.is_hung else lost.how
             current().note(f"the subject's process {ending} in {stage}; another is started for what comes after")
             if lost.is_hung:
-                raise hung(stage, method, self.limit_s) from _said(lost)
+                raise hung(stage, method, self.limit_s) from _last_output(lost)
             message = f"the subject's process ended in {stage}, under {method}: {self._how(lost)}"
-            raise SubjectFaultError(stage, f"{message}; see what it said last") from _said(lost)
+            raise SubjectFaultError(stage, f"{message}; see what it said last") from _last_output(lost)
 
     def _how(self, lost: ProcessLostError) -> str:
         return f"it took more than {self.limit_s:g} s" if lost.is_hung else f"it {lost.how}"
@@ -274,7 +274,7 @@ class MachineErrorThere(InItsProcess, MachineError):  # noqa: N818
     """What happened there is the machine's fault."""
 
 
-def _said(lost: ProcessLostError) -> InItsProcess | None:
+def _last_output(lost: ProcessLostError) -> InItsProcess | None:
     return InItsProcess(f"the end of what it said:\n{lost.trace}") if lost.trace else None
 
 

@@ -65,7 +65,7 @@ def narrow_router(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @mistake("HLD-62", "Gate and up exchanged in steps", "decode")
 def exchanged_in_steps(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The kernel for one token takes the fused weights in the other order."""
-    right = MixtureOfExperts.looped
+    right = MixtureOfExperts.run_looped
 
     def looped(self: MixtureOfExperts, tokens: Tensor, chosen: Tensor) -> Tensor:
         if len(tokens) > 1:
@@ -73,7 +73,7 @@ def exchanged_in_steps(patch: pytest.MonkeyPatch, subject: SessionSubject) -> No
         experts = [self._mlps()[k] for k in chosen.flatten().tolist()]
         return torch.cat([one.down_proj(F.silu(one.up_proj(tokens)) * one.gate_proj(tokens)) for one in experts])
 
-    patch.setattr(MixtureOfExperts, "looped", looped)
+    patch.setattr(MixtureOfExperts, "run_looped", looped)
 
 
 @mistake("HLD-63", "Shared experts averaged", "prefill")

@@ -118,7 +118,7 @@ def weights_on_input(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None
         tokens = x.flatten(0, -2)
         chosen, weights = self.gate(tokens)
         parts = [
-            self.looped((tokens * weights[:, k : k + 1]).to(tokens.dtype), chosen[:, k : k + 1])
+            self.run_looped((tokens * weights[:, k : k + 1]).to(tokens.dtype), chosen[:, k : k + 1])
             for k in range(chosen.shape[1])
         ]
         given: Tensor = torch.stack(parts).sum(dim=0).view_as(x) + self.shared_experts(x)
