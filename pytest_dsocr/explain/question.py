@@ -119,7 +119,7 @@ class Answer:
     explained: bool = False
     """Whether it is reproduced; else what was found only comes nearer."""
     beyond: str = ""
-    """What follows of it, or does not, in a sentence's end."""
+    """Where the mistake gives the subject's values as well, or ``not`` and where it does not; ends a sentence."""
 
 
 def question_of(report: CaseReport, budget_s: float) -> Question | None:

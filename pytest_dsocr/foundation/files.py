@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 LINE_CHARACTERS = 240
 """Enough for a seam's summary."""
+MOST_DIGITS = 20
+"""Of a whole number in JSON: to calculate with one that no float holds ends in OverflowError."""
 
 _SEAL, _END = b',\n "sha256": "', b'"\n}\n'
 
@@ -40,8 +42,19 @@ def unseal(data: bytes) -> dict[str, Any]:
     body, _, stated = data.rpartition(_SEAL)
     if stated != sha256(body).encode() + _END:
         raise ValueError("its content does not have the SHA-256 that stands at its end")
-    content: dict[str, Any] = json.loads(data)
+    content: dict[str, Any] = parse_json(data)
     return content
+
+
+def parse_json(data: str | bytes) -> Any:
+    """Parse JSON; raise ``ValueError`` where it is none, or has a whole number that is too long."""
+    return json.loads(data, parse_int=_whole_number)
+
+
+def _whole_number(digits: str) -> int:
+    if len(digits.lstrip("-")) > MOST_DIGITS:
+        raise ValueError(f"a whole number has {len(digits)} characters, and {MOST_DIGITS} digits are the most")
+    return int(digits)
 
 
 def sha256(data: bytes) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
@@ -18,6 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.files import parse_json
 from pytest_dsocr.foundation.words import plain
 
 MOST_BYTES = 256 * 2**20
@@ -68,7 +68,7 @@ class Format(Generic[T]):
     schema: type[T]
     advice: str
     error: type[DsocrError] = DsocrError
-    parse: Callable[[bytes], Any] = json.loads
+    parse: Callable[[bytes], Any] = parse_json
     most_bytes: int = MOST_BYTES
 
     def read(self, path: str | PathLike[str]) -> T:

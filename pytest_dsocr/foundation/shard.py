@@ -29,11 +29,11 @@ class Shard(NamedTuple):
         """Whether what belongs to no page is run here."""
         return self.number == 1
 
-    def has(self, place: int) -> bool:
-        """Say whether what has this place in the whole list, from 0 on, is in this part."""
-        return place % self.of == self.number - 1
+    def has(self, index: int) -> bool:
+        """Return whether the item at ``index`` of the full list, from 0 on, is in this shard."""
+        return index % self.of == self.number - 1
 
-    def place(self, place: int, together: int) -> int:
-        """Give the place in the whole list of what has ``place`` in the part, where so many always stand together."""
-        group, within = divmod(place, together)
+    def place(self, index: int, together: int) -> int:
+        """Return the index in the full list of the item at ``index`` in this shard; groups of ``together`` stay whole."""
+        group, within = divmod(index, together)
         return (group * self.of + self.number - 1) * together + within

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 import time
+from pathlib import Path
 
 import pytest
+import torch
 
-from pytest_dsocr.explain import explainer
+from pytest_dsocr.explain import explainer, runtime
 from pytest_dsocr.explain.mistake import Mistake
 from pytest_dsocr.explain.question import Answer, Question
+from pytest_dsocr.explain.runtime import check_memory, free_bytes
 from pytest_dsocr.explain.search import search
+from pytest_dsocr.foundation.errors import DsocrError
 
 NEAR, WITHOUT = 1e-4, 0.04
 
@@ -80,3 +84,18 @@ def test_a_session_that_agrees_with_the_subject_explains_nothing() -> None:
 def test_another_shape_is_explained_by_what_gives_it() -> None:
     answer = made({"a": math.inf, "b": 5e-5}, without=math.inf)
     assert (answer.found, answer.explained) == (("b",), True)
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal: 33554432 kB\nMemAvailable: 8388608 kB\n", encoding="utf-8")
+    monkeypatch.setattr(runtime, "MEMORY", meminfo)
+    assert free_bytes(torch.device("cpu")) == 8 * 2**30
+    check_memory("mini", "cpu", "float32")
+    with pytest.raises(DsocrError, match=r"needs 18\.\d GiB, and 8\.0 are free on cpu.*--dsocr-explain=0"):
+        check_memory("synthetic:full", "cpu", "float32")
+    meminfo.unlink()
+    assert free_bytes(torch.device("cpu")) is None
+    check_memory("synthetic:full", "cpu", "float32")  # a system that does not say is trusted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,10 @@ from PIL import Image
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.pages.named import make_cases, pages_in
-from pytest_dsocr.pages.page_list import BadPage, read_list, shipped
+from pytest_dsocr.pages.page_list import PAGES, SUBSETS, BadPage, read_list, shipped
+
+SHA256 = "5446d4716dc83e250ad4fd1a0d2b5e982ad557714bec90fb13a97a7f0a79b84b"
+"""Of the name and bytes of every shipped page, truth and list: recordings are of these pages and no others."""
 
 
 @pytest.fixture
@@ -102,3 +106,17 @@ def test_what_is_no_page_and_no_subset_is_refused_with_what_there_is() -> None:
         "there is no page dev-4; give an image, a folder of images, a PDF, a list file (.lst, .txt) "
         "or a subset of the shipped pages (dev-3, dev-20, typeset, all)"
     )
+
+
+def test_the_bytes_of_shipped_pages_are_those_that_were_recorded() -> None:
+    found = hashlib.sha256()
+    for path in sorted(path for path in PAGES.rglob("*") if path.suffix in (".png", ".json", ".txt")):
+        found.update(path.relative_to(PAGES).as_posix().encode() + path.read_bytes())
+    assert found.hexdigest() == SHA256
+
+
+def test_subsets_are_what_their_names_say() -> None:
+    assert {name: len(shipped(name)) for name in SUBSETS} == {"dev-3": 3, "dev-20": 20, "typeset": 12, "all": 34}
+    assert {*shipped("dev-3")} < {*shipped("dev-20")} < {*shipped("all")}
+    with pytest.raises(DsocrError, match="there is no subset 'dev-4' of the shipped pages; give one of dev-3, dev-20"):
+        shipped("dev-4")
