@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 LINE_CHARACTERS = 240
 """Enough for a seam's summary."""
-MOST_DIGITS = 20
-"""Of a whole number in JSON: to calculate with one that no float holds ends in OverflowError."""
+MOST_DIGITS = 308
+"""Of a whole number in JSON: a float holds any of so many; to calculate with a longer one ends in OverflowError."""
 
 _SEAL, _END = b',\n "sha256": "', b'"\n}\n'
 

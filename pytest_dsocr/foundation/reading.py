@@ -30,6 +30,8 @@ Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
 Ratio = Annotated[float, Meta(ge=0, le=1e300)]
 Time = Annotated[float, Meta(ge=0, le=1e12)]
 """Milliseconds, seconds or days; neither NaN nor an infinity."""
+Moment = Annotated[str, Meta(pattern=r"\A\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")]
+"""In UTC, as ISO 8601."""
 FileName = Annotated[str, Meta(pattern=r"\A[^/\\\x00]+\Z", max_length=255)]
 """Of a file in the same folder: a path to elsewhere is none."""
 Fact = str | int | float | bool | None

@@ -34,6 +34,6 @@ class Shard(NamedTuple):
         return index % self.of == self.number - 1
 
     def place(self, index: int, together: int) -> int:
-        """Return the index in the full list of the item at ``index`` in this shard; groups of ``together`` stay whole."""
+        """Return the index in the full list of the item at ``index`` in this shard; groups of ``together`` stay so."""
         group, within = divmod(index, together)
         return (group * self.of + self.number - 1) * together + within

@@ -15,7 +15,7 @@ from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.families import STAGE_NAMES
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
-from pytest_dsocr.foundation.reading import Format, Identity, Time
+from pytest_dsocr.foundation.reading import Format, Identity, Moment, Time
 from pytest_dsocr.foundation.words import HASH_CHARACTERS
 from pytest_dsocr.perf.run import Spread
 from pytest_dsocr.report.exit_status import Ending
@@ -118,8 +118,7 @@ class Timed:
 class Night:
     """What is kept of a night, or of any run."""
 
-    started: str
-    """In UTC, as ISO 8601."""
+    started: Moment
     ended: str
     commit: str
     """Empty where it is unknown."""

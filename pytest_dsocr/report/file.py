@@ -20,7 +20,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import sha256, write_whole
 from pytest_dsocr.foundation.process import commit_here
-from pytest_dsocr.foundation.reading import Format
+from pytest_dsocr.foundation.reading import Format, Moment
 from pytest_dsocr.report.exit_status import Ending
 
 FORMAT = 2
@@ -39,7 +39,7 @@ class Head(TypedDict):
     format: Literal[2]
     status: Literal["running", "refused", "finished"]
     id: str
-    started: str
+    started: Moment
     ended: str | None
     commit: str | None
     command: str

@@ -144,7 +144,9 @@ def test_a_batch_is_begun_only_where_it_fits() -> None:
 
 def test_a_result_is_taken_over_only_where_it_is_there_to_its_end(tmp_path: Path) -> None:
     assert not is_whole(entry("recorded"), tmp_path)
-    (tmp_path / "dsocr.json").write_text('{"format": 2, "status": "running", "id": "a", "started": ""}')
+    (tmp_path / "dsocr.json").write_text(
+        '{"format": 2, "status": "running", "id": "a", "started": "2026-11-22T20:00:00"}'
+    )
     assert not is_whole(entry("recorded"), tmp_path)
     write_json(tmp_path, result().to_json())
     assert is_whole(entry("recorded"), tmp_path)
