@@ -110,7 +110,7 @@ class Timed:
         """Return that of a run's result (``PerfRun.to_json``)."""
         series = {name: perf["identity"].get(name) for name in OF_SERIES}
         medians, quartiles = perf["median_ms"], perf["quartiles_ms"]
-        quantities = {name: Spread(median_ms, *quartiles[name]) for name, median_ms in medians.items()}
+        quantities = {name: Spread(medians[name], *ends) for name, ends in quartiles.items() if name in medians}
         return cls(series, quantities, {one["quantity"]: one["pace"] for one in perf["judgements"]})
 
 

@@ -249,6 +249,7 @@ def damaged(draw: st.DrawFn, name: str) -> bytes:
     return seal(found) if isinstance(found, dict) else json.dumps(found).encode()
 
 
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")
 @pytest.mark.parametrize("name", KINDS)
 def test_damaged_files_are_read_or_refused_by_a_sentence(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
