@@ -136,4 +136,5 @@ def device_class(torch_device: str) -> str:
 
 def slug(name: str) -> str:
     """Turn a name into one that any file system takes."""
-    return "-".join("".join(c if c.isalnum() or c in "._" else " " for c in name).split()).lstrip(".") or "unnamed"
+    words = "".join(c if c.isalnum() or c in "._" else " " for c in name[:80]).split()
+    return "-".join(words).lstrip(".") or "unnamed"

@@ -62,7 +62,8 @@ def pixels_apart(made: Mapping[str, Any], resampling: str) -> tuple[bool, int]:
 
 
 def _major(of: Mapping[str, str]) -> int:
-    return int(of.get("pillow", "0").partition(".")[0])
+    major = of.get("pillow", "").partition(".")[0]
+    return int(major[:9]) if major.isdecimal() else 0
 
 
 def _capability(device: str) -> float:
