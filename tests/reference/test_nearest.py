@@ -189,7 +189,7 @@ def test_the_facts_are_those_of_the_nearest_pillow(tmp_path: Path) -> None:
     assert (len(facts["prepared"]), len(facts["prompts"]), len(facts["grids"])) == (116, 12, 157)
     with pytest.raises(NotRecordedError, match=r"holds no inputs-\*\.json"):
         read_facts(tmp_path, "inputs")
-    for version in ("1.0", "9.5", "99.0"):
+    for version in ("1.0", "9.5", "99.0", "9{5"):
         provenance = {"resampling": "other", "versions": {"pillow": version}}
         (tmp_path / f"inputs-pillow-{version}.json").write_text(json.dumps({"provenance": provenance}))
     assert read_facts(tmp_path, "inputs")["provenance"]["versions"] == {"pillow": "9.5"}
