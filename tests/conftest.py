@@ -7,10 +7,12 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 
 from tests.checkout import CHECKOUT
 from tests.leaks import OwnModulesSnapshot, changes, lost, state
@@ -24,6 +26,9 @@ with suppress(ImportError):  # where only what needs a GPU is run
 
     settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("busy machine")
+
+if find_spec("triton") and not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # read as triton is first imported, which torch does for whatever counts FLOPs
 
 
 PYTHON = sys.executable

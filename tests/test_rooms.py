@@ -70,8 +70,6 @@ def imported_by(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{one.name}" for one in node.names)
 
 
-# tox -e quick runs something of every room: what quick.txt lists, which pytest takes as its arguments.
-
 TESTS = Path(__file__).parent
 LISTED = TESTS.joinpath("quick.txt").read_text(encoding="utf-8").split()
 

@@ -33,8 +33,6 @@ LIMITS = {torch.float32: 1e-6, torch.bfloat16: 0.015 if ON_GPU else 0.03}
 @pytest.fixture(scope="module")
 def fused() -> Iterator[Operations]:
     with pytest.MonkeyPatch.context() as patch:
-        if not ON_GPU:  # read as the kernels are imported
-            patch.setenv("TRITON_INTERPRET", "1")
         from pytest_dsocr.engine.fast import fused
 
         for kernel, tile in fused.TILES.items():  # an interpreter takes its time for each program

@@ -77,8 +77,6 @@ def test_attention_is_that_of_the_readable_module(views: int, height: int, side:
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[fast.Attend]:
     with pytest.MonkeyPatch.context() as patch:
-        if not ON_GPU:  # read as the kernel is imported
-            patch.setenv("TRITON_INTERPRET", "1")
         from pytest_dsocr.engine.fast import sam_fused
 
         if not ON_GPU:  # an interpreter takes its time for each program; a row of the wide view is a block of keys
