@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
+from pytest_dsocr.families import STAGES
+from pytest_dsocr.families.family import Kind
 from pytest_dsocr.foundation.reading import Format
 from pytest_dsocr.reference.anchors import CONTRACT, SYMBOLS, Anchor, Anchors, read_anchors
 from pytest_dsocr.reference.environment import FILES
@@ -95,17 +97,15 @@ def _place(anchor: Anchor) -> str:
 
 
 EVERY = ("contract", "parity", "cache", "checkpoint", "perf", "cost", "reference")
-SUITES: Mapping[str, tuple[str, ...]] = {
-    "tokenizer": ("contract", "parity", "checkpoint", "reference"),
-    "sam": ("parity", "checkpoint", "perf", "cost", "reference"),
-    "clip": ("parity", "checkpoint", "perf", "cost", "reference"),
-    "projector": ("parity", "checkpoint", "perf", "cost", "reference"),
-    "vision_fusion": ("parity", "cache", "checkpoint", "perf", "cost", "reference"),
-    "prefill": ("parity", "cache", "checkpoint", "perf", "cost", "reference"),
-    "decode": ("contract", "parity", "cache", "checkpoint", "perf", "cost", "reference"),
-    "postprocess": ("parity", "checkpoint", "reference"),
+OF_KIND: Mapping[Kind, tuple[str, ...]] = {
+    "host": ("contract", "parity", "checkpoint", "reference"),
+    "view": ("parity", "checkpoint", "perf", "cost", "reference"),
+    "fusion": ("parity", "cache", "checkpoint", "perf", "cost", "reference"),
+    "prompt": ("parity", "cache", "checkpoint", "perf", "cost", "reference"),
+    "step": EVERY,
 }
-"""By stage of an anchor, the suites that hold a subject to what stands there."""
+"""By the kind of a stage, the suites that test a subject for what the anchors of the stage contain."""
+SUITES = {stage.name: OF_KIND[stage.kind] for stage in STAGES}
 STAGE_OF = {symbol: stage for stage, symbols in CONTRACT.items() for symbol in symbols}
 
 
