@@ -24,6 +24,7 @@ from pytest_dsocr.explain.mistake import Bench, Changes, Group, Mistake, Part
 from pytest_dsocr.explain.question import Answer, Question
 from pytest_dsocr.explain.recompute import Clean, Segment
 from pytest_dsocr.explain.search import search
+from pytest_dsocr.families import STAGES, VISION
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import InputsDigest, Seam
 from pytest_dsocr.observation.packing import unpack_inputs
@@ -33,13 +34,13 @@ SCREENED_FROM = 2
 """Views of which one is computed at first: what changes nothing that the subject changed is not computed further."""
 SCREEN = 5
 """So many times nearer than without it must the first view's sampled values be."""
-CHEAP = ("projector", "vision_fusion")
+CHEAP = tuple(stage.name for stage in STAGES if stage.name in VISION and not stage.blocks)
 """Stages whose mistakes are all tried: on some pages several give the same."""
 NEAR_OF_PIXELS = 2e-3
 """Of pixels, which are rounded to bfloat16."""
 NOT = "not "
 """How it begins that a seam behind is not explained."""
-STAGES = ("sam", "clip", "projector", "vision_fusion", "prefill")
+WITH_SEAMS = tuple(stage.name for stage in STAGES if stage.seams)
 READ = ("read", "text", "spans", "boxes")
 
 
@@ -57,7 +58,7 @@ def explain(session: Engine[Any], case: Case, question: Question) -> Answer:
         return explain_reading(session, case, question, deadline_s)
     if question.what == "result.mmd":
         return explain_written(question, deadline_s)
-    if stage in STAGES and question.what in question.seams:
+    if stage in WITH_SEAMS and question.what in question.seams:
         return _of_seam(Clean(session, _inputs(session, case)), question, deadline_s)
     return NOTHING
 
@@ -184,7 +185,7 @@ def _first_view(segment: Segment, question: Question, one: Mistake | None) -> fl
     plant = None if one is None else one.plant
     if segment.has_windows and (one is None or one.part == "block"):
         return actual.distance_of_first(segment.first_rows(plant))
-    if segment.stage not in ("sam", "clip") or actual.shape[0] < SCREENED_FROM:
+    if not (segment.view and segment.all_blocks) or actual.shape[0] < SCREENED_FROM:
         return None
     return actual.distance_of_first(segment.compute(plant, 1))
 

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 from pytest_dsocr.compare.divergence import Divergence, Scene
 from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.compare.verdict import Comparison
+from pytest_dsocr.families import STAGES
 
 if TYPE_CHECKING:
     from pytest_dsocr.explain.mistake import Mistake
 
 MOST = 3
-TENSORS = ("sam", "clip", "projector", "vision_fusion", "prefill")
+TENSORS = tuple(stage.name for stage in STAGES if stage.seams)
+"""The stages that hand on a tensor."""
 OF_TENSORS = (Sign.NOT_FINITE, Sign.SHUFFLED, Sign.LATER_ROWS)
 OF_STAGES: Mapping[str, tuple[str, ...]] = {
     "input_ids": ("prompt.",),

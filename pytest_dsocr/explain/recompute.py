@@ -155,18 +155,18 @@ class Segment:
 
     @property
     def has_windows(self) -> bool:
-        """Whether it is a block of SAM that keeps to windows, so that its first windows can be computed alone."""
-        return self.stops and self.stage == "sam" and bool(self.blocks[0].window)
+        """Whether it is a block whose attention keeps to windows, so that the first windows can be computed alone."""
+        return self.stops and bool(getattr(self.blocks[0], "window", 0))
 
     def first_rows(self, plant: Plant | None) -> Tensor:
-        """Return the first windows of the first view, of a block of SAM that keeps to windows."""
+        """Return the first windows of the first view, of a block whose attention keeps to windows."""
         [block] = self.blocks
         rows = self.block_input[:1, : block.window]
         with Changes() as changes, torch.no_grad():
             if plant is not None:
                 notes = {"all_blocks": self.all_blocks, "first": self.first, "stage": self.stage, "view": self.view}
                 plant(Bench(self.clean.session, changes, self.blocks, self.clean.image, notes))
-            with self.clean.session.pipeline.running("sam"):
+            with self.clean.session.pipeline.running(self.stage):
                 out: Tensor = block(rows)
         return out
 
