@@ -26,7 +26,9 @@ from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import render
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.engine.portable import PROCESSOR, write_portable
+from pytest_dsocr.engine.places import family_named
+from pytest_dsocr.engine.portable import write_portable
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.subjects.calls import guarded, refusal
@@ -79,7 +81,8 @@ class ProcessorSubject:
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
         """Return what the processor makes of a page, which it is handed upright and in RGB."""
         if preset not in self._made:
-            self._made[preset] = _Processor(self._kind, self._tokenizer, preset)
+            family = family_named(self._setup.checkpoint)
+            self._made[preset] = _Processor(self._kind, self._tokenizer, preset, family)
         return self._made[preset].inputs(load_image(page), render(prompt))
 
     @cached_property
@@ -100,10 +103,11 @@ class ProcessorSubject:
 class _Processor:
     """A processor made for a preset."""
 
-    def __init__(self, kind: Any, tokenizer: Any, preset: Preset) -> None:
+    def __init__(self, kind: Any, tokenizer: Any, preset: Preset, family: Family) -> None:
         sizes = {"image_size": preset.image_size, "base_size": preset.base_size if preset.crop else preset.image_size}
         with redirect_stdout(StringIO()):
-            self._made = kind(**_taken(kind.__init__, {"tokenizer": tokenizer, **PROCESSOR, **sizes}))
+            values = {"tokenizer": tokenizer, **family.vendor.published.processor, **sizes}
+            self._made = kind(**_taken(kind.__init__, values))
         for name, size in sizes.items():
             if hasattr(self._made, name):
                 setattr(self._made, name, size)

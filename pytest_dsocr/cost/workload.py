@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,15 +10,11 @@ from pytest_dsocr.contract.presets import Grid, Preset, crop_count, image_token_
 from pytest_dsocr.contract.prompt import TextTokenizer, prompt_ids, split_at_images
 from pytest_dsocr.cost.cost import ITEM_BYTES
 from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
 
 TOKEN = re.compile(r"<\|[^|]*\|>|\w+|[^\w ]")
 """A special token, a word, a mark or a line break."""
-OF_VIEW: Mapping[int, int] = {1024: 256, 1280: 400}
-"""Tokens of a whole page, by ``base_size``, of which the part counts that is not padding."""
-OF_SQUASHED_VIEW: Mapping[int, int] = {640: 100, 512: 64}
-"""The same where a page is squashed into its view, which has no padding; pages with crops have none."""
-OF_CROP = 100
 
 
 @dataclass(frozen=True)
@@ -103,22 +98,16 @@ def text_tokens(prompt: str) -> int:
     return 1 + sum(len(TOKEN.findall(piece)) for piece in split_at_images(DEFAULT.prompts.get(prompt, prompt), 1))
 
 
-def valid_image_tokens(work: Workload) -> int:
+def valid_image_tokens(work: Workload, family: Family = DEFAULT) -> int:
     """Count the image tokens that show the page, as the vendor's ``test_compress`` does.
 
     Those of padding, of rows' ends and of the separator are left out; of sizes that it does not know it counts none.
     """
-    return _of_view(work) + _of_crops(work)
-
-
-def _of_view(work: Workload) -> int:
-    base, longer, shorter = work.preset.base_size, max(work.page_px), min(work.page_px)
-    if base in OF_VIEW:
-        return int(OF_VIEW[base] * (1 - (longer - shorter) / longer))
-    return 0 if work.preset.crop else OF_SQUASHED_VIEW.get(base, 0)
-
-
-def _of_crops(work: Workload) -> int:
-    """Count the crops, which are filled; of another ``image_size`` the vendor counts none."""
-    is_shown = work.preset.crop and work.preset.image_size == work.preset.tiling.crop_px
-    return OF_CROP * crop_count(work.grid) * is_shown
+    counts, preset = family.vendor.page_tokens, work.preset
+    longer, shorter = max(work.page_px), min(work.page_px)
+    if preset.base_size in counts.of_page:
+        page = int(counts.of_page[preset.base_size] * (1 - (longer - shorter) / longer))
+    else:
+        page = 0 if preset.crop else counts.of_squashed.get(preset.base_size, 0)
+    has_crops = preset.crop and preset.image_size == preset.tiling.crop_px
+    return page + counts.of_crop * crop_count(work.grid) * has_crops

@@ -21,24 +21,6 @@ from pytest_dsocr.foundation.reading import Count, Finite, Format
 SAM_KEY = "sam_vit_b"
 CLIP_KEY = "clip-l-14-224"
 
-OF_DECODERS = {
-    "use_mla": False,
-    "topk_method": "greedy",
-    "scoring_func": "softmax",
-    "q_lora_rank": None,
-    "kv_lora_rank": None,
-    "qk_nope_head_dim": 0,
-    "qk_rope_head_dim": 0,
-    "v_head_dim": 0,
-    "n_group": 1,
-    "topk_group": 1,
-    "lm_head": True,
-    "rm_head": False,
-}
-"""What is the same in every DeepSeek-OCR's decoder, and named in its config as loaders of other projects read it."""
-OF_VISION = {"model_type": "vision", "model_name": "deeplip_b_l", "image_size": 1024, "mlp_ratio": 3.7362}
-OF_ALL = {"tile_tag": "2D", "global_view_pos": "head", "candidate_resolutions": [[1024, 1024]]}
-
 Size = Annotated[int, Meta(ge=1, le=2**17)]
 """Channels, pixels or patches, of which a model of any use has fewer."""
 Layers = Annotated[int, Meta(ge=1, le=128)]
@@ -181,16 +163,17 @@ class Architecture:
 
     def to_config(self) -> dict[str, Any]:
         """Give a ``config.json`` that :meth:`from_config`, the vendor's code and other projects' loaders read."""
-        decoder = {f.name: getattr(self.decoder, f.name) for f in fields(DecoderConfig)} | OF_DECODERS
+        published = self.family.vendor.published
+        decoder = {f.name: getattr(self.decoder, f.name) for f in fields(DecoderConfig)}
+        decoder |= published.decoder
         towers = {SAM_KEY: _plain(self.sam), CLIP_KEY: _plain(self.clip)}
         projector = {"input_dim": self.projector_input, "n_embed": self.decoder.hidden_size}
         return {
             "architectures": [self.family.vendor.architecture],
-            "model_type": "deepseek_vl_v2",
-            **OF_ALL,
-            "vision_config": {**OF_VISION, "width": towers},
-            "projector_config": {"model_type": "mlp_projector", "projector_type": "linear", **projector},
-            "language_config": {"architectures": ["DeepseekV2ForCausalLM"], **decoder},
+            **published.whole,
+            "vision_config": {**published.vision, "width": towers},
+            "projector_config": {**published.projector, **projector},
+            "language_config": {**published.language, **decoder},
             **decoder,
         }
 

@@ -50,22 +50,6 @@ TABLES = ("model.embed_tokens.weight", "lm_head.weight")
 """What has a row for every id, ``[V, C]``."""
 NEVER_SEEN = BYTE_SYMBOLS[:9]
 """Control characters; two of them in a row stand in no prompt."""
-PROCESSOR = {
-    "processor_class": "DeepseekVLV2Processor",
-    "candidate_resolutions": [[1024, 1024]],
-    "patch_size": 16,
-    "downsample_ratio": 4,
-    "image_mean": [0.5, 0.5, 0.5],
-    "image_std": [0.5, 0.5, 0.5],
-    "normalize": True,
-    "image_token": "<image>",
-    "pad_token": PAD,
-    "add_special_token": False,
-    "sft_format": "deepseek",
-    "mask_prompt": False,
-    "ignore_id": -100,
-}
-"""What the vendor's ``processor_config.json`` says."""
 
 
 Id = Annotated[int, Meta(ge=0, lt=2**24)]
@@ -107,18 +91,19 @@ def write_portable(checkpoint: str | Path, folder: Path) -> None:
     dead = gaps[0] if gaps else next(token_id for token_id, text in texts.items() if text == PAD)
     state |= {name: _with_rows(state[name], max(texts) + 1, dead) for name in TABLES}
     save_weights(state, folder)
-    architecture = Architecture.from_folder(source).to_config()
+    architecture = Architecture.from_folder(source)
+    published = architecture.to_config()
     sizes = {"vocab_size": len(state[TABLES[0]])}
     dtype = {"torch_dtype": str(state[TABLES[0]].dtype).removeprefix("torch.")}
-    language = {**architecture["language_config"], **sizes, **dtype}
-    config = {**architecture, **sizes, **dtype, "language_config": language}
+    language = {**published["language_config"], **sizes, **dtype}
+    config = {**published, **sizes, **dtype, "language_config": language}
     special = {"bos_token": BOS, "eos_token": EOS, "pad_token": PAD}
     files = {
         "config.json": config,
         "tokenizer.json": vocabulary,
         "tokenizer_config.json": {**OBJECT.read(source / "tokenizer_config.json"), **special},
         "special_tokens_map.json": special,
-        "processor_config.json": PROCESSOR,
+        "processor_config.json": dict(architecture.family.vendor.published.processor),
     }
     for name, value in files.items():
         write_whole(folder / name, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())

@@ -66,8 +66,32 @@ class CachePolicy:
 
 
 @dataclass(frozen=True)
+class PageTokens:
+    """How many of an image's tokens show the page, as the vendor counts them; of other sizes it counts none."""
+
+    of_page: Mapping[int, int]
+    """By ``base_size``, those of a padded page, of which the part counts that is not padding."""
+    of_squashed: Mapping[int, int]
+    """The same where a page is squashed into its view, which has no padding; pages with crops have none."""
+    of_crop: int
+
+
+@dataclass(frozen=True)
+class Published:
+    """What the published ``config.json`` and ``processor_config.json`` say beside the sizes, part by part."""
+
+    whole: Mapping[str, Any]
+    vision: Mapping[str, Any]
+    projector: Mapping[str, Any]
+    language: Mapping[str, Any]
+    decoder: Mapping[str, Any]
+    """Is in ``language_config`` and in the file itself."""
+    processor: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class Vendor:
-    """The vendor's Python code, and where it is hooked."""
+    """The vendor's Python code and files, and where the code is hooked."""
 
     architecture: str
     """Its class, as ``architectures`` of a checkpoint's ``config.json`` has it."""
@@ -76,6 +100,8 @@ class Vendor:
     contract: Mapping[str, tuple[str, ...]]
     """By stage, what the contract was read from: functions, classes, methods and tables, in whichever file they
     stand."""
+    page_tokens: PageTokens
+    published: Published
 
 
 @dataclass(frozen=True, eq=False)

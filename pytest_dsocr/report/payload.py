@@ -288,7 +288,7 @@ def _compression(exchange: Exchange) -> CompressionPayload | None:
 
     case, tokens = exchange.case, len(exchange.expected.steps)
     written = tokens - (tokens < case.max_new_tokens)  # the last is then the end token
-    shown = valid_image_tokens(Workload(load_image(case.page).size, case.preset, 0, tokens))
+    shown = valid_image_tokens(Workload(load_image(case.page).size, case.preset, 0, tokens), case.family)
     return {"vision_tokens": shown, "text_tokens": written} if shown and written > 0 else None
 
 
