@@ -56,10 +56,11 @@ class VendorModel:
     """
 
     def __init__(self, model: Any) -> None:
-        absent = [name for name in ("sam_model", "vision_model", "projector") if not hasattr(model.model, name)]
+        family = family_of([type(model).__name__])
+        absent = [one.module for one in family.of_views if not hasattr(model.model, one.module.rpartition(".")[2])]
         if absent:
             raise DsocrError(
-                f"the model object has no model.{absent[0]}, so it is not the vendor's DeepseekOCRForCausalLM; "
+                f"the model object has no {absent[0]}, so it is not the vendor's {family.vendor.architecture}; "
                 "pass the object that AutoModel.from_pretrained(..., trust_remote_code=True) gives"
             )
         if model.training:

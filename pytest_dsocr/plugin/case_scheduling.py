@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families import PRESET_NAMES, PROMPT_NAMES
 from pytest_dsocr.report.collection import DIED
 
 if TYPE_CHECKING:
     from pytest_dsocr.report.payload import TestPayload
 
 CASE = re.compile(
-    rf"\[(?P<case>.+-(?:{'|'.join(DEFAULT.presets)})-(?:{'|'.join(DEFAULT.prompts)}|prompt_[0-9a-f]{{8}}))[-\]]"
+    rf"\[(?P<case>.+-(?:{'|'.join(PRESET_NAMES)})-(?:{'|'.join(PROMPT_NAMES)}|prompt_[0-9a-f]{{8}}))[-\]]"
 )
 """Finds the id of a case in a test's: ``form-gundam-markdown`` in ``test_x[form-gundam-markdown-2]``."""
 AHEAD = 2

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families import PROMPT_NAMES
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.config import MISSING
 from pytest_dsocr.observation.provenance import DTYPES_OF_VENDOR, OF_VENDOR
@@ -190,7 +190,7 @@ OPTIONS = (
     Option(
         "prompts",
         read.prompt,
-        f"{', '.join(DEFAULT.prompts)}, or a text with <image> in it",
+        f"{', '.join(PROMPT_NAMES)}, or a text with <image> in it",
         "PROMPT",
         default="markdown",
         many=True,

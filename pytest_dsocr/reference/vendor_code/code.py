@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pytest_dsocr.families import family_of
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.reference.environment import FILES, PINS, check_vendor_folder
 
@@ -70,7 +71,8 @@ def vendor_on_cpu(model: Any) -> Iterator[None]:
         dtype = next(module.parameters()).dtype
         return tuple(arg.to(dtype) for arg in args)
 
-    hook = model.model.sam_model.register_forward_pre_hook(to_weights)
+    first, *_ = family_of([type(model).__name__]).of_views
+    hook = model.get_submodule(first.module).register_forward_pre_hook(to_weights)
     try:
         with cuda_stays():
             yield
