@@ -28,12 +28,12 @@ def text_of(page: Path | str) -> str:
 
 
 def blocks(page: Path | str, language: str) -> list[str]:
-    """Give the fenced blocks of code in a language."""
+    """Return the fenced blocks of code in a language."""
     return re.findall(rf"^```{language}\n(.*?)^```$", text_of(page), re.DOTALL | re.MULTILINE)
 
 
 def table(page: Path | str, header: str) -> list[list[str]]:
-    """Give the rows of the one table whose first column is called ``header``, a text for each cell."""
+    """Return the rows of the one table whose first column is called ``header``, a text for each cell."""
     [found] = re.findall(rf"^\| {re.escape(header)} \|.*\n\| ---.*\n((?:\|.*\n)+)", text_of(page), re.MULTILINE)
     return [[cell.strip() for cell in row.strip("|").split(" |")] for row in found.splitlines()]
 
@@ -49,7 +49,7 @@ def links(page: Path) -> Iterator[tuple[Path, str]]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Give the anchors of a page's headings, as GitHub makes them."""
+    """Return the anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", text_of(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -48,9 +48,9 @@ def test_the_wheel_holds_the_licence(wheel: Path) -> None:
 
 @pytest.mark.parametrize("part", [*(f"suites/{suite}" for suite in PRODUCT), "golden/vendor", "golden/snapshots"])
 def test_suites_and_goldens_travel_byte_for_byte(wheel: Path, part: str) -> None:
-    mine, theirs = contents(CHECKOUT / part), contents(wheel / "pytest_dsocr" / part)
-    assert mine
-    assert [name for name in sorted({*mine, *theirs}) if mine.get(name) != theirs.get(name)] == []
+    expected, actual = contents(CHECKOUT / part), contents(wheel / "pytest_dsocr" / part)
+    assert expected
+    assert [name for name in sorted({*expected, *actual}) if expected.get(name) != actual.get(name)] == []
 
 
 def test_the_projects_own_tests_stay_at_home(wheel: Path) -> None:

@@ -57,7 +57,7 @@ class Row:
     repository: str = ""
 
     def needs(self, variable: str) -> bool:
-        """Say whether the row names something that its user must have."""
+        """Return whether the row names something that its user must have."""
         return f"${variable}" in f"{self.setup} {self.subject} {self.path}"
 
 
@@ -183,7 +183,7 @@ def rows_of(name: str, result: Path) -> list[str]:
 
 
 def cell(compared: Sequence[Mapping[str, Any]]) -> str:
-    """Return how a stage stands in the table: right, or so many comparisons wrong, with the largest error."""
+    """Return how a stage stands in the table: right, or how many comparisons are wrong, with the largest error."""
     if not compared:
         return "."
     wrong = sum(one["verdict"] == "WRONG" for one in compared)

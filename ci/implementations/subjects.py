@@ -64,7 +64,7 @@ class XinferenceOcr:
             return str(self._answered(page, prompt, preset)["text"])
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
-        """Give what reaches ``generate``."""
+        """Return what reaches ``generate``."""
         return self._wrapped.handed_to("generate", lambda: self._answered(page, prompt, preset))
 
     def _answered(self, page: Path, prompt: str, preset: Preset) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class LlmPerfOpt:
         return str(found["text"]).removesuffix(self._wrapped.tokenizer.eos_token)
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
-        """Give what reaches the model's ``forward``."""
+        """Return what reaches the model's ``forward``."""
         return self._wrapped.handed_to("forward", lambda: self._asked(page, prompt, preset, max_new_tokens=1))
 
     def _asked(self, page: Path, prompt: str, preset: Preset, max_new_tokens: int) -> dict[str, Any]:
@@ -107,7 +107,7 @@ class LlmPerfOpt:
 
 
 def vendor_files() -> Path:
-    """Give the folder of the vendor's files; raise ``DsocrError`` where none is named."""
+    """Return the folder of the vendor's files; raise ``DsocrError`` where none is named."""
     if "DSOCR_VENDOR" not in os.environ:
         raise DsocrError("this wraps the vendor's model; name the folder of its Python files in DSOCR_VENDOR")
     return Path(os.environ["DSOCR_VENDOR"])

@@ -110,7 +110,7 @@ class Training:
         return {name: value.item() for name, value in found.items()}
 
     def losses(self, rows: Sequence[Row]) -> dict[str, Tensor]:
-        """Hold what the decoder says against the answers, and what vision tokens say against their words."""
+        """Compute the losses of the decoder on the answers, and of the vision tokens on their words."""
         self.imbalances.clear()
         features = [self._features(row) for row in rows]
         batch = collate(rows, self.pad)

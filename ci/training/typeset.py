@@ -42,7 +42,7 @@ ANSWERS = {
 """What the answer makes of a text, by label."""
 MARGIN_PT, GUTTER_PT, EDGE_PT = 50, 30, 44
 INK_LEVELS, SLACK_PT, PADDING_PX = 24, 1.5, 4
-"""What differs by more than so many levels from the paper is ink; it may stand out of its frame by the slack."""
+"""A pixel whose level differs by more than this from the paper is ink; ink may extend beyond its frame by the slack."""
 
 
 def typeset(seed: int, words: Sequence[str]) -> Page:

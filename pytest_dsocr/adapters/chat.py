@@ -273,7 +273,7 @@ def _shown(value: object) -> str:
 
 @contextmanager
 def company(chat: Chat, bodies: Iterable[Mapping[str, Any]]) -> Iterator[None]:
-    """Have the server answer these requests while the caller asks for another; what comes of them is not looked at.
+    """Keep these requests open at the server while the caller sends another; their answers are ignored.
 
     They are waited for, so that no page has more company than another, but where the page itself failed: a server that
     hangs may never answer them.
@@ -287,5 +287,5 @@ def company(chat: Chat, bodies: Iterable[Mapping[str, Any]]) -> Iterator[None]:
 
 
 def _ask(chat: Chat, body: Mapping[str, Any]) -> None:
-    with suppress(SubjectFaultError):  # of a page that is judged it will be told
+    with suppress(SubjectFaultError):  # of a page that is compared it is reported
         chat.whole(body)

@@ -1,4 +1,4 @@
-"""What a server does to tokens, prompt and image, asked with a shipped page, and told before any page is judged."""
+"""What a server does to tokens, prompt and image, probed with a shipped page before any page is compared."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _special(chat: Chat, text: str) -> str:
             f"the server at {chat.url} takes special tokens out of its text (there are boxes without "
             f"{DET}), so that no page can be compared; let it keep them, as skip_special_tokens=false does in vLLM"
         )
-    return "whether it keeps special tokens cannot be told, as it found no box on a page that has some"
+    return "whether it keeps special tokens is unknown, as it found no box on a page that has some"
 
 
 def _prompt(chat: Chat, text: str, asked: dict[str, Any]) -> str:
@@ -94,7 +94,7 @@ def _image(counted: int | None, chat: Chat, asked: dict[str, Any], page: Path, f
     with suppress(SubjectFaultError):
         bare = chat.whole({**asked, "messages": [{**message, "content": without}], "max_tokens": 1}).prompt_tokens
     if counted is None or bare is None:
-        return "how many tokens the image takes cannot be told"
+        return "how many tokens the image takes is unknown"
     tokens, presets = counted - bare, []
     with Image.open(page) as image:
         grid = crop_grid(*image.size, family.tiling)

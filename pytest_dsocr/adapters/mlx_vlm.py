@@ -67,7 +67,7 @@ def _clip(clip: ClipConfig) -> dict[str, int]:
 
 
 def resize_sam(sam: SamConfig) -> None:
-    """Let mlx-vlm build SAM in these sizes; it knows those of the published model alone."""
+    """Make mlx-vlm build SAM in these sizes; it knows those of the published model alone."""
     module: Any = importlib.import_module("mlx_vlm.models.deepseekocr.deepseekocr")
     sizes = {
         "image_size": sam.image_size,

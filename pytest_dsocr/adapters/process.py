@@ -104,7 +104,7 @@ class RunningCommand:
                 stream.close()
 
     def close(self) -> None:
-        """Let one that is asked end by itself, at the end of its input, within a second."""
+        """Close the input of a process that is asked, and wait up to a second for it to end by itself."""
         if self._process.stdin:
             self._process.stdin.close()
         with suppress(subprocess.TimeoutExpired):

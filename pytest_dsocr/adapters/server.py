@@ -1,6 +1,6 @@
 """``http:``: a server that speaks as OpenAI's does; ``http://HOST:PORT/v1?model=NAME``, or ``http:FILE.toml``.
 
-See ``docs/adapters.md``. What the server does is asked and told before any page is judged.
+See ``docs/adapters.md``. What the server does is probed and reported before any page is compared.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class ServerSubject:
         self._model = shake_hands(chat, self._options.model, self._body, family)
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
-        """Have the server read a page."""
+        """Read a page with the server."""
         body = self._body(page, prompt, preset, max_new_tokens)
         others = (self._body(other, prompt, preset, max_new_tokens) for other in cycle(shipped("dev-3")))
         with company(self._chat, islice(others, self._options.beside)):

@@ -26,7 +26,7 @@ def convert(converter: Path, model: Path, folder: Path) -> None:
 
 
 def know_tokenizer(module: Any) -> None:
-    """Let the converter take a tokenizer that it does not know for the nearest that it does."""
+    """Make the converter treat a tokenizer that it does not know as the nearest that it does."""
     base = (
         importlib.import_module("conversion.base") if (Path(module.__file__).parent / "conversion").is_dir() else module
     )

@@ -41,7 +41,7 @@ def add_vendor(command: ArgumentParser) -> None:
 
 
 def add_anchors(command: ArgumentParser) -> None:
-    """Add the file that the vendor's code is held against."""
+    """Add the file that the vendor's code is compared with."""
     what = "file to compare with (default: ./golden/vendor/anchors.json, or else the shipped one)"
     add(command, "--anchors", what, type=Path, metavar="FILE")
 

@@ -35,7 +35,7 @@ def add_run(command: ArgumentParser) -> None:
         action="append",
         metavar="STAGE=SHARE",
     )
-    add(command, "--rounds", "take at most so many pairs of rounds", LOOKS[-1], type=int, metavar="PAIRS")
+    add(command, "--rounds", "the most pairs of rounds to take", LOOKS[-1], type=int, metavar="PAIRS")
     add(command, "--time-limit", "longest time without an answer", 600.0, type=float, metavar="SECONDS")
     add(command, "--out", "write the result and every round to this file", type=Path, metavar="FILE")
     counts = "judge by what is counted, such as operators and waits, and by no clock"

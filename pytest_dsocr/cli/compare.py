@@ -3,7 +3,7 @@
 The others tell a wrong model from a machine out of order; see :mod:`pytest_dsocr.report.exit_status`.
 
 pytest runs in a process of its own. If that process ends without a finished result, the run does not pass, whatever
-the process's own exit status; nor does it if the result is not the one whose digest pytest told, over a pipe.
+the process's own exit status; nor does it if the result is not the one whose digest pytest sent over a pipe.
 """
 
 from __future__ import annotations
@@ -100,14 +100,14 @@ def run(options: Namespace) -> Iterator[str]:
 
 
 def _exit_status(of_pytest: int, result: Mapping[str, Any]) -> int:
-    """Give the command's: pytest's own, and where that says that tests failed or nothing, what kind of end it was."""
+    """Return the command's: pytest's own, and where that says that tests failed or nothing, what kind of end it was."""
     if of_pytest not in (0, 1):
         return of_pytest
     return EXIT_STATUS[Ending(result["ended_as"])] or of_pytest
 
 
 def plugin() -> str:
-    """Give the name by which pytest loads the plugin: that of its entry point, or of its module in a bare checkout."""
+    """Return the name by which pytest loads the plugin: its entry point's, or its module's in a bare checkout."""
     return NAME if any(one.name == NAME for one in entry_points(group="pytest11")) else HOOKS
 
 

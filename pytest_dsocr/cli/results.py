@@ -1,4 +1,4 @@
-"""``dsocr diff``, ``merge`` and ``history``: results compared, made one, and told night by night."""
+"""``dsocr diff``, ``merge`` and ``history``: results compared, merged, and shown night by night."""
 
 from __future__ import annotations
 

@@ -72,13 +72,13 @@ def run(options: Namespace) -> Iterator[str]:
 
 
 def _is_shipped(path: Path) -> bool:
-    """Say whether a page is one that the checkpoint was made to read, whatever its name."""
+    """Return whether a page is one that the checkpoint was made to read, whatever its name."""
     content = read_file(path)
     return any(content == page.read_bytes() for page in shipped("all"))
 
 
 def _numbers(path: Path, wanted: int | None) -> Sequence[int]:
-    """Give the numbers of a PDF's pages that are to be read; none of an image."""
+    """Return the numbers of a PDF's pages that are to be read; none of an image."""
     if path.suffix.lower() != PDF_SUFFIX:
         if wanted is not None:
             raise DsocrError(f"--page is for PDFs, and {path} is none; leave it out")

@@ -84,7 +84,7 @@ def setup(options: Namespace) -> Iterator[str]:
 
 
 def add_watch(command: ArgumentParser) -> None:
-    """Add the vendor's folder, and what it is held against."""
+    """Add the vendor's folder, and what it is compared with."""
     add_vendor(command)
     add_anchors(command)
     golden = "folder with vendor/ (recordings) (default: ./golden, or else the shipped one)"

@@ -86,7 +86,7 @@ def record(options: Namespace) -> Iterator[str]:
 
 
 def found_by(options: Namespace) -> Cases:
-    """Give every page in every preset with every prompt that ``options`` name, and the pages that cannot be opened."""
+    """Return each page in each preset with each prompt that ``options`` name, and the pages that cannot be opened."""
     return make_cases(options.pages, options.prompts, options.presets, options.max_new_tokens)
 
 
@@ -198,7 +198,7 @@ def _summary(recording: Recording, options: Namespace) -> Iterator[str]:
 
 
 def _command(options: Namespace) -> str:
-    """Give the command with everything that the recording depends on, and no path of this machine."""
+    """Return the command with everything that the recording depends on, and no path of this machine."""
     words = ["dsocr", *options.command.split(), _name(options.vendor), *(_name(page) for page in options.pages)]
     words += ["--checkpoint", _name(options.checkpoint), "--device", options.device]
     words += ["--dtype", options.dtype, "--attention", options.attention]
@@ -250,7 +250,7 @@ def run(options: Namespace) -> Iterator[str]:
 
 
 def _keep(case: Case, reference: LiveReference, out: Path) -> Observation:
-    """Have a case read; its folder appears whole, or the one before stays."""
+    """Read a case into its folder, which appears whole; else the one before stays."""
     from pytest_dsocr.report.side_files import info_of, made_anew
 
     home, work = out / case.id, made_anew(out / f".{case.id}.partial")

@@ -148,7 +148,7 @@ _COLOURS: dict[str, Colour] = {
 
 
 def label_colour(label: str) -> Colour:
-    """Give the colour of a label: dark enough for white letters on it."""
+    """Return the colour of a label: dark enough for white letters on it."""
     if label in _COLOURS:
         return _COLOURS[label]
     digest = hashlib.sha256(label.encode("utf-8", "surrogatepass")).digest()

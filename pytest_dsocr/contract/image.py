@@ -84,7 +84,7 @@ GREY = (127, 127, 127)
 
 
 def global_view(page: Image.Image, preset: Preset) -> Image.Image:
-    """Give the square view of the whole RGB page, ``preset.view_size`` px wide.
+    """Return the square view of the whole RGB page, ``preset.view_size`` px wide.
 
     The page is centred between grey bars. Without crops a small view is squashed instead.
 
@@ -118,7 +118,7 @@ SHAPES = ((200, 90), (90, 200))  # a tall and a wide probe, [H, W]
 
 @cache
 def resampling() -> str:
-    """Give a fingerprint of what ``resize`` makes of a tall and of a wide page.
+    """Return a fingerprint of what ``resize`` makes of a tall and of a wide page.
 
     Pillow 13.0 resizes tall pages by other intermediate roundings than the versions before, up to 30 levels apart.
     """

@@ -72,7 +72,7 @@ class Inputs:
         return self.prompt_tokens != 1 and bool(torch.sum(self.images_ori) != 0)
 
     def to(self, device: torch.device | str) -> Inputs:
-        """Give the same with all but ``images_spatial_crop`` on ``device``."""
+        """Return the same with all but ``images_spatial_crop`` on ``device``."""
         moved = replace(self, **{name: getattr(self, name).to(device) for name in (*ROWS, *PIXELS)})
         known = {"image_tokens": self.image_tokens, "has_vision": self.has_vision}
         vars(moved).update(known)  # to ask a GPU for them again would synchronise
@@ -120,7 +120,7 @@ def prepare_inputs(
 
 
 def pixels(views: Sequence[Image.Image]) -> Tensor:
-    """Give RGB views of one size as pixels in [-1, 1], channels first: bf16 ``[N, 3, H, W]``.
+    """Return RGB views of one size as pixels in [-1, 1], channels first: bf16 ``[N, 3, H, W]``.
 
     The arithmetic is that of torchvision's ``ToTensor`` and ``Normalize(0.5, 0.5)`` in float32, to the last bit.
     """

@@ -15,7 +15,7 @@ class DecodePolicy:
 
     Args:
         eos_id: the token that ends the output.
-        no_repeat_ngram_size: no so many tokens in a row occur twice in prompt and output together; 0 turns it off.
+        no_repeat_ngram_size: length of n-grams that may not occur twice in prompt and output together; 0 for none.
         max_new_tokens: ceiling of the output's length.
     """
 
@@ -30,7 +30,7 @@ class DecodePolicy:
             raise DsocrError(f"no_repeat_ngram_size={self.no_repeat_ngram_size} is no length; give 0 to turn it off")
 
     def for_model(self, eos_id: int, max_position_embeddings: int | None) -> DecodePolicy:
-        """Give this policy of a family for one model, whose ceiling is its limit of positions, if it has one."""
+        """Return this policy of a family for one model, whose ceiling is its limit of positions, if it has one."""
         return replace(self, eos_id=eos_id, max_new_tokens=max_position_embeddings or self.max_new_tokens)
 
 
@@ -58,5 +58,5 @@ class NgramBan:
         self._last.append(token)
 
     def banned(self) -> list[int]:
-        """Give the tokens that may not come next, in ascending order."""
+        """Return the tokens that may not come next, in ascending order."""
         return sorted(self._followers.get(tuple(self._last), ()))

@@ -119,12 +119,12 @@ class Preset:
         return cls(**own, tiling=tiling, layout=layout)
 
     def grid(self, width_px: int, height_px: int) -> Grid:
-        """Give the columns and rows that a page is cut into; ``(1, 1)`` without crops."""
+        """Return the columns and rows that a page is cut into; ``(1, 1)`` without crops."""
         return crop_grid(width_px, height_px, self.tiling) if self.crop else (1, 1)
 
 
 def get_preset(name_or_preset: str | Preset, presets: Mapping[str, Preset]) -> Preset:
-    """Give the preset of that name, whatever its case; a ``Preset`` is given back as it is.
+    """Return the preset of that name, whatever its case; a ``Preset`` is given back as it is.
 
     Raises:
         DsocrError: where there is none of that name.
@@ -141,7 +141,7 @@ def get_preset(name_or_preset: str | Preset, presets: Mapping[str, Preset]) -> P
 
 @cache
 def candidates(most: int, least: int = 2) -> tuple[Grid, ...]:
-    """Give the grids of ``least`` to ``most`` crops, fewest first."""
+    """Return the grids of ``least`` to ``most`` crops, fewest first."""
     sides = range(1, most + 1)
     grids = ((columns, rows) for columns in sides for rows in sides if least <= columns * rows <= most)
     return tuple(sorted(grids, key=math.prod))
@@ -154,7 +154,7 @@ def crop_count(grid: Grid) -> int:
 
 
 def crop_grid(width_px: int, height_px: int, tiling: Tiling = Tiling()) -> Grid:
-    """Give the columns and rows that a page of this size is cut into; ``(1, 1)`` is no cut.
+    """Return the columns and rows that a page of this size is cut into; ``(1, 1)`` is no cut.
 
     The grid whose aspect ratio is nearest to the page's. Of grids equally near, a larger one is taken if the page
     has more than half of its pixels.
@@ -178,7 +178,7 @@ def crop_grid(width_px: int, height_px: int, tiling: Tiling = Tiling()) -> Grid:
 
 
 def tokens_per_side(size_px: int) -> int:
-    """Give the image tokens along one side of a square view, as the vendor's code counts them."""
+    """Return the image tokens along one side of a square view, as the vendor's code counts them."""
     return math.ceil(size_px // PATCH_PX / DOWNSAMPLING)
 
 
@@ -202,5 +202,5 @@ def encoded_side(size_px: int, patch_px: int = PATCH_PX) -> int:
 
 
 def halved(side: int) -> int:
-    """Give a side behind a convolution of width 3, stride 2 and padding 1."""
+    """Return a side behind a convolution of width 3, stride 2 and padding 1."""
     return (side - 1) // 2 + 1

@@ -32,14 +32,14 @@ class TextTokenizer(Protocol):
         """The ids of this vocabulary's special tokens."""
 
     def encode(self, text: str) -> list[int]:
-        """Give the ids of ``text``, with no BOS and no EOS added; special tokens in it become their ids."""
+        """Return the ids of ``text``, with no BOS and no EOS added; special tokens in it become their ids."""
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Give the text of ``ids``, special tokens kept, spaces as they are."""
+        """Return the text of ``ids``, special tokens kept, spaces as they are."""
 
 
 def locate(phrase: str) -> str:
-    """Give the prompt that asks where ``phrase`` is; raise ``DsocrError`` where it is empty."""
+    """Return the prompt that asks where ``phrase`` is; raise ``DsocrError`` where it is empty."""
     if not phrase.strip():
         raise DsocrError("there is no phrase to locate; give the words to look for")
     return f"<image>\nLocate <|ref|>{phrase}<|/ref|> in the image."
@@ -82,7 +82,7 @@ def split_at_images(prompt: str, images: int) -> list[str]:
 def prompt_ids(
     pieces: Sequence[str], image_tokens: Sequence[int], tokenizer: TextTokenizer
 ) -> tuple[list[int], list[bool]]:
-    """Give the prompt's ids and mask: BOS, then the pieces with each image's ids between them; no EOS.
+    """Return the prompt's ids and mask: BOS, then the pieces with each image's ids between them; no EOS.
 
     Args:
         pieces: the texts around the placeholders, one more than there are images.

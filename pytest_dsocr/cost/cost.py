@@ -48,7 +48,7 @@ class Cost:
         return Cost(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
 
     def scaled(self, times: int, parts: int = 1) -> Cost:
-        """Return it so many times, divided by ``parts``."""
+        """Return it multiplied by ``times`` and divided by ``parts``."""
         return Cost(*(getattr(self, one.name) * times // parts for one in fields(self)))
 
     @property
@@ -103,12 +103,12 @@ def attention(queries: int, keys: int, channels: int) -> Cost:
 
 
 def moved(size: int, *, weights: int = 0, read: int = 0, written: int = 0) -> Cost:
-    """Move so many numbers of ``size`` bytes."""
+    """Return the cost of moving numbers of ``size`` bytes each."""
     return Cost(weight_bytes=size * weights, read_bytes=size * read, written_bytes=size * written)
 
 
 def attention_of(stage: str, chosen: str) -> str:
-    """Give the attention that a stage computes with where ``chosen`` is the run's."""
+    """Return the attention that a stage computes with where ``chosen`` is the run's."""
     return next((one.attention for one in STAGES if one.name == stage and one.attention), chosen)
 
 

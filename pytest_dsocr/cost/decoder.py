@@ -33,7 +33,7 @@ VENDOR = Way(all_logits=True, angle_products=True)
 
 
 def expected_experts(config: DecoderConfig, tokens: int) -> float:
-    """Count the distinct experts that are expected in a call of so many tokens, every one as likely as any other."""
+    """Count the distinct experts that are expected in a call of ``tokens``, where each is as likely as any other."""
     missed = (1 - config.num_experts_per_tok / config.n_routed_experts) ** tokens
     return config.n_routed_experts * (1 - missed)
 

@@ -19,7 +19,7 @@ POSITION_TABLES = 2
 
 
 def features_side(config: SamConfig, view_px: int) -> int:
-    """Give the features along one side of a view: its patches, halved twice."""
+    """Return the features along one side of a view: its patches, halved twice."""
     return encoded_side(view_px, config.patch_size)
 
 
@@ -160,7 +160,7 @@ def projector(arch: Architecture, side: int, views: int, size: int) -> dict[str,
 
 
 def vision(arch: Architecture, side_px: int, views: int, dtype: str) -> dict[str, dict[str, Cost]]:
-    """Give the cost of one call of SAM, of CLIP and of the projector on ``views`` views of ``side_px``."""
+    """Return the cost of one call of SAM, of CLIP and of the projector on ``views`` views of ``side_px``."""
     size, side = ITEM_BYTES[dtype], features_side(arch.sam, side_px)
     return {
         "sam": sam_layers(arch.sam, side_px, views, size),

@@ -50,7 +50,7 @@ def pages(wanted: Wanted) -> Iterator[Finding]:
 
 
 def vendor(wanted: Wanted) -> Iterator[Finding]:
-    """Hold the vendor's files to the anchors, as ``dsocr vendor inspect`` does."""
+    """Compare the vendor's files with the anchors, as ``dsocr vendor inspect`` does."""
     folder = wanted.vendor
     if folder is None:
         yield Finding("vendor", Level.NOTE, "its files are not given, so that nothing runs live", "--reference=FOLDER")
@@ -124,9 +124,11 @@ def pillow(wanted: Wanted) -> Iterator[Finding]:
         message = f"{version}, which resizes as in {count(len(like), 'recording')} of these weights ({resampling()})"
         yield Finding("pillow", Level.OK, message)
     elif made:
-        theirs = sorted({one.versions.get("pillow", "unknown") for one in made})
-        message = f"{version}, which resizes otherwise than {' and '.join(theirs)}, that the recordings were made with"
-        yield Finding("pillow", needed(wanted.needs_recording), message, f"pip install 'pillow=={theirs[-1]}'")
+        recorded = sorted({one.versions.get("pillow", "unknown") for one in made})
+        message = (
+            f"{version}, which resizes otherwise than {' and '.join(recorded)}, that the recordings were made with"
+        )
+        yield Finding("pillow", needed(wanted.needs_recording), message, f"pip install 'pillow=={recorded[-1]}'")
     else:
         yield Finding("pillow", Level.NOTE, f"{version} ({resampling()}); there is no recording to hold it to")
 

@@ -28,7 +28,7 @@ US = "pytest-dsocr"
 
 
 def python(wanted: Wanted) -> Iterator[Finding]:
-    """Hold Python and the installed packages to what this package says it needs."""
+    """Compare Python and the installed packages with what this package requires."""
     version = platform.python_version()
     try:
         said = metadata.metadata(US)
@@ -137,7 +137,7 @@ def wanted_bytes(wanted: Wanted) -> int:
 
     try:
         architecture = resolve(wanted.checkpoint).architecture
-    except DsocrError:  # told by the check of the weights
+    except DsocrError:  # reported by the check of the weights
         return 0
     return weights_bytes(architecture, dtype_named(wanted.dtype))
 

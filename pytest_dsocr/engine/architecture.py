@@ -162,7 +162,7 @@ class Architecture:
         return cls.from_config(OBJECT.read(path), str(path))
 
     def to_config(self) -> dict[str, Any]:
-        """Give a ``config.json`` that :meth:`from_config`, the vendor's code and other projects' loaders read."""
+        """Return a ``config.json`` that :meth:`from_config`, the vendor's code and other projects' loaders read."""
         published = self.family.vendor.published
         decoder = {f.name: getattr(self.decoder, f.name) for f in fields(DecoderConfig)}
         decoder |= published.decoder

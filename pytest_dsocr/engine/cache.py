@@ -46,15 +46,15 @@ class KVCache:
         return sum(b.shape[1] * b.shape[3] * b.element_size() for b in buffers)
 
     def keys(self, layer: int) -> Tensor:
-        """Give a view of layer ``layer``'s keys, ``[B, G, S, D]``."""
+        """Return a view of layer ``layer``'s keys, ``[B, G, S, D]``."""
         return self._filled(self._keys[layer])
 
     def values(self, layer: int) -> Tensor:
-        """Give a view of layer ``layer``'s values, ``[B, G, S, D]``."""
+        """Return a view of layer ``layer``'s values, ``[B, G, S, D]``."""
         return self._filled(self._values[layer])
 
     def positions(self, new: int, device: torch.device) -> Tensor:
-        """Give the positions that the next ``new`` tokens of each row take: ``[B, T]`` int64."""
+        """Return the positions that the next ``new`` tokens of each row take: ``[B, T]`` int64."""
         if self.is_ragged:
             return torch.tensor(self.lengths, device=device)[:, None]
         start = self.length

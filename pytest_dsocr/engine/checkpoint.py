@@ -29,7 +29,7 @@ DTYPES = {
 
 
 def dtype_named(name: str | torch.dtype) -> torch.dtype:
-    """Give the dtype called ``name``; raise ``DsocrError`` listing the valid ones."""
+    """Return the dtype called ``name``; raise ``DsocrError`` listing the valid ones."""
     if isinstance(name, torch.dtype):
         name = str(name).removeprefix("torch.")
     if name not in DTYPES:
@@ -38,7 +38,7 @@ def dtype_named(name: str | torch.dtype) -> torch.dtype:
 
 
 def device_named(name: str | torch.device) -> torch.device:
-    """Give the device called ``name``; raise ``DsocrError`` where this machine does not have it."""
+    """Return the device called ``name``; raise ``DsocrError`` where this machine does not have it."""
     try:
         device = torch.device(name)
     except RuntimeError:

@@ -78,7 +78,7 @@ class Rope:
 
 
 def inverse_frequencies(config: DecoderConfig) -> Tensor:
-    """Give ``theta ** (-2i / D)`` for the D/2 pairs of channels, float32, on the CPU."""
+    """Return ``theta ** (-2i / D)`` for the D/2 pairs of channels, float32, on the CPU."""
     exponents = torch.arange(0, config.head_dim, 2, dtype=torch.int64, device="cpu").float() / config.head_dim
     return 1.0 / (config.rope_theta**exponents)
 

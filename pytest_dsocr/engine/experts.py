@@ -39,7 +39,7 @@ class Router(nn.Module):
         self.scale = config.routed_scaling_factor
 
     def forward(self, x_TC: Tensor) -> tuple[Tensor, Tensor]:
-        """Give each token's experts ``[T, K]`` int64 and their weights ``[T, K]`` float32."""
+        """Return each token's experts ``[T, K]`` int64 and their weights ``[T, K]`` float32."""
         scores = F.linear(x_TC.float(), self.weight.float()).softmax(dim=-1, dtype=torch.float32)
         weights, chosen = torch.topk(scores, self.experts_per_token, dim=-1, sorted=False)
         if self.normalise:

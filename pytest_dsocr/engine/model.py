@@ -107,7 +107,7 @@ class DeepseekOCR(nn.Module):
         return self.model.embed_tokens(input_ids)
 
     def new_cache(self) -> KVCache:
-        """Give an empty cache for one row."""
+        """Return an empty cache for one row."""
         return KVCache(self.arch.decoder.num_hidden_layers)
 
     def join_caches(self, caches: Sequence[KVCache]) -> KVCache:
@@ -135,13 +135,13 @@ def _give_memory(model: DeepseekOCR, device: torch.device) -> None:
 
 
 def model_class(arch: Architecture) -> type[DeepseekOCR]:
-    """Give the readable model of an architecture's family."""
+    """Return the readable model of an architecture's family."""
     found: type[DeepseekOCR] = load(arch.family.model)
     return found
 
 
 def weights_bytes(arch: Architecture, dtype: torch.dtype) -> int:
-    """Give the bytes of a model's weights; none are allocated."""
+    """Return the bytes of a model's weights; none are allocated."""
     with torch.device("meta"):
         model = model_class(arch)(arch)
     return sum(one.numel() for one in model.parameters()) * dtype.itemsize
@@ -176,7 +176,7 @@ class Core(nn.Module):
         return self.norm(x_BTC)
 
     def decoder_layers(self) -> list[Layer]:
-        """Give the decoder's layers, typed."""
+        """Return the decoder's layers, typed."""
         return [layer for layer in self.layers if isinstance(layer, Layer)]
 
 

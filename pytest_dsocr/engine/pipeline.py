@@ -215,7 +215,7 @@ def generate(
 
 
 def pick(logits: Tensor, banned: Sequence[Sequence[int]]) -> list[int]:
-    """Give each row's best token of ``[B, V]`` that is not banned; the first of equals."""
+    """Return each row's best token of ``[B, V]`` that is not banned; the first of equals."""
     if any(banned):
         logits = logits.clone()
         for row, tokens in enumerate(banned):

@@ -63,19 +63,19 @@ DEFAULT_SEED = 2
 
 
 def synthetic(name: str) -> tuple[Architecture, int] | None:
-    """Give the size and the seed that ``synthetic:<name>`` stands for; None for any other name."""
+    """Return the size and the seed that ``synthetic:<name>`` stands for; None for any other name."""
     found = SYNTHETIC_NAME.fullmatch(name)
     return (SYNTHETIC[found["size"]], int(found["seed"] or DEFAULT_SEED)) if found else None
 
 
 def architecture_of(path_or_name: str | Path) -> Architecture:
-    """Give a checkpoint's dimensions; takes and raises what :func:`~pytest_dsocr.engine.checkpoint.resolve` does."""
+    """Return a checkpoint's dimensions; takes and raises what :func:`~pytest_dsocr.engine.checkpoint.resolve` does."""
     known = synthetic(str(path_or_name))
     return known[0] if known else Architecture.from_folder(folder_of(path_or_name))
 
 
 def family_named(path_or_name: str | Path) -> Family:
-    """Give a checkpoint's family, or the first, where there is no such checkpoint, which whoever loads it is told."""
+    """Return a checkpoint's family, or the first where there is no such checkpoint: loading it reports that."""
     try:
         return architecture_of(path_or_name).family
     except DsocrError:

@@ -110,7 +110,7 @@ def write_portable(checkpoint: str | Path, folder: Path) -> None:
 
 
 def _texts(vocabulary: _Vocabulary) -> dict[int, str]:
-    """Give the text of each id that has one."""
+    """Return the text of each id that has one."""
     own = {token_id: text for text, token_id in vocabulary["model"]["vocab"].items()}
     return own | {token["id"]: token["content"] for token in vocabulary["added_tokens"]}
 
@@ -130,5 +130,5 @@ def _unseen(taken: set[str]) -> Iterator[tuple[str, str]]:
 
 
 def _with_rows(table: Tensor, rows: int, dead: int) -> Tensor:
-    """Give a table ``[V, C]`` with at least ``rows`` rows, those at its end as that of a token that is never chosen."""
+    """Extend a table ``[V, C]`` to ``rows`` rows with copies of the row of ``dead``, a token that is never chosen."""
     return torch.cat([table, *[table[dead : dead + 1]] * (rows - len(table))])

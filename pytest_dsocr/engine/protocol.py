@@ -26,10 +26,10 @@ class CacheView(Protocol):
         """Number of layers."""
 
     def keys(self, layer: int) -> Tensor:
-        """Give a layer's keys, ``[B, G, S, D]``."""
+        """Return a layer's keys, ``[B, G, S, D]``."""
 
     def values(self, layer: int) -> Tensor:
-        """Give a layer's values, ``[B, G, S, D]``."""
+        """Return a layer's values, ``[B, G, S, D]``."""
 
 
 class Cache(CacheView, Protocol):
@@ -70,13 +70,13 @@ class OcrModel(Protocol[CacheT]):
         """The model's own limit of positions, where its config has one."""
 
     def get_submodule(self, target: str) -> nn.Module:
-        """Give the module that the vendor calls ``target``; raise ``AttributeError`` where there is none."""
+        """Return the module that the vendor calls ``target``; raise ``AttributeError`` where there is none."""
 
     def embed(self, input_ids: Tensor) -> Tensor:
         """Look up ``[B, T]`` ids: ``[B, T, C]``."""
 
     def new_cache(self) -> CacheT:
-        """Give an empty cache for one row."""
+        """Return an empty cache for one row."""
 
     def join_caches(self, caches: list[CacheT]) -> CacheT:
         """Put single rows' caches side by side; raise ``DsocrError`` where batches are not supported."""

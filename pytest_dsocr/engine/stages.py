@@ -53,7 +53,7 @@ class Stages:
         self._nvtx = None if instrument == "off" else _nvtx_package()
 
     def __call__(self, stage: str) -> AbstractContextManager[None]:
-        """Give the context of one run of ``stage``."""
+        """Return the context of one run of ``stage``."""
         return _NOTHING if self.instrument == "off" else self._watch(stage)
 
     def clear(self) -> None:
@@ -61,7 +61,7 @@ class Stages:
         self._marks.clear()
 
     def times(self) -> dict[str, StageTime]:
-        """Give the times taken since :meth:`clear`, by stage; waits for the device once."""
+        """Return the times taken since :meth:`clear`, by stage; waits for the device once."""
         if self._gpu and self._marks:
             torch.cuda.synchronize(self._gpu)
         runs: dict[str, list[float]] = {}

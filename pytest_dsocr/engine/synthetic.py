@@ -57,7 +57,7 @@ def fill(model: nn.Module, seed: int = DEFAULT_SEED, on_progress: OnBytes | None
 
 @cache
 def synthetic_fingerprint(arch: Architecture, seed: int) -> str:
-    """Give a SHA-256 that tells these weights from any other's: of each tensor's shape and first values."""
+    """Return a SHA-256 that tells these weights from any other's: of each tensor's shape and first values."""
     digest = hashlib.sha256()
     with torch.device("meta"):
         parameters = dict(model_class(arch)(arch).named_parameters())
@@ -69,7 +69,7 @@ def synthetic_fingerprint(arch: Architecture, seed: int) -> str:
 
 
 def spread(name: str, shape: Sequence[int]) -> tuple[float, float]:
-    """Give the mean and the standard deviation of the values of one tensor.
+    """Return the mean and the standard deviation of the values of one tensor.
 
     They are chosen so that a model is lively: activations neither die nor grow without bounds, attention looks at
     some tokens more than at others, experts differ, and what is on the page decides what is said.

@@ -74,7 +74,7 @@ class Tokenizer:
 
     @classmethod
     def byte_level(cls, vocab_size: int) -> Tokenizer:
-        """Give the synthetic tokenizer of :func:`byte_level_vocabulary`."""
+        """Return the synthetic tokenizer of :func:`byte_level_vocabulary`."""
         return cls.over(byte_level_vocabulary(vocab_size))
 
     @classmethod
@@ -88,11 +88,11 @@ class Tokenizer:
         )
 
     def encode(self, text: str) -> list[int]:
-        """Give the ids of ``text``, with no BOS and no EOS added; special tokens in it become their ids."""
+        """Return the ids of ``text``, with no BOS and no EOS added; special tokens in it become their ids."""
         return self._encode(text)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Give the text of ``ids``, special tokens kept, spaces as they are."""
+        """Return the text of ``ids``, special tokens kept, spaces as they are."""
         return self._decode(ids)
 
     def _read_special(self) -> SpecialTokens:
@@ -189,7 +189,7 @@ def _text_of(token_id: int) -> str:
 
 
 def _box(n: int) -> list[int]:
-    """Give the n-th of some thousands of boxes, in units of 1/999 of the page."""
+    """Return the n-th of some thousands of boxes, in units of 1/999 of the page."""
     x, y = n * 389 % (UNITS // 2), n * 631 % (UNITS - 99)
     return [x, y, x + 50 + n * 53 % (UNITS // 2 - 50), y + 9 + n * 17 % 90]
 
@@ -200,7 +200,7 @@ def spell(text: str) -> str:
 
 
 def _byte_symbols() -> Iterable[str]:
-    """Give the printable stand-ins of the 256 bytes, as byte-level vocabularies spell them."""
+    """Return the printable stand-ins of the 256 bytes, as byte-level vocabularies spell them."""
     printable = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
     others = iter(range(256, 512))
     return [chr(byte if byte in printable else next(others)) for byte in range(256)]

@@ -34,12 +34,12 @@ class VendorCache:
         return 0 if self.past is None else len(self.past.key_cache)
 
     def keys(self, layer: int) -> Tensor:
-        """Give a layer's keys, ``[B, G, S, D]``."""
+        """Return a layer's keys, ``[B, G, S, D]``."""
         keys: Tensor = self.past.key_cache[layer]
         return keys
 
     def values(self, layer: int) -> Tensor:
-        """Give a layer's values, ``[B, G, S, D]``."""
+        """Return a layer's values, ``[B, G, S, D]``."""
         values: Tensor = self.past.value_cache[layer]
         return values
 
@@ -106,7 +106,7 @@ class VendorModel:
         return limit
 
     def get_submodule(self, target: str) -> nn.Module:
-        """Give one of the vendor's modules; raise ``AttributeError`` where there is none of that name."""
+        """Return one of the vendor's modules; raise ``AttributeError`` where there is none of that name."""
         module: nn.Module = self._whole.get_submodule(target)
         return module
 
@@ -131,7 +131,7 @@ class VendorModel:
         return out
 
     def new_cache(self) -> VendorCache:
-        """Give an empty cache."""
+        """Return an empty cache."""
         return VendorCache()
 
     def join_caches(self, caches: list[VendorCache]) -> VendorCache:

@@ -1,4 +1,4 @@
-"""Safetensors on disk: loaded into a model, written from one, and told apart by their content."""
+"""Safetensors on disk: loaded into a model, written from one, and identified by their content."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def load_weights(model: nn.Module, folder: Path, *, on_progress: OnBytes | None 
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Give every tensor in ``folder`` by its name, in its stored dtype; raises as :func:`read_headers`."""
+    """Return every tensor in ``folder`` by its name, in its stored dtype; raises as :func:`read_headers`."""
     return dict(_read(read_headers(folder)))
 
 
@@ -108,7 +108,7 @@ def save_weights(state: Mapping[str, Tensor], folder: Path) -> None:
 
 
 def fingerprint(folder: Path) -> str:
-    """Give a SHA-256 of the weights in ``folder``: the same however they are spread over files.
+    """Return a SHA-256 of the weights in ``folder``: the same however they are spread over files.
 
     It is the hash of the sorted lines ``name dtype [shape] hash-of-data``, so that tensors are hashed side by side. Of
     files that have not changed it is found once in a process: a full-size checkpoint takes its time.
@@ -119,7 +119,7 @@ def fingerprint(folder: Path) -> str:
 
 @cache
 def _fingerprint(folder: Path, stamps: Stamps) -> str:
-    """Give the fingerprint of files of such sizes and times of writing."""
+    """Return the fingerprint of files of such sizes and times of writing."""
     stored = read_headers(folder)
     with ThreadPoolExecutor() as pool:
         lines = pool.map(lambda item: f"{item[0]} {stored[item[0]]} {_hash(item[1])}\n", _read(stored))

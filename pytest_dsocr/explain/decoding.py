@@ -28,7 +28,7 @@ SIZE = "tokens.size-"
 WINDOW = 4
 """Steps that are compared from the first wrong one on."""
 LOOKED_AT = 8
-"""Every so many tokens the text so far is looked at."""
+"""After this many tokens the text so far is checked."""
 UNSURE = 8
 """Characters at the end of a text that a further token may change."""
 
@@ -210,7 +210,7 @@ class _Texts:
         return Mistake(f"case.{words}", words, "block", lambda on: None)
 
     def _reads(self, inputs: Inputs, by: Reading) -> bool:
-        """Say whether the session reads the subject's text; ends where it goes another way."""
+        """Return whether the session reads the subject's text; ends where it goes another way."""
         tokenizer, eos, most = self.session.tokenizer, self.session.policy.eos_id, self.case.max_new_tokens
         prompt, said = inputs.input_ids[0].tolist(), list[int]()
         for token in by.tokens(self.session.pipeline, self._prefilled(inputs, by), prompt, tokenizer, eos, most):

@@ -78,7 +78,7 @@ def _of_inputs(session: Engine[Any], case: Case, question: Question, deadline_s:
 
 
 class _Inputs:
-    """A case's inputs, made under mistakes and held against the subject's."""
+    """A case's inputs, made under mistakes and compared with the subject's."""
 
     def __init__(self, session: Engine[Any], case: Case, question: Question) -> None:
         assert question.inputs is not None
@@ -102,7 +102,7 @@ class _Inputs:
         return 0.0 if self.what in self.equal[one.id] else self._apart(tensors[self.what])
 
     def _may_be(self, tensors: dict[str, Tensor]) -> bool:
-        """Say whether ids, mask or grid are the subject's; the pixels may be anything."""
+        """Return whether ids, mask or grid are the subject's; the pixels may be anything."""
         own = InputsDigest.of(tensors)
         return bool(getattr(own, self.what) == getattr(self.actual, self.what))
 

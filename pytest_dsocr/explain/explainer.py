@@ -19,7 +19,7 @@ from pytest_dsocr.reference.protocol import ReferenceFaultError
 RUNTIME = "pytest_dsocr.explain.runtime:ExplainingRuntime"
 FLAG = "--dsocr-explain"
 MOST_WORDS = 3
-"""So many mistakes are told that explain a divergence equally well."""
+"""The most mistakes that are named which explain a divergence equally well."""
 
 
 class Explainer:
@@ -49,7 +49,7 @@ class Explainer:
     def explain(self, report: CaseReport) -> Explanation | None:
         """Explain the first divergence of a case, of the first case whose stage breaks.
 
-        Of another that breaks at the same comparison the first one's proof is told again; None of any other.
+        For another case that breaks at the same comparison the first proof is repeated; None for any other.
         """
         question = question_of(report, self.budget_s) if self.budget_s else None
         if question is None or question.what in self._proven:
@@ -63,7 +63,7 @@ class Explainer:
         return found
 
     def answered(self, question: Question) -> Explanation | None:
-        """Have a question answered, whatever was asked before."""
+        """Answer a question, whatever was asked before."""
         try:
             answer = self._client.ask(
                 question.what,

@@ -106,7 +106,7 @@ def _of_stage(stage: str) -> Iterator[Mistake]:
 
 
 def _fits(one: Mistake, scene: Scene) -> bool:
-    """Tell whether a mistake may look so: by the blocks that are right, the views, and the error's size."""
+    """Return whether a mistake may look so: by the blocks that are right, the views, and the error's size."""
     is_resized = RESIZED.match(one.id) is not None
     if scene.crops_alone:
         return is_resized and (not scene.depth or "relative" in one.id)

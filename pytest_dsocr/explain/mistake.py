@@ -42,11 +42,11 @@ class Changes(ExitStack):
         parameter.data = (value.to(before.dtype) if own_dtype else value).contiguous()
 
     def forward(self, module: nn.Module, forward: Callable[..., Any]) -> None:
-        """Have one module run another function, which is called without the module."""
+        """Replace the forward of one module by a function that is called without the module."""
         self.set(module, "forward", forward)
 
     def around(self, module: nn.Module, change: Callable[..., Any]) -> None:
-        """Have one module run ``change(run, *args)``, where ``run`` is what it ran before."""
+        """Replace the forward of one module by ``change(run, *args)``, where ``run`` is the forward before."""
         self.forward(module, partial(change, module.forward))
 
 

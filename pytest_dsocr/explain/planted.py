@@ -45,7 +45,7 @@ def plant(one: Mistake, session: Engine[Any], changes: Changes) -> None:
 
 @contextmanager
 def in_contract(one: Mistake) -> Iterator[None]:
-    """Have the contract make inputs with a mistake of pixels or of the prompt, which needs no session."""
+    """Plant a mistake of pixels or of the prompt in the contract, which needs no session."""
     with Changes() as changes:
         one.plant(Bench(cast(Engine[Any], None), changes))
         yield

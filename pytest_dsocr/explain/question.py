@@ -46,7 +46,7 @@ class Summary:
         )
 
     def distance(self, seam: Seam) -> float:
-        """Give the norm of the difference from ``seam`` over its norm: 0 where every bit is equal."""
+        """Return the norm of the difference from ``seam`` over its norm: 0 where every bit is equal."""
         if (self.shape, self.dtype, self.sha256) == (tuple(seam.shape), seam.dtype, seam.sha256):
             return 0.0
         if self.shape != tuple(seam.shape):
@@ -55,7 +55,7 @@ class Summary:
         return apart if math.isfinite(apart) else math.inf
 
     def distance_of_first(self, first: Tensor) -> float:
-        """Give how far the values sampled from the first views are from those of ``first``, relative to these."""
+        """Return how far the values sampled from the first views are from those of ``first``, relative to these."""
         places = torch.from_numpy(sample_positions(math.prod(self.shape)))
         inside = places < first.numel()
         own = first.detach().flatten()[places[inside].to(first.device)].double().cpu()
@@ -148,7 +148,7 @@ def question_of(report: CaseReport, budget_s: float) -> Question | None:
 
 
 def _seams(what: str, answer: of_subject.Answer) -> dict[str, Seam]:
-    """Give the seams of the stage that broke, or the pixels."""
+    """Return the seams of the stage that broke, or the pixels."""
     if what in PIXELS:
         tensors = answer.input_tensors or {}
         return {what: Seam.of(tensors[what])} if what in tensors else {}

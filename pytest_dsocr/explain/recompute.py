@@ -109,7 +109,7 @@ class Clean:
         return pipeline.prefill_with(self.inputs, features).logits[0]
 
     def warm(self, stage: str, view: str) -> None:
-        """Have all that :meth:`run` starts from."""
+        """Compute what :meth:`run` starts from."""
         if view:
             self.stage_inputs(stage, view)
         elif self.inputs.has_vision:

@@ -39,7 +39,7 @@ def search(
         measure: how far each is from the subject; whatever it raises makes the candidate none.
         without: how far the session is without any mistake.
         near: up to this distance the subject's tensor counts as reproduced.
-        deadline_s: of ``time.monotonic``; no candidate is begun behind it.
+        deadline_s: of ``time.monotonic``; no candidate is started after it.
         goes_on: whether to go on behind one that is equal to the bit.
 
     Returns:

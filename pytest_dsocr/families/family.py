@@ -61,7 +61,7 @@ class CachePolicy:
     """Generated tokens that are kept beside the prompt; None keeps all."""
 
     def length(self, prompt: int, generated: int) -> int:
-        """Count the positions held after a prompt and so many tokens fed."""
+        """Count the positions in the cache after a prompt and ``generated`` tokens."""
         return prompt + (generated if self.ring is None else min(generated, self.ring))
 
 
@@ -161,7 +161,7 @@ class Family:
         return self.presets[self.default_preset].layout
 
     def preset(self, name: str | Preset) -> Preset:
-        """Give the preset of that name, whatever its case; of a ``Preset`` its sizes, as the family cuts pages."""
+        """Return the preset of that name, whatever its case; of a ``Preset`` its sizes, as the family cuts pages."""
         found, own = get_preset(name, self.presets), (self.tiling, self.layout)
         return found if (found.tiling, found.layout) == own else replace(found, tiling=own[0], layout=own[1])
 
@@ -179,7 +179,7 @@ class Family:
 
 
 def merged(families: Iterable[Family]) -> tuple[Stage, ...]:
-    """Give the stages of all families, each once, so that each family's own are in its order."""
+    """Return the stages of all families, each once, so that each family's own are in its order."""
     found: list[Stage] = []
     for family in families:
         place = 0

@@ -35,7 +35,7 @@ class MachineError(DsocrError):
 
 
 def is_of_machine(error: BaseException | None) -> bool:
-    """Say whether an error, or one that it came from, is the machine's: by its type and its number alone."""
+    """Return whether an error, or one that it came from, is the machine's: by its type and its number alone."""
     return any(map(_is_of_machine, _causes(error)))
 
 
@@ -67,7 +67,7 @@ OF_MESSAGE = 2000
 
 
 def message_of(error: BaseException) -> str:
-    """Give an error's message, or its type where asking for the message raises."""
+    """Return an error's message, or its type where asking for the message raises."""
     try:
         return str(error)
     except Exception:
@@ -75,7 +75,7 @@ def message_of(error: BaseException) -> str:
 
 
 def traced(error: BaseException) -> str:
-    """Give an error's traceback with its causes, and with short paths inside this package.
+    """Return an error's traceback with its causes, and with short paths inside this package.
 
     Its type alone where formatting it raises.
     """
@@ -87,7 +87,7 @@ def traced(error: BaseException) -> str:
 
 
 def bounded(text: str, columns: int = COLUMNS) -> str:
-    """Give ``text`` with escapes for what would steer a terminal, and shortened where it is too long."""
+    """Return ``text`` with escapes for what would steer a terminal, and shortened where it is too long."""
     lines = text.rstrip().splitlines()
     left_out = len(lines) - FIRST_LINES - LAST_LINES
     if left_out > 1:

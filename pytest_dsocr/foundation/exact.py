@@ -27,7 +27,7 @@ BUILTIN: Sequence[tuple[type, Callable[[Any], Any]]] = (
 
 
 def exact(value: Any) -> Any:
-    """Give ``value`` in the builtin type that it is derived from, and what it holds likewise.
+    """Return ``value`` in the builtin type that it is derived from, and what it holds likewise.
 
     Any other value is given as it is. Its real type decides, whatever its ``__class__`` says.
     """
@@ -35,12 +35,12 @@ def exact(value: Any) -> Any:
 
 
 def is_text(value: object) -> bool:
-    """Say whether ``value`` is a ``str``, or of a class derived from it."""
+    """Return whether ``value`` is a ``str``, or of a class derived from it."""
     return issubclass(type(value), str)
 
 
 def exact_tensor(given: Tensor) -> Tensor:
-    """Give a tensor as torch's own class, on the same memory, and without a gradient."""
+    """Return a tensor as torch's own class, on the same memory, and without a gradient."""
     import torch
     from torch import Tensor
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LINE_CHARACTERS = 240
 """Enough for a seam's summary."""
 MOST_DIGITS = 308
-"""Of a whole number in JSON: a float holds any of so many; to calculate with a longer one ends in OverflowError."""
+"""Of a whole number in JSON: a float holds it; to calculate with a longer one ends in OverflowError."""
 
 _SEAL, _END = b',\n "sha256": "', b'"\n}\n'
 
@@ -163,7 +163,7 @@ def _acquire(path: Path) -> IO[str]:
 
 
 def templates(*folders: Path) -> Environment:
-    """Give the templates of some folders; a name that a template has not been given is an error."""
+    """Return the templates of some folders; a name that a template has not been given is an error."""
     import jinja2
 
     return jinja2.Environment(

@@ -37,7 +37,7 @@ TIME_LIMIT_S = 10
 
 
 def commit_here() -> str | None:
-    """Give it in 40 digits, ``-dirty`` behind it where files differ from it; None where there is none."""
+    """Return it in 40 digits, ``-dirty`` behind it where files differ from it; None where there is none."""
     try:
         found = subprocess.run(GIT, capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -59,7 +59,7 @@ def interrupted_by_sigterm() -> Iterator[None]:
 
 
 def progress_bar(**options: Any) -> tqdm[Any]:
-    """Give a bar on stderr that goes when the work is done; disabled where stderr is no terminal."""
+    """Return a bar on stderr that goes when the work is done; disabled where stderr is no terminal."""
     from tqdm import tqdm
 
     return tqdm(disable=not sys.stderr.isatty(), leave=False, **options)
@@ -79,7 +79,7 @@ Done = TypeVar("Done")
 
 
 def cores() -> int:
-    """Give how many of the machine's cores this process may use."""
+    """Return how many of the machine's cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

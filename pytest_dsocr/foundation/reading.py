@@ -49,7 +49,7 @@ def toml(data: bytes) -> dict[str, Any]:
 
 
 def is_regular(path: Path) -> bool:
-    """Say whether there is a regular file, which can be opened without waiting for anybody."""
+    """Return whether there is a regular file, which can be opened without waiting for anybody."""
     with suppress(OSError, ValueError):  # in a folder that is not ours, or with a zero byte in its name
         return path.is_file()
     return False
@@ -125,7 +125,7 @@ class Format(Generic[T]):
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
-    """Say whether containers lie in more than so many others; never by recursion."""
+    """Return whether containers are nested deeper than ``levels``; without recursion."""
     level = [value]
     while level and levels >= 0:
         rows = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))

@@ -8,7 +8,7 @@ MOST = 100_000
 
 
 class Shard(NamedTuple):
-    """One of so many parts, from 1 on."""
+    """One part of several, counted from 1."""
 
     number: int
     of: int

@@ -17,12 +17,12 @@ class Command(str):
 
 
 def plain(text: str) -> str:
-    """Give ``text`` on one line, with escapes for whatever would steer a terminal or a CI."""
+    """Return ``text`` on one line, with escapes for whatever would steer a terminal or a CI."""
     return harmless("".join(c if c.isprintable() else _escaped(c) for c in text))
 
 
 def printable(text: str) -> str:
-    """Give ``text`` as :func:`plain` does, but in its lines and with its tabs."""
+    """Return ``text`` as :func:`plain` does, but in its lines and with its tabs."""
     return harmless("".join(c if c.isprintable() or c in "\n\t" else _escaped(c) for c in text))
 
 
@@ -32,7 +32,7 @@ def harmless(text: str) -> str:
 
 
 def in_shell(words: Iterable[str]) -> str:
-    """Give words as a shell takes them; one that would steer a terminal as bash, ksh and zsh unescape it."""
+    """Return words as a shell takes them; one that would steer a terminal as bash, ksh and zsh unescape it."""
     return " ".join(shlex.quote(word) if word.isprintable() else _quoted(word) for word in words)
 
 
@@ -46,7 +46,7 @@ def _quoted(word: str) -> str:
 
 
 def _for_shell(character: str) -> str:
-    """Give the bytes of a character of a file's name, which need not be valid text."""
+    """Return the bytes of a character of a file's name, which need not be valid text."""
     return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape"))
 
 
@@ -57,7 +57,7 @@ PACKAGE = Path(__file__).parents[1]
 
 
 def fit(text: str, columns: int = COLUMNS) -> str:
-    """Give ``text`` on one line of at most ``columns``."""
+    """Return ``text`` on one line of at most ``columns``."""
     shown = plain(text)
     return shown if len(shown) <= columns else shown[: columns - 3] + "..."
 
@@ -70,24 +70,24 @@ def entry(what: str, text: str, most_lines: int = 4) -> Iterator[str]:
 
 
 def near(path: str) -> str:
-    """Give ``path`` as it is reached from here, or from inside this package, where it lies below."""
+    """Return ``path`` as it is reached from here, or from inside this package, where it lies below."""
     places = (place for place in (Path.cwd(), PACKAGE) if Path(path).is_relative_to(place))
     return next((str(Path(path).relative_to(place)) for place in places), path)
 
 
 def count(number: int, noun: str) -> str:
-    """Give ``1 case`` and ``2 cases``."""
+    """Return ``1 case`` and ``2 cases``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def listed(names: Sequence[str], shown: int = 6) -> str:
-    """Give the first of ``names``, and how many more there are."""
+    """Return the first of ``names``, and how many more there are."""
     more = len(names) - shown
     return ", ".join(names[:shown]) + (f" and {more} more" if more > 0 else "")
 
 
 def shown(value: object, width: int = 60) -> str:
-    """Give a value's beginning."""
+    """Return a value's beginning."""
     text = value if isinstance(value, str) else str(value)
     return text if len(text) <= width else text[: width - 3] + "..."
 
@@ -107,7 +107,7 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[str], columns: int =
 
 
 def si(value: float) -> str:
-    """Give a number with three figures and a prefix, so that a unit fits behind it: ``4.53 T``, ``61.4 k``, ``7 ``."""
+    """Format a number with three figures and a prefix, ready for a unit: ``4.53 T``, ``61.4 k``, ``7 ``."""
     prefixes = [*PREFIXES]
     while abs(value) >= 999.5 and len(prefixes) > 1:
         value /= 1e3

@@ -20,11 +20,11 @@ class Part:
     suites: tuple[str, ...] = ()
     """None for ``dsocr doctor``."""
     first_pages: int = 0
-    """It reads so many pages; every one, in batches, where this is 0."""
+    """How many pages it reads; 0 for every one, in batches."""
     is_live: bool = False
     """Whether the reference is the vendor's code, running."""
     is_timed: bool = False
-    """Whether it wants a GPU that nobody else uses; what it could not judge is told, and fails nothing."""
+    """Whether it needs a GPU that nobody else uses; what it could not judge is reported, and fails nothing."""
 
 
 PARTS: Mapping[str, Part] = {

@@ -108,7 +108,7 @@ def facts() -> dict[str, Any]:
 
 
 def _is_visible(gpu: int) -> bool:
-    """Say whether CUDA_VISIBLE_DEVICES shows a GPU; names in place of numbers are taken for those of the first."""
+    """Return whether CUDA_VISIBLE_DEVICES shows a GPU; names in place of numbers are taken for those of the first."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     if named is None:
         return True

@@ -134,7 +134,7 @@ def earlier(out: Path) -> dict[str, Entry]:
 
 
 def is_whole(entry: Entry, folder: Path) -> bool:
-    """Say whether a job's result is there to its end, and would only be found again."""
+    """Return whether a job's result is there to its end, and would only be found again."""
     if entry.step is not Step.DONE or entry.grade not in LASTING or entry.part == "doctor":
         return False
     try:

@@ -50,7 +50,7 @@ def make_cases(
     shard: Shard | None = None,
     family: Family = DEFAULT,
 ) -> Cases:
-    """Give every page named in every preset with every prompt, each case once, and the bad pages.
+    """Return every page named in every preset with every prompt, each case once, and the bad pages.
 
     If two pages would have the same name in reports, the second is a bad page. No page is loaded. Of a shard, only the
     cases of its own pages are given.
@@ -83,7 +83,7 @@ def make_cases(
 
 
 def pages_in(named: Sequence[str | Path]) -> Iterator[Path | BadPage]:
-    """Give the pages of each name: a file, a folder's images in order, a list's, a PDF's, or a shipped subset's.
+    """Yield the pages of each name: a file, a folder's images in order, a list's, a PDF's, or a shipped subset's.
 
     Raises:
         DsocrError: if nothing has such a name, or a list cannot be read.
@@ -113,7 +113,7 @@ def pages_in(named: Sequence[str | Path]) -> Iterator[Path | BadPage]:
 
 
 def first_pages(named: Sequence[str | Path], count: int = 1) -> list[Path]:
-    """Give the first ``count`` pages that can be read, or as many as there are.
+    """Yield the first ``count`` pages that can be read, or as many as there are.
 
     Raises:
         PageFaultError: if there is none.
@@ -140,7 +140,7 @@ def check_any(named: Sequence[str | Path]) -> None:
 
 
 def checked(page: Path | BadPage) -> Path:
-    """Give a page that can be loaded, or raise a ``PageFaultError`` that says why it cannot."""
+    """Return a page that can be loaded, or raise a ``PageFaultError`` that says why it cannot."""
     if isinstance(page, BadPage):
         raise PageFaultError(page.why)
     try:
@@ -151,7 +151,7 @@ def checked(page: Path | BadPage) -> Path:
 
 
 def checked_case(case: Case | BadPage) -> Case:
-    """Give a case whose page can be loaded, or raise a ``PageFaultError`` that says why it cannot."""
+    """Return a case whose page can be loaded, or raise a ``PageFaultError`` that says why it cannot."""
     if isinstance(case, BadPage):
         raise PageFaultError(case.why)
     case.page_sha256  # noqa: B018 - loads the page once; the hash is kept for whoever looks the case up

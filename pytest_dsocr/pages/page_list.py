@@ -38,7 +38,7 @@ def is_list(path: Path) -> bool:
 
 
 def read_list(path: Path) -> list[Path | BadPage]:
-    """Give the pages on the list at ``path``, in its order. A line that names no file is a bad page.
+    """Return the pages on the list at ``path``, in its order. A line that names no file is a bad page.
 
     Raises:
         DsocrError: if the list is missing, is not UTF-8, or names nothing.
@@ -65,7 +65,7 @@ PAGES = Path(__file__).parent / "files"
 
 
 def shipped(subset: str) -> list[Path]:
-    """Give the files of a subset's pages.
+    """Return the files of a subset's pages.
 
     Raises:
         DsocrError: if there is no such subset, or this installation lacks its pages.

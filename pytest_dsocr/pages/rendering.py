@@ -22,7 +22,7 @@ WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def length_of_pdf(path: Path) -> int:
-    """Give how many pages a PDF has.
+    """Return how many pages a PDF has.
 
     Raises:
         DsocrError: if it cannot be opened, or pypdfium2 is not installed.
@@ -53,7 +53,7 @@ def pages_of_pdf(path: Path, numbers: Sequence[int] | None = None) -> Iterator[P
 
 
 def _private_folder() -> Path:
-    """Give the user's folder for rendered pages, which all of the user's processes share.
+    """Return the user's folder for rendered pages, which all of the user's processes share.
 
     Raises:
         DsocrError: where somebody else made what is at its place, or could have written into it.

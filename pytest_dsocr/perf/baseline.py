@@ -21,7 +21,7 @@ SEAL_BYTES = 96
 
 
 class NoBaselineError(MachineError):
-    """There is no baseline that a run can be held against; the message says why, and what to do."""
+    """There is no baseline that a run can be compared with; the message says why, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def find(folders: Sequence[Path], identity: Mapping[str, Any], most_days: float)
 
 
 def has_any(folders: Sequence[Path], machine: Mapping[str, Any]) -> bool:
-    """Say whether there is any baseline of a machine."""
+    """Return whether there is any baseline of a machine."""
     return any(path.parent.name == machine_name(machine) for path in _files(folders))
 
 
@@ -140,7 +140,7 @@ def _files(folders: Sequence[Path]) -> Iterator[Path]:
 
 
 def _is_baseline(data: bytes) -> bool:
-    """Say one, though damaged at one end, from figures of other kinds."""
+    """Return whether a file is a baseline, though damaged at one end, and not figures of another kind."""
     return data.startswith(b'{\n "format"') or b'\n "sha256": "' in data[-SEAL_BYTES:]
 
 

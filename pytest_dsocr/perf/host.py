@@ -35,7 +35,7 @@ def host_ratio(before: Measured, after: Measured) -> float:
 
 
 def is_another(ratio: float) -> bool:
-    """Say whether the host changed by more than can be corrected."""
+    """Return whether the host changed by more than can be corrected."""
     return not 1 / MOST <= ratio <= MOST
 
 

@@ -48,13 +48,13 @@ def limits_of(times: Mapping[str, Sides], options: Mapping[str, float]) -> dict[
 
 
 def looks_at(quantities: int, most_rounds: int = LOOKS[-1]) -> tuple[int, ...]:
-    """Return after how many pairs of rounds so many quantities are judged: never before a test can find anything."""
+    """Return after how many pairs of rounds these quantities are judged: never before a test can find anything."""
     fewest = max(fewest_rounds(max(quantities, 1), ALPHA, len(LOOKS), paired=True), LOOKS[0])
     return (*(look for look in (fewest + fewest % 2, *LOOKS[1:]) if look < most_rounds), most_rounds)
 
 
 def is_over(judgements: Sequence[Judgement]) -> bool:
-    """Say whether a table is settled, or more rounds settle nothing of what is left; not before its first look."""
+    """Return whether a table is settled, or more rounds settle nothing of what is left; not before its first look."""
     return bool(judgements) and all(one.settled or one.reason for one in judgements)
 
 

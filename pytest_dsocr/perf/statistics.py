@@ -159,7 +159,7 @@ def level_of(alpha: float, look: int, looks: int) -> float:
 
 
 def fewest_rounds(quantities: int, alpha: float, looks: int, paired: bool) -> int:
-    """Return the fewest rounds of each side with which the first look at so many quantities can find anything."""
+    """Return the fewest rounds of each side with which the first look at ``quantities`` can find anything."""
     return fewest_at(level_of(alpha, 1, looks) / (2 * quantities), paired)
 
 

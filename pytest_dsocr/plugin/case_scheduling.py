@@ -77,7 +77,7 @@ class CaseScheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist
 
 
 def report_lost(scheduler: Any, crashitem: str, report: pytest.TestReport) -> Iterator[pytest.TestReport]:
-    """Make pytest-xdist's report of the test whose worker died an error of its case; yield those given up with it."""
+    """Turn pytest-xdist's report of a dead worker into an error of the case; yield the tests that are not run."""
     if case := case_of(crashitem):
         report.longrepr = f"{report.longrepr}: {KILLED}"
         _attach_fault(report, case)

@@ -97,7 +97,7 @@ class Check:
         )
 
     def _first_reported_by(self, wrong: Comparison) -> str | None:
-        """Give the test that failed over a comparison of the same case before this one did."""
+        """Return the test that failed over a comparison of the same case before this one did."""
         for item in self.item.session.items:
             check = item.stash.get(stash.CHECK, None)
             if check and check.case_id == self.case_id and any(_is_same_failure(one, wrong) for one in check.made):
@@ -137,7 +137,7 @@ class Journal:
 
         Args:
             test: its node id.
-            attempt: how often it was begun so far; it may be run again.
+            attempt: how often it was started so far; it may be run again.
             made: comparisons of it that do not pass, and those that its reports cannot carry any more.
             expected: whether it is marked to fail, and did.
         """

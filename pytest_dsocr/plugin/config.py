@@ -1,7 +1,7 @@
 """The run's config: every option resolved once, when something of ours is first used.
 
 The command line counts before the environment, then the ini file, then the default. A project that only has the plugin
-installed is told nothing, and refused nothing.
+installed sees nothing of it, and is refused nothing.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def own_config(config: pytest.Config) -> Config:
-    """Give the run's options, resolved at the first call.
+    """Return the run's options, resolved at the first call.
 
     Raises:
         pytest.UsageError: on a bad value, and on Windows.
@@ -68,7 +68,7 @@ def own_config(config: pytest.Config) -> Config:
 
 
 def resolve(config: pytest.Config) -> Config:
-    """Give the config of a run.
+    """Return the config of a run.
 
     Raises:
         pytest.UsageError: on a bad value. The message says where it was given, and lists the valid ones.
@@ -84,7 +84,7 @@ def resolve(config: pytest.Config) -> Config:
 
 
 def are_used(config: pytest.Config) -> bool:
-    """Say whether a run uses any option: on the command line, in the ini file, or ``DSOCR_OUT``.
+    """Return whether a run uses any option: on the command line, in the ini file, or ``DSOCR_OUT``.
 
     Other variables of the environment may be meant for other runs in the same shell.
     """
@@ -94,13 +94,13 @@ def are_used(config: pytest.Config) -> bool:
 
 
 def typed_options(config: pytest.Config) -> list[str]:
-    """Give what the user typed behind ``pytest``, without the tests to run; our flags joined to their values."""
+    """Return what the user typed behind ``pytest``, without the tests to run; our flags joined to their values."""
     ours = (*config.args, SPREAD)  # one test is not spread
     return [word for word in joined(map(str, config.invocation_params.args)) if word not in ours]
 
 
 def joined(words: Iterable[str]) -> list[str]:
-    """Give ``--dsocr-pages=scans`` for ``--dsocr-pages scans``.
+    """Return ``--dsocr-pages=scans`` for ``--dsocr-pages scans``.
 
     A path that stands apart from a plugin's flag pytest takes for a test to run, and its project for the root.
     """
@@ -115,12 +115,12 @@ def joined(words: Iterable[str]) -> list[str]:
 
 
 def command_of(config: pytest.Config) -> str:
-    """Give what the user typed."""
+    """Return what the user typed."""
     return in_shell(["pytest", *map(str, config.invocation_params.args)])
 
 
 def only_shows(typed: Any) -> bool:
-    """Say whether pytest is asked to show something and to run nothing."""
+    """Return whether pytest is asked to show something and to run nothing."""
     return any(getattr(typed, name, None) for name in NO_RUN)
 
 
@@ -200,7 +200,7 @@ def _places(option: Option, config: pytest.Config, typed: Any) -> Iterator[tuple
 
 
 def _beside(config: pytest.Config, option: Option, text: str) -> str:
-    """Give a path from the ini file relative to that file, as pytest does; give any other value unchanged."""
+    """Return a path from the ini file relative to that file, as pytest does; give any other value unchanged."""
     home = (config.inipath or Path()).parent
     if home == Path.cwd():  # unchanged: ./session is a folder, session is not
         return text

@@ -43,7 +43,7 @@ class RunElapsed(Elapsed):
 
 
 def elapsed_so_far(config: pytest.Config) -> ElapsedPayload:
-    """Give how long this process has run so far, at what, and on which device."""
+    """Return how long this process has run so far, at what, and on which device."""
     elapsed = config.stash[ELAPSED]
     elapsed.settle()
     return {

@@ -269,7 +269,7 @@ def _workers(config: pytest.Config) -> int:
 
 
 def _reported(request: pytest.FixtureRequest, config: Config) -> Config:
-    """Give the config for reports. A subject that comes from the user's own fixture is named by its type."""
+    """Return the config for reports. A subject that comes from the user's own fixture is named by its type."""
     if "dsocr_subject" not in request.fixturenames:
         return config
     subject = request.getfixturevalue("dsocr_subject")

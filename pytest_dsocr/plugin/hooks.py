@@ -170,7 +170,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
-    """Have the last word on reports, for every conftest is loaded by now; note which of our tests were taken out."""
+    """Register for reports last, behind every conftest; note which of our tests were deselected."""
     session.config.stash[DESELECTED] = deselected(session)
     session.config.pluginmanager.register(LastWord(), "dsocr-last-word")
     return (yield)
@@ -265,7 +265,7 @@ def _page_of(item: pytest.Item) -> Path | None:
 
 
 def _wants(metafunc: pytest.Metafunc, name: str) -> bool:
-    """Say whether a test asks for our fixture, directly or through an override, and does not parametrize it itself."""
+    """Return whether a test uses our fixture, directly or through an override, and does not parametrize it itself."""
     given = {name for mark in metafunc.definition.iter_markers("parametrize") for name in _argnames(mark)}
     if name in given:
         return False
@@ -285,7 +285,7 @@ def _level(item: pytest.Item) -> Level | None:
 
 
 def _header(config: pytest.Config) -> list[str]:
-    """Give the header once: the subject and what it offers, the reference, the pages."""
+    """Return the header once: the subject and what it offers, the reference, the pages."""
     if HEADED in config.stash:
         return []
     config.stash[HEADED] = True

@@ -17,7 +17,7 @@ from pytest_dsocr.reference.environment import FILES
 
 
 def is_live(config: Config) -> bool:
-    """Say whether the reference is the vendor's code, running."""
+    """Return whether the reference is the vendor's code, running."""
     return isinstance(config.reference, Path) and (config.reference / FILES[0]).is_file()
 
 
@@ -29,9 +29,9 @@ class Waiting:
 
     Args:
         what: is waited for.
-        terminal: the descriptor of a file that it is told to.
-        first_s: seconds until it is told.
-        every_s: seconds from then on until it is told again.
+        terminal: the descriptor of a file that it is written to.
+        first_s: seconds until it is written.
+        every_s: seconds from then on until it is written again.
     """
 
     def __init__(self, what: str, terminal: int, first_s: float, every_s: float) -> None:

@@ -65,12 +65,12 @@ MARKERS: Mapping[str, Callable[..., Any]] = {
 
 
 def registration_lines() -> list[str]:
-    """Give the line for each marker that ``pytest --markers`` shows."""
+    """Return the line for each marker that ``pytest --markers`` shows."""
     return [f"{name}{_signature(marker)}: {marker.__doc__}" for name, marker in MARKERS.items()]
 
 
 def arguments_of(mark: pytest.Mark) -> Any:
-    """Give what a marker's function returns for its arguments.
+    """Return what a marker's function returns for its arguments.
 
     Raises:
         DsocrError: on an argument that it does not take, or a bad value.
@@ -85,7 +85,7 @@ def arguments_of(mark: pytest.Mark) -> Any:
 
 
 def is_ours(item: pytest.Item) -> bool:
-    """Say whether a test is about a subject: it uses our fixtures, or the marker ``dsocr``."""
+    """Return whether a test is about a subject: it uses our fixtures, or the marker ``dsocr``."""
     fixtures = getattr(item, "fixturenames", ())
     return any(name.startswith("dsocr_") for name in fixtures) or item.get_closest_marker("dsocr") is not None
 

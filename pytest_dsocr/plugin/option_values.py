@@ -28,7 +28,7 @@ FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 def number(kind: type[int] | type[float], what: str, least: float = math.nextafter(0, 1)) -> Callable[[str], Any]:
-    """Give a reader of numbers of a kind, ``least`` or more, which are called ``what``."""
+    """Return a reader of numbers of a kind, ``least`` or more, which are called ``what``."""
 
     def read(text: str) -> float:
         try:
@@ -51,7 +51,7 @@ share = number(float, f"above 0, such as {EXAMPLE_OF_SLOWER}")
 
 
 def one_of(*valid: str) -> Callable[[str], str]:
-    """Give a reader that accepts only these words."""
+    """Return a reader that accepts only these words."""
 
     def read(text: str) -> str:
         if text not in valid:

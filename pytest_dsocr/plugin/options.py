@@ -122,7 +122,7 @@ def value_of(option: Option, places: Iterable[tuple[str, Any]]) -> Any:
 
 
 def texts_of(given: Any) -> Sequence[str]:
-    """Give the texts of a value as parsed: a switch's, one, or several; empty ones of several are left out."""
+    """Return the texts of a value as parsed: a switch's, one, or several; empty ones of several are left out."""
     if isinstance(given, bool):
         return (str(given),)
     return (given,) if isinstance(given, str) else tuple(text for text in given if text.strip())

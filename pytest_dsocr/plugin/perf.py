@@ -139,7 +139,7 @@ def leave_unmeasured_out(item: pytest.Item, run: PerfRun, quantity: str) -> NoRe
 
 
 def _hand_over(request: pytest.FixtureRequest, run: PerfRun, quantity: str) -> None:
-    """Hand the rounds to pytest-benchmark, where it is there and on, for its table, storage and plots."""
+    """Pass the rounds to pytest-benchmark, where it is installed and enabled, for its table, storage and plots."""
     plugins, option = request.config.pluginmanager, request.config.option
     if not plugins.has_plugin("benchmark") or option.benchmark_disable or option.benchmark_skip:
         return

@@ -54,8 +54,7 @@ def perf_run(
     """Measure ``probe``'s page, and judge it; with ``--dsocr-baseline-update`` write it as the baseline instead.
 
     Raises:
-        NoBaselineError: where this machine has baselines, and none that this run can be held against, or where this run
-            may not become one.
+        NoBaselineError: where this machine has baselines, but none for this run, or where this run may not become one.
     """
     identity = counts.identity
     folders = baseline_places(config.golden)
@@ -125,7 +124,7 @@ def _accepted(request: pytest.FixtureRequest, config: Config, case: Case, run: P
 
 
 def _parity(request: pytest.FixtureRequest, config: Config, case: Case) -> dict[str, Any]:
-    """Hold what the subject reads of the page against the reference: a wrong answer may be fast."""
+    """Compare what the subject reads of the page with the reference: a wrong answer may be fast."""
     from pytest_dsocr.cases.limits import limits_of
     from pytest_dsocr.cases.run import compare_sides
     from pytest_dsocr.report.words import counts
@@ -152,7 +151,7 @@ GROWTH = 0.05
 
 
 def comparison_of(run: PerfRun, quantity: str, test: pytest.Item) -> Comparison:
-    """Give a quantity's judgement as a comparison of the run; what could not be told is NOT-COMPARED."""
+    """Return a quantity's judgement as a comparison of the run; what is undecided is NOT-COMPARED."""
     found = run.judgement(quantity)
     if found is None:
         what = f"perf/{quantity}"

@@ -80,14 +80,14 @@ def _hold(item: pytest.Item, check: Check, call: pytest.CallInfo[None], report: 
 
 
 def _is_expected(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> bool:
-    """Say whether a test failed as its author expects, and no conftest alone says so."""
+    """Return whether a test failed as its author expects, and no conftest alone says so."""
     is_marked = item.get_closest_marker("xfail") is not None
     is_called = call.excinfo is not None and isinstance(call.excinfo.value, pytest.xfail.Exception)
     return hasattr(report, "wasxfail") and report.skipped and (is_marked or is_called)
 
 
 def _may_compare_last(item: pytest.Item) -> bool:
-    """Say whether a fixture may compare when it is torn down."""
+    """Return whether a fixture may compare when it is torn down."""
     info = item._fixtureinfo if isinstance(item, pytest.Function) else None
     by_name = info.name2fixturedefs.values() if info else ()
     return "request" in getattr(info, "argnames", ()) or any(
@@ -104,7 +104,7 @@ def _attach(item: pytest.Item, error: BaseException | None, report: pytest.TestR
 
 
 def reason_of(report: pytest.TestReport) -> str:
-    """Give why a test was skipped."""
+    """Return why a test was skipped."""
     return report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else str(report.longrepr)
 
 
@@ -191,7 +191,7 @@ def _add_properties(item: pytest.Item, report: pytest.TestReport, payload: TestP
 
 
 def _slower(made: Iterable[Comparison], config: pytest.Config) -> dict[str, tuple[float, float]]:
-    """Give the limits of times that are wider than usual, where times were compared."""
+    """Return the limits of times that are wider than usual, where times were compared."""
     from pytest_dsocr.perf.limits import DEFAULT
     from pytest_dsocr.report.outcomes import OF_TIMES
 
@@ -200,11 +200,11 @@ def _slower(made: Iterable[Comparison], config: pytest.Config) -> dict[str, tupl
 
 
 def _reason(report: pytest.TestReport) -> str | None:
-    """Give why it was skipped, or failed for that."""
+    """Return why it was skipped, or failed for that."""
     return reason_of(report) if report.skipped or isinstance(report.longrepr, str) else None
 
 
 def _case_id(item: pytest.Item) -> str:
-    """Give the id of the test's case, where it has one: the plugin's, or the user's own in whatever way it is made."""
+    """Return the id of the test's case, where it has one: the plugin's, or one that the user made."""
     params = item.callspec.params if hasattr(item, "callspec") else {}
     return getattr({**params, **getattr(item, "funcargs", {})}.get("dsocr_case"), "id", "")

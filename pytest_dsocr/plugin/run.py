@@ -63,7 +63,7 @@ class Run:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport, sched: Any) -> None:
-        """Report a test whose worker died, and those that are given up with it."""
+        """Report a test whose worker died, and the tests that are not run because of it."""
         from pytest_dsocr.plugin.case_scheduling import report_lost
 
         for left in report_lost(sched, crashitem, report):
@@ -71,7 +71,7 @@ class Run:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take what a test told, here or in a worker, before pytest shows it."""
+        """Collect a test's report, made here or in a worker, before pytest shows it."""
         if report.when in ("teardown", DIED):
             self.plan.ended.add(report.nodeid)
         if hasattr(report, "dsocr"):
@@ -123,7 +123,7 @@ class Run:
 
     @pytest.hookimpl(specname="pytest_terminal_summary", wrapper=True, tryfirst=True)
     def pytest_fold_failures(self, terminalreporter: pytest.TerminalReporter) -> Generator[None, Any, Any]:
-        """Have pytest show one failure of each break in full; behind its list, say where it first broke, and why."""
+        """Show one failure of each break in full; behind pytest's list, name where it first broke, and why."""
         failed: list[pytest.TestReport] = terminalreporter.stats.get(FAILED, [])
         behind = self.summary.behind if failed and self.summary else frozenset()
         if behind:
@@ -136,7 +136,7 @@ class Run:
         return done
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Tell the result, after the failures and before pytest's closing line."""
+        """Show the result, after the failures and before pytest's closing line."""
         if self.summary:
             self.summary.show(terminalreporter)
         for line in self.config.stash.get(UNMATCHED, []):
@@ -157,7 +157,7 @@ class Run:
 
     @property
     def result(self) -> RunResult:
-        """What was gathered so far; the module that holds it is loaded with the first test that compares."""
+        """What was collected so far; its module is loaded with the first test that compares."""
         if self._result is None:
             from pytest_dsocr.report.file import RunIdentity
             from pytest_dsocr.report.result import RunResult
@@ -172,7 +172,7 @@ class Run:
         return self._result
 
     def take_journal(self) -> bool:
-        """Hold the tests to what they compared, whatever was reported of them; say whether anything is new."""
+        """Check the tests' outcomes against the journals of what they compared; return whether anything is new."""
         entries = self.config.stash[JOURNAL].entries
         is_new = len(entries) > self._taken
         if is_new:

@@ -53,7 +53,7 @@ WORDS = (
 
 
 def asks_for_times(options: Any, prefix: str = "") -> bool:
-    """Say whether a run is to take times: its command line names an option of theirs, or allows them to be missing.
+    """Return whether a run is to take times: its command line names an option of theirs, or allows them to be missing.
 
     So does a variable that asks for a new baseline.
 
@@ -71,7 +71,7 @@ def asks_for_times(options: Any, prefix: str = "") -> bool:
 
 
 def is_unasked(folder: Path, config: pytest.Config) -> bool:
-    """Say whether a suite that measures came with all suites, and no option asks for it; note that it is left out then.
+    """Return whether a suite that measures was named only among all suites, and no option asks for it; add a note then.
 
     Args:
         folder: of any suite.
@@ -89,7 +89,7 @@ def is_unasked(folder: Path, config: pytest.Config) -> bool:
 
 
 def _came_with_all(folder: Path, config: pytest.Config) -> bool:
-    """Say whether an argument is a folder above it, or the package of all suites, and none is in it."""
+    """Return whether an argument is a folder above it, or the package of all suites, and none is in it."""
     here, above = config.invocation_params.dir, folder.parent.parent
     places = []
     for argument in config.args:

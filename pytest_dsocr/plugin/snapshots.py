@@ -70,7 +70,7 @@ class MissingSnapshotError(MachineError):
 
 
 def spans_of(spans: Sequence[SpanSeen]) -> Spans:
-    """Give labels and boxes as a snapshot holds them, under the name ``spans``, within tolerances."""
+    """Return labels and boxes as a snapshot holds them, under the name ``spans``, within tolerances."""
     return [(span.label, [box[:4] for box in span.boxes]) for span in spans]
 
 
@@ -104,7 +104,7 @@ def compare_snapshot(what: str, snapshot: SnapshotAssertion, value: Serializable
 def snapshot_extension(
     config: Config, key: Key, limits: Tolerances, *, may_write: bool = True
 ) -> type[GoldenSnapshots]:
-    """Give the extension of a run, for ``snapshot.use_extension``.
+    """Return the extension of a run, for ``snapshot.use_extension``.
 
     Args:
         config: of the run.
@@ -147,7 +147,7 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
         return seal({"origin": self.origin, "value": data})
 
     def matches(self, *, serialized_data: SerializableData, snapshot_data: SerializableData) -> bool:
-        """Say whether a value is the one accepted, of the same weights, within the limits."""
+        """Return whether a value is the one accepted, of the same weights, within the limits."""
         return not any(self._differences(serialized_data, snapshot_data))
 
     def diff_lines(self, serialized_data: Any, snapshot_data: Any) -> Iterator[str]:
@@ -158,18 +158,18 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
 
     @classmethod
     def dirname(cls, *, test_location: PyTestLocation) -> str:
-        """Give the folder of a test file's snapshots."""
+        """Return the folder of a test file's snapshots."""
         test_file = Path(test_location.filepath)
         return str(cls.home() / test_file.parent.name / test_file.stem)
 
     @classmethod
     def home(cls) -> Path:
-        """Give the folder of the key's snapshots, under the name that its checkpoint has there."""
+        """Return the folder of the key's snapshots, under the name that its checkpoint has there."""
         return cls.folder / _name_in(cls.folder.absolute(), cls.key.checkpoint, cls.key.checkpoint_sha256) / cls.key.way
 
     @classmethod
     def get_location(cls, *, test_location: PyTestLocation, index: SnapshotIndex) -> str:
-        """Give the file of a snapshot.
+        """Return the file of a snapshot.
 
         Raises:
             DsocrError: where there is none, and none is to be made; it names the nearest keys that have it. Where the
@@ -190,12 +190,12 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
 
     @classmethod
     def matches_test_location(cls, *, test_location: PyTestLocation, snapshot_location: str) -> bool:
-        """Say whether a snapshot is one of the test's file."""
+        """Return whether a snapshot is one of the test's file."""
         test_file, folder = Path(test_location.filepath), Path(snapshot_location).parent
         return (folder.parent.name, folder.name) == (test_file.parent.name, test_file.stem)
 
     def owns_snapshot_collection(self, *, filepath: str, test_location: PyTestLocation) -> bool:
-        """Say whether this run can know that a snapshot is unused: its test file was run and no longer has the test.
+        """Return whether this run can know that a snapshot is unused: its test file was run and no longer has the test.
 
         Of a case that was not part of the run it cannot know it.
         """
@@ -222,11 +222,11 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
 
     @classmethod
     def of_another(cls, kept: Any) -> str:
-        """Say whose a shipped snapshot is, where not the subject's: a new port is held to the reference alone."""
+        """Say whose a shipped snapshot is, where not the subject's: a new port is compared with the reference alone."""
         try:
             other = str(unseal(kept)["origin"]["subject"]) if cls.is_shipped else cls.origin["subject"]
         except (ValueError, KeyError, TypeError):
-            return ""  # a damaged one, which is told
+            return ""  # a damaged one, which is reported
         return f"there is none of {cls.origin['subject']}; that of {other}" if other != cls.origin["subject"] else ""
 
     def _differences(self, actual: bytes, kept: bytes) -> Iterator[str]:
@@ -278,7 +278,7 @@ def _spans_apart(actual: Spans, accepted: Spans, limits: Tolerances) -> Iterator
 
 @cache
 def _name_in(folder: Path, checkpoint: str, checkpoint_sha256: str) -> str:
-    """Give the name of a checkpoint in the folder of snapshots: a copy of another name has the original's.
+    """Return the name of a checkpoint in the folder of snapshots: a copy of another name has the original's.
 
     Where there are none of its content its own name is theirs, as it is where its weights were changed since.
     """
@@ -288,9 +288,9 @@ def _name_in(folder: Path, checkpoint: str, checkpoint_sha256: str) -> str:
 
 
 def _holds(folder: Path, checkpoint_sha256: str) -> bool:
-    """Tell whether a checkpoint's folder has a snapshot that was made with the weights of this content."""
+    """Return whether a checkpoint's folder has a snapshot that was made with the weights of this content."""
     for path in folder.rglob("*.json"):
-        with suppress(DsocrError):  # told of when it is compared with
+        with suppress(DsocrError):  # reported when it is compared with
             if SNAPSHOTS.read(path)["origin"]["checkpoint_sha256"] == checkpoint_sha256:
                 return True
     return False
@@ -302,7 +302,7 @@ def _traits(folder: Path) -> list[str]:
 
 
 def _defines(module: object, snapshot: str) -> bool:
-    """Say whether the test of a snapshot's name is still there."""
+    """Return whether the test of a snapshot's name is still there."""
     found: object = module
     for name in filter(str.isidentifier, snapshot.partition("[")[0].split(".")):
         found = getattr(found, name, None)

@@ -31,13 +31,13 @@ COLLECTED: pytest.StashKey[dict[str, None]] = pytest.StashKey()
 DESELECTED: pytest.StashKey[LeftPayload] = pytest.StashKey()
 """Of the config: which of them were then not to be run."""
 RUN: pytest.StashKey[RunPayload] = pytest.StashKey()
-"""Of the config: what is held against what, once both are there."""
+"""Of the config: what is compared with what, once both are there."""
 CASES: pytest.StashKey[dict[str, CasePayload]] = pytest.StashKey()
 """Of the config: the cases that were asked about, by id."""
 CHECK: pytest.StashKey[Check] = pytest.StashKey()
 """Of a test: what it compared."""
 ATTEMPT: pytest.StashKey[int] = pytest.StashKey()
-"""Of a test: how often it was begun."""
+"""Of a test: how often it was started."""
 JOURNAL: pytest.StashKey[Journal] = pytest.StashKey()
 """Of the config: what the run compared that does not pass, or that no report carries."""
 LEFT_OUT: pytest.StashKey[str] = pytest.StashKey()
@@ -50,7 +50,7 @@ ELAPSED: pytest.StashKey[Elapsed] = pytest.StashKey()
 LOADED: pytest.StashKey[object] = pytest.StashKey()
 """Of the config: the subject loaded from options, where no fixture of the user's replaces it."""
 REPORTED: pytest.StashKey[dict[tuple[str | None, str], str]] = pytest.StashKey()
-"""Of the config: the errors that were told, by stage and message, and the test that told each whole."""
+"""Of the config: the errors that were reported, by stage and message, and the test that showed each in full."""
 UNMATCHED: pytest.StashKey[list[str]] = pytest.StashKey()
 """Of the config: lines of the ledger of known failures that match no test."""
 NOTES: pytest.StashKey[list[str]] = pytest.StashKey()

@@ -2,7 +2,7 @@
 
 suites/parity/test_case.py::test_boxes[form_015-gundam-markdown]  # until 2027-01-31: the last row's box is lower
 
-From the day after its date on a line excuses nothing, and that is told.
+From the day after its date on a line excuses nothing, and the run reports that.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Known:
     until: date | None = None
 
     def is_over(self, today: date) -> bool:
-        """Say whether it excuses no longer."""
+        """Return whether its date is over."""
         return self.until is not None and today > self.until
 
 
@@ -95,7 +95,7 @@ def _read_line(place: str, line: str) -> tuple[str, Known]:
 
 
 def _endings(item: pytest.Item) -> list[str]:
-    """Give a test's file and name, and what is left of them after each folder, the file and the class.
+    """Return a test's file and name, and what is left of them after each folder, the file and the class.
 
     The path counts, not the id: an id begins where pytest was called, and with ``--pyargs`` inside the package.
     """

@@ -80,7 +80,7 @@ class Store:
     def add(self, case: Case, answer: RecordedCase) -> None:
         """Keep an answer, and make room for it; raise ``DsocrError`` where the disk does not take it."""
         path, (data, tensors) = self.path(case), answer.encode(keep_values=True)
-        with suppress(OSError):  # told where the files cannot be written
+        with suppress(OSError):  # reported where the files cannot be written
             self.folder.mkdir(parents=True, exist_ok=True)
         write_whole(tensors_beside(path), tensors)
         write_whole(path, data)

@@ -96,7 +96,7 @@ class Counts:
         return [case for case in cases if self.find(case) is None]
 
     def discard_others(self, made: Provenance) -> str:
-        """Give up what was counted otherwise than ``made``; return why, in a sentence, where there was any."""
+        """Return up what was counted otherwise than ``made``; return why, in a sentence, where there was any."""
         stale = {case_id: differences for case_id, one in self.cases.items() if (differences := one.differences(made))}
         for case_id in stale:
             del self.cases[case_id]

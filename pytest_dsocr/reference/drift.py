@@ -164,7 +164,7 @@ def suites_of(anchor: str) -> tuple[str, ...]:
 
 
 def change_of(folder: Path, anchors: Path, recordings: Sequence[Path]) -> Change:
-    """Hold the vendor's files in ``folder`` to the file of ``anchors``, and to each of the folders of recordings.
+    """Compare the vendor's files in ``folder`` with the file of ``anchors`` and with the folders of recordings.
 
     Raises:
         DsocrError: where files are missing or are not Python, or the anchors or a recording cannot be read.

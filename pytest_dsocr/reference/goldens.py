@@ -41,7 +41,7 @@ def snapshots_in(golden: Path) -> Path:
 
 
 def baseline_places(golden: Path) -> list[Path]:
-    """Give where a baseline is looked for, in this order: the folder's own, to which they are written, the shipped."""
+    """Return where baselines are searched: the folder's own, to which they are written, then the shipped ones."""
     own, shipped = golden / BASELINES, shipped_folder() / BASELINES
     return [own] if own.resolve() == shipped.resolve() else [own, shipped]
 

@@ -102,7 +102,7 @@ class Client:
         return self._versions
 
     def start(self) -> Provenance:
-        """Have a worker that has loaded; returns how it answers.
+        """Start a worker where none has loaded; return how it answers.
 
         Raises:
             ReferenceFaultError: where that fails, now and of every later request.
@@ -110,7 +110,7 @@ class Client:
         return self._insist(f"load({self._load['checkpoint']})", lambda: self._loaded()[1])
 
     def ask(self, subject: str, method: str, params: Mapping[str, Any], read: Reader[Read]) -> Read:
-        """Have a request about ``subject`` answered; a worker that is lost over it is replaced once.
+        """Send a request about ``subject``; a worker that is lost over it is replaced once.
 
         Raises:
             ReferenceFaultError: where there is no answer.

@@ -50,7 +50,7 @@ def annotation(kind: str, title: str, text: str) -> Iterator[str]:
 
 
 def is_here() -> bool:
-    """Say whether this is a job of GitHub's."""
+    """Return whether this is a job of GitHub's."""
     return os.environ.get(IS_GITHUB) == "true"
 
 
@@ -78,7 +78,7 @@ def _cause(one: Mapping[str, Any]) -> str:
 
 
 def _place(test: Mapping[str, Any], result: Mapping[str, Any]) -> str:
-    """Give a file and a line of what was checked out: the test's, or the subject's where the suites are installed."""
+    """Return a file and a line of what was checked out: the test's, or the subject's where the suites are installed."""
     workspace = Path(os.environ.get(WORKSPACE, "").strip() or Path.cwd()).resolve()
     for file, line in ((test["file"], test["line"]), _subject_place(result)):
         if file and (path := Path(file).resolve()).is_relative_to(workspace) and path.is_file():
@@ -87,7 +87,7 @@ def _place(test: Mapping[str, Any], result: Mapping[str, Any]) -> str:
 
 
 def _subject_place(result: Mapping[str, Any]) -> tuple[str, int]:
-    """Give where the factory of a subject ``package.module:factory`` is defined, below the current folder."""
+    """Return where the factory of a subject ``package.module:factory`` is defined, below the current folder."""
     module, _, factory = ((result.get("run") or {}).get("subject") or "").partition(":")
     file = Path(f"{module.replace('.', '/')}.py")
     if not factory.isidentifier() or not file.is_file():
@@ -160,7 +160,7 @@ def _likely_cause(test: TestResult) -> str | None:
 
 
 def _stage(made: list[ComparisonPayload], raised_in: str | None) -> str | None:
-    """Give the first that is wrong, else where a side raised, else the first not compared, else all that were."""
+    """Return the first that is wrong, else where a side raised, else the first not compared, else all that were."""
     wrong = [one["what"] for one in made if one["verdict"] == Verdict.WRONG]
     left = [one["what"] for one in made if not one["passes"]]
     found = [*wrong, *filter(None, [raised_in]), *left]
@@ -168,7 +168,7 @@ def _stage(made: list[ComparisonPayload], raised_in: str | None) -> str | None:
 
 
 def _error(made: list[ComparisonPayload]) -> str | None:
-    """Give the largest relative error of a tensor."""
+    """Return the largest relative error of a tensor."""
     errors = [number(one["error"]) for one in made if one["error"] is not None]
     return f"{max(errors):.3g}" if errors else None
 

@@ -27,7 +27,7 @@ FIRST = "parity"
 
 
 def suites(left_out: Container[str]) -> list[str]:
-    """Give what pytest is to run: the suites of the installation, or those of the checkout, but for some."""
+    """Return what pytest is to run: the suites of the installation, or those of the checkout, but for some."""
     is_installed = find_spec(SUITES) is not None
     package = Path(pytest_dsocr.__path__[0])
     folder = package / "suites" if is_installed else package.parent / "suites"
@@ -44,7 +44,7 @@ def rerun(nodeid: str, options: Sequence[str] = ()) -> str:
 
 
 def record(run: RunPayload | None) -> str:
-    """Give the command that records what the reference lacks."""
+    """Return the command that records what the reference lacks."""
     words = ["dsocr", "vendor", "record", VENDOR]
     if run is None:
         return in_shell([*words, "PAGES"])

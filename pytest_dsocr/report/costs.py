@@ -26,7 +26,7 @@ BAR = 24
 
 
 def in_words(pages: Sequence[Priced]) -> str:
-    """Give how many pages there are; of one, its name, its size and what it becomes."""
+    """Return how many pages there are; of one, its name, its size and what it becomes."""
     work = pages[0].work
     if len(pages) > 1:
         return f"{len(pages)}, {work.preset.name}"
@@ -36,7 +36,7 @@ def in_words(pages: Sequence[Priced]) -> str:
 
 
 def grid_in_words(work: Workload) -> str:
-    """Give the grid of a page's crops."""
+    """Return the grid of a page's crops."""
     columns, rows = work.grid
     return f"{columns} x {rows} crops" if crop_count(work.grid) else "no crops"
 
@@ -85,7 +85,7 @@ def grids(pages: Sequence[Priced], device: Device) -> Iterator[str]:
 
 
 def to_json(pages: Sequence[Priced], device: Device, *, layers: bool = False) -> dict[str, Any]:
-    """Give the costs of pages as JSON values, with ``layers`` of each layer."""
+    """Return the costs of pages as JSON values, with ``layers`` of each layer."""
     return {
         "device": asdict(device),
         "pages": [_page_to_json(page, device, layers) for page in pages],

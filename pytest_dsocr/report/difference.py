@@ -49,7 +49,7 @@ class Change(NamedTuple):
 
 
 class Kind(StrEnum):
-    """What became of something, in the order in which it is told."""
+    """What became of something, in the order of the report."""
 
     WRONG = "became wrong"
     SLOWER = "slower"
@@ -102,7 +102,7 @@ def difference(old: Result, new: Result) -> Difference:
 
 
 def states(result: Result) -> dict[tuple[str, str], State]:
-    """Give the gravest state of each comparison of each case, and that of each test beside its comparisons."""
+    """Return the gravest state of each comparison of each case, and that of each test beside its comparisons."""
     found: dict[tuple[str, str], State] = {}
     for test in result["tests"]:
         name = _name(test)
@@ -113,7 +113,7 @@ def states(result: Result) -> dict[tuple[str, str], State]:
 
 
 def _name(test: Mapping[str, Any]) -> str:
-    """Give a test's id without its folder, which depends on where pytest was called."""
+    """Return a test's id without its folder, which depends on where pytest was called."""
     return str(test["nodeid"].rpartition("/")[2])
 
 
@@ -125,7 +125,7 @@ def _of_comparisons(test: Mapping[str, Any]) -> Iterator[tuple[str, State]]:
 
 
 def _of_itself(test: Mapping[str, Any]) -> State:
-    """Give what a test says beside its comparisons: an error, something of its own, or that it was not run."""
+    """Return what a test says beside its comparisons: an error, something of its own, or that it was not run."""
     if test["outcome"] == "skipped" or test["ended_as"] == Ending.INFRASTRUCTURE:
         return State(OPEN, test["why"] or test["reason"])
     of_comparisons = any(one["verdict"] == Verdict.WRONG for one in test["comparisons"])
@@ -175,7 +175,7 @@ def why_times_are_left_out(old: Result, new: Result) -> str:
     if not was or not now:
         return "only one of the two took times"
     if not was["baseline"] or was["baseline"] != now["baseline"]:
-        return "times are told apart by their intervals against one baseline, and they have none in common"
+        return "times are compared by their intervals against one baseline, and the two have none in common"
     return ""
 
 
@@ -238,19 +238,19 @@ def lines(found: Difference, old: Result, new: Result) -> Iterator[str]:
 
 
 def markdown(found: Difference, old: Result, new: Result) -> str:
-    """Give the difference for a comment or a job's summary: the same lines, as code by their margin."""
+    """Return the difference for a comment or a job's summary: the same lines, as code by their margin."""
     title = ("## DeepSeek-OCR: the difference of two runs", "", cell(verdict(found)), "")
     return "\n".join((*title, *(f"    {line}" for line in lines(found, old, new)))) + "\n"
 
 
 def verdict(found: Difference) -> str:
-    """Give the difference in one line."""
+    """Return the difference in one line."""
     numbers = [f"{len(changes)} {title}" for title, changes in found.changes.items() if changes]
     return f"{IN_WORDS[found.status]}: {', '.join([*numbers, count(found.common, 'comparison') + ' in common'])}"
 
 
 def readings(old: Result, new: Result) -> Sequence[Reading]:
-    """Give the texts and boxes that differ between both results, of the cases of which both hold them."""
+    """Return the texts and boxes that differ between both results, of the cases of which both hold them."""
     before = {case["id"]: case.get("said") for case in old["cases"]}
     both = [(case["id"], before.get(case["id"]), case.get("said")) for case in new["cases"]]
     return [reading for case, was, now in both if was and now for reading in _differing(case, was, now)]

@@ -41,6 +41,6 @@ GRAVEST_FIRST = (Ending.WRONG, Ending.INFRASTRUCTURE, Ending.SLOWER)
 
 
 def gravest(found: Iterable[Ending]) -> Ending:
-    """Give the one that counts among those of failing tests; WRONG where there is none."""
+    """Return the one that counts among those of failing tests; WRONG where there is none."""
     endings = {*found}
     return next((one for one in GRAVEST_FIRST if one in endings), Ending.WRONG)

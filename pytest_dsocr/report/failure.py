@@ -37,7 +37,7 @@ def diff_lines(diff: Sequence[Line]) -> Iterator[str]:
 
 
 def acceptable(report: CaseReport, names: Collection[str]) -> Mapping[str, float]:
-    """Give the tolerances, as few and as small as will do, under which the comparisons ``names`` pass.
+    """Return the tolerances, as few and as small as will do, under which the comparisons ``names`` pass.
 
     Empty where only such would do as no longer tell a model from another: of a tensor ten times the limit, of boxes
     three or a twentieth of the page, of texts a tenth.
@@ -55,7 +55,7 @@ def acceptable(report: CaseReport, names: Collection[str]) -> Mapping[str, float
 
 
 def _ladders(limits: Tolerances) -> Mapping[str, list[float]]:
-    """Give the values to try of each tolerance, in rising order, above the one that applies already."""
+    """Return the values to try of each tolerance, in rising order, above the one that applies already."""
     rising: Mapping[str, tuple[float, ...]] = {
         "boxes": (1, 2, 3),
         "coords": (0.001, 0.002, 0.005, 0.01, 0.02, 0.05),
@@ -76,7 +76,7 @@ MOST_LINES = 40
 COMMANDS = ("accept: ", "profile: ")
 """How details begin that are never cut: they are to be copied."""
 TOLD_ALONE, TOLD_WHOLE = (*COMPARED, MMD, "artefacts"), ("read", "text")
-"""Stages whose mistakes are told by one comparison, without the others of its case; and comparisons, by their names."""
+"""Stages and comparisons whose mistakes are recognised by one comparison, without the others of its case."""
 MOST_COMPARISONS, LINES_OF_COMPARISON, MOST_DETAILS, MOST_FINDINGS, LINES_OF_FINDING = 5, 2, 9, 3, 2
 
 
@@ -89,7 +89,7 @@ def failure_text(
     options: Sequence[str] = (),
     reported_by: Callable[[Comparison], str | None] = lambda _: None,
 ) -> str:
-    """Give the text of a test that fails, at most :data:`MOST_LINES` lines.
+    """Return the text of a test that fails, at most :data:`MOST_LINES` lines.
 
     Args:
         failing: the test's comparisons that do not pass.
@@ -108,7 +108,7 @@ def failure_text(
 
 
 def _answering(reference: Reference, report: CaseReport | None) -> Reference:
-    """Give the reference that answered for a case, where there may be two."""
+    """Return the reference that answered for a case, where there may be two."""
     from pytest_dsocr.reference.session import SessionReference
 
     if report is None or not isinstance(reference, SessionReference):
@@ -194,7 +194,7 @@ class _Failure:
             yield from entry("found", finding, LINES_OF_FINDING)
 
     def _check_alone(self) -> Iterator[str]:
-        """Say what to check where there is no case, but inputs or files that were held against something recorded."""
+        """Say what to check where there is no case, but inputs or files that were compared with something recorded."""
         found = None if self.report else first_divergence([one for one in self.failing if _is_reported_alone(one)])
         if found is not None:
             yield from entry("check", hint(found))

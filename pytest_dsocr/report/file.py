@@ -77,12 +77,12 @@ class RunIdentity:
 
     @classmethod
     def now(cls, command: str) -> RunIdentity:
-        """Give that of a run that begins."""
+        """Return that of a run that begins."""
         return cls(os.environ.get(RUN_ID) or uuid.uuid4().hex, now(), commit_here(), command)
 
 
 def take_witness() -> int | None:
-    """Give the pipe for digests, where there is one, and hide it from what runs in this process and is started by it.
+    """Return the pipe for digests, where there is one, and hide it from what runs in this process and is started by it.
 
     Code of the subject's in this process is trusted code all the same: it could look for the pipe.
     """
@@ -97,7 +97,7 @@ def take_witness() -> int | None:
 
 
 def mark_running(folder: Path, identity: RunIdentity) -> None:
-    """Put the marks of a run that has begun in the place of whatever result is in ``folder``, which is made.
+    """Replace whatever result is in ``folder`` by the marks of a run that has started; make the folder.
 
     Raises:
         DsocrError: where nothing can be written there.
@@ -123,7 +123,7 @@ def mark_refused(folder: Path, identity: RunIdentity, why: str, ended_as: str) -
 
 
 def head(identity: RunIdentity, status: str, ended: str | None = None) -> dict[str, Any]:
-    """Give what stands at the beginning of the file."""
+    """Return what stands at the beginning of the file."""
     return {"format": FORMAT, "status": status, **asdict(identity), "ended": ended}
 
 
@@ -155,7 +155,7 @@ def read_result(
         place: what was given as ``--dsocr-out``, or the file itself.
         run_id: of the run whose result is wanted; of any, if left out.
         unfinished: whether the result of a run that was not finished is given as well.
-        digest: of the content of a finished result, as the run told it; any, if left out.
+        digest: of the content of a finished result, as the run reported it; any, if left out.
 
     Raises:
         RefusedError: where the run was refused.
@@ -185,5 +185,5 @@ def read_result(
 
 
 def now() -> str:
-    """Give the time as ``2026-11-22T17:58:59+00:00``."""
+    """Return the time as ``2026-11-22T17:58:59+00:00``."""
     return datetime.now(UTC).isoformat(timespec="seconds")

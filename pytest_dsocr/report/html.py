@@ -26,7 +26,7 @@ def write_index(result: Mapping[str, Any], folder: Path) -> Path:
 
 
 def html(result: Mapping[str, Any]) -> str:
-    """Give the page. Everything in the result is escaped, whatever a model wrote or a page is called."""
+    """Return the page. Everything in the result is escaped, whatever a model wrote or a page is called."""
     environment = templates(Path(__file__).parent)
     environment.filters |= {"in_words": counts, "error": _error, "of": count, "short": _short}
     environment.filters |= {"broke": break_in_words, "behind": failed_behind}
@@ -46,7 +46,7 @@ def html(result: Mapping[str, Any]) -> str:
 
 
 def _short(commit: str) -> str:
-    """Give twelve digits of a commit's hash, and whether files differ from it."""
+    """Return twelve digits of a commit's hash, and whether files differ from it."""
     name, _, dirty = commit.partition("-")
     return name[:HASH_CHARACTERS] + (f"-{dirty}" if dirty else "")
 

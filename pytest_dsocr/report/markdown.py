@@ -29,7 +29,7 @@ def write_summary(result: Result, folder: Path) -> Path:
 
 
 def markdown(result: Result) -> str:
-    """Give the summary of a run, finished or refused; nothing in it is markup of the subject's."""
+    """Return the summary of a run, finished or refused; nothing in it is markup of the subject's."""
     return "\n".join(_lines(result)) + "\n"
 
 
@@ -47,7 +47,7 @@ def table(heading: Sequence[str], found: Sequence[Sequence[str]]) -> Iterator[st
 
 
 def cell(text: object) -> str:
-    """Give a text that is no markup, on one line, and mentions nobody."""
+    """Return a text that is no markup, on one line, and mentions nobody."""
     return SPECIAL.sub(r"\\\1", fit(str(text), COLUMNS)).replace("@", "&#64;")
 
 
@@ -155,7 +155,7 @@ def change_lines(change: Change) -> Iterator[str]:
 
 
 def change_markdown(change: Change) -> str:
-    """Give it as the text of an issue: the same lines, as code by their margin."""
+    """Return it as the text of an issue: the same lines, as code by their margin."""
     title = f"## The vendor's files {'have not changed' if change.is_none else 'have changed'}"
     return "\n".join((title, "", *(f"    {line}" for line in change_lines(change)))) + "\n"
 

@@ -67,7 +67,7 @@ def read_parts(folders: Sequence[Path], *, unfinished: bool) -> Sequence[Part]:
 
 
 def merged(parts: Sequence[Part], command: str) -> dict[str, Any]:
-    """Give one result as JSON values.
+    """Return one result as JSON values.
 
     Raises:
         DsocrError: where the parts are not of one run: another subject, reference, key, commit, or verdict of a case.
@@ -178,7 +178,7 @@ def _add_plan(plan: Plan, part: Mapping[str, Any]) -> None:
 
 
 def _payload_of(case: Mapping[str, Any], part: Part, before: int) -> CasePayload:
-    """Give a case as the run's own limits judged it, with its place in the whole run, or behind those ``before``."""
+    """Return a case as the run's own limits judged it, with its place in the whole run, or behind those ``before``."""
     place, run = before + case["place"], part.result["run"]
     if part.shard:
         place = part.shard.place(case["place"], len(run["presets"]) * len(run["prompts"]))

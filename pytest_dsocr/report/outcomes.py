@@ -41,7 +41,7 @@ class TestResult:
     failed_before: int = 0
     """How often it failed and was run again."""
     again: str = ""
-    """The command that runs it again, where another run has told it."""
+    """The command that runs it again, where another run has reported it."""
     place: tuple[str, int] | None = None
     """Its file, and the line there, from 1 on."""
 
@@ -130,7 +130,7 @@ class TestResult:
         self.__post_init__()
 
     def hold(self, made: Sequence[ComparisonPayload]) -> None:
-        """Add comparisons that no report told, and fail it where one does not pass; an expected failure has no such."""
+        """Add comparisons that no report contained; fail the test where one does not pass."""
         more = [one for one in made if one not in self.comparisons]
         self.payload = {**self.payload, "comparisons": [*self.comparisons, *more]}
         if self.outcome == "xfailed" and not all(one["passes"] for one in made):
@@ -139,7 +139,7 @@ class TestResult:
 
 
 def outcome_of(report: pytest.TestReport) -> str:
-    """Give the outcome of a phase: an error raised by the subject or the reference is an error, not a failure."""
+    """Return the outcome of a phase: an error raised by the subject or the reference is an error, not a failure."""
     if hasattr(report, "wasxfail"):
         return "xfailed" if report.outcome == "skipped" else "xpassed"
     raised = report.when != "call" or getattr(report, "dsocr", {}).get("fault")
@@ -147,7 +147,7 @@ def outcome_of(report: pytest.TestReport) -> str:
 
 
 def why_skipped(report: pytest.TestReport) -> str:
-    """Give why a test was skipped, or fails as it is known to."""
+    """Return why a test was skipped, or fails as it is known to."""
     if hasattr(report, "wasxfail"):
         return str(report.wasxfail)
     if report.skipped and isinstance(report.longrepr, tuple):
@@ -156,5 +156,5 @@ def why_skipped(report: pytest.TestReport) -> str:
 
 
 def gravity(outcome: str) -> int:
-    """Give how grave an outcome is; one that pytest itself does not have is the gravest."""
+    """Return how grave an outcome is; one that pytest itself does not have is the gravest."""
     return GRAVITY.index(outcome) if outcome in GRAVITY else len(GRAVITY)

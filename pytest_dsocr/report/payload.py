@@ -113,7 +113,7 @@ class CasePayload(TypedDict):
     explained: str | None
     """What explains the first wrong comparison, or how far that was looked for; None where it was not."""
     proven: bool
-    """Whether ``explained`` is proven, so that ``cause``, a guess, need not be told."""
+    """Whether ``explained`` is proven, so that ``cause``, a guess, need not be shown."""
     fault: FaultPayload | None
     """What raised, so that the rest of the case was not compared."""
     findings: list[str]
@@ -188,7 +188,7 @@ class ElapsedPayload(TypedDict):
     elapsed_s: float
     """Since pytest was configured."""
     seconds: dict[str, float]
-    """By what they were spent on, all of them."""
+    """Seconds by activity; together they are all of them."""
 
 
 class TestPayload(TypedDict, total=False):
@@ -228,7 +228,7 @@ class Entry(TypedDict):
 
 
 def of_comparison(comparison: Comparison) -> ComparisonPayload:
-    """Give a comparison."""
+    """Return a comparison."""
     return {
         "what": comparison.what,
         "verdict": str(comparison.verdict),
@@ -321,7 +321,7 @@ def of_run(config: Config, reference: Reference, level: Level | None) -> RunPayl
 
 
 def _settings(config: Config) -> dict[str, Any]:
-    """Give every option as a JSON value, but for those that say where something lies, or how long it may take."""
+    """Return every option as a JSON value, but for those that say where something lies, or how long it may take."""
     values = {one.name: getattr(config, one.name) for one in fields(config) if one.name not in MAY_DIFFER}
     values["xfails"] = config.xfails and sha256(config.xfails.read_bytes())
     found: dict[str, Any] = json.loads(json.dumps(values, default=_as_json, sort_keys=True))
@@ -355,14 +355,14 @@ def of_fault(error: BaseException, case_id: str | None = None) -> FaultPayload:
 
 
 def of_number(value: float | None) -> Number:
-    """Give a number as JSON can hold it."""
+    """Return a number as JSON can hold it."""
     if value is None or math.isfinite(value):
         return value
     return "nan" if math.isnan(value) else "infinite" if value > 0 else "-infinite"
 
 
 def number(value: Number) -> float:
-    """Give back what :func:`of_number` was given; 0 of None, and infinity of a NaN, which no limit allows."""
+    """Return what :func:`of_number` was given; 0 of None, and infinity of a NaN, which no limit allows."""
     words = {None: 0.0, "infinite": math.inf, "-infinite": -math.inf, "nan": math.inf}
     return words[value] if value is None or isinstance(value, str) else value
 

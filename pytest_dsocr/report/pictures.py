@@ -77,7 +77,7 @@ def _subject_marks(pairs: Pairs) -> Iterator[Mark]:
 
 
 def _paired(pairs: Pairs) -> tuple[list[tuple[Placed, Placed]], list[tuple[Placed, Placed]]]:
-    """Give the pairs that are equal in label and place, and those that are not."""
+    """Return the pairs that are equal in label and place, and those that are not."""
     alike = [(a.label, a.box) == (b.label, b.box) for a, b in pairs.both]
     equal = [pair for pair, same in zip(pairs.both, alike, strict=True) if same]
     return equal, [pair for pair, same in zip(pairs.both, alike, strict=True) if not same]

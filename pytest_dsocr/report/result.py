@@ -55,7 +55,7 @@ class Looser(TypedDict):
 
 
 class RunResult(Collected):
-    """What was gathered of a run, and what it says: of a run that goes on, so far."""
+    """What was collected of a run, and its verdict; of a run that goes on, so far."""
 
     @property
     def concerned(self) -> bool:
@@ -257,11 +257,11 @@ class RunResult(Collected):
 
     @cached_property
     def ended(self) -> str:
-        """When it was first told as a whole; each file and summary says the same."""
+        """When the whole result was first written; each file and summary has the same time."""
         return now()
 
     def to_json(self) -> dict[str, Any]:
-        """Give the whole result as JSON values."""
+        """Return the whole result as JSON values."""
         return {
             **head(self.identity, FINISHED, self.ended),
             "pytest_dsocr": pytest_dsocr.__version__,
@@ -302,7 +302,7 @@ class RunResult(Collected):
 
 
 def level_of_comparison(what: str) -> Level:
-    """Give the level at which a subject offers ``what``."""
+    """Return the level at which a subject offers ``what``."""
     if what.rpartition("/")[2].isdigit():  # a block or a layer, such as sam.page/3
         return Level.MODULES
     if what in OF_TEXT:

@@ -84,7 +84,7 @@ def info_of(case: Case, seen: Observation, page_px: tuple[int, int], seconds: fl
 
 
 def is_kept(folder: Path, case: Case, made: Provenance) -> bool:
-    """Say whether ``folder`` holds all that a reference of this provenance made of ``case``."""
+    """Return whether ``folder`` holds all that a reference of this provenance made of ``case``."""
     try:
         info = unseal((folder / OURS).read_bytes())
         if traits(info["case"]) != traits(case.to_json()):

@@ -63,7 +63,7 @@ class Summary:
         try:
             yield from lines
         except Exception as error:
-            yield Line(plain(f"the summary cannot be told ({error!r}); the tests' own results stand"), BAD)
+            yield Line(plain(f"the summary cannot be shown ({error!r}); the tests' own results stand"), BAD)
 
     def show(self, reporter: pytest.TerminalReporter) -> None:
         """Write the section, if any test of the run was there to compare, or a result was asked for."""
@@ -80,7 +80,7 @@ class Summary:
         try:
             behind = {test for one in self.result.broke for test in one["tests"][1:] if not self.verbose}
             return frozenset(one.nodeid for one in self.result.failing if one.payload.get("checked")) & behind
-        except Exception:  # as in `lines`, where it is told
+        except Exception:  # as in `lines`, where it is shown
             return frozenset()
 
     def show_breaks(self, reporter: pytest.TerminalReporter) -> None:
@@ -99,11 +99,11 @@ class Summary:
 
     @property
     def _annotations(self) -> Sequence[str]:
-        """Give what CI is told line by line; an error while making it must not hide pytest's own results."""
+        """Return the lines that CI reads; an error while making them must not hide pytest's own results."""
         try:
             return [*errors(self.result.to_json())]
         except Exception as error:
-            return [plain(f"the annotations cannot be told ({error!r}); the tests' own results stand")]
+            return [plain(f"the annotations cannot be shown ({error!r}); the tests' own results stand")]
 
     def _lines(self) -> Iterator[Line]:
         yield from self._sides()

@@ -32,7 +32,7 @@ LEAST_S = 0.05
 
 
 def by_part(processes: Sequence[ElapsedPayload]) -> dict[str, float]:
-    """Give the seconds of each part, of all processes together, and ``other`` for what is left of their time."""
+    """Return the seconds of each part, of all processes together, and ``other`` for what is left of their time."""
     tests = sorted({name for one in processes for name in one["seconds"] if name.startswith(TESTS)})
     parts = {name: sum(one["seconds"].get(name, 0.0) for one in processes) for name in (*PARTS, *tests)}
     had_s = sum(one["elapsed_s"] for one in processes)

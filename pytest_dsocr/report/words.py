@@ -18,7 +18,7 @@ BY_SESSION = "by the session, equal to the vendor's code where recorded"
 
 
 def counts(by_verdict: Mapping[str, int], worst_drift: float = 0.0) -> str:
-    """Give ``1 WRONG, 4 DRIFT, 10 MATCH; 2 not made``, the gravest first; DRIFT with the largest error, if given."""
+    """Return ``1 WRONG, 4 DRIFT, 10 MATCH; 2 not made``, the gravest first; DRIFT with the largest error, if given."""
     names = {str(verdict): str(verdict) for verdict in SEVERITY[::-1]}
     if worst_drift:
         names[Verdict.DRIFT] += f" within {worst_drift:.1e}"
@@ -56,7 +56,7 @@ def by_session(cases: Sequence[CasePayload]) -> str:
 
 
 def first_token_in_words(cases: Sequence[Mapping[str, Any]]) -> str:
-    """Say how long the first text of a page took a subject that streams; nothing where none told."""
+    """Say how long the first text of a page took a subject that streams; nothing where none reported it."""
     took = [one["first_token_ms"] for one in cases if isinstance(one.get("first_token_ms"), int | float)]
     if not took:
         return ""
@@ -89,5 +89,5 @@ def subject_in_words(run: RunPayload) -> str:
 
 
 def likely_cause(case: Mapping[str, Any]) -> str:
-    """Give why a case is wrong: what explains it, where that is proven, else what real ports got wrong there."""
+    """Return why a case is wrong: what explains it, where that is proven, else what real ports got wrong there."""
     return (case["explained"] if case.get("proven") else case["cause"]) or ""

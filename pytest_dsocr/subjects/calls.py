@@ -95,7 +95,7 @@ def begin(notes: list[str]) -> Watch:
 
 
 def end(watch: Watch) -> None:
-    """Let a run be over."""
+    """End a run."""
     if watch in _WATCHES[1:]:
         _WATCHES.remove(watch)
         watch.end()

@@ -152,7 +152,7 @@ class CheckedSubject:
         return values.text("postprocess", "text_of", text)
 
     def write(self, text: str, page: Path, folder: Path) -> None:
-        """Have the files written that the vendor writes, ``result.mmd`` at least."""
+        """Write the files that the vendor writes, ``result.mmd`` at least."""
         page, folder = page.absolute(), folder.absolute()
         with at_stage("postprocess", "write"):
             self.subject.write(text, page, folder)

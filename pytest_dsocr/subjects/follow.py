@@ -130,7 +130,7 @@ class _Following:
             state, logits = self.asked.prefill(inputs, vision.get("vision_fusion"))
             self._see("prefill", {"prefill": logits})
         self.learn(prefill_best=Best.of(logits, BEST_OF_PREFILL))
-        with suppress(SubjectFaultError):  # the cache belongs to no stage: a test that needs it asks again, and is told
+        with suppress(SubjectFaultError):  # the cache belongs to no stage: a test that needs it asks again, and fails
             self.learn(kv=KvProbe(state).size)
         self.left.remove("prefill")
         steps = forced_steps(self.asked, inputs, self.expected.steps)
@@ -235,7 +235,7 @@ def steps_along(
     steps: ForcedSteps,
     on_token: OnToken = nobody,
 ) -> None:
-    """Have ``steps`` see every step along the reference's, from a prefilled ``state`` and its ``logits`` ``[V]``."""
+    """Decode along the reference's tokens from a prefilled ``state`` and its ``logits`` ``[V]``, and note each step."""
     for k in range(len(expected)):
         steps.see(logits if k == 0 else asked.step(state, expected[k - 1].token))
         on_token(k)
@@ -265,7 +265,7 @@ def _written(asked: CheckedSubject, text: str, page: Path) -> tuple[str, dict[st
 
 
 def read_alone(subject: TextSubject, case: Case) -> Answer:
-    """Have ``subject``, of any level, read the case's page to its end; gives text and spans, and nothing else.
+    """Read the case's page to its end with ``subject``, of any level; return text and spans, and nothing else.
 
     Raises:
         SubjectFaultError: where it raises, or gives no text.

@@ -42,7 +42,7 @@ class ForcedSteps:
 
     @property
     def kept(self) -> Iterator[Tensor]:
-        """Every tensor that is held on to until :meth:`fetch`."""
+        """Every tensor that is kept until :meth:`fetch`."""
         return chain(self._seen.kept, (self._reference_TK, self._bans, self._steps_of_bans))
 
     def see(self, logits: Tensor) -> None:

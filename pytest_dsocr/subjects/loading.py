@@ -101,7 +101,7 @@ def close_subject(subject: TextSubject) -> None:
 
 
 def level_before_loading(spec: str, *, may_import: bool = True) -> Level | None:
-    """Return the level of the subject that ``spec`` names without loading it, or None where that cannot be told.
+    """Return the level of the subject that ``spec`` names without loading it, or None where that is not known.
 
     A class is judged by its methods, a function by the class that its return annotation names; a protocol
     there says only what is offered at least.
@@ -126,7 +126,7 @@ def level_before_loading(spec: str, *, may_import: bool = True) -> Level | None:
 
 
 def offers_before_loading(spec: str, *, may_import: bool = True) -> Offers:
-    """Return which presets and prompts a subject offers, as far as can be told without loading it.
+    """Return which presets and prompts a subject offers, as far as is known without loading it.
 
     Raises:
         DsocrError: where a factory cannot be imported, or names a preset or prompt that there is not.

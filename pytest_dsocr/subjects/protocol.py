@@ -10,7 +10,7 @@ What holds for every method:
   subject's own overrides has no say. Tensors are dense, of real numbers, and have values (none on the device ``meta``).
 - A method that raises ends the case: what was heard before is compared, what comes after it is lost, and each test that
   asks for something of that is an error of the method's stage, never a verdict. NaN and infinity are values, compared
-  and told like others: give them, do not raise.
+  and reported like others: return them, do not raise.
 
 Nothing here imports torch, so that a subject's level is known before its weights are loaded.
 """
@@ -65,7 +65,7 @@ class TextSubject(Protocol):
     - ``dtypes``: those beside the run's that its factory takes as ``Setup.dtype`` and computes in as the vendor's code
       does, rounding where that rounds, such as ``("bfloat16",)``; a default run then asks for one page in bfloat16;
     - ``presets``, ``prompts``: the names of those that it offers, such as ``("gundam",)`` and ``("markdown",)``; all if
-      left out. Nothing else is asked of it, and it is told as not offered;
+      left out. Nothing else is asked of it, and it is reported as not offered;
     - ``first_token_ms``: after each ``read``, the milliseconds from the request to the first text, of one that streams;
     - ``ended_by``: after each ``read``, why it ended, such as ``length`` for a limit of tokens;
     - ``write(text, page, folder)``: write ``result.mmd`` and the other files that the vendor writes;
@@ -105,7 +105,7 @@ class StagedSubject(InputsSubject, Protocol):
     - ``policy``: a ``contract.policy.DecodePolicy``, how it chooses; the vendor's if left out;
     - ``text_of(token_ids)``: tokens to text, special tokens kept. A subject that has it says that its ``read`` goes
       through ``prefill`` and ``step``, so that the same tokens mean the same text: ``read`` is then called for a run's
-      first case, where that is held against it, and where tokens differ.
+      first case, where that is compared with it, and where tokens differ.
 
     Where tokens part from the reference's over a tie, what ``read`` gives must be what ``prefill`` and ``step`` give
     along the subject's own tokens from there on.
@@ -172,13 +172,13 @@ class Offers:
 
     @classmethod
     def of(cls, subject: Any) -> Offers:
-        """Give what a subject, or a class of one, says that it offers; raise ``DsocrError`` where it names another."""
+        """Return what a subject or its class says that it offers; raise ``DsocrError`` on a name that is not known."""
         given = {what: getattr(subject, what, None) for what in OFFERABLE}
         return cls(**{what: None if names is None else tuple(map(str, names)) for what, names in given.items()})
 
     def check(self, case: Case) -> None:
         """Raise :class:`NotOfferedError` where a case is not of them."""
-        from pytest_dsocr.observation.case import prompt_name  # brings Pillow, and levels are told without
+        from pytest_dsocr.observation.case import prompt_name  # brings Pillow, which levels do not need
 
         asked = {
             "preset": (case.preset.name, self.presets),

@@ -41,7 +41,7 @@ class Surroundings:
 
     @contextmanager
     def preserved(self, method: str, *, quickly: bool = False) -> Iterator[None]:
-        """Let the subject's ``method`` find the state that it left behind, and put the run's back when it returns.
+        """Restore the state that the subject left behind for its ``method``, and the run's own when it returns.
 
         Args:
             method: as a note names it.

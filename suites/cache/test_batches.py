@@ -91,7 +91,7 @@ def _as_alone(text: str, own: int, alone: Sequence[str], is_exact: bool, why: st
 
 
 def _unlike_pages(folder: Path) -> list[Path]:
-    """Give pages without crops, where ``mini`` soon ends, with two, and without any."""
+    """Return pages without crops, where ``mini`` soon ends, with two, and without any."""
     from ..contract.pages import rgb, write_page
 
     wide = folder / "wide.png"

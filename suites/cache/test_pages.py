@@ -43,8 +43,8 @@ def test_a_prefill_begins_with_an_empty_cache(
         [
             as_expected("cache/length", lengths, expected, "the prompt's tokens, in each layer"),
             compare_ways("prefill/again", after, before, limits.logits),
-            _told_apart("vision_fusion", other.features, walk.features, "features", _same_page(other, walk)),
-            _told_apart("prefill", logits, before, "logits", _same_page(other, walk)),
+            _distinguished("vision_fusion", other.features, walk.features, "features", _same_page(other, walk)),
+            _distinguished("prefill", logits, before, "logits", _same_page(other, walk)),
         ]
     )
 
@@ -87,7 +87,7 @@ def _same_page(one: Walk, other: Walk) -> bool:
     return equal(one.inputs["images_ori"], other.inputs["images_ori"])
 
 
-def _told_apart(stage: str, found: Tensor, before: Tensor, what: str, same_page: bool) -> Comparison:
+def _distinguished(stage: str, found: Tensor, before: Tensor, what: str, same_page: bool) -> Comparison:
     """Two pages have equal ids in one preset: what is kept of a prompt by its ids alone is another page's."""
     from torch import equal
 

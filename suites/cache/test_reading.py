@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from pytest_dsocr.subjects.checked import CheckedSubject
 
 PAGES = {"exactly_640": 204, "alpha": 176}
-"""Drawn pages in Tiny, and so many tokens that the rule has forbidden the best one: the first has said the forbidden
-n-gram more than 90 tokens ago as well, the second's ends with the tag of a table's cell."""
+"""Drawn pages in Tiny, and after how many tokens the rule has forbidden the best one. The n-gram that the first page
+repeats was written more than 90 tokens before; that of the second ends with the tag of a table's cell."""
 LOOPING, AT_TEXT = "exactly_640", 150
-"""Without the rule the text repeats itself there, within so many tokens, in float32 and in bfloat16."""
+"""Without the rule the text repeats itself there, within this number of tokens, in float32 and in bfloat16."""
 OF_PROMPTS = 8
 OF_OTHERS = 24
 """Tokens where another checkpoint is read, which these pages do not make repeat itself."""

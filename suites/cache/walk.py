@@ -65,8 +65,8 @@ class Walk:
                     f"the subject's vision gave nothing of {page.name} in {preset}; "
                     "if its pixels sum to zero there, as the vendor's gate has it, put another page first"
                 )
-            begun = cls(checked, inputs, features.clone(), ())
-            return replace(begun, tokens=begun._choices())
+            walk = cls(checked, inputs, features.clone(), ())
+            return replace(walk, tokens=walk._choices())
 
     @property
     def prompt_tokens(self) -> int:
@@ -74,7 +74,7 @@ class Walk:
         return self.inputs["input_ids"].shape[1]
 
     def copies(self, more: Sequence[int] = ()) -> dict[str, Tensor]:
-        """Give the inputs anew, with ``more`` tokens of text behind the prompt."""
+        """Return the inputs anew, with ``more`` tokens of text behind the prompt."""
         import torch
 
         given = _copied(self.inputs)
@@ -85,7 +85,7 @@ class Walk:
         return given
 
     def text_only(self, more: Sequence[int] = ()) -> dict[str, Tensor]:
-        """Give the inputs anew, with a prompt of BOS and ``more`` tokens, and none of the image's."""
+        """Return the inputs anew, with a prompt of BOS and ``more`` tokens, and none of the image's."""
         given = self.copies()
         given["input_ids"] = given["input_ids"].new_tensor([[int(given["input_ids"][0, 0]), *more]])
         given["images_seq_mask"] = given["images_seq_mask"].new_zeros(1, 1 + len(more))

@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect these tests where the run is of another checkpoint, device or dtype: nothing of theirs is recorded."""
+    """Deselect these tests where the run is of another checkpoint, device or dtype: no such run is recorded."""
     own = [item for item in items if item.path.is_relative_to(HERE)]
     if own and not _is_asked(own_config(config)):
         config.hook.pytest_deselected(items=own)

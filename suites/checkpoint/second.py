@@ -56,11 +56,11 @@ class Second:
         return cls(config, subject, folder)
 
     def config_in(self, dtype: str) -> Config:
-        """Give the run's config, but for the checkpoint and the dtype; no picture is drawn of what it reads."""
+        """Return the run's config, but for the checkpoint and the dtype; no picture is drawn of what it reads."""
         return replace(self.config, checkpoint=str(self.folder / NAME), dtype=dtype, reference_dtype=dtype, out=None)
 
     def reference(self, dtype: str) -> Reference:
-        """Give the recordings of the vendor's code with this checkpoint."""
+        """Return the recordings of the vendor's code with this checkpoint."""
         wanted = Wanted(resolve(self.folder / NAME), "cpu", dtype)
         return open_recorded(recording_places(self.config.golden), wanted)
 

@@ -1,4 +1,4 @@
-"""A second checkpoint, awkward on purpose, read by the subject and held against the vendor's reading of it.
+"""A second checkpoint, awkward on purpose, read by the subject and compared with the vendor's reading of it.
 
 What it is made of, and what it shows, is in ``made``. In bfloat16 it is asked of a subject whose ``dtypes`` name that.
 """

@@ -71,7 +71,7 @@ class Asked:
     def __call__(
         self, page: Path, preset: str | Preset = "gundam", prompt: str = DEFAULT.prompts["markdown"]
     ) -> InputsDigest:
-        """Give the digest of a page's inputs."""
+        """Return the digest of a page's inputs."""
         from pytest_dsocr.observation.observation import InputsDigest
 
         key = (page, preset, prompt)
@@ -80,7 +80,7 @@ class Asked:
         return self._digests[key]
 
     def without_pixels(self, page: Path) -> InputsDigest:
-        """Give the digest of a page's inputs in Gundam but for their pixels, which are up to 15 million to hash."""
+        """Return the digest of a page's inputs in Gundam but for their pixels, which are up to 15 million to hash."""
         from pytest_dsocr.observation.observation import InputsDigest
 
         tensors = self.tensors(page)
@@ -89,7 +89,7 @@ class Asked:
     def tensors(
         self, page: Path, preset: str | Preset = "gundam", prompt: str = DEFAULT.prompts["markdown"]
     ) -> Mapping[str, Tensor]:
-        """Give the inputs themselves, made anew."""
+        """Return the inputs themselves, made anew."""
         from pytest_dsocr.subjects.checked import CheckedSubject
 
         return CheckedSubject(self._subject).inputs(Case(page, prompt, DEFAULT.preset(preset)))

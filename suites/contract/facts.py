@@ -1,4 +1,4 @@
-"""What the vendor's ``infer`` handed to ``generate``, as it was recorded; image tokens and pixels held against that."""
+"""What the vendor's ``infer`` passed to ``generate``, as recorded; image tokens and pixels are compared with it."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ class Facts:
         return cls(read_facts((golden if own else shipped_folder()) / "vendor", "inputs"))
 
     def prepared(self, page: str, preset: str) -> InputsDigest:
-        """Give the inputs of a drawn page with the markdown prompt, in a byte-level vocabulary."""
+        """Return the inputs of a drawn page with the markdown prompt, in a byte-level vocabulary."""
         from pytest_dsocr.observation.packing import unpack_inputs
 
         [row] = [row for row in self.recorded["prepared"] if (row["page"], row["preset"]) == (page, preset)]
         return unpack_inputs(row, {})
 
     def grid(self, size_px: Size) -> tuple[int, int]:
-        """Give the columns and rows of crops of a page of this size."""
+        """Return the columns and rows of crops of a page of this size."""
         [grid] = [tuple(row[2:]) for row in self.recorded["grids"] if tuple(row[:2]) == size_px]
         return grid
 
     def prompt(self, name: str) -> PromptFact:
-        """Give what was recorded of a prompt, with the page ``square`` in Gundam."""
+        """Return what was recorded of a prompt, with the page ``square`` in Gundam."""
         [row] = [row for row in self.recorded["prompts"] if row["name"] == name]
         return PromptFact(row["text"], row["encoded"], [one for one, length in row["input_ids"] for _ in range(length)])
 
@@ -80,7 +80,7 @@ class Facts:
         return dict(self.recorded["generate"]["infer"])
 
     def is_vocabulary_of(self, tokenizer: TextTokenizer) -> bool:
-        """Tell whether a checkpoint's vocabulary is the one that the prompts were recorded in, the vendor's."""
+        """Return whether a checkpoint's vocabulary is the one that the prompts were recorded in, the vendor's."""
         encoded = [pair for row in self.recorded["prompts"] for pair in row["encoded"].items() if pair[0]]
         return any(tokenizer.encode(text) == ids for text, ids in encoded)
 
@@ -95,7 +95,7 @@ class PromptFact:
     input_ids: list[int]
 
     def ids_in(self, tokenizer: TextTokenizer) -> list[int]:
-        """Give the same prompt's ids in another vocabulary: the same pieces at the same places."""
+        """Return the same prompt's ids in another vocabulary: the same pieces at the same places."""
         image = DEFAULT.special.image
         first, count = self.input_ids.index(image), self.input_ids.count(image)
         before, after = self.input_ids[1:first], self.input_ids[first + count :]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 CUT = DEFAULT.preset(DEFAULT.default_preset)
 MOST = 3
-"""So many mistakes are told that give what the subject gave."""
+"""The most mistakes that are named which reproduce what the subject gave."""
 SAME_LEVEL = 2.0**-8
 """Pixels from -1 to 1 that differ by less come of the same of 255 levels."""
 NEARER = 0.5
@@ -57,7 +57,7 @@ def of_grid(size_px: tuple[int, int], actual: Grid) -> Iterator[str]:
 
 
 def of_count(page: Path, actual: int, tokenizer: TextTokenizer) -> Iterator[str]:
-    """Yield what gives so many image tokens of a page in Gundam."""
+    """Yield the mistakes under which a page in Gundam has this number of image tokens."""
 
     def make() -> int:
         ids: list[int] = DEFAULT.prepare(page, "markdown", CUT, tokenizer).input_ids[0].tolist()

@@ -1,6 +1,6 @@
 """Files that hold the same pixels read alike: JPEG, GIF, transparency, EXIF's orientations, several frames.
 
-The subject is held against itself: each file against a plain PNG of what Pillow decodes of it, upright and in RGB, as
+The subject is compared with itself: each file with a plain PNG of what Pillow decodes of it, upright and in RGB, as
 the vendor's code has it.
 """
 

@@ -77,7 +77,7 @@ def test_shapes_and_dtypes(
 
 
 def _kind(pixels: str) -> str:
-    """Give dtype and shape, without the hash."""
+    """Return dtype and shape, without the hash."""
     return pixels.partition(" sha256")[0]
 
 

@@ -35,7 +35,7 @@ class Written:
 
 
 def written(name: str) -> Written:
-    """Give a recorded output."""
+    """Return a recorded output."""
     case = recorded_outputs()[name]
     figures = {f"images/{figure}": (size[0], size[1]) for figure, size in case["figures"].items()}
     return Written(case["text"], case["mmd"], figures)
@@ -61,7 +61,7 @@ Write = Callable[[str, Path], Path]
 
 @pytest.fixture
 def write(dsocr_subject: Any, tmp_path: Path) -> Write | None:
-    """Have the subject write the files of a text and a page; None where it offers no ``write``."""
+    """Write the files of a text and a page with the subject; None where it offers no ``write``."""
     from pytest_dsocr.subjects.checked import CheckedSubject
 
     asked = CheckedSubject(dsocr_subject)

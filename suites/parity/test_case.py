@@ -1,4 +1,4 @@
-"""A page read by the subject, held against the vendor's reading of it, stage by stage.
+"""A page read by the subject, compared with the vendor's reading of it, stage by stage.
 
 The subject and the reference are asked once a case; each test looks at one stage of what they said.
 """

@@ -1,4 +1,4 @@
-"""What the subject did when it was last accepted: held against itself, from one commit to the next.
+"""What the subject did when it was last accepted: compared with itself, from one commit to the next.
 
 Snapshots are keyed by checkpoint, device, dtype and attention, and made anew with --snapshot-update.
 """

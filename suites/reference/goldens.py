@@ -12,7 +12,7 @@ MANIFEST, FLOPS = "manifest.json", "*/flops-*.json"
 
 
 def recordings_of(config: Config) -> Path:
-    """Give the folder of recordings: the one that the run names, its golden folder's, or the shipped one."""
+    """Return the folder of recordings: the one that the run names, its golden folder's, or the shipped one."""
     named = config.reference
     if not isinstance(named, Path) or (named / FILES[0]).is_file():
         return recordings_in(config.golden)
@@ -20,6 +20,6 @@ def recordings_of(config: Config) -> Path:
 
 
 def anchors_of(config: Config) -> Path:
-    """Give the file of anchors beside the recordings, or the shipped one where there is none."""
+    """Return the file of anchors beside the recordings, or the shipped one where there is none."""
     own = recordings_of(config) / ANCHORS
     return own if own.is_file() else shipped_folder() / "vendor" / ANCHORS

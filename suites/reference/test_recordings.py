@@ -1,4 +1,4 @@
-"""The recordings that a run is held against: whole, of one set of the vendor's files, and fit for this run."""
+"""The recordings that a run is compared with: whole, of one set of the vendor's files, and fit for this run."""
 
 from __future__ import annotations
 

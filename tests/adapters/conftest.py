@@ -14,7 +14,7 @@ from tests.adapters import server
 
 @contextmanager
 def serving() -> Iterator[str]:
-    """Give the address of a server that is up."""
+    """Yield the address of a server that is up."""
     with subprocess.Popen([sys.executable, server.__file__], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         yield f"http://127.0.0.1:{process.stdout.readline().strip()}"

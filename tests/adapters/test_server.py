@@ -92,7 +92,7 @@ def test_a_file_holds_what_a_name_cannot(address: str, tmp_path: Path) -> None:
         ("many/v1?model=two", "model two; "),
         (
             "tells/v1",
-            "; whether it keeps special tokens cannot be told, as it found no box on a page that has some; ",
+            "; whether it keeps special tokens is unknown, as it found no box on a page that has some; ",
         ),
     ],
 )

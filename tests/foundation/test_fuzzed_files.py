@@ -122,8 +122,8 @@ def _snapshot(path: Path) -> None:
     if _holds(path.parent, "0") or not path.is_file():
         return
     own = type("Own", (GoldenSnapshots,), {"origin": {"checkpoint_sha256": "0"}, "limits": tolerances("float32")})
-    mine = json.dumps({"value": {"spans": [], "boxes": 3, "characters": 5}}).encode()
-    assert [*object.__new__(own)._differences(mine, path.read_bytes())]
+    actual = json.dumps({"value": {"spans": [], "boxes": 3, "characters": 5}}).encode()
+    assert [*object.__new__(own)._differences(actual, path.read_bytes())]
 
 
 @cache

@@ -87,8 +87,8 @@ def test_session_in_float32_is_the_vendors_on_a_gpu(
     assert len(seams) in (4, 7)
     assert set(seams.values()) == {Verdict.DRIFT}
     assert (found["vision_fusion"].error or 0) > 1e-3, "no bf16 was in this"
-    theirs, forced = report.exchange.expected, report.exchange.answer.forced
+    expected, forced = report.exchange.expected, report.exchange.answer.forced
     assert forced is not None
-    differing = [k for k, step in enumerate(theirs.steps) if forced[k].token != step.token]
+    differing = [k for k, step in enumerate(expected.steps) if forced[k].token != step.token]
     assert len(differing) <= MOST_FLIPS
-    assert sum(not is_tie(forced[k], theirs.steps[k], limits) for k in differing) <= MOST_REROUTED
+    assert sum(not is_tie(forced[k], expected.steps[k], limits) for k in differing) <= MOST_REROUTED

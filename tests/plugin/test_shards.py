@@ -41,7 +41,7 @@ def _pages(repository: Repository) -> None:
 
 
 def run(repository: Repository, shard: str, *arguments: str, apart: bool = False) -> list[str]:
-    """Give the tests that were run."""
+    """Return the tests that were run."""
     out = f"out-{shard[0]}"
     repository.run(
         TESTS, "--dsocr-pages=scans", f"--dsocr-shard={shard}", f"--dsocr-out={out}", *arguments, apart=apart

@@ -31,7 +31,7 @@ class Home:
 
 
 def home_names() -> list[str]:
-    """Give the stand-in, and the vendor's own where ``DSOCR_VENDOR`` and ``DSOCR_VENDOR_ENV`` name them."""
+    """Return the stand-in, and the vendor's own where ``DSOCR_VENDOR`` and ``DSOCR_VENDOR_ENV`` name them."""
     return ["stand_in", *(["vendor"] if {"DSOCR_VENDOR", "DSOCR_VENDOR_ENV"} <= os.environ.keys() else [])]
 
 

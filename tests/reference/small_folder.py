@@ -89,7 +89,7 @@ def change(folder: Path, file: str, old: str, new: str) -> None:
 
 
 def body_of(name: str) -> str:
-    """Give the text of a function that was written by its name alone."""
+    """Return the text of a function that was written by its name alone."""
     return f'def {name}():\n    return "{name} as it was"\n'
 
 

@@ -49,7 +49,7 @@ class Runs:
     notes: list[str] = field(default_factory=list)
 
     def ask(self, case: Case, *, fresh: bool = False) -> tuple[Observation, bool]:
-        """Give the answer of another run, and whether the live reference was asked for it."""
+        """Return the answer of another run, and whether the live reference was asked for it."""
         before = self.live.asked
         reference = KeptReference(self.live, self.store(), self.notes.append, fresh=fresh)
         return reference.observe(case), self.live.asked > before

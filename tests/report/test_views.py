@@ -210,7 +210,7 @@ def test_an_error_in_the_summary_is_one_line_and_does_not_raise() -> None:
     run = made("passes")
     run.tests["x"] = None  # type: ignore[assignment]
     last = list(Summary(run).lines)[-1]
-    assert last.text.startswith("the summary cannot be told (AttributeError(")
+    assert last.text.startswith("the summary cannot be shown (AttributeError(")
     assert last.markup == BAD
 
 

@@ -51,7 +51,7 @@ class Spoilt(SessionSubject):
 
 
 def spoil(tensor: Tensor, bad: float) -> Tensor:
-    """Give a copy of which the third value and those of the last row are ``bad``."""
+    """Return a copy of which the third value and those of the last row are ``bad``."""
     spoilt = tensor.clone(memory_format=torch.contiguous_format)
     spoilt.view(-1)[2] = bad
     spoilt.view(-1)[-5:] = bad

@@ -30,7 +30,7 @@ OUTLINE_WIDTHS_PX = (2, 4)  # the vendor draws its fills and label backgrounds 1
 
 
 def without_weights(code: VendorCode) -> Any:
-    """Give an object of the vendor's class that has its ``infer`` and generates one token, whatever the input."""
+    """Return an object of the vendor's class that has its ``infer`` and generates one token, whatever the input."""
 
     def generate(self: Any, input_ids: Tensor, **_: Any) -> Tensor:
         return torch.cat([input_ids, torch.ones(1, 1, dtype=torch.long)], dim=1)

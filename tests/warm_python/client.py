@@ -43,7 +43,7 @@ def main(address: str) -> None:
 
 
 def inherited() -> list[int]:
-    """Give the open files that the caller has handed over; those of Python's own are not inheritable."""
+    """Return the open files that the caller has handed over; those of Python's own are not inheritable."""
     found = []
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
         try:

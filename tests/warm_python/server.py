@@ -169,7 +169,7 @@ def end(status: int) -> None:
 
 
 def parted(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Give the flags in front, and what follows them."""
+    """Return the flags in front, and what follows them."""
     for flag in FLAGS:
         if arguments[: len(flag)] == flag:
             more, rest = parted(arguments[len(flag) :])

@@ -54,7 +54,7 @@ GROUPED = replace(PLAIN, gate_up=gate_up, down=down)
 
 
 def waits_for_nothing(weights: DecoderWeights) -> bool:
-    """Say whether :data:`GROUPED` can be captured: a GPU multiplies by all experts, the host not knowing the counts."""
+    """Return whether :data:`GROUPED` can be captured: one product by all experts without their counts."""
     mixtures = [layer.feed for layer in weights.layers if layer.feed.per_token]
     return all(has_grouped_product(weight) for feed in mixtures for weight in (feed.gate_up, feed.down))
 
@@ -77,7 +77,7 @@ def times(rows_MC: Tensor, weights_ERC: Tensor, ends_E: Tensor) -> Tensor:
 
 
 def has_grouped_product(weights_ERC: Tensor) -> bool:
-    """Say whether the device multiplies by all experts in one kernel, for which the host need not know the counts."""
+    """Return whether the device has one kernel for all experts, for which the host need not know the counts."""
     aligned = all(size * weights_ERC.element_size() % ALIGNED_BYTES == 0 for size in weights_ERC.shape[1:])
     return (
         weights_ERC.is_cuda

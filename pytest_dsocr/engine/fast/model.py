@@ -61,7 +61,7 @@ class FastDeepseekOCR(DeepseekOCR):
         return vision.clip(sam) if vision else super().clip(sam)
 
     def new_cache(self) -> StaticCache:
-        """Give an empty cache for one row."""
+        """Return an empty cache for one row."""
         return StaticCache(self.arch.decoder.num_hidden_layers, self._slots_like)
 
     def decode(self, embeds: Tensor, cache: KVCache, *, all_logits: bool = False) -> Tensor:
@@ -124,5 +124,5 @@ class FastDeepseekOCR(DeepseekOCR):
 
 
 def _casts(dtype: torch.dtype, device: torch.device) -> bool:
-    """Say whether autocast is on and computes in another dtype than the weights', which a fused step does not."""
+    """Return whether autocast is on and computes in another dtype than the weights', which a fused step does not."""
     return torch.is_autocast_enabled(device.type) and torch.get_autocast_dtype(device.type) != dtype

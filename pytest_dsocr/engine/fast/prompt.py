@@ -77,7 +77,7 @@ def _feed(x_TC: Tensor, layer: LayerWeights, round_router: bool) -> Tensor:
 
 
 def _attend(x_TC: Tensor, layer: LayerWeights, rope: Rope, attend: AttentionFunction) -> tuple[Tensor, Tensor, Tensor]:
-    """Give what is mixed ``[T, N * D]``, and keys and values ``[1, G, T, D]``."""
+    """Return what is mixed ``[T, N * D]``, and keys and values ``[1, G, T, D]``."""
     x_TC, of_queries = normalise(x_TC, layer.before_attention), layer.output.shape[1]
     rest = len(layer.qkv) - of_queries
     products = (F.linear(x_TC, weight) for weight in layer.qkv.split([of_queries, rest // 2, rest // 2]))

@@ -70,12 +70,12 @@ def attend(qkv_BHWX: Tensor, padding_X: Tensor, offsets_LD: Tensor, heads: int, 
 
 
 def blocks_of(sam: Sam) -> list[Block]:
-    """Give the blocks, typed."""
+    """Return the blocks, typed."""
     return [block for block in sam.blocks if isinstance(block, Block)]
 
 
 def offsets_of(attention: Attention, side: int) -> Tensor:
-    """Give a block's table of relative positions, resized to ``side``: see :attr:`Tables.offsets`."""
+    """Return a block's table of relative positions, resized to ``side``: see :attr:`Tables.offsets`."""
     tables = [resize_line(table, 2 * side - 1).flip(0) for table in (attention.rel_pos_h, attention.rel_pos_w)]
     both = torch.cat(tables)
     return F.pad(both, (0, 0, 0, -len(both) % ALIGNED))

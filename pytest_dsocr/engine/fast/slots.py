@@ -53,12 +53,12 @@ class Slot:
         return self.keys.shape[3]
 
     def first(self, positions: int) -> Slot:
-        """Give the same memory with no more room than ``positions``; nothing is captured over it."""
+        """Return the same memory with no more room than ``positions``; nothing is captured over it."""
         keys, values = (stored[:, :, :, :positions] for stored in (self.keys, self.values))
         return Slot(keys, values, self.positions, self.cos, self.sin)
 
     def at(self, layer: int) -> Place:
-        """Give one layer's place."""
+        """Return one layer's place."""
         return Place(self.keys[layer], self.values[layer], self.positions, self.cos, self.sin)
 
 
@@ -77,7 +77,7 @@ class Slots:
         self._free: list[Slot] = []
 
     def take(self, positions: int) -> Slot:
-        """Give a slot with room for ``positions`` at least; its values are finite."""
+        """Return a slot with room for ``positions`` at least; its values are finite."""
         room = LEAST_ROOM[self._like.device.type]
         while room < positions:
             room *= 2
@@ -136,7 +136,7 @@ class StaticCache(KVCache):
         self.advance(length)
 
     def ready(self) -> Slot:
-        """Give the slot, with room for one more position, and with the next position on the device."""
+        """Return the slot, with room for one more position, and with the next position on the device."""
         slot = self._reserve(self.length + 1, self.keys(0))
         if self._placed != self.length:
             slot.positions.copy_(torch.tensor(self.lengths))

@@ -40,7 +40,7 @@ PLAIN = Operations.of(plain)
 
 
 def operations_for(device: torch.device) -> Operations:
-    """Give Triton's kernels on a GPU, where the package is installed; plain torch elsewhere."""
+    """Return Triton's kernels on a GPU, where the package is installed; plain torch elsewhere."""
     return _fused() if device.type == "cuda" and find_spec("triton") else PLAIN
 
 

@@ -64,12 +64,12 @@ class FastVision:
 
 
 def _own(compute: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Give what a graph computes in memory of the caller's own, as the graph's is written again."""
+    """Return what a graph computes in memory of the caller's own, as the graph's is written again."""
     return lambda x: compute(x).clone()
 
 
 def attend_for(device: torch.device) -> sam.Attend:
-    """Give the Triton kernel on a GPU, where the package is installed; plain torch elsewhere."""
+    """Return the Triton kernel on a GPU, where the package is installed; plain torch elsewhere."""
     if device.type != "cuda" or not find_spec("triton"):
         return sam.attend
     from pytest_dsocr.engine.fast import sam_fused

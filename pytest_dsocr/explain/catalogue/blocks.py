@@ -307,7 +307,7 @@ def linear_in(module: Any, dtype: torch.dtype, x: Tensor) -> Tensor:
 
 
 def _wholly(on: Bench, dtype: torch.dtype) -> None:
-    """Have the whole stage's weights in a dtype, and what comes into it."""
+    """Cast the whole stage's weights and its input to a dtype."""
     paths = {"sam": ("sam_model", "patch_embed"), "clip": ("vision_model", "embeddings")}
     home, entry = paths.get(on.notes["stage"], ("", ""))
     homes = [on.core.get_submodule(home)] if home else [*on.notes["all_blocks"]]

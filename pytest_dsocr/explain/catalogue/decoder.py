@@ -457,7 +457,7 @@ Positions = Callable[[Bench, Tensor], Tensor]
 
 
 def _counted(on: Bench, at: Tensor, in_image: Callable[[Tensor, int], Any], tokens: int) -> Tensor:
-    """Count the image as so many tokens, with these positions in it."""
+    """Count the image as this number of tokens, with these positions in it."""
     first, behind = on.prompt_image
     return torch.where(at < first, at, torch.where(at < behind, in_image(at, first), at - (behind - first) + tokens))
 

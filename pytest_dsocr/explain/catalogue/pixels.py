@@ -175,7 +175,7 @@ def _opened(source: Any, change: Callable[[Page], Page]) -> Page:
 
 
 def _laid_over(image: Page, colour: Colour) -> Page:
-    """Lay transparent pixels on a colour."""
+    """Blend transparent pixels onto a colour."""
     image = ImageOps.exif_transpose(image).convert("RGBA")
     return Image.alpha_composite(Image.new("RGBA", image.size, (*colour, 255)), image).convert("RGB")
 

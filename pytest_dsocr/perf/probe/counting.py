@@ -58,7 +58,7 @@ def _of_stages(probe: PageProbe) -> dict[str, int]:
     walk = probe.walk(Stopwatch("cpu"))
     with _views(probe.subject) as once, Counting() as counting:
         inputs, state = walk.begin()
-    begun = counting.seen
+    at_prefill = counting.seen
     steps: list[Operators] = []
 
     @contextmanager
@@ -76,8 +76,8 @@ def _of_stages(probe: PageProbe) -> dict[str, int]:
         "tokens.output": len(walk.tokens),
         "tokens.prompt": int(inputs["input_ids"].shape[-1]),
         **({} if mask is None else {"tokens.image": int(mask.sum())}),
-        "first_token.operators": begun.count,
-        "first_token.waits": begun.synchronisations,
+        "first_token.operators": at_prefill.count,
+        "first_token.waits": at_prefill.synchronisations,
         "page.waits.first": first.seen.synchronisations,
         **_of_steps(steps),
         **({} if once is None or views is None else {"vision.views": sum(once), "decode.views": sum(views)}),
@@ -106,8 +106,8 @@ def _cache_bytes(state: Any) -> int | None:
     """Return the cache's bytes a position, where the state shows it."""
     cache = getattr(state, "cache", None)
     try:
-        held = [side(layer) for layer in range(cache.layers) for side in (cache.keys, cache.values)]  # type: ignore[union-attr]
-        total: int = sum(one.numel() * one.element_size() // one.shape[-2] for one in held)
+        tensors = [side(layer) for layer in range(cache.layers) for side in (cache.keys, cache.values)]  # type: ignore[union-attr]
+        total: int = sum(one.numel() * one.element_size() // one.shape[-2] for one in tensors)
         return total
     except (AttributeError, TypeError, ZeroDivisionError, NotImplementedError):
         return None

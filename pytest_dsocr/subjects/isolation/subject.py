@@ -34,11 +34,11 @@ class IsolatedModule:
         self._subject, self._name = subject, name
 
     def register_forward_hook(self, hook: Hook) -> RemovableHandle:
-        """Have ``hook(None, (), output)`` called after each call of the module."""
+        """Call ``hook(None, (), output)`` after each call of the module."""
         return self._register("forward_hook", hook)
 
     def register_forward_pre_hook(self, hook: Hook) -> RemovableHandle:
-        """Have ``hook(None, ())`` called for each call of the module."""
+        """Call ``hook(None, ())`` before each call of the module."""
         return self._register("forward_pre_hook", lambda module, given, _output: hook(module, given))
 
     def _register(self, kind: str, hook: Hook) -> RemovableHandle:
@@ -159,7 +159,7 @@ class IsolatedSubject:
         return self.process.pid if self.process else None
 
     def close(self) -> None:
-        """Let the subject close, and end its process."""
+        """Close the subject, and end its process."""
         if self.process:
             try:
                 self.ask("close", "close", "close")
@@ -169,7 +169,7 @@ class IsolatedSubject:
                 self.process = None
 
     def ask(self, stage: str, method: str, what: str, /, of: ChildProcess | None = None, **how: Any) -> Any:
-        """Have a request answered.
+        """Send a request and return its answer.
 
         Args:
             stage: that a fault names.
@@ -263,7 +263,7 @@ class IsolatedSubject:
 
 
 class InItsProcess(Exception):  # noqa: N818 - stands for what was raised there
-    """What happened in the subject's process, as it was told there."""
+    """What happened in the subject's process, as it was noted there."""
 
 
 class NotImplementedThere(InItsProcess, NotImplementedError):  # noqa: N818

@@ -319,7 +319,7 @@ def serve(
 
 
 def limit(limit_s: float) -> None:
-    """Let this process write where it stands and end, so many seconds from now."""
+    """Dump this process's stack and end it after a number of seconds."""
     faulthandler.dump_traceback_later(min(limit_s, threading.TIMEOUT_MAX), exit=True, file=STDERR)
 
 
@@ -330,7 +330,7 @@ def end_with_parent() -> None:
 
 
 def _listen(channel: Channel, requests: SimpleQueue[Any], on_gone: Callable[[], None]) -> None:
-    """Hand requests on; where the other side is gone, end at once, whatever is under way."""
+    """Pass requests on; where the other side is gone, end at once, whatever is running."""
     try:
         while True:
             requests.put(channel.receive()[1])

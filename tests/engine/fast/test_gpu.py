@@ -51,9 +51,9 @@ def test_a_page_is_the_same_before_and_after_it_is_captured(dtype: str, attentio
         for page, expected in zip(pages, first, strict=True):
             for name, found in answers(fast, page).items():
                 assert torch.equal(found, expected[name]), name
-    for page, mine in zip(pages, first, strict=True):
+    for page, actual in zip(pages, first, strict=True):
         for name, right in answers(readable, page).items():
-            assert (mine[name].float() - right.float()).norm() / right.float().norm() < LIMITS[dtype], name
+            assert (actual[name].float() - right.float()).norm() / right.float().norm() < LIMITS[dtype], name
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])

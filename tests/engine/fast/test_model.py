@@ -37,17 +37,17 @@ def prefilled(session: Engine[Any], page: str = "portrait") -> DecodeState[Any]:
 
 
 def test_prefill_and_steps_are_within_rounding(tiny: Engine[Any], fast: Engine[Any]) -> None:
-    readable, mine = prefilled(tiny), prefilled(fast)
-    assert_near(mine.logits, readable.logits)
-    assert isinstance(mine.cache, StaticCache)
+    readable, actual = prefilled(tiny), prefilled(fast)
+    assert_near(actual.logits, readable.logits)
+    assert isinstance(actual.cache, StaticCache)
     for _ in range(TOKENS):
         token = int(readable.logits.argmax())
         expected = tiny.decode_step(readable, token)
-        assert_near(fast.decode_step(mine, token), expected)
-        assert mine.cache.lengths == readable.cache.lengths
+        assert_near(fast.decode_step(actual, token), expected)
+        assert actual.cache.lengths == readable.cache.lengths
     for layer in range(readable.cache.layers):
-        assert_near(mine.cache.keys(layer), readable.cache.keys(layer))
-        assert_near(mine.cache.values(layer), readable.cache.values(layer))
+        assert_near(actual.cache.keys(layer), readable.cache.keys(layer))
+        assert_near(actual.cache.values(layer), readable.cache.values(layer))
 
 
 def test_it_reads_what_the_readable_one_reads(tiny: Engine[Any], fast: Engine[Any]) -> None:
@@ -99,10 +99,10 @@ def test_pages_do_not_disturb_each_other(fast: Engine[Any]) -> None:
 def test_a_step_computes_no_more_than_the_readable_one(tiny: Engine[Any], fast: Engine[Any]) -> None:
     """The room that is not filled yet is neither multiplied by nor read."""
     steps = [(one, prefilled(one)) for one in (tiny, fast)]
-    mine = steps[1][1].cache
-    slot = mine.ready()
-    slot.keys[:, :, :, mine.length + TOKENS :] = torch.nan
-    slot.values[:, :, :, mine.length + TOKENS :] = torch.nan
+    cache = steps[1][1].cache
+    slot = cache.ready()
+    slot.keys[:, :, :, cache.length + TOKENS :] = torch.nan
+    slot.values[:, :, :, cache.length + TOKENS :] = torch.nan
     for token in range(3, 3 + TOKENS):
         flops = []
         for session, state in steps:

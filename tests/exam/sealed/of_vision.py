@@ -60,7 +60,7 @@ def engine_batch(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 
 
 def _embedded(self: Embeddings, of_sam: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Give the class token, the patches, and the positions of both."""
+    """Return the class token, the patches, and the positions of both."""
     batch, width, side, _ = of_sam.shape
     table = self.position_embedding.weight
     full = int((len(table) - 1) ** 0.5)

@@ -11,7 +11,7 @@ activations = encoders.activations
 
 
 def vision(arch: Architecture, side_px: int, views: int, dtype: str) -> dict[str, dict[str, Cost]]:
-    """Give the cost of one call of each stage."""
+    """Return the cost of one call of each stage."""
     width, rows = arch.decoder.hidden_size, views * encoders.features_side(arch.sam, side_px) ** 2
     through = moved(ITEM_BYTES[dtype], weights=width * (width + 1), read=rows * width, written=rows * width)
     own = product(rows, width, width) + through
