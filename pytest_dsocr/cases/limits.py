@@ -16,22 +16,22 @@ from pytest_dsocr.reference.protocol import Reference
 
 @cache
 def key_of(setup: Setup) -> Key:
-    """Give the key of the subject; once, for every test asks, and the real vocabulary takes a third of a second."""
+    """Return the key of the subject; once, for every test asks, and the real vocabulary takes a third of a second."""
     return Wanted(resolve(setup.checkpoint), setup.device, setup.dtype, setup.attention).key
 
 
 def own_limits(config: Config, subject: Any) -> Tolerances:
-    """Give how far a subject may be from itself."""
+    """Return how far a subject may be from itself."""
     return tolerances(_dtype(config.setup, subject)).but(config.tolerances)
 
 
 def limits_of(config: Config, subject: Any, reference: Reference) -> Tolerances:
-    """Give how far the sides may be apart: outputs are exact where their keys are the same."""
+    """Return how far the sides may be apart: outputs are exact where their keys are the same."""
     return limits_between(subject, reference, config.setup).but(config.tolerances)
 
 
 def limits_between(subject: Any, reference: Reference, setup: Setup) -> Tolerances:
-    """Give the limits that follow from the sides' dtypes and keys alone."""
+    """Return the limits that follow from the sides' dtypes and keys alone."""
     made = reference.provenance
     is_same = key_of(setup) == made.key
     limits = tolerances(_dtype(setup, subject), made.dtype, same_key=is_same)

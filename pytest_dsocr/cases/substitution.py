@@ -43,9 +43,9 @@ class Lent:
 
 
 def substitute(subject: TextSubject, report: CaseReport, donor: Donor | None = None) -> tuple[str, ...]:
-    """Tell what is right, and what still wrong, when the subject is given the reference's tensors; a sentence each.
+    """Say what is right and what is wrong with the reference's tensors in place of the subject's; a sentence each.
 
-    Nothing is told of a subject without stages, of one whose stages are right, of one that raised and is asked no more,
+    Nothing is said of a subject without stages, of one whose stages are right, of one that raised and is asked no more,
     or where the tensors are not at hand: of a recording they are those of ``donor``, if they agree with it.
 
     Args:
@@ -130,7 +130,7 @@ def _lent(exchange: Exchange, donor: Donor | None) -> Lent:
 
 
 def _of_donor(donor: CheckedSubject, exchange: Exchange) -> Lent:
-    """Give the donor's tensors in place of recorded ones, each only if it equals the recording up to rounding."""
+    """Return the donor's tensors in place of recorded ones, each only if it equals the recording up to rounding."""
     expected = exchange.expected
     try:
         inputs = donor.inputs(exchange.case)

@@ -24,7 +24,7 @@ from pytest_dsocr.observation.observation import SpanSeen
 
 
 def iou(a: Box, b: Box) -> float:
-    """Give the area that both share over the area that they cover together, 0 to 1; a box without area shares none."""
+    """Return the intersection of two boxes over their union, 0 to 1; a box without area intersects none."""
     width, height = min(a.x2, b.x2) - max(a.x1, b.x1), min(a.y2, b.y2) - max(a.y1, b.y1)
     if width <= 0 or height <= 0:
         return 0.0
@@ -161,7 +161,7 @@ def compare_boxes(
 
     They DRIFT where their numbers are ``limits.boxes`` apart at most, every box has its partner's label, span and
     place in the order, and no side of it is further from its partner's than ``limits.coords`` of the page; boxes left
-    without a partner are held against the number alone.
+    without a partner count for the number alone.
     """
     boxes = [[(span.label, span.boxes) for span in spans if span.boxes] for spans in (actual, expected)]
     if not any(boxes):

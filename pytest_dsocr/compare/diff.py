@@ -44,7 +44,7 @@ Line = tuple[Piece, ...]
 
 
 def diff(actual: str, expected: str) -> tuple[Line, ...]:
-    """Give the first lines of differences between the subject's text and the reference's; none where they are equal."""
+    """Return the first lines that differ between the subject's text and the reference's; none where they are equal."""
     if actual == expected:
         return ()
     at = Prefix.similarity(actual, expected)
@@ -57,7 +57,7 @@ def diff(actual: str, expected: str) -> tuple[Line, ...]:
 
 
 def plain_line(line: Line) -> str:
-    """Give a line as plain text, with marks around what only one side has."""
+    """Return a line as plain text, with marks around what only one side has."""
     return "".join(map(str, line))
 
 

@@ -40,16 +40,16 @@ class Scene:
         return self.first.error is not None and self.first.error < ROUNDING and not self.depth
 
     def has(self, sign: Sign, what: str | None = None) -> bool:
-        """Say whether the first wrong comparison, or ``what``, has this sign."""
+        """Return whether the first wrong comparison, or ``what``, has this sign."""
         looked_at = self.first if what is None else self.found.get(what)
         return looked_at is not None and sign in looked_at.signs
 
     def right(self, *names: str) -> bool:
-        """Say whether all of them were compared and are right."""
+        """Return whether all of them were compared and are right."""
         return all(name in self.found and self.found[name].verdict in (Verdict.MATCH, Verdict.DRIFT) for name in names)
 
     def wrong(self, *names: str) -> bool:
-        """Say whether all of them are wrong."""
+        """Return whether all of them are wrong."""
         return all(name in self.found and self.found[name].verdict is Verdict.WRONG for name in names)
 
     @property

@@ -103,7 +103,7 @@ def _grid_signs(actual: Grid, expected: Grid) -> Iterator[Sign]:
 
 
 def _is_of_one_shape(actual: Grid, expected: Grid) -> bool:
-    """Say whether two grids are equally near to any page, so that the rule for ties may have made the difference."""
+    """Return whether two grids are equally near to any page, so that the rule for ties may have made the difference."""
     pairs = list(zip(actual, expected, strict=False))
     return all(a[0] * b[1] == a[1] * b[0] for a, b in pairs)
 
@@ -148,7 +148,7 @@ def _view_signs(actual_NCHW: Tensor, expected_NCHW: Tensor) -> Iterator[Sign]:
 
 
 def inside_bars(view_CHW: Tensor) -> tuple[slice, slice] | None:
-    """Give the rows and columns between bars of one level along a side's ends; None where there are none."""
+    """Return the rows and columns between bars of one level along a side's ends; None where there are none."""
     grey = (view_CHW - GREY).abs().amax(0) < LEVEL / 4
     whole = [(~grey.all(dim)).nonzero().flatten().tolist() for dim in (1, 0)]
     if not all(whole):

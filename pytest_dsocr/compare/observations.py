@@ -113,7 +113,7 @@ def _read(actual: Answer, output: Iterator[Comparison]) -> Iterator[Comparison]:
 
 
 def _tie(tokens: Comparison, actual: Answer, expected: Observation) -> Tie | None:
-    """Give the tie after which free decoding may differ, where every difference of tokens is a tie."""
+    """Return the tie after which free decoding may differ, where every difference of tokens is a tie."""
     if tokens.verdict is not Verdict.TIE_FLIP or actual.forced is None or actual.continued is None:
         return None
     step = next(k for k, step in enumerate(expected.steps) if actual.forced[k].token != step.token)

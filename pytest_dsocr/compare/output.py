@@ -80,12 +80,12 @@ class Nearness:
 
 
 def is_sure(steps: Sequence[Step]) -> bool:
-    """Say whether a model is sure of most tokens that it chose, as a model that can read is."""
+    """Return whether a model is sure of most tokens that it chose, as a model that can read is."""
     return bool(steps) and median(map(_share, steps)) > SURE
 
 
 def _share(step: Step) -> float:
-    """Give the share of the best token in the probability of a step's recorded best."""
+    """Return the share of the best token in the probability of a step's recorded best."""
     first = max(step.best.logits, default=math.nan)
     return 1 / sum(math.exp(logit - first) for logit in step.best.logits) if math.isfinite(first) else 0.0
 

@@ -18,7 +18,7 @@ SHOWN_VALUES = 3
 SHUFFLED_ERROR = 0.1
 """Values in other places give at least this relative error."""
 RIGHT, RIGHT_SAMPLES = 1e-3, 6
-"""Up to this share of the largest difference a sampled value is right; so many of the first 64 are, where rows are."""
+"""A sampled value is right up to this share of the largest difference; where rows are, this number of the first 64."""
 SAME_SIZE = 1e-3
 """The same values in other places have equal mean and norm up to drift; other values hardly ever do."""
 
@@ -51,7 +51,7 @@ def compare_seam(
 
 
 def relative_error(actual: Seam, expected: Seam) -> float:
-    """Give the norm of the difference over the norm of ``expected``; infinite where either holds a NaN or infinity."""
+    """Return the norm of the difference over that of ``expected``; infinite where either holds a NaN or infinity."""
     a, b = (actual.values, expected.values) if _whole(actual, expected) else (actual.sketch, expected.sketch)
     assert a is not None
     assert b is not None
@@ -95,7 +95,7 @@ def _signs(actual: Seam, expected: Seam, error: float) -> Iterator[Sign]:
 
 
 def first_wrong_sample(actual: Seam, expected: Seam) -> int:
-    """Give how many of the first sampled values are right: they lie in the order of a tensor's rows."""
+    """Return how many of the first sampled values are right: they lie in the order of a tensor's rows."""
     apart = (actual.sample - expected.sample).abs()
     wrong = (apart > RIGHT * apart.max()).nonzero()
     return int(wrong[0]) if len(wrong) else 0

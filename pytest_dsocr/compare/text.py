@@ -108,7 +108,7 @@ def _circling(actual: str, expected: str) -> Iterator[Astray]:
 
 
 def longest_circle(text: str, times: int) -> Circle | None:
-    """Give the stretch of ``text`` that repeats itself over the most characters, ``times`` in a row at least.
+    """Return the stretch of ``text`` that repeats itself over the most characters, ``times`` in a row at least.
 
     Numbers count as equal, for what keeps n-grams from coming again makes a circle count on.
     """
@@ -155,7 +155,7 @@ def _may_circle(items: npt.NDArray[Any], period: int, times: int) -> bool:
 
 
 def _longest_run(same: npt.NDArray[np.bool_]) -> tuple[int, int]:
-    """Give where the longest run of ``True`` begins, and its length."""
+    """Return where the longest run of ``True`` begins, and its length."""
     [breaks] = np.nonzero(np.concatenate([[True], ~same, [True]]))
     lengths = np.diff(breaks) - 1
     at = int(lengths.argmax())

@@ -89,7 +89,7 @@ def compare_tokens(forced: Sequence[ForcedStep], expected: Sequence[Step], limit
 
 
 def does_not_end(tokens: Comparison) -> Comparison:
-    """Say of equal tokens that the subject's own policy does not end with them; other tokens are told first."""
+    """Say of equal tokens that the subject's own policy does not end with them; other tokens are reported first."""
     if tokens.verdict is not Verdict.MATCH:
         return tokens
     signs = frozenset((Sign.NO_END,))
@@ -98,7 +98,7 @@ def does_not_end(tokens: Comparison) -> Comparison:
 
 
 def is_tie(actual: ForcedStep, expected: Step, limits: Tolerances) -> bool:
-    """Say whether both sides saw the two tokens as equals, up to rounding.
+    """Return whether both sides saw the two tokens as equals, up to rounding.
 
     Both must have a logit of both tokens at hand, and neither may see them further apart than the limit.
     """
@@ -107,7 +107,7 @@ def is_tie(actual: ForcedStep, expected: Step, limits: Tolerances) -> bool:
 
 
 def gap_ulps(best: Best, a: int, b: int, limits: Tolerances) -> float:
-    """Give how far two tokens' logits are apart, in ULP of the best; infinite where one is not among ``best``."""
+    """Return how far two tokens' logits are apart, in ULP of the best; infinite where one is not among ``best``."""
     if a not in best.ids or b not in best.ids:
         return math.inf
     apart = best.logits[best.ids.index(a)] - best.logits[best.ids.index(b)]
@@ -122,7 +122,7 @@ def _logit_error(actual: ForcedStep, expected: Step) -> float:
 
 
 def _relative(apart: Sequence[float], actual: Sequence[float], expected: Best) -> float:
-    """Give the largest difference over the largest logit; infinite where a side holds a NaN, infinity or nothing."""
+    """Return the largest difference over the largest logit; infinite where a side holds a NaN, infinity or nothing."""
     if not apart or not all(map(math.isfinite, (*actual, *expected.logits))):
         return math.inf
     return max(apart) / (max(map(abs, expected.logits)) or 1.0)

@@ -39,23 +39,23 @@ class Tolerances:
     """Edit distance of the texts over the reference's length."""
 
     def ulp(self, logit: float) -> float:
-        """Give the distance from ``logit`` to the next number of this dtype."""
+        """Return the distance from ``logit`` to the next number of this dtype."""
         return 2.0 ** (max(math.frexp(logit or 1.0)[1] - 1, LEAST_EXPONENT) - self.mantissa_bits)
 
     def of_seam(self, name: str) -> float:
-        """Give the limit of the seam ``name``: what prefill gives are logits, in front of them are its layers."""
+        """Return the limit of the seam ``name``: what prefill gives are logits, in front of them are its layers."""
         if name == "prefill":
             return self.logits
         return self.seam if name.startswith("prefill/") else min(self.seam, self.vision)
 
     def looser_than(self, other: Tolerances) -> dict[str, tuple[float, float]]:
-        """Give each limit that allows more than another's, with the other's, by its name; ``vision`` among them."""
+        """Return each limit that allows more than another's, with the other's, by its name; ``vision`` among them."""
         pairs = {name: (float(getattr(self, name)), float(getattr(other, name))) for name in NAMES}
         pairs["vision"] = (self.of_seam(""), other.of_seam(""))
         return {name: pair for name, pair in pairs.items() if pair[0] > pair[1]}
 
     def but(self, overrides: Mapping[str, float]) -> Tolerances:
-        """Give these with some replaced, by the names in :data:`NAMES`; ``seam`` is then that of all seams.
+        """Return these with some replaced, by the names in :data:`NAMES`; ``seam`` is then that of all seams.
 
         Raises:
             DsocrError: for a name that is none of them, or a value that is negative or no number of its kind.
@@ -101,7 +101,7 @@ overflows and reads them wrongly, 31 pages lie beyond these."""
 
 
 def tolerances(*dtypes: str, same_key: bool = True) -> Tolerances:
-    """Give the limits for sides that compute in ``dtypes``; outputs are exact where both have the same key.
+    """Return the limits for sides that compute in ``dtypes``; outputs are exact where both have the same key.
 
     Raises:
         DsocrError: for a dtype that has none.

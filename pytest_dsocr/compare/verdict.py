@@ -92,7 +92,7 @@ def lost(what: str, error: Exception) -> Comparison:
 
 
 def worst(comparisons: Iterable[Comparison]) -> Verdict:
-    """Give the gravest verdict; NOT-COMPARED where nothing was compared."""
+    """Return the gravest verdict; NOT-COMPARED where nothing was compared."""
     verdicts = {comparison.verdict for comparison in comparisons}
     return max(verdicts, key=SEVERITY.index, default=Verdict.NOT_COMPARED)
 

@@ -29,7 +29,7 @@ class ForcedStep:
     """What of its logits is NaN or infinite, but for those that are forbidden with minus infinity."""
 
     def at_hand(self, expected: Step) -> Best:
-        """Give the subject's best tokens, and the subject's logits of the reference's best tokens."""
+        """Return the subject's best tokens, and the subject's logits of the reference's best tokens."""
         more = {
             token: logit
             for token, logit in zip(expected.best.ids, self.at_reference, strict=False)
@@ -38,7 +38,7 @@ class ForcedStep:
         return Best((*self.best.ids, *more), (*self.best.logits, *more.values()))
 
     def may_tie(self, expected: Step) -> bool:
-        """Say whether there are limits under which it is a tie: whether both sides have both logits at hand."""
+        """Return whether there are limits under which it is a tie: whether both sides have both logits at hand."""
         both = (self.token, expected.token)
         return all(token in best.ids for best in (self.at_hand(expected), expected.best) for token in both)
 
@@ -104,7 +104,7 @@ class Answer:
     """The parts that the subject offers and that ``fault`` prevented; its steps up to the error are kept."""
 
     def whole(self) -> Answer:
-        """Give the answer, or raise the error that cut it short."""
+        """Return the answer, or raise the error that cut it short."""
         if self.fault is not None:
             raise self.fault.with_traceback(None)
         return self

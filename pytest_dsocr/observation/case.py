@@ -58,7 +58,7 @@ class Case:
         return hashlib.sha256(f"{page.width}x{page.height} ".encode() + page.tobytes()).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
-        """Give what the case is, its page by name and content."""
+        """Return what the case is, its page by name and content."""
         return {"page": self.page_name, "page_sha256": self.page_sha256, **self.described}
 
     @property
@@ -92,6 +92,6 @@ def make_case(
 
 
 def prompt_name(prompt: str, family: Family = DEFAULT) -> str:
-    """Give a prompt's name; for a text that has none, one made of its hash."""
+    """Return a prompt's name; for a text that has none, one made of its hash."""
     names = {text: name for name, text in family.prompts.items()}
     return names.get(prompt.strip()) or f"prompt_{hashlib.sha256(prompt.encode()).hexdigest()[:8]}"

@@ -46,7 +46,7 @@ class Columns:
 
     @property
     def kept(self) -> Iterator[Tensor]:
-        """Every tensor that is held on to; up to :data:`AT_ONCE` of them are logits."""
+        """Every tensor that is kept; up to :data:`AT_ONCE` of them are logits."""
         yield from (*self._columns, *self._waiting)
 
     def add(self, logits: Tensor) -> None:
@@ -58,7 +58,7 @@ class Columns:
             self._settle()
 
     def fetch(self) -> list[list[Any]]:
-        """Give each column's numbers, step by step; waits once for each."""
+        """Return each column's numbers, step by step; waits once for each."""
         self._settle()
         return [column[: self._steps].tolist() for column in self._columns]
 
@@ -83,11 +83,11 @@ class Columns:
 
 
 def best_of_steps(logits_BV: Tensor, _first: int = 0) -> tuple[Tensor, Tensor]:
-    """Give the ids of the best tokens of each step and their logits, the best first, on the device."""
+    """Return the ids of the best tokens of each step and their logits, the best first, on the device."""
     values, ids = logits_BV.topk(min(BEST_OF_STEP, logits_BV.shape[1]))
     return ids, values
 
 
 def fetched_best(ids: list[list[int]], logits: list[list[float]]) -> list[Best]:
-    """Give every step's best of what :func:`best_of_steps` gave, once fetched."""
+    """Return every step's best of what :func:`best_of_steps` gave, once fetched."""
     return [Best(tuple(of_step), tuple(its)) for of_step, its in zip(ids, logits, strict=True)]

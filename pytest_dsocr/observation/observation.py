@@ -130,7 +130,7 @@ Runs = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, eq=False)
 class InputsDigest:
-    """What is handed to ``generate``, told apart by content: rows as runs, pixels as hashes."""
+    """What is passed to ``generate``, identified by content: rows as runs, pixels as hashes."""
 
     input_ids: Runs
     """Value and length of each run; lossless."""
@@ -161,7 +161,7 @@ class InputsDigest:
         )
 
     def has_pixels_of(self, other: InputsDigest) -> bool:
-        """Say whether the pixels of both are equal, to the bit."""
+        """Return whether the pixels of both are equal, to the bit."""
         return (self.images_crop, self.images_ori) == (other.images_crop, other.images_ori)
 
     @property
@@ -231,7 +231,7 @@ class Output:
 
     @classmethod
     def of(cls, text: str, page: Path) -> Output:
-        """Give what the vendor makes of the decoded ``text`` of ``page``."""
+        """Return what the vendor makes of the decoded ``text`` of ``page``."""
         text = clean_output(text)
         with tempfile.TemporaryDirectory() as folder:
             paths = write_artifacts(text, page, folder).paths
@@ -262,11 +262,11 @@ class Observation:
 
 
 def runs(row: Tensor) -> Runs:
-    """Give value and length of each run in ``[1, S]``."""
+    """Return value and length of each run in ``[1, S]``."""
     [values] = row.tolist()
     return tuple((int(value), len(list(run))) for value, run in groupby(values))
 
 
 def pixels_sha256(views: Tensor) -> str:
-    """Give dtype, shape and hash of a tensor."""
+    """Return dtype, shape and hash of a tensor."""
     return f"{str(views.dtype).removeprefix('torch.')} {list(views.shape)} sha256 {bytes_sha256(views)}"

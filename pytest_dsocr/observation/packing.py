@@ -29,7 +29,7 @@ Packed = tuple[dict[str, Any], dict[str, Tensor]]
 
 
 def without_values(observation: Observation) -> Observation:
-    """Give the observation with its summaries alone: what a recording keeps."""
+    """Return the observation with its summaries alone: what a recording keeps."""
     seams = {name: replace(seam, values=None) for name, seam in observation.seams.items()}
     return replace(observation, inputs=replace(observation.inputs, values=None), seams=seams)
 

@@ -71,7 +71,7 @@ class Provenance:
         return Key(self.checkpoint, self.device, self.dtype, self.attention, self.checkpoint_sha256)
 
     def to_json(self) -> dict[str, Any]:
-        """Give it as JSON values."""
+        """Return it as JSON values."""
         return asdict(self)
 
     @classmethod
@@ -80,11 +80,11 @@ class Provenance:
         return cls(**{**{f.name: value[f.name] for f in fields(cls)}, "overrides": tuple(value["overrides"])})
 
     def with_override(self, override: str) -> Provenance:
-        """Give the same with one more override, such as that of a single case."""
+        """Return the same with one more override, such as that of a single case."""
         return replace(self, overrides=(*self.overrides, override))
 
     def with_ceiling(self, max_new_tokens: int) -> Provenance:
-        """Give the same for a case that is decoded so far, which is an override unless the vendor's code has it."""
+        """Return the same for a case that is decoded so far, which is an override unless the vendor's code has it."""
         if max_new_tokens == DEFAULT.decoding.max_new_tokens:
             return self
         return self.with_override(
@@ -102,18 +102,18 @@ class Provenance:
 
 
 def is_by_session(provenance: Provenance | None) -> bool:
-    """Say whether the session made an observation of this provenance, in place of the vendor's code."""
+    """Return whether the session made an observation of this provenance, in place of the vendor's code."""
     return provenance is not None and SESSION_STANDS_IN in provenance.overrides
 
 
 def _short(value: Any) -> str:
-    """Give a hash by its beginning, anything else whole."""
+    """Return a hash by its beginning, anything else whole."""
     text = str(value)
     return text[:SHOWN_OF_HASH] if len(text) == SHA256_CHARACTERS else text
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Give the values of mappings inside by names such as ``versions.torch``."""
+    """Return the values of mappings inside by names such as ``versions.torch``."""
     found: dict[str, Any] = {}
     for name, value in values.items():
         found |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
@@ -126,7 +126,7 @@ def versions() -> dict[str, str]:
 
 
 def device_class(torch_device: str) -> str:
-    """Give ``cpu``, or the name of the GPU that torch calls ``torch_device``, such as ``nvidia-h200``."""
+    """Return ``cpu``, or the name of the GPU that torch calls ``torch_device``, such as ``nvidia-h200``."""
     if torch_device.startswith("cuda"):
         import torch
 

@@ -45,7 +45,7 @@ def sketched_on_device(flat: Tensor) -> Tensor:
 
 
 def sample_positions(count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Give where a flat tensor of ``count`` values is sampled: once in each of equal stretches, in step with no axis.
+    """Return where a flat tensor of ``count`` values is sampled: once in each of equal stretches, in step with no axis.
 
     A tensor of few values is sampled whole.
     """
@@ -55,7 +55,7 @@ def sample_positions(count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 def _codes(count: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Give the code of each of the first ``count`` positions."""
+    """Return the code of each of the first ``count`` positions."""
     return _first_codes(_bits(count))[:count]
 
 
@@ -75,7 +75,7 @@ def _codes_on(device: torch.device, bits: int) -> Tensor:
 
 
 def _mixed(count: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    """Give numbers below 2**32 that look random, one for each index."""
+    """Return numbers below 2**32 that look random, one for each index."""
     mixed = np.arange(count, dtype=np.uint32)
     for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
         mixed = (mixed ^ (mixed >> np.uint32(shift))) * np.uint32(factor)
@@ -106,7 +106,7 @@ class Summing:
 
     @classmethod
     def of(cls, tensor: Tensor) -> Summing:
-        """Have a contiguous tensor copied and summed up; it may be written to as soon as this returns."""
+        """Copy a contiguous tensor to be summed up; it may be written to as soon as this returns."""
         with torch.cuda.device(tensor.device):
             sums = torch.cat([*map(torch.atleast_1d, device_sums(tensor))])
             host, own = _pinned(tensor), _pinned(sums)
@@ -133,7 +133,7 @@ def host_sums(tensor: Tensor) -> Sums:
 
 
 def device_sums(tensor: Tensor) -> tuple[Tensor, ...]:
-    """Give the fields of :class:`Sums` in float64, on the tensor's device."""
+    """Return the fields of :class:`Sums` in float64, on the tensor's device."""
     flat = tensor.double().flatten()
     mean, std, norm = flat.mean(), flat.std(correction=0), torch.linalg.vector_norm(flat)
     return mean, std, norm, flat[_positions_on(flat.device, len(flat))], sketched_on_device(flat)

@@ -67,7 +67,7 @@ class RealTie:
 
 @cache
 def real_ties(checkpoint: str, actual: tuple[str, str, str], expected: tuple[str, str, str]) -> dict[str, RealTie]:
-    """Give every case of a checkpoint in which ``actual`` parts from ``expected`` by a tie, by the case's id."""
+    """Return every case of a checkpoint in which ``actual`` parts from ``expected`` by a tie, by the case's id."""
     weights = resolve(checkpoint).sha256
     keys = (Key(checkpoint, *side, weights) for side in (actual, expected))
     return {tie.name: tie for tie in _found(*(find_recording(FOLDER, key, UNDER_PILLOW_12) for key in keys))}
