@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 FIXTURES = "pytest_dsocr.plugin.fixtures"
 pytest_plugins = (FIXTURES, "pytest_dsocr.plugin.stage_fixtures", "pytest_dsocr.plugin.perf")
 HEADED: pytest.StashKey[bool] = pytest.StashKey()
-"""Of the config: whether the header was printed."""
+"""On the config: whether the header was printed."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

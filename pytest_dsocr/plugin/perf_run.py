@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 BASELINE_ROUNDS = LOOKS[1]
-"""Of a baseline, for every later run leans on them."""
+"""The rounds of a baseline: more than a run takes, for every later run relies on them."""
 
 
 def perf_run(

@@ -18,43 +18,43 @@ if TYPE_CHECKING:
 
 
 CONFIG: pytest.StashKey[Config] = pytest.StashKey()
-"""Of the config: the run's options, once something of ours is used; see ``config.own_config``."""
+"""On the config: the run's options, once something of ours is used; see ``config.own_config``."""
 OUT_FOLDER: pytest.StashKey[Path] = pytest.StashKey()
 IDENTITY: pytest.StashKey[RunIdentity] = pytest.StashKey()
-"""Of the config: where the run's result is marked as running, and as which run."""
+"""On the config: where the run's result is marked as running, and as which run."""
 WITNESS: pytest.StashKey[int | None] = pytest.StashKey()
-"""Of the config: the pipe that takes the digest of the result."""
+"""On the config: the pipe that takes the digest of the result."""
 NAMED: pytest.StashKey[Cases] = pytest.StashKey()
-"""Of the config: the cases and pages that the options name, once a test asks for any."""
+"""On the config: the cases and pages that the options name, once a test asks for any."""
 COLLECTED: pytest.StashKey[dict[str, None]] = pytest.StashKey()
-"""Of the config: our tests that were found, but for those that the run's own level and shard leave out."""
+"""On the config: our tests that were found, but for those that the run's own level and shard leave out."""
 DESELECTED: pytest.StashKey[LeftPayload] = pytest.StashKey()
-"""Of the config: which of them were then not to be run."""
+"""On the config: which of them were then not to be run."""
 RUN: pytest.StashKey[RunPayload] = pytest.StashKey()
-"""Of the config: what is compared with what, once both are there."""
+"""On the config: what is compared with what, once both are there."""
 CASES: pytest.StashKey[dict[str, CasePayload]] = pytest.StashKey()
-"""Of the config: the cases that were asked about, by id."""
+"""On the config: the cases that were asked about, by id."""
 CHECK: pytest.StashKey[Check] = pytest.StashKey()
-"""Of a test: what it compared."""
+"""On a test item: what it compared."""
 ATTEMPT: pytest.StashKey[int] = pytest.StashKey()
-"""Of a test: how often it was started."""
+"""On a test item: how often it was started."""
 JOURNAL: pytest.StashKey[Journal] = pytest.StashKey()
-"""Of the config: what the run compared that does not pass, or that no report carries."""
+"""On the config: what the run compared that does not pass, or that no report carries."""
 LEFT_OUT: pytest.StashKey[str] = pytest.StashKey()
-"""Of a test that we skipped: what is missing, a word of ``cases.config.MISSING``, the level that is not offered, or
+"""On a test item that we skipped: what is missing, a word of ``observation.config.MISSING``, the level, or
 ``Reason.NOT_OFFERED``."""
 PERF: pytest.StashKey[dict[str, Any]] = pytest.StashKey()
-"""Of the config: what was measured, as JSON values."""
+"""On the config: what was measured, as JSON values."""
 ELAPSED: pytest.StashKey[Elapsed] = pytest.StashKey()
-"""Of the config: where the time of this process goes."""
+"""On the config: where the time of this process goes."""
 LOADED: pytest.StashKey[object] = pytest.StashKey()
-"""Of the config: the subject loaded from options, where no fixture of the user's replaces it."""
+"""On the config: the subject loaded from options, where no fixture of the user's replaces it."""
 REPORTED: pytest.StashKey[dict[tuple[str | None, str], str]] = pytest.StashKey()
-"""Of the config: the errors that were reported, by stage and message, and the test that showed each in full."""
+"""On the config: the errors that were reported, by stage and message, and the test that showed each in full."""
 UNMATCHED: pytest.StashKey[list[str]] = pytest.StashKey()
-"""Of the config: lines of the ledger of known failures that match no test."""
+"""On the config: lines of the ledger of known failures that match no test."""
 NOTES: pytest.StashKey[list[str]] = pytest.StashKey()
-"""Of the config: what else was noticed in this process, a sentence each."""
+"""On the config: what else was noticed in this process, a sentence each."""
 
 
 def leave_out(item: pytest.Item, missing: str, reason: str) -> NoReturn:

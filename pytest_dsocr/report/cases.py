@@ -27,7 +27,7 @@ class JudgedCase(CasePayload):
 
     within: bool
     outside: list[Outside]
-    """What lies beyond the run's own limits though the case passes."""
+    """Comparisons beyond the run's own limits, though the case passes."""
     failed: list[str]
     """Its tests that failed."""
 

@@ -25,7 +25,7 @@ STATUS_IN_WORDS: Mapping[int, str] = {
     4: "pytest refused its arguments",
     5: "no test was run",
 }
-"""Of pytest's exit status, where nothing else says why it is not 0."""
+"""Reasons by pytest's exit status, where nothing else says why it is not 0."""
 DIED = "???"
 """The phase in which pytest-xdist reports a test whose worker died."""
 

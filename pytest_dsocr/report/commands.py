@@ -23,7 +23,7 @@ SHIPPED_SUBJECT = "session"
 OF_RECORD = ("checkpoint", "device", "dtype", "attention")
 """The fields of a provenance that are options of ``dsocr vendor record``."""
 FIRST = "parity"
-"""It says of whole pages what the others say of parts, so the first verdict is its."""
+"""The suite that runs first: it compares whole pages, so that it gives the first verdict."""
 
 
 def suites(left_out: Container[str]) -> list[str]:

@@ -36,7 +36,7 @@ class State(NamedTuple):
 
 
 NOTHING = State(OPEN, "")
-"""Of what a file has nothing of."""
+"""Stands for what a file does not have."""
 
 
 class Change(NamedTuple):

@@ -85,7 +85,7 @@ class ShapesPayload(TypedDict):
 
 
 class CompressionPayload(TypedDict):
-    """What a page comes to as tokens, as the vendor counts them."""
+    """A page's compression into tokens, as the vendor counts them."""
 
     vision_tokens: int
     """Image tokens that show the page."""
@@ -119,7 +119,7 @@ class CasePayload(TypedDict):
     findings: list[str]
     seconds: Sides
     first_token_ms: Number
-    """From the subject's request to its first text; None where it does not stream, or was not asked to read."""
+    """Milliseconds from the request to the first text; None where the subject does not stream, or did not read."""
     tokens: Sides
     boxes: Sides
     shapes: ShapesPayload

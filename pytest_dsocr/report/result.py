@@ -51,7 +51,7 @@ class Looser(TypedDict):
     allowed: float
     usual: float
     tests: int
-    """In how many tests."""
+    """How many tests had it."""
 
 
 class RunResult(Collected):

@@ -30,7 +30,7 @@ from pytest_dsocr.report.payload import picture_name
 
 FORMAT = 1
 MOST_CHARACTERS, MOST_BOXES, MOST_OF_LABEL = 200_000, 5_000, 200
-"""Of what a side read: several times what 8192 tokens can hold."""
+"""The most of a side's reading that is written: several times what 8192 tokens can hold."""
 LARGEST_PX = (1600, 1600)
 REFERENCE, SUBJECT = "reference", "subject"
 

@@ -25,7 +25,7 @@ from pytest_dsocr.subjects.protocol import DecodeView, Offers, TextSubject, leve
 
 T = TypeVar("T")
 ALWAYS_PROMISED = frozenset(("vision_fusion", "prefill"))
-"""What every subject with stages gives."""
+"""The seams that every subject with stages must return."""
 
 
 class CheckedSubject:

@@ -101,7 +101,7 @@ class _Following:
             *(("vision", "prefill", "step") if asked.level >= Level.STAGES else ()),
             "read",
         ]
-        """What it has not been asked for yet; the part in progress first."""
+        """The parts of the answer that are still missing; the one in progress first."""
 
     def learn(self, **said: Any) -> None:
         """Add to the answer."""

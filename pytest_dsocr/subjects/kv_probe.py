@@ -40,7 +40,7 @@ class KvDigest:
     """Hashes of a cache's contents, each of one position."""
 
     hashes: tuple[tuple[tuple[bytes, ...], tuple[bytes, ...]], ...]
-    """By layer: of its keys, of its values, by position."""
+    """By layer the hashes of its keys and of its values, by position."""
 
     def changed(self, later: KvDigest) -> tuple[Place, ...]:
         """Return every position here that ``later`` has changed or lost; by layer, keys first."""
