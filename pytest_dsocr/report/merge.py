@@ -19,8 +19,8 @@ from pytest_dsocr.report.payload import CasePayload, TestPayload
 from pytest_dsocr.report.result import RunResult
 
 OF_A_SHARD = frozenset(("shard", "level", "where", "pages", "date", "command"))
-"""The entries of ``run`` and its reference in which shards may differ: what a subject offers is unknown where it was given
-no page, and ``left`` says what ``pages`` came to. They must agree in everything else."""
+"""The entries of ``run`` and its reference in which shards may differ: what a subject offers is unknown where it was
+given no page, and ``left`` says what ``pages`` came to. They must agree in everything else."""
 NAMED = 3
 
 
