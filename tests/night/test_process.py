@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from pytest_dsocr.night import process
+from tests.processes import await_, has_ended
 
 CHILD = "import time, os; open('child', 'w').write(str(os.getpid())); time.sleep(60)"
 STUBBORN = f"""
@@ -48,15 +48,4 @@ def test_one_that_does_not_end_is_killed_with_its_children() -> None:
     status, _, why = run(STUBBORN, limit_s=2)
     assert (status, why) == (137, process.TIME_IS_OVER)
     child = int(Path("child").read_text())
-    for _ in range(100):
-        if not _is_running(child):
-            return
-        time.sleep(0.05)
-    raise AssertionError("the child is still there")
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return False
+    await_(lambda: has_ended(child), within_s=20)  # less than it sleeps

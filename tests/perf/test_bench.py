@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from pytest_dsocr.perf.side import Side
 from pytest_dsocr.perf.statistics import Judgement, Pace
 from tests.checkout import CHECKOUT
 from tests.perf.made import measured
+from tests.processes import await_, await_ended
 
 SUBJECTS = "tests.perf.sleeping:"
 QUICK = ("--preset=tiny", "--max-new-tokens=4")
@@ -169,29 +169,14 @@ def test_an_interrupt_ends_both_sides_and_removes_the_worktrees(repository: Path
     started = repository / "started"
     command = [sys.executable, "-m", "pytest_dsocr", "bench", "HEAD", "HEAD", "--subject=my_engine:Engine", *QUICK]
     process = subprocess.Popen(command, env={**os.environ, "STARTED": str(started)}, stderr=subprocess.PIPE, text=True)
-    wait_until(lambda: started.is_file() and len(started.read_text(encoding="utf-8").split()) == 2)
+    await_(lambda: started.is_file() and len(started.read_text(encoding="utf-8").split()) == 2)
     assert (git("worktree", "list").count("\n"), len(left_behind())) == (2, 2)
     process.send_signal(signal.SIGTERM)
     _, message = process.communicate()
     assert (process.returncode, message.strip()) == (130, "dsocr: interrupted")
     assert git("worktree", "list").count("\n") == 0
     assert left_behind() == []
-    wait_until(lambda: not any(is_running(int(pid)) for pid in started.read_text(encoding="utf-8").split()))
-
-
-def wait_until(condition: Any, limit_s: float = 600.0) -> None:
-    until = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    await_ended(*map(int, started.read_text(encoding="utf-8").split()))
 
 
 def test_an_environment_is_run_by_its_own_python(capsys: Capture) -> None:
