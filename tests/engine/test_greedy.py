@@ -33,15 +33,3 @@ def test_an_ended_row_gives_pad_while_the_others_go_on(tiny: Engine[Any]) -> Non
     rows = [*zip(*generate(tiny.pipeline, state, prompts, policy, pad), strict=True)]
     assert rows[0][1:] == (second, pad, pad)
     assert not {second, pad} & {*rows[1]}
-
-
-def test_no_ngram_of_prompt_and_output_is_repeated(tiny: Engine[Any]) -> None:
-    size, inputs = 2, tiny.prepare(PAGES["portrait"](), preset="tiny")
-    result = tiny.run_prepared(inputs, max_new_tokens=40, no_repeat_ngram_size=size)
-    prompt = inputs.input_ids[0].tolist()
-    tokens = [*prompt, *result.token_ids]
-    ngrams = [tuple(tokens[i : i + size]) for i in range(len(tokens) - size + 1)]
-    of_prompt, of_output = ngrams[: len(prompt) - size + 1], ngrams[len(prompt) - size + 1 :]
-    assert len(set(of_output)) == len(of_output)
-    assert not set(of_output) & set(of_prompt)
-    assert tiny.run_prepared(inputs, max_new_tokens=40, no_repeat_ngram_size=0).token_ids != result.token_ids
