@@ -1,4 +1,4 @@
-"""Where the recordings are that the tests of this project are held against."""
+"""Where the recordings are that this project's tests compare with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the documentation says is so: tables are held to the code, links lead somewhere, examples run."""
+"""The documentation agrees with the code: tables are compared with it, links lead somewhere, examples run."""
 
 from __future__ import annotations
 

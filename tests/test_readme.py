@@ -1,4 +1,4 @@
-"""What the README says is so: its example is run as it stands, and a package index can show it."""
+"""The README agrees with the code: its example runs as it stands, and a package index can show it."""
 
 from __future__ import annotations
 

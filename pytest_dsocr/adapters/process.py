@@ -1,4 +1,4 @@
-"""A command that runs: what it says is heard up to a limit of time and size, and it ends when it is what to."""
+"""A running command: its output is read within limits of time and size, and it ends when asked or is killed."""
 
 from __future__ import annotations
 

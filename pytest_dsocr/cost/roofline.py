@@ -1,4 +1,4 @@
-"""The roof of a device: the time that no implementation can go below, and what a measured time says beside it."""
+"""The roofline of a device: the time below which nothing can run, and what limits a measured time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one page gave."""
+"""The result of reading one page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of the explaining process about a judged case, and what it answers; msgspec packs and unpacks both."""
+"""The question about a judged case that goes to the explaining process, and its answer; msgspec packs both."""
 
 from __future__ import annotations
 

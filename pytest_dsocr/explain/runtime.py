@@ -1,4 +1,4 @@
-"""The process that explains: the session without a mistake, and what is asked of it."""
+"""The process that explains: a session without a mistake, which answers questions."""
 
 from __future__ import annotations
 

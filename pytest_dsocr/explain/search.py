@@ -1,4 +1,4 @@
-"""Candidates tried one after the other within a budget; the nearest to what the subject gave is the answer."""
+"""Candidates tried one after the other within a budget; the nearest to the subject's tensor is the answer."""
 
 from __future__ import annotations
 

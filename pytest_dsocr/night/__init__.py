@@ -1,1 +1,1 @@
-"""A night run part by part, kept as a file, and set beside those before."""
+"""A night: its parts run one by one, its result kept as a file, and compared with the nights before."""

@@ -1,4 +1,4 @@
-"""What a subject said to one case: as much of an observation as its level offers, and its steps along the reference."""
+"""A subject's answer to one case: as much of an observation as its level offers, and its steps along the reference."""
 
 from __future__ import annotations
 

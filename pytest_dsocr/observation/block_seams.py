@@ -1,4 +1,4 @@
-"""What each block and layer gave: seams inside SAM, CLIP and the decoder, whose modules have the names of the vendor.
+"""The outputs of blocks and layers: seams inside of SAM, CLIP and the decoder, by the vendor's names of modules.
 
 ``sam.page/3`` is the output of SAM block 3 for the whole page, ``sam.crops/3`` for the crops, ``prefill/3`` that of
 layer 3 of the decoder for the prompt. They tell which block broke where ``sam.page`` tells only that one did.

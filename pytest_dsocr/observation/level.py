@@ -1,4 +1,4 @@
-"""How much a subject lets itself be asked, and its errors, which are never verdicts."""
+"""The levels of access that a subject offers, and its errors, which are never verdicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a side runs, by the name a user gives it: a commit, an environment, a subject, or the files here."""
+"""What a side of ``dsocr bench`` runs: a commit, an environment, a subject, or the files here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a measurement says in sentences: where the time goes, what limits it, and how near to the roof it is."""
+"""A measurement in sentences: where the time goes, what limits it, and how near to the roofline it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a process's time goes: each side loaded and asked, answers compared, and each suite's tests."""
+"""Where a process's time goes: loading and calling each side, comparing, and each suite's tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readers: from an option's text to its value. Each raises a ``DsocrError`` that says what is valid."""
+"""Readers: from an option's text to its value. Each raises a ``DsocrError`` that names what is valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every option, in one table: its names, how its value is read, and what is said of it."""
+"""Every option, in one table: its names, how its value is read, and its help text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tests are found and not run, and the suites that are run only where they are asked for."""
+"""Which tests are deselected, and the suites that run only on request."""
 
 from __future__ import annotations
 

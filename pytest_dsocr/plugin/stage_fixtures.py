@@ -1,4 +1,4 @@
-"""The fixtures of single stages: what the subject alone gives of a case, as far as its level offers it.
+"""The fixtures of single stages: the subject's outputs alone, as far as its level offers them.
 
 Heavy modules are imported inside the fixtures. What is kept until the next case must not be changed by a test.
 """

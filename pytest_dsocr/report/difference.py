@@ -1,4 +1,4 @@
-"""Two results, of which the second is later: what became wrong, right, slower, faster; in words and as Markdown."""
+"""From an earlier result to a later one: what became wrong, right, slower, faster; as text or Markdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a failing test says, on one screen: what differs, from what, where it began, why, and what to type next."""
+"""The text of a failing test, on one screen: what differs, where it began, why, and what to type next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A subject's methods, each of which gives what the protocol says or raises a :class:`SubjectFaultError`.
+"""A subject's methods, checked: each returns what the protocol states or raises a :class:`SubjectFaultError`.
 
 Shapes: S prompt tokens, V vocabulary.
 """

@@ -1,4 +1,4 @@
-"""What a subject fulfils, level by level: from one method that gives text to named modules.
+"""The protocol of a subject, level by level: from one method that returns text to named modules.
 
 What holds for every method:
 

@@ -1,4 +1,4 @@
-"""What the cache holds: how many positions, of which tokens, never written again; and what that costs.
+"""The contents of the cache: how many positions, of which tokens, never written again; and its cost in memory.
 
 To begin with the prompt's positions, and one more for each step, in every layer: exactly the computed bytes a token,
 and no more memory in decode than in prefill.

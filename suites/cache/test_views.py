@@ -1,4 +1,4 @@
-"""What vision gives of a view does not depend on the views beside it, nor on how much is to be seen in it."""
+"""The vision tokens of a view do not depend on the views beside it, nor on how much the view shows."""
 
 from __future__ import annotations
 

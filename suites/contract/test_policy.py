@@ -1,4 +1,4 @@
-"""How tokens are chosen and where decoding ends, against the arguments that the vendor gives to ``generate``."""
+"""How tokens are chosen and where decoding ends, compared with the arguments of the vendor's ``generate``."""
 
 from __future__ import annotations
 

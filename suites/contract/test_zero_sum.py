@@ -1,4 +1,4 @@
-"""A page whose pixels sum to zero: the vendor's gate takes it for no image, so that vision gives nothing."""
+"""A page whose pixels sum to zero: the vendor's gate takes it for no image, so that vision returns no tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command that reads pages, and one that stays; each does on a page what the page's name says."""
+"""A command that reads pages, and one that stays; the page's name selects what each does on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that speaks as OpenAI's does, over the session or with an answer ready; it misbehaves as its path says.
+"""A server that speaks as OpenAI's does, over the session or with an answer ready; its path selects how it misbehaves.
 
 ``/DEED/v1``: a deed is done to pages, and, where it begins with ``load-``, to the handshake as well.
 """

@@ -1,4 +1,4 @@
-"""``cli:`` on real processes: what is handed over, what is taken for text, and what is said of each misdeed."""
+"""``cli:`` on real processes: what they receive, what is taken for text, and the message for each misbehaviour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that really read pages, held against recordings of the vendor's code; and what a run makes of a crash."""
+"""Programs that really read pages, compared with recordings of the vendor's code; and a run in which one crashes."""
 
 from __future__ import annotations
 

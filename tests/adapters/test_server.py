@@ -1,4 +1,4 @@
-"""``http:`` against a real server: what it is asked, what the handshake says, and what is said of each misdeed."""
+"""``http:`` against a real server: its requests, the handshake's findings, and the message for each misbehaviour."""
 
 from __future__ import annotations
 

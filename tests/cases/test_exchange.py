@@ -1,4 +1,4 @@
-"""A case asked of both sides and judged: when it passes, and how often it is judged."""
+"""One case put to both sides and judged: when it passes, and how often it is judged."""
 
 from __future__ import annotations
 

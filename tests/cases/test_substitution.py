@@ -1,4 +1,4 @@
-"""Mistakes planted in a subject's parts, alone and together: what the reference's tensors make right in it."""
+"""Mistakes planted in a subject's parts, alone and together: which of them the reference's tensors remove."""
 
 from __future__ import annotations
 

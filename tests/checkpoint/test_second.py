@@ -1,4 +1,4 @@
-"""The second checkpoint: the same bytes anywhere, what it says, and who is not asked about it."""
+"""The second checkpoint: the same bytes anywhere, what it reads, and which subjects are not asked about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``dsocr cost``, as typed: on shipped pages, and without torch."""
+"""``dsocr cost`` from the command line: on shipped pages, and without torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans by their labels in order, boxes by their partners; the snapshot shows what is said of each."""
+"""Spans compared in order by their labels, boxes by their partners; snapshots pin the words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds of every comparer, whatever it is given."""
+"""Properties of every comparer, whatever its input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The vendor's dimensions, and FLOPs that were counted held against computed ones."""
+"""The vendor's dimensions, and counted FLOPs compared with computed ones."""
 
 from __future__ import annotations
 

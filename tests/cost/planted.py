@@ -1,4 +1,4 @@
-"""The session with one needless or missing computation each, right in all that it says but for the last."""
+"""The session with one needless or missing computation each; its outputs are right in all but the last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``dsocr doctor``: what is missing is told with what to do about it, and only what is needed is a fault."""
+"""``dsocr doctor``: what is missing is named with its remedy, and only what the run needs is a fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user types, and the checkpoint or the sentence that it gives."""
+"""From a user's name of a checkpoint to the checkpoint, or to a message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where each vision token goes, told by tokens that carry their own place."""
+"""Where each vision token goes, shown by tokens that carry their own place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What watching the stages gives, and what it costs when it is off."""
+"""What watching the stages yields, and what it costs when it is off."""
 
 from __future__ import annotations
 

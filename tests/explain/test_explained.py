@@ -1,4 +1,4 @@
-"""Mistakes planted in a session, and what a process without them says explains the divergence."""
+"""Mistakes planted in a session: the explaining process names the one that explains the divergence."""
 
 from __future__ import annotations
 

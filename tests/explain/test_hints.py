@@ -1,4 +1,4 @@
-"""Where nothing explains a failure, the known mistakes that fit what is seen are told, the likeliest first."""
+"""Where nothing explains a failure, the known mistakes that fit the signs are named, the likeliest first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the suite of the contract says of a fact that is wrong: the mistake of inputs that gives it."""
+"""A wrong fact of the contract: the suite names the mistake of inputs that leads to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A mistake to be planted, and what a default run says of it."""
+"""A mistake to be planted, and what a default run reports of it."""
 
 from __future__ import annotations
 

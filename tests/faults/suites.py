@@ -1,4 +1,4 @@
-"""The suites of a default run beside the pages, asked about one mistake in a process of their own."""
+"""The suites of a default run beside the pages, run on one mistake in a process of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mistake after mistake planted in one loaded session, and held against the recordings of the quick pages."""
+"""Mistake after mistake planted in one loaded session, which is compared with the recordings of the quick pages."""
 
 from __future__ import annotations
 

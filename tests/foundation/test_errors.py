@@ -1,4 +1,4 @@
-"""Which errors are the machine's: told by types and numbers, through every cause, and never by what they say."""
+"""Which errors are the machine's: by types and numbers, through every cause, and never by their text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real nights on the CPU: killed and resumed, out of time, and with each thing planted that may go wrong in one."""
+"""Real nights on the CPU: killed and resumed, out of time, and with every part failing once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who answered: as JSON and back, told apart, and as the place of a recording."""
+"""Provenance: as JSON and back, distinguished from another, and as the place of a recording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The embedded checkpoint to the last token: the session held against the vendor's real code.
+"""The embedded checkpoint to the last token: the session compared with the vendor's real code.
 
 Against recordings of a page of each grid, beside those that ``suites/parity`` reads; live, where ``DSOCR_VENDOR`` names
 the vendor's files, on every shipped page.

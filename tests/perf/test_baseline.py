@@ -1,4 +1,4 @@
-"""Baselines: found again where all is equal, and refused where anything differs; what is said is in the snapshots."""
+"""Baselines: found again where all is equal, and refused where anything differs; snapshots pin the messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A round of several readings: the shortest of each lap, spoilt readings left out, stages told apart; and FLOPs."""
+"""A round of several readings: the shortest of each lap, disturbed readings left out, stages kept apart; and FLOPs."""
 
 from __future__ import annotations
 

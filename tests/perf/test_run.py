@@ -1,4 +1,4 @@
-"""A run held against a baseline: measured until it is judge_run, and corrected for the pace of its host."""
+"""A run compared with a baseline: measured until it is judged, and corrected for the pace of its host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a measurement says in sentences, and how near it is to the roof: the shipped baselines on an H200."""
+"""A measurement in sentences, and how near it is to the roofline: the shipped baselines on an H200."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's repository, made up: one page, both sides stood in for, and tests of their own."""
+"""A user's repository, made up: one page, stand-ins for both sides, and tests of its own."""
 
 from __future__ import annotations
 

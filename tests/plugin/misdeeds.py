@@ -1,4 +1,4 @@
-"""A subject that does what the environment says where the environment says it: ``MISDEED=stage:deed``.
+"""A subject that misbehaves as the environment says: ``MISDEED=stage:deed``.
 
 A process that is running finds it in the file ``MISDEED_FILE``.
 The file is copied beside the tests of a made-up repository, and so imports nothing of this one's own tests. On a page

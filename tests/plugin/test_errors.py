@@ -1,4 +1,4 @@
-"""A subject that raises in a run: what is compared all the same, how often the error is told, and how much of it."""
+"""A subject that raises in a run: what is compared all the same, how often the error is shown, and how much of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Both sides are loaded: where a run says that its time went, what it waits for, and what is worked on ahead."""
+"""Both sides are loaded: where the run's time went, what the run waits for, and what is worked on ahead."""
 
 from __future__ import annotations
 

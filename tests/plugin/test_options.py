@@ -1,4 +1,4 @@
-"""Options: which there are, where they may be given, which of several counts, and what a bad value is told."""
+"""Options: which there are, where they may stand, which of several counts, and the messages for bad values."""
 
 from __future__ import annotations
 

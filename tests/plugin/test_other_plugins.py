@@ -1,4 +1,4 @@
-"""Plugins of others that change what a test's outcome is, or what is told of it."""
+"""Plugins of others that change a test's outcome, or its report."""
 
 from __future__ import annotations
 

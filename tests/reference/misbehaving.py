@@ -1,4 +1,4 @@
-"""A runtime for a worker that misbehaves as a case's prompt or its checkpoint says.
+"""A runtime for a worker; a case's prompt or its checkpoint selects how it misbehaves.
 
 ``exit 3`` ends the process; ``exit 3@FILE`` does so once, and then makes the file.
 """

@@ -1,4 +1,4 @@
-"""References of the tests' own: the engine in the vendor's place, and observations given again."""
+"""References for tests: the engine in the vendor's place, and observations played back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Anchors and drift, on files in our own words: every change is told by its anchor, with what it affects."""
+"""Anchors and drift, on files in our own words: every change is found by its anchor, with what it affects."""
 
 from __future__ import annotations
 

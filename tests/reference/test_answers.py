@@ -1,4 +1,4 @@
-"""What a live reference was asked before is not asked again."""
+"""A live reference is not asked the same thing twice."""
 
 from __future__ import annotations
 

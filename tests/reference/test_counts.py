@@ -1,4 +1,4 @@
-"""FLOPs beside recordings: what is kept, what is refused, and what a live vendor's are held against."""
+"""FLOPs beside recordings: what is kept, what is refused, and how a live vendor's are compared with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which recording serves a machine or a copy that none was made of, what it says of itself, and what is refused."""
+"""Which recording serves a machine or a copy without one of its own, what the run says of it, and what is refused."""
 
 from __future__ import annotations
 

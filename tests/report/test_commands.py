@@ -1,4 +1,4 @@
-"""What a report tells a user to type next."""
+"""The command to type next, at the end of a report."""
 
 from __future__ import annotations
 

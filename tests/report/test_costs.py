@@ -1,4 +1,4 @@
-"""Costs told and drawn: what a reader sees is what was calculated."""
+"""Costs in words and pictures: what a reader sees is what was calculated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a failing test says: each text is a snapshot, and fits one screen."""
+"""The text of a failing test: each is pinned by a snapshot, and fits one screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results of shards made into one: as one run would have told it, and refused where they are of different runs."""
+"""Results of shards merged into one, as a single run would report it; refused where they are of different runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session that is wrong where it is told to be: NaN in a seam, an error in a method, buffers that are used again."""
+"""A session that is wrong on request: NaN in a seam, an error in a method, buffers that are used again."""
 
 from __future__ import annotations
 

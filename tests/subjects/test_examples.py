@@ -1,4 +1,4 @@
-"""The examples of subjects on the shipped pages, held against recordings of the vendor's code: what a user is told."""
+"""The examples of subjects on the shipped pages, compared with recordings of the vendor's code: what a user sees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What watching a step costs: no wait for the device, and as many bytes whatever the vocabulary; and what it tells."""
+"""What watching a step costs: no wait for the device, and as many bytes whatever the vocabulary; and its findings."""
 
 from __future__ import annotations
 

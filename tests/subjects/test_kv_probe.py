@@ -1,4 +1,4 @@
-"""What the cache probe tells of caches that are known, and of ones that go wrong."""
+"""What the cache probe finds in caches that are known, and in ones that go wrong."""
 
 from __future__ import annotations
 

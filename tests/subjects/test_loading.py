@@ -1,4 +1,4 @@
-"""From a name to a subject: what is loaded and offered, how its factory is called, what is said of a bad name."""
+"""From a name to a subject: what is loaded and offered, how its factory is called, and the message for a bad name."""
 
 from __future__ import annotations
 

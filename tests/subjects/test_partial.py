@@ -1,4 +1,4 @@
-"""A subject that raises half way, or gives NaN: what it said is compared, and what was lost is no pass."""
+"""A subject that raises half way, or returns NaN: what it answered is compared, and what was lost is no pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the recorders share: how the vendor's code runs quietly, and what a golden says of its making.
+"""What the recorders share: the vendor's code run quietly, and how a golden states its making.
 
 A recorder makes anew what the golden holds already, and so asks what it names: to record one more, add it there by its
 name.

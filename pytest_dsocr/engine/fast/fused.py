@@ -1,4 +1,4 @@
-"""A decode step's operations as Triton kernels; each gives what its namesake in ``fast.plain`` gives, within rounding.
+"""A decode step's operations as Triton kernels; each computes what its namesake in ``fast.plain`` does, up to rounding.
 
 Needs the triton package. Shapes as in :mod:`~pytest_dsocr.engine.fast.weights`; B rows, S positions of room.
 """

@@ -1,4 +1,4 @@
-"""One page read by one subject, as often as asked: stages are timed, and what they ask of torch is counted."""
+"""One page read repeatedly by one subject: stages are timed, and calls of torch are counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process of one side: it loads the subject, and measures as it is asked."""
+"""The process of one side: it loads the subject, and measures on request."""
 
 from __future__ import annotations
 

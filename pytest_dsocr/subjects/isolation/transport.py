@@ -1,4 +1,4 @@
-"""A process that answers requests: started, asked and ended from here, and messages of JSON and the bytes of tensors.
+"""A process that answers requests: how it is started, asked and ended; messages are JSON and the bytes of tensors.
 
 Subjects in processes of their own and the workers of references are asked by it. Only plain values and tensors travel,
 so that no class of the other side's is ever created here: anything else becomes an empty object whose type has the same

@@ -167,7 +167,7 @@ def rounded_steps(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 
 @mistake("HLD-12", "Pixels in float16", "tokenizer")
 def half_pixels(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
-    """They are change_inputs on the device, in its usual half precision."""
+    """They are made on the device, in its usual half precision."""
     patch.setattr(inputs, "normalise", lambda levels: levels.float().div_(255).sub_(0.5).div_(0.5).half())
     patch.setattr(inputs, "check_inputs", lambda *args: None)
 
