@@ -18,7 +18,7 @@ def has_ended(pid: int) -> bool:
 
 
 def await_ended(*pids: int) -> None:
-    """Wait until processes have ended: one that was told to does so when the machine gets to it."""
+    """Wait until processes have ended: one that was signalled ends when the machine gets to it."""
     await_(lambda: all(map(has_ended, pids)))
 
 

@@ -195,7 +195,7 @@ def _between(running: RunningCommand, text: str, options: CommandOptions) -> str
 
 
 def _typed(rest: str) -> dict[str, Any]:
-    """Read options and a command as they are typed."""
+    """Read options and a command from the command line."""
     try:
         words = shlex.split(rest)
     except ValueError as error:

@@ -54,7 +54,7 @@ class Options(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def read_options(kind: type[T], rest: str, typed: Callable[[], dict[str, Any]]) -> T:
-    """Read an adapter's options from the TOML file that ``rest`` names, or as they are typed.
+    """Read an adapter's options from the TOML file that ``rest`` names, or from the text itself.
 
     Raises:
         DsocrError: where a file cannot be read, an option is unknown or of another type, or a preset has another name.

@@ -116,7 +116,7 @@ class RunningCommand:
         return self._of(SubjectFaultError, what)
 
     def _hears(self) -> bool:
-        """Take what was said meanwhile; False where it has ended and nothing more is to be heard.
+        """Take the output so far; False where the process has ended and no more can come.
 
         A process that it has left behind may hold its pipes open.
         """

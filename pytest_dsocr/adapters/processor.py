@@ -50,7 +50,7 @@ def check(spec: str) -> None:
 
 
 def offers(spec: str) -> Offers:
-    """Say that every preset and prompt is offered: a processor tells of none."""
+    """Return True: a processor names no presets or prompts, so that all are offered."""
     return Offers()
 
 

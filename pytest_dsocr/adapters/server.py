@@ -166,7 +166,7 @@ def _filled(value: Any, values: Values) -> Any:
 
 
 def _typed(spec: str) -> dict[str, Any]:
-    """Read a server and its options as they are typed; what is no option is a field of the request."""
+    """Read a server and its options from the command line; what is no option is a field of the request."""
     url, _, query = spec.partition("?")
     options: dict[str, Any] = {"url": url, "body": {}}
     for name, text in parse_qsl(query, keep_blank_values=True):

@@ -61,7 +61,7 @@ class ForkSubject(SessionStages):
         self._runtime = runtime
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
-        """Read one page to its end; gives what ``infer`` searches for boxes."""
+        """Read one page to its end; returns the text that ``infer`` searches for boxes."""
         return self._infer(Case(page, prompt, preset, max_new_tokens)).text
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
@@ -70,7 +70,7 @@ class ForkSubject(SessionStages):
 
     @cached_property
     def policy(self) -> DecodePolicy:
-        """What ``infer`` tells ``generate`` on how to choose."""
+        """The policy of decoding that ``infer`` passes to ``generate``."""
         page, *_ = shipped("dev-3")
         reported = self._handed_over(Case(page, DEFAULT.prompts["free"], DEFAULT.preset("tiny")))
         return DecodePolicy(

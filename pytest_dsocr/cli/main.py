@@ -77,7 +77,7 @@ def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; gives one of the statuses of :mod:`pytest_dsocr.report.exit_status`."""
+    """Run the command line; returns one of the statuses of :mod:`pytest_dsocr.report.exit_status`."""
     words, of_pytest = compare.split(sys.argv[1:] if arguments is None else arguments)
     options = parser(words).parse_args(words)
     options.of_pytest = of_pytest

@@ -98,7 +98,7 @@ def _cut_short(found: Comparison, fault: SubjectFaultError, steps: int) -> Compa
 
 
 def _read(actual: Answer, output: Iterator[Comparison]) -> Iterator[Comparison]:
-    """Say first whether ``read`` gave the text of the subject's own tokens, all of which equal the reference's.
+    """Say first whether ``read`` returned the text of the subject's own tokens, all of which equal the reference's.
 
     Where that text is wrong and is what the subject makes of these tokens apart from ``read``, ``read`` is right.
     """

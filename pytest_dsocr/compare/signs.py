@@ -22,7 +22,7 @@ class Reason(StrEnum):
 
 
 class Sign(StrEnum):
-    """What tells one cause of a difference from another."""
+    """What distinguishes one cause of a difference from another."""
 
     # the prompt's ids, the mask, the grid and the pixels
     NO_BOS = "no BOS"

@@ -43,7 +43,7 @@ class Tolerances:
         return 2.0 ** (max(math.frexp(logit or 1.0)[1] - 1, LEAST_EXPONENT) - self.mantissa_bits)
 
     def of_seam(self, name: str) -> float:
-        """Return the limit of the seam ``name``: what prefill gives are logits, in front of them are its layers."""
+        """Return the limit of the seam ``name``: prefill's own output is logits, its other seams are layers."""
         if name == "prefill":
             return self.logits
         return self.seam if name.startswith("prefill/") else min(self.seam, self.vision)

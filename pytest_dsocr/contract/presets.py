@@ -103,7 +103,7 @@ class Preset:
 
     @property
     def sizes(self) -> dict[str, Any]:
-        """What a user gives, by the the names of the vendor's ``infer``."""
+        """The sizes that a user may set, by the names of the vendor's ``infer``."""
         return {
             "name": self.name,
             "base_size": self.base_size,
@@ -113,7 +113,7 @@ class Preset:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Preset:
-        """Read what ``asdict`` gave, or :attr:`sizes` alone."""
+        """Read the output of ``asdict``, or :attr:`sizes` alone."""
         own = dict(value)
         tiling, layout = Tiling(**own.pop("tiling", {})), Layout(**own.pop("layout", {}))
         return cls(**own, tiling=tiling, layout=layout)
@@ -189,7 +189,7 @@ def image_token_count(preset: Preset, grid: Grid) -> int:
 
 
 def feature_count(view_px: int, crop_px: int, grid: Grid, layout: Layout = Layout()) -> int:
-    """Count the vectors that vision gives for a page seen at ``view_px`` with crops of ``crop_px``."""
+    """Count the vectors that vision returns for a page seen at ``view_px`` with crops of ``crop_px``."""
     return layout.page_tokens(encoded_side(view_px)) + layout.crop_tokens(encoded_side(crop_px), grid)
 
 

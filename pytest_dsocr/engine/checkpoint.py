@@ -94,7 +94,7 @@ class Checkpoint:
 
     @cached_property
     def sha256(self) -> str:
-        """A hash that tells its weights from any other's; reads them all, once in a process."""
+        """A hash that identifies its weights; reads them all, once in a process."""
         return self.fingerprint()
 
     def load_into(self, model: nn.Module, on_progress: OnBytes | None = None) -> None:

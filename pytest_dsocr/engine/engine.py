@@ -111,7 +111,7 @@ class Engine(Generic[CacheT]):
         return self.pipeline.prefill(inputs, all_logits=all_logits)
 
     def decode_step(self, state: DecodeState[CacheT], token: int | Sequence[int]) -> torch.Tensor:
-        """Feed one token (one a row); gives the next logits ``[B, V]`` and moves ``state`` on."""
+        """Feed one token (one a row); returns the next logits ``[B, V]`` and moves ``state`` on."""
         return self.pipeline.decode_step(state, [token] if isinstance(token, int) else token)
 
     def run(

@@ -68,7 +68,7 @@ class MixtureOfExperts(nn.Module):
         return mixed.view_as(x) + self.shared_experts(x)
 
     def run_looped(self, tokens_TC: Tensor, chosen: Tensor) -> Tensor:
-        """Run each expert once over its tokens; the choice goes to the host. Gives ``[T * K, C]``."""
+        """Run each expert once over its tokens; the choice goes to the host. Returns ``[T * K, C]``."""
         if len(tokens_TC) == 1:  # a decode step has nothing to sort, which would take a twentieth of its time
             return torch.cat([self.experts[expert](tokens_TC) for expert in chosen[0].tolist()])
         order = chosen.flatten().argsort()
@@ -80,7 +80,7 @@ class MixtureOfExperts(nn.Module):
         return out
 
     def run_gathered(self, tokens_TC: Tensor, chosen: Tensor) -> Tensor:
-        """Gather the chosen experts' weights and multiply once, the host not waiting. Gives ``[T * K, C]``."""
+        """Gather the chosen experts' weights and multiply once, the host not waiting. Returns ``[T * K, C]``."""
         assert self._stacked is not None
         gate_up, down = self._stacked
         flat = chosen.flatten()

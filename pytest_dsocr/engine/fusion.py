@@ -39,7 +39,7 @@ def fuse(
 def fuse_in_turn(
     crops_PNC: Tensor | None, page_NC: Tensor, grid: tuple[int, int], newline: Tensor | None, separator: Tensor
 ) -> Tensor:
-    """Arrange one image's projected tokens, one crop behind the other; takes and gives what :func:`fuse` does."""
+    """Arrange one image's projected tokens, one crop behind the other; takes and returns what :func:`fuse` does."""
     parts = [end_rows(square(page_NC), newline), separator[None]]
     if crops_PNC is not None:
         parts.insert(0, end_rows(square(crops_PNC), newline).flatten(0, 1))

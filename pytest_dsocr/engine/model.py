@@ -148,7 +148,7 @@ def weights_bytes(arch: Architecture, dtype: torch.dtype) -> int:
 
 
 class Core(nn.Module):
-    """Everything but the head that gives logits."""
+    """Everything but the head that computes logits."""
 
     inv_freq: Tensor
 
@@ -176,7 +176,7 @@ class Core(nn.Module):
         return self.norm(x_BTC)
 
     def decoder_layers(self) -> list[Layer]:
-        """Return the decoder's layers, typed."""
+        """Return the decoder's layers, with their type."""
         return [layer for layer in self.layers if isinstance(layer, Layer)]
 
 

@@ -23,7 +23,7 @@ from pytest_dsocr.families.family import DECODE, FUSION, PIXELS, PREFILL, VIEWS
 
 
 class View(dict[str, Tensor]):
-    """What each stage gave of the crops, or of the page; ``view.sam`` is ``view["sam"]``."""
+    """The output of each stage for the crops, or for the page; ``view.sam`` is ``view["sam"]``."""
 
     def __getattr__(self, stage: str) -> Tensor:
         try:
@@ -100,7 +100,7 @@ class Pipeline(Generic[CacheT]):
         return view
 
     def vision_fusion(self, crops: Tensor | None, page: Tensor, grid: Grid) -> Tensor:
-        """Arrange what the last stage gave of the crops ``[P, q * q, C]`` and the page ``[1, h * w, C]``."""
+        """Arrange the last stage's output for the crops ``[P, q * q, C]`` and the page ``[1, h * w, C]``."""
         layout = self.model.family.layout
         newline = self.model.image_newline if layout.newlines else None
         with self.running(FUSION):
@@ -189,7 +189,7 @@ def generate(
     policy: DecodePolicy,
     pad_id: int,
 ) -> Iterator[list[int]]:
-    """Yield one token a row until every row has ended; a row that has ended gives ``pad_id``.
+    """Yield one token a row until every row has ended; a row that has ended yields ``pad_id``.
 
     Args:
         pipeline: the stages that decode.

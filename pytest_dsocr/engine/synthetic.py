@@ -57,7 +57,7 @@ def fill(model: nn.Module, seed: int = DEFAULT_SEED, on_progress: OnBytes | None
 
 @cache
 def synthetic_fingerprint(arch: Architecture, seed: int) -> str:
-    """Return a SHA-256 that tells these weights from any other's: of each tensor's shape and first values."""
+    """Return a SHA-256 that identifies these weights: of each tensor's shape and first values."""
     digest = hashlib.sha256()
     with torch.device("meta"):
         parameters = dict(model_class(arch)(arch).named_parameters())

@@ -43,7 +43,7 @@ def explain_steps(clean: Clean, question: Question, deadline_s: float) -> Answer
 
 
 def explain_best(clean: Clean, question: Question, deadline_s: float) -> Answer:
-    """Explain the best first tokens, of a subject that gives no logits."""
+    """Explain the best first tokens, of a subject without logits."""
 
     def distance(logits: Tensor) -> float:
         return _apart(logits, tuple(question.best), tuple(question.best.values()))
@@ -161,7 +161,7 @@ def explain_reading(session: Engine[Any], case: Case, question: Question, deadli
 
 
 def explain_written(question: Question, deadline_s: float) -> Answer:
-    """Explain a ``result.mmd`` that is not what the subject's text gives."""
+    """Explain a ``result.mmd`` that does not follow from the subject's text."""
 
     def measure(one: Mistake) -> float:
         return 0.0 if WRITTEN[one.id.removeprefix("written.")][1](question.text) == question.mmd else math.inf
@@ -170,7 +170,7 @@ def explain_written(question: Question, deadline_s: float) -> Answer:
 
 
 class _Texts:
-    """The text of a case, as the session gives it under mistakes."""
+    """The text of a case, as the session reads it under mistakes."""
 
     def __init__(self, session: Engine[Any], case: Case, question: Question) -> None:
         self.session, self.case, self.question = session, case, question

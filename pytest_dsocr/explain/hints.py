@@ -67,7 +67,7 @@ def _is_text_alone(scene: Scene) -> bool:
 
 
 def _clue(scene: Scene) -> str:
-    """Say what tells the mistakes apart, beside what the comparison says."""
+    """Return what distinguishes the mistakes, beside the comparison's own words."""
     if scene.crops_alone:
         return "the crops alone are wrong, whose tables of positions are resized"
     if scene.blocks_right:

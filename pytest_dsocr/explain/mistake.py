@@ -36,7 +36,7 @@ class Changes(ExitStack):
             self.enter_context(patch.object(owner, name, value))
 
     def weight(self, parameter: Tensor, value: Tensor, *, own_dtype: bool = True) -> None:
-        """Replace a parameter's values, in its own dtype or in theirs."""
+        """Replace a parameter's values, in its own dtype or in that of the new values."""
         before = parameter.data
         self.callback(setattr, parameter, "data", before)
         parameter.data = (value.to(before.dtype) if own_dtype else value).contiguous()
@@ -148,7 +148,7 @@ class Group(list[Mistake]):
         part: Part = "block",
         words: str = "{}",
     ) -> None:
-        """Add a mistake for each row of a table, which gives its words and what ``plant`` is called with."""
+        """Add a mistake for each row of a table, which has its words and the arguments of ``plant``."""
         for key, (said, how) in table.items():
             self.add(f"{prefix}{key}", words.format(said), partial(_planted, plant, how), part)
 

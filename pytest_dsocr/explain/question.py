@@ -24,7 +24,7 @@ Packed = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Summary:
-    """A seam as it is sent: what tells how far another tensor is from it."""
+    """A seam as it is sent: enough to compute how far another tensor is from it."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -79,7 +79,7 @@ class ActualStep:
 
 @dataclass(frozen=True)
 class Question:
-    """A case's first divergence, and what the subject gave."""
+    """A case's first divergence, and the subject's tensors."""
 
     case: Packed
     """See :func:`~pytest_dsocr.reference.protocol.pack_case`."""

@@ -21,7 +21,7 @@ from pytest_dsocr.observation.observation import Seam
 
 
 class Given(nn.Module):
-    """Stands for the blocks in front, and gives what they gave."""
+    """Stands for the blocks in front, and returns what they returned."""
 
     def __init__(self, out: Tensor) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class Clean:
         return [pixels if name == PIXELS else self.features(name, view) for name in takes]
 
     def features(self, stage: str, view: str) -> Tensor:
-        """Return what a stage gives of a view."""
+        """Return the output of a stage for a view."""
         if (stage, view) not in self._features:
             self._features[stage, view] = self.session.pipeline.encode(stage, *self.stage_inputs(stage, view))
         return self._features[stage, view]
@@ -214,7 +214,7 @@ class Segment:
             yield
 
     def _captured(self) -> Tensor:
-        """Return what the block in front gave."""
+        """Return the output of the block in front."""
         kept: list[Tensor] = []
         handle = self.all_blocks[self.first - 1].register_forward_hook(lambda _m, _a, out: kept.append(out))
         try:

@@ -147,7 +147,7 @@ class Family:
 
     @cached_property
     def vision_seams(self) -> tuple[str, ...]:
-        """The tensors that vision gives, in order; those of crops only of a page that has some."""
+        """The tensors that vision returns, in order; those of crops only of a page that has some."""
         return tuple(seam for stage in self.stages if stage.kind in ("view", "fusion") for seam in stage.seams)
 
     @property

@@ -94,7 +94,7 @@ def share_threads(workers: int) -> None:
 
 
 def in_threads(work: Callable[[Item], Done], items: Iterable[Item]) -> Iterator[Done]:
-    """Yield what ``work`` gives of each item, in their order, done in as many threads as torch may use.
+    """Yield ``work(item)`` for each item, in their order, done in as many threads as torch may use.
 
     Within one of them torch uses no others. Only ``work`` that releases the interpreter's lock gets faster.
     """

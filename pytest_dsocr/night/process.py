@@ -51,7 +51,7 @@ def _end(process: subprocess.Popen[bytes], grace_s: float) -> int:
 
 
 def _below(pid: int) -> Iterator[int]:
-    """Yield the processes that one has started, and those that they have, where Linux tells it."""
+    """Yield the processes that one has started, and those that they have, where Linux lists them."""
     for path in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
             children = [int(child) for child in path.read_text(encoding="ascii").split()]

@@ -170,7 +170,7 @@ def _too_long(job: Job, done: list[Entry], left_s: float) -> str:
 
 
 def _files(named: tuple[str, ...]) -> list[str]:
-    """Return the files of the pages; the doctor tells of those that cannot be read."""
+    """Return the files of the pages; the doctor names those that cannot be read."""
     return [str(page) for page in pages_in(named) if not isinstance(page, BadPage)]
 
 

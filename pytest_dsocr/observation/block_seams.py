@@ -76,7 +76,7 @@ FindModule = Callable[[str], nn.Module]
 
 
 class DeepSeams:
-    """What the blocks gave so far, summed up as it came: no tensor outlives its pass, but for views encoded one by one.
+    """The outputs of the blocks, each summed up at once: no tensor outlives its pass, but for views encoded one by one.
 
     SAM's are ``[B, H, W, C]`` with the windows joined again, CLIP's ``[B, 1 + h * w, C]`` with the class token, the
     decoder's ``[1, S, C]`` in front of the last norm.
@@ -156,7 +156,7 @@ def watch_deep(module: FindModule) -> Iterator[DeepSeams]:
 
 
 def in_stage_order(seams: Mapping[str, Seam]) -> dict[str, Seam]:
-    """Sort seams as they follow from each other: a stage's blocks, then what the whole stage gave; others last."""
+    """Sort seams as they follow from each other: a stage's blocks, then the output of the whole stage; others last."""
     return dict(sorted(seams.items(), key=lambda item: _place(item[0])))
 
 

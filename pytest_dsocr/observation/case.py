@@ -69,7 +69,7 @@ class Case:
 
     @classmethod
     def from_json(cls, page: Path, described: Mapping[str, Any]) -> Case:
-        """Make the case of ``page`` that :attr:`described` tells; raise ``KeyError`` for an unknown family."""
+        """Make the case of ``page`` from what :attr:`described` returned; raise ``KeyError`` for an unknown family."""
         family = FAMILIES[described.get("family", DEFAULT.name)]
         preset = family.preset(Preset.from_json(described["preset"]))
         return cls(page, described["prompt"], preset, described["max_new_tokens"], family)

@@ -89,5 +89,5 @@ def best_of_steps(logits_BV: Tensor, _first: int = 0) -> tuple[Tensor, Tensor]:
 
 
 def fetched_best(ids: list[list[int]], logits: list[list[float]]) -> list[Best]:
-    """Return every step's best of what :func:`best_of_steps` gave, once fetched."""
+    """Return every step's best of what :func:`best_of_steps` returned, once fetched."""
     return [Best(tuple(of_step), tuple(its)) for of_step, its in zip(ids, logits, strict=True)]

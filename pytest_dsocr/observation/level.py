@@ -38,7 +38,7 @@ HIDDEN = (
 
 
 class SubjectFaultError(DsocrError):
-    """The subject raised, or gave what is no answer; never a verdict, always an error.
+    """The subject raised, or returned what is no answer; never a verdict, always an error.
 
     Args:
         stage: ``load``, ``tokenizer``, ``vision``, ``prefill``, ``decode``, ``read``, ``postprocess`` or ``close``.

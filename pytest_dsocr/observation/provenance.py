@@ -76,7 +76,7 @@ class Provenance:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Provenance:
-        """Read what :meth:`to_json` gave; raise ``KeyError`` where something is missing."""
+        """Read what :meth:`to_json` returned; raise ``KeyError`` where something is missing."""
         return cls(**{**{f.name: value[f.name] for f in fields(cls)}, "overrides": tuple(value["overrides"])})
 
     def with_override(self, override: str) -> Provenance:

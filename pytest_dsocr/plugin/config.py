@@ -94,7 +94,7 @@ def are_used(config: pytest.Config) -> bool:
 
 
 def typed_options(config: pytest.Config) -> list[str]:
-    """Return what the user typed behind ``pytest``, without the tests to run; our flags joined to their values."""
+    """Return the arguments behind ``pytest``, without the tests to run; our flags joined to their values."""
     ours = (*config.args, SPREAD)  # one test is not spread
     return [word for word in joined(map(str, config.invocation_params.args)) if word not in ours]
 
@@ -115,7 +115,7 @@ def joined(words: Iterable[str]) -> list[str]:
 
 
 def command_of(config: pytest.Config) -> str:
-    """Return what the user typed."""
+    """Return the command line as the user wrote it."""
     return in_shell(["pytest", *map(str, config.invocation_params.args)])
 
 

@@ -25,7 +25,7 @@ FIRST_S, EVERY_S = 5.0, 30.0
 
 
 class Waiting:
-    """Tells what is waited for, after a while and then now and again; a context manager around the waiting.
+    """Prints what is waited for, after a while and then now and again; a context manager around the waiting.
 
     Args:
         what: is waited for.

@@ -84,7 +84,7 @@ def checkpoint(text: str) -> str:
 
 
 def reference(text: str) -> Path | Literal["session"] | None:
-    """Read ``recorded`` (which gives None: the golden folder's), ``session`` or a folder."""
+    """Read ``recorded`` (None: the golden folder's), ``session`` or a folder."""
     if text == "recorded":
         return None
     if text == "session":

@@ -53,7 +53,7 @@ WORDS = (
 
 
 def asks_for_times(options: Any, prefix: str = "") -> bool:
-    """Return whether a run is to take times: its command line names an option of theirs, or allows them to be missing.
+    """Return whether a run is to take times: its command line has an option of the times, or allows them to be missing.
 
     So does a variable that asks for a new baseline.
 

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class Described(TypedDict):
-    """As :meth:`pytest_dsocr.observation.case.Case.to_json` gives it."""
+    """As :meth:`pytest_dsocr.observation.case.Case.to_json` returns it."""
 
     page: FileName
     page_sha256: str
@@ -142,7 +142,7 @@ def up_to(
 
 
 def traits(described: Mapping[str, Any]) -> dict[str, str]:
-    """Return what tells a case from every other, in words; its page by content."""
+    """Return what identifies a case, in words; its page by content."""
     preset = described["preset"]
     return {
         "page": described["page_sha256"],

@@ -139,7 +139,7 @@ class Collected:
         self._cases[case["id"]] = max(self._cases.get(case["id"], case), case, key=_severity)
 
     def add_elapsed(self, process: str, elapsed: ElapsedPayload) -> None:
-        """Take where the time of a process went; what it tells last counts."""
+        """Take where the time of a process went; its last report counts."""
         self.elapsed[process] = max(self.elapsed.get(process, elapsed), elapsed, key=lambda one: one["elapsed_s"])
 
     def add_test(self, test: TestResult) -> None:

@@ -50,7 +50,7 @@ class CheckedSubject:
 
     @property
     def first_token_ms(self) -> float | None:
-        """The milliseconds of its last ``read`` until the first text, if it tells."""
+        """The milliseconds of its last ``read`` until the first text, if it has them."""
         return self._own("read", "first_token_ms", None, lambda given: None if given is None else exact(float(given)))
 
     @property
@@ -141,7 +141,7 @@ class CheckedSubject:
             return state, _logits("prefill", "prefill gave a state with", getattr(state, "logits", None))
 
     def step(self, state: DecodeView, token: int) -> Tensor:
-        """Feed one token; gives the next logits ``[V]``, float32, which may hold NaN."""
+        """Feed one token; returns the next logits ``[V]``, float32, which may hold NaN."""
         with at_stage("decode", "step"):
             return _logits("decode", "step gave", self.subject.step(state, token))
 

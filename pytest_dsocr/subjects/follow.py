@@ -248,7 +248,7 @@ def forced_steps(asked: CheckedSubject, inputs: Mapping[str, Tensor], expected: 
 
 
 def _ends(policy: DecodePolicy | None, case: Case, tokens: Sequence[int]) -> bool:
-    """Return whether a subject that gives the reference's ``tokens`` ends with them; as the vendor decodes, it does."""
+    """Return whether a subject that chooses ``tokens`` ends with them; as the vendor decodes, it does."""
     if policy is None:
         return True
     return policy.eos_id not in tokens[:-1] and (tokens[-1] == policy.eos_id or len(tokens) == case.max_new_tokens)

@@ -49,7 +49,7 @@ class DecodeView(Protocol):
 
     @property
     def logits(self) -> Tensor:
-        """Logits of the next token, ``[V]`` or ``[1, V]``; those that ``prefill`` gave are read when it returns."""
+        """Logits of the next token, ``[V]`` or ``[1, V]``; those of ``prefill`` are read when it returns."""
 
     @property
     def cache(self) -> CacheView:
@@ -119,7 +119,7 @@ class StagedSubject(InputsSubject, Protocol):
         """Run the prompt with these features at its image tokens, filling a new cache."""
 
     def step(self, state: Any, token: int) -> Tensor:
-        """Feed one token; gives the next logits ``[V]``, and moves ``state``, which ``prefill`` gave, on."""
+        """Feed one token; returns the next logits ``[V]``, and moves ``state``, which ``prefill`` returned, on."""
 
 
 class OpenSubject(StagedSubject, Protocol):

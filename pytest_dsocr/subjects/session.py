@@ -29,7 +29,7 @@ class SessionStages:
 
     @property
     def seams(self) -> tuple[str, ...]:
-        """What its vision gives."""
+        """The tensors that its vision returns."""
         return self.session.family.vision_seams
 
     @property
@@ -52,7 +52,7 @@ class SessionStages:
         return self.session.pipeline.prefill_with(Inputs(**inputs), vision_fusion)
 
     def step(self, state: Any, token: int) -> Tensor:
-        """Feed one token; gives the next logits ``[V]``, and moves ``state`` on."""
+        """Feed one token; returns the next logits ``[V]``, and moves ``state`` on."""
         return self.session.decode_step(state, token)[0]
 
     def module(self, name: str) -> nn.Module:

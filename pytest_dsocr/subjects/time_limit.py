@@ -85,7 +85,7 @@ class TimeLimit:
             faulthandler.unregister(DUMP)
 
     def _watch(self, what: str) -> None:
-        """Tell the guard what is called now; a forked copy of this process tells it nothing."""
+        """Send the guard the call that starts now; a forked copy of this process sends nothing."""
         self._call, self._deadline = what, time.monotonic() + self.limit_s
         guard = self._guard = self._guard or self._started()
         if os.getpid() == self._pid and guard.stdin:

@@ -20,7 +20,7 @@ from pytest_dsocr.subjects.calls import at_stage
 
 
 def text(stage: str, method: str, given: object) -> str:
-    """Return the text that ``method`` gave."""
+    """Return the text that ``method`` returned."""
     if not is_text(given):
         raise SubjectFaultError(stage, f"the subject's {method} gave {kind(given)}; give the text, a str")
     made: str = exact(given)
@@ -28,7 +28,7 @@ def text(stage: str, method: str, given: object) -> str:
 
 
 def texts(stage: str, method: str, given: object, number: int) -> list[str]:
-    """Return the texts that ``method`` gave, of which there must be ``number``."""
+    """Return the texts that ``method`` returned; there must be ``number`` of them."""
     if not isinstance(given, Sequence) or is_text(given):
         raise SubjectFaultError(stage, f"the subject's {method} gave {kind(given)}; give a list of texts, one a page")
     with at_stage(stage, method):
@@ -41,7 +41,7 @@ def texts(stage: str, method: str, given: object, number: int) -> list[str]:
 
 
 def tensors(stage: str, method: str, given: object) -> dict[str, Tensor]:
-    """Return copies of the tensors that ``method`` gave, by their names."""
+    """Return copies of the tensors that ``method`` returned, by their names."""
     if not isinstance(given, Mapping):
         raise SubjectFaultError(stage, f"the subject's {method} gave {kind(given)}; give a mapping of names to tensors")
     with at_stage(stage, method):  # an error on a GPU is heard of where its values are waited for

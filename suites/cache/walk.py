@@ -145,7 +145,7 @@ class Peak:
 
     @classmethod
     def of(cls, work: Callable[[], T], device: str) -> tuple[T, Peak]:
-        """Do ``work``; give what it gave, and the peak on ``device``, whichever is current."""
+        """Do ``work``; return its result, and the peak on ``device``, whichever is current."""
         import torch
 
         gpu = torch.device(device)

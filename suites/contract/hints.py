@@ -45,7 +45,7 @@ def _under(begins: str | tuple[str, ...], make: Callable[[], Any]) -> Iterator[t
 
 
 def _resembling(begins: str | tuple[str, ...], make: Callable[[], Any], actual: Any) -> Iterator[str]:
-    """Yield the mistakes under which the contract makes what the subject gave."""
+    """Yield the mistakes under which the contract makes the subject's inputs."""
     if ways := [words for words, made in _under(begins, make) if made == actual]:
         yield f"whether it comes of {', or '.join(ways[:MOST])}"
 

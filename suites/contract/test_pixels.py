@@ -86,7 +86,7 @@ def test_stretched_and_not_padded(size_px: tuple[int, int], asked: Asked, drawn:
 
 
 def test_crops_are_zeros_where_there_are_none(asked: Asked, drawn: Drawn, dsocr_check: Check) -> None:
-    """The vendor's code tells by their sum that there are none."""
+    """The vendor's code sees by their sum that there are none."""
     largest = float(asked.tensors(drawn("tiny"))["images_crop"].abs().max())
     dsocr_check([as_expected("images_crop", largest, 0.0, "the largest value, of a page that is not cut")])
 

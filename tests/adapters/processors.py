@@ -10,7 +10,7 @@ from pytest_dsocr.engine.tokenizer import Tokenizer
 
 
 class Right:
-    """Takes and gives what vLLM's does: rows without a batch, pixels in float32, no zeros where there are no crops."""
+    """Has the interface of vLLM's: rows without a batch, pixels in float32, no zeros where there are no crops."""
 
     def __init__(self, tokenizer: Any, image_size: int = 1, base_size: int = 1, normalize: bool = False) -> None:
         assert normalize, "what processor_config.json says"
@@ -40,7 +40,7 @@ class AsSglang(Right):
 
 
 class WithoutPixels(Right):
-    """Gives ids alone."""
+    """Returns ids alone."""
 
     def __call__(self, *, prompt: str, images: list[Any], crop_mode: bool = True) -> dict[str, Any]:
         return {"input_ids": super().__call__(prompt=prompt, images=images, crop_mode=crop_mode)["input_ids"]}

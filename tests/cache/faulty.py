@@ -156,7 +156,7 @@ class ReadsAlike(SessionSubject):
 
 
 class Exchanges(SessionSubject):
-    """Gives the texts of a batch in the order of their files."""
+    """Returns the texts of a batch in the order of their files."""
 
     def read_many(self, pages: Sequence[Path], *, prompt: str, preset: Preset, max_new_tokens: int) -> list[str]:
         return super().read_many(sorted(pages), prompt=prompt, preset=preset, max_new_tokens=max_new_tokens)

@@ -41,7 +41,7 @@ FEATURES_WRONG = "tokens are still wrong when given the reference's vision featu
 
 
 class Planted(SessionSubject):
-    """A session whose parts are wrong where they are told to be."""
+    """A session in which the named parts are wrong."""
 
     def __init__(self, session: Engine[Any], *wrong: str) -> None:
         super().__init__(session)

@@ -75,7 +75,7 @@ def names(pages: Iterable[Path | BadPage]) -> list[str]:
 
 
 def test_the_commands_and_their_options_are_these(snapshot: SnapshotAssertion) -> None:
-    """With what each is where nobody gives it. A change is for users."""
+    """With the default of each. A change is one for users."""
     assert ARGUMENTS.keys() == COMMANDS.keys()
     assert {name: vars(options(*name.split(), *words)) for name, words in ARGUMENTS.items()} == snapshot
 

@@ -61,7 +61,7 @@ STANDIN = Path(__file__).parents[1] / "plugin" / "standin.py"
 
 @pytest.fixture(autouse=True)
 def _repository(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two pages, both sides stood in for, and tests of the user's own."""
+    """Two pages, stand-ins for both sides, and tests of the user's own."""
     from PIL import Image
 
     pytester.makepyfile(mine=SUBJECTS, test_it=TESTS.format(pace="MATCH"), standin=STANDIN.read_text(encoding="utf-8"))

@@ -103,7 +103,7 @@ def answer(of: Observation, level: Level = Level.STAGES, **changes: Any) -> Answ
 
 
 def reading(output: Output) -> Answer:
-    """What a subject says that gives its output alone."""
+    """The answer of a subject that offers its output alone."""
     return Answer("page-tiny-free", Level.TEXT, output.text, output.spans, output.mmd, output.artefacts)
 
 

@@ -32,7 +32,7 @@ def forced(expected: Step, token: int | None = None, best: Best | None = None, *
 
 
 def close(apart_ulps: float) -> Step:
-    """A step whose best two are so many ULP apart."""
+    """A step whose best two are ``apart_ulps`` apart."""
     return step(7, (7, 8.0), (3, 8.0 - apart_ulps * ULP), (9, 2.0))
 
 

@@ -33,7 +33,7 @@ SHARP = 12
 
 
 def page() -> Image.Image:
-    """A page whose every pixel tells where it is."""
+    """A page whose every pixel encodes its position."""
     y, x = np.mgrid[0:300, 0:200]
     return Image.fromarray(np.stack([x, y // 2, (x + y) // 2], axis=-1).astype(np.uint8))
 

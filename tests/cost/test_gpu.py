@@ -78,7 +78,7 @@ def test_peaks(full: Engine[Any], attention: str) -> None:
 
 
 def peak_of(run: Callable[[], Any]) -> tuple[Any, int]:
-    """Return what ``run`` gives, and the bytes that torch's allocator gave out for it."""
+    """Return the result of ``run``, and the bytes that torch's allocator handed out for it."""
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()

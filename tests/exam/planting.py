@@ -173,7 +173,7 @@ def quantise_experts(patch: pytest.MonkeyPatch, subject: SessionSubject, largest
 
 
 def encode_at_most(patch: pytest.MonkeyPatch, views: int, rest: Any) -> None:
-    """Encode so many views; ``rest`` makes the others of what was encoded."""
+    """Encode the first views; ``rest`` makes the others of what was encoded."""
     right = Sam.forward
 
     def forward(self: Sam, pixels: Tensor) -> Tensor:
@@ -218,7 +218,7 @@ def change_loop(patch: pytest.MonkeyPatch, change: Any) -> None:
 
 
 def end_where_repeated(patch: pytest.MonkeyPatch, times: int) -> None:
-    """End an output where its last eight tokens came so many times in a row."""
+    """End an output where its last eight tokens were repeated often enough."""
 
     def steps(right: Any, *args: Any) -> Any:
         said: list[int] = []

@@ -36,7 +36,7 @@ def explainer() -> Iterator[Explainer]:
 
 
 def judged(*names: str) -> CaseReport:
-    """The page that is read soonest, held against its recording with mistakes planted."""
+    """The page that is read soonest, compared with its recording while mistakes are planted."""
     reference()  # is chosen before: by how Pillow resizes
     with Changes() as changes:
         for name in names:

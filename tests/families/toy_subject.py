@@ -8,7 +8,7 @@ from pytest_dsocr.subjects.session import SessionSubject
 
 
 class Forgetful(SessionSubject):
-    """Not the session itself, which cannot be held against itself."""
+    """Not the session itself, which cannot be compared with itself."""
 
 
 def subject(setup: Setup) -> Forgetful:

@@ -68,7 +68,7 @@ def handed(module: nn.Module) -> Iterator[list[Tensor]]:
 
 
 class Toy:
-    """One block a stage, found as a subject's modules are, that gives what it is handed, as decoder layers do."""
+    """One block a stage, found as a subject's modules are, that returns its input."""
 
     def __init__(self) -> None:
         self.blocks = {f"{path}.0": nn.Identity() for path in BLOCKS.values()}
@@ -79,7 +79,7 @@ class Toy:
         return self.blocks[name]
 
     def watched(self, path: str, *passes: Tensor) -> dict[str, Seam]:
-        """Run a stage's block on each of ``passes``, and write into what it gave; what was seen."""
+        """Run a stage's block on each of ``passes``, and write into its output; what was seen."""
         with watch_deep(self.module) as deep:
             for one in passes:
                 self.blocks[f"{path}.0"](one.clone()).zero_()

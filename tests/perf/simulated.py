@@ -70,7 +70,7 @@ def alarms(judgements: list[Judgement]) -> bool:
 
 
 def at_most(share: float, found: int, trials: int) -> bool:
-    """Whether so many can be found where the true share is no higher; wrong once in ten thousand."""
+    """Whether this count is plausible where the true share is no higher; wrong once in ten thousand."""
     return bool(stats.binom.sf(found - 1, trials, share) > 1e-4)
 
 

@@ -80,7 +80,7 @@ def test_a_fault_is_told_with_its_stage_and_whose_it_is(repository: Repository) 
 
 @pytest.fixture
 def on_github(monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester) -> Path:
-    """As in a job there; gives the file of its summary."""
+    """As in a job there; returns the file of its summary."""
     summary = pytester.path / "step.md"
     summary.write_text("of a step before\n", encoding="utf-8")
     monkeypatch.setenv("GITHUB_ACTIONS", "true")

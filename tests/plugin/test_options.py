@@ -105,7 +105,7 @@ def refusal(pytester: pytest.Pytester, *words: str, ini: Mapping[str, str] = {})
 
 
 def test_the_options_are_these(alone: pytest.Pytester, snapshot: SnapshotAssertion) -> None:
-    """Each with what it is where nobody gives it, and its help. A change here is one for users."""
+    """Each with its default and its help. A change here is one for users."""
     assert [field.name for field in fields(Config)] == [*BY_NAME] == [*GOOD]
     defaults = {**resolved(alone), "golden": "the shipped folder"}
     assert {option.flag: (option.ini, option.env, option.full_help, defaults[option.name]) for option in OPTIONS} == (

@@ -48,7 +48,7 @@ def test_a_run_that_passes(repository: Repository, snapshot: SnapshotAssertion) 
 def test_a_run_that_fails_tells_one_failure_of_each_break(
     repository: Repository, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
 ) -> None:
-    """A case is compared once for all tests with the run's limits; a verdict so far is told once in a log."""
+    """A case is compared once for all tests with the run's limits; a log shows a verdict so far once."""
     monkeypatch.setenv("COLUMNS", "200")
     repository.settle("Misreader")
     assert rendered(repository.run(THREE_TIMES, "--color=no", "--dsocr-prompts", "free")) == snapshot

@@ -53,7 +53,7 @@ def make_cases(folder: Path) -> list[Case]:
 
 @dataclass
 class Replay:
-    """A reference that gives observations made before, and counts what it is asked."""
+    """A reference that returns observations made before, and counts its requests."""
 
     observations: Mapping[str, Observation]
     provenance: Provenance = MADE

@@ -65,7 +65,7 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @pytest.fixture(scope="module")
 def steps(command: list[str]) -> list[str]:
-    """What the user is told as the environment is made in the cache."""
+    """What the user sees as the environment is made in the cache."""
     with redirect_stdout(StringIO()) as out:
         assert main(command) == 0
     return out.getvalue().splitlines()

@@ -38,7 +38,7 @@ Sign = tuple[str, int, int | None]
 
 @dataclass
 class Live:
-    """A reference and what it has told of its progress."""
+    """A reference and the progress that it has reported."""
 
     reference: LiveReference
     loading: list[Sign]

@@ -55,7 +55,7 @@ MADE = Provenance(
 
 
 def config(**changes: Any) -> Config:
-    """The run's choices where a user gives no option but ``changes``."""
+    """The run's choices where a user sets no option but ``changes``."""
     given: dict[str, Any] = {option.name: option.value_if_unset for option in OPTIONS}
     given |= {"tolerances": {}, "may_miss": frozenset(), "golden": Path("golden"), "out": Path("dsocr-out")}
     return Config(**{**given, **changes})
@@ -88,7 +88,7 @@ def run_payload(**changes: Any) -> RunPayload:
 
 
 def case_payload(case_id: str = "page-tiny-free", *comparisons: Comparison, **changes: Any) -> CasePayload:
-    """As :func:`pytest_dsocr.report.payload.of_case` gives it."""
+    """As :func:`pytest_dsocr.report.payload.of_case` returns it."""
     reported = [of_comparison(one) for one in comparisons or (MATCH,)]
     made: Any = {
         "id": case_id,
@@ -124,7 +124,7 @@ def case_payload(case_id: str = "page-tiny-free", *comparisons: Comparison, **ch
 
 
 def payload(*comparisons: Comparison, **changes: Any) -> TestPayload:
-    """What a test tells that made ``comparisons``."""
+    """The payload of a test that made ``comparisons``."""
     reported: list[ComparisonPayload] = [of_comparison(one) for one in comparisons]
     made: Any = {"comparisons": reported, "case": None, "left_out": None, "reason": None, **changes}
     given: TestPayload = made
@@ -181,5 +181,5 @@ MEDIANS = {"sam": 12.0, "decode": 17.04, "page": 100.0}
 
 
 def perf(*judgements: Judgement, **medians_ms: float) -> dict[str, Any]:
-    """As ``PerfRun.to_json`` gives it."""
+    """As ``PerfRun.to_json`` returns it."""
     return {"median_ms": medians_ms or MEDIANS, "judgements": [one.to_json() for one in judgements], "in_short": []}

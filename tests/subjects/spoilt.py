@@ -78,7 +78,7 @@ class Raising(SessionSubject):
 
 
 class Reusing(SessionSubject):
-    """Gives its tensors in buffers that it uses again at the next call, as CUDA graphs do; spoils what it is given."""
+    """Returns its tensors in buffers that it reuses at the next call, as CUDA graphs do; overwrites its arguments."""
 
     def __init__(self, session: Engine[Any]) -> None:
         super().__init__(session)

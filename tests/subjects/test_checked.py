@@ -50,7 +50,7 @@ def fault_of(subject: Any, case: Case, expected: Observation) -> SubjectFaultErr
 
 
 def instead(change: Callable[[Any], Any]) -> Callable[[Give], Give]:
-    """Change what a method gives."""
+    """Change what a method returns."""
     return lambda method: lambda *given, **how: change(method(*given, **how))
 
 
@@ -130,7 +130,7 @@ def test_what_is_no_answer_names_method_and_stage(
 
 
 class AnyText(str):
-    """Agrees with whatever it is held against."""
+    """Equals whatever it is compared with."""
 
     def __eq__(self, other: object) -> bool:
         return True
@@ -146,7 +146,7 @@ class AnyText(str):
 
 
 class Lying(Tensor):
-    """A tensor that says what it was told to, whatever it holds."""
+    """A tensor that claims what it is made to claim, whatever it holds."""
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

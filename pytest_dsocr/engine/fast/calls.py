@@ -46,7 +46,7 @@ class CapturedCalls(Generic[Given]):
 
 
 class Graph(Generic[Given]):
-    """What ``body`` launches, captured; its libraries must be warm, and what it gives is written again each time."""
+    """What ``body`` launches, captured; its libraries must be warm, and each replay overwrites its outputs."""
 
     def __init__(self, body: Callable[[], Given], device: torch.device, pool: Any = None) -> None:
         self._device, self._graph = device, torch.cuda.CUDAGraph()

@@ -39,7 +39,7 @@ def gate_up(x_BC: Tensor, norm: Norm, scores_BE: Tensor | None, feed: FeedForwar
 
 
 def down(inner: Tensor, chosen_BK: Tensor, weights_BK: Tensor, feed: FeedForward, residual_BC: Tensor) -> Tensor:
-    """As ``plain.down``, of what :func:`gate_up` gave."""
+    """As ``plain.down``, of the output of :func:`gate_up`."""
     routed, shared = inner.split([feed.per_token * feed.inner, feed.shared_inner], dim=1)
     out = F.linear(shared, feed.shared_down)
     if feed.per_token:

@@ -70,7 +70,7 @@ def attend(qkv_BHWX: Tensor, padding_X: Tensor, offsets_LD: Tensor, heads: int, 
 
 
 def blocks_of(sam: Sam) -> list[Block]:
-    """Return the blocks, typed."""
+    """Return the blocks, with their type."""
     return [block for block in sam.blocks if isinstance(block, Block)]
 
 

@@ -227,7 +227,7 @@ class _Watch:
 
 @contextlib.contextmanager
 def _generate_called_with(model: Any, run: VendorRun, max_new_tokens: int, image_id: int) -> Iterator[None]:
-    """Note what ``generate`` is called with and gives."""
+    """Record what ``generate`` is called with and returns."""
     original = model.generate
 
     def generate(input_ids: Tensor, **kwargs: Any) -> Tensor:

@@ -76,7 +76,7 @@ def test_watched_blocks_change_nothing(attention: str) -> None:
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 def test_an_encoder_that_is_hooked_is_captured_all_the_same(attention: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where its time is taken: its hooks are called around the graph, and hear what the graph gives."""
+    """As where its time is taken: its hooks are called around the graph, with the graph's output."""
     fast, replay, replayed = on_gpu("bfloat16", attention=attention), Graph.replay, list[object]()
     page = fast.prepare(PAGES["portrait"]())
     expected = [answers(fast, page) for _ in range(2)][1]
