@@ -28,7 +28,7 @@ class Explanation:
     mistakes: tuple[str, ...] = ()
     """The ids of the mistakes that it names."""
     is_proven: bool = False
-    """Whether the session gives with one of them what the subject gave; else it only comes nearer, or none does."""
+    """Whether the session reproduces the subject's tensor with one of them; else it only comes nearer, or none does."""
 
 
 @dataclass(frozen=True, eq=False)

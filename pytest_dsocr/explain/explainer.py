@@ -93,10 +93,10 @@ def in_words(question: Question, answer: Answer) -> Explanation | None:
     apart = "equal" if answer.error == 0 else f"{answer.error:.0e} apart"
     without = "" if answer.without in (1.0, math.inf) else f", {answer.without:.0e} without"
     if not answer.explained:
-        nearer = f"the session comes nearer at {question.what} to what the subject gave ({apart}{without})"
+        nearer = f"the session comes nearer to the subject's {question.what} ({apart}{without})"
         return Explanation(f"in part: with {words}, {nearer}", question.what, answer.found)
-    gives = f"the session gives at {question.what} what the subject gave ({apart}{without})"
-    return Explanation(f"with {words}, {gives}{_behind(answer)}", question.what, answer.found, is_proven=True)
+    reproduced = f"the session reproduces the subject's {question.what} ({apart}{without})"
+    return Explanation(f"with {words}, {reproduced}{_behind(answer)}", question.what, answer.found, is_proven=True)
 
 
 def _behind(answer: Answer) -> str:
@@ -109,4 +109,4 @@ def _untried(question: Question, answer: Answer) -> str:
     if answer.tried == answer.of:
         return ""
     left = count(answer.of - answer.tried, "other")
-    return f"; its {question.budget_s:g} s ended in front of {left}, {FLAG}=SECONDS gives more"
+    return f"; its {question.budget_s:g} s ended in front of {left}, {FLAG}=SECONDS allows more"

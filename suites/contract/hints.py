@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 CUT = DEFAULT.preset(DEFAULT.default_preset)
 MOST = 3
-"""The most mistakes that are named which reproduce what the subject gave."""
+"""The most mistakes that are named which reproduce the subject's inputs."""
 SAME_LEVEL = 2.0**-8
 """Pixels from -1 to 1 that differ by less come of the same of 255 levels."""
 NEARER = 0.5

@@ -39,9 +39,7 @@ def in_words(answer: Answer, what: str = "clip.page/0") -> str:
 def test_what_is_equal_to_the_bit_ends_the_search() -> None:
     answer = made({"a": 0.03, "b": 0.0, "c": 0.0})
     assert (answer.found, answer.explained, answer.tried, answer.of) == (("b",), True, 2, 3)
-    assert in_words(answer).startswith(
-        "with the mistake b, the session gives at clip.page/0 what the subject gave (equal"
-    )
+    assert in_words(answer).startswith("with the mistake b, the session reproduces the subject's clip.page/0 (equal")
 
 
 def test_the_nearest_explains_where_only_rounding_is_left() -> None:
@@ -74,7 +72,7 @@ def test_a_budget_that_ends_is_told() -> None:
     assert (answer.tried, answer.of, answer.found) == (0, 2, ())
     assert not in_words(answer), "where nothing was tried, nothing is told"
     part = Answer(1, 2, WITHOUT)
-    assert in_words(part).endswith("its 20 s ended in front of 1 other, --dsocr-explain=SECONDS gives more")
+    assert in_words(part).endswith("its 20 s ended in front of 1 other, --dsocr-explain=SECONDS allows more")
 
 
 def test_a_session_that_agrees_with_the_subject_explains_nothing() -> None:

@@ -48,7 +48,7 @@ LESS = [not_compared(name, Reason.NOT_OFFERED) for name in ("sam.page/0", "sam.p
 LOST = payload(left_out="recording", reason="golden/vendor does not hold a; add it with: dsocr vendor record", run=RUN)
 SUSPICIOUS = replace(DRIFT, what="clip.page/3", error=3e-6, signs=frozenset((Sign.SUSPICIOUS,)))
 BROKEN = {"verdict": "WRONG", "passes": False, "first_wrong": "clip.page", "cause": "a guess", "right_before": 9}
-WHY = {"explained": "with the quick GELU, the session gives at clip.page what the subject gave", "proven": True}
+WHY = {"explained": "with the quick GELU, the session reproduces the subject's clip.page", "proven": True}
 COUNTED = {"vision_tokens": 256, "text_tokens": 512}
 
 

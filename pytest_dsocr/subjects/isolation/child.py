@@ -161,6 +161,6 @@ def _refusal(error: DsocrError) -> dict[str, Any]:
 
 
 def _unsent(stage: str, error: Exception) -> SubjectFaultError:
-    fault = SubjectFaultError(stage, f"what the subject gave cannot be taken from its device ({brief(error)})")
+    fault = SubjectFaultError(stage, f"the subject's tensors cannot be taken from its device ({brief(error)})")
     fault.__cause__ = error
     return fault
