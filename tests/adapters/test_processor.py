@@ -36,7 +36,7 @@ def test_a_right_processor_gives_the_sessions_inputs_and_text(name: str, preset:
         assert subject.read(page, **read) == session.read(page, **read)
 
 
-def test_one_that_is_not_there_or_another_kind_is_told() -> None:
+def test_one_that_is_not_there_or_another_kind_is_reported() -> None:
     for spec, message in {
         "processor:nowhere": "'nowhere' names no subject; give session, ",
         "processor:no_such_package:Any": "'no_such_package:Any': there is no module no_such_package, neither in ",

@@ -71,7 +71,7 @@ def test_in_a_run_a_server_without_special_tokens_is_no_wrong(repository: Reposi
     assert "WRONG" not in result.stdout.str()
 
 
-def test_in_a_run_what_is_not_offered_is_told_and_never_wrong(repository: Repository, address: str) -> None:
+def test_in_a_run_what_is_not_offered_is_reported_and_never_wrong(repository: Repository, address: str) -> None:
     subject = f"--dsocr-subject={address}/plain/v1?presets=gundam"
     result = repository.run(TEST_TEXT, subject, "--dsocr-presets=gundam", "--dsocr-presets=large", "--dsocr-out=out")
     result.assert_outcomes(passed=1, skipped=1)

@@ -183,7 +183,7 @@ def test_a_server_that_dies_in_mid_request_costs_what_comes_after() -> None:
             read(subject)
 
 
-def test_a_limit_that_the_server_names_is_told_and_the_end_of_sequence_is_no_text(address: str) -> None:
+def test_a_limit_that_the_server_names_is_reported_and_the_end_of_sequence_is_no_text(address: str) -> None:
     assert read(loaded(f"{address}/eos/v1")[0]) == TEXT
     case = make_case(shipped("dev-3")[0], "free", "tiny")
     reported = {}
@@ -215,7 +215,7 @@ def test_the_time_to_the_first_text_is_that_of_the_first_piece(address: str) -> 
     assert at_once.first_token_ms is None
 
 
-def test_one_that_is_not_there_is_told() -> None:
+def test_one_that_is_not_there_is_reported() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -113,7 +113,7 @@ def test_a_right_subject_passes(outcome: Callable[..., list[Comparison]], test: 
     assert outcome(test, SessionSubject) == []
 
 
-def test_a_page_of_which_vision_gives_nothing_is_told(tiny: Engine[Any], tmp_path: Path) -> None:
+def test_a_page_of_which_vision_gives_nothing_is_reported(tiny: Engine[Any], tmp_path: Path) -> None:
     with pytest.raises(DsocrError, match=r"gave nothing of halves\.png in tiny; .* put another page first"):
         Walk.along(SessionSubject(tiny), write_page("halves", tmp_path))
 

@@ -105,7 +105,7 @@ def test_one_exchange_is_judged_as_often_as_limits_differ(case: Case) -> None:
     assert (strict.divergence.first.what, loose.divergence) == ("text", None)
 
 
-def test_both_sides_are_timed_apart_and_steps_are_told(
+def test_both_sides_are_timed_apart_and_steps_are_reported(
     tiny: Engine[Any], case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reference: Any = Reference(seen(tiny, case))

@@ -107,7 +107,7 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("wrong", PLANTED, ids=", ".join)
-def test_each_part_is_told_to_be_wrong_by_itself_or_not(
+def test_each_part_is_found_wrong_by_itself_or_not(
     wrong: tuple[str, ...], tiny: Engine[Any], case: Case, live: Observation
 ) -> None:
     """A live reference lends its own tensors."""
@@ -139,7 +139,7 @@ def test_a_donor_lends_what_agrees_with_the_recording_and_no_more(tiny: Engine[A
     assert substitute(subject, wider, lambda: Drifting(tiny)) == ()
 
 
-def test_tensors_are_lent_in_the_subjects_own_dtype_and_what_it_cannot_take_is_told(
+def test_tensors_are_lent_in_the_subjects_own_dtype_and_what_it_cannot_take_is_reported(
     tiny: Engine[Any], case: Case, live: Observation
 ) -> None:
     fused = live.seams["vision_fusion"]

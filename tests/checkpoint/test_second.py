@@ -57,13 +57,13 @@ def test_a_right_subject_passes_and_its_first_layer_is_held_to_a_limit_of_its_ow
         (f"{SUBJECTS}:InFloat32", "bfloat16", "the subject's dtypes do not name it"),
     ],
 )
-def test_who_does_not_offer_it_is_told(subject: str, dtype: str, message: str, second: Second, tiny: Any) -> None:
+def test_who_does_not_offer_it_is_reported(subject: str, dtype: str, message: str, second: Second, tiny: Any) -> None:
     asked = replace(second, config=replace(RUN, subject=subject), first=InFloat32(tiny))
     with pytest.raises(NotOfferedError, match=message):
         asked.report(dtype, second.reference(dtype))
 
 
-def test_a_factory_that_loads_another_checkpoint_than_it_is_told_to_is_an_error(second: Second) -> None:
+def test_a_factory_that_loads_another_checkpoint_than_it_was_asked_to_is_an_error(second: Second) -> None:
     asked = replace(second, config=replace(RUN, subject=f"{SUBJECTS}:ignores_it"))
     with pytest.raises(DsocrError, match=r"features have 256 channels, .* has 160; load what Setup names"):
         asked.report("float32", second.reference("float32"))

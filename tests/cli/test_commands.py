@@ -80,7 +80,7 @@ def test_the_commands_and_their_options_are_these(snapshot: SnapshotAssertion) -
     assert {name: vars(options(*name.split(), *words)) for name, words in ARGUMENTS.items()} == snapshot
 
 
-def test_the_version_is_told_and_windows_refused(
+def test_the_version_is_reported_and_windows_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):

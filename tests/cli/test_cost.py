@@ -60,7 +60,7 @@ def test_the_prompt_has_as_many_tokens_as_the_inputs(cost: Cost) -> None:
     assert (page["prompt_tokens"], page["image_tokens"]) == (inputs.prompt_tokens, inputs.image_tokens)
 
 
-def test_every_page_of_a_pdf_is_told_and_bad_pages_are_left_out(cost: Cost) -> None:
+def test_every_page_of_a_pdf_is_reported_and_bad_pages_are_left_out(cost: Cost) -> None:
     Path("two.pdf").write_bytes(pdf_of("red", "blue"))
     Path("notes.png").write_text("no page")
     status, out, err = cost("two.pdf", "notes.png", "--json", "cost.json")

@@ -84,7 +84,7 @@ def ended(*arguments: str, subject: str = "Reader") -> tuple[int, str]:
     return done.returncode, reported.get("ended_as", reported["status"])
 
 
-def test_a_wrong_model_is_told_from_a_machine_out_of_order_and_counts_first() -> None:
+def test_a_wrong_model_is_distinguished_from_a_machine_out_of_order_and_counts_first() -> None:
     assert ended("--isolate", subject="OutOfMemory") == (10, "infrastructure")
     assert ended(subject="WrongAndOutOfMemory") == (1, "wrong")
 

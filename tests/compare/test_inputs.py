@@ -63,7 +63,7 @@ CHANGES: dict[str, tuple[str, Tensor]] = {
 }
 
 
-def test_what_differs_is_wrong_in_its_tensor_alone_and_told_by_its_sign(snapshot: SnapshotAssertion) -> None:
+def test_what_differs_is_wrong_in_its_tensor_alone_and_reported_by_its_sign(snapshot: SnapshotAssertion) -> None:
     assert {what: shown(only(compared({name: value}), name)) for what, (name, value) in CHANGES.items()} == snapshot
 
 
@@ -75,7 +75,7 @@ def test_equal_rows_in_another_dtype_are_wrong_in_their_dtypes_alone() -> None:
     ("row", "sign"),
     [([23], Sign.BEHIND_IMAGE), ([20, 22], Sign.BEHIND_IMAGE), ([], Sign.BEHIND_IMAGE), ([500, 21, 22], None)],
 )
-def test_a_text_that_differs_behind_the_image_is_told(row: list[int], sign: Sign | None) -> None:
+def test_a_text_that_differs_behind_the_image_is_reported(row: list[int], sign: Sign | None) -> None:
     expected = {"input_ids": ids(0, 500, 500, 21, 22), "images_seq_mask": mask(".11..")}
     found = compared({"input_ids": ids(0, 500, 500, *row) if sign else ids(0, 500, 501, 21, 22)}, expected)[0]
     assert (found.verdict, {*found.signs}) == (Verdict.WRONG, {sign} - {None})
@@ -144,6 +144,6 @@ def _with_bars(first: int, last: int, bar: float = GREY) -> Tensor:
     ],
     ids=["zero", "a row later", "a row fewer", "at the top", "another page"],
 )
-def test_bars_are_told_from_the_page(actual: Tensor, sign: Sign | None) -> None:
+def test_bars_are_distinguished_from_the_page(actual: Tensor, sign: Sign | None) -> None:
     found = compared({"images_ori": actual}, {"images_ori": _with_bars(2, 6)}, keep_values=True)
     assert only(found, "images_ori").signs == {sign} - {None}

@@ -145,7 +145,7 @@ def test_steps_up_to_an_error_are_compared(heard: tuple[ForcedStep, ...], verdic
     assert not any(found[what].passes for what in (*DECODING[1:], *OUTPUTS))
 
 
-def test_each_part_is_held_against_the_references() -> None:
+def test_each_part_is_compared_with_the_references() -> None:
     other_ids = {**input_tensors(), "input_ids": input_tensors()["input_ids"] + 1}
     changes: dict[str, tuple[Any, str]] = {
         "inputs": (InputsDigest.of(other_ids), "input_ids"),
@@ -164,7 +164,9 @@ def test_each_part_is_held_against_the_references() -> None:
     ("text", "limit", "verdict"),
     [(SAID.text, 0.0, Verdict.MATCH), ("M" + SAID.text[1:], 0.1, Verdict.DRIFT), ("no", 0.1, Verdict.WRONG)],
 )
-def test_what_is_read_against_ones_own_steps_is_told_before_the_text(text: str, limit: float, verdict: Verdict) -> None:
+def test_what_is_read_against_ones_own_steps_is_reported_before_the_text(
+    text: str, limit: float, verdict: Verdict
+) -> None:
     actual = answer(observation(), text=text, reread=True)
     found = {one.what: one for one in compare_observations(actual, observation(), LIMITS.but({"text": limit}))}
     assert list(found)[-6:] == ["read", *OUTPUTS]
@@ -191,7 +193,7 @@ def test_equal_tokens_that_the_subjects_policy_does_not_end_with_are_wrong() -> 
     assert found[0].verdict is Verdict.WRONG
 
 
-def test_logits_that_are_not_finite_are_told_in_the_place_of_an_error() -> None:
+def test_logits_that_are_not_finite_are_reported_in_the_place_of_an_error() -> None:
     forced = (*along(STEPS[:2]), replace(along(STEPS)[2], not_finite=NotFinite(2, 0, 129, (7,))))
     found = compared(observation(), forced=forced)["logits"]
     assert (found.verdict, found.error) == (Verdict.WRONG, math.inf)

@@ -76,7 +76,7 @@ def test_what_is_not_finite_on_one_side_is_wrong(bad: float, whole: bool) -> Non
 @pytest.mark.parametrize(
     "kept", [{}, {"not_finite": None}, {"not_finite": None, "values": None}], ids=["summed up", "whole", "older"]
 )
-def test_where_it_is_not_finite_is_told_as_far_as_it_is_known(
+def test_where_it_is_not_finite_is_reported_as_far_as_it_is_known(
     kept: dict[str, Any], snapshot: SnapshotAssertion
 ) -> None:
     spoilt = replace(Seam.of(with_bad(math.nan, 150), keep_values=True), **kept)

@@ -60,7 +60,7 @@ def test_the_files_are_the_vendors(recorded: Recorded, tmp_path: Path) -> None:
     assert artifacts.problems or recorded.error is None
 
 
-def test_every_problem_is_told(tmp_path: Path) -> None:
+def test_every_problem_is_reported(tmp_path: Path) -> None:
     text = f"{span('text', '[[1, 2, 3')}{span('image', '[[9, 9, 5, 5]]')}<|ref|>{GEOMETRY}"
     problems = write_artifacts(text, page(), tmp_path).problems
     words = ("span 0", "outside any span", "inverted", "geo.jpg", "images/0.jpg")

@@ -86,14 +86,14 @@ def test_where_the_nearest_recording_serves_it_says_so() -> None:
 
 
 @needs_no_gpu
-def test_a_gpu_that_is_not_there_is_told_of_torch_and_of_nothing_else_that_follows() -> None:
+def test_a_gpu_that_is_not_there_is_reported_of_torch_and_of_nothing_else_that_follows() -> None:
     status, found = doctor("--device=cuda", "--reference=session")
     assert (status, faults(found)) == (1, ["torch", "gpu"])
     assert "no GPU to look them up by" in found["baselines"]["message"]
 
 
 @needs_a_gpu
-def test_each_gpu_is_told_with_its_memory() -> None:
+def test_each_gpu_is_reported_with_its_memory() -> None:
     _, found = doctor("--device=cuda", "--reference=session")
     reported = [one["message"] for name, one in found.items() if name.startswith("cuda:")]
     assert len(reported) == torch.cuda.device_count()
@@ -125,7 +125,7 @@ def test_a_live_reference_needs_files_like_those_written_down_and_an_environment
     assert f"lacks {MAIN}" in doctor("--reference=vendor")[1]["vendor"]["message"]
 
 
-def test_another_pillow_is_told_with_the_one_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_pillow_is_reported_with_the_one_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "resampling", lambda: "0123456789abcdef")
     status, found = doctor()
     assert (status, faults(found)) == (1, ["pillow"])

@@ -84,7 +84,7 @@ def test_the_embedded_checkpoint_goes_before_a_folder_of_its_name(
         resolve("mini")
 
 
-def test_synthetic_weights_are_told_apart_without_being_made() -> None:
+def test_synthetic_weights_are_distinguished_without_being_made() -> None:
     names = ["synthetic:tiny", "synthetic:tiny@3", "synthetic:small"]
     hashes = [resolve(name).sha256 for name in names]
     assert len(set(hashes)) == len(names)

@@ -73,7 +73,9 @@ def test_two_mistakes_in_one_stage_are_not_taken_for_one(explainer: Explainer) -
     assert not explanation.text.startswith("with ")
 
 
-def test_a_stage_is_asked_about_once_and_its_proof_told_of_each_case_that_breaks_there(explainer: Explainer) -> None:
+def test_a_stage_is_asked_about_once_and_its_proof_reported_of_each_case_that_breaks_there(
+    explainer: Explainer,
+) -> None:
     report = judged(GELU)
     asking = Explainer(Setup(), ENOUGH_S)
     asking._client = explainer._client
@@ -89,7 +91,7 @@ def test_without_seconds_nothing_is_asked() -> None:
     assert Explainer(Setup(), 0).explain(judged(GELU)) is None
 
 
-def test_seconds_that_end_are_told(explainer: Explainer) -> None:
+def test_seconds_that_end_are_reported(explainer: Explainer) -> None:
     question = question_of(judged(GELU), ENOUGH_S)
     assert question is not None
     explanation = explainer.answered(replace(question, budget_s=1e-9))

@@ -66,7 +66,7 @@ SCENES: dict[str, tuple[Sequence[Comparison], str]] = {
 
 
 @pytest.mark.parametrize(("found", "words"), SCENES.values(), ids=SCENES)
-def test_the_likeliest_mistakes_are_told(found: Sequence[Comparison], words: str) -> None:
+def test_the_likeliest_mistakes_are_reported(found: Sequence[Comparison], words: str) -> None:
     message = hint(broken(*found))
     assert words in message
     assert message.count(", or ") < MOST

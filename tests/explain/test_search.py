@@ -48,14 +48,14 @@ def test_the_nearest_explains_where_only_rounding_is_left() -> None:
     assert "(3e-07 apart, 4e-02 without)" in in_words(answer)
 
 
-def test_those_that_come_as_near_are_told_together() -> None:
+def test_those_that_come_as_near_are_reported_together() -> None:
     answer = made({"a": 3e-7, "b": 4e-7, "c": 0.04})
     assert answer.found == ("a", "b")
     assert "with the mistake a, or the mistake b, the session" in in_words(answer)
 
 
 @pytest.mark.parametrize(("least", "without"), [(3e-3, 0.04), (3e-6, 1e-4), (3e-4, 0.04)])
-def test_what_only_comes_nearer_is_told_as_such(least: float, without: float) -> None:
+def test_what_only_comes_nearer_is_reported_as_such(least: float, without: float) -> None:
     answer = made({"a": without, "b": least}, without=without)
     assert (answer.found, answer.explained) == (("b",), False)
     assert in_words(answer).startswith("in part: with the mistake b")
@@ -67,7 +67,7 @@ def test_a_little_nearer_is_nothing() -> None:
     assert in_words(answer) == "by none of 3 known mistakes tried at clip.page/0"
 
 
-def test_a_budget_that_ends_is_told() -> None:
+def test_a_budget_that_ends_is_reported() -> None:
     answer = made({"a": 0.03, "b": 0.0}, budget_s=-1)
     assert (answer.tried, answer.of, answer.found) == (0, 2, ())
     assert not in_words(answer), "where nothing was tried, nothing is told"

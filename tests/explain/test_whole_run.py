@@ -49,7 +49,7 @@ def test_the_mistake_is_named_everywhere(tmp_path: Path) -> None:
     assert WORDS in (tmp_path / "out" / "index.html").read_text().replace("&#39;", "'")
 
 
-def test_a_test_of_ones_own_is_told_the_proof_as_well(tmp_path: Path) -> None:
+def test_a_test_of_ones_own_is_shown_the_proof_as_well(tmp_path: Path) -> None:
     """It compares what comes behind the mistake, and no result is written."""
     own = "def test_logits(dsocr_report, dsocr_check):\n    dsocr_check(dsocr_report, 'logits')\n"
     lines = run(tmp_path, own, "--junit-xml=junit.xml", out=False).splitlines()

@@ -72,7 +72,7 @@ def test_the_exam_is_whole_and_none_of_it_is_in_the_catalogue() -> None:
 
 
 @pytest.mark.usefixtures("warm")
-def test_a_suite_that_fails_is_told_with_its_test_and_stage() -> None:
+def test_a_suite_that_fails_is_reported_with_its_test_and_stage() -> None:
     [unturned] = of_catalogue(("IMG-W5",)).values()
     found = failure(unturned, ["suites/contract/test_pixels.py"])
     assert found is not None

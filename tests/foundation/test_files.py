@@ -55,7 +55,7 @@ def test_each_level_is_one_space_deeper_and_text_stands_as_it_is() -> None:
         (lambda _: seal({"a": -(10**400)}), "308 digits are the most"),
     ],
 )
-def test_damage_is_told(damage: Callable[[bytes], bytes], why: str) -> None:
+def test_damage_is_reported(damage: Callable[[bytes], bytes], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         unseal(damage(seal({"a": 1})))
 

@@ -136,7 +136,7 @@ def needless_work(_: Path, __: pytest.MonkeyPatch) -> list[str]:
         (needless_work, SLOWER, "slower%3A test_no_red_flag", "vision"),
     ],
 )
-def test_a_planted_fault_is_told(
+def test_a_planted_fault_is_reported(
     home: Path,
     on_github: Path,
     monkeypatch: pytest.MonkeyPatch,

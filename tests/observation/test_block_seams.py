@@ -98,7 +98,7 @@ PASSES = {
 
 
 @pytest.mark.parametrize("passes", PASSES.values(), ids=PASSES)
-def test_views_are_told_apart_however_they_run(passes: tuple[Tensor, ...]) -> None:
+def test_views_are_distinguished_however_they_run(passes: tuple[Tensor, ...]) -> None:
     seams = Toy().watched(SAM, *passes)
     assert list(seams) == ["sam.crops/0", "sam.page/0"]
     same(seams["sam.crops/0"], CROPS_VIEWS)

@@ -65,7 +65,7 @@ def test_what_somebody_else_put_in_its_place_is_not_written_to(usual: Path, tmp_
     assert elsewhere.exists() is (how == "link")
 
 
-def test_a_disk_that_does_not_take_them_is_told(usual: Path, tmp_path: Path) -> None:
+def test_a_disk_that_does_not_take_them_is_reported(usual: Path, tmp_path: Path) -> None:
     usual.parent.rmdir()
     [bad] = rendered(tmp_path, "white")
     assert isinstance(bad, BadPage)

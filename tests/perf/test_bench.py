@@ -99,7 +99,7 @@ def test_rounds_are_taken_in_turn_and_texts_that_differ_are_no_verdict_on_time(
         ("Hanging", r"B \(.*\): read: its process gave no answer within 2 s and was ended; see --time-limit"),
     ],
 )
-def test_a_side_that_cannot_be_measured_is_told_in_words(capsys: Capture, subject: str, message: str) -> None:
+def test_a_side_that_cannot_be_measured_is_reported_in_words(capsys: Capture, subject: str, message: str) -> None:
     options = {"Hanging": ["--time-limit=2"]}
     assert bench("Sleeping", subject, *options.get(subject, [])) == 3
     assert re.match(f"dsocr: {message}", capsys.readouterr().err, re.DOTALL)

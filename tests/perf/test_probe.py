@@ -75,7 +75,7 @@ def walls(of: Mapping[str, Lap]) -> dict[str, float]:
     return {name: lap.wall_ms for name, lap in of.items()}
 
 
-def test_each_step_is_held_against_the_same_step() -> None:
+def test_each_step_is_compared_with_the_same_step() -> None:
     readings = [laps(decode=[4.0, 9.0, 6.0], page=[20.0]), laps(decode=[5.0, 5.0, 5.0], page=[15.0])]
     assert shortest(readings) == laps(decode=[4.0, 5.0, 5.0], page=[15.0])
 

@@ -66,7 +66,7 @@ def test_tests_and_the_run_have_their_properties(repository: Repository) -> None
     assert tests["test_not_ours"] == {}
 
 
-def test_a_fault_is_told_with_its_stage_and_whose_it_is(repository: Repository) -> None:
+def test_a_fault_is_reported_with_its_stage_and_whose_it_is(repository: Repository) -> None:
     repository.settle(subject="Broken", ini="junit_family = xunit1")
     repository.run(TESTS, "--junit-xml=junit.xml")
     fault = properties()[1]["test_text"]
@@ -116,7 +116,7 @@ def test_what_could_not_be_compared_is_annotated_as_well(repository: Repository,
     assert "## DeepSeek-OCR: infrastructure" in on_github.read_text(encoding="utf-8")
 
 
-def test_a_summary_that_cannot_be_written_is_told_and_changes_nothing(
+def test_a_summary_that_cannot_be_written_is_reported_and_changes_nothing(
     repository: Repository, on_github: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(on_github.parent / "no" / "folder"))

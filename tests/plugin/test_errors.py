@@ -87,7 +87,7 @@ def test_tests_of_what_came_before_an_error_pass_and_those_of_what_it_took_are_e
     result.stdout.no_fnmatch_line("*WRONG*")
 
 
-def test_one_broken_adapter_is_told_in_full_once(repository: Repository) -> None:
+def test_one_broken_adapter_is_reported_in_full_once(repository: Repository) -> None:
     """But for errors that differ, as where they name the page."""
     shutil.copy("page.png", "two.png")
     pages = ("--dsocr-pages=page.png", "--dsocr-pages=two.png")

@@ -57,7 +57,7 @@ ASKS_THREADS = """
 """
 
 
-def test_a_long_wait_is_told_and_loading_and_reading_are_told_apart(repository: Repository) -> None:
+def test_a_long_wait_is_reported_and_loading_and_reading_are_distinguished(repository: Repository) -> None:
     """On the terminal, past the capture of a worker's output."""
     repository.pytester.makepyfile(slow=SLOW)
     parts = CONFTEST.format(reference="Reference"), HEARD
@@ -77,7 +77,7 @@ def test_a_long_wait_is_told_and_loading_and_reading_are_told_apart(repository: 
     assert min(one["seconds"].values()) > 0
 
 
-def test_a_longer_one_is_told_again_with_its_progress(tmp_path: Path) -> None:
+def test_a_longer_one_is_reported_again_with_its_progress(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with log.open("wb", buffering=0) as file:
         with Waiting("weights\x1b[2J", file.fileno(), first_s=0.1, every_s=0.1) as waiting:

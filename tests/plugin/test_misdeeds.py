@@ -90,7 +90,9 @@ def test_whatever_it_raises_costs_one_case_and_fits_a_terminal(settled: Reposito
         ("close:skip", 2, "the subject's close raised in close (*); see the error that this one came from"),
     ],
 )
-def test_an_error_of_loading_or_closing_is_told(settled: Repository, misdeed: str, passed: int, message: str) -> None:
+def test_an_error_of_loading_or_closing_is_reported(
+    settled: Repository, misdeed: str, passed: int, message: str
+) -> None:
     result = run(settled, misdeed, apart=False)
     result.assert_outcomes(passed=passed, errors=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -106,7 +108,7 @@ def test_what_is_isolated_is_imported_nowhere_else(settled: Repository) -> None:
 
 
 @pytest.mark.parametrize("isolate", [(), (ISOLATE,)])
-def test_what_it_changes_is_told_once(settled: Repository, isolate: tuple[str, ...]) -> None:
+def test_what_it_changes_is_reported_once(settled: Repository, isolate: tuple[str, ...]) -> None:
     run(settled, "read:chdir", *isolate).assert_outcomes(passed=2)
     home = settled.pytester.path
     assert notes(settled) == [

@@ -57,7 +57,7 @@ def test_what_fails_however_often_it_is_run_has_failed(repository: Repository) -
     assert (reported["verdict"], reported["tests"][0]["failed_before"]) == ("1 of 1 test failed", 2)
 
 
-def test_an_outcome_that_nobody_knows_is_told_and_is_no_pass(repository: Repository) -> None:
+def test_an_outcome_that_nobody_knows_is_reported_and_is_no_pass(repository: Repository) -> None:
     both = (CONFTEST.format(reference="Reference"), OTHER_OUTCOME)
     repository.pytester.makeconftest("\n".join(map(dedent, both)))
     result = repository.run(TEST_TEXT, "--dsocr-out=out", apart=True)

@@ -134,7 +134,7 @@ def test_a_run_that_reads_right_is_accepted_and_says_so(timed: Timed) -> None:
     assert UPDATE in kept["command"]
 
 
-def test_the_same_again_passes_and_is_told_everywhere(accepted: Timed) -> None:
+def test_the_same_again_passes_and_is_reported_everywhere(accepted: Timed) -> None:
     result = accepted.run("--dsocr-out=out", "--benchmark-json=benchmark.json")
     result.assert_outcomes(passed=1, skipped=OTHERS)
     perf = read_result(accepted.path / "out")["perf"]

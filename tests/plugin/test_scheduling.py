@@ -76,7 +76,7 @@ def test_the_tests_of_a_case_share_a_worker(pytester: pytest.Pytester) -> None:
     assert pytest_xdist_make_scheduler(chosen, None) is None, "another distribution was chosen"
 
 
-def test_what_is_left_of_a_case_that_killed_a_worker_is_told_and_not_tried(repository: Repository) -> None:
+def test_what_is_left_of_a_case_that_killed_a_worker_is_reported_and_not_tried(repository: Repository) -> None:
     repository.pytester.makepyfile(
         dies="import os, standin\n\nclass Dies(standin.Reader):\n    def read(self, page, **how): os._exit(0)\n"
     )

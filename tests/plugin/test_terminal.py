@@ -60,14 +60,14 @@ TERMINAL = """
 """
 
 
-def test_a_verdict_so_far_is_told_on_a_terminal_also_where_all_is_right(repository: Repository) -> None:
+def test_a_verdict_so_far_is_reported_on_a_terminal_also_where_all_is_right(repository: Repository) -> None:
     conftest = repository.pytester.path / "conftest.py"
     conftest.write_text(conftest.read_text() + dedent(TERMINAL))
     [line] = [line for line in repository.run(TWO).outlines if line.startswith("dsocr: 1 compared so far")]
     assert "0 WRONG" in line
 
 
-def test_a_project_that_has_the_plugin_and_does_not_use_it_is_told_nothing(alone: pytest.Pytester) -> None:
+def test_a_project_that_has_the_plugin_and_does_not_use_it_is_shown_nothing(alone: pytest.Pytester) -> None:
     alone.makepyfile(
         "import pytest\ndef test_it(): pass\ndef test_fails(): assert 0\ndef test_later(): pytest.skip('x')"
     )
@@ -156,7 +156,7 @@ SPANS = TWO.replace('"text"', '"spans"').replace("test_text", "test_spans")
     ],
     ids=["ini", "marker", "on a worker", "dropped", "--deselect"],
 )
-def test_looser_limits_and_what_was_left_out_are_in_the_verdict_wherever_it_is_told(
+def test_looser_limits_and_what_was_left_out_are_in_the_verdict_wherever_it_is_reported(
     repository: Repository, subject: str, tests: str, how: dict[str, Any], verdict: str, snapshot: SnapshotAssertion
 ) -> None:
     repository.settle(subject, ini=how.get("ini", ""))

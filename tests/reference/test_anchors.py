@@ -66,7 +66,7 @@ def test_every_symbol_is_found_where_it_stands_and_read_again_without_the_code(
 
 
 @pytest.mark.parametrize(("file", "old", "new", "anchor"), CHANGES)
-def test_a_change_is_told_by_its_anchor_and_by_no_other(
+def test_a_change_is_reported_by_its_anchor_and_by_no_other(
     file: str, old: str, new: str, anchor: str, folder: Path, before: Anchors
 ) -> None:
     change(folder, file, old, new)

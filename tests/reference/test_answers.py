@@ -128,7 +128,7 @@ def test_answers_belong_to_a_making(live: Counted, tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("suffix", [".json", ".safetensors"])
-def test_a_damaged_answer_is_told_and_asked_anew(suffix: str, runs: Runs, case: Case) -> None:
+def test_a_damaged_answer_is_reported_and_asked_anew(suffix: str, runs: Runs, case: Case) -> None:
     whole, _ = runs.ask(case)
     harmed = runs.store().path(case).with_suffix(suffix)
     data = harmed.read_bytes()

@@ -76,7 +76,7 @@ def test_what_was_counted_otherwise_is_given_up(other: Provenance, made: Made, t
 
 
 @pytest.mark.usefixtures("warm")
-def test_what_is_recorded_is_what_a_live_vendor_is_held_against(
+def test_what_is_recorded_is_what_a_live_vendor_is_compared_with(
     warm_environment: Path, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And it is counted anew without touching the recording."""

@@ -20,7 +20,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return write_small_folder(tmp_path / "folder")
 
 
-def test_without_an_environment_the_static_part_and_the_drift_are_told(
+def test_without_an_environment_the_static_part_and_the_drift_are_reported(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["vendor", "inspect", str(folder), "--anchors", str(tmp_path / "new" / "anchors.json")]
@@ -38,7 +38,7 @@ def test_without_an_environment_the_static_part_and_the_drift_are_told(
     )
 
 
-def test_what_an_environment_lacks_is_told(
+def test_what_an_environment_lacks_is_reported(
     folder: Path, tmp_path: Path, warm_environment: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     environment, anchors = str(warm_environment), str(tmp_path / "anchors.json")

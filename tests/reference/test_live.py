@@ -77,7 +77,7 @@ def test_answers_are_the_runtimes(live: Live, runtime: VendorRuntime, case: Case
         assert live.reference.flops(each) == runtime.flops(each)
 
 
-def test_progress_and_how_an_answer_was_made_are_told(
+def test_progress_and_how_an_answer_was_made_are_reported(
     live: Live, home: Home, case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weights = [(done, total) for what, done, total in live.loading if what == "weights"]

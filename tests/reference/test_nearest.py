@@ -195,7 +195,7 @@ def test_the_facts_are_those_of_the_nearest_pillow(tmp_path: Path) -> None:
     assert read_facts(tmp_path, "inputs")["provenance"]["versions"] == {"pillow": "9.5"}
 
 
-def test_pixels_of_another_pillow_are_not_held_against_a_subject() -> None:
+def test_pixels_of_another_pillow_are_not_compared_with_a_subject() -> None:
     """Other things are, and pixels that differ from those that the vendor's code makes with the installed one."""
     facts = Facts({"provenance": {"date": "today", "resampling": "other", "versions": {"pillow": "1.0"}}})
     for what, error in (("input_ids", None), ("images_ori", 0.5)):

@@ -161,7 +161,7 @@ def test_a_recording_of_other_weights_or_files_is_refused(folder: Path) -> None:
             RecordedReference(recording, vendor_sha256=pinned)
 
 
-def test_a_case_is_known_by_its_content_and_others_are_told_with_the_nearest(
+def test_a_case_is_known_by_its_content_and_others_are_reported_with_the_nearest(
     written: Written, folder: Path, tmp_path: Path
 ) -> None:
     reference, case = RecordedReference(Recording.open(folder)), written[2][0]

@@ -46,7 +46,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
     return cropped_case(tmp_path_factory.mktemp("pages"), "markdown", TOKENS)
 
 
-def test_a_recording_answers_first_and_is_told_apart() -> None:
+def test_a_recording_answers_first_and_is_distinguished() -> None:
     """Without starting the session."""
     reference = open_session_reference([RECORDINGS], MINI)
     recorded = reference.recorded

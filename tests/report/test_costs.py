@@ -34,7 +34,7 @@ def test_what_the_terminal_shows(pages: list[Priced], snapshot: SnapshotAssertio
     assert "\n".join([*(costs.in_words(of) for of in (pages[:1], pages[2:3], pages)), "", *shown]) == snapshot
 
 
-def test_what_torchs_counter_does_not_see_is_told_beside_it() -> None:
+def test_what_torchs_counter_does_not_see_is_reported_beside_it() -> None:
     work = Workload((1200, 1200), DEFAULT.presets["gundam"], 9, 65, attention="flash_attention_2")
     [page] = priced(FULL, [("a.png", work)])
     rows = [*costs.table(page, H200)]

@@ -87,7 +87,7 @@ def paced(ratio: float, baseline: Mapping[str, str] = BASELINE, wide: float = 0.
         (1.00, Status.NOTHING_WORSE, 0, 0),
     ],
 )
-def test_times_are_told_apart_by_their_intervals_and_by_what_is_allowed(
+def test_times_are_distinguished_by_their_intervals_and_by_what_is_allowed(
     new: float, status: Status, slower: int, faster: int
 ) -> None:
     found = difference(paced(1.0), paced(new))
@@ -105,7 +105,7 @@ def test_what_is_compared_only_where_it_fails_is_mended_by_its_test() -> None:
     assert ("a", "read") in named(lost.changes[Kind.LEFT])
 
 
-def test_times_against_other_baselines_are_not_compared_and_this_is_told() -> None:
+def test_times_against_other_baselines_are_not_compared_and_this_is_reported() -> None:
     found = difference(paced(1.0), paced(2.0, {"made": "2026-11-21", "commit": "cd"}))
     assert (found.changes[Kind.SLOWER], found.status) == ([], Status.NOTHING_WORSE)
     assert "none in common" in found.times_left_out
@@ -127,7 +127,7 @@ def test_other_references_runs_of_nothing_and_other_cases_are_not_comparable() -
     assert difference(night(*GOOD), other).obstacles == ["they hold no comparison in common"]
 
 
-def test_it_is_told_line_by_line_and_as_markdown(snapshot: SnapshotAssertion) -> None:
+def test_it_is_reported_line_by_line_and_as_markdown(snapshot: SnapshotAssertion) -> None:
     said, now = (
         {"text": f"{word} of May", "boxes": [["title", 1, 2, 3, k]]} for k, word in enumerate(("Minutes", "Minuets"))
     )

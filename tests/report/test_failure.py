@@ -66,7 +66,7 @@ def test_the_text_of_a_failure(made: Made, tmp_path: Path, snapshot: SnapshotAss
     assert message == snapshot
 
 
-def test_what_breaks_first_is_told_with_the_test_that_failed_over_it(tmp_path: Path) -> None:
+def test_what_breaks_first_is_reported_with_the_test_that_failed_over_it(tmp_path: Path) -> None:
     asked: list[Comparison] = []
 
     def reported_by(wrong: Comparison) -> str | None:
@@ -80,7 +80,7 @@ def test_what_breaks_first_is_told_with_the_test_that_failed_over_it(tmp_path: P
     assert not any("see test_" in line for line in text([WORSE], said).splitlines())
 
 
-def test_without_a_case_a_cause_is_told_of_inputs_and_files_and_of_nothing_else() -> None:
+def test_without_a_case_a_cause_is_reported_of_inputs_and_files_and_of_nothing_else() -> None:
     for what in ("images_spatial_crop", "read"):
         assert any(line.startswith("check") for line in _alone(replace(WRONG, what=what)))
     for other in ("prefill/again", "text/read again"):
@@ -88,7 +88,7 @@ def test_without_a_case_a_cause_is_told_of_inputs_and_files_and_of_nothing_else(
 
 
 @pytest.mark.parametrize("is_proven", [True, False])
-def test_a_guess_is_told_only_where_nothing_is_proven(is_proven: bool, tmp_path: Path) -> None:
+def test_a_guess_is_reported_only_where_nothing_is_proven(is_proven: bool, tmp_path: Path) -> None:
     said = report(tmp_path, MATCH, WRONG)
     explanation = Explanation("with the exact GELU", WRONG.what, is_proven=is_proven)
     lines = text([WRONG], replace(said, exchange=replace(said.exchange, explanation=explanation))).splitlines()

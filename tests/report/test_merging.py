@@ -46,7 +46,7 @@ PAGES = [of_page(name, place) for place, name in enumerate("cab")]
 FIRST, SECOND = run_of(of_page("c", 0), of_page("b", 1), OF_NO_PAGE, shard="1/2"), run_of(of_page("a", 0), shard="2/2")
 
 
-def test_the_whole_is_what_one_run_would_have_told() -> None:
+def test_the_whole_is_what_one_run_would_have_reported() -> None:
     """In whatever order its parts are given."""
     whole = run_of(*PAGES, OF_NO_PAGE)
     for result in (merge(FIRST, SECOND), merge(SECOND, FIRST)):

@@ -36,7 +36,9 @@ def test_numbers_that_json_has_no_word_for_go_as_words(value: float | None, sent
     assert number(sent) == received
 
 
-def test_a_case_is_told_with_what_broke_and_what_both_sides_took(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+def test_a_case_is_reported_with_what_broke_and_what_both_sides_took(
+    tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
     spans = (SpanSeen("title", (Box(1, 2, 3, 4),)),)
     misshapen = Comparison("sam.page", Verdict.WRONG, "shape [1]; the reference has [2]", math.inf)
     said = report(tmp_path, MATCH, DRIFT, misshapen, findings=("right with the reference's pixels",), spans=spans)

@@ -70,7 +70,7 @@ def test_a_run_passes_only_where_something_was_compared_and_no_test_failed(tests
     assert (made.concerned, made.fails) == (bool(tests), bool(tests and why))
 
 
-def test_what_is_not_offered_is_told_by_level() -> None:
+def test_what_is_not_offered_is_reported_by_level() -> None:
     names = ["prefill/0", "images_ori", "sam.page", "result.mmd", "sam.page"]
     made = result(("passed", payload(*(not_compared(name, Reason.NOT_OFFERED) for name in names))))
     assert made.not_offered == {"L0": ["result.mmd"], "L1": ["images_ori"], "L2": ["sam.page"], "L3": ["prefill/0"]}
@@ -85,7 +85,7 @@ def test_what_is_not_offered_is_told_by_level() -> None:
         assert level_of_comparison(what) is Level(level)
 
 
-def test_what_was_missing_or_raised_is_told_once_with_how_many_tests_wanted_it() -> None:
+def test_what_was_missing_or_raised_is_reported_once_with_how_many_tests_wanted_it() -> None:
     lost = payload(left_out="recording", reason="does not hold a")
     level = payload(left_out="not offered", reason="needs L2")
     of_a_stage = payload(not_compared("sam.page", Reason.NOT_OFFERED), left_out="not offered")
@@ -137,7 +137,7 @@ def test_of_a_tests_phases_the_gravest_counts(phases: tuple[tuple[Any, Any], ...
         (("lost",), "lost", "1 test ended as 'lost'"),
     ],
 )
-def test_a_test_that_is_run_again_is_told_from_one_that_passed(
+def test_a_test_that_is_run_again_is_distinguished_from_one_that_passed(
     outcomes: tuple[str, ...], ended: str, verdict: str
 ) -> None:
     made = new_result()
@@ -152,7 +152,7 @@ def test_a_test_that_is_run_again_is_told_from_one_that_passed(
     ("came", "compared", "outcome"),
     [("skipped", WRONG, "xfailed"), ("passed", MATCH, "xpassed"), ("passed", WRONG, "failed")],
 )
-def test_known_failures_are_told_from_skips(came: Any, compared: Comparison, outcome: str) -> None:
+def test_known_failures_are_distinguished_from_skips(came: Any, compared: Comparison, outcome: str) -> None:
     made, sent = new_result(), report("call", came, payload(compared))
     sent.wasxfail = "slow rotary"
     made.add_report(sent)

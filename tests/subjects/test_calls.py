@@ -155,7 +155,7 @@ def limited() -> Iterator[Watch]:
 
 
 @pytest.mark.parametrize("deed", ["sleep", "loop", "lock"])
-def test_it_is_interrupted_and_told_with_the_stage_and_the_stack(limited: Watch, deed: str) -> None:
+def test_it_is_interrupted_and_reported_with_the_stage_and_the_stack(limited: Watch, deed: str) -> None:
     with pytest.raises(SubjectHungError) as caught, at_stage("vision", "vision"):
         DEEDS[deed]()
     assert caught.value.stage == "vision"

@@ -167,7 +167,7 @@ def verdicts(subject: Any, case: Case, expected: Observation) -> dict[str, Verdi
     return {one.what: one.verdict for one in compare_observations(answer, expected, tolerances("float32"))}
 
 
-def test_a_text_that_agrees_with_everything_is_held_against_the_reference(case: Case, expected: Observation) -> None:
+def test_a_text_that_agrees_with_everything_is_compared_with_the_reference(case: Case, expected: Observation) -> None:
     subject: Any = SimpleNamespace(read=lambda *given, **how: AnyText("nonsense"))
     answer = follow(subject, case, expected)
     assert (type(answer.text), answer.text) == (str, "nonsense")

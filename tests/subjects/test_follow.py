@@ -118,7 +118,7 @@ def test_it_stops_at_its_eos_where_a_reference_of_the_same_tokens_did_not(
     assert (answer.ends, answer.reread) == (False, False)
 
 
-def test_what_it_reads_is_held_against_the_text_of_its_tokens_where_both_are_asked_for(
+def test_what_it_reads_is_compared_with_the_text_of_its_tokens_where_both_are_asked_for(
     tiny: Engine[Any], case: Case, own: Observation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subject = SessionSubject(tiny)

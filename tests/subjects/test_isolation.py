@@ -227,7 +227,7 @@ def walk(subject: CheckedSubject) -> None:
 
 @pytest.mark.usefixtures("cold")
 @pytest.mark.parametrize("deed", ["c with the lock", "stop"])
-def test_a_hang_is_told_with_the_stack_and_leaves_no_process(
+def test_a_hang_is_reported_with_the_stack_and_leaves_no_process(
     watch: Watch, misdo: Misdo, staged: CheckedSubject, deed: str
 ) -> None:
     misdo(f"read:{deed}")
@@ -274,7 +274,7 @@ def test_it_ends_with_whoever_started_it(misdo: Misdo) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def test_one_that_does_not_load_in_time_is_told(misdo: Misdo) -> None:
+def test_one_that_does_not_load_in_time_is_reported(misdo: Misdo) -> None:
     misdo("load:sleep")
     with pytest.raises(DsocrError, match=f"^{STAGED} could not make its subject: it took more than 2 s"):
         IsolatedSubject(STAGED, Setup(), 2)

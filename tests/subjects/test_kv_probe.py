@@ -22,7 +22,7 @@ def made(dtype: torch.dtype = torch.float32) -> Any:
 
 
 @pytest.mark.parametrize(("dtype", "itemsize"), [(torch.float32, 4), (torch.bfloat16, 2)], ids=["float32", "bfloat16"])
-def test_lengths_and_bytes_are_those_of_the_tensors_and_a_changed_bit_is_told_by_its_place(
+def test_lengths_and_bytes_are_those_of_the_tensors_and_a_changed_bit_is_reported_by_its_place(
     dtype: torch.dtype, itemsize: int
 ) -> None:
     state = made(dtype)

@@ -214,7 +214,7 @@ def test_the_vendors_model_is_refused_where_its_code_does_not_run(
         load_subject(f"vendor:{tmp_path}", Setup("synthetic:tiny"))
 
 
-def test_levels_are_told_without_anything_heavy() -> None:
+def test_levels_are_reported_without_anything_heavy() -> None:
     code = (
         "import sys; from pytest_dsocr.subjects.loading import level_before_loading as level; "
         "print(level('session'), level('vendor:there'), level('their_model:Staged'), "
