@@ -27,7 +27,7 @@ NEXT = {
 def add_new_adapter(command: ArgumentParser) -> None:
     """Add the kind of adapter and its file."""
     command.add_argument("kind", choices=[*KINDS], help="a command, a server, or a class in Python")
-    command.add_argument("file", type=Path, metavar="FILE", help="the file to write: .toml, of python .py")
+    command.add_argument("file", type=Path, metavar="FILE", help="the file to write: .toml; .py for python")
 
 
 def new_adapter(options: Namespace) -> Iterator[str]:

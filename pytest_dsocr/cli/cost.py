@@ -41,7 +41,7 @@ def add_run(command: ArgumentParser) -> None:
     add(command, "--checkpoint", checkpoint)
     add(command, "--dtype", "float32, bfloat16 or float16", "bfloat16")
     add(command, "--attention", "eager, sdpa or flash_attention_2", "eager")
-    command.add_argument("--layers", action="store_true", help="tell each layer as well, of one page or in --json")
+    command.add_argument("--layers", action="store_true", help="list each layer as well, of one page or in --json")
     add(command, "--json", "write all of it to this file", type=Path, metavar="FILE")
     add_reading(command)
 

@@ -32,7 +32,7 @@ def add_run(command: ArgumentParser) -> None:
     """Add them, and where the findings are written."""
     for option in TAKEN.values():
         option.add_to(command, DEFAULT_OUT if option.name == "out" else "")
-    command.add_argument("--json", type=Path, metavar="FILE", help="write the findings there as well")
+    command.add_argument("--json", type=Path, metavar="FILE", help="write the findings to this file as well")
 
 
 def run(options: Namespace) -> Iterator[str]:

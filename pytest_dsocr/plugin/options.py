@@ -239,7 +239,7 @@ OPTIONS = (
     ),
     Option("rounds", read.rounds, "most rounds that are timed before a stage is called AMBIGUOUS", "ROUNDS", "48"),
     Option("baseline_update", read.yes_or_no, "accept the times of this run as the baseline of this machine"),
-    Option("baseline_days", read.days, "greatest age of a baseline", "DAYS", "180"),
+    Option("baseline_days", read.days, "greatest age of a baseline in days", "DAYS", "180"),
     Option(
         "may_miss",
         read.one_of(*MISSING),
@@ -250,7 +250,7 @@ OPTIONS = (
     Option(
         "explain",
         read.seconds_or_none,
-        "longest search for the mistake that explains a failure, at the first case of each stage; 0 turns it off",
+        "seconds to search for the mistake that explains a failure, at the first case of each stage; 0 turns it off",
         "SECONDS",
         default="20",
     ),
