@@ -17,9 +17,9 @@ from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.explain.catalogue import groups
 from pytest_dsocr.explain.catalogue.output import TEXTS, WRITTEN
-from pytest_dsocr.explain.catalogue.reading import Reading, reading
-from pytest_dsocr.explain.mistake import Bench, Changes, Mistake
-from pytest_dsocr.explain.question import ActualStep, Answer, Question
+from pytest_dsocr.explain.catalogue.reading import ReadingRule, reading
+from pytest_dsocr.explain.mistake import Changes, Mistake, Target
+from pytest_dsocr.explain.question import ActualStep, Question, SearchResult
 from pytest_dsocr.explain.recompute import Clean
 from pytest_dsocr.explain.search import SOMEWHAT_NEARER, search
 from pytest_dsocr.observation.case import Case
@@ -33,7 +33,7 @@ UNSURE = 8
 """Characters at the end of a text that a further token may change."""
 
 
-def explain_steps(clean: Clean, question: Question, deadline_s: float) -> Answer:
+def explain_steps(clean: Clean, question: Question, deadline_s: float) -> SearchResult:
     """Explain the logits of steps, or, where these are right, what was chosen of them."""
     stepper = _Stepper(clean, question)
     if question.what == "tokens":
@@ -42,7 +42,7 @@ def explain_steps(clean: Clean, question: Question, deadline_s: float) -> Answer
     return answer
 
 
-def explain_best(clean: Clean, question: Question, deadline_s: float) -> Answer:
+def explain_best(clean: Clean, question: Question, deadline_s: float) -> SearchResult:
     """Explain the best first tokens, of a subject without logits."""
 
     def distance(logits: Tensor) -> float:
@@ -50,7 +50,7 @@ def explain_best(clean: Clean, question: Question, deadline_s: float) -> Answer:
 
     def measure(one: Mistake) -> float:
         with Changes() as changes:
-            one.plant(Bench.of_stage(clean.session, changes, "prefill", clean.image))
+            one.plant(Target.of_stage(clean.session, changes, "prefill", clean.image))
             return distance(clean.run("prefill", ""))
 
     clean.warm("prefill", "")
@@ -81,7 +81,7 @@ class _Stepper:
         }
         worst = 0.0
         with Changes() as changes:
-            one.plant(Bench.of_stage(session, changes, "prefill", self.clean.image, **notes))
+            one.plant(Target.of_stage(session, changes, "prefill", self.clean.image, **notes))
             for k, logits in enumerate(self._logits(self.last)):
                 if k >= self.first:
                     worst = max(worst, self._distance(k, logits))
@@ -126,7 +126,7 @@ def _apart(logits: Tensor, ids: tuple[int, ...], found: tuple[float, ...]) -> fl
     return apart if math.isfinite(apart) else math.inf
 
 
-def _choices(clean: Clean, question: Question, deadline_s: float) -> Answer:
+def _choices(clean: Clean, question: Question, deadline_s: float) -> SearchResult:
     """Explain choices whose logits are right: by the size of the n-gram rule."""
     prompt = clean.inputs.input_ids[0].tolist()
 
@@ -151,7 +151,7 @@ def _choices(clean: Clean, question: Question, deadline_s: float) -> Answer:
     )[0]
 
 
-def explain_reading(session: Engine[Any], case: Case, question: Question, deadline_s: float) -> Answer:
+def explain_reading(session: Engine[Any], case: Case, question: Question, deadline_s: float) -> SearchResult:
     """Explain a text that is not the reference's."""
     texts = _Texts(session, case, question)
     candidates = [*(one for one in groups()["text"] if texts.name(one) in TEXTS), *groups()["read"]]
@@ -160,7 +160,7 @@ def explain_reading(session: Engine[Any], case: Case, question: Question, deadli
     return search(candidates, texts.measure, 0.0 if texts.right == question.text else 1.0, 0.0, deadline_s)[0]
 
 
-def explain_written(question: Question, deadline_s: float) -> Answer:
+def explain_written(question: Question, deadline_s: float) -> SearchResult:
     """Explain a ``result.mmd`` that does not follow from the subject's text."""
 
     def measure(one: Mistake) -> float:
@@ -200,16 +200,16 @@ class _Texts:
         if one.id.startswith("read."):
             return 0.0 if self._reads(self._inputs, reading(self.name(one))) else math.inf
         with Changes() as changes:
-            one.plant(Bench(self.session, changes))
+            one.plant(Target(self.session, changes))
             preset, prompt = self._others.get(one.id, (self.case.preset, self.case.prompt))
             inputs = self.session.prepare(self.case.page, prompt=prompt, preset=preset)
-            return 0.0 if self._reads(inputs, Reading()) else math.inf
+            return 0.0 if self._reads(inputs, ReadingRule()) else math.inf
 
     def _other(self, words: str, preset: str, prompt: str) -> Mistake:
         self._others[f"case.{words}"] = (preset, prompt)
         return Mistake(f"case.{words}", words, "block", lambda on: None)
 
-    def _reads(self, inputs: Inputs, by: Reading) -> bool:
+    def _reads(self, inputs: Inputs, by: ReadingRule) -> bool:
         """Return whether the session reads the subject's text; ends where it goes another way."""
         tokenizer, eos, most = self.session.tokenizer, self.session.policy.eos_id, self.case.max_new_tokens
         prompt, said = inputs.input_ids[0].tolist(), list[int]()
@@ -223,7 +223,7 @@ class _Texts:
     def _inputs(self) -> Inputs:
         return self.session.prepare(self.case.page, prompt=self.case.prompt, preset=self.case.preset)
 
-    def _prefilled(self, inputs: Inputs, by: Reading) -> DecodeState[Any]:
+    def _prefilled(self, inputs: Inputs, by: ReadingRule) -> DecodeState[Any]:
         """Read the prompt; that of the case itself is read once."""
         if by.blind:
             return self.session.pipeline.prefill_with(inputs, None)

@@ -20,8 +20,8 @@ from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.catalogue import groups
 from pytest_dsocr.explain.decoding import explain_best, explain_reading, explain_steps, explain_written
-from pytest_dsocr.explain.mistake import Bench, Changes, Group, Mistake, Part
-from pytest_dsocr.explain.question import Answer, Question
+from pytest_dsocr.explain.mistake import Changes, Group, Mistake, Part, Target
+from pytest_dsocr.explain.question import Question, SearchResult
 from pytest_dsocr.explain.recompute import Clean, Segment
 from pytest_dsocr.explain.search import search
 from pytest_dsocr.families import STAGES, VISION
@@ -29,7 +29,7 @@ from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import InputsDigest, Seam
 from pytest_dsocr.observation.packing import unpack_inputs
 
-NOTHING = Answer(0, 0, 0.0)
+NOTHING = SearchResult(0, 0, 0.0)
 SCREENED_FROM = 2
 """Views of which one is computed at first: what changes nothing that the subject changed is not computed further."""
 SCREEN = 5
@@ -44,7 +44,7 @@ WITH_SEAMS = tuple(stage.name for stage in STAGES if stage.seams)
 READ = ("read", "text", "spans", "boxes")
 
 
-def explain(session: Engine[Any], case: Case, question: Question) -> Answer:
+def explain(session: Engine[Any], case: Case, question: Question) -> SearchResult:
     """Search for what explains the divergence; an answer without tries where nothing is known to try."""
     deadline_s = time.monotonic() + question.budget_s
     stage = question.what.partition("/")[0].partition(".")[0]
@@ -67,7 +67,7 @@ def _inputs(session: Engine[Any], case: Case) -> Inputs:
     return session.prepare(case.page, prompt=case.prompt, preset=case.preset)
 
 
-def _of_inputs(session: Engine[Any], case: Case, question: Question, deadline_s: float) -> Answer:
+def _of_inputs(session: Engine[Any], case: Case, question: Question, deadline_s: float) -> SearchResult:
     maker = _Inputs(session, case, question)
     order = ("pixels", "prompt") if question.what in (*PIXELS_OF, GRID) else ("prompt", "pixels")
     answer, found = _search_inputs([*chain(*(groups()[name] for name in order))], maker, question, deadline_s)
@@ -111,7 +111,7 @@ class _Inputs:
         with Changes() as changes:
             changes.set(of_inputs, "check_inputs", lambda *_: None)
             if one is not None:
-                one.plant(Bench(self.session, changes))
+                one.plant(Target(self.session, changes))
             if brief:
                 changes.set(of_inputs, "crops", lambda page, grid, _px: [page])
                 changes.set(of_inputs, "global_view", lambda page, preset: page)
@@ -136,7 +136,7 @@ class _Inputs:
 
 def _search_inputs(
     candidates: Sequence[Mistake], maker: _Inputs, question: Question, deadline_s: float
-) -> tuple[Answer, list[Mistake]]:
+) -> tuple[SearchResult, list[Mistake]]:
     """Search on behind what makes this tensor equal and not the others; what makes most of them equal is the answer."""
 
     def goes_on(one: Mistake) -> bool:
@@ -149,7 +149,7 @@ def _search_inputs(
     return replace(answer, found=tuple(one.id for one in best), words=tuple(one.words for one in best)), best
 
 
-def _of_seam(clean: Clean, question: Question, deadline_s: float) -> Answer:
+def _of_seam(clean: Clean, question: Question, deadline_s: float) -> SearchResult:
     actual, what = question.seams[question.what], question.what
     has_blocks = any(name.startswith(f"{what.partition('/')[0]}/") for name in question.seams)
     segment = Segment(clean, what, has_blocks=has_blocks)

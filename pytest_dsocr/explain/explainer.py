@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from pytest_dsocr.compare.case import CaseReport, Explanation
-from pytest_dsocr.explain.question import Answer, Question, question_of
+from pytest_dsocr.explain.question import Question, SearchResult, question_of
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.config import Setup
 from pytest_dsocr.reference.live import Client
@@ -69,7 +69,7 @@ class Explainer:
                 question.what,
                 "explain",
                 {"question": msgspec.to_builtins(question, str_keys=True)},
-                lambda response: msgspec.convert(response.result, Answer),
+                lambda response: msgspec.convert(response.result, SearchResult),
             )
         except ReferenceFaultError as error:
             return Explanation(f"nothing was tried: {str(error).splitlines()[0]}")
@@ -80,7 +80,7 @@ class Explainer:
         self._client.close()
 
 
-def in_words(question: Question, answer: Answer) -> Explanation | None:
+def in_words(question: Question, answer: SearchResult) -> Explanation | None:
     """Put an answer in words; None where nothing was tried."""
     if not answer.tried:
         return None
@@ -99,13 +99,13 @@ def in_words(question: Question, answer: Answer) -> Explanation | None:
     return Explanation(f"with {words}, {reproduced}{_behind(answer)}", question.what, answer.found, is_proven=True)
 
 
-def _behind(answer: Answer) -> str:
+def _behind(answer: SearchResult) -> str:
     if answer.beyond.startswith("not "):
         return f", but not in {answer.beyond.removeprefix('not ')}"
     return f", and so it does in {answer.beyond}" if answer.beyond else ""
 
 
-def _untried(question: Question, answer: Answer) -> str:
+def _untried(question: Question, answer: SearchResult) -> str:
     if answer.tried == answer.of:
         return ""
     left = count(answer.of - answer.tried, "other")

@@ -70,7 +70,7 @@ def blocks_of(session: Engine[Any], stage: str) -> list[Any]:
 
 
 @dataclass(frozen=True)
-class Bench:
+class Target:
     """A session, and what a mistake changes of it."""
 
     session: Engine[Any]
@@ -85,8 +85,8 @@ class Bench:
     @classmethod
     def of_stage(
         cls, session: Engine[Any], changes: Changes, stage: str, image: tuple[int, int] = (0, 0), **notes: Any
-    ) -> Bench:
-        """Return the bench of a whole stage."""
+    ) -> Target:
+        """Return the target of a whole stage."""
         blocks = blocks_of(session, stage)
         return cls(session, changes, blocks, image, {"all_blocks": blocks, "first": 0, "stage": stage, **notes})
 
@@ -106,7 +106,7 @@ class Bench:
             yield from (module for module in block.modules() if isinstance(module, kinds))
 
 
-Plant = Callable[[Bench], None]
+Plant = Callable[[Target], None]
 """Makes a session have the mistake until its changes are undone."""
 
 
@@ -144,7 +144,7 @@ class Group(list[Mistake]):
         self,
         prefix: str,
         table: Mapping[str, tuple[str, Any]],
-        plant: Callable[[Bench, Any], None],
+        plant: Callable[[Target, Any], None],
         part: Part = "block",
         words: str = "{}",
     ) -> None:
@@ -157,5 +157,5 @@ class Group(list[Mistake]):
         return [one for one in self if one.part in parts]
 
 
-def _planted(plant: Callable[[Bench, Any], None], how: Any, on: Bench) -> None:
+def _planted(plant: Callable[[Target, Any], None], how: Any, on: Target) -> None:
     plant(on, how)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.explain.catalogue import mistakes, ports, resolve
-from pytest_dsocr.explain.mistake import Bench, Changes, Mistake
+from pytest_dsocr.explain.mistake import Changes, Mistake, Target
 from pytest_dsocr.observation.config import Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 
@@ -23,7 +23,7 @@ def plant(one: Mistake, session: Engine[Any], changes: Changes) -> None:
     """
     group = one.id.partition(".")[0]
     if group not in ("prefill", "steps"):
-        one.plant(Bench.of_stage(session, changes, group))
+        one.plant(Target.of_stage(session, changes, group))
         return
     of_prompt, right = Changes(), Pipeline.prefill_with
 
@@ -33,10 +33,10 @@ def plant(one: Mistake, session: Engine[Any], changes: Changes) -> None:
         notes = {"prompt": inputs.prompt_tokens, "last": int(inputs.input_ids[0, -1])}
         of_prompt.close()
         if group == "prefill":
-            one.plant(Bench.of_stage(session, of_prompt, group, image, **notes))
+            one.plant(Target.of_stage(session, of_prompt, group, image, **notes))
         state = right(self, inputs, features, all_logits=all_logits)
         if group == "steps":
-            one.plant(Bench.of_stage(session, of_prompt, "prefill", image, logits=state.logits, **notes))
+            one.plant(Target.of_stage(session, of_prompt, "prefill", image, logits=state.logits, **notes))
         return state
 
     changes.callback(of_prompt.close)
@@ -47,7 +47,7 @@ def plant(one: Mistake, session: Engine[Any], changes: Changes) -> None:
 def in_contract(one: Mistake) -> Iterator[None]:
     """Plant a mistake of pixels or of the prompt in the contract, which needs no session."""
     with Changes() as changes:
-        one.plant(Bench(cast(Engine[Any], None), changes))
+        one.plant(Target(cast(Engine[Any], None), changes))
         yield
 
 

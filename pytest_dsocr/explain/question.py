@@ -23,7 +23,7 @@ Packed = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Summary:
+class SentSeam:
     """A seam as it is sent: enough to compute how far another tensor is from it."""
 
     shape: tuple[int, ...]
@@ -34,7 +34,7 @@ class Summary:
     sample: tuple[float, ...]
 
     @classmethod
-    def of(cls, seam: Seam) -> Summary:
+    def of(cls, seam: Seam) -> SentSeam:
         """Take what is needed of a seam."""
         return cls(
             tuple(seam.shape),
@@ -91,7 +91,7 @@ class Question:
     """Up to this relative error a tensor counts as reproduced; rounding."""
     inputs: Packed | None = None
     """The digests of the subject's inputs."""
-    seams: Mapping[str, Summary] = field(default_factory=dict)
+    seams: Mapping[str, SentSeam] = field(default_factory=dict)
     """The subject's, with its pixels under the names of the inputs."""
     steps: tuple[ActualStep, ...] = ()
     reference_tokens: tuple[int, ...] = ()
@@ -103,8 +103,8 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What was found."""
+class SearchResult:
+    """What a search among mistakes found."""
 
     tried: int
     of: int
@@ -138,7 +138,7 @@ def question_of(report: CaseReport, budget_s: float) -> Question | None:
         budget_s=budget_s,
         near=tolerances(report.limits.dtype).seam,
         inputs=None if answer.inputs is None else pack_inputs(answer.inputs)[0],
-        seams={name: Summary.of(seam) for name, seam in _seams(what, answer).items()},
+        seams={name: SentSeam.of(seam) for name, seam in _seams(what, answer).items()},
         steps=_steps(answer, expected),
         reference_tokens=expected.token_ids,
         best={} if best is None else dict(zip(best.ids, best.logits, strict=True)),

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.explain.mistake import Bench, Changes, Plant, home_of
+from pytest_dsocr.explain.mistake import Changes, Plant, Target, home_of
 from pytest_dsocr.families.family import FUSION, PIXELS
 from pytest_dsocr.observation.observation import Seam
 
@@ -165,7 +165,7 @@ class Segment:
         with Changes() as changes, torch.no_grad():
             if plant is not None:
                 notes = {"all_blocks": self.all_blocks, "first": self.first, "stage": self.stage, "view": self.view}
-                plant(Bench(self.clean.session, changes, self.blocks, self.clean.image, notes))
+                plant(Target(self.clean.session, changes, self.blocks, self.clean.image, notes))
             with self.clean.session.pipeline.running(self.stage):
                 out: Tensor = block(rows)
         return out
@@ -210,7 +210,7 @@ class Segment:
                 changes.set(self.owner, self.attribute, nn.ModuleList(left))
             if plant is not None:
                 notes = {"all_blocks": self.all_blocks, "first": self.first, "stage": self.stage, "view": self.view}
-                plant(Bench(self.clean.session, changes, blocks, self.clean.image, notes))
+                plant(Target(self.clean.session, changes, blocks, self.clean.image, notes))
             yield
 
     def _captured(self) -> Tensor:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from pytest_dsocr.explain.mistake import Mistake
-from pytest_dsocr.explain.question import Answer
+from pytest_dsocr.explain.question import SearchResult
 
 TIMES_NEARER = 100
 """So many times nearer than without it does a mistake come that explains."""
@@ -31,7 +31,7 @@ def search(
     deadline_s: float,
     *,
     goes_on: Callable[[Mistake], bool] = lambda one: False,
-) -> tuple[Answer, list[Mistake]]:
+) -> tuple[SearchResult, list[Mistake]]:
     """Try the candidates in their order, up to the first that is equal to the bit.
 
     Args:
@@ -53,7 +53,7 @@ def search(
         found.append((_measured(measure, one), one))
         if found[-1][0] == 0.0 and not goes_on(one):
             break
-    answer = Answer(tried, len(left), without)
+    answer = SearchResult(tried, len(left), without)
     return _verdict(answer, found, near)
 
 
@@ -65,7 +65,9 @@ def _measured(measure: Measure, one: Mistake) -> float:
     return distance if math.isfinite(distance) else math.inf
 
 
-def _verdict(answer: Answer, found: Sequence[tuple[float, Mistake]], near: float) -> tuple[Answer, list[Mistake]]:
+def _verdict(
+    answer: SearchResult, found: Sequence[tuple[float, Mistake]], near: float
+) -> tuple[SearchResult, list[Mistake]]:
     least = min((distance for distance, _ in found), default=math.inf)
     if least > answer.without / SOMEWHAT_NEARER or least == math.inf:
         return answer, []

@@ -20,7 +20,7 @@ from pytest_dsocr.pages.page_list import SUBSETS, is_list, read_list
 from pytest_dsocr.perf.limits import ANY
 from pytest_dsocr.perf.rounds import QUANTITIES
 from pytest_dsocr.plugin.xfails import read_ledger
-from pytest_dsocr.subjects.loading import SESSIONS, VALID, level_before_loading, way_of
+from pytest_dsocr.subjects.loading import SESSIONS, VALID, adapter_of, level_before_loading
 
 SUBJECTS = VALID.removeprefix("give ")
 EXAMPLE_OF_SLOWER = "0.05, or decode=0.05"
@@ -63,8 +63,8 @@ def one_of(*valid: str) -> Callable[[str], str]:
 
 def subject(text: str) -> str:
     """Read ``session``, ``session:fast``, ``vendor:FOLDER``, ``package.module:factory``, or what an adapter takes."""
-    if way := way_of(text):
-        way.check(text)
+    if adapter := adapter_of(text):
+        adapter.check(text)
     elif text not in SESSIONS and not FACTORY.fullmatch(text):
         raise DsocrError(f"{text!r} names no subject; {VALID}")
     return text

@@ -36,7 +36,7 @@ VALID = (
 )
 
 
-class Way(Protocol):
+class Adapter(Protocol):
     """What an adapter's module has."""
 
     LEVEL: Level
@@ -54,12 +54,12 @@ class Way(Protocol):
         """Return the subject; raise ``DsocrError`` where it cannot be had."""
 
 
-def way_of(spec: str) -> Way | None:
+def adapter_of(spec: str) -> Adapter | None:
     """Return the adapter that a subject's name asks for, if it asks for one."""
     for beginning, module in ADAPTERS.items():
         if spec.startswith(beginning):
             found: Any = importlib.import_module(f"pytest_dsocr.adapters.{module}")
-            return cast("Way", found)
+            return cast("Adapter", found)
     return None
 
 
@@ -73,8 +73,8 @@ def load_subject(spec: str, setup: Setup) -> TextSubject:
         from pytest_dsocr.subjects.session import fast_session_subject, session_subject
 
         return session_subject(setup) if spec == SESSION else fast_session_subject(setup)
-    if way := way_of(spec):
-        return way.subject(spec, setup)
+    if adapter := adapter_of(spec):
+        return adapter.subject(spec, setup)
     return _made(spec, named_factory(spec), setup)
 
 
@@ -84,8 +84,8 @@ def open_subject(spec: str, setup: Setup, isolated_s: float | None) -> TextSubje
     Raises:
         DsocrError: as :func:`load_subject`.
     """
-    way = way_of(spec)
-    if isolated_s is None or (way and way.OWN_PROCESS):
+    adapter = adapter_of(spec)
+    if isolated_s is None or (adapter and adapter.OWN_PROCESS):
         return load_subject(spec, setup)
     from pytest_dsocr.subjects.isolation.subject import IsolatedSubject
 
@@ -111,8 +111,8 @@ def level_before_loading(spec: str, *, may_import: bool = True) -> Level | None:
     """
     if spec in SESSIONS:
         return Level.MODULES
-    if way := way_of(spec):
-        return way.LEVEL
+    if adapter := adapter_of(spec):
+        return adapter.LEVEL
     if not may_import:
         return None
     factory = named_factory(spec)
@@ -133,8 +133,8 @@ def offers_before_loading(spec: str, *, may_import: bool = True) -> Offers:
     """
     if spec in SESSIONS:
         return Offers()
-    if way := way_of(spec):
-        return way.offers(spec)
+    if adapter := adapter_of(spec):
+        return adapter.offers(spec)
     factory = named_factory(spec) if may_import else None
     return Offers.of(factory if isinstance(factory, type) else None)
 

@@ -23,7 +23,7 @@ from pytest_dsocr.reference.goldens import recording_places
 from pytest_dsocr.reference.opening import Wanted, open_recorded
 from pytest_dsocr.reference.protocol import Reference
 from pytest_dsocr.subjects.checked import CheckedSubject
-from pytest_dsocr.subjects.loading import close_subject, open_subject, way_of
+from pytest_dsocr.subjects.loading import adapter_of, close_subject, open_subject
 from pytest_dsocr.subjects.protocol import NotOfferedError
 
 from ..contract.pages import write_page
@@ -82,8 +82,8 @@ class Second:
         return _explained(_tightened(report, own) if is_half else report, own)
 
     def _check_offered(self, own: Config) -> None:
-        way = way_of(own.subject)
-        if way and way.OWN_PROCESS:
+        adapter = adapter_of(own.subject)
+        if adapter and adapter.OWN_PROCESS:
             raise NotOfferedError("not offered: another checkpoint; a command or a server has its own")
         if own.dtype not in ("float32", *CheckedSubject(self.first).dtypes):
             raise NotOfferedError(f"not offered: {own.dtype} on a CPU; the subject's dtypes do not name it")

@@ -11,7 +11,7 @@ import pytest
 from ci.implementations.__main__ import ROWS, expanded, main, rows_of
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.reference.environment import FILES
-from pytest_dsocr.subjects.loading import level_before_loading, way_of
+from pytest_dsocr.subjects.loading import adapter_of, level_before_loading
 
 FORK = "cpu-win-fork"
 LEVELS = dict(zip(ROWS, ["L2", "L1", "L1", "L1", "L1", "L3", "L3", "L0", "L0"], strict=True))
@@ -29,8 +29,8 @@ def test_a_rows_subject_is_of_the_tables_level(tmp_path: Path) -> None:
     files(tmp_path / "fork", *FILES)
     for name, row in ROWS.items():
         subject = expanded(row.subject, {"WORK": str(tmp_path)})
-        if way := way_of(subject):
-            way.check(subject)
+        if adapter := adapter_of(subject):
+            adapter.check(subject)
         assert str(level_before_loading(subject)).startswith(LEVELS[name]), name
 
 

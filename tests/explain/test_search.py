@@ -11,7 +11,7 @@ import torch
 
 from pytest_dsocr.explain import explainer, runtime
 from pytest_dsocr.explain.mistake import Mistake
-from pytest_dsocr.explain.question import Answer, Question
+from pytest_dsocr.explain.question import Question, SearchResult
 from pytest_dsocr.explain.runtime import check_memory, free_bytes
 from pytest_dsocr.explain.search import search
 from pytest_dsocr.foundation.errors import DsocrError
@@ -19,7 +19,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 NEAR, WITHOUT = 1e-4, 0.04
 
 
-def made(distances: dict[str, float], *, budget_s: float = 60, without: float = WITHOUT) -> Answer:
+def made(distances: dict[str, float], *, budget_s: float = 60, without: float = WITHOUT) -> SearchResult:
     """What a search says of mistakes that come so near."""
 
     def measure(one: Mistake) -> float:
@@ -31,7 +31,7 @@ def made(distances: dict[str, float], *, budget_s: float = 60, without: float = 
     return search(candidates, measure, without, NEAR, time.monotonic() + budget_s)[0]
 
 
-def in_words(answer: Answer, what: str = "clip.page/0") -> str:
+def in_words(answer: SearchResult, what: str = "clip.page/0") -> str:
     explanation = explainer.in_words(Question({}, what, 3, 20, NEAR), answer)
     return explanation.text if explanation else ""
 
@@ -71,7 +71,7 @@ def test_a_budget_that_ends_is_reported() -> None:
     answer = made({"a": 0.03, "b": 0.0}, budget_s=-1)
     assert (answer.tried, answer.of, answer.found) == (0, 2, ())
     assert not in_words(answer), "where nothing was tried, nothing is told"
-    part = Answer(1, 2, WITHOUT)
+    part = SearchResult(1, 2, WITHOUT)
     assert in_words(part).endswith("its 20 s ended in front of 1 other, --dsocr-explain=SECONDS allows more")
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.engine import clip, decoder, sam
 from pytest_dsocr.engine.clip import quick_gelu
-from pytest_dsocr.explain.mistake import Bench, Group
+from pytest_dsocr.explain.mistake import Group, Target
 
 Change = Callable[[Tensor], Tensor]
 Table = dict[str, tuple[str, Any]]
@@ -112,7 +112,7 @@ FLOWS: dict[str, tuple[str, Flow]] = {
 }
 
 
-def _flows(on: Bench, flow: Flow) -> None:
+def _flows(on: Target, flow: Flow) -> None:
     for block in on.blocks:
         on.changes.forward(block, partial(_flowing, block, flow))
 
@@ -122,7 +122,7 @@ def _flowing(block: Any, flow: Flow, x: Tensor, *rest: Any) -> Tensor:
     return flow(replace(halves, attend=lambda y: halves.attend(y, *rest)), x)
 
 
-def _another(on: Bench, by: int) -> None:
+def _another(on: Target, by: int) -> None:
     everything = on.notes["all_blocks"]
     for place, block in enumerate(on.blocks, on.notes["first"] + by):
         if place >= len(everything):
@@ -131,18 +131,18 @@ def _another(on: Bench, by: int) -> None:
             on.changes.forward(block, type(block).forward.__get__(everything[place]))
 
 
-def _skipped(block: Any, on: Bench) -> None:
+def _skipped(block: Any, on: Target) -> None:
     on.changes.forward(block, lambda x, *_: x)
 
 
-def _exchanged(on: Bench) -> None:
+def _exchanged(on: Target) -> None:
     first, second = on.notes["all_blocks"][on.notes["first"] :][:2]
     on.changes.forward(first, type(first).forward.__get__(second))
     if second in on.blocks:
         on.changes.forward(second, type(first).forward.__get__(first))
 
 
-def _twice(on: Bench) -> None:
+def _twice(on: Target) -> None:
     on.changes.around(on.blocks[0], lambda run, x, *rest: run(run(x, *rest), *rest))
 
 
@@ -211,18 +211,18 @@ def add_norms(group: Group, name: str, own: float, others: Sequence[float]) -> N
     group.rows("", changes, _norms_run, words=f"{{}} in {name}")
 
 
-def _epsilon(on: Bench, eps: float, which: Sequence[int] = (0, 1)) -> None:
+def _epsilon(on: Target, eps: float, which: Sequence[int] = (0, 1)) -> None:
     norms = [(halves.norm1, halves.norm2)[one] for halves in map(Halves.of, on.blocks) for one in which]
     for norm in (*norms, *(_last(on) if len(which) > 1 else ())):
         on.changes.set(norm, "eps", eps)
 
 
-def _last(on: Bench) -> list[Any]:
+def _last(on: Target) -> list[Any]:
     """Return the norm behind the decoder's last layer, where the blocks are the decoder's."""
     return [on.core.norm] if on.notes.get("stage") == "prefill" else []
 
 
-def _norms_run(on: Bench, how: dict[str, Any]) -> None:
+def _norms_run(on: Target, how: dict[str, Any]) -> None:
     for norm in (*on.modules(*NORMS), *_last(on)):
         on.changes.forward(norm, partial(normed, norm, **how))
 
@@ -230,7 +230,7 @@ def _norms_run(on: Bench, how: dict[str, Any]) -> None:
 def add_activations(group: Group, name: str, own: str, forward: Callable[..., Tensor], kind: type[nn.Module]) -> None:
     """Add other activations than ``own``; ``forward(act, module, x)`` runs a perceptron of class ``kind``."""
 
-    def plant(on: Bench, act: Change) -> None:
+    def plant(on: Target, act: Change) -> None:
         for mlp in on.modules(kind):
             on.changes.forward(mlp, partial(forward, act, mlp))
 
@@ -252,12 +252,12 @@ def add_linears(group: Group, name: str, biased: Sequence[str], square: Sequence
     group.rows("transposed-", squares, _transposed, words=f"the weight of {{}} transposed in {name}'s blocks")
 
 
-def _no_biases(on: Bench, paths: Sequence[str]) -> None:
+def _no_biases(on: Target, paths: Sequence[str]) -> None:
     for linear in [block.get_submodule(path) for path in paths for block in on.blocks]:
         on.changes.weight(linear.bias, torch.zeros_like(linear.bias))
 
 
-def _transposed(on: Bench, path: str) -> None:
+def _transposed(on: Target, path: str) -> None:
     for linear in [block.get_submodule(path) for block in on.blocks]:
         on.changes.weight(linear.weight, linear.weight.data.T)
 
@@ -279,7 +279,7 @@ def add_numbers(group: Group, name: str) -> None:
     group.add("inputs-tf32", f"the products in {name}'s blocks computed in TF32", _tf32)
 
 
-def _never_filled(on: Bench) -> None:
+def _never_filled(on: Target) -> None:
     for module in [*on.modules(nn.Linear)][:1]:
         on.changes.weight(module.weight, torch.full_like(module.weight, torch.nan))
 
@@ -290,12 +290,12 @@ def _int8(value: Tensor, by_row: bool = True) -> Tensor:
     return (value / scale).round() * scale
 
 
-def _weights(on: Bench, to: Change) -> None:
+def _weights(on: Target, to: Change) -> None:
     for module in on.modules(nn.Linear, nn.Conv2d):
         on.changes.weight(module.weight, to(module.weight.data.float()))
 
 
-def _runs_in(on: Bench, dtype: torch.dtype) -> None:
+def _runs_in(on: Target, dtype: torch.dtype) -> None:
     for module in on.modules(nn.Linear):
         on.changes.forward(module, partial(linear_in, module, dtype))
 
@@ -306,7 +306,7 @@ def linear_in(module: Any, dtype: torch.dtype, x: Tensor) -> Tensor:
     return F.linear(x.to(dtype), module.weight.to(dtype), bias).to(x.dtype)
 
 
-def _wholly(on: Bench, dtype: torch.dtype) -> None:
+def _wholly(on: Target, dtype: torch.dtype) -> None:
     """Cast the whole stage's weights and its input to a dtype."""
     paths = {"sam": ("sam_model", "patch_embed"), "clip": ("vision_model", "embeddings")}
     home, entry = paths.get(on.notes["stage"], ("", ""))
@@ -317,7 +317,7 @@ def _wholly(on: Bench, dtype: torch.dtype) -> None:
         on.changes.around(module, lambda run, x, *rest: run(x.to(dtype), *rest))
 
 
-def _tf32(on: Bench) -> None:
+def _tf32(on: Target) -> None:
     for module in on.modules(nn.Linear):
         on.changes.weight(module.weight, _ten_bits(module.weight.data))
         on.changes.around(module, lambda run, x: run(_ten_bits(x)))
@@ -329,11 +329,11 @@ def _ten_bits(value: Tensor) -> Tensor:
     return ((bits + 0x1000) & ~0x1FFF).view(torch.float32)
 
 
-def _gets(on: Bench, dtype: torch.dtype) -> None:
+def _gets(on: Target, dtype: torch.dtype) -> None:
     for block in on.blocks:
         on.changes.around(block, lambda run, x, *rest: run(rounded(x, dtype), *rest))
 
 
-def _gives(on: Bench, dtype: torch.dtype) -> None:
+def _gives(on: Target, dtype: torch.dtype) -> None:
     for block in on.blocks:
         on.changes.around(block, lambda run, *args: rounded(run(*args), dtype))

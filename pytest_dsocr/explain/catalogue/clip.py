@@ -26,7 +26,7 @@ from pytest_dsocr.explain.catalogue.blocks import (
     rounding,
 )
 from pytest_dsocr.explain.catalogue.encoders import Resize, add_attention, grid_variants
-from pytest_dsocr.explain.mistake import Bench, Group
+from pytest_dsocr.explain.mistake import Group, Target
 
 EPSILONS = (1e-6, 1e-12, 1e-8, 1e-3)
 
@@ -56,7 +56,7 @@ def clip_mistakes() -> Group:
     return group
 
 
-def _grid(on: Bench, resize: Resize) -> None:
+def _grid(on: Target, resize: Resize) -> None:
     on.changes.set(clip, "resize_grid", resize)
 
 
@@ -126,21 +126,21 @@ ENDS: dict[str, tuple[str, Callable[[Tensor, Any], Tensor]]] = {
 }
 
 
-def _embeds(on: Bench, how: dict[str, Any]) -> None:
+def _embeds(on: Target, how: dict[str, Any]) -> None:
     module = on.core.vision_model.embeddings
     on.changes.forward(module, partial(_tokens, module, **how))
 
 
-def _pre(on: Bench, change: Callable[..., Tensor]) -> None:
+def _pre(on: Target, change: Callable[..., Tensor]) -> None:
     on.changes.around(on.core.vision_model.pre_layrnorm, change)
 
 
-def _epsilons(on: Bench, eps: float, everywhere: bool) -> None:
+def _epsilons(on: Target, eps: float, everywhere: bool) -> None:
     for norm in (on.core.vision_model.pre_layrnorm, *(on.modules(nn.LayerNorm) if everywhere else ())):
         on.changes.set(norm, "eps", eps)
 
 
-def _norm_first(on: Bench) -> None:
+def _norm_first(on: Target) -> None:
     model = on.core.vision_model
     norm = type(model.pre_layrnorm).forward.__get__(model.pre_layrnorm)
 
@@ -153,12 +153,12 @@ def _norm_first(on: Bench) -> None:
     on.changes.forward(model.pre_layrnorm, lambda x: x)
 
 
-def _end(on: Bench, change: Callable[[Tensor, Any], Tensor]) -> None:
+def _end(on: Target, change: Callable[[Tensor, Any], Tensor]) -> None:
     model = on.core.vision_model
     on.changes.around(model.transformer, lambda run, x: change(run(x), model))
 
 
-def _early(on: Bench) -> None:
+def _early(on: Target) -> None:
     if on.notes["first"]:
         raise NotImplementedError
     on.changes.set(on.core.vision_model.transformer, "layers", nn.ModuleList(on.notes["all_blocks"][:-1]))

@@ -32,7 +32,7 @@ from pytest_dsocr.explain.catalogue.blocks import (
 )
 from pytest_dsocr.explain.catalogue.encoders import ATTENDED, LETTERS, attended
 from pytest_dsocr.explain.catalogue.experts import add_experts
-from pytest_dsocr.explain.mistake import Bench, Group
+from pytest_dsocr.explain.mistake import Group, Target
 
 THETAS = (5e5, 1e6, 5e6, 1e5, 5e4, 1e3, 1e7, 1.5e5)
 SIGNS = {
@@ -131,18 +131,18 @@ EMBEDDED: dict[str, tuple[str, Change]] = {
 }
 
 
-def _scatters(on: Bench, how: Scatter) -> None:
+def _scatters(on: Target, how: Scatter) -> None:
     def scatter(embeds: Tensor, mask: Tensor, features: Tensor, _expected: int) -> Tensor:
         return how(embeds[0], mask[0].nonzero().flatten(), features.to(embeds.dtype))[None]
 
     on.changes.set(pipeline, "scatter", scatter)
 
 
-def _embeddings(on: Bench, change: Change) -> None:
+def _embeddings(on: Target, change: Change) -> None:
     on.changes.around(on.core.embed_tokens, lambda run, ids: change(run(ids)))
 
 
-def _whole(on: Bench, change: Change) -> None:
+def _whole(on: Target, change: Change) -> None:
     run = on.core.decode
     on.changes.set(on.core, "decode", lambda x, cache: run(change(x), cache))
 
@@ -222,16 +222,16 @@ def _attend(
     return attended(q, repeat(k, q), repeat(v, q), **{"hidden": lambda q, k: k > q, **how})
 
 
-def _attends(on: Bench, how: dict[str, Any]) -> None:
+def _attends(on: Target, how: dict[str, Any]) -> None:
     for module in on.modules(decoder.Attention):
         on.changes.set(module, "attend", partial(_attend, **how))
 
 
-def _hides(on: Bench, hidden: OfImage) -> None:
+def _hides(on: Target, hidden: OfImage) -> None:
     _attends(on, {"hidden": lambda q, k: hidden(q, k, on.prompt_image)})
 
 
-def _attends_in(on: Bench, dtype: torch.dtype) -> None:
+def _attends_in(on: Target, dtype: torch.dtype) -> None:
     for module in on.modules(decoder.Attention):
         on.changes.set(module, "attend", partial(_attend_in, module.attend, dtype))
 
@@ -240,7 +240,7 @@ def _attend_in(run: Callable[..., Tensor], dtype: torch.dtype, q: Tensor, k: Ten
     return run(q.to(dtype), k.to(dtype), v.to(dtype), n).to(q.dtype)
 
 
-def _projected(on: Bench, names: str, change: Callable[[Tensor, int], Tensor]) -> None:
+def _projected(on: Target, names: str, change: Callable[[Tensor, int], Tensor]) -> None:
     for module in on.modules(decoder.Attention):
         for linear in (module.get_submodule(f"{name}_proj") for name in names):
             on.changes.around(linear, lambda run, x, dim=module.head_dim: change(run(x), dim))
@@ -255,7 +255,7 @@ def _dims_first(x: Tensor, dim: int) -> Tensor:
     return out
 
 
-def _swapped(on: Bench, one: str, other: str) -> None:
+def _swapped(on: Target, one: str, other: str) -> None:
     for module in on.modules(decoder.Attention):
         a, b = (module.get_submodule(f"{name}_proj").weight for name in (one, other))
         a_values, b_values = a.data, b.data
@@ -263,7 +263,7 @@ def _swapped(on: Bench, one: str, other: str) -> None:
         on.changes.weight(b, a_values)
 
 
-def _not_merged(on: Bench) -> None:
+def _not_merged(on: Target) -> None:
     def heads_last(run: Callable[..., Tensor], *args: Any) -> Tensor:
         out = run(*args)
         return out.reshape(len(out), out.shape[2], out.shape[1], -1).transpose(1, 2)
@@ -318,30 +318,30 @@ HEADS: dict[str, tuple[str, Head]] = {
     "one-off": ("logits one token off", lambda model, run, x: run(x).roll(1, -1)),
     "one-off-other": ("logits one token too early", lambda model, run, x: run(x).roll(-1, -1)),
 }
-PLACES: dict[str, tuple[str, Callable[[Bench, int], int]]] = {
+PLACES: dict[str, tuple[str, Callable[[Target, int], int]]] = {
     "last-but-one": ("the logits behind the prompt's last token but one", lambda on, length: length - 2),
     "first": ("the logits behind the prompt's first token", lambda on, length: 0),
     "image-end": ("the logits behind the last image token", lambda on, length: on.prompt_image[1] - 1),
 }
 
 
-def _last_norm(on: Bench, change: Callable[..., Tensor]) -> None:
+def _last_norm(on: Target, change: Callable[..., Tensor]) -> None:
     on.changes.around(on.core.norm, change)
 
 
-def _last_epsilon(on: Bench, eps: float) -> None:
+def _last_epsilon(on: Target, eps: float) -> None:
     on.changes.set(on.core.norm, "eps", eps)
 
 
-def _last_gain(on: Bench) -> None:
+def _last_gain(on: Target) -> None:
     on.changes.weight(on.core.norm.weight, on.core.norm.weight.data + 1)
 
 
-def _head(on: Bench, change: Head) -> None:
+def _head(on: Target, change: Head) -> None:
     on.changes.around(on.model.lm_head, lambda run, x: change(on.model, run, x))
 
 
-def _from_another(on: Bench, at: Callable[[Bench, int], int]) -> None:
+def _from_another(on: Target, at: Callable[[Target, int], int]) -> None:
     model = on.model
 
     def decode(embeds: Tensor, cache: KVCache, *, all_logits: bool = False) -> Tensor:
@@ -353,13 +353,13 @@ def _from_another(on: Bench, at: Callable[[Bench, int], int]) -> None:
     on.changes.set(model, "decode", decode)
 
 
-def _no_last(on: Bench) -> None:
+def _no_last(on: Target) -> None:
     if on.notes["first"]:
         raise NotImplementedError
     on.changes.set(on.core, "layers", nn.ModuleList(on.notes["all_blocks"][:-1]))
 
 
-def _values_before(on: Bench) -> None:
+def _values_before(on: Target) -> None:
     append, kept = KVCache.append, dict[int, Tensor]()
 
     def changed(cache: KVCache, layer: int, keys: Tensor, values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -427,11 +427,11 @@ ROTATIONS: dict[str, tuple[str, Rotate]] = {
 }
 
 
-def _rotates(on: Bench, rotate: Rotate) -> None:
+def _rotates(on: Target, rotate: Rotate) -> None:
     on.changes.set(Rope, "rotate", rotate)
 
 
-def _one_side(on: Bench, side: str) -> None:
+def _one_side(on: Target, side: str) -> None:
     turn, turns = Rope.rotate, [0]
 
     def rotate(rope: Rope, x: Tensor) -> Tensor:
@@ -442,7 +442,7 @@ def _one_side(on: Bench, side: str) -> None:
     on.changes.set(Rope, "rotate", rotate)
 
 
-def _values_too(on: Bench) -> None:
+def _values_too(on: Target) -> None:
     def forward(self: Any, x: Tensor, rope: Rope, cache: Any) -> Tensor:
         q, k, v = (rope.rotate(self.split_heads(part(x))) for part in (self.q_proj, self.k_proj, self.v_proj))
         keys, values = cache.append(self.layer, k, v, rope.positions)
@@ -452,11 +452,11 @@ def _values_too(on: Bench) -> None:
     on.changes.set(decoder.Attention, "forward", forward)
 
 
-Positions = Callable[[Bench, Tensor], Tensor]
+Positions = Callable[[Target, Tensor], Tensor]
 """Changes the positions ``[B, T]``."""
 
 
-def _counted(on: Bench, at: Tensor, in_image: Callable[[Tensor, int], Any], tokens: int) -> Tensor:
+def _counted(on: Target, at: Tensor, in_image: Callable[[Tensor, int], Any], tokens: int) -> Tensor:
     """Count the image as this number of tokens, with these positions in it."""
     first, behind = on.prompt_image
     return torch.where(at < first, at, torch.where(at < behind, in_image(at, first), at - (behind - first) + tokens))
@@ -496,7 +496,7 @@ FREQUENCIES: dict[str, tuple[str, Change]] = {
 }
 
 
-def _positioned(on: Bench, change: Positions) -> None:
+def _positioned(on: Target, change: Positions) -> None:
     start = Rope.__init__
 
     def init(rope: Rope, frequencies: Tensor, positions: Tensor, dtype: torch.dtype) -> None:
@@ -506,11 +506,11 @@ def _positioned(on: Bench, change: Positions) -> None:
     on.changes.set(Rope, "__init__", init)
 
 
-def _frequencies(on: Bench, change: Change) -> None:
+def _frequencies(on: Target, change: Change) -> None:
     on.changes.set(on.core, "inv_freq", change(on.core.inv_freq))
 
 
-def _theta(on: Bench, theta: float) -> None:
+def _theta(on: Target, theta: float) -> None:
     own = on.core.inv_freq
     exponents = torch.arange(len(own), device=own.device).float() / len(own)
     on.changes.set(on.core, "inv_freq", (1.0 / theta**exponents).to(own.dtype))

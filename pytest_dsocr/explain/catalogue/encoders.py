@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from pytest_dsocr.engine import clip, sam
 from pytest_dsocr.engine.sam import resize_grid, resize_line
 from pytest_dsocr.explain.catalogue.blocks import Change, Table, rounding
-from pytest_dsocr.explain.mistake import Bench, Group
+from pytest_dsocr.explain.mistake import Group, Target
 
 ATTENTIONS = (sam.Attention, clip.Attention)
 Split = Callable[[Tensor, int], Tensor]
@@ -152,12 +152,12 @@ def add_attention(group: Group, name: str) -> None:
         group.add(f"transposed-{letter}", words, partial(_part, place=place, change=lambda part: part.T, of="weight"))
 
 
-def _attends(on: Bench, how: dict[str, Any]) -> None:
+def _attends(on: Target, how: dict[str, Any]) -> None:
     for module in on.modules(*ATTENTIONS):
         on.changes.forward(module, partial(_run, module, **how))
 
 
-def _part(on: Bench, place: int, change: Change, of: str) -> None:
+def _part(on: Target, place: int, change: Change, of: str) -> None:
     for module in on.modules(*ATTENTIONS):
         linear: nn.Linear = module.qkv if isinstance(module, sam.Attention) else module.qkv_proj
         parameter = getattr(linear, of)

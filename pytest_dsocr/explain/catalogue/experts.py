@@ -13,7 +13,7 @@ from torch import Tensor
 from pytest_dsocr.engine import experts
 from pytest_dsocr.engine.clip import quick_gelu
 from pytest_dsocr.explain.catalogue.blocks import Change, Table
-from pytest_dsocr.explain.mistake import Bench, Group
+from pytest_dsocr.explain.mistake import Group, Target
 
 Chosen = tuple[Tensor, Tensor]
 """The experts of each token ``[T, k]``, and their weights."""
@@ -167,16 +167,16 @@ MLPS: dict[str, tuple[str, Callable[[Any, Tensor], Tensor]]] = {
 }
 
 
-def _routes(on: Bench, how: dict[str, Any]) -> None:
+def _routes(on: Target, how: dict[str, Any]) -> None:
     for router in on.modules(experts.Router):
         on.changes.forward(router, partial(_routed, router, **how))
 
 
-def _shared(on: Bench, factor: float) -> None:
+def _shared(on: Target, factor: float) -> None:
     for mixture in on.modules(experts.MixtureOfExperts):
         on.changes.around(mixture.shared_experts, lambda run, x: factor * run(x))
 
 
-def _mlp(on: Bench, run: Callable[[Any, Tensor], Tensor]) -> None:
+def _mlp(on: Target, run: Callable[[Any, Tensor], Tensor]) -> None:
     for mlp in on.modules(experts.Mlp):
         on.changes.forward(mlp, partial(run, mlp))

@@ -17,7 +17,7 @@ from pytest_dsocr.engine import pipeline
 from pytest_dsocr.engine.fusion import end_rows, mosaic, square
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.explain.catalogue.blocks import DTYPES, NOT_FINITE, rounded, rounding
-from pytest_dsocr.explain.mistake import Bench, Group
+from pytest_dsocr.explain.mistake import Group, Target
 
 Grid = tuple[int, int]
 
@@ -151,14 +151,14 @@ def _rounded(linear: Any, x: Tensor, *, to: torch.dtype, what: str) -> Tensor:
     return _linear(linear, rounded(x, to)) if what == "gets" else rounded(_linear(linear, x), to)
 
 
-def _pairs(on: Bench, pairing: Pairing) -> None:
+def _pairs(on: Target, pairing: Pairing) -> None:
     def projector(self: DeepseekOCR, clip: Tensor, sam: Tensor) -> Tensor:
         return self.project(torch.cat(pairing(Seen(clip, sam)), -1))
 
     on.changes.set(DeepseekOCR, "projector", projector)
 
 
-def _projects(on: Bench, run: Callable[[Any, Tensor], Tensor]) -> None:
+def _projects(on: Target, run: Callable[[Any, Tensor], Tensor]) -> None:
     linear = on.core.projector.layers
     on.changes.forward(linear, partial(run, linear))
 
@@ -279,11 +279,11 @@ LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def _lays_out(on: Bench, how: dict[str, Any]) -> None:
+def _lays_out(on: Target, how: dict[str, Any]) -> None:
     on.changes.set(pipeline, "fuse", replace(Layout(), **how).fuse)
 
 
-def _no_gate(on: Bench) -> None:
+def _no_gate(on: Target) -> None:
     from pytest_dsocr.contract.inputs import Inputs
 
     on.changes.set(Inputs, "has_vision", property(lambda inputs: inputs.prompt_tokens != 1))

@@ -21,7 +21,7 @@ from pytest_dsocr.contract.prompt import EOS, TextTokenizer
 from pytest_dsocr.engine import engine, pipeline
 from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.engine.tokenizer import Tokenizer
-from pytest_dsocr.explain.mistake import Bench, Group
+from pytest_dsocr.explain.mistake import Group, Target
 from pytest_dsocr.subjects.session import SessionSubject
 
 Tell = Callable[[TextTokenizer, Sequence[int]], str]
@@ -161,7 +161,7 @@ OF_THE_END = ("not-stripped", "eos-kept", "eos-kept-raw", "left-stripped", "righ
 """What the reading does with the text of its tokens, which are decoded as is right."""
 
 
-def _tells(on: Bench, tell: Tell) -> None:
+def _tells(on: Target, tell: Tell) -> None:
     class Right:
         special = on.session.tokenizer.special
 
@@ -192,12 +192,12 @@ class _Said:
         raise NotImplementedError
 
 
-def _first_lost(on: Bench) -> None:
+def _first_lost(on: Target) -> None:
     right = pipeline.generate
     on.changes.set(engine, "generate", lambda *given: iter(list(right(*given))[1:]))
 
 
-def _nothing(on: Bench) -> None:
+def _nothing(on: Target) -> None:
     on.changes.set(SessionSubject, "read", lambda self, page, **how: "")
 
 
@@ -272,7 +272,7 @@ WRITTEN: dict[str, tuple[str, Write]] = {
 }
 
 
-def _to_pixels(on: Bench, units: int = UNITS, whole: Callable[[float], int] = int, exchanged: bool = False) -> None:
+def _to_pixels(on: Target, units: int = UNITS, whole: Callable[[float], int] = int, exchanged: bool = False) -> None:
     def to_pixels(box: Sequence[float], width: int, height: int) -> PixelBox:
         sides = (height, width) * 2 if exchanged else (width, height) * 2
         return PixelBox(*(whole(value / units * side) for value, side in zip(box, sides, strict=True)))
@@ -280,7 +280,7 @@ def _to_pixels(on: Bench, units: int = UNITS, whole: Callable[[float], int] = in
     on.changes.set(drawing, "to_pixels", to_pixels)
 
 
-def _first_box(on: Bench) -> None:
+def _first_box(on: Target) -> None:
     def one_box(text: str) -> Any:
         made = parse(text)
         return replace(made, spans=tuple(replace(span, boxes=span.boxes[:1]) for span in made.spans))
@@ -288,7 +288,7 @@ def _first_box(on: Bench) -> None:
     on.changes.set(artifacts, "parse", one_box)
 
 
-def _numbered(on: Bench, by: str) -> None:
+def _numbered(on: Target, by: str) -> None:
     right = drawing.place
 
     def place(spans: Any, width: int, height: int) -> Any:
@@ -304,7 +304,7 @@ def _numbered(on: Bench, by: str) -> None:
     on.changes.set(artifacts, "place", place)
 
 
-def _with_boxes(on: Bench) -> None:
+def _with_boxes(on: Target) -> None:
     right = drawing.crop_figure
 
     def crop_figure(page: Image.Image, pixels: Any) -> Image.Image:
@@ -315,15 +315,15 @@ def _with_boxes(on: Bench) -> None:
     on.changes.set(artifacts, "crop_figure", crop_figure)
 
 
-def _no_figures(on: Bench) -> None:
+def _no_figures(on: Target) -> None:
     on.changes.set(artifacts, "place", lambda *given: tuple(replace(one, figure=None) for one in drawing.place(*given)))
 
 
-def _not_upright(on: Bench) -> None:
+def _not_upright(on: Target) -> None:
     on.changes.set(artifacts, "load_image", lambda source: Image.open(source).convert("RGB"))
 
 
-FILES: dict[str, tuple[str, Callable[[Bench], None]]] = {
+FILES: dict[str, tuple[str, Callable[[Target], None]]] = {
     "over-1000": ("coordinates divided by 1000 for the page's pixels, not by 999", partial(_to_pixels, units=1000)),
     "rounded": ("coordinates rounded to the page's pixels, not truncated", partial(_to_pixels, whole=round)),
     "sides-exchanged": ("the page's width and height exchanged for its boxes", partial(_to_pixels, exchanged=True)),
@@ -336,12 +336,12 @@ FILES: dict[str, tuple[str, Callable[[Bench], None]]] = {
 }
 
 
-def _batch_exchanged(on: Bench) -> None:
+def _batch_exchanged(on: Target) -> None:
     right = SessionSubject.read_many
     on.changes.set(SessionSubject, "read_many", lambda self, pages, **how: sorted(right(self, pages, **how), key=len))
 
 
-def _kept(on: Bench, key: Callable[[Path, dict[str, Any]], Any]) -> None:
+def _kept(on: Target, key: Callable[[Path, dict[str, Any]], Any]) -> None:
     right, kept = SessionSubject.read, dict[Any, str]()
 
     def read(self: SessionSubject, page: Path, **how: Any) -> str:
@@ -353,7 +353,7 @@ def _kept(on: Bench, key: Callable[[Path, dict[str, Any]], Any]) -> None:
     on.changes.set(SessionSubject, "read", read)
 
 
-def _logits_kept(on: Bench) -> None:
+def _logits_kept(on: Target) -> None:
     right, kept = Pipeline.prefill_with, list[Any]()
 
     def prefill_with(self: Any, inputs: Any, features: Any, *, all_logits: bool = False) -> Any:
@@ -365,7 +365,7 @@ def _logits_kept(on: Bench) -> None:
     on.changes.set(Pipeline, "prefill_with", prefill_with)
 
 
-def _features_kept(on: Bench) -> None:
+def _features_kept(on: Target) -> None:
     right, kept = Pipeline.prefill_with, dict[int, Any]()
 
     def prefill_with(self: Any, inputs: Any, features: Any, *, all_logits: bool = False) -> Any:

@@ -21,7 +21,7 @@ from pytest_dsocr.contract import inputs, presets
 from pytest_dsocr.contract.image import GREY, load_image
 from pytest_dsocr.contract.inputs import normalise
 from pytest_dsocr.contract.presets import Grid, Preset, candidates, crop_count, crop_grid
-from pytest_dsocr.explain.mistake import Bench, Group
+from pytest_dsocr.explain.mistake import Group, Target
 from pytest_dsocr.families import DEFAULT
 
 CROP_PX = DEFAULT.tiling.crop_px
@@ -53,7 +53,7 @@ def pixel_mistakes() -> Group:
     return group
 
 
-def _plant(on: Bench, how: Mapping[str, Any]) -> None:
+def _plant(on: Target, how: Mapping[str, Any]) -> None:
     recipe = replace(Recipe(), **how)
     on.changes.set(inputs, "load_image", recipe.opened)
     on.changes.set(inputs, "global_view", recipe.view)

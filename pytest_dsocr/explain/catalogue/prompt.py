@@ -10,7 +10,7 @@ from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.contract import inputs, presets
 from pytest_dsocr.contract.presets import Grid, Preset
 from pytest_dsocr.contract.prompt import IMAGE, TextTokenizer, prompt_ids, split_at_images
-from pytest_dsocr.explain.mistake import Bench, Group
+from pytest_dsocr.explain.mistake import Group, Target
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.families.family import Family
 
@@ -102,7 +102,7 @@ BUILT: dict[str, tuple[str, Built]] = {
 }
 
 
-def _after(on: Bench, change: Built) -> None:
+def _after(on: Target, change: Built) -> None:
     build = prompt_ids
 
     def made(pieces: Sequence[str], counts: Sequence[int], tokenizer: TextTokenizer) -> Ids:
@@ -161,16 +161,16 @@ TEXTS: dict[str, tuple[str, Rendered]] = {
 }
 
 
-def _text(on: Bench, change: Rendered) -> None:
+def _text(on: Target, change: Rendered) -> None:
     split = split_at_images
     on.changes.set(inputs, "split_at_images", lambda prompt, images: change(split(prompt, images)))
 
 
-def _raw(on: Bench) -> None:
+def _raw(on: Target) -> None:
     on.changes.set(inputs, "split_at_images", lambda prompt, images: prompt.split(IMAGE))
 
 
-def _whole_text(on: Bench) -> None:
+def _whole_text(on: Target) -> None:
     def made(pieces: Sequence[str], counts: Sequence[int], tokenizer: TextTokenizer) -> Ids:
         ids = [tokenizer.special.bos, *tokenizer.encode(IMAGE.join(pieces))]
         mask = [one == tokenizer.special.image for one in ids]
@@ -179,7 +179,7 @@ def _whole_text(on: Bench) -> None:
     on.changes.set(inputs, "prompt_ids", made)
 
 
-def _special_as_text(on: Bench) -> None:
+def _special_as_text(on: Target) -> None:
     build = prompt_ids
 
     def made(pieces: Sequence[str], counts: Sequence[int], tokenizer: TextTokenizer) -> Ids:
@@ -194,11 +194,11 @@ def _special_as_text(on: Bench) -> None:
     on.changes.set(inputs, "prompt_ids", made)
 
 
-def _other_prompt(on: Bench, prompt: str) -> None:
+def _other_prompt(on: Target, prompt: str) -> None:
     on.changes.set(inputs, "split_at_images", lambda _, images: split_at_images(prompt, images))
 
 
-def _other_preset(on: Bench, name: str) -> None:
+def _other_preset(on: Target, name: str) -> None:
     on.changes.set(Family, "preset", lambda _, own: DEFAULT.presets[name] if name else _nearest(own))
 
 
@@ -256,6 +256,6 @@ COUNTS: dict[str, tuple[str, Counted]] = {
 }
 
 
-def _counts(on: Bench, count: Counted) -> None:
+def _counts(on: Target, count: Counted) -> None:
     on.changes.set(inputs, "image_token_count", count)
     on.changes.set(inputs, "check_inputs", lambda *_: None)

@@ -14,13 +14,13 @@ from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.engine import engine, pipeline
 from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
-from pytest_dsocr.explain.mistake import Bench, Group
+from pytest_dsocr.explain.mistake import Group, Target
 
 TAGS = ("<td>", "</td>")
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadingRule:
     """How tokens are chosen until the end; the defaults are the vendor's."""
 
     size: int = 20
@@ -146,13 +146,13 @@ def reading_mistakes() -> Group:
     return group
 
 
-def reading(name: str) -> Reading:
+def reading(name: str) -> ReadingRule:
     """Return the vendor's way of reading, but for what the row ``name`` says."""
-    return replace(Reading(), **READINGS[name][1])
+    return replace(ReadingRule(), **READINGS[name][1])
 
 
-def _reads(on: Bench, how: dict[str, Any]) -> None:
-    by, right = replace(Reading(), **how), pipeline.generate
+def _reads(on: Target, how: dict[str, Any]) -> None:
+    by, right = replace(ReadingRule(), **how), pipeline.generate
 
     def generate(pipeline: Any, state: Any, prompts: Any, policy: Any, pad: int) -> Iterator[list[int]]:
         if len(prompts) > 1:

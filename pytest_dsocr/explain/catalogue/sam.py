@@ -26,7 +26,7 @@ from pytest_dsocr.explain.catalogue.blocks import (
     rounding,
 )
 from pytest_dsocr.explain.catalogue.encoders import Resize, add_attention, grid_variants, line_variants
-from pytest_dsocr.explain.mistake import Bench, Group
+from pytest_dsocr.explain.mistake import Group, Target
 
 Bias = Callable[..., Tensor]
 """The bias of relative positions, of queries ``[B, N, P, D]``, a height and a width."""
@@ -69,15 +69,15 @@ def sam_mistakes() -> Group:
     return group
 
 
-def _line(on: Bench, resize: Resize) -> None:
+def _line(on: Target, resize: Resize) -> None:
     on.changes.set(sam, "resize_line", resize)
 
 
-def _grid(on: Bench, resize: Resize) -> None:
+def _grid(on: Target, resize: Resize) -> None:
     on.changes.set(sam, "resize_grid", resize)
 
 
-def _relative(on: Bench, change: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> None:
+def _relative(on: Target, change: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> None:
     for module in on.modules(sam.Attention):
         tables = module.rel_pos_h, module.rel_pos_w
         for table, values in zip(tables, change(*(table.data for table in tables)), strict=True):
@@ -113,26 +113,26 @@ BIASES: dict[str, tuple[str, Callable[[Bias, Tensor, int, int], Tensor]]] = {
 }
 
 
-def _biased(on: Bench, change: Callable[..., Tensor]) -> None:
+def _biased(on: Target, change: Callable[..., Tensor]) -> None:
     for module in on.modules(sam.Attention):
         on.changes.set(module, "position_bias", partial(change, module.position_bias))
 
 
-def _windowed(on: Bench) -> list[Any]:
+def _windowed(on: Target) -> list[Any]:
     return [block for block in on.modules(sam.Block) if block.window]
 
 
-def _windows(on: Bench, size: int) -> None:
+def _windows(on: Target, size: int) -> None:
     for block in _windowed(on):
         on.changes.set(block, "window", size)
 
 
-def _all_windows(on: Bench) -> None:
+def _all_windows(on: Target) -> None:
     for block in on.modules(sam.Block):
         on.changes.set(block, "window", 14)
 
 
-def _pads(on: Bench, mode: str = "constant", share: float = 0.0) -> None:
+def _pads(on: Target, mode: str = "constant", share: float = 0.0) -> None:
     """Pad by a mode of ``F.pad``, a share of it in front."""
     split, join = sam.split_windows, sam.join_windows
 
@@ -150,14 +150,14 @@ def _pads(on: Bench, mode: str = "constant", share: float = 0.0) -> None:
     on.changes.set(sam, "join_windows", joined)
 
 
-def _norm_of_padding(on: Bench) -> None:
+def _norm_of_padding(on: Target) -> None:
     for block in _windowed(on):
         norm = type(block.norm1).forward.__get__(block.norm1)
         on.changes.forward(block.norm1, lambda x: x)
         on.changes.around(block.attn, lambda run, x, norm=norm: run(norm(x)))
 
 
-def _padding_hidden(on: Bench) -> None:
+def _padding_hidden(on: Target) -> None:
     split, state = sam.split_windows, dict[str, Tensor]()
 
     def marked(x: Tensor, window: int) -> Tensor:
@@ -172,7 +172,7 @@ def _padding_hidden(on: Bench) -> None:
         on.changes.set(block.attn, "position_bias", partial(biased, block.attn.position_bias))
 
 
-def _shifted(on: Bench, by: int = 7) -> None:
+def _shifted(on: Target, by: int = 7) -> None:
     def rolled(run: Change, x: Tensor) -> Tensor:
         return run(x.roll((-by, -by), (1, 2))).roll((by, by), (1, 2))
 
@@ -180,7 +180,7 @@ def _shifted(on: Bench, by: int = 7) -> None:
         on.changes.set(block, "attend", partial(rolled, block.attend))
 
 
-def _by_column(on: Bench) -> None:
+def _by_column(on: Target) -> None:
     join = sam.join_windows
 
     def joined(windows: Tensor, height: int, width: int) -> Tensor:
@@ -228,21 +228,21 @@ PATCHES: dict[str, tuple[str, Change]] = {
 }
 
 
-def _pixels(on: Bench, change: Change) -> None:
+def _pixels(on: Target, change: Change) -> None:
     on.changes.around(on.core.sam_model.patch_embed, lambda run, x: run(change(x)))
 
 
-def _patches(on: Bench, change: Change) -> None:
+def _patches(on: Target, change: Change) -> None:
     weight = on.core.sam_model.patch_embed.proj.weight
     on.changes.weight(weight, change(weight.data))
 
 
-def _no_patch_bias(on: Bench) -> None:
+def _no_patch_bias(on: Target) -> None:
     bias = on.core.sam_model.patch_embed.proj.bias
     on.changes.weight(bias, torch.zeros_like(bias))
 
 
-def _patches_turned(on: Bench) -> None:
+def _patches_turned(on: Target) -> None:
     on.changes.around(on.core.sam_model.patch_embed, lambda run, x: run(x).transpose(1, 2))
 
 
@@ -277,12 +277,12 @@ BEHIND = {
 }
 
 
-def _convolutions(on: Bench, run: Callable[[Any, Tensor], Tensor], which: tuple[str, ...]) -> None:
+def _convolutions(on: Target, run: Callable[[Any, Tensor], Tensor], which: tuple[str, ...]) -> None:
     for conv in map(on.core.sam_model.get_submodule, which):
         on.changes.forward(conv, partial(run, conv))
 
 
-def _behind(on: Bench, path: str, act: Change) -> None:
+def _behind(on: Target, path: str, act: Change) -> None:
     on.changes.around(on.core.sam_model.get_submodule(path), lambda run, x: act(run(x)))
 
 
@@ -305,16 +305,16 @@ NECK_NORMS: dict[str, tuple[str, dict[str, Any] | None]] = {
 }
 
 
-def _neck_norms(on: Bench, how: dict[str, Any] | None, which: tuple[int, ...]) -> None:
+def _neck_norms(on: Target, how: dict[str, Any] | None, which: tuple[int, ...]) -> None:
     for norm in [on.core.sam_model.neck[index] for index in which]:
         on.changes.forward(norm, partial(normed, norm, **{"dim": 1, **how}) if how else lambda x: x)
 
 
-def _neck_turned(on: Bench) -> None:
+def _neck_turned(on: Target) -> None:
     on.changes.around(on.core.sam_model.neck[0], lambda run, x: run(x.transpose(2, 3)))
 
 
-def _neck_not_loaded(on: Bench) -> None:
+def _neck_not_loaded(on: Target) -> None:
     weight = on.core.sam_model.neck[2].weight
     noise = torch.randn(weight.shape, generator=torch.Generator().manual_seed(0))
     on.changes.weight(weight, 0.02 * noise.to(weight.device))

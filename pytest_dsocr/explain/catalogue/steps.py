@@ -19,7 +19,7 @@ from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.decoder import Rope
 from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
 from pytest_dsocr.explain.catalogue.blocks import rounded, rounding
-from pytest_dsocr.explain.mistake import Bench, Group
+from pytest_dsocr.explain.mistake import Group, Target
 from pytest_dsocr.families import DEFAULT
 
 SIGNS = {
@@ -69,16 +69,16 @@ def token_mistakes() -> Group:
     return group
 
 
-def _policy(on: Bench, **how: int) -> None:
+def _policy(on: Target, **how: int) -> None:
     on.changes.set(on.session, "policy", replace(on.session.policy, **how))
 
 
 SIZES = (0, 2, 3, 4, 5, 6, 8, 10, 12, 15, 16, 18, 19, 21, 22, 25, 30, 32, 35, 40, 50, 64)
-Position = Callable[[Bench, int], float]
+Position = Callable[[Target, int], float]
 """Changes the position of a step's token."""
 
 
-def _image(on: Bench) -> int:
+def _image(on: Target) -> int:
     return on.prompt_image[1] - on.prompt_image[0]
 
 
@@ -101,7 +101,7 @@ POSITIONS: dict[str, tuple[str, Position]] = {
 }
 
 
-def _positioned(on: Bench, change: Position) -> None:
+def _positioned(on: Target, change: Position) -> None:
     start = Rope.__init__
 
     def init(rope: Rope, frequencies: Tensor, positions: Tensor, dtype: torch.dtype) -> None:
@@ -200,7 +200,7 @@ STORED: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
     "fp8": ("in float8 (e4m3)", partial(rounded, dtype=torch.float8_e4m3fn)),
     "int8": ("in int8, a scale for each token and head", _int8),
 }
-Pair = Callable[[Bench, Tensor, Tensor], tuple[Tensor, Tensor]]
+Pair = Callable[[Target, Tensor, Tensor], tuple[Tensor, Tensor]]
 """Changes the keys and values that a step sees."""
 PAIRED: dict[str, tuple[str, Pair]] = {
     "values-off": ("values one place off their keys", lambda on, k, v: (k, v.roll(1, 2))),
@@ -215,11 +215,11 @@ def _both(part: Seen) -> Pair:
     return lambda on, k, v: (part(k, on.notes["prompt"], on.prompt_image), part(v, on.notes["prompt"], on.prompt_image))
 
 
-def _stored(on: Bench, k: Tensor, v: Tensor, store: Callable[[Tensor], Tensor], which: str) -> tuple[Tensor, Tensor]:
+def _stored(on: Target, k: Tensor, v: Tensor, store: Callable[[Tensor], Tensor], which: str) -> tuple[Tensor, Tensor]:
     return k if which == "values" else store(k), v if which == "keys" else store(v)
 
 
-def _appends(on: Bench, change: Pair) -> None:
+def _appends(on: Target, change: Pair) -> None:
     append = KVCache.append
 
     def changed(cache: KVCache, layer: int, keys: Tensor, values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -229,12 +229,12 @@ def _appends(on: Bench, change: Pair) -> None:
     on.changes.set(KVCache, "append", changed)
 
 
-def _written_over(on: Bench) -> None:
+def _written_over(on: Target) -> None:
     advance = KVCache.advance
     on.changes.set(KVCache, "advance", lambda cache, new: advance(cache, new) if new > 1 else None)
 
 
-def _stepping(on: Bench, run: Callable[..., Tensor]) -> None:
+def _stepping(on: Target, run: Callable[..., Tensor]) -> None:
     """Run each step as ``run(on, step, pipeline, state, tokens)`` does, where ``step`` is what it was before."""
     step = Pipeline.decode_step
 
@@ -258,10 +258,10 @@ FED: dict[str, tuple[str, Chosen]] = {
 }
 
 
-def _feeds(on: Bench, which: Chosen) -> None:
+def _feeds(on: Target, which: Chosen) -> None:
     right = [int(on.notes["last"])]
 
-    def fed(on: Bench, step: Any, pipeline: Any, state: Any, tokens: Any) -> Tensor:
+    def fed(on: Target, step: Any, pipeline: Any, state: Any, tokens: Any) -> Tensor:
         right.extend(tokens)
         out: Tensor = step(pipeline, state, [which(right)])
         return out
@@ -269,16 +269,16 @@ def _feeds(on: Bench, which: Chosen) -> None:
     _stepping(on, fed)
 
 
-def _twice(on: Bench, step: Any, pipeline: Any, state: Any, tokens: Any) -> Tensor:
+def _twice(on: Target, step: Any, pipeline: Any, state: Any, tokens: Any) -> Tensor:
     step(pipeline, state, tokens)
     out: Tensor = step(pipeline, state, tokens)
     return out
 
 
-def _first_again(on: Bench) -> None:
+def _first_again(on: Target) -> None:
     last = [int(on.notes["last"])]
 
-    def again(on: Bench, step: Any, pipeline: Any, state: Any, tokens: Any) -> Tensor:
+    def again(on: Target, step: Any, pipeline: Any, state: Any, tokens: Any) -> Tensor:
         while last:
             step(pipeline, state, [last.pop()])
         out: Tensor = step(pipeline, state, tokens)
@@ -287,18 +287,18 @@ def _first_again(on: Bench) -> None:
     _stepping(on, again)
 
 
-def _late(on: Bench) -> None:
+def _late(on: Target) -> None:
     every: list[Tensor] = [on.notes["logits"]]
 
-    def late(on: Bench, step: Any, pipeline: Any, state: Any, tokens: Any) -> Tensor:
+    def late(on: Target, step: Any, pipeline: Any, state: Any, tokens: Any) -> Tensor:
         every.append(step(pipeline, state, tokens))
         return every[-2]
 
     _stepping(on, late)
 
 
-def _vision_again(on: Bench) -> None:
-    def seeing(on: Bench, step: Any, pipeline: Any, state: Any, tokens: Any) -> Tensor:
+def _vision_again(on: Target) -> None:
+    def seeing(on: Target, step: Any, pipeline: Any, state: Any, tokens: Any) -> Tensor:
         on.core.sam_model(state.last_embeds.new_zeros(1, 3, 64, 64))
         out: Tensor = step(pipeline, state, tokens)
         return out
