@@ -1,4 +1,4 @@
-"""The session held against the vendor's real code: recordings of it, or live where ``DSOCR_VENDOR`` names its files."""
+"""The session compared with the vendor's real code: recordings, or live where ``DSOCR_VENDOR`` names its files."""
 
 from __future__ import annotations
 
