@@ -35,13 +35,15 @@ def explainer() -> Iterator[Explainer]:
     made.close()
 
 
-def judged(*names: str) -> CaseReport:
-    """The page that is read soonest, held against its recording with mistakes planted."""
+def judged(*names: str, place: int = 0) -> CaseReport:
+    """The page that is read soonest, or the next, which is cut, held against its recording with mistakes planted."""
     reference()  # is chosen before: by how Pillow resizes
     with Changes() as changes:
         for name in names:
             plant(mistakes()[name], loaded().session, changes)
-        return judge(ask(loaded(), reference(), cases()[0], tokenizer=resolve(MINI).tokenizer), tolerances("float32"))
+        return judge(
+            ask(loaded(), reference(), cases()[place], tokenizer=resolve(MINI).tokenizer), tolerances("float32")
+        )
 
 
 def explained(explainer: Explainer, report: CaseReport) -> Explanation:
@@ -81,6 +83,10 @@ def test_a_stage_is_asked_about_once_and_its_proof_told_of_each_case_that_breaks
     assert first is not None
     assert first.is_proven
     assert again == replace(first, text=f"{first.text}; as in {report.case.id}")
+    cut = judged(GELU, place=1)
+    elsewhere = asking.explain(cut)
+    assert elsewhere is not None
+    assert (elsewhere.text, elsewhere.what) == (f"{first.text}; as in {report.case.id}", "clip.crops/0")
     asking._proven.clear()
     assert asking.explain(report) is None, "where nothing was proven the same is not looked for again"
 
