@@ -129,6 +129,17 @@ def test_what_breaks_first_names_a_test_of_this_run_or_none(repository: Reposito
     assert f"{'':<16}{before}, and may be its cause" in alone.outlines
 
 
+def test_what_to_type_next_is_named_from_the_folder_that_one_is_in(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.settle("Misreader")
+    monkeypatch.chdir(repository.pytester.mkdir("below"))
+    lines = repository.run(TEST_TEXT, "..", "--dsocr-pages=../page.png", "--dsocr-out=out").outlines
+    again = "pytest '../test_it.py::test_text[page-tiny-markdown]' --dsocr-pages=../page.png --dsocr-out=out"
+    assert [line[16 * line.startswith("rerun") :].strip() for line in lines if "pytest '" in line] == [again] * 2
+    assert read_result(Path("out"))["tests"][0]["rerun"] == again
+
+
 DROPPING = """
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(items):

@@ -207,8 +207,8 @@ def test_of_many_the_first_are_shown_and_the_others_counted() -> None:
     whole = {"page": "b", **BROKEN, "first_wrong": "sam.page/0"}
     for crops, groups in (("sam.crops/0", [2]), ("sam.crops/1", [1, 1])):
         cut = {**whole, "page": "a", "first_wrong": crops}
-        cases = case_payload("a", CROPS, VIEW, **cut), case_payload("b", VIEW, **whole)
-        run = result(*(("failed", payload(VIEW, case=case)) for case in cases))
+        both = case_payload("a", CROPS, VIEW, **cut), case_payload("b", VIEW, **whole)
+        run = result(*(("failed", payload(VIEW, case=case)) for case in both))
         assert [len(one["cases"]) for one in run.broke] == groups, "a page that is not cut has no crops to break at"
     two = (broken("a", WRONG), *(broken(name, LATER, first_wrong="logits") for name in "bc"))
     assert [(one["what"], len(one["cases"])) for one in result(*two).broke] == [("logits", 2), ("clip.page", 1)]
