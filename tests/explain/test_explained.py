@@ -41,9 +41,8 @@ def judged(*names: str, place: int = 0) -> CaseReport:
     with Changes() as changes:
         for name in names:
             plant(mistakes()[name], loaded().session, changes)
-        return judge(
-            ask(loaded(), reference(), cases()[place], tokenizer=resolve(MINI).tokenizer), tolerances("float32")
-        )
+        asked = ask(loaded(), reference(), cases()[place], tokenizer=resolve(MINI).tokenizer)
+        return judge(asked, tolerances("float32"))
 
 
 def explained(explainer: Explainer, report: CaseReport) -> Explanation:
@@ -82,11 +81,9 @@ def test_a_stage_is_asked_about_once_and_its_proof_told_of_each_case_that_breaks
     first, again = asking.explain(report), asking.explain(report)
     assert first is not None
     assert first.is_proven
-    assert again == replace(first, text=f"{first.text}; as in {report.case.id}")
-    cut = judged(GELU, place=1)
-    elsewhere = asking.explain(cut)
-    assert elsewhere is not None
-    assert (elsewhere.text, elsewhere.what) == (f"{first.text}; as in {report.case.id}", "clip.crops/0")
+    proof = replace(first, text=f"{first.text}; as in {report.case.id}")
+    assert again == proof
+    assert asking.explain(judged(GELU, place=1)) == replace(proof, what="clip.crops/0")
     asking._proven.clear()
     assert asking.explain(report) is None, "where nothing was proven the same is not looked for again"
 

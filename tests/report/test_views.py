@@ -32,7 +32,6 @@ from tests.report.made import (
     WRONG,
     Ended,
     case_payload,
-    new_result,
     payload,
     result,
     run_payload,
@@ -220,12 +219,6 @@ def test_an_error_in_the_summary_is_one_line_and_does_not_raise() -> None:
     last = list(Summary(run).lines)[-1]
     assert last.text.startswith("the summary cannot be told (AttributeError(")
     assert last.markup == BAD
-
-
-def test_a_run_that_was_not_there_to_compare_shows_nothing() -> None:
-    reporter: Any = Reporter()
-    Summary(new_result()).show(reporter)
-    assert reporter.written == []
 
 
 # Nothing of a run's is markup, and nothing steers a terminal.
