@@ -54,11 +54,10 @@ class Explainer:
         crops and the whole page are wrong, it is that of a page that is not cut as well.
         """
         question = question_of(report, self.budget_s) if self.budget_s else None
-        if question is None:
+        if question is None or report.divergence is None:
             return None
         page = of_whole_page(question.what)
-        is_wrong = report.divergence is not None and report.divergence.scene.wrong(page)
-        places = dict.fromkeys((question.what, *[page] * is_wrong))
+        places = dict.fromkeys((question.what, *[page] * report.divergence.scene.wrong(page)))
         if known := next((self._proven[what] for what in places if what in self._proven), None):
             return replace(known, what=question.what)
         if (stage := question.what.partition("/")[0].partition(".")[0]) in self._asked:
