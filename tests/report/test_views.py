@@ -182,8 +182,7 @@ def test_what_a_ci_shows(name: str, snapshot: SnapshotAssertion, monkeypatch: py
 
 
 def test_what_failed_behind_a_break_is_one_line() -> None:
-    for proven in (False, True):
-        run = made("breaks once, proven" if proven else "breaks once, not proven")
+    for proven, run in enumerate(map(made, ("breaks once, not proven", "breaks once, proven"))):
         [found] = run.broke
         assert (found["cases"], found["of"], found["unit"], found["proven"]) == (["a", "b"], 3, "page", proven)
         first, *others = (test[-2] for test in found["tests"])
