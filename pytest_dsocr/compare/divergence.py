@@ -67,6 +67,11 @@ class Scene:
         return bool(blocks) and self.right(*blocks)
 
 
+def of_whole_page(what: str) -> str:
+    """Give the comparison of the whole page that stands beside ``what`` of the crops; else ``what``."""
+    return "images_ori" if what == "images_crop" else what.replace(".crops", ".page")
+
+
 @dataclass(frozen=True)
 class Divergence:
     """The first comparison that is WRONG."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from pytest_dsocr.compare.case import CaseReport, Explanation
+from pytest_dsocr.compare.divergence import of_whole_page
 from pytest_dsocr.explain.question import Question, SearchResult, question_of
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.config import Setup
@@ -49,17 +50,22 @@ class Explainer:
     def explain(self, report: CaseReport) -> Explanation | None:
         """Explain the first divergence of a case, of the first case whose stage breaks.
 
-        For another case that breaks at the same comparison the first proof is repeated; None for any other.
+        For another case that breaks at the same comparison the first proof is repeated; None for any other. Where crops
+        and the whole page are wrong, it is that of a page that is not cut as well.
         """
         question = question_of(report, self.budget_s) if self.budget_s else None
-        if question is None or question.what in self._proven:
-            return self._proven.get(question.what) if question else None
+        if question is None or report.divergence is None:
+            return None
+        page = of_whole_page(question.what)
+        places = dict.fromkeys((question.what, *[page] * report.divergence.scene.wrong(page)))
+        if known := next((self._proven[what] for what in places if what in self._proven), None):
+            return replace(known, what=question.what)
         if (stage := question.what.partition("/")[0].partition(".")[0]) in self._asked:
             return None
         self._asked.add(stage)
         found = self.answered(question)
         if found and found.is_proven:
-            self._proven[question.what] = replace(found, text=f"{found.text}; as in {report.case.id}")
+            self._proven |= dict.fromkeys(places, replace(found, text=f"{found.text}; as in {report.case.id}"))
         return found
 
     def answered(self, question: Question) -> Explanation | None:

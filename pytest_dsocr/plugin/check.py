@@ -91,10 +91,9 @@ class Check:
         from pytest_dsocr.plugin.config import typed_options
         from pytest_dsocr.report.failure import failure_text
 
-        options = typed_options(self.item.config)
-        return failure_text(
-            failing, report, self.config, self.item.nodeid, self.reference, options, reported_by=self._first_reported_by
-        )
+        options, root = typed_options(self.item.config), self.item.config.rootpath
+        sides = (report, self.config, self.item.nodeid, self.reference)
+        return failure_text(failing, *sides, options, reported_by=self._first_reported_by, root=root)
 
     def _first_reported_by(self, wrong: Comparison) -> str | None:
         """Return the test that failed over a comparison of the same case before this one did."""

@@ -193,7 +193,7 @@ def _details(run: PerfRun, test: pytest.Item) -> Iterator[str]:
     yield f"what else changed: {'; '.join(_changed(run)) or 'no count and no clock'}"
     commit = (run.baseline.commit or "unknown")[:HASH_CHARACTERS]
     yield f"the baseline is of {run.baseline.made}, commit {commit}"
-    again = rerun(test.nodeid, typed_options(test.config))
+    again = rerun(test.nodeid, typed_options(test.config), test.config.rootpath)
     yield f"accept: {again} --dsocr-baseline-update"
     yield f"profile: {PROFILE} python -m {again}"
 

@@ -200,7 +200,9 @@ def _slower(made: Iterable[Comparison], config: pytest.Config) -> dict[str, tupl
 
 
 def _reason(report: pytest.TestReport) -> str | None:
-    """Return why it was skipped, or failed for that."""
+    """Return why it was skipped, or failed for that; of an error of its own the first line."""
+    if crash := getattr(report.longrepr, "reprcrash", None):
+        return fit(crash.message.partition("\n")[0], COLUMNS)
     return reason_of(report) if report.skipped or isinstance(report.longrepr, str) else None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypedDict
 
+from pytest_dsocr.compare.divergence import of_whole_page
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.report.outcomes import FAILING, TestResult
@@ -57,7 +58,7 @@ NO_BOXES = "no page has a box on either side: that boxes match shows nothing; ad
 
 
 class Break(TypedDict):
-    """The cases that break first at the same comparison."""
+    """The cases that break first at the same comparison, of their crops or of a page that is not cut."""
 
     what: str
     """The comparison."""
@@ -79,6 +80,10 @@ def breaks_of(cases: Sequence[JudgedCase], failing: Sequence[TestResult]) -> lis
     for case in cases:
         if case["first_wrong"] and not case["passes"]:
             by_what.setdefault(case["first_wrong"], []).append(case)
+    for what in list(by_what):
+        page = of_whole_page(what)
+        if what != page in by_what and all(_is_wrong(page, case) for case in by_what[what]):
+            by_what[what] += by_what.pop(page)  # pages that are not cut have no crops to break at
     unit = "page" if len({case["page"] for case in cases}) == len(cases) else "case"
     found = [_break(what, broken, failing, len(cases), unit) for what, broken in by_what.items()]
     return sorted(found, key=lambda one: -len(one["cases"]))
@@ -103,9 +108,13 @@ def remarks(cases: Sequence[JudgedCase]) -> Iterator[str]:
         yield NO_BOXES
 
 
+def _is_wrong(what: str, case: JudgedCase) -> bool:
+    return any(one["what"] == what and one["verdict"] == Verdict.WRONG for one in case["comparisons"])
+
+
 def _break(what: str, broken: Sequence[JudgedCase], failing: Sequence[TestResult], of: int, unit: str) -> Break:
     """Make one; its cause is that of the case it was computed for, which the longer explanations of others name."""
-    first = max(broken, key=lambda case: (case["proven"], -len(case["explained"] or "")))
+    first = max(broken, key=lambda case: (case["proven"], bool(case["explained"]), -len(case["explained"] or "")))
     compared = {case["id"]: {one["what"] for one in case["comparisons"]} for case in broken}
     wrong = {
         test.nodeid: (test.case_id, found)

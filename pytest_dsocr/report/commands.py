@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Container, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,11 +37,12 @@ def suites(left_out: Container[str]) -> list[str]:
     return ["--pyargs", *(f"{SUITES}.{one.name}" for one in found)] if is_installed else [*map(str, found)]
 
 
-def rerun(nodeid: str, options: Sequence[str] = ()) -> str:
-    """Return the shell command that runs one test again, with the options of the run."""
+def rerun(nodeid: str, options: Sequence[str] = (), root: Path | None = None) -> str:
+    """Return the shell command that runs a test again, with the run's options; its id is relative to ``root``."""
     if "--pyargs" in options:  # there, an id begins inside the package
         return in_shell(["pytest", SUITES, *options, "-k", nodeid.rpartition("::")[2]])
-    return in_shell(["pytest", nodeid, *options])
+    file, *names = nodeid.split("::")
+    return in_shell(["pytest", "::".join((os.path.relpath(root / file) if root else file, *names)), *options])
 
 
 def record(run: RunPayload | None) -> str:
@@ -66,7 +68,7 @@ def following(result: RunResult, options: Sequence[str] = ()) -> Iterator[tuple[
             )
     elif result.failing:
         first = next((test for one in result.broke for test in one["tests"]), result.failing[0].nodeid)
-        yield "to run the first failing test again", rerun(first, options)
+        yield "to run the first failing test again", rerun(first, options, result.root)
     elif result.run and result.run["subject"] == SHIPPED_SUBJECT:
         yield "to test an implementation of your own", f"{typed} --dsocr-subject={OWN}"
     elif result.run and result.run["reference"] in ("recorded", "session"):

@@ -20,6 +20,8 @@ from pytest_dsocr.report.payload import RunPayload, of_run, picture_name
 from pytest_dsocr.report.words import first_wrong, reference_in_words, subject_in_words
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pytest_dsocr.observation.config import Config
     from pytest_dsocr.reference.protocol import Reference
 
@@ -88,6 +90,7 @@ def failure_text(
     reference: Reference | None,
     options: Sequence[str] = (),
     reported_by: Callable[[Comparison], str | None] = lambda _: None,
+    root: Path | None = None,
 ) -> str:
     """Return the text of a test that fails, at most :data:`MOST_LINES` lines.
 
@@ -99,12 +102,13 @@ def failure_text(
         reference: the one that was compared with; None in a test that asked for none.
         options: what was typed behind ``pytest`` beside the tests to run.
         reported_by: gives the test of this run that failed over a comparison of the case, where there is one.
+        root: what ids of tests are relative to; the working directory by itself.
     """
     level = report.exchange.answer.level if report else None
     run = of_run(config, _answering(reference, report), level) if reference else None
     divergence = report.divergence if report else None
     first = reported_by(divergence.first) if divergence else None
-    return "\n".join(_Failure(failing, report, config, run, rerun(nodeid, options), first).lines)
+    return "\n".join(_Failure(failing, report, config, run, rerun(nodeid, options, root), first).lines)
 
 
 def _answering(reference: Reference, report: CaseReport | None) -> Reference:

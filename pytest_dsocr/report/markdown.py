@@ -123,8 +123,9 @@ def _missing(result: Result) -> Iterator[tuple[str, str, str]]:
 
 
 def _again(result: Result) -> Iterator[str]:
-    """Yield the first failing test's command and the whole run's, as code by its margin, which nothing can end."""
-    failing = [test["rerun"] for test in result.get("tests", ()) if test["rerun"]]
+    """Yield the command of the failure to read and that of the run, as code by its margin, which nothing can end."""
+    first = next((test for one in result.get("broke", ()) for test in one["tests"]), None)
+    failing = [one["rerun"] for one in result.get("tests", ()) if one["rerun"] and first in (None, one["nodeid"])]
     for command in (*failing[:1], result["command"]):
         yield f"    {plain(command)}"
 

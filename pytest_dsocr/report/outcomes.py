@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.compare.verdict import Verdict
@@ -89,15 +90,14 @@ class TestResult:
             return ""
         fault, made = self.payload.get("fault"), self.comparisons
         wrong = [one for one in made if one["verdict"] == Verdict.WRONG]
-        if wrong or (made and not fault):
-            left = [*wrong, *(one for one in made if not one["passes"])]
-            first = [f"{one['what']}: {one['measured']}" for one in left[:1]]
+        left = wrong or [one for one in made if not one["passes"] and not fault]
+        if left:
             more = len(wrong) - 1
-            return "".join(first) + (f" (and {more} more)" if more > 0 else "") or NOT_OURS
+            return f"{left[0]['what']}: {left[0]['measured']}" + (f" (and {more} more)" if more > 0 else "")
         return (fault["why"] if fault else self.payload.get("reason") or self.reason) or NOT_OURS
 
-    def to_json(self, options: Sequence[str] = ()) -> dict[str, Any]:
-        """Return JSON values, of which :mod:`pytest_dsocr.report.merge` makes it again; ``options`` are the run's."""
+    def to_json(self, options: Sequence[str], root: Path) -> dict[str, Any]:
+        """Return JSON values, of which :mod:`pytest_dsocr.report.merge` makes it again; the rest is the run's."""
         file, line = self.place or (None, None)
         return {
             "nodeid": self.nodeid,
@@ -109,7 +109,7 @@ class TestResult:
             "reason": self.reason,
             "case": self.case_id,
             "failed_before": self.failed_before,
-            "rerun": (self.again or rerun(self.nodeid, options)) if self.why else None,
+            "rerun": (self.again or rerun(self.nodeid, options, root)) if self.why else None,
             "left_out": self.payload.get("left_out"),
             "own_reason": self.payload.get("reason") if self.why or self.payload.get("left_out") else None,
             "fault": self.payload.get("fault"),

@@ -293,7 +293,7 @@ class RunResult(Collected):
             "notes": [*self.notes, *remarks(self.cases)],
             "broke": self.broke,
             "cases": self.cases,
-            "tests": [test.to_json(self.options) for test in self.tests.values()],
+            "tests": [test.to_json(self.options, self.root) for test in self.tests.values()],
         }
 
     def _compared(self) -> Iterator[ComparisonPayload]:

@@ -66,11 +66,10 @@ class Summary:
             yield Line(plain(f"the summary cannot be shown ({error!r}); the tests' own results stand"), BAD)
 
     def show(self, reporter: pytest.TerminalReporter) -> None:
-        """Write the section, if any test of the run was there to compare, or a result was asked for."""
-        if self.result.concerned or self.written:
-            reporter.write_sep("=", TITLE)
-            for line in self.lines:
-                reporter.write_line(line.text, **line.markup)
+        """Write the section, and behind it what GitHub reads."""
+        reporter.write_sep("=", TITLE)
+        for line in self.lines:
+            reporter.write_line(line.text, **line.markup)
         for annotation in self._annotations:
             reporter.write_line(annotation)
 

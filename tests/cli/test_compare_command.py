@@ -22,13 +22,8 @@ from pytest_dsocr.report.commands import suites
 from pytest_dsocr.report.file import UNFINISHED, read_result
 
 SUBJECTS = """
-    import os, time
+    import time
     from pathlib import Path
-
-    class Leaves:
-        def read(self, page, **how):
-            os._exit(0)
-
 
     class Waits:
         def read(self, page, **how):
@@ -79,15 +74,6 @@ def test_a_session_like_the_vendors_ends_in_0_with_the_plugins_own_result(
     assert (result["passes"], result["comparisons"], len(result["cases"])) == (True, 2, 1)
     assert result["run"]["pages"] == [PAGE]
     assert Path("set").read_text(encoding="utf-8") == kept + "131072"
-
-
-def test_a_subject_that_ends_the_process_with_0_is_no_pass() -> None:
-    Path("dsocr-out").mkdir()
-    done = compare(PAGE, "--subject=mine:Leaves", *TEXT_ALONE)
-    assert done.returncode == 1
-    assert UNFINISHED in done.stderr
-    with pytest.raises(DsocrError, match=UNFINISHED):
-        read_result(Path("dsocr-out"))
 
 
 @pytest.mark.usefixtures("cold")  # with children of its own, in one group of processes

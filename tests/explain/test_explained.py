@@ -35,13 +35,14 @@ def explainer() -> Iterator[Explainer]:
     made.close()
 
 
-def judged(*names: str) -> CaseReport:
-    """The page that is read soonest, compared with its recording while mistakes are planted."""
+def judged(*names: str, place: int = 0) -> CaseReport:
+    """The page that is read soonest, or the next, which is cut, compared with its recording with mistakes planted."""
     reference()  # is chosen before: by how Pillow resizes
     with Changes() as changes:
         for name in names:
             plant(mistakes()[name], loaded().session, changes)
-        return judge(ask(loaded(), reference(), cases()[0], tokenizer=resolve(MINI).tokenizer), tolerances("float32"))
+        asked = ask(loaded(), reference(), cases()[place], tokenizer=resolve(MINI).tokenizer)
+        return judge(asked, tolerances("float32"))
 
 
 def explained(explainer: Explainer, report: CaseReport) -> Explanation:
@@ -82,7 +83,9 @@ def test_a_stage_is_asked_about_once_and_its_proof_reported_of_each_case_that_br
     first, again = asking.explain(report), asking.explain(report)
     assert first is not None
     assert first.is_proven
-    assert again == replace(first, text=f"{first.text}; as in {report.case.id}")
+    proof = replace(first, text=f"{first.text}; as in {report.case.id}")
+    assert again == proof
+    assert asking.explain(judged(GELU, place=1)) == replace(proof, what="clip.crops/0")
     asking._proven.clear()
     assert asking.explain(report) is None, "where nothing was proven the same is not looked for again"
 

@@ -97,7 +97,7 @@ def test_a_failed_test_has_an_annotation_and_the_job_a_summary(
     repository: Repository, on_github: Path, snapshot: SnapshotAssertion
 ) -> None:
     repository.settle("Misreader")
-    tests = "\n    def test_right(): pass\n" + TEST_TEXT
+    tests = "\n    def test_own(dsocr_reading): assert not dsocr_reading.text, 'mine'\n" + TEST_TEXT
     assert shown(repository.run(tests, "--dsocr-out=out")) == snapshot
     text = on_github.read_text(encoding="utf-8")
     assert text.startswith("of a step before\n## DeepSeek-OCR: ")

@@ -201,11 +201,6 @@ def test_nor_does_the_death_of_a_worker(repository: Repository) -> None:
     assert (result["passes"], result["status"]) == (False, 1)
 
 
-def test_expected_failures_alone_compare_nothing_that_passes(repository: Repository) -> None:
-    result = run(repository, ["known", "strictly known"], "WRONG", "")
-    assert (result["passes"], result["status"]) == (False, 1)
-
-
 @pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "on a worker"])
 def test_a_thread_that_compares_once_only_after_its_test_is_counted(
     repository: Repository, workers: tuple[str, ...]

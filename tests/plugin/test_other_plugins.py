@@ -48,15 +48,6 @@ def test_what_passed_only_when_run_again_is_flaky(repository: Repository) -> Non
     assert reported["comparisons"] == 1, "of its last try alone"
 
 
-def test_what_fails_however_often_it_is_run_has_failed(repository: Repository) -> None:
-    repository.settle("Misreader")
-    result = repository.run(TEST_TEXT, "--reruns=2", "--dsocr-out=out", apart=True)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert "INTERNALERROR" not in result.stdout.str()
-    reported = read_result(repository.pytester.path / "out")
-    assert (reported["verdict"], reported["tests"][0]["failed_before"]) == ("1 of 1 test failed", 2)
-
-
 def test_an_outcome_that_nobody_knows_is_reported_and_is_no_pass(repository: Repository) -> None:
     both = (CONFTEST.format(reference="Reference"), OTHER_OUTCOME)
     repository.pytester.makeconftest("\n".join(map(dedent, both)))

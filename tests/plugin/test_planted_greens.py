@@ -16,7 +16,7 @@ from textwrap import dedent
 import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.report.file import FINISHED, RunIdentity, head, read_result, write_json
+from pytest_dsocr.report.file import FINISHED, UNFINISHED, RunIdentity, head, read_result, write_json
 from tests.plugin import misdeeds
 from tests.plugin.conftest import CONFTEST, TEST_TEXT, Repository
 
@@ -107,7 +107,9 @@ def test_a_run_that_dies_does_not_pass(
     planted: Repository, monkeypatch: pytest.MonkeyPatch, misdeed: str, workers: Sequence[str]
 ) -> None:
     monkeypatch.setenv("MISDEED", misdeed)
-    assert not any(passes(planted, compare(planted, "", *workers)))
+    done = compare(planted, "", *workers)
+    assert not any(passes(planted, done))
+    assert workers or "exit 0" not in misdeed or UNFINISHED in done.stderr
 
 
 @pytest.mark.parametrize("lie", LIES)

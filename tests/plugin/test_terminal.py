@@ -109,15 +109,6 @@ def test_what_cannot_be_written_loses_no_comparison(repository: Repository) -> N
     result.stdout.fnmatch_lines(["verdict         1 of 1 test failed; the result was not written:*"])
 
 
-def test_one_failure_of_each_break_is_shown_unless_all_are_asked_for(repository: Repository) -> None:
-    repository.settle("Misreader")
-    tests = TWO.replace('"boxes"', '"text"')
-    for flags, failures in ((), 1), (("-v",), 2):
-        lines = repository.run(tests, *flags).outlines
-        assert any("[-Minutes-]{+Minuets+}" in line for line in lines)
-        assert sum(line.startswith("FAILED ") for line in lines) == failures
-
-
 def test_what_breaks_first_names_a_test_of_this_run_or_none(repository: Repository) -> None:
     repository.pytester.makepyfile(
         both="import standin\nclass Both(standin.Misreader):\n    text = 'Minuets, no boxes'"
@@ -127,6 +118,15 @@ def test_what_breaks_first_names_a_test_of_this_run_or_none(repository: Reposito
     assert f"{'':<16}{before}; see test_it.py::test_text[page-tiny-markdown]" in result.outlines
     alone = repository.run(TWO, subject, "-k", "boxes")
     assert f"{'':<16}{before}, and may be its cause" in alone.outlines
+
+
+def test_reruns_are_named_from_ones_own_folder(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository.settle("Misreader")
+    monkeypatch.chdir(repository.pytester.mkdir("below"))
+    lines = repository.run(TEST_TEXT, "..", "--dsocr-pages=../page.png", "--dsocr-out=out").outlines
+    again = "pytest '../test_it.py::test_text[page-tiny-markdown]' --dsocr-pages=../page.png --dsocr-out=out"
+    assert [line[16 * line.startswith("rerun") :].strip() for line in lines if "pytest '" in line] == [again] * 2
+    assert read_result(Path("out"))["tests"][0]["rerun"] == again
 
 
 DROPPING = """

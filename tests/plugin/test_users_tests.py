@@ -132,8 +132,9 @@ def test_every_fixture_on_the_embedded_checkpoint(pytester: pytest.Pytester) -> 
     page = max(shipped("dev-3"), key=lambda path: path.stem.startswith("figures"))
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(TESTS.format(page=str(page)))
-    result = pytester.runpytest_subprocess("--dsocr-pages", str(page), "-rs")
+    result = pytester.runpytest_subprocess("--dsocr-pages", str(page), "--log-file=log", "--log-file-level=INFO")
     result.assert_outcomes(passed=12)
+    assert pytester.path.joinpath("log").read_text().count(": input_ids int64 [1, ") == 2, "of both sides"
     case = f"{page.stem}-gundam-markdown"
     made = Counter(pytester.path.joinpath("made.txt").read_text().splitlines())
     assert made == {"subject": 1, "reference": 1, f"observe {case}": 1, "inputs": 1, "vision": 2}

@@ -64,11 +64,6 @@ def test_the_listed_tests_are_marked_and_what_matches_nothing_is_given_back(
     assert marked(items, f"# known\n\n{listed}  # {why}\n") == (({test: why}, ()) if test else ({}, (listed,)))
 
 
-def test_a_line_whose_date_is_over_excuses_nothing(items: list[pytest.Item]) -> None:
-    lines = "test_boxes[a-gundam]  # until 2026-11-22: row 3 is low\ntest_text  # until 2026-11-23: the vendor's\n"
-    assert marked(items, lines) == ({"test_text": "the vendor's"}, ())
-
-
 def test_the_date_is_the_last_day(tmp_path: Path) -> None:
     path = tmp_path / "xfails.txt"
     path.write_text("test_x  # until 2027-01-31: low\ntest_y  # until the vendor mends it\n", encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from itertools import permutations
 from pathlib import Path
@@ -16,6 +17,7 @@ from pytest_dsocr.observation.level import Level
 from pytest_dsocr.report.exit_status import OF_PYTEST, Ending
 from pytest_dsocr.report.file import read_result, write_json
 from pytest_dsocr.report.result import level_of_comparison
+from tests.markdown import table
 from tests.report.made import (
     DRIFT,
     FAULT,
@@ -222,3 +224,4 @@ def test_the_json_file_is_the_result(tmp_path: Path) -> None:
     assert [test["ended_as"] for test in read["tests"]] == ["passes", "wrong", "slower", "infrastructure"]
     assert [one["what"] for one in read["tests"][0]["comparisons"]] == ["input_ids", "sam.page"]
     assert [left.name for left in tmp_path.iterdir()] == ["dsocr.json"]
+    assert {name for row in table("docs/running.md", "field") for name in re.findall("`(.*?)`", row[0])} <= read.keys()

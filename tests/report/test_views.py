@@ -32,7 +32,6 @@ from tests.report.made import (
     WRONG,
     Ended,
     case_payload,
-    new_result,
     payload,
     result,
     run_payload,
@@ -43,6 +42,7 @@ OWN, LIVE = run_payload(subject="mine:Model", level="L0"), run_payload(subject="
 BY_SESSION = run_payload(reference="session", where="golden/a")
 LATER = Comparison("logits", Verdict.WRONG, "relative error 1.0e-01 (allowed 1e-04)", 0.1)
 OF_ANOTHER = Comparison("cache/layers", Verdict.WRONG, "2; the reference has 3")
+CROPS, VIEW = (replace(WRONG, what=f"sam.{view}/0") for view in ("crops", "page"))
 UNGIVEN = not_compared("sam.page", Reason.NOT_GIVEN)
 LESS = [not_compared(name, Reason.NOT_OFFERED) for name in ("sam.page/0", "sam.page/1", "input_ids", "artefacts")]
 LOST = payload(left_out="recording", reason="golden/vendor does not hold a; add it with: dsocr vendor record", run=RUN)
@@ -182,12 +182,12 @@ def test_what_a_ci_shows(name: str, snapshot: SnapshotAssertion, monkeypatch: py
 
 
 def test_what_failed_behind_a_break_is_one_line() -> None:
-    run = made("breaks once, proven")
-    [found] = run.broke
-    assert (found["cases"], found["of"], found["unit"], found["proven"]) == (["a", "b"], 3, "page", True)
-    first, *others = (test[-2] for test in found["tests"])
-    assert first == "3", "which compares what broke first, in the case that was explained"
-    assert sorted(others) == ["0", "1", "2"], "not what is of no case, or of something beside it"
+    for proven, run in enumerate(map(made, ("breaks once, not proven", "breaks once, proven"))):
+        [found] = run.broke
+        assert (found["cases"], found["of"], found["unit"], found["proven"]) == (["a", "b"], 3, "page", proven)
+        first, *others = (test[-2] for test in found["tests"])
+        assert first == "3", "which compares what broke first, in the case that was explained"
+        assert sorted(others) == ["0", "1", "2"], "not what is of no case, or of something beside it"
     assert len(Summary(run).behind) == 3
     assert not Summary(run, verbose=True).behind
     assert [markdown(value("breaks once, proven")).count(f"test\\[{k}\\]") for k in (0, 3, 5, 6)] == [0, 1, 1, 1]
@@ -202,6 +202,12 @@ def test_of_many_the_first_are_shown_and_the_others_counted() -> None:
     assert sum(line.startswith("WRONG ") for line in shown) == MOST
     assert [line.strip() for line in shown if "more" in line] == [f"and {60 - MOST} more"]
     assert markdown(run.to_json()).count("| wrong |") == 50
+    whole = {"page": "b", **BROKEN, "first_wrong": "sam.page/0"}
+    for crops, groups in (("sam.crops/0", [2]), ("sam.crops/1", [1, 1])):
+        cut = {**whole, "page": "a", "first_wrong": crops}
+        both = case_payload("a", CROPS, VIEW, **cut), case_payload("b", VIEW, **whole)
+        run = result(*(("failed", payload(VIEW, case=case)) for case in both))
+        assert [len(one["cases"]) for one in run.broke] == groups, "a page that is not cut has no crops to break at"
     two = (broken("a", WRONG), *(broken(name, LATER, first_wrong="logits") for name in "bc"))
     assert [(one["what"], len(one["cases"])) for one in result(*two).broke] == [("logits", 2), ("clip.page", 1)]
 
@@ -212,12 +218,6 @@ def test_an_error_in_the_summary_is_one_line_and_does_not_raise() -> None:
     last = list(Summary(run).lines)[-1]
     assert last.text.startswith("the summary cannot be shown (AttributeError(")
     assert last.markup == BAD
-
-
-def test_a_run_that_was_not_there_to_compare_shows_nothing() -> None:
-    reporter: Any = Reporter()
-    Summary(new_result()).show(reporter)
-    assert reporter.written == []
 
 
 # Nothing of a run's is markup, and nothing steers a terminal.
