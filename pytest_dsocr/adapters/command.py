@@ -166,7 +166,7 @@ def _answer(running: RunningCommand, number: int) -> dict[str, Any]:
     while not (line := running.line()).startswith(b"{"):
         pass
     answer: Any = None
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         answer = json.loads(_decoded(running, line))
     is_ours = isinstance(answer, dict) and answer.get("id") == number
     if is_ours and (isinstance(answer.get("text"), str) or "error" in answer):
