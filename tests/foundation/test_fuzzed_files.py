@@ -28,6 +28,7 @@ from pytest_dsocr.contract.artifacts import OURS
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.portable import VOCABULARY, _fill, _texts
 from pytest_dsocr.engine.tokenizer import Tokenizer
+from pytest_dsocr.engine.weights import INDEX, read_headers
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import seal
 from pytest_dsocr.night import record
@@ -177,6 +178,7 @@ KINDS: dict[str, Kind] = {
         _copied(next((CHECKOUT / "golden/snapshots").rglob("*.json")), "snapshot.json"), _snapshot, sealed=True
     ),
     "config": Kind(_in("config.json"), lambda path: Engine.from_checkpoint(str(path.parent))),
+    "index": Kind(_in(INDEX), lambda path: read_headers(path.parent)),
     "tokenizer": Kind(_in("tokenizer.json"), lambda path: Tokenizer.from_folder(path.parent).encode("a")),
     "export": Kind(_in("tokenizer.json"), _portable),
     "anchors": Kind(
@@ -220,11 +222,6 @@ def instead(make: Callable[[Path], object]) -> Callable[[Path], None]:
 
 def holding(data: bytes) -> Callable[[Path], None]:
     return instead(lambda path: path.write_bytes(data))
-
-
-def with_words_of_its_own(path: Path) -> None:
-    """Put another word in the place of a verdict and of a stage."""
-    path.write_bytes(path.read_bytes().replace(b'"MATCH"', b'"x"').replace(b'"tokenizer": "', b'"x": "'))
 
 
 @cache
@@ -284,11 +281,8 @@ def test_damaged_files_are_read_or_refused_by_a_sentence(
 def test_a_whole_file_is_read_and_what_is_none_ends_at_once(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for damage in (
-        instead(os.mkfifo),
-        instead(Path.mkdir),
-        *map(holding, (DEEP, DEEP_OBJECTS, b"")),
-        with_words_of_its_own,
-    ):
+    words = ((b'"MATCH"', b'"x"'), (b'"tokenizer": "', b'"x": "'))
+    others = [lambda path, one=one: path.write_bytes(path.read_bytes().replace(*one)) for one in words]
+    for damage in (instead(os.mkfifo), instead(Path.mkdir), *map(holding, (DEEP, DEEP_OBJECTS, b"")), *others):
         tried(KINDS[name], damage, Path(mkdtemp(dir=tmp_path)))
     assert tried(KINDS[name], lambda path: None, tmp_path) == "" or name == "facts"  # recorded under another Pillow
