@@ -136,7 +136,7 @@ class KeptSubject:
         running, number = self._running, next(self._ids)
         try:
             running.limit(self._options.time_limit)
-            running.ask(_line({"id": number, **of_page(page, prompt, preset, max_new_tokens)}))
+            running.ask(json.dumps({"id": number, **of_page(page, prompt, preset, max_new_tokens)}).encode() + b"\n")
             answer = _answer(running, number)
         except BaseException:
             self._running = None
@@ -155,10 +155,6 @@ class KeptSubject:
 
 def _start(options: CommandOptions, values: Values) -> RunningCommand:
     return RunningCommand([filled(word, values) for word in options.words], options.variables, is_asked=options.keep)
-
-
-def _line(value: Mapping[str, Any]) -> bytes:
-    return json.dumps(value).encode() + b"\n"
 
 
 def _answer(running: RunningCommand, number: int) -> dict[str, Any]:
