@@ -59,8 +59,7 @@ from tests.report.made import MADE, MATCH, SLOWER, case_payload, payload, result
 
 VENDOR = CHECKOUT / "golden/vendor"
 RECORDED = VENDOR / "mini/cpu-float32-eager"
-CASE = "figures_009-gundam-markdown"
-PAGE = shipped("dev-3")[0]
+CASE, PAGE = "figures_009-gundam-markdown", shipped("dev-3")[0]
 TIMES = measured({name: [1.0, 2.0] for name in ("first_token", "decode", "page")}, {"tokens": 3})
 DEEP, DEEP_OBJECTS = b"[" * 200_000, b'{"a":' * 200_000
 ODD: tuple[Any, ...] = (
