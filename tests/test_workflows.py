@@ -19,14 +19,9 @@ GITHUB, GITLAB = sorted(FOLDER.glob("github-*.yml")), FOLDER / "gitlab-ci.yml"
 NO_JOBS = ("variables", "workflow")
 
 
-def load(file: Path) -> dict[Any, Any]:
-    content: dict[Any, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
-    return content
-
-
 def scripts(file: Path) -> list[str]:
     """The shell of each step of GitHub's, or of each part of a job of GitLab's."""
-    content = load(file)
+    content: dict[Any, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
     if "jobs" in content:
         return [step["run"] for job in content["jobs"].values() for step in job["steps"] if "run" in step]
     jobs = [job for name, job in content.items() if name not in NO_JOBS]

@@ -31,6 +31,7 @@ LONGEST_S = 1e6
 OVERLOADED, FAILED = (429, 502, 503, 504), 500
 NO_MEMORY = re.compile(r"out of memory|OutOfMemory", re.IGNORECASE)
 DATA, DONE = b"data:", b"[DONE]"
+NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 T = TypeVar("T")
 Fault = TypeVar("Fault", bound=SubjectFaultError)
 
@@ -153,7 +154,7 @@ class Chat:
         """Return the text of an event, and why the answer ends with it; empty where it does not."""
         try:
             event = msgspec.json.decode(data, type=_Answer)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except NO_JSON:
             event = _Answer()
         if event.error is not None:
             what = f"sent an error in mid-answer, {_shown(event.error)}; see its log"
@@ -242,7 +243,7 @@ class _Reply:
             return msgspec.json.decode(content, type=kind)
         except msgspec.ValidationError:
             raise self._chat.fault(f"answered {text}, without {missing}; see its log") from None
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except NO_JSON:
             raise self._chat.fault(f"answered {text}, which is no JSON; name its /v1") from None
 
     def lines(self) -> Iterator[bytes]:

@@ -136,7 +136,7 @@ class KeptSubject:
         running, number = self._running, next(self._ids)
         try:
             running.limit(self._options.time_limit)
-            running.ask(_line({"id": number, **of_page(page, prompt, preset, max_new_tokens)}))
+            running.ask(json.dumps({"id": number, **of_page(page, prompt, preset, max_new_tokens)}).encode() + b"\n")
             answer = _answer(running, number)
         except BaseException:
             self._running = None
@@ -157,16 +157,12 @@ def _start(options: CommandOptions, values: Values) -> RunningCommand:
     return RunningCommand([filled(word, values) for word in options.words], options.variables, is_asked=options.keep)
 
 
-def _line(value: Mapping[str, Any]) -> bytes:
-    return json.dumps(value).encode() + b"\n"
-
-
 def _answer(running: RunningCommand, number: int) -> dict[str, Any]:
     """Return the answer; lines that do not begin with a brace are messages."""
     while not (line := running.line()).startswith(b"{"):
         pass
     answer: Any = None
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         answer = json.loads(_decoded(running, line))
     is_ours = isinstance(answer, dict) and answer.get("id") == number
     if is_ours and (isinstance(answer.get("text"), str) or "error" in answer):

@@ -8,7 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest_dsocr
 from pytest_dsocr.cli import compare
@@ -51,13 +51,18 @@ REFUSED = {"bench": 3}
 """Exit statuses of commands that have one of their own where nothing was run."""
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        super().error(plain(message))
+
+
 def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """Describe the commands and their options.
 
     Args:
         words: the command line, whose command alone is imported and described whole; every one, if left out.
     """
-    top = argparse.ArgumentParser(
+    top = _Parser(
         prog="dsocr", description="Compare DeepSeek-OCR implementations with the vendor's code, or read pages."
     )
     top.add_argument("--version", action="version", version=f"dsocr {pytest_dsocr.__version__}")

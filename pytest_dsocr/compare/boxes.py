@@ -23,15 +23,6 @@ from pytest_dsocr.foundation.words import shown
 from pytest_dsocr.observation.observation import SpanSeen
 
 
-def iou(a: Box, b: Box) -> float:
-    """Return the intersection of two boxes over their union, 0 to 1; a box without area intersects none."""
-    width, height = min(a.x2, b.x2) - max(a.x1, b.x1), min(a.y2, b.y2) - max(a.y1, b.y1)
-    if width <= 0 or height <= 0:
-        return 0.0
-    shared = width * height
-    return shared / (_area(a) + _area(b) - shared)
-
-
 def match(scores: npt.ArrayLike) -> list[tuple[int, int]]:
     """Pair rows of ``scores`` with columns so that the sum of the pairs' scores is the largest possible.
 
@@ -58,10 +49,6 @@ def assign(costs: npt.NDArray[np.float64]) -> list[tuple[int, int]]:
 
     rows, columns = linear_sum_assignment(costs)
     return list(zip(rows.tolist(), columns.tolist(), strict=True))
-
-
-def _area(box: Box) -> float:
-    return (box.x2 - box.x1) * (box.y2 - box.y1)
 
 
 SHOWN = 3

@@ -215,6 +215,7 @@ def _check(arch: Architecture) -> None:
             decoder.num_attention_heads % decoder.num_key_value_heads == 0
         ),
         "the decoder's heads have an even width": decoder.head_dim % 2 == 0,
+        "all layers together have at most 8192 experts": decoder.num_hidden_layers * decoder.n_routed_experts <= 8192,
         "a token has no more experts than there are": decoder.num_experts_per_tok <= decoder.n_routed_experts,
         "the vocabulary holds the ids that begin and end a text": (
             max(decoder.bos_token_id, decoder.eos_token_id) < decoder.vocab_size

@@ -17,6 +17,8 @@ from pytest_dsocr.engine.experts import MixtureOfExperts
 from pytest_dsocr.engine.fusion import beside
 from pytest_dsocr.engine.sam import Sam
 from pytest_dsocr.families.family import Family, load
+from pytest_dsocr.foundation.errors import MachineError
+from pytest_dsocr.foundation.words import si
 
 
 class DeepseekOCR(nn.Module):
@@ -131,7 +133,13 @@ def _give_memory(model: DeepseekOCR, device: torch.device) -> None:
 
     As ``to_empty`` does, which imports sympy to find out how a tensor lies in memory.
     """
-    model._apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype, device=device))  # type: ignore[no-untyped-call]
+    try:
+        model._apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype, device=device))  # type: ignore[no-untyped-call]
+    except RuntimeError as error:  # a CPU's allocator has no error of its own kind
+        size = si(sum(tensor.nbytes for tensor in model.parameters()))
+        raise MachineError(
+            f"{device} has no memory for weights of {size}B; name another device, or mend config.json"
+        ) from error
 
 
 def model_class(arch: Architecture) -> type[DeepseekOCR]:

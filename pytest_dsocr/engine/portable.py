@@ -7,7 +7,7 @@ them, stay the same.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -117,16 +117,12 @@ def _texts(vocabulary: _Vocabulary) -> dict[int, str]:
 
 def _fill(model: _Model, gaps: list[int], taken: set[str]) -> None:
     """Give texts to ids without one, and a merge where there is none; the text of a gap is all that it ever joins."""
-    free = _unseen(taken)
+    free = ((a, b) for a, b in product(NEVER_SEEN, NEVER_SEEN) if a + b not in taken)
     for token_id in gaps:
         first, second = next(free)
         model["vocab"][first + second] = token_id
         if not model["merges"]:
             model["merges"] = [f"{first} {second}"]
-
-
-def _unseen(taken: set[str]) -> Iterator[tuple[str, str]]:
-    return ((a, b) for a, b in product(NEVER_SEEN, NEVER_SEEN) if a + b not in taken)
 
 
 def _with_rows(table: Tensor, rows: int, dead: int) -> Tensor:

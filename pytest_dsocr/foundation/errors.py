@@ -15,6 +15,9 @@ FULL_OR_BROKEN = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, 
 LOST_GPU = frozenset((2, 3, 35, 46, 100, 101, 214, 220, 800, 802, 803))
 """Of CUDA's errors: no memory, no device or driver, a device in use, memory or NVLink that cannot be corrected."""
 
+LONGEST = 10_000
+"""Characters of a message, which may name what a damaged file holds."""
+
 
 class DsocrError(Exception):
     """Bad input, or a machine that lacks what was asked for.
@@ -24,7 +27,8 @@ class DsocrError(Exception):
     """
 
     def __str__(self) -> str:
-        return printable(super().__str__())
+        text = super().__str__()
+        return printable(text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}")
 
 
 class MachineError(DsocrError):

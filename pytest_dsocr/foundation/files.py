@@ -23,6 +23,7 @@ LINE_CHARACTERS = 240
 MOST_DIGITS = 308
 """Of a whole number in JSON: a float holds it; to calculate with a longer one ends in OverflowError."""
 
+WITHOUT_LINKS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 _SEAL, _END = b',\n "sha256": "', b'"\n}\n'
 
 
@@ -134,7 +135,9 @@ def locked(path: Path) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = _acquire(path)
     except OSError as error:
-        raise DsocrError(f"{path} cannot be locked ({error.strerror}); give a folder that can be written") from error
+        raise DsocrError(
+            f"{path} cannot be locked ({error.strerror or error}); give a folder that can be written"
+        ) from error
     with lock:
         lock.truncate(0)
         lock.write(f"process {os.getpid()} on {platform.node()}")
@@ -149,7 +152,7 @@ def _acquire(path: Path) -> IO[str]:
     import fcntl  # which Windows lacks, where a run is refused in words
 
     while True:
-        lock = path.open("a+", encoding="utf-8")
+        lock = os.fdopen(os.open(path, WITHOUT_LINKS, 0o666), "a+", encoding="utf-8")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

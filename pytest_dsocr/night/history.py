@@ -49,7 +49,7 @@ def spells(nights: Sequence[Night]) -> list[Spell]:
     """
     found: dict[tuple[int, int, int], list[Cell]] = {}
     for cell in cells_in(nights):
-        for times in _spells_of([(k, letter_of(night, cell)) for k, night in enumerate(nights)]):
+        for times in _spells_of([(k, night.cells.get(cell[0], {}).get(cell[1], "")) for k, night in enumerate(nights)]):
             found.setdefault(times, []).append(cell)
     made = [
         Spell(
@@ -68,11 +68,6 @@ def cells_in(nights: Sequence[Night]) -> list[Cell]:
     found = {(case, stage): None for night in nights for case, stages in night.cells.items() for stage in stages}
     cases = list(dict.fromkeys(case for case, _ in found))
     return sorted(found, key=lambda cell: (cases.index(cell[0]), STAGES.index(cell[1])))
-
-
-def letter_of(night: Night, cell: Cell) -> str:
-    """Return a night's letter of a cell; nothing where it has none."""
-    return night.cells.get(cell[0], {}).get(cell[1], "")
 
 
 def lines(nights: Sequence[Night], damaged: Sequence[str]) -> Iterator[str]:

@@ -43,7 +43,8 @@ GRAVITY = "NMDTIW"
 RIGHT, WRONG = "MDT", "W"
 WORDS: Mapping[str, str] = {letter: str(verdict) for verdict, letter in LETTERS.items()} | {MACHINE: "the machine"}
 Letter = Annotated[str, Meta(pattern=rf"\A[{GRAVITY}]\Z")]
-Cells = dict[str, dict[str, Letter]]
+Stage = Annotated[str, Meta(pattern=rf"\A({'|'.join(STAGES)})\Z")]
+Cells = dict[str, dict[Stage, Letter]]
 """By case, which is empty for what is of no page, and by stage: a letter."""
 
 

@@ -125,7 +125,7 @@ def _prepared(job: Job, config: Config, code: str, gpus: int) -> Entry:
 def _do(job: Job, config: Config, entry: Entry, left_s: float) -> None:
     """Run a job in an empty folder, and note how it ended."""
     folder = Path(config.out) / job.name
-    shutil.rmtree(folder, ignore_errors=True)
+    folder.unlink() if folder.is_symlink() else shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     entry.step, entry.why = Step.ENDED, "interrupted"
     variables = {**SILENT, **environment(job, config)}

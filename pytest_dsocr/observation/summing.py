@@ -29,7 +29,7 @@ Values: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 
 def sketched(flat: Values) -> Values:
     """Add up all values under signs that look random: ``[SKETCH_VALUES]``."""
-    codes, sums = _codes(flat.size), np.zeros(CODES)
+    codes, sums = _first_codes(_bits(flat.size))[: flat.size], np.zeros(CODES)
     with np.errstate(invalid="ignore"):  # infinities of both signs are no reason to warn
         for start in range(0, flat.size, CHUNK_VALUES):
             chunk = slice(start, start + CHUNK_VALUES)
@@ -52,11 +52,6 @@ def sample_positions(count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     stretches = min(count, SAMPLE_VALUES)
     turns = np.arange(stretches) + _mixed(stretches) / 2.0**32
     return (turns * (count / stretches)).astype(np.int64)
-
-
-def _codes(count: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Return the code of each of the first ``count`` positions."""
-    return _first_codes(_bits(count))[:count]
 
 
 def _bits(count: int) -> int:

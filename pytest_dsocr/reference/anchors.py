@@ -93,8 +93,8 @@ def parse_python(path: Path) -> ast.Module:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of escapes in the vendor's strings
             return ast.parse(path.read_bytes(), path.name)
-    except (SyntaxError, ValueError) as error:  # the latter for a zero byte, before Python 3.11.4
-        raise DsocrError(f"{path} is not Python ({error}); get the file again") from error
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:  # of a zero byte; of what is too deep
+        raise DsocrError(f"{path} is not Python ({str(error) or 'nested too deep'}); get the file again") from error
 
 
 def _definitions(body: list[ast.stmt], prefix: str = "") -> Iterator[tuple[str, ast.stmt]]:

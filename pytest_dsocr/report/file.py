@@ -24,7 +24,7 @@ from pytest_dsocr.foundation.reading import Format, Moment
 from pytest_dsocr.report.exit_status import Ending
 
 FORMAT = 2
-JSON_NAME, INDEX_NAME = "dsocr.json", "index.html"
+JSON_NAME, INDEX_NAME, PAGES = "dsocr.json", "index.html", "pages"
 RUNNING, REFUSED, FINISHED = "running", "refused", "finished"
 RUN_ID = "DSOCR_RUN_ID"
 """In the environment: the id that whoever started the run gave it, to know its result by."""
@@ -104,6 +104,8 @@ def mark_running(folder: Path, identity: RunIdentity) -> None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if (folder / PAGES).is_symlink():  # below which folders are made anew
+            (folder / PAGES).unlink()
     except OSError as error:
         raise DsocrError(f"{folder} cannot be made ({error.strerror}); give another folder") from error
     write_json(folder, {**head(identity, RUNNING), "verdict": UNFINISHED, "passes": False})

@@ -106,11 +106,21 @@ def _differences(one: Part, other: Part) -> Iterator[str]:
         yield from _unlike(a["run"], b["run"])
     if one.shard and other.shard and one.shard.of != other.shard.of:
         yield f"they are shards {one.shard} and {other.shard}"
+    for part, missing in ((one, _names(a, of_cases=True) - _names(b)), (other, _names(b, of_cases=True) - _names(a))):
+        if missing:
+            yield f"only {part.folder} has {min(missing)}"
     verdicts = {case["id"]: (case["verdict"], case["passes"]) for case in a["cases"]}
     for case in b["cases"]:
         verdict = verdicts.get(case["id"], (case["verdict"], case["passes"]))
         if verdict != (case["verdict"], case["passes"]):
             yield f"{case['id']} is {verdict[0]} in one and {case['verdict']} in the other"
+
+
+def _names(result: Mapping[str, Any], *, of_cases: bool = False) -> set[str]:
+    """Return the tests of a result without their pages, which each shard must have; those with a case alone, or all."""
+    found = [test["nodeid"] for test in result["tests"] if test["case"] or not of_cases]
+    named = found if of_cases else [*found, *result["not_ended"], *result["left"]["names"]]
+    return {name.partition("[")[0].rpartition("/")[2] for name in named}
 
 
 def _unlike(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:

@@ -10,9 +10,11 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
-from pytest_dsocr.compare.verdict import Comparison
+from msgspec import Meta
+
+from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.foundation.errors import is_of_machine, message_of
 from pytest_dsocr.foundation.files import sha256
@@ -31,6 +33,7 @@ MAY_DIFFER = (
     *("subject", "subject_time_limit", "time_limit", "vendor_env"),
 )
 """Options by which machines of one run may differ, and those of which its result says more exactly what came."""
+VerdictWord = Annotated[str, Meta(pattern=rf"\A({'|'.join(Verdict)})\Z")]
 Number = float | str | None
 """A number, the word for one that JSON lacks, or None where there is none."""
 
@@ -39,7 +42,7 @@ class ComparisonPayload(TypedDict):
     """A :class:`~pytest_dsocr.compare.verdict.Comparison`."""
 
     what: str
-    verdict: str
+    verdict: VerdictWord
     passes: bool
     measured: str
     error: Number
@@ -102,7 +105,7 @@ class CasePayload(TypedDict):
     page: str
     prompt: str
     preset: str
-    verdict: str
+    verdict: VerdictWord
     passes: bool
     counts: dict[str, int]
     worst_error: Number

@@ -22,6 +22,7 @@ from pytest_dsocr.contract.markup import Box, Span, to_pixels
 from pytest_dsocr.contract.mmd import to_mmd
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import seal, unseal
+from pytest_dsocr.foundation.reading import Format
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import InputsDigest, Observation, SpanSeen
 from pytest_dsocr.observation.provenance import Provenance
@@ -29,6 +30,7 @@ from pytest_dsocr.reference.recorded_case import MALFORMED, traits
 from pytest_dsocr.report.payload import picture_name
 
 FORMAT = 1
+INFOS = Format(dict[str, Any], "have it read again", parse=unseal)
 MOST_CHARACTERS, MOST_BOXES, MOST_OF_LABEL = 200_000, 5_000, 200
 """The most of a side's reading that is written: several times what 8192 tokens can hold."""
 LARGEST_PX = (1600, 1600)
@@ -86,7 +88,7 @@ def info_of(case: Case, seen: Observation, page_px: tuple[int, int], seconds: fl
 def is_kept(folder: Path, case: Case, made: Provenance) -> bool:
     """Return whether ``folder`` holds all that a reference of this provenance made of ``case``."""
     try:
-        info = unseal((folder / OURS).read_bytes())
+        info = INFOS.read(folder / OURS)
         if traits(info["case"]) != traits(case.to_json()):
             return False
         if Provenance.from_json(info["provenance"]).differences(made.with_ceiling(case.max_new_tokens)):

@@ -158,6 +158,7 @@ DEEDS: dict[str, Deed] = {
     "mixes": Handler.mixes,
     "length": lambda handler, body: handler.stream(TEXT[:20], ended_by="length"),
     "html": lambda handler, body: handler.give_bytes(b"<html>a gateway</html>"),
+    "deep": lambda handler, body: handler.give_bytes(b'data: {"error": ' + b"[" * 200_000),
     "odd": lambda handler, body: handler.give({"choices": []}),
     "silent": lambda handler, body: time.sleep(6000),
     "slow": lambda handler, body: handler.stream(TEXT, pause_s=SLOW_PAUSE_S),

@@ -130,6 +130,7 @@ MISDEEDS = {
     "midway/v1": (False, 'sent an error in mid-answer, \'{"message": "the engine died"}\'; see its log'),
     "html/v1?stream=false": (False, "answered '<html>a gateway</html>', which is no JSON; name its /v1"),
     "html/v1": (False, "broke off in mid-answer, when it had sent nothing; see its log"),
+    "deep/v1": (False, 'sent \'{"error": [[['),
     "huge/v1": (False, "sent more than 16 MiB; let it stop at max_tokens"),
     **{
         f"{deed}/v1?time_limit=0.6": (True, "took more than 0.6 s, when it had sent ")

@@ -86,6 +86,9 @@ def test_the_version_is_reported_and_windows_refused(
     with pytest.raises(SystemExit):
         main(["--version"])
     assert capsys.readouterr().out == f"dsocr {pytest_dsocr.__version__}\n"
+    with pytest.raises(SystemExit):
+        main(["run", "--x\n::stop-commands::y"])
+    assert "\n::" not in capsys.readouterr().err
     monkeypatch.setattr("sys.platform", "win32")
     assert main(["run"]) == 2
     assert (

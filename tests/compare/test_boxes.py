@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from pytest_dsocr.compare.boxes import compare_boxes, compare_spans, iou, match, pair_up
+from pytest_dsocr.compare.boxes import compare_boxes, compare_spans, match, pair_up
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract.markup import Box
@@ -123,16 +123,6 @@ def test_the_order_decides_between_equals_and_not_between_others() -> None:
     same = SpanSeen("text", (Box(1, 1, 9, 9),))
     assert pair_up([same] * 2, [same] * 4).places == [(0, 0), (1, 2)]
     assert pair_up([same] * 5, moved([same] * 5, 2)).places == [(k, k) for k in range(5)]
-
-
-UNIT = Box(0, 0, 10, 10)
-
-
-def test_iou() -> None:
-    shares = {UNIT: 1.0, Box(0, 0, 10, 5): 0.5, Box(5, 5, 15, 15): 25 / 175}
-    apart = (Box(10, 0, 20, 10), Box(0, 20, 10, 30), Box(5, 5, 5, 9), Box(10, 10, 0, 0))
-    for other, share in {**shares, **dict.fromkeys(apart, 0.0)}.items():
-        assert iou(UNIT, other) == iou(other, UNIT) == pytest.approx(share)
 
 
 def test_pairs_have_the_largest_sum_and_something_in_common() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.attention import eager
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.places import SYNTHETIC
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError, MachineError
 
 LANGUAGE: dict[str, Any] = {
     "bos_token_id": 0,
@@ -110,6 +111,7 @@ def test_other_decoders_are_refused(name: str, value: object) -> None:
         ({"num_attention_heads": 11}, "the decoder's heads divide its width"),
         ({"num_key_value_heads": 3}, "multiple of its key-value heads"),
         ({"num_experts_per_tok": 65}, "no more experts than there are"),
+        ({"num_hidden_layers": 128, "n_routed_experts": 512}, "all layers together have at most 8192 experts"),
         ({"num_hidden_layers": 10**9}, "num_hidden_layers: expected int <= 128"),
     ],
 )
@@ -137,6 +139,12 @@ def test_folder_without_a_config_of_this_model(text: str | None, complaint: str,
 
 def empty(dtype: torch.dtype, *, round_rope: bool = True) -> DeepseekOCR:
     return DeepseekOCR.empty(SYNTHETIC["tiny"], eager, torch.device("cpu"), dtype, round_rope=round_rope)
+
+
+def test_a_model_that_no_memory_holds_is_the_machines_fault() -> None:
+    large = replace(SYNTHETIC["tiny"], decoder=replace(SYNTHETIC["tiny"].decoder, hidden_size=2**17, vocab_size=2**22))
+    with pytest.raises(MachineError, match=r"cpu has no memory for weights of [\d.]+ TB"):
+        DeepseekOCR.empty(large, eager, torch.device("cpu"), torch.float32)
 
 
 def test_rotary_frequencies_are_there_without_a_checkpoint() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.files import seal, unseal, write_whole
+from pytest_dsocr.foundation.files import locked, seal, unseal, write_whole
 
 E, B, C = f'"{"é" * 70}"', f'"{"b" * 120}"', f'"{"c" * 230}"'
 CONTENT = {
@@ -69,10 +70,12 @@ def test_a_file_that_the_disk_does_not_take_is_an_error_and_leaves_the_old_one(t
     assert path.read_bytes() == b"old"
 
 
-@pytest.mark.parametrize("name", ["a.json", "a.json.partial"])
+@pytest.mark.parametrize("name", ["a.json", "a.json.partial", "lock"])
 def test_a_link_that_was_planted_is_not_written_through(name: str, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_bytes(b"mine")
     (tmp_path / name).symlink_to(victim)
     write_whole(tmp_path / "a.json", b"new")
+    with suppress(DsocrError), locked(tmp_path / "lock"):
+        pass
     assert (victim.read_bytes(), (tmp_path / "a.json").read_bytes()) == (b"mine", b"new")

@@ -24,15 +24,19 @@ from hypothesis import strategies as st
 from pytest_dsocr.adapters.command import check as check_command
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.contract.artifacts import OURS
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.portable import VOCABULARY, _fill, _texts
 from pytest_dsocr.engine.tokenizer import Tokenizer
+from pytest_dsocr.engine.weights import INDEX, read_headers
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import seal
 from pytest_dsocr.night import record
 from pytest_dsocr.night.config import Config, read_config
 from pytest_dsocr.night.state import STATE_NAME, Entry, NightState, read_night
+from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.named import make_cases
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.perf.baseline import Baseline, find
 from pytest_dsocr.perf.identity import title_of
 from pytest_dsocr.perf.run import PerfRun, judge_run
@@ -46,15 +50,16 @@ from pytest_dsocr.reference.recorded_case import RecordedCase
 from pytest_dsocr.reference.recording import Recording
 from pytest_dsocr.report.difference import difference, lines
 from pytest_dsocr.report.file import read_result, write_json
+from pytest_dsocr.report.side_files import is_kept
 from tests.checkout import CHECKOUT
 from tests.contract.fuzzing import fuzz
 from tests.engine.written import write_synthetic
 from tests.perf.made import PARITY, identity, measured
-from tests.report.made import MATCH, SLOWER, case_payload, payload, result, run_payload
+from tests.report.made import MADE, MATCH, SLOWER, case_payload, payload, result, run_payload
 
 VENDOR = CHECKOUT / "golden/vendor"
 RECORDED = VENDOR / "mini/cpu-float32-eager"
-CASE = "figures_009-gundam-markdown"
+CASE, PAGE = "figures_009-gundam-markdown", shipped("dev-3")[0]
 TIMES = measured({name: [1.0, 2.0] for name in ("first_token", "decode", "page")}, {"tokens": 3})
 DEEP, DEEP_OBJECTS = b"[" * 200_000, b'{"a":' * 200_000
 ODD: tuple[Any, ...] = (
@@ -144,6 +149,12 @@ def _state(folder: Path) -> Path:
     return folder / STATE_NAME
 
 
+def _info(folder: Path) -> Path:
+    case = make_case(PAGE, "free", "tiny").to_json()
+    (folder / OURS).write_bytes(seal({"case": case, "provenance": MADE.to_json(), "files": {"result.mmd": 3}}))
+    return folder / OURS
+
+
 def _in(name: str) -> Callable[[Path], Path]:
     return lambda folder: _among(_synthetic(), folder, name)
 
@@ -166,12 +177,14 @@ KINDS: dict[str, Kind] = {
         _copied(next((CHECKOUT / "golden/snapshots").rglob("*.json")), "snapshot.json"), _snapshot, sealed=True
     ),
     "config": Kind(_in("config.json"), lambda path: Engine.from_checkpoint(str(path.parent))),
+    "index": Kind(_in(INDEX), lambda path: read_headers(path.parent)),
     "tokenizer": Kind(_in("tokenizer.json"), lambda path: Tokenizer.from_folder(path.parent).encode("a")),
     "export": Kind(_in("tokenizer.json"), _portable),
     "anchors": Kind(
         _copied(VENDOR / "anchors.json"), lambda path: drifts(read_json(path), read_json(VENDOR / "anchors.json"))
     ),
     "toml": Kind(_copied(CHECKOUT / "ci/nightly/example.toml"), read_config),
+    "info": Kind(_info, lambda path: is_kept(path.parent, make_case(PAGE, "free", "tiny"), MADE), sealed=True),
     "state": Kind(_state, lambda path: read_night(path.parent).verdict),
     "ledger": Kind(
         _written("known.txt", "a.py::test_b  # until 2027-01-31: a reason\n"), lambda path: read_ledger(path).over()
@@ -226,10 +239,12 @@ def changed(draw: st.DrawFn, value: Any, odd: Sequence[Any]) -> Any:
     if not places or not draw(st.integers(0, 3)):
         return draw(st.sampled_from(odd))
     place, found = draw(st.sampled_from(places)), copy.copy(value)
-    if draw(st.integers(0, 5)):
+    if (what := draw(st.integers(0, 6))) > 1:
         found[place] = changed(draw, value[place], odd)
     else:
-        del found[place]
+        taken = found.pop(place)
+        if what and isinstance(found, dict):
+            found["x"] = taken
     return found
 
 
@@ -265,6 +280,8 @@ def test_damaged_files_are_read_or_refused_by_a_sentence(
 def test_a_whole_file_is_read_and_what_is_none_ends_at_once(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for damage in (instead(os.mkfifo), instead(Path.mkdir), *map(holding, (DEEP, DEEP_OBJECTS, b""))):
+    words = ((b'"MATCH"', b'"x"'), (b'"tokenizer": "', b'"x": "'))
+    others = [lambda path, one=one: path.write_bytes(path.read_bytes().replace(*one)) for one in words]
+    for damage in (instead(os.mkfifo), instead(Path.mkdir), *map(holding, (DEEP, DEEP_OBJECTS, b"")), *others):
         tried(KINDS[name], damage, Path(mkdtemp(dir=tmp_path)))
     assert tried(KINDS[name], lambda path: None, tmp_path) == "" or name == "facts"  # recorded under another Pillow

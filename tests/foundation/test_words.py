@@ -43,6 +43,7 @@ def test_nothing_steers_a_terminal(text: str, escaped: str) -> None:
 def test_lines_and_tabs_can_be_kept() -> None:
     assert printable("a\nb\tc\rd\x1b[31m") == "a\nb\tc\\rd\\x1b[31m"
     assert str(DsocrError("a\n::stop-commands::x.png")) == "a\n\\::stop-commands::x.png"
+    assert len(str(DsocrError("x" * 200_000))) < 20_000
     assert not any(line.lstrip().startswith("::") for line in entry("", "x" * 104 + "::stop-commands::x"))
 
 

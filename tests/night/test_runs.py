@@ -52,6 +52,7 @@ def test_a_night_that_was_killed_goes_on_where_it_was(home: Path) -> None:
     assert state()["verdict"].startswith("not finished")
     kept = Path("nightly-out/recorded-001/dsocr.json").read_bytes()
 
+    Path("nightly-out/doctor").symlink_to(Path("nightly-out/doctor").rename("planted").absolute())
     resumed = run_night()
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
     assert started(resumed) == ["doctor", "recorded-002"]

@@ -92,7 +92,7 @@ def test_comments_and_layout_are_no_drift_and_a_moved_function_is_found(folder: 
     assert drift.place.startswith(f"{CONVERSATION}:11 ")
     [drift] = drifts(missing, before)
     assert (drift.anchor, drift.changes) == ("text_encode", ("expected nowhere, and found",))
-    for text in (b"x = 1\ndef broken(:\n", b"x = '\0'\n", b"x = '\xff'\n"):
+    for text in (b"x = 1\ndef broken(:\n", b"x = '\0'\n", b"x = '\xff'\n", b"-" * 200_000 + b"1"):
         (folder / ENCODER).write_bytes(text)
         with pytest.raises(DsocrError, match=r"deepencoder\.py is not Python "):
             read_anchors(folder)

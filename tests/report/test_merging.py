@@ -96,6 +96,7 @@ def changed(change: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
         (changed(lambda one: one["environment"]["versions"].update(torch="1.0")), "torch is .* and 1.0"),
         (changed(lambda one: one["left"].update(by=["-k text"])), r"selected by is \[\] and \['-k text'\]"),
         (changed(lambda one: one["run"].update(shard="2/3")), "they are shards 1/2 and 2/3"),
+        (changed(lambda one: one["tests"][0].update(nodeid="test_weak.py::test[a]")), "only s1 has test_case.py::test"),
         (run_of(of_page("c", 0, wrong=True), shard="2/2"), "c is MATCH in one and WRONG in the other"),
     ],
 )

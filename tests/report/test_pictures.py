@@ -14,6 +14,7 @@ from PIL import Image
 from pytest_dsocr.contract.markup import UNITS, Box
 from pytest_dsocr.foundation.files import unseal
 from pytest_dsocr.observation.observation import SpanSeen
+from pytest_dsocr.report.file import mark_running
 from pytest_dsocr.report.payload import picture_name
 from pytest_dsocr.report.pictures import (
     BLUE,
@@ -28,7 +29,7 @@ from pytest_dsocr.report.pictures import (
 )
 from pytest_dsocr.report.side_files import write_sides
 from tests.compare.made import OUTPUT
-from tests.report.made import report
+from tests.report.made import new_result, report
 
 Spans = Sequence[SpanSeen]
 HERE, NEAR, FAR = Box(100, 100, 500, 300), Box(120, 110, 540, 330), Box(100, 700, 500, 900)
@@ -143,12 +144,13 @@ def test_whatever_a_subject_reads_the_files_are_small_and_whole(tmp_path: Path) 
     assert unseal((out / "info.json").read_bytes())["text"].startswith("\\ud800\x00")
 
 
-@pytest.mark.parametrize("place", ["case/reference", "case"])
+@pytest.mark.parametrize("place", ["pages/case/reference", "pages/case", "pages"])
 def test_nothing_is_written_through_a_link(tmp_path: Path, place: str) -> None:
-    (tmp_path / "victim" / "reference").mkdir(parents=True)
-    (tmp_path / "victim" / "info.json").write_text("kept")
-    (tmp_path / "victim" / "reference" / "info.json").write_text("kept")
-    (tmp_path / place).parent.mkdir(exist_ok=True)
+    for folder in ("", "reference", "case/reference"):
+        (tmp_path / "victim" / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "victim" / folder / "info.json").write_text("kept")
+    (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / place).symlink_to(tmp_path / "victim")
-    assert files_in(write_sides(report(tmp_path), tmp_path / "case") / "reference") == NAMES
+    mark_running(tmp_path, new_result().identity)
+    assert files_in(write_sides(report(tmp_path), tmp_path / "pages/case") / "reference") == NAMES
     assert {path.read_text() for path in (tmp_path / "victim").rglob("info.json")} == {"kept"}
