@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from torch import OutOfMemoryError
+
 from pytest_dsocr.cases.limits import limits_of
 from pytest_dsocr.cases.substitution import substitute
 from pytest_dsocr.compare.case import CaseReport, Exchange, judge
@@ -17,10 +19,14 @@ from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.explain.explainer import Explainer
+from pytest_dsocr.explain.rounding import Rounder, explained_by_rounding, parts_of
 from pytest_dsocr.foundation.elapsed import Elapsed
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import Config, Setup
+from pytest_dsocr.observation.level import Level, SubjectFaultError
+from pytest_dsocr.observation.rounding import ROUNDED_DTYPES
 from pytest_dsocr.reference.protocol import Reference
 from pytest_dsocr.reference.recorded_case import CUT
 from pytest_dsocr.reference.session import SessionReference
@@ -29,6 +35,7 @@ from pytest_dsocr.report.pictures import draw
 from pytest_dsocr.report.side_files import side_folder, write_sides
 from pytest_dsocr.report.times import COMPARING
 from pytest_dsocr.subjects.calls import current
+from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.protocol import TextSubject
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
@@ -58,23 +65,37 @@ def run_case(
         reference.check_other_than(subject, config.subject, case)
     limits = limits_of(config, subject, reference)
     with elapsed.on(COMPARING):
-        report = compare_sides(case, subject, reference, config.setup, limits, always_read=place == 0)
+        rounder = _rounder(config.setup, config.explain)
+        report = compare_sides(case, subject, reference, config.setup, limits, rounder, always_read=place == 0)
         elapsed.move("subject", report.exchange.subject_s)
         elapsed.move("reference", report.exchange.reference_s)
     _note(report.exchange)
     if report.divergence is not None:
         with elapsed.on("explaining"):
-            report = replace(report, exchange=replace(report.exchange, explanation=explainer.explain(report)))
+            explanation = explained_by_rounding(report) or explainer.explain(report)
+            report = replace(report, exchange=replace(report.exchange, explanation=explanation))
     with elapsed.on("drawing"):
         picture = _drawn(report, config.out) if config.out else None
     return report, of_case(report, place=place, picture=picture)
 
 
 def compare_sides(
-    case: Case, subject: Any, reference: Reference, setup: Setup, limits: Tolerances, *, always_read: bool = False
+    case: Case,
+    subject: Any,
+    reference: Reference,
+    setup: Setup,
+    limits: Tolerances,
+    rounder: Rounder | None = None,
+    *,
+    always_read: bool = False,
 ) -> CaseReport:
-    """Ask both sides about ``case`` and judge them, with what the reference's tensors tell where something is wrong."""
+    """Ask both sides about ``case`` and judge them, with what the reference's tensors tell where something is wrong.
+
+    With a ``rounder`` a subject in fewer bits than float32 is also held to how the vendor's kernels round.
+    """
     exchange = ask(subject, reference, case, always_read=always_read, tokenizer=_tokenizer(setup.checkpoint))
+    if rounder and getattr(subject, "dtype", setup.dtype) in ROUNDED_DTYPES:
+        exchange = replace(exchange, answer=_with_rounding(exchange.answer, subject, rounder))
     report = judge(exchange, limits)
     findings = substitute(subject, report, donor=lambda: _donor(setup))
     return replace(report, exchange=replace(exchange, findings=findings)) if findings else report
@@ -104,6 +125,17 @@ def ask(
     return Exchange(case, answer, expected, answered - started, time.perf_counter() - answered)
 
 
+def _with_rounding(answer: Answer, subject: TextSubject, rounder: Rounder) -> Answer:
+    """Add how the stages of a subject round; it runs vision and the prompt once more for it."""
+    if answer.input_tensors is None or answer.level < Level.STAGES or answer.fault:
+        return answer
+    try:
+        return replace(answer, rounding=rounder.measure(parts_of(CheckedSubject(subject), answer.input_tensors)))
+    except (SubjectFaultError, OutOfMemoryError) as error:
+        current().note(f"rounding was not looked at on {answer.case_id}: {str(error).splitlines()[0]}")
+        return answer
+
+
 def _note(exchange: Exchange) -> None:
     """Log the shapes of both sides' inputs, and note where the recording holds less than the whole case."""
     expected, actual = exchange.expected, exchange.answer.inputs
@@ -131,6 +163,11 @@ def _drawn(report: CaseReport, folder: Path) -> str | None:
 @cache
 def _tokenizer(checkpoint: str) -> TextTokenizer:
     return resolve(checkpoint).tokenizer
+
+
+@cache
+def _rounder(setup: Setup, budget_s: float) -> Rounder:
+    return Rounder(setup, budget_s)
 
 
 @cache

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from pytest_dsocr.compare.inputs import compare_inputs
 from pytest_dsocr.compare.output import Tie, compare_output, is_sure
+from pytest_dsocr.compare.rounding import compare_rounding
 from pytest_dsocr.compare.seams import compare_seam
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tokens import compare_best, compare_logits, compare_tokens, does_not_end
@@ -37,6 +38,8 @@ def compare_observations(actual: Answer, expected: Observation, limits: Toleranc
     yield from _inputs(actual, expected)
     for name in in_stage_order({**actual.seams, **expected.seams}):
         yield from _seam(name, actual, expected.seams, limits)
+    for stage, rounding in actual.rounding.items():
+        yield compare_rounding(stage, rounding, limits.rounding)
     decoding = list(_decoding(actual, expected, limits))
     yield from decoding
     if "read" in actual.lost:

@@ -29,6 +29,8 @@ class Tolerances:
     """How many units in the last place of the best logit the reference's best two may be apart to be a tie."""
     mantissa_bits: int
     """Bits of the dtype's significand that are stored."""
+    rounding: float = 4.0
+    """How many times the error of the vendor's kernels a stage's own may be, each against float32 on the same input."""
     usual: float = math.inf
     """Above this, a seam's drift is suspicious: no correct implementation that was measured comes near it."""
     boxes: int = 0
@@ -68,7 +70,15 @@ class Tolerances:
         return replace(self, **given)
 
 
-NAMES: Mapping[str, type] = {"boxes": int, "coords": float, "text": float, "seam": float, "logits": float, "ties": int}
+NAMES: Mapping[str, type] = {
+    "boxes": int,
+    "coords": float,
+    "text": float,
+    "seam": float,
+    "logits": float,
+    "ties": int,
+    "rounding": float,
+}
 """The tolerances that a run or a test may set, and what each is."""
 
 # float32: another processor sums in another order. Measured with ``mini`` on the 20 pages of dev-20, each against the

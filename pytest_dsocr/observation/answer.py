@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pytest_dsocr.observation.level import Level, SubjectFaultError
 from pytest_dsocr.observation.observation import Artefact, Best, InputsDigest, NotFinite, Output, Seam, SpanSeen, Step
+from pytest_dsocr.observation.rounding import Rounding
 
 NO_CHOICE = -1
 """The token of a step whose logits hold NaN or infinity, among which there is no best."""
@@ -96,6 +97,8 @@ class Answer:
     """Its inputs themselves, on their device, for who goes on from them; nobody may write to them."""
     vision_tensors: Mapping[str, Tensor] | None = None
     """What its vision gave, likewise."""
+    rounding: Mapping[str, Rounding] = field(default_factory=dict)
+    """How each stage rounds, of a subject that computes in fewer bits than float32, where it was looked at."""
     kv: KvSize | None = None
     """Of its cache after the prompt, where it shows one."""
     fault: SubjectFaultError | None = None

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -61,6 +61,17 @@ class SingleViews:
             yield block, "page", page[0]
             if crops and len(crops[0]) > 1:
                 yield block, "crops", torch.cat(crops[0])
+
+
+class BlockPass(NamedTuple):
+    """One call of a block."""
+
+    stage: str
+    depth: int
+    name: str
+    """Of its seam, such as ``sam.page/3``."""
+    given: Tensor
+    gave: Tensor
 
 
 BLOCKS: Mapping[str, str] = {stage.name: stage.blocks for stage in STAGES if stage.blocks}
@@ -153,6 +164,29 @@ def watch_deep(module: FindModule) -> Iterator[DeepSeams]:
             for depth, block in enumerate(_blocks(module, path)):
                 hooks.enter_context(block.register_forward_hook(_hook(deep, stage, depth, f"{path}.{depth}")))
         yield deep
+
+
+@contextmanager
+def watch_passes(module: FindModule) -> Iterator[list[BlockPass]]:
+    """Keep what every block gets and gives while the context is open, but for decode steps; the tensors are copies."""
+    passes: list[BlockPass] = []
+    with ExitStack() as hooks:
+        for stage, path in BLOCKS.items():
+            for depth, block in enumerate(_blocks(module, path)):
+                hook = _keeping(passes, stage, depth)
+                hooks.enter_context(block.register_forward_hook(hook, with_kwargs=True))
+        yield passes
+
+
+def _keeping(passes: list[BlockPass], stage: str, depth: int) -> Callable[..., None]:
+    def keep(_module: nn.Module, args: Any, options: Mapping[str, Any], out: Any) -> None:
+        tensors = [one for one in (*args, *options.values()) if isinstance(one, Tensor)]
+        given, gave = exact_tensor(tensors[0]), exact_tensor(out if isinstance(out, Tensor) else out[0])
+        if given.shape[1] > 1:
+            name = f"{_whole(stage, gave)}/{depth}"
+            passes.append(BlockPass(stage, depth, name, given.detach().clone(), gave.detach().clone()))
+
+    return keep
 
 
 def in_stage_order(seams: Mapping[str, Seam]) -> dict[str, Seam]:

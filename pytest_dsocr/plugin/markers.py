@@ -26,10 +26,10 @@ def dsocr(
     seam: float | None = None,
     logits: float | None = None,
     ties: int | None = None,
+    rounding: float | None = None,
 ) -> dict[str, float]:
     """compare the subject with the reference; optionally within these tolerances"""
-    given = {"boxes": boxes, "coords": coords, "text": text, "seam": seam, "logits": logits, "ties": ties}
-    found = {name: value for name, value in given.items() if value is not None}
+    found = {name: value for name, value in locals().items() if value is not None}
     for name, value in found.items():
         check_tolerance(name, value)
     return found

@@ -65,6 +65,7 @@ def test_what_is_no_tolerance_is_refused(name: str, value: Any) -> None:
 
 def test_what_is_a_tolerance_is_taken() -> None:
     values: dict[str, Any] = {"boxes": 2, "coords": 0.5, "text": 1, "seam": 0.1, "logits": 0.2, "ties": 8}
+    values |= {"rounding": 1.5}
     exact = tolerances("float32")
     assert exact.but(values) == replace(exact, **values, vision=math.inf)
     assert {*values} == {*NAMES}

@@ -1,0 +1,131 @@
+"""Rounding of real blocks in bfloat16 on a CPU, with and without mistakes that are smaller than it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+
+from pytest_dsocr.cases.run import run_case
+from pytest_dsocr.compare.rounding import compare_rounding, known_effects
+from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.explain.catalogue import mistakes
+from pytest_dsocr.explain.explainer import Explainer
+from pytest_dsocr.explain.mistake import Changes
+from pytest_dsocr.explain.planted import plant
+from pytest_dsocr.explain.rounding import Part, Rounder, parts_of
+from pytest_dsocr.foundation.elapsed import Elapsed
+from pytest_dsocr.observation.block_seams import watch_passes
+from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.observation.config import Setup
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.rounding import Rounding
+from pytest_dsocr.pages.page_list import shipped
+from pytest_dsocr.reference.opening import Wanted, open_recorded
+from pytest_dsocr.subjects.checked import CheckedSubject
+from pytest_dsocr.subjects.session import SessionSubject, session_subject
+from tests.recordings import FOLDER
+from tests.report.made import config
+
+SETUP = Setup(dtype="bfloat16")
+CASE = make_case(next(page for page in shipped("dev-3") if page.stem == "figures_201"), "markdown", "tiny")
+
+
+@cache
+def subject() -> SessionSubject:
+    return session_subject(SETUP)
+
+
+@cache
+def rounder() -> Rounder:
+    return Rounder(SETUP, budget_s=600)
+
+
+def parts(name: str = "", level: Level = Level.MODULES) -> list[Part]:
+    """What the subject gives with a mistake of the catalogue in it, or with none."""
+    asked = CheckedSubject(subject())
+    asked.level = level
+    with Changes() as changes:
+        if name:
+            plant(mistakes()[name], subject().session, changes)
+        return parts_of(asked, asked.inputs(CASE))
+
+
+def rounding(name: str, stage: str, level: Level = Level.MODULES) -> Rounding:
+    rounder().forget()
+    return rounder().measure([one for one in parts(name, level) if one.stage == stage])[stage]
+
+
+@pytest.mark.parametrize("level", [Level.MODULES, Level.STAGES])
+def test_the_vendors_own_kernels_are_equal_to_the_bit(level: Level) -> None:
+    found = rounder().measure(parts(level=level))
+    assert [*found] == ["sam", "clip", "projector", *["prefill"] * (level is Level.MODULES)]
+    assert {one.differing for one in found.values()} == {0.0}
+    assert found["clip"].parts == (5 if level is Level.MODULES else 1), "four blocks, and what comes of them"
+
+
+@pytest.mark.parametrize("name", ["clip.activation-1.7", "clip.activation-erf"])
+def test_a_mistake_smaller_than_rounding_is_found_and_named(name: str) -> None:
+    found = rounding(name, "clip")
+    assert compare_rounding("clip", found, tolerances("bfloat16").rounding).verdict is Verdict.WRONG
+    assert known_effects(found)[0].id == name
+    assert found.tried > 50
+    again = rounder().measure(parts(name))["clip"]
+    assert (known_effects(again)[0].id, again.tried < found.tried) == (name, True), "a later page is asked for it alone"
+
+
+def test_what_the_model_has_not_is_left_out() -> None:
+    block, *others = (one for one in parts() if one.stage == "clip")
+    beyond, cut = replace(block, depth=99), replace(block, gave=block.gave[:, 1:])
+    assert rounder().measure([beyond, cut, *others])["clip"].parts == len(others)
+    assert rounder().measure([beyond]) == {}
+
+
+def test_without_blocks_a_stage_shows_a_mistake_as_a_whole() -> None:
+    found = rounding("clip.activation-erf", "clip", Level.STAGES)
+    assert found.is_whole
+    assert "clip.activation-erf" in [one.id for one in known_effects(found)]
+
+
+def test_weights_in_eight_bits_have_a_bias() -> None:
+    found = rounding("prefill.weights-int8", "prefill")
+    assert found.ratio < 4
+    assert compare_rounding("prefill", replace(found, effects=()), 4.0).verdict is Verdict.WRONG
+
+
+def test_more_exact_is_not_wrong() -> None:
+    exact = [replace(one, gave=one.compute(rounder().truth, wide=True)) for one in parts()]
+    rounder().forget()
+    for stage, found in rounder().measure(exact).items():
+        assert found.differing > 0.9
+        assert found.ratio < 0.1
+        assert compare_rounding(stage, found, 4.0).verdict is Verdict.DRIFT
+
+
+def test_a_decode_step_is_no_pass_of_a_block() -> None:
+    asked = CheckedSubject(subject())
+    inputs = asked.inputs(CASE)
+    with torch.no_grad(), watch_passes(subject().module) as passes:
+        state, _ = asked.prefill(inputs, None)
+        asked.step(state, 5)
+    assert {one.given.shape[1] for one in passes} == {inputs["input_ids"].shape[1]}
+
+
+def test_a_run_breaks_there_and_is_explained() -> None:
+    reference = open_recorded([FOLDER], Wanted(resolve("mini"), "cpu", "bfloat16", fixed=frozenset()))
+    case = make_case(CASE.page, "markdown", "gundam", max_new_tokens=2)
+    own = config(dtype="bfloat16", explain=600.0, out=None)
+    explainer = Explainer(own.setup, budget_s=0)
+    with Changes() as changes:
+        plant(mistakes()["clip.activation-1.7"], subject().session, changes)
+        report, payload = run_case(case, 1, subject(), reference, own, Elapsed("test"), explainer)
+    assert report.divergence is not None
+    assert report.divergence.first.what == "clip.rounding"
+    explanation = report.exchange.explanation
+    assert explanation is not None
+    assert (explanation.is_proven, explanation.mistakes) == (True, ("clip.activation-1.7",))
+    assert payload["explained"] == f"{explanation.text}"
