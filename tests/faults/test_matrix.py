@@ -13,11 +13,10 @@ import pytest
 
 from pytest_dsocr.explain.catalogue import mistakes, ports
 from pytest_dsocr.explain.explainer import Explainer
-from pytest_dsocr.observation.config import Setup
 from tests.exam import SETS, exam
 from tests.faults.outcome import STAGES, Fault, of_catalogue, of_exam
 from tests.faults.suites import failure
-from tests.faults.trial import BUDGET_S, try_fault
+from tests.faults.trial import BUDGET_S, SETUP, try_fault
 
 ASKED = os.environ.get("DSOCR_FAULTS", "")
 QUICK = ("PRM-02", "SAM-09", "SAM-W3", "CLP-08", "PRJ-W1", "FUS-01", "MOE-02", "POS-01")
@@ -37,7 +36,7 @@ def faults() -> Mapping[str, Fault]:
 @pytest.fixture(scope="module")
 def explainer() -> Iterator[Explainer]:
     """The explaining process, which is without a mistake."""
-    made = Explainer(Setup(), BUDGET_S)
+    made = Explainer(SETUP, BUDGET_S)
     yield made
     made.close()
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -11,23 +12,27 @@ from pathlib import Path
 from pytest_dsocr.cases.limits import limits_between
 from pytest_dsocr.cases.run import ask
 from pytest_dsocr.compare.case import CaseReport, judge
-from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.question import question_of
+from pytest_dsocr.explain.rounding import Part, Rounder, explained_by_rounding, parts_of
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.config import Setup
+from pytest_dsocr.observation.rounding import ROUNDED_DTYPES
 from pytest_dsocr.pages.page_list import shipped
-from pytest_dsocr.reference.opening import Wanted
+from pytest_dsocr.reference.opening import Wanted, open_recorded
 from pytest_dsocr.reference.recording import RecordedReference
+from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 from tests.faults.outcome import Fault, Outcome, outcome_of
 from tests.faults.suites import ask_suites, failure
-from tests.recordings import FOLDER, find_recording
+from tests.recordings import FOLDER
 
 QUICKEST = ("figures_201", "invoice_016")
+SETUP = Setup("mini", *os.environ.get("DSOCR_FAULTS_ON", "cpu:float32").split(":"))
+"""The device and the dtype; beside the default no suite is asked, as these read pages of their own."""
 READ_TOKENS = 200
 """A subject in a loop is not read to the end: the longest of these pages has 180."""
 BUDGET_S = 120
@@ -44,13 +49,19 @@ class Brief(SessionSubject):
 @cache
 def loaded() -> Brief:
     """Return the one session of this process."""
-    return Brief(session_subject(Setup()).session)
+    return Brief(session_subject(SETUP).session)
 
 
 @cache
 def reference() -> RecordedReference:
     """Return the recordings of the embedded checkpoint."""
-    return RecordedReference(find_recording(FOLDER, Wanted(resolve(MINI)).key, resampling()))
+    return open_recorded([FOLDER], Wanted(resolve(MINI), SETUP.device, SETUP.dtype, fixed=frozenset()))
+
+
+@cache
+def rounder() -> Rounder:
+    """Return what computes a subject's parts again, where it computes in fewer bits than float32."""
+    return Rounder(SETUP, BUDGET_S)
 
 
 @cache
@@ -72,16 +83,31 @@ def hold(subject: Brief, case: Case) -> CaseReport:
     """Hold the subject against the recording of a page, and read the first page even where a stage is wrong."""
     always_read, tokenizer = case == cases()[0], resolve(MINI).tokenizer
     exchange = ask(subject, reference(), case, always_read=always_read, tokenizer=tokenizer)
-    return judge(exchange, limits_between(subject, reference(), Setup()))
+    return judge(exchange, limits_between(subject, reference(), SETUP))
+
+
+def _held(fault: Fault) -> Generator[CaseReport]:
+    """Yield the report of each page, and of those that pass how they round, computed again without the mistake."""
+    passed, is_rounded = list[tuple[CaseReport, list[Part]]](), SETUP.dtype in ROUNDED_DTYPES
+    with planted(fault) as subject:  # for all pages, as a mistake may keep something of one for the next
+        for case in cases():
+            yield (report := hold(subject, case))
+            if is_rounded and report.exchange.answer.input_tensors is not None:
+                passed.append((report, parts_of(CheckedSubject(subject), report.exchange.answer.input_tensors)))
+    rounder().forget()
+    for report, parts in passed:
+        answer = replace(report.exchange.answer, rounding=rounder().measure(parts))
+        yield judge(replace(report.exchange, answer=answer), report.limits)
 
 
 def try_fault(fault: Fault, explainer: Explainer, *, suites: bool) -> Outcome | None:
     """Plant a mistake; say how the first page or suite of a default run shows it, and None where none does."""
     if suites and "::" in fault.shows and (found := failure(fault, [fault.shows])):
         return found
-    with planted(fault) as subject:  # for all pages, as a mistake may keep something of one for the next
-        held = ((hold(subject, case), case.page.stem) for case in cases())
-        shown = next(((report, found) for report, page in held if (found := outcome_of(fault, page, report))), None)
+    with closing(_held(fault)) as reports:
+        pages = ((report, outcome_of(fault, report.case.page.stem, report)) for report in reports)
+        shown = next(((report, found) for report, found in pages if found), None)
+    suites = suites and Setup() == SETUP
     if shown is None:
         return ask_suites(fault) if suites and not fault.unseen else None
     return _explained(fault, *shown, explainer)
@@ -89,7 +115,7 @@ def try_fault(fault: Fault, explainer: Explainer, *, suites: bool) -> Outcome | 
 
 def _explained(fault: Fault, report: CaseReport, found: Outcome, explainer: Explainer) -> Outcome:
     question = question_of(report, BUDGET_S)
-    answer = explainer.answered(question) if question else None
+    answer = explained_by_rounding(report) or (explainer.answered(question) if question else None)
     if answer is None:
         return found
     named = fault.mistake.removeprefix("steps.") in {one.removeprefix("steps.") for one in answer.mistakes}
