@@ -106,7 +106,7 @@ def rows(perf: Mapping[str, Any]) -> Iterator[Times]:
 
 
 def _under_roof(perf: Mapping[str, Any], quantity: str) -> tuple[str, ...]:
-    found = (perf.get("roof") or {"times": {}})["times"].get(quantity)
+    found = (perf["roof"] or {"times": {}})["times"].get(quantity)
     return (ms(found["least_ms"]), f"{found['share']['roof']:.1%}", found["limit"]) if found else ()
 
 
