@@ -24,7 +24,7 @@ from pytest_dsocr.reference.recording import RecordedReference
 from pytest_dsocr.subjects.loading import close_subject, load_subject
 from pytest_dsocr.subjects.protocol import Setup
 from tests.adapters import reader
-from tests.plugin.conftest import TEST_TEXT, Repository, repository
+from tests.plugin.conftest import TEST_TEXT, Repository, rendered, repository
 from tests.plugin.standin import TEXT
 from tests.recordings import FOLDER, find_recording
 
@@ -68,7 +68,7 @@ def test_in_a_run_a_server_without_special_tokens_is_no_wrong(repository: Reposi
     result = repository.run(TEST_TEXT, f"--dsocr-subject={address}/lost/v1")
     result.assert_outcomes(errors=1)
     assert "takes special tokens out of its text" in unwrapped(result)
-    assert "WRONG" not in result.stdout.str()
+    assert "WRONG" not in rendered(result)
 
 
 def test_in_a_run_what_is_not_offered_is_reported_and_never_wrong(repository: Repository, address: str) -> None:
