@@ -66,18 +66,6 @@ def test_tests_and_the_run_have_their_properties(repository: Repository) -> None
     assert tests["test_not_ours"] == {}
 
 
-def test_a_fault_is_reported_with_its_stage_and_whose_it_is(repository: Repository) -> None:
-    repository.settle(subject="Broken", ini="junit_family = xunit1")
-    repository.run(TESTS, "--junit-xml=junit.xml")
-    fault = properties()[1]["test_text"]
-    assert (fault["dsocr_ended_as"], fault["dsocr_stage"]) == ("wrong", "read")
-    assert "ValueError" in fault["dsocr_fault"]
-    repository.settle(reference="Silent", ini="junit_family = xunit1")
-    repository.run(TESTS, "--junit-xml=junit.xml")
-    run, tests = properties()
-    assert run["dsocr_ended_as"] == tests["test_text"]["dsocr_ended_as"] == "infrastructure"
-
-
 @pytest.fixture
 def on_github(monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester) -> Path:
     """As in a job there; returns the file of its summary."""
