@@ -189,6 +189,7 @@ def test_what_matches_passes_and_each_comparison_counts(repository: Repository, 
     result = run(repository, names, "MATCH", "", *workers)
     assert (result["passes"], result["status"]) == (True, 0)
     assert result["counts"]["MATCH"] == len(names) + 2, "for two tests compare twice"
+    assert len(result["flaky"]) == 1, "the one that was tried again"
 
 
 def test_another_exit_status_does_not_make_it_pass(repository: Repository) -> None:

@@ -110,6 +110,8 @@ RUNS: dict[str, list[Ended]] = {
     "suspicious": [("passed", payload(SUSPICIOUS, case=case_payload("a", SUSPICIOUS, worst_error=3e-6)))],
     "no boxes": [("passed", payload(MATCH, case=case_payload(boxes={"reference": 0, "subject": 0})))],
     "slower": [("passed", payload(MATCH)), ("failed", payload(SLOW))],
+    "flaky": [("rerun", payload(WRONG))],
+    "ended as another plugin says": [("passed", payload(MATCH)), ("postponed", payload(MATCH))],
 }
 
 
@@ -118,6 +120,8 @@ def made(name: str) -> RunResult:
     found = result(*RUNS[name], reason="why")
     found.plan.exit_status = int(bool(found.failing))
     found.options = ["--dsocr-subject=mine:Model", "-k", "a or b"] if found.failing else ()
+    if name == "flaky":
+        found.add("test_case.py::test[0]", "passed", payload(MATCH))
     if name == "slower":
         roof = Roof(devices()["h200"], "bfloat16", {"sam": Bound(7.0, 7.0, 1.0), "page": Bound(20.0, 9.0, 16.0)})
         slower = Judgement("page", Pace.SLOWER, 80.0, 100.0, 1.25, 1.18, 1.3, 0.05, 24, 24)
