@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from pytest_dsocr.cases.run import ask
 from pytest_dsocr.compare.case import judge
 from pytest_dsocr.compare.tolerances import tolerances
@@ -20,7 +18,7 @@ from pytest_dsocr.reference.opening import Wanted
 from pytest_dsocr.reference.recording import RecordedReference
 from pytest_dsocr.subjects.loading import close_subject, load_subject
 from pytest_dsocr.subjects.protocol import Setup
-from tests.plugin.conftest import TEST_TEXT, Repository, repository
+from tests.plugin.conftest import TEST_TEXT, Repository, repository, unwrapped
 from tests.recordings import FOLDER, find_recording
 
 __all__ = ["repository"]
@@ -56,7 +54,3 @@ def test_in_a_run_what_is_not_offered_is_reported_and_never_wrong(repository: Re
     [case, *_] = json.loads((repository.pytester.path / "out" / "dsocr.json").read_text())["cases"]
     assert f"first token     {case['first_token_ms']:.0f} ms in the median of 1 case" in result.stdout.str()
     assert f"the server at {address}/plain/v1: model one; it keeps special tokens; " in unwrapped(result)
-
-
-def unwrapped(result: pytest.RunResult) -> str:
-    return " ".join(result.stdout.str().split())

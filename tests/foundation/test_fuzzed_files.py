@@ -33,7 +33,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import seal
 from pytest_dsocr.night import record
 from pytest_dsocr.night.config import Config, read_config
-from pytest_dsocr.night.state import STATE_NAME, Entry, NightState, read_night
+from pytest_dsocr.night.state import NIGHTS, STATE_NAME, Entry, NightState
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.named import make_cases
 from pytest_dsocr.pages.page_list import shipped
@@ -185,7 +185,7 @@ KINDS: dict[str, Kind] = {
     ),
     "toml": Kind(_copied(CHECKOUT / "ci/nightly/example.toml"), read_config),
     "info": Kind(_info, lambda path: is_kept(path.parent, make_case(PAGE, "free", "tiny"), MADE), sealed=True),
-    "state": Kind(_state, lambda path: read_night(path.parent).verdict),
+    "state": Kind(_state, lambda path: NIGHTS.read(path).verdict),
     "ledger": Kind(
         _written("known.txt", "a.py::test_b  # until 2027-01-31: a reason\n"), lambda path: read_ledger(path).over()
     ),

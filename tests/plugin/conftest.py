@@ -98,3 +98,8 @@ def rendered(result: pytest.RunResult) -> str:
     text = text.replace(str(golden_folder()), "GOLDEN")  # in the package where that is installed
     text = text.replace(str(pytest_dsocr.__path__[0]), "PACKAGE").replace(pytest_dsocr.__version__, "VERSION")
     return re.sub(r"=+ (.*?)(?: in [\d.]+s.*)? =+", r"== \1 ==", text)
+
+
+def unwrapped(result: pytest.RunResult) -> str:
+    """What a run says, without its line breaks."""
+    return " ".join(result.stdout.str().split())

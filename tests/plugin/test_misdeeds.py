@@ -12,7 +12,6 @@ from tests.plugin import misdeeds
 from tests.plugin.conftest import TEST_TEXT, Repository
 
 PAGES = ("--dsocr-pages=bad.png", "--dsocr-pages=good.png")
-RUN_S = 600
 ISOLATE = "--dsocr-isolate"
 
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
@@ -142,27 +143,16 @@ def texts(of: RunResult, **given: Any) -> list[str]:
     return [line.text for line in Summary(of, **given).lines]
 
 
-class Reporter:
-    """The part of pytest's that a summary is written to."""
-
-    def __init__(self) -> None:
-        self.written: list[str] = []
-
-    def write_sep(self, sep: str, title: str) -> None:
-        self.written.append(f"{sep} {title}")
-
-    def write_line(self, line: str, **markup: bool) -> None:
-        self.written.append(line)
-
-
 @pytest.mark.parametrize("name", RUNS)
 def test_what_the_terminal_shows(name: str, snapshot: SnapshotAssertion) -> None:
-    reporter: Any = Reporter()
+    written: list[str] = []
+    reporter = Mock(write_sep=lambda *heading: written.append(" ".join(heading)))
+    reporter.write_line = lambda line, **_: written.append(line)
     summary = Summary(made(name), made(name).options, ("dsocr-out/dsocr.json", "dsocr-out/index.html"))
     summary.show(reporter)
     summary.show_breaks(reporter)
-    assert all(len(line) <= COLUMNS for line in reporter.written if not line.startswith("    "))
-    assert "\n".join(reporter.written) == snapshot
+    assert all(len(line) <= COLUMNS for line in written if not line.startswith("    "))
+    assert "\n".join(written) == snapshot
 
 
 @pytest.mark.parametrize("name", RUNS)
