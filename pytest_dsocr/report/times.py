@@ -92,7 +92,7 @@ def rows(perf: Mapping[str, Any]) -> Iterator[Times]:
     page_ms = perf["median_ms"].get("page", 0.0)
     for quantity, median_ms in perf["median_ms"].items():
         one = judged.get(quantity)
-        compared = one is not None and one["pace"] != "NOT-COMPARED"
+        compared = one is not None and None not in (one[name] for name in ("before_ms", "ratio", "low", "high"))
         yield Times(
             quantity,
             ms(median_ms),

@@ -50,6 +50,9 @@ from pytest_dsocr.reference.recorded_case import RecordedCase
 from pytest_dsocr.reference.recording import Recording
 from pytest_dsocr.report.difference import difference, lines
 from pytest_dsocr.report.file import read_result, write_json
+from pytest_dsocr.report.html import html
+from pytest_dsocr.report.markdown import markdown
+from pytest_dsocr.report.merge import Part, merged
 from pytest_dsocr.report.side_files import is_kept
 from tests.checkout import CHECKOUT
 from tests.contract.fuzzing import fuzz
@@ -102,6 +105,9 @@ def _read_result(path: Path) -> None:
     found = read_result(path)
     assert [*lines(difference(found, found), found, found)]
     assert record.of_run(found).started
+    whole = merged([Part(path.parent, found)], "dsocr merge")
+    assert html(whole)
+    assert markdown(whole)
 
 
 def _show(path: Path) -> None:

@@ -11,9 +11,11 @@ import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.perf.run import PerfRun
+from pytest_dsocr.perf.statistics import Judgement, Pace
 from pytest_dsocr.report.collection import Plan
 from pytest_dsocr.report.file import mark_refused, mark_running, write_json
 from pytest_dsocr.report.merge import Part, merged, read_parts
+from pytest_dsocr.report.times import rows
 from tests.perf.made import measured
 from tests.report.made import LOST, MATCH, MISSING, WRONG, Payload, case_payload, new_result, payload, run_payload
 
@@ -124,6 +126,15 @@ def test_of_damaged_times_the_key_is_named(tmp_path: Path, name: str, value: Any
     write_json(tmp_path, {**FIRST, "perf": {**perf, name: value}})
     with pytest.raises(DsocrError, match=f"has a wrong perf.{why}.*; run the suites again"):
         read_parts([tmp_path], unfinished=False)
+
+
+@pytest.mark.parametrize("name", ["before_ms", "ratio", "low", "high"])
+def test_a_judgement_without_its_numbers_is_shown_as_none(name: str) -> None:
+    judgement = Judgement("page", Pace.SAME, 1.0, 1.5, 1.5, 1.4, 1.6, 2.0, 2, 2)
+    perf = PerfRun(measured({"page": [1.0, 2.0]}, {}), (judgement,)).to_json()
+    assert [one.ratio for one in rows(perf)] == ["1.500"]
+    perf["judgements"][0][name] = None
+    assert [(one.baseline, one.ratio, one.interval) for one in rows(perf)] == [("", "", "")]
 
 
 def test_a_shard_that_is_not_there_is_no_pass_and_of_many_the_first_are_named() -> None:
