@@ -26,13 +26,7 @@ TEST_TEXT = """
     def test_text(dsocr_report, dsocr_check):
         dsocr_check(dsocr_report, "text")
 """
-TWO = """
-    def test_text(dsocr_report, dsocr_check):
-        dsocr_check(dsocr_report, "text")
-
-    def test_boxes(dsocr_report, dsocr_check):
-        dsocr_check(dsocr_report, "boxes")
-"""
+TWO = TEST_TEXT + TEST_TEXT.replace("text", "boxes")
 UNNEEDED = ("cacheprovider", "hypothesispytest", "randomly", "threadexception", "unraisableexception")
 """Plugins that take their time, most of it at the end of a run, and that no test here is about."""
 

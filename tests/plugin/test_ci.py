@@ -14,10 +14,7 @@ from pytest_dsocr.report.ci import errors
 from tests.plugin.conftest import TEST_TEXT, Repository
 from tests.report.made import WRONG, payload, result
 
-TESTS = """
-    def test_text(dsocr_report, dsocr_check):
-        dsocr_check(dsocr_report, "text")
-
+TESTS = f"""{TEST_TEXT}
     def test_boxes(dsocr_report, dsocr_check, record_property):
         record_property("mine", "kept")
         dsocr_check(dsocr_report, "boxes")
