@@ -52,8 +52,6 @@ def run(options: Namespace) -> Iterator[str]:
     """
     options.status = Status.NOT_RUN
     task = _task(options)
-    if options.out and not options.out.parent.is_dir():
-        raise DsocrError(f"there is no folder {options.out.parent} for --out={options.out}; make it, or name another")
     with interrupted_by_sigterm(), _watching() as watch:
         bench = compare((options.a, options.b), task, watch, is_timed=not options.counts)
     options.status = bench.status  # before anything is printed, for the reader may close our output

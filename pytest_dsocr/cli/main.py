@@ -42,7 +42,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 adds the arguments."""
 CHECKED: Mapping[str, Mapping[str, Callable[[str], Any]]] = {
     "run": {"page": option_values.readable_page, "out": option_values.new_folder},
-    "bench": {"page": option_values.readable_page, "out": str},  # a file
+    "bench": {"page": option_values.readable_page, "out": option_values.new_file},
     "vendor record": {},
 }
 """By command: the readers of options that ``compare`` has not, or under another name."""

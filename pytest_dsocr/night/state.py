@@ -116,19 +116,10 @@ class NightState:
 NIGHTS = Format(NightState, "run it again")
 
 
-def read_night(out: Path) -> NightState:
-    """Read a night.
-
-    Raises:
-        DsocrError: where there is none, or it is damaged or of another format.
-    """
-    return NIGHTS.read(out / STATE_NAME)
-
-
 def earlier(out: Path) -> dict[str, Entry]:
     """Return what the night before did there, by name; nothing where it is damaged or of another format."""
     try:
-        return {entry.name: entry for entry in read_night(out).entries}
+        return {entry.name: entry for entry in NIGHTS.read(out / STATE_NAME).entries}
     except DsocrError:
         return {}
 

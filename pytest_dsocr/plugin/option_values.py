@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Literal
 
 from pytest_dsocr.compare.tolerances import NAMES, check_tolerance
@@ -219,6 +220,17 @@ def new_folder(text: str) -> Path:
     except OSError as error:
         why = str(error.strerror)
     raise DsocrError(f"{text} cannot be made or written to ({why}); give another folder")
+
+
+def new_file(text: str) -> str:
+    """Read a file to write to, and check that its folder takes one."""
+    try:
+        if Path(text).is_dir():
+            raise DsocrError(f"{text!r} is a folder; give a file")
+        with TemporaryFile(dir=Path(text).parent):
+            return text
+    except OSError as error:
+        raise DsocrError(f"{text} cannot be written ({error.strerror}); give another file") from error
 
 
 def yes_or_no(text: str) -> bool:

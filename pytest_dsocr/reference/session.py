@@ -84,16 +84,14 @@ class SessionRuntime:
         Raises:
             DsocrError: where reading and decoding step by step differ, so that it cannot serve as a reference.
         """
-        prepared, tokens = self._prepare(case), count(1)
-        read = self.subject.session.run_prepared(
+        session, tokens = self.subject.session, count(1)
+        prepared = session.prepare(case.page, prompt=case.prompt, preset=case.preset)
+        read = session.run_prepared(
             prepared, max_new_tokens=case.max_new_tokens, on_token=lambda _: self._token(next(tokens), case)
         )
         answer = follow(self.subject, case, _to_follow(case, prepared, read), lambda step: self._token(step, case))
         seen = _observation(case, answer, read, self.provenance)
         return seen if keep_values else without_values(seen)
-
-    def _prepare(self, case: Case) -> Inputs:
-        return self.subject.session.prepare(case.page, prompt=case.prompt, preset=case.preset)
 
     def _token(self, number: int, case: Case) -> None:
         self.on_progress("token", number, case.max_new_tokens)

@@ -112,7 +112,7 @@ PREFIX = "dsocr_"
 
 def of_test(test: TestResult, case: str, run: RunPayload | None) -> Iterator[tuple[str, str]]:
     """Yield what a test found so far, but for what does not apply: the id of its ``case``, the sides of its ``run``."""
-    made, fault = test.comparisons, test.payload.get("fault")
+    made, fault, judged = test.comparisons, test.payload.get("fault"), test.payload.get("case")
     named = {
         "ended_as": test.ended_as,
         "verdict": _gravest(made),
@@ -120,7 +120,7 @@ def of_test(test: TestResult, case: str, run: RunPayload | None) -> Iterator[tup
         "stage": _stage(made, fault and fault["stage"]),
         "error": _error(made),
         "fault": fault and fault["why"],
-        "cause": _gravest(made) == Verdict.WRONG and _likely_cause(test),
+        "cause": judged and _gravest(made) == Verdict.WRONG and likely_cause(judged),
         "key": run and run["key"],
         "reference": run and reference_in_words(run),
     }
@@ -152,11 +152,6 @@ def of_run(result: RunResult) -> Iterator[tuple[str, str]]:
 
 def _gravest(made: list[ComparisonPayload]) -> str | None:
     return max((one["verdict"] for one in made), key=lambda verdict: SEVERITY.index(Verdict(verdict)), default=None)
-
-
-def _likely_cause(test: TestResult) -> str | None:
-    found = test.payload.get("case")
-    return likely_cause(found) if found else None
 
 
 def _stage(made: list[ComparisonPayload], raised_in: str | None) -> str | None:

@@ -199,7 +199,8 @@ class _Failure:
 
     def _check_alone(self) -> Iterator[str]:
         """Say what to check where there is no case, but inputs or files that were compared with something recorded."""
-        found = None if self.report else first_divergence([one for one in self.failing if _is_reported_alone(one)])
+        alone = [one for one in self.failing if one.stage in TOLD_ALONE or one.what in TOLD_WHOLE]
+        found = None if self.report else first_divergence(alone)
         if found is not None:
             yield from entry("check", hint(found))
 
@@ -214,10 +215,6 @@ class _Failure:
             yield from entry("accept", f"where this may differ: {typed}, or in the test: @pytest.mark.dsocr({marked})")
         else:
             yield from entry("accept", "no tolerance is meant for a difference like this")
-
-
-def _is_reported_alone(one: Comparison) -> bool:
-    return one.stage in TOLD_ALONE or one.what in TOLD_WHOLE
 
 
 def _detail(line: str) -> str:

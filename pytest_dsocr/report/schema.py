@@ -55,6 +55,7 @@ class _Judgement(TypedDict):
     low: Ratio | None
     high: Ratio | None
     limit: Finite
+    before_ms: Time | None
     after_ms: Time | None
 
 
@@ -63,13 +64,44 @@ class _Baseline(TypedDict):
     commit: str | None
 
 
+class _Share(TypedDict):
+    roof: Ratio
+
+
+class _Nearness(TypedDict):
+    least_ms: Time
+    share: _Share
+    limit: str
+
+
+class _Roof(TypedDict):
+    device: str
+    source: str
+    times: dict[str, _Nearness]
+
+
+class _Rounds(TypedDict):
+    taken: Count
+    used: Count
+
+
+class _Flag(TypedDict):
+    raised: bool
+    measured: str
+
+
 class _Perf(TypedDict):
     identity: Identity
+    rounds: _Rounds
     median_ms: dict[str, Time]
     quartiles_ms: dict[str, tuple[Time, Time]]
     exact: dict[str, int]
+    roof: _Roof | None
+    in_short: list[str]
+    flags: dict[str, _Flag]
     judgements: list[_Judgement]
     baseline: _Baseline | None
+    no_baseline: str
 
 
 class _Environment(TypedDict):

@@ -92,7 +92,7 @@ def rows(perf: Mapping[str, Any]) -> Iterator[Times]:
     page_ms = perf["median_ms"].get("page", 0.0)
     for quantity, median_ms in perf["median_ms"].items():
         one = judged.get(quantity)
-        compared = one is not None and one["pace"] != "NOT-COMPARED"
+        compared = one is not None and None not in (one[name] for name in ("before_ms", "ratio", "low", "high"))
         yield Times(
             quantity,
             ms(median_ms),
@@ -106,7 +106,7 @@ def rows(perf: Mapping[str, Any]) -> Iterator[Times]:
 
 
 def _under_roof(perf: Mapping[str, Any], quantity: str) -> tuple[str, ...]:
-    found = (perf.get("roof") or {"times": {}})["times"].get(quantity)
+    found = (perf["roof"] or {"times": {}})["times"].get(quantity)
     return (ms(found["least_ms"]), f"{found['share']['roof']:.1%}", found["limit"]) if found else ()
 
 

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import json
-import shlex
-import shutil
-import sys
 from pathlib import Path
-
-import pytest
 
 from pytest_dsocr.cases.run import ask
 from pytest_dsocr.compare.case import judge
@@ -23,9 +18,7 @@ from pytest_dsocr.reference.opening import Wanted
 from pytest_dsocr.reference.recording import RecordedReference
 from pytest_dsocr.subjects.loading import close_subject, load_subject
 from pytest_dsocr.subjects.protocol import Setup
-from tests.adapters import reader
-from tests.plugin.conftest import TEST_TEXT, Repository, repository
-from tests.plugin.standin import TEXT
+from tests.plugin.conftest import TEST_TEXT, Repository, repository, unwrapped
 from tests.recordings import FOLDER, find_recording
 
 __all__ = ["repository"]
@@ -52,25 +45,6 @@ def test_a_server_is_judged_by_its_text_alone(address: str, tmp_path: Path) -> N
     assert {*found} <= {"text", "spans", "boxes"}
 
 
-def test_in_a_run_a_crash_costs_one_case(repository: Repository) -> None:
-    folder = repository.pytester.path
-    for name in ("crash", "good"):
-        shutil.copy(folder / "page.png", folder / f"{name}.png")
-    command = shlex.join([sys.executable, reader.__file__])
-    options = ("--dsocr-pages=crash.png", "--dsocr-pages=good.png", "--dsocr-isolate")
-    marked = f"--dsocr-subject=cli:--after='|' --before='|<|ref|>t' {command} {{page}}"
-    result = repository.run(TEST_TEXT, *options, f"{marked} {shlex.quote(TEXT)}")
-    result.assert_outcomes(passed=1, failed=1)
-    assert "the command ended with status 3; make it end with status 0" in result.stdout.str()
-
-
-def test_in_a_run_a_server_without_special_tokens_is_no_wrong(repository: Repository, address: str) -> None:
-    result = repository.run(TEST_TEXT, f"--dsocr-subject={address}/lost/v1")
-    result.assert_outcomes(errors=1)
-    assert "takes special tokens out of its text" in unwrapped(result)
-    assert "WRONG" not in result.stdout.str()
-
-
 def test_in_a_run_what_is_not_offered_is_reported_and_never_wrong(repository: Repository, address: str) -> None:
     subject = f"--dsocr-subject={address}/plain/v1?presets=gundam"
     result = repository.run(TEST_TEXT, subject, "--dsocr-presets=gundam", "--dsocr-presets=large", "--dsocr-out=out")
@@ -80,7 +54,3 @@ def test_in_a_run_what_is_not_offered_is_reported_and_never_wrong(repository: Re
     [case, *_] = json.loads((repository.pytester.path / "out" / "dsocr.json").read_text())["cases"]
     assert f"first token     {case['first_token_ms']:.0f} ms in the median of 1 case" in result.stdout.str()
     assert f"the server at {address}/plain/v1: model one; it keeps special tokens; " in unwrapped(result)
-
-
-def unwrapped(result: pytest.RunResult) -> str:
-    return " ".join(result.stdout.str().split())

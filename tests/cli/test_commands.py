@@ -141,6 +141,8 @@ REFUSED = {
     "compare empty": (10, "the folder empty holds no images"),
     "compare notes.md --pages=empty": (10, "notes.md cannot be read as an image"),
     "bench . . --max-new-tokens=0": (3, "'0' is not a number of tokens"),
+    "bench . . --out=/proc/nope": (3, "/proc/nope cannot be written (No such file or directory)"),
+    "bench . . --out=empty": (3, "'empty' is a folder; give a file"),
     "vendor record code empty --presets=nope": (2, "there is no preset 'nope'"),
 }
 """What can be known from the command line: the exit status, and what is said."""

@@ -78,11 +78,11 @@ def test_a_session_like_the_vendors_ends_in_0_with_the_plugins_own_result(
 
 @pytest.mark.usefixtures("cold")  # with children of its own, in one group of processes
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_what_ends_the_command_ends_pytest_and_is_no_pass(number: signal.Signals) -> None:
+@pytest.mark.parametrize("isolate", [[], ["--isolate"]], ids=["here", "apart"])
+def test_what_ends_the_command_ends_pytest_and_is_no_pass(number: signal.Signals, isolate: list[str]) -> None:
     """A terminal sends its interrupt to the whole group of processes."""
-    process = subprocess.Popen(
-        command([PAGE, "--subject=mine:Waits", *TEXT_ALONE]), stdout=subprocess.PIPE, start_new_session=True
-    )
+    asked = [PAGE, "--subject=mine:Waits", *isolate, *TEXT_ALONE]
+    process = subprocess.Popen(command(asked), stdout=subprocess.PIPE, start_new_session=True)
     while not Path("waits").exists():
         assert process.poll() is None
         time.sleep(0.1)
@@ -100,7 +100,7 @@ def test_what_ends_the_command_ends_pytest_and_is_no_pass(number: signal.Signals
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (("--level=L9",), 4, "--dsocr-level: 'L9' is not a level"),
+        (("--level=L9",), 4, "ERROR: --dsocr-level: 'L9' is not a level; give L0 (text), "),
         (("--out=mine.py/out",), 2, "mine.py/out cannot be made (Not a directory)"),
         (("--", "--dsocr-out=there"), 2, "--dsocr-out comes after --; give --out before it"),
     ],
@@ -109,8 +109,8 @@ def test_what_cannot_be_compared_has_pytests_status_and_says_why(
     arguments: Sequence[str], status: int, message: str
 ) -> None:
     done = compare(PAGE, *arguments)
-    assert done.returncode == status
-    assert message in done.stdout + done.stderr
+    assert (done.returncode, done.stdout) == (status, "")
+    assert message in done.stderr
 
 
 def test_every_option_of_the_plugin_is_offered_by_both_names_and_handed_on(tmp_path: Path) -> None:

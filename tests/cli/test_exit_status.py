@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -21,6 +22,7 @@ from pytest_dsocr.report.difference import Status as DiffStatus
 from pytest_dsocr.report.file import read_result
 from tests.cli.test_commands import ARGUMENTS
 from tests.markdown import table
+from tests.plugin.conftest import Repository
 
 SUBJECTS = """
     import os
@@ -56,21 +58,15 @@ TESTS = """
     def test_pace(dsocr_check):
         dsocr_check([Comparison("perf/decode", Verdict.{pace}, "measured")])
 """
-STANDIN = Path(__file__).parents[1] / "plugin" / "standin.py"
 
 
 @pytest.fixture(autouse=True)
 def _repository(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two pages, stand-ins for both sides, and tests of the user's own."""
-    from PIL import Image
-
-    pytester.makepyfile(mine=SUBJECTS, test_it=TESTS.format(pace="MATCH"), standin=STANDIN.read_text(encoding="utf-8"))
-    pytester.makeconftest(
-        "import pytest, standin\n@pytest.fixture(scope='session')\ndef dsocr_reference(): return standin.Reference()"
-    )
-    Path("pages").mkdir()
+    Repository(pytester).settle()
+    pytester.makepyfile(mine=SUBJECTS, test_it=TESTS.format(pace="MATCH"))
     for name in ("page", "second"):
-        Image.new("RGB", (32, 32)).save(Path("pages", f"{name}.png"))
+        shutil.copy("page.png", pytester.mkdir(name) / f"{name}.png")
     for option in OPTIONS:
         monkeypatch.delenv(option.env, raising=False)
     monkeypatch.setenv("DSOCR_EXPLAIN", "0")
@@ -78,7 +74,7 @@ def _repository(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> N
 
 def ended(*arguments: str, subject: str = "Reader") -> tuple[int, str]:
     """Run it; give its status and the word in its file."""
-    asked = ["pages", "--presets=tiny", "--tests=test_it.py", f"--subject=mine:{subject}", *arguments]
+    asked = ["page", "second", "--tests=test_it.py", f"--subject=mine:{subject}", *arguments]
     done = subprocess.run([sys.executable, "-m", "pytest_dsocr", "compare", *asked], capture_output=True, check=False)
     reported: dict[str, Any] = json.loads(Path("dsocr-out/dsocr.json").read_text(encoding="utf-8"))
     return done.returncode, reported.get("ended_as", reported["status"])

@@ -33,7 +33,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import seal
 from pytest_dsocr.night import record
 from pytest_dsocr.night.config import Config, read_config
-from pytest_dsocr.night.state import STATE_NAME, Entry, NightState, read_night
+from pytest_dsocr.night.state import NIGHTS, STATE_NAME, Entry, NightState
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.named import make_cases
 from pytest_dsocr.pages.page_list import shipped
@@ -50,6 +50,9 @@ from pytest_dsocr.reference.recorded_case import RecordedCase
 from pytest_dsocr.reference.recording import Recording
 from pytest_dsocr.report.difference import difference, lines
 from pytest_dsocr.report.file import read_result, write_json
+from pytest_dsocr.report.html import html
+from pytest_dsocr.report.markdown import markdown
+from pytest_dsocr.report.merge import Part, merged
 from pytest_dsocr.report.side_files import is_kept
 from tests.checkout import CHECKOUT
 from tests.contract.fuzzing import fuzz
@@ -102,6 +105,9 @@ def _read_result(path: Path) -> None:
     found = read_result(path)
     assert [*lines(difference(found, found), found, found)]
     assert record.of_run(found).started
+    whole = merged([Part(path.parent, found)], "dsocr merge")
+    assert html(whole)
+    assert markdown(whole)
 
 
 def _show(path: Path) -> None:
@@ -185,7 +191,7 @@ KINDS: dict[str, Kind] = {
     ),
     "toml": Kind(_copied(CHECKOUT / "ci/nightly/example.toml"), read_config),
     "info": Kind(_info, lambda path: is_kept(path.parent, make_case(PAGE, "free", "tiny"), MADE), sealed=True),
-    "state": Kind(_state, lambda path: read_night(path.parent).verdict),
+    "state": Kind(_state, lambda path: NIGHTS.read(path).verdict),
     "ledger": Kind(
         _written("known.txt", "a.py::test_b  # until 2027-01-31: a reason\n"), lambda path: read_ledger(path).over()
     ),

@@ -111,7 +111,6 @@ def test_a_side_that_cannot_be_measured_is_reported_in_words(capsys: Capture, su
         ("nothing .", "'nothing' names nothing to measure, and there is no git repository here; give a commit, tag"),
         ("env:absent .", "env:absent is no environment"),
         (". . --slower=decode=x", "'x' is no"),
-        (". . --out=absent/out.json", "there is no folder absent for --out=absent/out.json"),
     ],
 )
 def test_bad_names_and_options_are_refused(capsys: Capture, arguments: str, message: str) -> None:

@@ -26,13 +26,7 @@ TEST_TEXT = """
     def test_text(dsocr_report, dsocr_check):
         dsocr_check(dsocr_report, "text")
 """
-TWO = """
-    def test_text(dsocr_report, dsocr_check):
-        dsocr_check(dsocr_report, "text")
-
-    def test_boxes(dsocr_report, dsocr_check):
-        dsocr_check(dsocr_report, "boxes")
-"""
+TWO = TEST_TEXT + TEST_TEXT.replace("text", "boxes")
 UNNEEDED = ("cacheprovider", "hypothesispytest", "randomly", "threadexception", "unraisableexception")
 """Plugins that take their time, most of it at the end of a run, and that no test here is about."""
 
@@ -98,3 +92,8 @@ def rendered(result: pytest.RunResult) -> str:
     text = text.replace(str(golden_folder()), "GOLDEN")  # in the package where that is installed
     text = text.replace(str(pytest_dsocr.__path__[0]), "PACKAGE").replace(pytest_dsocr.__version__, "VERSION")
     return re.sub(r"=+ (.*?)(?: in [\d.]+s.*)? =+", r"== \1 ==", text)
+
+
+def unwrapped(result: pytest.RunResult) -> str:
+    """What a run says, without its line breaks."""
+    return " ".join(result.stdout.str().split())

@@ -14,10 +14,7 @@ from pytest_dsocr.report.ci import errors
 from tests.plugin.conftest import TEST_TEXT, Repository
 from tests.report.made import WRONG, payload, result
 
-TESTS = """
-    def test_text(dsocr_report, dsocr_check):
-        dsocr_check(dsocr_report, "text")
-
+TESTS = f"""{TEST_TEXT}
     def test_boxes(dsocr_report, dsocr_check, record_property):
         record_property("mine", "kept")
         dsocr_check(dsocr_report, "boxes")
@@ -64,18 +61,6 @@ def test_tests_and_the_run_have_their_properties(repository: Repository) -> None
     right = tests["test_boxes"]
     assert (right["dsocr_ended_as"], right["dsocr_verdict"], right["mine"]) == ("passes", "MATCH", "kept")
     assert tests["test_not_ours"] == {}
-
-
-def test_a_fault_is_reported_with_its_stage_and_whose_it_is(repository: Repository) -> None:
-    repository.settle(subject="Broken", ini="junit_family = xunit1")
-    repository.run(TESTS, "--junit-xml=junit.xml")
-    fault = properties()[1]["test_text"]
-    assert (fault["dsocr_ended_as"], fault["dsocr_stage"]) == ("wrong", "read")
-    assert "ValueError" in fault["dsocr_fault"]
-    repository.settle(reference="Silent", ini="junit_family = xunit1")
-    repository.run(TESTS, "--junit-xml=junit.xml")
-    run, tests = properties()
-    assert run["dsocr_ended_as"] == tests["test_text"]["dsocr_ended_as"] == "infrastructure"
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ def test_a_long_wait_is_reported_and_loading_and_reading_are_distinguished(repos
     result.assert_outcomes(passed=1)
     message = r"dsocr: waiting \d+ s for the subject, slow:Slow on mini, cpu, float32 \(gw0\)"
     assert [line for line in result.errlines if re.fullmatch(message, line)]
-    assert "waiting" not in result.stdout.str()
+    result.stdout.no_re_match_line(r".*waiting \d+ s for")
     result.stdout.fnmatch_lines(["time * s on *"])
     [one] = json.loads((repository.pytester.path / "out" / "dsocr.json").read_text(encoding="utf-8"))["elapsed"]
     assert (one["worker"], one["device"], one["cases"]) == ("gw0", "cpu", 1)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
-import subprocess
-import sys
 
 import pytest
 
 from pytest_dsocr.report.file import read_result
 from tests.plugin import misdeeds
 from tests.plugin.conftest import TEST_TEXT, Repository
-from tests.processes import await_
 
 PAGES = ("--dsocr-pages=bad.png", "--dsocr-pages=good.png")
-RUN_S = 600
 ISOLATE = "--dsocr-isolate"
 
 
@@ -68,14 +63,6 @@ def test_a_hang_that_cannot_be_interrupted_ends_the_run_with_its_stack(settled: 
     assert "misdeeds.py" in result.stderr.str()
 
 
-def test_an_isolated_subject_that_ends_costs_one_case(settled: Repository) -> None:
-    result = run(settled, "read:kill", ISOLATE, "-n", "2")
-    costs_one_case(result, "the subject's process ended in read, under read: it was killed by SIGKILL")
-    assert notes(settled) == [
-        "the subject's process was killed by SIGKILL in read; another is started for what comes after"
-    ]
-
-
 @pytest.mark.parametrize("deed", ["skip", "exit", "unspeakable", "many lines", "escapes"])
 def test_whatever_it_raises_costs_one_case_and_fits_a_terminal(settled: Repository, deed: str) -> None:
     result = run(settled, f"read:{deed}", apart=False)
@@ -114,27 +101,3 @@ def test_what_it_changes_is_reported_once(settled: Repository, isolate: tuple[st
     assert notes(settled) == [
         f"the subject's read changed the working directory from {home} to /; the run keeps its own"
     ]
-
-
-def test_a_users_ctrl_c_interrupts_the_run(settled: Repository) -> None:
-    environment = {**os.environ, "MISDEED": "read:sleep"}
-    marker = settled.pytester.path / "began"
-    settled.pytester.makepyfile(
-        test_it=TEST_TEXT,
-        slow="from pathlib import Path\nimport misdeeds\n\nclass Reader(misdeeds.Reader):\n"
-        "    def read(self, page, **how):\n        Path('began').touch()\n        return super().read(page, **how)\n",
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", *PAGES, ISOLATE, "--dsocr-subject=slow:Reader"],
-        cwd=settled.pytester.path,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    await_(marker.exists)
-    process.send_signal(signal.SIGINT)
-    message, _ = process.communicate(timeout=RUN_S)
-    assert process.returncode == pytest.ExitCode.INTERRUPTED
-    assert "KeyboardInterrupt" in message
-    assert "raised in read" not in message

@@ -16,12 +16,9 @@ UNRECORDED = "the recording holds nothing of page-tiny-markdown"
 CHECKS = "def test_it(dsocr_report, dsocr_check): {}"
 MARKED = "import pytest\n@pytest.mark.dsocr\ndef test_it(dsocr_report): {}"
 LISTED = "test_text[page-tiny-markdown]"
-BY_LEVEL = """
+BY_LEVEL = f"""
     import pytest
-
-    def test_text(dsocr_report, dsocr_check):
-        dsocr_check(dsocr_report, "text")
-
+    {TEST_TEXT}
     @pytest.mark.dsocr_level("L1")
     def test_inputs(dsocr_report, dsocr_check):
         dsocr_check(dsocr_report, "input_ids")

@@ -218,12 +218,3 @@ def test_windows_is_refused_where_something_is_compared(
 ) -> None:
     monkeypatch.setattr("pytest_dsocr.foundation.process.sys", SimpleNamespace(platform="win32"))
     assert refusal(alone, "--dsocr-level", "L0").startswith("pytest-dsocr does not run on Windows")
-
-
-def test_the_refusal_is_the_whole_output_and_exit_code_4(alone: pytest.Pytester) -> None:
-    alone.makepyfile("def test_it(): pass")
-    result = alone.runpytest_inprocess("--dsocr-level", "L9")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert result.outlines == []
-    [message] = filter(None, result.errlines)
-    assert message.startswith("ERROR: --dsocr-level: 'L9' is not a level; give L0 (text), ")

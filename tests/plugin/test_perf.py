@@ -23,7 +23,7 @@ from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin.perf_run import roof_of
 from pytest_dsocr.report.file import read_result
 from tests.perf.made import measured
-from tests.plugin.conftest import Repository
+from tests.plugin.conftest import Repository, unwrapped
 
 STAGES = (Path(__file__).parents[2] / "suites/perf/test_stages.py").read_text(encoding="utf-8")
 SLEEPER = """
@@ -83,11 +83,6 @@ class Timed:
         return sorted((self.path / "gold").glob("baselines/*/*.json"))
 
 
-def skip_reasons(result: pytest.RunResult) -> str:
-    """What a run says, without its line breaks."""
-    return " ".join(result.stdout.str().split())
-
-
 @pytest.fixture
 def timed(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Iterator[Timed]:
     """One on a machine that may be as busy as it likes."""
@@ -113,7 +108,7 @@ def accepted(timed: Timed) -> Timed:
 def test_without_a_baseline_it_is_skipped_with_a_reason_and_no_skip_fails_it(timed: Timed) -> None:
     result = timed.run("-k", "page")
     result.assert_outcomes(skipped=1)
-    assert re.search(r"no baseline of \S+/sleeper-sleeper-mini-float32-eager-page-tiny", skip_reasons(result))
+    assert re.search(r"no baseline of \S+/sleeper-sleeper-mini-float32-eager-page-tiny", unwrapped(result))
     timed.run("-k", "page", "--dsocr-no-skip").assert_outcomes(failed=1)
     timed.run("-k", "page", "--dsocr-no-skip", "--dsocr-may-miss=baseline").assert_outcomes(skipped=1)
 
@@ -165,7 +160,7 @@ def test_a_slower_one_fails_its_own_test_and_says_all_there_is_to_say(accepted: 
 def test_where_nothing_can_be_timed_the_run_says_so(timed: Timed, argument: str, why: str) -> None:
     result = timed.run(argument)
     result.assert_outcomes(skipped=OTHERS + 1)
-    assert why in skip_reasons(result)
+    assert why in unwrapped(result)
     assert "the run does not pass" in result.stdout.str()
 
 
@@ -173,7 +168,7 @@ def test_once_a_machine_has_baselines_one_that_does_not_fit_is_an_error(accepted
     more = ("-k", "page", "--dsocr-max-new-tokens=9")
     result = accepted.run(*more)
     result.assert_outcomes(errors=1)
-    assert "has page.max_new_tokens 24, here 9; accept this one" in skip_reasons(result)
+    assert "has page.max_new_tokens 24, here 9; accept this one" in unwrapped(result)
     accepted.run(*more, "--dsocr-may-miss=baseline").assert_outcomes(skipped=1)
 
 

@@ -56,10 +56,6 @@ LIES: Mapping[str, tuple[str, Sequence[str]]] = {
         "def pytest_collection_finish(): import shutil, pathlib; shutil.rmtree('out'); pathlib.Path('out').touch()",
         (),
     ),
-    "the disk is full": (
-        "def pytest_collection_finish(): import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (900, 900))",
-        (),
-    ),
 }
 """A conftest and arguments of pytest's, of runs that were never whole."""
 

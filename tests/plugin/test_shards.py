@@ -12,14 +12,11 @@ from pytest_dsocr.cli.main import main
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.shard import Shard
 from pytest_dsocr.pages.named import make_cases
-from tests.plugin.conftest import Repository
+from tests.plugin.conftest import TEST_TEXT, Repository
 
-TESTS = """
+TESTS = f"""
     import pytest
-
-    def test_text(dsocr_report, dsocr_check):
-        dsocr_check(dsocr_report, "text")
-
+    {TEST_TEXT}
     def test_page(dsocr_page):
         pass
 

@@ -73,7 +73,7 @@ def test_a_project_that_has_the_plugin_and_does_not_use_it_is_shown_nothing(alon
     )
     result = alone.runpytest_inprocess()
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert "dsocr" not in result.stdout.str().lower()
+    assert "dsocr" not in rendered(result).lower()
 
 
 def test_the_header_says_what_was_chosen(alone: pytest.Pytester, snapshot: SnapshotAssertion) -> None:

@@ -8,7 +8,7 @@ from textwrap import dedent
 import pytest
 
 from pytest_dsocr.pages.page_list import shipped
-from tests.plugin.conftest import Repository
+from tests.plugin.conftest import TEST_TEXT, Repository
 
 CONFTEST = """
     from pathlib import Path
@@ -187,17 +187,12 @@ READING = """
     def test_again(dsocr_reading):
         assert (dsocr_reading.mmd, dsocr_reading.inputs) == (None, None)
 """
-AFTER = """
-    def test_report(dsocr_report, dsocr_check):
-        dsocr_check(dsocr_report, "text")
-"""
 
 
 @pytest.mark.parametrize(("reference", "first"), [("Unopened", "reading"), ("Silent", "comparing")])
 def test_a_reading_needs_no_reference(repository: Repository, reference: str, first: str) -> None:
     """Whichever way there is none; and the subject is asked once, though both sides may be asked about the case."""
     repository.settle("Counted", reference)
-    tests = READING + AFTER if first == "reading" else AFTER + READING
-    result = repository.run(tests)
+    result = repository.run(READING + TEST_TEXT if first == "reading" else TEST_TEXT + READING)
     result.assert_outcomes(passed=2, errors=1)
     assert repository.pytester.path.joinpath("read.txt").read_text() == "page.png\n"

@@ -182,4 +182,5 @@ MEDIANS = {"sam": 12.0, "decode": 17.04, "page": 100.0}
 
 def perf(*judgements: Judgement, **medians_ms: float) -> dict[str, Any]:
     """As ``PerfRun.to_json`` returns it."""
-    return {"median_ms": medians_ms or MEDIANS, "judgements": [one.to_json() for one in judgements], "in_short": []}
+    medians, judged = medians_ms or MEDIANS, [one.to_json() for one in judgements]
+    return {"median_ms": medians, "judgements": judged, "in_short": [], "roof": None}

@@ -44,20 +44,10 @@ def test_what_is_missing_is_recorded_with_the_runs_choices(run: RunPayload | Non
 @pytest.mark.parametrize(
     ("tests", "command"),
     [
-        ([("passed", payload(MATCH))], ""),
-        ([("passed", payload(MATCH, run=run_payload()))], "pytest suites --dsocr-subject=package.module:factory"),
-        (
-            [("passed", payload(MATCH, run=run_payload(subject="a:B")))],
-            "pytest suites --dsocr-reference=path/to/vendor",
-        ),
         (
             [("passed", payload(MATCH, run=run_payload(subject="a:B", reference="session")))],
             "pytest suites --dsocr-reference=path/to/vendor",
         ),
-        ([("passed", payload(MATCH, run=run_payload(subject="a:B", reference="live")))], ""),
-        ([("failed", payload(WRONG, run=run_payload())), ("failed", payload(WRONG))], "pytest 'test_case.py::test[0]'"),
-        ([("passed", payload(MATCH)), ("skipped", LOST)], RECORD),
-        ([("error", LOST)], RECORD),
         ([("error", {**LOST, "run": run_payload(subject="b")})], f"{RECORD}\npytest suites --dsocr-reference=session"),
         ([("error", LOST), ("failed", payload(WRONG))], "pytest 'test_case.py::test[0]'"),
     ],

@@ -66,20 +66,6 @@ def test_the_text_of_a_failure(made: Made, tmp_path: Path, snapshot: SnapshotAss
     assert message == snapshot
 
 
-def test_what_breaks_first_is_reported_with_the_test_that_failed_over_it(tmp_path: Path) -> None:
-    asked: list[Comparison] = []
-
-    def reported_by(wrong: Comparison) -> str | None:
-        asked.append(wrong)
-        return "test_case.py::test_vision[clip]"
-
-    said = report(tmp_path, MATCH, WRONG, WORSE)
-    message = failure_text([WORSE], said, config(), NODEID, recorded(), reported_by=reported_by).splitlines()
-    assert asked == [WRONG]
-    assert f"{'':<16}this comes before what this test compares; see test_case.py::test_vision[clip]" in message
-    assert not any("see test_" in line for line in text([WORSE], said).splitlines())
-
-
 def test_without_a_case_a_cause_is_reported_of_inputs_and_files_and_of_nothing_else() -> None:
     for what in ("images_spatial_crop", "read"):
         assert any(line.startswith("check") for line in _alone(replace(WRONG, what=what)))

@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.perf.run import PerfRun
+from pytest_dsocr.perf.statistics import Judgement, Pace
 from pytest_dsocr.report.collection import Plan
 from pytest_dsocr.report.file import mark_refused, mark_running, write_json
 from pytest_dsocr.report.merge import Part, merged, read_parts
+from pytest_dsocr.report.times import rows
+from tests.perf.made import measured
 from tests.report.made import LOST, MATCH, MISSING, WRONG, Payload, case_payload, new_result, payload, run_payload
 
 Ended = tuple[str, str, Payload]
@@ -103,6 +107,34 @@ def changed(change: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
 def test_parts_of_different_runs_are_refused_in_words(other: dict[str, Any], why: str) -> None:
     with pytest.raises(DsocrError, match=f"s1 and s2 are not of one run: {why}.*; merge only those of one"):
         merge(FIRST, other)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("roof", 1, "roof"),
+        ("roof", {"device": "x", "source": "x", "times": {"page": {"least_ms": "x"}}}, "roof.times"),
+        ("in_short", 1, "in_short"),
+        ("rounds", {"taken": 1}, "rounds"),
+        ("flags", {"x": {}}, "flags"),
+        ("no_baseline", 1, "no_baseline"),
+    ],
+)
+def test_of_damaged_times_the_key_is_named(tmp_path: Path, name: str, value: Any, why: str) -> None:
+    perf = PerfRun(measured({"page": [1.0, 2.0]}, {})).to_json()
+    read_parts([write_json(tmp_path, {**FIRST, "perf": perf}).parent], unfinished=False)
+    write_json(tmp_path, {**FIRST, "perf": {**perf, name: value}})
+    with pytest.raises(DsocrError, match=f"has a wrong perf.{why}.*; run the suites again"):
+        read_parts([tmp_path], unfinished=False)
+
+
+@pytest.mark.parametrize("name", ["before_ms", "ratio", "low", "high"])
+def test_a_judgement_without_its_numbers_is_shown_as_none(name: str) -> None:
+    judgement = Judgement("page", Pace.SAME, 1.0, 1.5, 1.5, 1.4, 1.6, 2.0, 2, 2)
+    perf = PerfRun(measured({"page": [1.0, 2.0]}, {}), (judgement,)).to_json()
+    assert [one.ratio for one in rows(perf)] == ["1.500"]
+    perf["judgements"][0][name] = None
+    assert [(one.baseline, one.ratio, one.interval) for one in rows(perf)] == [("", "", "")]
 
 
 def test_a_shard_that_is_not_there_is_no_pass_and_of_many_the_first_are_named() -> None:

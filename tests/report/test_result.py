@@ -62,6 +62,7 @@ def test_of_workers_that_disagree_about_a_case_the_graver_one_counts() -> None:
         ([RIGHT, ("skipped", payload())], []),
         ([("passed", payload(not_compared("sam.page", Reason.NOT_OFFERED)))], ["no comparison was made"]),
         ([RIGHT, BAD], ["1 of 2 tests failed"]),
+        ([RIGHT, ("postponed", payload(MATCH))], ["1 test ended as 'postponed'"]),
         ([("error", payload())], ["no comparison was made", "1 of 1 test failed"]),
     ],
 )
@@ -117,6 +118,7 @@ def report(when: Any, outcome: Any, carried: Payload | None) -> pytest.TestRepor
     [
         ((("setup", "passed"), ("call", "passed"), ("teardown", "passed")), "passed"),
         ((("setup", "passed"), ("call", "failed"), ("teardown", "passed")), "failed"),
+        ((("setup", "passed"), ("call", "postponed"), ("teardown", "passed")), "postponed"),
         ((("setup", "skipped"), ("teardown", "passed")), "skipped"),
         ((("setup", "failed"), ("teardown", "passed")), "error"),
         ((("setup", "passed"), ("call", "passed"), ("teardown", "failed")), "error"),

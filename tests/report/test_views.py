@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
@@ -110,6 +111,8 @@ RUNS: dict[str, list[Ended]] = {
     "suspicious": [("passed", payload(SUSPICIOUS, case=case_payload("a", SUSPICIOUS, worst_error=3e-6)))],
     "no boxes": [("passed", payload(MATCH, case=case_payload(boxes={"reference": 0, "subject": 0})))],
     "slower": [("passed", payload(MATCH)), ("failed", payload(SLOW))],
+    "flaky": [("rerun", payload(WRONG))],
+    "ended as another plugin says": [("passed", payload(MATCH)), ("postponed", payload(MATCH))],
 }
 
 
@@ -118,6 +121,8 @@ def made(name: str) -> RunResult:
     found = result(*RUNS[name], reason="why")
     found.plan.exit_status = int(bool(found.failing))
     found.options = ["--dsocr-subject=mine:Model", "-k", "a or b"] if found.failing else ()
+    if name == "flaky":
+        found.add("test_case.py::test[0]", "passed", payload(MATCH))
     if name == "slower":
         roof = Roof(devices()["h200"], "bfloat16", {"sam": Bound(7.0, 7.0, 1.0), "page": Bound(20.0, 9.0, 16.0)})
         slower = Judgement("page", Pace.SLOWER, 80.0, 100.0, 1.25, 1.18, 1.3, 0.05, 24, 24)
@@ -138,27 +143,16 @@ def texts(of: RunResult, **given: Any) -> list[str]:
     return [line.text for line in Summary(of, **given).lines]
 
 
-class Reporter:
-    """The part of pytest's that a summary is written to."""
-
-    def __init__(self) -> None:
-        self.written: list[str] = []
-
-    def write_sep(self, sep: str, title: str) -> None:
-        self.written.append(f"{sep} {title}")
-
-    def write_line(self, line: str, **markup: bool) -> None:
-        self.written.append(line)
-
-
 @pytest.mark.parametrize("name", RUNS)
 def test_what_the_terminal_shows(name: str, snapshot: SnapshotAssertion) -> None:
-    reporter: Any = Reporter()
+    written: list[str] = []
+    reporter = Mock(write_sep=lambda *heading: written.append(" ".join(heading)))
+    reporter.write_line = lambda line, **_: written.append(line)
     summary = Summary(made(name), made(name).options, ("dsocr-out/dsocr.json", "dsocr-out/index.html"))
     summary.show(reporter)
     summary.show_breaks(reporter)
-    assert all(len(line) <= COLUMNS for line in reporter.written if not line.startswith("    "))
-    assert "\n".join(reporter.written) == snapshot
+    assert all(len(line) <= COLUMNS for line in written if not line.startswith("    "))
+    assert "\n".join(written) == snapshot
 
 
 @pytest.mark.parametrize("name", RUNS)
