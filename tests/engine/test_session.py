@@ -83,16 +83,6 @@ def test_batched_rows_equal_their_single_runs() -> None:
     assert session.run_batch([]) == []
 
 
-def test_another_dtype_stays_near_float32(tiny: Engine[Any]) -> None:
-    rounded = Engine.from_checkpoint("synthetic:tiny", dtype="bfloat16")
-    page = PAGES["landscape"]()
-    wide, narrow = (s.prefill(s.prepare(page, preset="tiny")) for s in (tiny, rounded))
-    assert narrow.visions[0].page["sam"].dtype == torch.bfloat16
-    assert narrow.logits.dtype == torch.float32
-    error = (narrow.logits - wide.logits).norm() / wide.logits.norm()
-    assert 0 < error < 0.1
-
-
 def test_two_images_in_one_prompt_are_each_seen() -> None:
     session = cropping()
     prompt = "<image>\nand\n<image>\nFree OCR."
