@@ -60,6 +60,8 @@ def test_a_seed_is_typed_behind_the_name() -> None:
     default = first_value(resolve("synthetic:tiny"))
     assert first_value(resolve(f"synthetic:tiny@{DEFAULT_SEED}")) == default
     assert first_value(resolve(f"synthetic:tiny@{DEFAULT_SEED + 1}")) != default
+    names = ("synthetic:tiny", f"synthetic:tiny@{DEFAULT_SEED}", "synthetic:tiny@3", "synthetic:small")
+    assert len({resolve(name).sha256 for name in names}) == 3, "and known by it, without being made"
 
 
 @pytest.mark.parametrize("kind", [Path, str])
