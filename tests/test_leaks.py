@@ -8,22 +8,15 @@ import pytest
 
 LEAKS = """
     import os, signal, sys, threading
-    import torch
 
     def test_puts_another_in_place():
         sys.modules["torch.version"] = os
-
-    def test_folder():
-        os.chdir("/")
 
     def test_environment():
         os.environ["LEFT"] = "here"
 
     def test_signal():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-
-    def test_dtype():
-        torch.set_default_dtype(torch.float64)
 
     def test_thread():
         threading.Thread(target=threading.main_thread().join, name="left").start()
@@ -44,10 +37,8 @@ DEAF = "import pytest, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN)
 """Started as by ``nohup``."""
 NAMED = {
     "puts_another_in_place": "torch.version",
-    "folder": "the working directory",
     "environment": "LEFT",
     "signal": "the signal handlers: 15",
-    "dtype": "torch.float32 to torch.float64",
     "thread": "the threads that a process waits for: left",
 }
 

@@ -97,7 +97,7 @@ def _sum(parts: list[dict[str, Layers]]) -> dict[str, Layers]:
     return {stage: {name: total(part[stage][name] for part in parts) for name in parts[0][stage]} for stage in parts[0]}
 
 
-def activation_peaks(arch: Architecture, work: Workload, *, way: Way = SESSION) -> dict[str, int]:
+def activation_peaks(arch: Architecture, work: Workload) -> dict[str, int]:
     """Return the most bytes of activations alive at once in the encoders' stages, ``prefill`` and ``decode``.
 
     A bound for code that is written as the session is: each operator's result is stored; attention of the towers is
@@ -107,19 +107,19 @@ def activation_peaks(arch: Architecture, work: Workload, *, way: Way = SESSION) 
     each = [of_views(arch, side_px, views, size) for side_px, views in calls(work)]
     return {
         **{stage: max(one[stage] for one in each) for stage in each[0]},
-        "prefill": _prefill_bytes(arch.decoder, work, size, way),
+        "prefill": _prefill_bytes(arch.decoder, work, size),
         "decode": _decode_bytes(arch.decoder, work, size),
     }
 
 
-def _prefill_bytes(config: DecoderConfig, work: Workload, size: int, way: Way) -> int:
+def _prefill_bytes(config: DecoderConfig, work: Workload, size: int) -> int:
     tokens, width = work.prompt_tokens, config.hidden_size
     around = tokens * width * (4 * size + 3 * WIDE_BYTES)
     pairs = tokens**2 * config.num_attention_heads if work.attention == "eager" else 0
     attention = pairs * (2 * size + 2 * WIDE_BYTES) + 8 * tokens * width * size
     dense = (decoder.MATRICES + 1) * tokens * config.intermediate_size * size
     routed = tokens * config.num_experts_per_tok * width * (3 * size + 2 * WIDE_BYTES)
-    logits = (tokens if way.all_logits else 1) * config.vocab_size * (size + decoder.LOGIT_BYTES)
+    logits = config.vocab_size * (size + decoder.LOGIT_BYTES)
     return around + max(attention, dense, routed, logits)
 
 

@@ -14,6 +14,7 @@ from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine import attention
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.subjects.session import SessionSubject
+from tests.perf.planted import VisionInDecode
 
 Show = Callable[[Tensor], Tensor]
 Make = Callable[[Engine[Any]], SessionSubject]
@@ -73,18 +74,6 @@ class LooksAgain(SessionSubject):
 
     def step(self, state: Any, token: int) -> Tensor:
         return super().step(state, token) + self.page.float().mean()
-
-
-class CallsAgain(SessionSubject):
-    """Runs vision in each step, to no effect."""
-
-    def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Any:
-        self.inputs_of_prompt = inputs
-        return super().prefill(inputs, vision_fusion)
-
-    def step(self, state: Any, token: int) -> Tensor:
-        self.vision(self.inputs_of_prompt)
-        return super().step(state, token)
 
 
 class Elsewhere(SessionSubject):
@@ -200,7 +189,7 @@ FAULTS: Mapping[str, Make] = {
     **{name: lambda session, show=show: Shows(session, show) for name, show in SHOWN.items()},  # type: ignore[misc]
     "one layer": lambda session: Shows(session, Tensor.clone, 1),
     "looks at the page again": LooksAgain,
-    "runs vision again": CallsAgain,
+    "runs vision again": VisionInDecode,
     "names other modules": Elsewhere,
     "has no gate": Ungated,
     "room for six crops": SixCrops,

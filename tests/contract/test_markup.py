@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import signal
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_dsocr.contract.drawing import place
-from pytest_dsocr.contract.markup import LARGEST, LONGEST, Box, find_spans, parse, read_boxes, to_pixels
+from pytest_dsocr.contract.markup import LONGEST, find_spans, parse, read_boxes, to_pixels
 from pytest_dsocr.contract.mmd import clean_output, to_mmd
 from pytest_dsocr.contract.prompt import EOS
 from tests.contract.fuzzing import fuzz
@@ -25,13 +24,6 @@ MARKS = ["<|ref|>", "<|/ref|>", "<|det|>", "<|/det|>"]
 PIECES = [*MARKS, "<|/ref|><|det|>", "<|", "|>", "<", "image", "[[1, 2, 3, 4]]", "\n", "\0", "稀", "\\colon", "eqq"]
 WHOLE = [OPEN, CLOSE, IMAGE, span("te\nxt", "[[5, 6]]"), span("a<|/det|>", "<|ref|>"), span("\\coloneqq", "2")]
 marked_text = st.lists(st.sampled_from(PIECES + WHOLE) | st.text(max_size=3), max_size=60).map("".join)
-number = st.one_of(
-    st.integers(-2000, 2000).map(str),
-    st.floats(-LARGEST, LARGEST, exclude_min=True, exclude_max=True).map(repr),
-    st.sampled_from(["0x1f", "1_000", "1e400", "-0", "+7", "- 3", "007.", ".5", "1" * 400, "01", "'7'", "nan", "None"]),
-)
-box = st.lists(number, min_size=3, max_size=5).map(", ".join).map("[{}]".format)
-coordinates = st.lists(box | box.map("({})".format), max_size=4).map(lambda boxes: f"[{', '.join(boxes)}]")
 
 
 def test_outputs_are_recorded_with_their_provenance() -> None:
@@ -59,44 +51,6 @@ def test_spans_are_those_of_the_regular_expression_and_no_text_is_lost(text: str
     assert all(text[span.start : span.end] == span.raw for span in markup.spans)
     assert markup.problems or not any(mark in part for part in outside for mark in MARKS)
     place(markup.spans, 640, 480)
-
-
-MEETING = [
-    *(span("image", "1"), span("a", "2"), span("\\coloneqq", "2"), span("x <|ref|>image", "3")),
-    *(span("a", span("a", "2")[:-8]), "<|ref|>q " + span("a", "2"), *MARKS, "<|re", "f|>", "|>"),
-    *("\\colon", "eqq", "\\eqqcolon", "a", "\n"),
-]
-"""Spans of which a replacement makes others."""
-
-
-@fuzz
-@given(st.lists(st.sampled_from(MEETING), max_size=24).map("".join))
-def test_markdown_is_made_by_one_replacement_after_the_other(text: str) -> None:
-    """Written a second time, without skipping spans that are gone."""
-    output = clean_output(text)
-    spans = [match.group() for match in SPAN.finditer(output)]
-    figures = [one for one in spans if "<|ref|>image<|/ref|>" in one]
-    for number, one in enumerate(figures):
-        output = output.replace(one, f"![](images/{number}.jpg)\n")
-    for one in spans:
-        if one not in figures:
-            output = output.replace(one, "").replace(r"\coloneqq", ":=").replace(r"\eqqcolon", "=:")
-    assert to_mmd(text) == output
-
-
-@fuzz
-@given(coordinates)
-def test_boxes_are_those_that_python_would_read(text: str) -> None:
-    boxes: list[Box] = []
-    try:  # the vendor's reading: evaluate, then take boxes until one cannot become pixels
-        for x1, y1, x2, y2 in ast.literal_eval(text):
-            _ = [int(value / 999 * 640) for value in (x1, y1, x2, y2)]
-            boxes.append(Box(x1, y1, x2, y2))
-    except (ValueError, SyntaxError, TypeError, OverflowError):
-        pass
-    found, problem = read_boxes(text)
-    assert list(found) == boxes
-    assert problem is not None or found
 
 
 @pytest.mark.parametrize(

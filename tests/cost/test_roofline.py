@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 
 import suites
-from pytest_dsocr.cost.cost import Cost
 from pytest_dsocr.cost.model import decode_step, stages_of
 from pytest_dsocr.cost.roofline import (
     LAUNCH_BOUND,
     Bound,
-    Device,
     Limit,
     Roof,
     bound,
@@ -28,21 +26,8 @@ from pytest_dsocr.families import DEFAULT, VISION
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.perf.baseline import read
 
-DEVICE = Device("A GPU", ("A GPU",), {"bfloat16": 100.0, "float32": 10.0}, 1000.0, 24.0, "made up")
-"""100 TFLOP/s and 1000 GB/s: 100 operations a byte."""
-PRODUCT = Cost(matrix_flops=10**12, weight_bytes=10**9, read_bytes=10**9, written_bytes=2 * 10**9)
 FULL, H200 = SYNTHETIC["full"], devices()["h200"]
 PAGE = Workload((1140, 1101), DEFAULT.presets["gundam"], 36, 64)
-
-
-def test_the_roof_is_the_longer_of_two_times_and_those_in_a_row_add_up() -> None:
-    assert bound(PRODUCT, DEVICE, "bfloat16") == Bound(10.0, compute_ms=10.0, memory_ms=4.0)
-    assert bound(PRODUCT, DEVICE, "float32") == Bound(100.0, compute_ms=100.0, memory_ms=4.0)
-    assert bound(Cost(), DEVICE, "bfloat16") == Bound()
-    compute, memory = Bound(10.0, 10.0, 4.0), Bound(3.0, 1.0, 3.0)
-    assert compute + memory == Bound(13.0, 11.0, 7.0), "more than the longer of the sums, 11 ms"
-    share = compute.share(40.0)
-    assert (share.roof, share.mfu, share.bandwidth) == (0.25, 0.25, 0.1)
 
 
 @pytest.mark.parametrize(

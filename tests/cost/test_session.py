@@ -49,6 +49,8 @@ def test_products_of_a_page(tiny: Engine[Any], attention: str) -> None:
     assert not apart(by_module(stages.values()), found)
     assert found.as_counted == sum(as_counted(one, attention, "cpu") for one in stages.values())
     assert not found.unknown
+    modules = model_of(session).modules()
+    assert not any(one._forward_hooks or one._forward_pre_hooks for one in modules), "left as it was"
 
 
 @pytest.mark.parametrize(("tokens", "bounds"), [(0, (0, 0)), (8, (6, 48)), (1213, (6, 64))])

@@ -12,7 +12,7 @@ from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.cost import pages as pages_module
 from pytest_dsocr.cost.model import stages_of
-from pytest_dsocr.cost.pages import Priced, by_grid, priced
+from pytest_dsocr.cost.pages import priced
 from pytest_dsocr.cost.workload import Workload, text_tokens, valid_image_tokens
 from pytest_dsocr.engine.places import SYNTHETIC
 from pytest_dsocr.families import DEFAULT
@@ -68,12 +68,8 @@ def works(preset: str = "gundam") -> Iterator[tuple[str, Workload]]:
         yield path.name, Workload(load_image(path).size, DEFAULT.presets[preset], 9, 64)
 
 
-@pytest.fixture(scope="module")
-def pages() -> list[Priced]:
-    return priced(FULL, works())
-
-
-def test_pages_of_one_grid_are_calculated_once(monkeypatch: pytest.MonkeyPatch, pages: list[Priced]) -> None:
+def test_pages_of_one_grid_are_calculated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = priced(FULL, works())
     assert len(pages) == len(shipped("all"))
     assert all(page.stages == stages_of(FULL, page.work) for page in pages)
     calculated = MagicMock(side_effect=stages_of)
@@ -81,11 +77,3 @@ def test_pages_of_one_grid_are_calculated_once(monkeypatch: pytest.MonkeyPatch, 
     assert priced(FULL, works()) == pages
     assert calculated.call_count == len({page.work.grid for page in pages}) < len(pages)
     assert len({page.cost for page in priced(FULL, works("base"))}) == 1, "without crops all pages cost the same"
-
-
-def test_pages_are_grouped_by_their_grids(pages: list[Priced]) -> None:
-    groups = by_grid(pages)
-    assert all(page.work.grid == grid for grid, group in groups.items() for page in group)
-    assert sum(map(len, groups.values())) == len(pages)
-    sizes = [columns * rows for columns, rows in groups]
-    assert sizes == sorted(sizes)

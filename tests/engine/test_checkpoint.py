@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -59,6 +60,8 @@ def test_a_seed_is_typed_behind_the_name() -> None:
     default = first_value(resolve("synthetic:tiny"))
     assert first_value(resolve(f"synthetic:tiny@{DEFAULT_SEED}")) == default
     assert first_value(resolve(f"synthetic:tiny@{DEFAULT_SEED + 1}")) != default
+    names = ("synthetic:tiny", f"synthetic:tiny@{DEFAULT_SEED}", "synthetic:tiny@3", "synthetic:small")
+    assert len({resolve(name).sha256 for name in names}) == 3, "and known by it, without being made"
 
 
 @pytest.mark.parametrize("kind", [Path, str])
@@ -68,6 +71,7 @@ def test_a_folder_by_path_or_text(kind: type, written: Path) -> None:
     assert checkpoint.architecture == places.architecture_of(written) == SYNTHETIC["tiny"]
     assert checkpoint.tokenizer.special == named.tokenizer.special
     assert first_value(checkpoint) == first_value(named)
+    assert json.loads((written / "config.json").read_text(encoding="utf-8"))["torch_dtype"] == "float32"
 
 
 def test_the_embedded_checkpoint_goes_before_a_folder_of_its_name(
@@ -82,13 +86,6 @@ def test_the_embedded_checkpoint_goes_before_a_folder_of_its_name(
     monkeypatch.setitem(places.EMBEDDED, "mini", tmp_path / "absent")
     with pytest.raises(DsocrError, match="without its checkpoint 'mini'; install it again"):
         resolve("mini")
-
-
-def test_synthetic_weights_are_distinguished_without_being_made() -> None:
-    names = ["synthetic:tiny", "synthetic:tiny@3", "synthetic:small"]
-    hashes = [resolve(name).sha256 for name in names]
-    assert len(set(hashes)) == len(names)
-    assert resolve(f"synthetic:tiny@{DEFAULT_SEED}").sha256 == hashes[0]
 
 
 def test_a_folders_hash_is_of_its_weights_and_made_once(written: Path, tmp_path: Path) -> None:

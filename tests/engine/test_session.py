@@ -11,6 +11,7 @@ from PIL import ImageOps
 
 from pytest_dsocr.contract.presets import Preset, Tiling
 from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.engine.fusion import scatter
 from pytest_dsocr.engine.vendor_model import VendorModel
 from pytest_dsocr.families import DEFAULT, STAGE_NAMES
 from pytest_dsocr.foundation.errors import DsocrError
@@ -83,16 +84,6 @@ def test_batched_rows_equal_their_single_runs() -> None:
     assert session.run_batch([]) == []
 
 
-def test_another_dtype_stays_near_float32(tiny: Engine[Any]) -> None:
-    rounded = Engine.from_checkpoint("synthetic:tiny", dtype="bfloat16")
-    page = PAGES["landscape"]()
-    wide, narrow = (s.prefill(s.prepare(page, preset="tiny")) for s in (tiny, rounded))
-    assert narrow.visions[0].page["sam"].dtype == torch.bfloat16
-    assert narrow.logits.dtype == torch.float32
-    error = (narrow.logits - wide.logits).norm() / wide.logits.norm()
-    assert 0 < error < 0.1
-
-
 def test_two_images_in_one_prompt_are_each_seen() -> None:
     session = cropping()
     prompt = "<image>\nand\n<image>\nFree OCR."
@@ -122,6 +113,13 @@ def test_no_cuda_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_bad_options_list_the_valid_ones(options: dict[str, Any], message: str) -> None:
     with pytest.raises(DsocrError, match=message):
         Engine.from_checkpoint("synthetic:tiny", **options)
+
+
+@pytest.mark.parametrize("features", [1, 3])
+def test_scatter_refuses_too_few_and_too_many(features: int) -> None:
+    mask = torch.tensor([[False, True, False, True]])
+    with pytest.raises(DsocrError, match=rf"2 image tokens and vision gave {features} features"):
+        scatter(torch.zeros(1, 4, 1), mask, torch.zeros(features, 1), expected=2)
 
 
 def test_an_object_that_is_not_the_vendors_is_refused() -> None:

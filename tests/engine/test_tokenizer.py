@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, processors
 
-from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.prompt import BOS, EOS, PAD, SpecialTokens
-from pytest_dsocr.engine.tokenizer import LABELS, MARKUP, Tokenizer, byte_level_vocabulary
+from pytest_dsocr.engine.tokenizer import MARKUP, Tokenizer, byte_level_vocabulary
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 
@@ -51,21 +50,6 @@ def test_a_text_is_its_bytes_and_marks_and_comes_back(text: str) -> None:
     pieces = re.split("({})".format("|".join(map(re.escape, VENDOR_IDS))), text)
     expected = [[VENDOR_IDS[piece]] if piece in VENDOR_IDS else byte_ids(piece.encode()) for piece in pieces]
     assert ids == [token_id for piece in expected for token_id in piece]
-
-
-def test_every_eighth_ordinary_id_says_a_span_with_boxes_and_the_others_their_number() -> None:
-    """A prompt that quotes a span does not become the token that says it, or so the property above would fail."""
-    ordinary = [*range(259, 128_815), *range(128_827, VENDOR_SIZE)]
-    said = {token_id: BYTES.decode([token_id]) for token_id in ordinary}
-    assert all(text == f"<{token_id}>" for token_id, text in said.items() if token_id % 8)
-    spans = {token_id: parse(text).spans for token_id, text in said.items() if token_id % 8 == 0}
-    for token_id, (span,) in spans.items():
-        assert (span.problem, f"{span.raw}\n", span.label in LABELS) == (None, said[token_id], True)
-        assert len(span.boxes) == (2 if token_id % 40 == 0 else 1)
-        assert all(0 <= x1 < x2 <= 999 and 0 <= y1 < y2 <= 999 for x1, y1, x2, y2 in span.boxes)
-    assert len({span.boxes for (span,) in spans.values()}) > 0.99 * len(spans)
-    assert said[264] == "<|ref|>table<|/ref|><|det|>[[362, 123, 814, 153]]<|/det|>\n", "recordings hold it"
-    assert all(SMALL.decode([token_id]) == said[token_id] for token_id in range(259, 500))
 
 
 @pytest.fixture

@@ -22,11 +22,12 @@ from pytest_dsocr.engine import engine, pipeline
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.decoder import Rope
 from pytest_dsocr.engine.experts import MixtureOfExperts, Router
-from pytest_dsocr.engine.model import Core, DeepseekOCR
+from pytest_dsocr.engine.model import Core
 from pytest_dsocr.engine.sam import Sam
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.subjects.session import SessionSubject
+from tests.conftest import model_of
 
 Plant = Callable[[pytest.MonkeyPatch, SessionSubject], None]
 """Puts the mistake into the code and a loaded subject; undoing the patch takes it out again."""
@@ -63,16 +64,9 @@ def mistake(name: str, title: str, stage: str, page: str = ANY, *, unseen: str =
     return lambda plant: Planted(name, title, stage, page, unseen, plant)
 
 
-def model_of(subject: SessionSubject) -> DeepseekOCR:
-    """Return the engine's model behind a subject."""
-    model = subject.session.model
-    assert isinstance(model, DeepseekOCR)
-    return model
-
-
 def core_of(subject: SessionSubject) -> Core:
     """Return everything of the model but its head."""
-    return model_of(subject).model
+    return model_of(subject.session).model
 
 
 def run_instead(patch: pytest.MonkeyPatch, module: nn.Module, forward: Callable[..., Any]) -> None:

@@ -1,8 +1,7 @@
-"""The layout of sealed files, which are read and compared by the line."""
+"""The layout of sealed files, which recordings hold, and files that are written whole."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -11,41 +10,14 @@ import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import locked, seal, unseal, write_whole
-
-E, B, C = f'"{"é" * 70}"', f'"{"b" * 120}"', f'"{"c" * 230}"'
-CONTENT = {
-    "one line": [1, "é"],
-    "rows": [[E[1:-1]] * 4, {"k": [B[1:-1]] * 2}],
-    "object": {"of": {"x": C[1:-1], "y": 1}},
-}
-LINES = f"""\
-{{
- "one line": [1, "é"],
- "rows": [
-  [
-   {E}, {E}, {E},
-   {E}
-  ],
-  {{
-   "k": [
-    {B},
-    {B}
-   ]
-  }}
- ],
- "object": {{
-  "of": {{
-   "x": {C},
-   "y": 1
-  }}
- }}"""
+from tests.checkout import CHECKOUT
 
 
-def test_each_level_is_one_space_deeper_and_text_stands_as_it_is() -> None:
-    sealed = seal(CONTENT)
-    digest = hashlib.sha256(LINES.encode()).hexdigest()
-    assert sealed.decode() == f'{LINES},\n "sha256": "{digest}"\n}}\n'
-    assert unseal(sealed) == {**CONTENT, "sha256": digest}
+def test_recordings_are_laid_out_as_they_lie_there_to_the_byte() -> None:
+    recorded = [path.read_bytes() for path in (CHECKOUT / "golden/vendor").glob("*/cpu-*-eager/*.json")]
+    contents = [unseal(data) for data in recorded]
+    assert [seal({name: one for name, one in content.items() if name != "sha256"}) for content in contents] == recorded
+    assert any(not data.isascii() for data in recorded)
 
 
 @pytest.mark.parametrize(

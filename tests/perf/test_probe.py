@@ -1,4 +1,4 @@
-"""A round of several readings: the shortest of each lap, disturbed readings left out, stages kept apart; and FLOPs."""
+"""A round of several readings: the shortest of each lap, disturbed readings left out, stages kept apart."""
 
 from __future__ import annotations
 
@@ -8,13 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-import torch.nn.functional as F
-from torch import nn
 
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.perf.probe import page as page_module
-from pytest_dsocr.perf.probe.flops import counted_flops
 from pytest_dsocr.perf.probe.gpu_work import BEFORE, kernels_by_stage
 from pytest_dsocr.perf.probe.machine import Conditions, Yardstick
 from pytest_dsocr.perf.probe.page import READINGS, PageProbe
@@ -22,9 +18,6 @@ from pytest_dsocr.perf.probe.stopwatch import Lap, Stopwatch, apart, in_quantiti
 
 FIT = Conditions({"load": 0.1}, ())
 SPOILT = Conditions({"load": 9.0}, ("the process waited for a core",))
-ROWS, WIDE, NARROW = 6, 5, 4
-PRODUCT = 2 * ROWS * WIDE * NARROW
-ON_CPU = "aten::_scaled_dot_product_flash_attention_for_cpu"
 
 
 class Reader:
@@ -126,31 +119,3 @@ def test_kernels_belong_to_the_stage_that_was_open() -> None:
     events += [Event(BEFORE + "sam", 1, 10), Event("Memcpy HtoD (Pageable)", 62, 79), Event("aten::mm", 3, 4, "CPU")]
     found = {"vision_fusion": [1], "sam": [3, 2], "clip": [1], "prefill": [9], "decode": [1]}
     assert kernels_by_stage(events) == found
-
-
-@torch.no_grad()
-def test_each_module_has_the_flops_that_ran_in_it_and_is_left_as_it_was() -> None:
-    net = nn.Sequential(nn.Linear(WIDE, NARROW), nn.Sequential(nn.Linear(NARROW, WIDE)), nn.Linear(WIDE, WIDE))
-    names = ("", "0", "1", "1.0", "2")
-    with counted_flops({name: net.get_submodule(name) for name in names}) as found:
-        net[1](net[0](torch.ones(ROWS, WIDE)))
-        net[0](torch.ones(ROWS, WIDE))
-    net[0](torch.ones(ROWS, WIDE))
-    expected = {"0": 2 * PRODUCT, "1": PRODUCT, "1.0": PRODUCT}
-    assert found.modules == {name: {"aten::addmm": flops} for name, flops in expected.items()}
-    assert found.calls == {"0": 2, "1": 1, "1.0": 1}
-    assert found.algorithmic == found.as_counted == 3 * PRODUCT
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in net.modules())
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("keys", [ROWS, 3 * ROWS])
-def test_fused_attention_counts_as_its_products_and_is_named_apart(keys: int) -> None:
-    q, k, v = torch.ones(1, 2, ROWS, 8), torch.ones(1, 2, keys, 8), torch.ones(1, 2, keys, 8)
-    with counted_flops() as fused:
-        F.scaled_dot_product_attention(q, k, v)
-    with counted_flops() as written_out:
-        (q @ k.transpose(2, 3)).softmax(-1) @ v
-    assert fused.operators == {ON_CPU: written_out.algorithmic}
-    assert (fused.as_counted, fused.uncounted[ON_CPU]) == (0, 1)
-    assert not fused.unknown

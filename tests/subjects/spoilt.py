@@ -61,9 +61,9 @@ def spoil(tensor: Tensor, bad: float) -> Tensor:
 class Raising(SessionSubject):
     """Raises in one method, ``step`` only in its fourth call."""
 
-    def __init__(self, session: Engine[Any], method: str, error: Exception | None = None) -> None:
+    def __init__(self, session: Engine[Any], method: str) -> None:
         super().__init__(session)
-        self.error = error or RuntimeError(f"no kernel for {method}")
+        self.error = RuntimeError(f"no kernel for {method}")
         self.calls = 0
         setattr(self, method, self._raise if method != "step" else self._raise_late)
 

@@ -23,14 +23,14 @@ from pytest_dsocr.families import DEFAULT, SEAMS
 from pytest_dsocr.observation.answer import ForcedStep
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.observation.observation import Best, Observation, Step
+from pytest_dsocr.observation.observation import Best, Observation, Output, Step
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.protocol import METHODS
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.compare.made import every_bit, observation
 from tests.conftest import model_of
 from tests.crops import cropped_case
-from tests.subjects.seen import output_of, seen
+from tests.subjects.seen import seen
 
 TOKENS = 24
 
@@ -114,7 +114,7 @@ def test_it_stops_at_its_eos_where_a_reference_of_the_same_tokens_did_not(
     at = next(k for k in range(3, TOKENS) if own.token_ids[k] not in own.token_ids[:k])
     answer = follow(with_rule(tiny, eos_id=own.token_ids[at]), case, own)
     assert choices(answer.forced) == own.token_ids
-    assert answer.text == output_of(tiny, case, list(own.token_ids[: at + 1])).text != own.output.text
+    assert answer.text == Output.of(tiny.tokenizer.decode(own.token_ids[: at + 1]), case.page).text != own.output.text
     assert (answer.ends, answer.reread) == (False, False)
 
 
@@ -227,7 +227,7 @@ def test_it_ends_where_the_subject_would(tiny: Engine[Any], case: Case, own: Obs
     until = own.token_ids.index(own.token_ids[15])
     subject = SessionSubject(Engine(tiny.model, tiny.tokenizer, policy=policy))
     answer = follow(subject, case, flipped(own, 5), tokenizer=tiny.tokenizer)
-    assert answer.continued == output_of(tiny, case, [*own.token_ids[: until + 1]])
+    assert answer.continued == Output.of(tiny.tokenizer.decode(own.token_ids[: until + 1]), case.page)
     at_its_end = follow(subject, case, flipped(own, until), tokenizer=tiny.tokenizer)
     assert at_its_end.continued == answer.continued
 

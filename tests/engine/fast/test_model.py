@@ -50,17 +50,12 @@ def test_prefill_and_steps_are_within_rounding(tiny: Engine[Any], fast: Engine[A
         assert_near(actual.cache.values(layer), readable.cache.values(layer))
 
 
-def test_it_reads_what_the_readable_one_reads(tiny: Engine[Any], fast: Engine[Any]) -> None:
-    results = [one.run(PAGES["portrait"](), preset="tiny", max_new_tokens=TOKENS) for one in (tiny, fast)]
-    assert results[0].token_ids == results[1].token_ids
-
-
 def test_half_precision_stays_near_the_readable_one() -> None:
     sessions = [Engine.from_checkpoint("synthetic:tiny", dtype="bfloat16", engine=engine) for engine in ENGINES]
     states = [prefilled(session) for session in sessions]
     for token in (5, 9, 300):
         expected, found = (one.decode_step(state, token) for one, state in zip(sessions, states, strict=True))
-        assert found.dtype == torch.float32
+        assert found.dtype == expected.dtype == torch.float32
         assert (found - expected).norm() / expected.norm() < 0.05
 
 
