@@ -37,6 +37,18 @@ CHANGES: Mapping[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+def test_the_estimate_scatters_by_6_percent_around_the_true_error() -> None:
+    ratios = []
+    for seed in range(40):
+        expected = random(3, 17, 64, seed=2 * seed)
+        actual = expected + random(3, 17, 64, seed=2 * seed + 1) * 10.0 ** -(seed % 5)
+        true = float((actual.double() - expected.double()).norm() / expected.double().norm())
+        ratios.append(relative_error(Seam.of(actual), Seam.of(expected)) / true)
+    assert 0.7 < min(ratios) <= max(ratios) < 1.3
+    assert torch.tensor(ratios).mean() == pytest.approx(1, abs=0.03)
+    assert torch.tensor(ratios).std() < 0.09
+
+
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_change_with_a_pattern_is_measured_as_well_as_noise(change: Callable[[Tensor], Tensor]) -> None:
     changed = change(WIDE)
