@@ -21,7 +21,7 @@ from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.rounding import Rounder, explained_by_rounding, parts_of
 from pytest_dsocr.foundation.elapsed import Elapsed
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import Config, Setup
@@ -131,7 +131,7 @@ def _with_rounding(answer: Answer, subject: TextSubject, rounder: Rounder) -> An
         return answer
     try:
         return replace(answer, rounding=rounder.measure(parts_of(CheckedSubject(subject), answer.input_tensors)))
-    except (SubjectFaultError, OutOfMemoryError) as error:
+    except (SubjectFaultError, MachineError, OutOfMemoryError) as error:
         current().note(f"rounding was not looked at on {answer.case_id}: {str(error).splitlines()[0]}")
         return answer
 

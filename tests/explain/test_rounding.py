@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from pytest_dsocr.cases.run import run_case
+from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.compare.rounding import compare_rounding, known_effects
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
@@ -19,6 +20,7 @@ from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.rounding import Part, Rounder, parts_of
 from pytest_dsocr.foundation.elapsed import Elapsed
+from pytest_dsocr.foundation.errors import MachineError
 from pytest_dsocr.observation.block_seams import watch_passes
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.config import Setup
@@ -26,6 +28,8 @@ from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.rounding import Rounding
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.opening import Wanted, open_recorded
+from pytest_dsocr.report.payload import CasePayload
+from pytest_dsocr.subjects.calls import watching
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 from tests.recordings import FOLDER
@@ -115,17 +119,33 @@ def test_a_decode_step_is_no_pass_of_a_block() -> None:
     assert {one.given.shape[1] for one in passes} == {inputs["input_ids"].shape[1]}
 
 
-def test_a_run_breaks_there_and_is_explained() -> None:
+def run(name: str) -> tuple[CaseReport, CasePayload]:
+    """A page of a run, of a subject with a mistake in it."""
     reference = open_recorded([FOLDER], Wanted(resolve("mini"), "cpu", "bfloat16", fixed=frozenset()))
     case = make_case(CASE.page, "markdown", "gundam", max_new_tokens=2)
     own = config(dtype="bfloat16", explain=600.0, out=None)
-    explainer = Explainer(own.setup, budget_s=0)
     with Changes() as changes:
-        plant(mistakes()["clip.activation-1.7"], subject().session, changes)
-        report, payload = run_case(case, 1, subject(), reference, own, Elapsed("test"), explainer)
+        plant(mistakes()[name], subject().session, changes)
+        return run_case(case, 1, subject(), reference, own, Elapsed("test"), Explainer(own.setup, budget_s=0))
+
+
+def test_a_run_breaks_there_and_is_explained() -> None:
+    report, payload = run("clip.activation-1.7")
     assert report.divergence is not None
     assert report.divergence.first.what == "clip.rounding"
     explanation = report.exchange.explanation
     assert explanation is not None
     assert (explanation.is_proven, explanation.mistakes) == (True, ("clip.activation-1.7",))
-    assert payload["explained"] == f"{explanation.text}"
+    assert payload["explained"] == explanation.text
+
+
+def test_without_memory_a_note_says_what_was_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_memory(*_: object) -> None:
+        raise MachineError("cuda:0 has no memory for weights of 13 GB")
+
+    monkeypatch.setattr(Rounder, "measure", no_memory)
+    notes: list[str] = []
+    with watching(notes):
+        report, _ = run("clip.activation-1.7")
+    assert report.passes
+    assert [note for note in notes if note.startswith("rounding was not looked at")]
