@@ -82,6 +82,7 @@ MOST_WAITING_BYTES = 256 << 20
 HASHING = min(8, os.cpu_count() or 1)
 """Threads that hash at the same time; a thread hashes 1.4 GB a second."""
 
+Hook = Callable[[nn.Module, Any, Any], None]
 FindModule = Callable[[str], nn.Module]
 """See :meth:`pytest_dsocr.subjects.protocol.OpenSubject.module`."""
 
@@ -159,10 +160,7 @@ def watch_deep(module: FindModule) -> Iterator[DeepSeams]:
         module: gives the module of the vendor's name, and raises ``AttributeError`` where there is none.
     """
     deep = DeepSeams()
-    with ExitStack() as hooks:
-        for stage, path in BLOCKS.items():
-            for depth, block in enumerate(_blocks(module, path)):
-                hooks.enter_context(block.register_forward_hook(_hook(deep, stage, depth, f"{path}.{depth}")))
+    with _hooked(module, lambda stage, depth, path: _hook(deep, stage, depth, path)):
         yield deep
 
 
@@ -170,18 +168,26 @@ def watch_deep(module: FindModule) -> Iterator[DeepSeams]:
 def watch_passes(module: FindModule) -> Iterator[list[BlockPass]]:
     """Keep what every block gets and gives while the context is open, but for decode steps; the tensors are copies."""
     passes: list[BlockPass] = []
-    with ExitStack() as hooks:
-        for stage, path in BLOCKS.items():
-            for depth, block in enumerate(_blocks(module, path)):
-                hook = _keeping(passes, stage, depth)
-                hooks.enter_context(block.register_forward_hook(hook, with_kwargs=True))
+    with _hooked(module, lambda stage, depth, _path: _keeping(passes, stage, depth)):
         yield passes
 
 
-def _keeping(passes: list[BlockPass], stage: str, depth: int) -> Callable[..., None]:
-    def keep(_module: nn.Module, args: Any, options: Mapping[str, Any], out: Any) -> None:
-        tensors = [one for one in (*args, *options.values()) if isinstance(one, Tensor)]
-        given, gave = exact_tensor(tensors[0]), exact_tensor(out if isinstance(out, Tensor) else out[0])
+@contextmanager
+def _hooked(module: FindModule, hook_of: Callable[[str, int, str], Hook]) -> Iterator[None]:
+    """Hook every block while the context is open, each by what ``hook_of`` makes of stage, depth and module's name."""
+    with ExitStack() as hooks:
+        for stage, path in BLOCKS.items():
+            for depth, block in enumerate(_blocks(module, path)):
+                hook = hook_of(stage, depth, f"{path}.{depth}")
+                hooks.enter_context(block.register_forward_hook(hook))
+        yield
+
+
+def _keeping(passes: list[BlockPass], stage: str, depth: int) -> Hook:
+    def keep(_module: nn.Module, args: Any, out: Any) -> None:
+        if not args:  # what a module in another process gets stays there
+            return
+        given, gave = exact_tensor(args[0]), exact_tensor(out if isinstance(out, Tensor) else out[0])
         if given.shape[1] > 1:
             name = f"{_whole(stage, gave)}/{depth}"
             passes.append(BlockPass(stage, depth, name, given.detach().clone(), gave.detach().clone()))
@@ -215,7 +221,7 @@ def _blocks(module: FindModule, path: str) -> Iterator[nn.Module]:
         yield block
 
 
-def _hook(deep: DeepSeams, stage: str, depth: int, module: str) -> Callable[[nn.Module, Any, Any], None]:
+def _hook(deep: DeepSeams, stage: str, depth: int, module: str) -> Hook:
     def keep(_module: nn.Module, _args: Any, out: Any) -> None:
         deep.keep(stage, depth, module, out if isinstance(out, Tensor) else out[0])
 

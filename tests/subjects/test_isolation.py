@@ -17,6 +17,7 @@ from typing import Any, cast
 import pytest
 import torch
 
+from pytest_dsocr.explain.rounding import parts_of
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError, traced
 from pytest_dsocr.observation.block_seams import watch_deep
@@ -114,6 +115,13 @@ def test_it_offers_what_it_offers_here(isolated: Any, here: Any, staged: Checked
     assert (staged.policy, staged.writes, staged.tells_text) == (None, True, True)
     with pytest.raises(AttributeError):
         _ = staged.subject.module
+
+
+def test_what_blocks_get_stays_there_and_stages_are_computed_again(isolated: Any, case: Case) -> None:
+    asked = CheckedSubject(isolated)
+    parts = parts_of(asked, asked.inputs(case))
+    assert {one.stage for one in parts} == {"sam", "clip", "projector"}
+    assert {one.depth for one in parts} == {None}
 
 
 def test_every_tensor_is_the_same_to_the_bit(isolated: Any, here: Any, case: Case, tmp_path: Path) -> None:
