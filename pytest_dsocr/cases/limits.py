@@ -22,7 +22,7 @@ def key_of(setup: Setup) -> Key:
 
 def own_limits(config: Config, subject: Any) -> Tolerances:
     """Return how far a subject may be from itself."""
-    return tolerances(_dtype(config.setup, subject)).but(config.tolerances)
+    return tolerances(dtype_of(config.setup, subject)).but(config.tolerances)
 
 
 def limits_of(config: Config, subject: Any, reference: Reference) -> Tolerances:
@@ -34,10 +34,11 @@ def limits_between(subject: Any, reference: Reference, setup: Setup) -> Toleranc
     """Return the limits that follow from the sides' dtypes and keys alone."""
     made = reference.provenance
     is_same = key_of(setup) == made.key
-    limits = tolerances(_dtype(setup, subject), made.dtype, same_key=is_same)
+    limits = tolerances(dtype_of(setup, subject), made.dtype, same_key=is_same)
     return limits.but(OF_ONE_KEY.get(limits.dtype, {})) if is_same and made.device == "cpu" else limits
 
 
-def _dtype(setup: Setup, subject: Any) -> str:
+def dtype_of(setup: Setup, subject: Any) -> str:
+    """Return what a subject computes in; the run's dtype where it does not say."""
     dtype: str = exact(str(getattr(subject, "dtype", setup.dtype)))
     return dtype

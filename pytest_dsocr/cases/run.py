@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import OutOfMemoryError
 
-from pytest_dsocr.cases.limits import limits_of
+from pytest_dsocr.cases.limits import dtype_of, limits_of
 from pytest_dsocr.cases.substitution import substitute
 from pytest_dsocr.compare.case import CaseReport, Exchange, judge
 from pytest_dsocr.compare.tolerances import Tolerances
@@ -94,7 +94,7 @@ def compare_sides(
     With a ``rounder`` a subject in fewer bits than float32 is also held to how the vendor's kernels round.
     """
     exchange = ask(subject, reference, case, always_read=always_read, tokenizer=_tokenizer(setup.checkpoint))
-    if rounder and getattr(subject, "dtype", setup.dtype) in ROUNDED_DTYPES:
+    if rounder and dtype_of(setup, subject) in ROUNDED_DTYPES:
         exchange = replace(exchange, answer=_with_rounding(exchange.answer, subject, rounder))
     report = judge(exchange, limits)
     findings = substitute(subject, report, donor=lambda: _donor(setup))

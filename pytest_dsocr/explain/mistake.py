@@ -69,6 +69,12 @@ def blocks_of(session: Engine[Any], stage: str) -> list[Any]:
     return [*getattr(owner, name)] if owner else []
 
 
+def image_places(mask: Tensor) -> tuple[int, int]:
+    """Return the first position of the image's tokens in ``images_seq_mask`` ``[1, S]``, and the first behind them."""
+    places = mask[0].nonzero().flatten().tolist()
+    return (places[0], places[-1] + 1) if places else (0, 0)
+
+
 @dataclass(frozen=True)
 class Target:
     """A session, and what a mistake changes of it."""

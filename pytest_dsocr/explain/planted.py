@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.explain.catalogue import mistakes, ports, resolve
-from pytest_dsocr.explain.mistake import Changes, Mistake, Target
+from pytest_dsocr.explain.mistake import Changes, Mistake, Target, image_places
 from pytest_dsocr.observation.config import Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 
@@ -28,8 +28,7 @@ def plant(one: Mistake, session: Engine[Any], changes: Changes) -> None:
     of_prompt, right = Changes(), Pipeline.prefill_with
 
     def prefill_with(self: Pipeline[Any], inputs: Any, features: Any, *, all_logits: bool = False) -> Any:
-        places = inputs.images_seq_mask[0].nonzero().flatten().tolist()
-        image = (places[0], places[-1] + 1) if places else (0, 0)
+        image = image_places(inputs.images_seq_mask)
         notes = {"prompt": inputs.prompt_tokens, "last": int(inputs.input_ids[0, -1])}
         of_prompt.close()
         if group == "prefill":

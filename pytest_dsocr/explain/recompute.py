@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.explain.mistake import Changes, Plant, Target, home_of
+from pytest_dsocr.explain.mistake import Changes, Plant, Target, home_of, image_places
 from pytest_dsocr.families.family import FUSION, PIXELS
 from pytest_dsocr.observation.observation import Seam
 
@@ -95,8 +95,7 @@ class Clean:
     @property
     def image(self) -> tuple[int, int]:
         """The first position of the image's tokens in the prompt, and the first behind them."""
-        places = self.inputs.images_seq_mask[0].nonzero().flatten().tolist()
-        return (places[0], places[-1] + 1) if places else (0, 0)
+        return image_places(self.inputs.images_seq_mask)
 
     def run(self, stage: str, view: str, most: int | None = None) -> Tensor:
         """Compute a stage from the right tensors in front of it, of no more than ``most`` views."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -21,8 +21,7 @@ from pytest_dsocr.compare.case import CaseReport, Explanation
 from pytest_dsocr.compare.rounding import SUFFIX, known_effects
 from pytest_dsocr.engine.decoder import Rope
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.explain.catalogue import groups
-from pytest_dsocr.explain.mistake import Changes, Mistake, Target, blocks_of, model_of
+from pytest_dsocr.explain.mistake import Changes, Mistake, Target, blocks_of, image_places, model_of
 from pytest_dsocr.explain.mistake import Part as PartOfStage
 from pytest_dsocr.families import STAGE_NAMES, STAGES
 from pytest_dsocr.families.family import PIXELS, PREFILL
@@ -88,19 +87,13 @@ def parts_of(asked: CheckedSubject, inputs: Mapping[str, Tensor]) -> list[Part]:
     These are its stages for each view, and behind the blocks of a subject with named modules.
     """
     find = asked.subject.module if asked.level >= Level.MODULES else None
-    with torch.no_grad(), watch_passes(find) if find else _nothing() as passes:
+    with torch.no_grad(), watch_passes(find) if find else nullcontext(list[BlockPass]()) as passes:
         seams = asked.vision(inputs)
         if find:
             asked.prefill(inputs, seams.get("vision_fusion"))
-    places = inputs["images_seq_mask"][0].nonzero().flatten().tolist()
-    image = (places[0], places[-1] + 1) if places else (0, 0)
+    image = image_places(inputs["images_seq_mask"])
     blocks = [Part(one.stage, one.name, one.gave, (one.given,), one.depth, image) for one in passes]
     return [*blocks, *_stages(seams, inputs)]
-
-
-@contextmanager
-def _nothing() -> Iterator[list[BlockPass]]:
-    yield []
 
 
 def _stages(seams: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> Iterator[Part]:
@@ -195,6 +188,8 @@ class Rounder:
 
     def _effects(self, differing: Sequence[_Difference]) -> tuple[tuple[Effect, ...], int]:
         """Return the effects that may be there, of every known mistake, or of those found so at a page before."""
+        from pytest_dsocr.explain.catalogue import groups  # which a run without a difference does not need
+
         stage = differing[0].part.stage
         if stage in self._candidates:
             return tuple(self._share(one, differing) for one in self._candidates[stage]), len(self._candidates[stage])
