@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from pytest_dsocr.compare.tolerances import OF_ONE_KEY, Tolerances, tolerances
+from pytest_dsocr.compare.tolerances import BUDGETS, OF_ONE_KEY, Tolerances, tolerances
 from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.exact import exact
 from pytest_dsocr.observation.config import Config, Setup
 from pytest_dsocr.observation.provenance import Key
@@ -27,7 +30,20 @@ def own_limits(config: Config, subject: Any) -> Tolerances:
 
 def limits_of(config: Config, subject: Any, reference: Reference) -> Tolerances:
     """Return how far the sides may be apart: outputs are exact where their keys are the same."""
-    return limits_between(subject, reference, config.setup).but(config.tolerances)
+    limits = limits_between(subject, reference, config.setup).but(config.tolerances)
+    return replace(limits, budget=budget_of(config, subject))
+
+
+def budget_of(config: Config, subject: Any) -> Mapping[str, float] | None:
+    """Return what may be lost: by the precision that the subject declares, and by the run; None where neither says.
+
+    Raises:
+        DsocrError: where it declares a precision that has no budget.
+    """
+    precision = exact(str(getattr(subject, "precision", "") or ""))
+    if precision and precision not in BUDGETS:
+        raise DsocrError(f"the subject's precision is {precision!r}; declare one of {', '.join(BUDGETS)}, or none")
+    return {**BUDGETS[precision], **config.budget} if precision else config.budget or None
 
 
 def limits_between(subject: Any, reference: Reference, setup: Setup) -> Tolerances:

@@ -18,11 +18,11 @@ from pytest_dsocr.compare.case import CaseReport, Exchange, judge
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.explain.exchange import cost_of_stages
 from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.rounding import Rounder, explained_by_rounding, parts_of
 from pytest_dsocr.foundation.elapsed import Elapsed
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import Config, Setup
 from pytest_dsocr.observation.level import Level, SubjectFaultError
@@ -65,7 +65,7 @@ def run_case(
         reference.check_other_than(subject, config.subject, case)
     limits = limits_of(config, subject, reference)
     with elapsed.on(COMPARING):
-        rounder = _rounder(config.setup, config.explain)
+        rounder = _rounder(config.setup, config.explain, limits.budget is not None)
         report = compare_sides(case, subject, reference, config.setup, limits, rounder, always_read=place == 0)
         elapsed.move("subject", report.exchange.subject_s)
         elapsed.move("reference", report.exchange.reference_s)
@@ -91,11 +91,12 @@ def compare_sides(
 ) -> CaseReport:
     """Ask both sides about ``case`` and judge them, with what the reference's tensors tell where something is wrong.
 
-    With a ``rounder`` a subject in fewer bits than float32 is also held to how the vendor's kernels round.
+    With a ``rounder`` a subject in fewer bits than float32, or with a budget, is also held to how the vendor's kernels
+    round, and what each stage spends of a budget is found.
     """
     exchange = ask(subject, reference, case, always_read=always_read, tokenizer=_tokenizer(setup.checkpoint))
-    if rounder and dtype_of(setup, subject) in ROUNDED_DTYPES:
-        exchange = replace(exchange, answer=_with_rounding(exchange.answer, subject, rounder))
+    if rounder and (limits.budget is not None or dtype_of(setup, subject) in ROUNDED_DTYPES):
+        exchange = _with_rounding(exchange, subject, rounder)
     report = judge(exchange, limits)
     findings = substitute(subject, report, donor=lambda: _donor(setup))
     return replace(report, exchange=replace(exchange, findings=findings)) if findings else report
@@ -125,15 +126,18 @@ def ask(
     return Exchange(case, answer, expected, answered - started, time.perf_counter() - answered)
 
 
-def _with_rounding(answer: Answer, subject: TextSubject, rounder: Rounder) -> Answer:
-    """Add how the stages of a subject round; it runs vision and the prompt once more for it."""
+def _with_rounding(exchange: Exchange, subject: TextSubject, rounder: Rounder) -> Exchange:
+    """Add how the stages of a subject round, and what they spend; it runs vision and the prompt once more for it."""
+    answer = exchange.answer
     if answer.input_tensors is None or answer.level < Level.STAGES or answer.fault:
-        return answer
+        return exchange
     try:
-        return replace(answer, rounding=rounder.measure(parts_of(CheckedSubject(subject), answer.input_tensors)))
+        rounding = rounder.measure(parts_of(CheckedSubject(subject), answer.input_tensors))
+        stages = cost_of_stages(rounder.vendor, answer, exchange.expected) if rounder.fewer_bits else {}
+        return replace(exchange, answer=replace(answer, rounding=rounding), stages=stages)
     except (SubjectFaultError, MachineError, OutOfMemoryError) as error:
         current().note(f"rounding was not looked at on {answer.case_id}: {str(error).splitlines()[0]}")
-        return answer
+        return exchange
 
 
 def _note(exchange: Exchange) -> None:
@@ -166,8 +170,8 @@ def _tokenizer(checkpoint: str) -> TextTokenizer:
 
 
 @cache
-def _rounder(setup: Setup, budget_s: float) -> Rounder:
-    return Rounder(setup, budget_s)
+def _rounder(setup: Setup, budget_s: float, fewer_bits: bool) -> Rounder:
+    return Rounder(setup, budget_s, fewer_bits)
 
 
 @cache

@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "doctor": ("doctor:run", "check this machine: is there what a run needs?"),
     "bench": ("bench:run", "measure two versions in turn: is the second slower?"),
     "cost": ("cost:run", "calculate what pages cost: FLOPs, bytes, and the least time on a device"),
+    "precision": ("precision:run", "measure what weights in fewer bits cost, stage by stage"),
     "nightly": ("nightly:run", "run every part of a night that a file describes"),
     "history": ("results:history", "show what was found night by night, and measured run by run"),
     "watch-vendor": ("vendor:watch", "have the vendor's files changed, and what does that affect?"),

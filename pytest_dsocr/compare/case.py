@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
+from pytest_dsocr.compare.budget import loss_of, on_budget
 from pytest_dsocr.compare.divergence import Divergence, first_divergence
 from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.tolerances import Tolerances
@@ -45,6 +46,8 @@ class Exchange:
     """What was learnt by giving the subject the reference's tensors, a sentence each."""
     explanation: Explanation | None = None
     """What explains the first divergence; None where nothing was asked."""
+    stages: Mapping[str, float] = field(default_factory=dict)
+    """What each stage adds to the divergence of the next token's distribution, in nats, where a budget is set."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,14 @@ class CaseReport:
         """Where it first breaks, and what to check there; None where nothing is WRONG."""
         return first_divergence(self.comparisons)
 
+    @cached_property
+    def loss(self) -> Mapping[str, float]:
+        """What the page lost, where a budget is set and the subject answered to the end; see ``compare.budget``."""
+        text = next((one for one in self.comparisons if one.what == "text"), None)
+        if self.limits.budget is None or self.fault is not None or text is None:
+            return {}
+        return loss_of(self.exchange.answer, self.exchange.expected, text)
+
     @property
     def worst_error(self) -> float:
         """The largest relative error of a tensor."""
@@ -98,4 +109,5 @@ class CaseReport:
 
 def judge(exchange: Exchange, limits: Tolerances) -> CaseReport:
     """Compare everything that the reference has and the subject offers."""
-    return CaseReport(exchange, tuple(compare_observations(exchange.answer, exchange.expected, limits)), limits)
+    found = compare_observations(exchange.answer, exchange.expected, limits)
+    return CaseReport(exchange, tuple(found if limits.budget is None else map(on_budget, found)), limits)

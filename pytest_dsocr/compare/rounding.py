@@ -33,28 +33,38 @@ AS_LIKELY = 20.0
 
 
 def compare_rounding(stage: str, found: Rounding, allowed: float) -> Comparison:
-    """Compare one stage; ``allowed`` is how many times the vendor's error its own may be."""
+    """Compare one stage; ``allowed`` is how many times the vendor's error its own may be.
+
+    Where a budget pays for fewer bits, known mistakes alone are WRONG.
+    """
     name = f"{stage}{SUFFIX}"
     if not found.differing:
         return Comparison(name, Verdict.MATCH, f"every bit of {found.parts} parts, as the vendor's kernels round")
     effects, most_bias = known_effects(found), limits_of(found).bias
+    if found.fewer_bits:
+        allowed = math.inf
     is_wrong = bool(effects) or found.ratio > allowed or found.bias > most_bias
-    measured = f"errs {found.ratio:.2f} times as much as the vendor's kernels (allowed {allowed:g})"
+    limit = "on the budget" if found.fewer_bits else f"allowed {allowed:g}"
+    measured = f"errs {found.ratio:.2f} times as much as the vendor's kernels ({limit})"
     if most_bias < math.inf:
         measured += f", with a bias of {found.bias:.1f} (allowed {most_bias:g})"
     verdict = Verdict.WRONG if is_wrong else Verdict.DRIFT
     return Comparison(name, verdict, measured, None, tuple(_details(found, effects)))
 
 
-def limits_of(found: Rounding) -> Limits:
-    """Give the limits that hold for what was computed again."""
-    return OF_STAGES if found.is_whole else OF_BLOCKS
+def limits_of(found: Rounding, effect: Effect | None = None) -> Limits:
+    """Give the limits that hold for what was computed again, or for an effect in it."""
+    is_whole = found.is_whole if effect is None else effect.is_whole
+    return OF_STAGES if is_whole or found.fewer_bits else OF_BLOCKS
+
+
+def _is_there(effect: Effect, limits: Limits) -> bool:
+    return limits.share[0] < effect.share < limits.share[1] and effect.z >= limits.z
 
 
 def known_effects(found: Rounding) -> tuple[Effect, ...]:
     """Give the known mistakes whose effect is there, the likeliest first; several where they cannot be told apart."""
-    limits = limits_of(found)
-    there = [one for one in found.effects if limits.share[0] < one.share < limits.share[1] and one.z >= limits.z]
+    there = [one for one in found.effects if _is_there(one, limits_of(found, one))]
     there.sort(key=lambda one: -one.likelihood)
     return tuple(one for one in there if one.likelihood >= there[0].likelihood - AS_LIKELY)
 

@@ -7,7 +7,9 @@ its share in the difference from the vendor's kernels, over some hundred thousan
 from __future__ import annotations
 
 import math
+import re
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -34,8 +36,12 @@ from pytest_dsocr.subjects.checked import CheckedSubject
 
 ROUNDINGS = ("float16", "tf32", "never-filled")
 """How the ids end of mistakes that round otherwise: in fewer bits than float32 they are no mistakes."""
+FEWER_BITS = re.compile("float16|fp8|int8|int4|tf32")
+"""In the ids of mistakes that are none where a budget pays for fewer bits."""
 MAY_BE = (0.3, 3.0)
-"""The share of its effect in the first part that differs, of a mistake that is looked for in the others as well."""
+"""The share of its effect in a part that differs, of a mistake that is looked for in the others as well."""
+OF_BLOCK: tuple[PartOfStage, ...] = ("block", "wide")
+OF_ENDS: tuple[PartOfStage, ...] = ("front", "back")
 LEAST_ROWS = 64
 """With fewer tokens each value counts as one."""
 
@@ -115,12 +121,16 @@ class Rounder:
     Args:
         setup: the subject's.
         budget_s: how long the known mistakes of one stage may be tried; with 0 none is.
+        fewer_bits: whether the subject may compute in fewer bits than its dtype has.
     """
 
     setup: Setup
     budget_s: float
-    _candidates: dict[str, list[Mistake]] = field(default_factory=dict)
-    """By stage, the mistakes that may be in it, as far as they were tried."""
+    fewer_bits: bool = False
+    _candidates: dict[tuple[str, bool], list[Mistake]] = field(default_factory=dict)
+    """The mistakes that may be in a stage's blocks, or in the stage, as far as they were tried."""
+    _tried: Counter[str] = field(default_factory=Counter)
+    """By stage, how many were."""
 
     @cached_property
     def vendor(self) -> Engine[Any]:
@@ -144,14 +154,15 @@ class Rounder:
     def forget(self) -> None:
         """Try all known mistakes anew."""
         self._candidates.clear()
+        self._tried.clear()
 
     def measure(self, parts: Sequence[Part]) -> dict[str, Rounding]:
         """Return how each stage rounds. All known mistakes are tried at the first page on which a stage differs."""
         with _exact_products():
-            found = {stage: self._stage([one for one in parts if one.stage == stage]) for stage in STAGE_NAMES}
+            found = {stage: self._stage(stage, [one for one in parts if one.stage == stage]) for stage in STAGE_NAMES}
         return {stage: rounding for stage, rounding in found.items() if rounding}
 
-    def _stage(self, parts: Sequence[Part]) -> Rounding | None:
+    def _stage(self, stage: str, parts: Sequence[Part]) -> Rounding | None:
         """Return a stage's rounding; None where none of its parts can be computed."""
         computed = [(one, vendor) for one in parts if (vendor := self._by_vendor(one)) is not None]
         differing = [self._difference(*one) for one in computed if not torch.equal(one[0].gave.float(), one[1].float())]
@@ -160,7 +171,9 @@ class Rounder:
         blocks = [one for one in differing if one.part.depth is not None]
         judged = blocks or differing
         worst = max(judged, key=lambda one: one.ratio)
-        effects, tried = self._effects(judged)
+        wholes = [one for one in differing if one.part.depth is None]
+        in_blocks = self._effects(blocks, OF_BLOCK) if blocks else []
+        in_whole = self._effects(wholes, OF_ENDS if blocks else (*OF_BLOCK, *OF_ENDS)) if wholes else []
         return Rounding(
             len(computed),
             sum(one.differing for one in differing) / sum(one.gave.numel() for one, _ in computed),
@@ -168,8 +181,9 @@ class Rounder:
             worst.part.name,
             worst.ratio,
             max(one.bias for one in judged),
-            effects,
-            tried,
+            (*in_blocks, *in_whole),
+            self._tried.get(stage, 0),
+            self.fewer_bits,
         )
 
     def _by_vendor(self, part: Part) -> Tensor | None:
@@ -186,27 +200,27 @@ class Rounder:
         truth = part.compute(self.truth, wide=True)
         return _Difference(part, _rows(part.gave), _rows(vendor), _rows(truth))
 
-    def _effects(self, differing: Sequence[_Difference]) -> tuple[tuple[Effect, ...], int]:
-        """Return the effects that may be there, of every known mistake, or of those found so at a page before."""
+    def _effects(self, differing: Sequence[_Difference], kinds: Sequence[PartOfStage]) -> list[Effect]:
+        """Return the effects that may be there, of every known mistake, or of those found so at a page before.
+
+        Whether one may be is seen where the error is largest, and in the last part, as blocks are of several kinds.
+        """
         from pytest_dsocr.explain.catalogue import groups  # which a run without a difference does not need
 
-        stage = differing[0].part.stage
-        if stage in self._candidates:
-            return tuple(self._share(one, differing) for one in self._candidates[stage]), len(self._candidates[stage])
-        deadline, found, tried = time.monotonic() + self.budget_s, dict[str, tuple[Mistake, Effect]](), 0
-        kinds: tuple[PartOfStage, ...] = ("block", "wide")
-        if differing[0].part.depth is None:
-            kinds = ("front", *kinds, "back")
+        stage, place = differing[0].part.stage, (differing[0].part.stage, differing[0].part.depth is None)
+        if place in self._candidates:
+            return [self._share(one, differing) for one in self._candidates[place]]
+        screen = {id(one): one for one in (max(differing, key=lambda one: one.ratio), differing[-1])}
+        deadline, self._candidates[place] = time.monotonic() + self.budget_s, []
         for one in groups()[stage].of(*kinds) if stage in groups() and self.budget_s else ():
-            if one.id.endswith(ROUNDINGS):
+            if one.id.endswith(ROUNDINGS) or (self.fewer_bits and FEWER_BITS.search(one.id)):
                 continue
             if time.monotonic() > deadline:
                 break
-            tried += 1
-            if MAY_BE[0] < self._share(one, differing[:1]).share < MAY_BE[1]:
-                found[one.id] = (one, self._share(one, differing))
-        self._candidates[stage] = [one for one, _ in found.values()]
-        return tuple(effect for _, effect in found.values()), tried
+            self._tried[stage] += 1
+            if any(MAY_BE[0] < self._share(one, [part]).share < MAY_BE[1] for part in screen.values()):
+                self._candidates[place].append(one)
+        return [self._share(one, differing) for one in self._candidates[place]]
 
     def _share(self, one: Mistake, differing: Sequence[_Difference]) -> Effect:
         """Return the share of a mistake's effect in these differences; 0 where it does nothing or cannot be planted."""
@@ -228,7 +242,7 @@ class Rounder:
             return Effect(one.id, one.words, 0.0, math.inf)
         share = float(product.sum()) / total
         error = float((product - share * square).pow(2).sum().sqrt()) / total
-        return Effect(one.id, one.words, share, error, likelihood)
+        return Effect(one.id, one.words, share, error, likelihood, differing[0].part.depth is None)
 
 
 class _Difference:

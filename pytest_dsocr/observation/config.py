@@ -53,6 +53,8 @@ class Config:
     reference_dtype: str | None
     reference_attention: str | None
     tolerances: Mapping[str, float]
+    budget: Mapping[str, float]
+    """What may be lost, by name; empty where differences are judged one by one."""
     slower: Mapping[str, float]
     """By quantity, or ``*`` for each."""
     rounds: int

@@ -26,6 +26,9 @@ class Effect(NamedTuple):
     likelihood: float = 0.0
     """How much likelier the whole of its effect makes the difference than none of it does; a logarithm."""
 
+    is_whole: bool = False
+    """Whether it was looked for in the whole stage, and not in blocks."""
+
     @property
     def z(self) -> float:
         """How many standard errors the share is above 0."""
@@ -52,3 +55,5 @@ class Rounding:
     """Of the known mistakes that were tried, those that may be in it."""
     tried: int = 0
     """How many known mistakes were tried."""
+    fewer_bits: bool = False
+    """Whether the subject may compute in fewer bits than its dtype has. Rounded weights err alike for all tokens."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import ChainMap
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -77,6 +78,7 @@ def resolve(config: pytest.Config) -> Config:
     if not found["isolate"]:  # an isolated subject is not imported into this process
         _value(replace(OPTIONS[0], read=read.importable_subject), config, config.option)
     found["tolerances"] = dict(found["tolerances"])
+    found["budget"] = dict(ChainMap(*reversed(found["budget"])))
     found["slower"] = dict(found["slower"])
     found["may_miss"] = frozenset(found["may_miss"])
     found["golden"] = found["golden"] or golden_folder()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, Literal
 
-from pytest_dsocr.compare.tolerances import NAMES, check_tolerance
+from pytest_dsocr.compare.tolerances import BUDGETS, NAMES, check_budget, check_tolerance
 from pytest_dsocr.contract.prompt import IMAGE
 from pytest_dsocr.engine.places import HUB_NAME, MINI, SYNTHETIC_NAME, VALID_CHECKPOINT
 from pytest_dsocr.families import PRESET_NAMES, PROMPT_NAMES
@@ -170,6 +170,17 @@ def tolerance(text: str) -> tuple[str, float]:
         number = int(number)
     check_tolerance(name, number)
     return name, number
+
+
+def budget(text: str) -> Mapping[str, float]:
+    """Read a precision that has a budget, or ``NAME=VALUE``."""
+    if text in BUDGETS:
+        return BUDGETS[text]
+    name, _, value = text.partition("=")
+    try:
+        return check_budget({name: float(value)})
+    except ValueError:
+        raise DsocrError(f"{text!r} is no budget; give {', '.join(BUDGETS)}, or NAME=VALUE such as kl=0.02") from None
 
 
 def slower(text: str) -> tuple[str, float]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_dsocr.compare.tolerances import BUDGETS, LOSSES
 from pytest_dsocr.families import PROMPT_NAMES
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.config import MISSING
@@ -227,6 +228,14 @@ OPTIONS = (
         "how far the two sides may differ, such as boxes=1, coords=0.02 or seam=1e-3",
         "NAME=VALUE",
         unset="by dtype, device and attention",
+        many=True,
+    ),
+    Option(
+        "budget",
+        read.budget,
+        f"what a port in fewer bits may lose: that of {', '.join(BUDGETS)}, or NAME=VALUE of {', '.join(LOSSES)}",
+        "PRECISION|NAME=VALUE",
+        unset="that of the precision which the subject declares, if any",
         many=True,
     ),
     Option(

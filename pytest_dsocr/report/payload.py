@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
@@ -96,6 +96,17 @@ class CompressionPayload(TypedDict):
     """Of the reference's output, markup included."""
 
 
+class LossPayload(TypedDict):
+    """What a page lost where a budget is set; see :mod:`pytest_dsocr.compare.budget`."""
+
+    lost: dict[str, Number]
+    """By the names of :data:`~pytest_dsocr.compare.tolerances.LOSSES`; without what the subject does not offer."""
+    allowed: dict[str, float]
+    """The budget, of the mean over the run's pages."""
+    stages: dict[str, Number]
+    """What each stage adds to ``kl``."""
+
+
 class CasePayload(TypedDict):
     """A case, judged under the run's own limits."""
 
@@ -128,6 +139,8 @@ class CasePayload(TypedDict):
     shapes: ShapesPayload
     compression: CompressionPayload | None
     """None where the vendor counts no image tokens of such a preset, or the reference wrote nothing."""
+    loss: NotRequired[LossPayload | None]
+    """None where no budget is set, or the subject raised."""
     said: Said | None
     """None where the subject did not come to its text."""
     picture: str | None
@@ -278,10 +291,21 @@ def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -
             "subject": exchange.answer.inputs.shapes if exchange.answer.inputs else None,
         },
         "compression": _compression(exchange),
+        "loss": _loss(report),
         "said": None if "read" in exchange.answer.lost else _output_payload(exchange.answer),
         "picture": picture,
         "by_session": is_by_session(exchange.expected.provenance),
         "comparisons": [of_comparison(comparison) for comparison in report.comparisons],
+    }
+
+
+def _loss(report: CaseReport) -> LossPayload | None:
+    if not report.loss:
+        return None
+    return {
+        "lost": {name: of_number(value) for name, value in report.loss.items()},
+        "allowed": dict(report.limits.budget or {}),
+        "stages": {name: of_number(value) for name, value in report.exchange.stages.items()},
     }
 
 

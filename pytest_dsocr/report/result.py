@@ -16,6 +16,7 @@ from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.config import MISSING
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.provenance import versions
+from pytest_dsocr.report.budget import Spending
 from pytest_dsocr.report.cases import Break, JudgedCase, breaks_of, remarks
 from pytest_dsocr.report.collection import Collected
 from pytest_dsocr.report.exit_status import OF_PYTEST, Ending, gravest
@@ -180,6 +181,11 @@ class RunResult(Collected):
         return Counter(test.reason for test in self.tests.values() if test.outcome == "xfailed")
 
     @property
+    def spending(self) -> Spending | None:
+        """What was lost to fewer bits; None where no budget is set."""
+        return Spending.of(self.cases)
+
+    @property
     def promised(self) -> bool:
         """Whether any test was to compare, and not only to assert something of its own."""
         return any(test.payload.get("promised", True) for test in self.tests.values())
@@ -202,6 +208,8 @@ class RunResult(Collected):
         for word, tests in self.odd.items():
             yield f"{count(tests, 'test')} ended as {word!r}"
         yield from self.plan.why_not(failing=bool(self.failing))
+        if self.spending and (why := self.spending.why_not):
+            yield why
 
     @property
     def ended_as(self) -> Ending:
@@ -278,6 +286,7 @@ class RunResult(Collected):
             "run": self.run,
             "compression": compression_of(self.cases),
             "looser": self.looser,
+            "budget": self.spending.to_json() if self.spending else None,
             "left": {**self.left, "pages": self.pages_left},
             "perf": self.perf,
             "elapsed": [self.elapsed[name] for name in sorted(self.elapsed)],

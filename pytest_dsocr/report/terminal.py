@@ -111,6 +111,10 @@ class Summary:
             yield from _labelled("first token", first_token)
         if compression := compression_in_words(self.result.cases):
             yield from _labelled("compression", compression)
+        if spending := self.result.spending:
+            yield from _labelled("budget", spending.title)
+            for text, is_over in spending.lines:
+                yield from _labelled("", text, BAD if is_over else NO_MARKUP)
         yield from self._faults()
         yield from self._cases()
         yield from self._perf()

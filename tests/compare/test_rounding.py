@@ -27,6 +27,8 @@ THERE = Effect("clip.activation-erf", "the exact GELU", share=0.99, error=0.01, 
         (replace(STAGE, bias=100.0), Verdict.DRIFT),  # norms without autocast
         (replace(BLOCKS, effects=(THERE,)), Verdict.WRONG),
         (replace(STAGE, effects=(THERE,)), Verdict.WRONG),
+        (replace(BLOCKS, fewer_bits=True, ratio=9.0, bias=99.0), Verdict.DRIFT),
+        (replace(BLOCKS, fewer_bits=True, effects=(THERE,)), Verdict.WRONG),
     ],
 )
 def test_what_is_wrong(found: Rounding, verdict: Verdict) -> None:
@@ -49,8 +51,11 @@ def test_an_effect_counts_where_its_share_is_one_and_sure(
     share: float, z: float, of_blocks: bool, of_stage: bool
 ) -> None:
     effect = THERE._replace(share=share, error=share / z)
-    found = [bool(known_effects(replace(one, effects=(effect,)))) for one in (BLOCKS, STAGE)]
-    assert found == [of_blocks, of_stage]
+    of_end = effect._replace(is_whole=True)
+    fewer_bits = replace(BLOCKS, fewer_bits=True)
+    made = [(BLOCKS, effect), (STAGE, of_end), (BLOCKS, of_end), (fewer_bits, effect)]
+    found = [bool(known_effects(replace(one, effects=(there,)))) for one, there in made]
+    assert found == [of_blocks, of_stage, of_stage, of_stage]
 
 
 def test_effects_that_cannot_be_told_apart_are_all_named_the_likeliest_first() -> None:

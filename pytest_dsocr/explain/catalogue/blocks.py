@@ -269,6 +269,7 @@ def add_numbers(group: Group, name: str) -> None:
         "int8": ("rounded to int8, a scale for each row", _int8),
         "int8-tensor": ("rounded to int8, a scale for each tensor", partial(_int8, by_row=False)),
         "fp8": ("rounded to float8 (e4m3)", partial(rounded, dtype=torch.float8_e4m3fn)),
+        "int4": ("rounded to 4 bits, a scale for 32 of a row", _int4),
     }
     group.rows("weights-", weights, _weights, words=f"the weights of {name}'s blocks {{}}")
     group.rows("runs-", NARROW, _runs_in, words=f"{name}'s blocks computed in {{}}")
@@ -288,6 +289,14 @@ def _int8(value: Tensor, by_row: bool = True) -> Tensor:
     rows = value.flatten(1) if by_row else value.reshape(1, -1)
     scale = (rows.abs().amax(1).clamp_min(1e-12) / 127).view(-1, *(1 for _ in value.shape[1:]))
     return (value / scale).round() * scale
+
+
+def _int4(value: Tensor) -> Tensor:
+    rows = value.flatten(1)
+    groups = F.pad(rows, (0, -rows.shape[1] % 32)).unflatten(1, (-1, 32))
+    scale = groups.abs().amax(-1, keepdim=True).clamp_min(1e-12) / 7
+    whole: Tensor = ((groups / scale).round() * scale).flatten(1)
+    return whole[:, : rows.shape[1]].reshape(value.shape)
 
 
 def _weights(on: Target, to: Change) -> None:

@@ -77,10 +77,11 @@ class SubjectServer:
 
     def _offered(self) -> dict[str, Any]:
         names = [*(name for level in METHODS.values() for name in level), *OPTIONAL]
-        policy, dtype = (getattr(self._subject, name, None) for name in ("policy", "dtype"))
+        policy = getattr(self._subject, "policy", None)
+        words = {name: getattr(self._subject, name, None) for name in ("dtype", "precision")}
         attributes = {
             "policy": policy and {name: getattr(policy, name) for name in POLICY},
-            "dtype": dtype and str(dtype),
+            **{name: word and str(word) for name, word in words.items()},
             "seams": [*getattr(self._subject, "seams", ())],
             **{name: [*(getattr(self._subject, name, None) or ())] for name in ("presets", "prompts", "dtypes")},
         }

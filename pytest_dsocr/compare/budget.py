@@ -1,0 +1,90 @@
+"""What a port in fewer bits loses of each page, and how much of that its budget allows.
+
+A quantised model is no MATCH of the vendor's, and need not be wrong. Where a budget is set, tensors, tokens, text and
+boxes that differ are DRIFT, and what they come to over the pages of the run is held to the budget. What no number of
+bits changes is WRONG as ever: inputs, shapes, NaN, how decoding ends, and the effect of a known mistake.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import fmean
+
+from pytest_dsocr.compare.boxes import pair_up
+from pytest_dsocr.compare.rounding import SUFFIX
+from pytest_dsocr.compare.signs import Sign
+from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.contract import COMPARED
+from pytest_dsocr.contract.markup import UNITS
+from pytest_dsocr.observation.answer import Answer
+from pytest_dsocr.observation.observation import Observation, SpanSeen
+
+EXACT = (*COMPARED, "read")
+"""What no budget pays for: the inputs, and that a reading is that of the subject's own tokens."""
+NEVER = frozenset((Sign.OTHER_SHAPE, Sign.NOT_FINITE, Sign.NO_END, Sign.STANDS_STILL))
+"""Signs of what fewer bits do not cause."""
+DEGENERATE = frozenset(
+    (
+        *(Sign.EMPTINESS, Sign.TRUNCATION, Sign.GOES_ON, Sign.LOST_START, Sign.REPETITION, Sign.BYTE_MARKS),
+        *(Sign.BROKEN_CHARACTERS, Sign.MARKUP, Sign.ECHO, Sign.UNRELATED),
+    )
+)
+
+
+def on_budget(found: Comparison) -> Comparison:
+    """Return a comparison as it counts under a budget: what is WRONG by its size alone is DRIFT."""
+    is_exact = found.stage in EXACT or found.what.endswith(SUFFIX) or found.signs & NEVER
+    return found if found.verdict is not Verdict.WRONG or is_exact else replace(found, verdict=Verdict.DRIFT)
+
+
+def loss_of(actual: Answer, expected: Observation, text: Comparison) -> dict[str, float]:
+    """Return what a page lost, by its name in ``LOSSES``; without what the subject does not offer.
+
+    Args:
+        actual: what the subject answered.
+        expected: what the reference did.
+        text: the comparison of the two texts, for its signs of a degenerate one.
+    """
+    from rapidfuzz.distance import Levenshtein
+
+    lost = {}
+    if actual.forced and len(actual.forced) == len(expected.steps):
+        pairs = [*zip(actual.forced, expected.steps, strict=True)]
+        lost["kl"] = fmean(divergence(own.at_reference, step.best.logits) for own, step in pairs)
+        lost["tokens"] = fmean(own.token != step.token for own, step in pairs)
+    lost["boxes"] = _moved(actual.spans, expected.output.spans)
+    lost["characters"] = Levenshtein.normalized_distance(actual.text, expected.output.text)
+    return {**lost, "pages": float(bool(text.signs & DEGENERATE))}
+
+
+def divergence(actual: Sequence[float], expected: Sequence[float]) -> float:
+    """Return the Kullback-Leibler divergence of two softmax distributions, in nats; infinite where a logit is.
+
+    Of a step's recorded best five tokens, which hold nearly all of the probability, it is that part of the whole
+    divergence which lies among them.
+
+    Args:
+        actual: the subject's logits of some tokens.
+        expected: the reference's logits of the same.
+    """
+    if len(actual) != len(expected) or not all(map(math.isfinite, (*actual, *expected))):
+        return math.inf
+    own, others = _log_softmax(actual), _log_softmax(expected)
+    return max(0.0, sum(math.exp(p) * (p - q) for p, q in zip(others, own, strict=True)))
+
+
+def _log_softmax(logits: Sequence[float]) -> list[float]:
+    most = max(logits)
+    total = most + math.log(sum(math.exp(one - most) for one in logits))
+    return [one - total for one in logits]
+
+
+def _moved(actual: Sequence[SpanSeen], expected: Sequence[SpanSeen]) -> float:
+    """Return the mean distance of the boxes of the side that has more; a box under another label has no partner."""
+    pairs = pair_up(actual, expected)
+    boxes = max(len(pairs.actual), len(pairs.expected))
+    placed = zip(pairs.apart, pairs.both, strict=True)
+    near = [1 - min(apart / UNITS, 1.0) for apart, (a, b) in placed if a.label == b.label]
+    return (boxes - sum(near)) / boxes if boxes else 0.0

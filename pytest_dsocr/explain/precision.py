@@ -1,0 +1,112 @@
+"""What weights in fewer bits cost, stage by stage: the session with one stage's weights rounded, and with none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pytest_dsocr.compare.budget import divergence
+from pytest_dsocr.contract.inputs import Inputs
+from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.explain.catalogue import mistakes
+from pytest_dsocr.explain.exchange import logits_along
+from pytest_dsocr.explain.mistake import Changes, Target
+from pytest_dsocr.families.family import PREFILL
+from pytest_dsocr.observation.observation import BEST_OF_STEP
+
+PRECISIONS: Mapping[str, int] = {"fp8": 8, "int8": 8, "int4": 4}
+"""Of weights, with their bits: as in the catalogue of mistakes, ``int8`` with a scale for each row, ``int4`` for 32."""
+STAGES = ("sam", "clip", PREFILL)
+"""The stages whose blocks have weights; ``prefill`` is the whole decoder, with its experts."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What pages lose with one stage's weights in a precision, on average over pages."""
+
+    stage: str
+    precision: str
+    kl: float
+    """Divergence of the next token's distribution, in nats."""
+    tokens: float
+    """Share of tokens that are another's best."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Page:
+    inputs: Inputs
+    features: Tensor | None
+    tokens: tuple[int, ...]
+    ids: Tensor
+    """Of the best tokens of each step ``[T, 5]``, the best first."""
+    logits: Sequence[Sequence[float]]
+    """Theirs."""
+
+
+class Costs:
+    """The costs on some pages.
+
+    Args:
+        engine: the session, whose weights are changed and put back.
+        pages: the inputs of each.
+        max_new_tokens: the ceiling of each reading, along which costs are measured.
+        on_progress: called after each pass over a page.
+    """
+
+    def __init__(
+        self, engine: Engine[Any], pages: Sequence[Inputs], max_new_tokens: int, on_progress: Callable[[], object]
+    ) -> None:
+        self.engine, self.on_progress = engine, on_progress
+        self.pages = [self._read(inputs, max_new_tokens) for inputs in pages]
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens all pages have."""
+        return sum(len(page.tokens) for page in self.pages)
+
+    def __iter__(self) -> Iterator[Cost]:
+        """Measure each stage in each precision, one after the other."""
+        for stage in STAGES:
+            for precision in PRECISIONS:
+                with Changes() as changes:
+                    mistakes()[f"{stage}.weights-{precision}"].plant(Target.of_stage(self.engine, changes, stage))
+                    lost = [self._lost(page, stage) for page in self.pages]
+                yield Cost(stage, precision, fmean(kl for kl, _ in lost), fmean(tokens for _, tokens in lost))
+
+    def _read(self, inputs: Inputs, max_new_tokens: int) -> _Page:
+        tokens = self.engine.run_prepared(inputs, max_new_tokens=max_new_tokens).token_ids
+        features = self._features(inputs)
+        best = logits_along(self.engine, inputs, features, tokens).topk(BEST_OF_STEP)
+        self.on_progress()
+        return _Page(inputs, features, tokens, best.indices, best.values.tolist())
+
+    def _lost(self, page: _Page, stage: str) -> tuple[float, float]:
+        features = page.features if stage == PREFILL else self._features(page.inputs)
+        logits = logits_along(self.engine, page.inputs, features, page.tokens)
+        at_best = logits.gather(1, page.ids).tolist()
+        self.on_progress()
+        kl = fmean(divergence(own, best) for own, best in zip(at_best, page.logits, strict=True))
+        return kl, float((logits.argmax(1) != page.ids[:, 0]).double().mean())
+
+    def _features(self, inputs: Inputs) -> Tensor | None:
+        """Return vision's tokens; None of a page on which the vendor's gate is shut."""
+        found = [vision.vision_fusion for vision in self.engine.pipeline.vision(inputs)]
+        return torch.cat(found) if found else None
+
+
+def fewest_bits(costs: Sequence[Cost], budget: Mapping[str, float]) -> dict[str, str]:
+    """Return by stage the precision of the fewest bits whose cost a budget allows; empty where none is allowed."""
+
+    def is_allowed(cost: Cost) -> bool:
+        return all(getattr(cost, name) <= allowed for name, allowed in budget.items())
+
+    found = {}
+    for stage in STAGES:
+        allowed = [cost for cost in costs if cost.stage == stage and is_allowed(cost)]
+        found[stage] = min(allowed, key=lambda cost: (PRECISIONS[cost.precision], cost.kl)).precision if allowed else ""
+    return found

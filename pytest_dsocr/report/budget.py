@@ -1,0 +1,130 @@
+"""What a run's pages lost to fewer bits, and whether their budget allows it; see :mod:`pytest_dsocr.compare.budget`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from pytest_dsocr.compare.tolerances import LOSSES
+from pytest_dsocr.foundation.words import count
+from pytest_dsocr.report.payload import number, of_number
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a run's pages lost of one kind, and what they may."""
+
+    name: str
+    """One of :data:`~pytest_dsocr.compare.tolerances.LOSSES`."""
+    mean: float
+    interval: tuple[float, float] | None
+    """Where the mean over other such pages lies, at :data:`CONFIDENCE`; None where these pages cannot tell: a single
+    one, or nothing lost on any."""
+    worst: float
+    where: str
+    """The case that lost the most."""
+    allowed: float | None
+    """None where the budget does not limit it."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether more was lost than is allowed; what is no number is."""
+        return self.allowed is not None and not self.mean <= self.allowed
+
+    def __str__(self) -> str:
+        """A phrase such as ``kl 0.0031 (0.0018 to 0.0044), allowed 0.02; the most 0.009, on invoice_000``."""
+        between = "" if self.interval is None else f" ({self.interval[0]:.2g} to {self.interval[1]:.2g})"
+        allowed = "no limit" if self.allowed is None else f"allowed {self.allowed:g}"
+        most = f"; the most {self.worst:.2g}, on {self.where}" if self.worst > 0 else ""
+        return f"{self.name} {self.mean:.2g}{between}, {allowed}{most}"
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What a run's pages lost in all."""
+
+    pages: int
+    spent: Sequence[Spent]
+    stages: Mapping[str, float]
+    """What each stage adds to ``kl``, on average, in nats; empty where the subject does not show its stages."""
+    unmeasured: Sequence[str]
+    """What the budget limits and the subject does not offer."""
+
+    @classmethod
+    def of(cls, cases: Sequence[Mapping[str, Any]]) -> Spending | None:
+        """Sum up the cases of a run that have a budget; None where none has."""
+        losses = {case["id"]: case["loss"] for case in cases if case.get("loss")}
+        if not losses:
+            return None
+        allowed = next(iter(losses.values()))["allowed"]
+        kinds = {name: {case: number(one["lost"].get(name)) for case, one in losses.items()} for name in LOSSES}
+        measured = [name for name in LOSSES if all(name in one["lost"] for one in losses.values())]
+        found = [_spent(name, kinds[name], allowed.get(name)) for name in measured]
+        named = dict.fromkeys(stage for one in losses.values() for stage in one["stages"])
+        stages = {stage: fmean(number(one["stages"].get(stage)) for one in losses.values()) for stage in named}
+        return cls(len(losses), found, stages, [name for name in allowed if name not in measured])
+
+    @property
+    def why_not(self) -> str:
+        """Why the run does not pass; empty where all is within the budget, and something of it was measured."""
+        if over := [str(one) for one in self.spent if one.is_over]:
+            return f"over budget: {'; '.join(over)}"
+        limited = any(one.allowed is not None for one in self.spent)
+        return "" if limited else f"nothing of the budget was measured: {', '.join(self.unmeasured)} needs L2"
+
+    @property
+    def lines(self) -> Iterator[tuple[str, bool]]:
+        """Yield what was lost, a line each, and whether it is too much; then what each stage spent."""
+        for one in self.spent:
+            yield str(one), one.is_over
+        if self.unmeasured:
+            yield f"{', '.join(self.unmeasured)}: not offered by the subject", False
+        if self.stages:
+            yield "kl by stage: " + ", ".join(f"{name} {cost:.2g}" for name, cost in self.stages.items()), False
+
+    @property
+    def title(self) -> str:
+        """What the lines are of."""
+        return f"lost on {count(self.pages, 'case')} (mean, and its interval of {CONFIDENCE:.0%} over such pages)"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "cases": self.pages,
+            "lost": [
+                {
+                    "name": one.name,
+                    "mean": of_number(one.mean),
+                    "interval": one.interval,
+                    "worst": of_number(one.worst),
+                    "where": one.where,
+                    "allowed": one.allowed,
+                    "over": one.is_over,
+                }
+                for one in self.spent
+            ],
+            "stages": {name: of_number(cost) for name, cost in self.stages.items()},
+            "unmeasured": list(self.unmeasured),
+        }
+
+
+def _spent(name: str, values: Mapping[str, float], allowed: float | None) -> Spent:
+    where = max(values, key=values.__getitem__)
+    return Spent(name, fmean(values.values()), _interval(name, [*values.values()]), values[where], where, allowed)
+
+
+def _interval(name: str, values: Sequence[float]) -> tuple[float, float] | None:
+    from scipy import stats  # takes longer to import than all pages take to sum up
+
+    if name == "pages":
+        share = stats.binomtest(round(sum(values)), len(values)).proportion_ci(CONFIDENCE, method="exact")
+        return float(share.low), float(share.high)
+    if len(values) < 2 or not any(values) or not all(map(math.isfinite, values)):
+        return None
+    low, high = stats.t.interval(CONFIDENCE, len(values) - 1, loc=fmean(values), scale=stats.sem(values) or 1e-300)
+    return max(0.0, float(low)), float(high)
