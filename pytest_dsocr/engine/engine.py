@@ -212,5 +212,4 @@ def _model_class(engine: str, family: Family) -> type[DeepseekOCR]:
     where = family.model if engine == "readable" else family.fast_model
     if not where:
         raise DsocrError(f"there is no engine {engine!r} of {family.title}; choose readable")
-    found: type[DeepseekOCR] = load(where)
-    return found
+    return load(where)
