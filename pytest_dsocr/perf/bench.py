@@ -144,7 +144,7 @@ def compare(names: Sequence[str], task: Task, watch: Watcher, *, is_timed: bool 
         pairs, judgements = settled(both, exact, task, watch) if is_timed else ([], [])
     identities = [_identity(side, task, found) for side, found in zip(both, loaded, strict=True)]
     a, b = (Measured(identities[k], exact[k], tuple(pair[k] for pair in pairs)) for k in (0, 1))
-    return Bench(a, b, tuple(judgements), text_change(*texts), is_timed)
+    return Bench(a, b, tuple(judgements), text_change(*map(str.strip, texts)), is_timed)
 
 
 def settled(

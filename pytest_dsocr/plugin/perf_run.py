@@ -67,9 +67,7 @@ def perf_run(
     finally:
         gc.unfreeze()  # what the probe froze as it began
     run = PerfRun(measured, judgements, baseline, no_baseline, roof=roof_of(measured, config.checkpoint, case.page))
-    if config.baseline_update:
-        run = _accepted(request, config, case, run, folders[0])
-    return run
+    return _accepted(request, config, case, run, folders[0]) if config.baseline_update else run
 
 
 def identity_of(config: Config, case: Case) -> dict[str, Any]:
@@ -116,8 +114,8 @@ def _accepted(request: pytest.FixtureRequest, config: Config, case: Case, run: P
     check_writable(folder, "--dsocr-golden=FOLDER")
     parity = _parity(request, config, case)
     check_acceptable(run.measured, parity)
-    made = Baseline(run.measured, parity, date.today().isoformat(), command_of(request.config), commit_here())
-    path = made.write(folder)
+    how: Any = {"command": command_of(request.config), "commit": commit_here()}
+    path = Baseline(**vars(run.measured), parity=parity, made=date.today(), **how).write(folder)
     message = f"accepted as the baseline: {path}, {len(run.measured.good)} rounds; what it reads: {parity['verdict']}"
     current().note(message)
     return replace(run, accepted=path, no_baseline=message)
@@ -166,7 +164,7 @@ def exact_comparisons(run: PerfRun) -> Iterator[Comparison]:
     for name, value in run.measured.exact.items():
         if name in worse:
             yield Comparison(f"perf/{name}", Verdict.WRONG, f"{value}; the baseline has {worse[name].before}")
-        elif name in run.baseline.measured.exact:
+        elif name in run.baseline.exact:
             yield Comparison(f"perf/{name}", Verdict.MATCH, str(value))
 
 
@@ -202,6 +200,6 @@ def _changed(run: PerfRun) -> Iterator[str]:
     """Name what differs between the baseline and this run beside the times: counts and clocks."""
     assert run.baseline is not None
     yield from (f"{one.quantity} {one.before} -> {one.after}" for one in run.changes)
-    for name, was, now in changed_conditions(run.baseline.measured, run.measured):
+    for name, was, now in changed_conditions(run.baseline, run.measured):
         if name in CLOCKS:
             yield f"{name} {was:.0f} -> {now:.0f}"
