@@ -10,7 +10,7 @@ import torch
 
 from pytest_dsocr.contract.image import ImageSource
 from pytest_dsocr.contract.inputs import Inputs
-from pytest_dsocr.contract.markup import Markup, parse
+from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.mmd import clean_output
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.presets import Preset
@@ -185,16 +185,13 @@ class Engine(Generic[CacheT]):
         self, row: Sequence[int], inputs: Inputs, visions: Sequence[Vision], steps: int, policy: DecodePolicy
     ) -> Result:
         """Return what a page's tokens say, up to the EOS; without times."""
-        text, tokens, markup = self._text_and_markup(row, policy)
-        views = sum(vision.views for vision in visions)
-        counts = Counts(inputs.prompt_tokens, inputs.image_tokens, len(tokens), views, steps)
-        return Result(text, tokens, markup, counts, "eos" if tokens[-1] == policy.eos_id else "length", {})
-
-    def _text_and_markup(self, row: Sequence[int], policy: DecodePolicy) -> tuple[str, tuple[int, ...], Markup]:
         tokens = until_end(row, policy.eos_id)
         with self.stages("postprocess"):
             text = clean_output(self.tokenizer.decode(tokens))
-            return text, tokens, parse(text)
+            markup = parse(text)
+        views = sum(vision.views for vision in visions)
+        counts = Counts(inputs.prompt_tokens, inputs.image_tokens, len(tokens), views, steps)
+        return Result(text, tokens, markup, counts, "eos" if tokens[-1] == policy.eos_id else "length", {})
 
     def _policy(self, max_new_tokens: int | None, no_repeat_ngram_size: int | None) -> DecodePolicy:
         given = {"max_new_tokens": max_new_tokens, "no_repeat_ngram_size": no_repeat_ngram_size}

@@ -46,7 +46,7 @@ from pytest_dsocr.plugin.stash import (
     leave_out,
 )
 from pytest_dsocr.plugin.xfails import read_ledger
-from pytest_dsocr.reference.goldens import recordings_in
+from pytest_dsocr.reference.goldens import RECORDINGS, part_of
 from pytest_dsocr.subjects.calls import begin as begin_watch
 from pytest_dsocr.subjects.calls import end as end_watch
 from pytest_dsocr.subjects.loading import level_before_loading, offers_before_loading
@@ -294,7 +294,7 @@ def _header(config: pytest.Config) -> list[str]:
     offers = offers_before_loading(own.subject, may_import=not own.isolate)
     levels = ", ".join(f"{level} {level.meaning}" for level in Level if offered is not None and level <= offered)
     by_session = own.reference == "session"
-    where = recordings_in(own.golden) if own.reference is None or by_session else own.reference
+    where = part_of(own.golden, RECORDINGS) if own.reference is None or by_session else own.reference
     kept = "asked anew" if own.fresh else "its answers kept from run to run"
     how = f"live, {kept}" if is_live(own) else "recorded, or else by the session" if by_session else "recorded"
     nearest = ", or the nearest recording" if own.reference is None else ""

@@ -70,9 +70,9 @@ def load_subject(spec: str, setup: Setup) -> TextSubject:
         DsocrError: where it cannot be loaded, or is no subject; the message says why.
     """
     if spec in SESSIONS:
-        from pytest_dsocr.subjects.session import fast_session_subject, session_subject
+        from pytest_dsocr.subjects.session import session_subject
 
-        return session_subject(setup) if spec == SESSION else fast_session_subject(setup)
+        return session_subject(setup, "readable" if spec == SESSION else "fast")
     if adapter := adapter_of(spec):
         return adapter.subject(spec, setup)
     return _made(spec, named_factory(spec), setup)
