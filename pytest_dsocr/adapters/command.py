@@ -72,7 +72,7 @@ def offers(spec: str) -> Offers:
     return Offers.of(options_of(spec))
 
 
-def subject(spec: str, setup: Setup) -> CommandSubject | KeptSubject:
+def subject(spec: str, setup: Setup) -> CommandSubject:
     """Return the subject that ``spec`` names."""
     options = options_of(spec)
     return KeptSubject(options, setup) if options.keep else CommandSubject(options, setup)
@@ -118,12 +118,11 @@ class CommandSubject:
             running.kill()
 
 
-class KeptSubject:
+class KeptSubject(CommandSubject):
     """L0: a command that stays: a line of JSON in for each page, a line of JSON out."""
 
     def __init__(self, options: CommandOptions, setup: Setup) -> None:
-        self._options, self._setup = options, of_setup(setup)
-        self.presets, self.prompts = options.presets, options.prompts
+        super().__init__(options, setup)
         self._running: RunningCommand | None = None
         self._ids = count(1)
 

@@ -46,7 +46,7 @@ TEXTS, SWITCHES = ("prompt", "text"), ("crop_mode", "cropping")
 
 def check(spec: str) -> None:
     """Raise ``DsocrError`` where ``spec`` names no class."""
-    _class(spec)
+    named_factory(spec.removeprefix(WORD))
 
 
 def offers(spec: str) -> Offers:
@@ -58,7 +58,7 @@ def subject(spec: str, setup: Setup) -> ProcessorSubject:
     """Return the subject that ``spec`` names; raise ``DsocrError`` where it cannot be had."""
     raised = refusal(f"{spec} cannot be had", "run pytest where its package is installed")
     with guarded("load", "processor", raised):
-        return ProcessorSubject(_class(spec), setup)
+        return ProcessorSubject(named_factory(spec.removeprefix(WORD)), setup)
 
 
 class ProcessorSubject:
@@ -157,7 +157,3 @@ def _found(made: Any, names: Iterable[str]) -> Any:
             return made[name]
     wanted, *_ = names
     raise DsocrError(f"the processor gave {', '.join(made.keys())}, and no {wanted}; it is none of DeepSeek-OCR")
-
-
-def _class(spec: str) -> Any:
-    return named_factory(spec.removeprefix(WORD))

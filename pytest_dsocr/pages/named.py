@@ -72,7 +72,8 @@ def make_cases(
         ):
             other = by_id.setdefault(case.id, case)
             if other != case:
-                bad.setdefault(page, BadPage(page, _of_one_name(other, case)))
+                why = f"{other.page} and {case.page} are both {other.id}; give pages of different names"
+                bad.setdefault(page, BadPage(page, why))
     if shard is not None and not any(own.values()):
         raise DsocrError(f"shard {shard} has no page, for there are only {len(own)}; make no more shards than pages")
     return Cases(
@@ -164,10 +165,6 @@ def _why_unreadable(case: Case) -> str:
     except PageFaultError as fault:
         return str(fault)
     return ""
-
-
-def _of_one_name(one: Case, other: Case) -> str:
-    return f"{one.page} and {other.page} are both {one.id}; give pages of different names"
 
 
 def _images_in(folder: Path) -> Iterator[Path | BadPage]:

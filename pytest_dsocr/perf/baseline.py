@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any, Literal
@@ -48,7 +48,7 @@ class Baseline(Measured):
         """
         path = folder / file_name(self.identity)
         path.parent.mkdir(parents=True, exist_ok=True)
-        content = self.to_json() | {"made": str(self.made)}
+        content = asdict(self) | {"made": str(self.made)}
         head = {name: content.pop(name) for name in ("format", "made", "command", "commit", "parity")}
         return write_whole(path, seal(head | content))
 

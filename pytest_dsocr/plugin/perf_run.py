@@ -21,7 +21,8 @@ from pytest_dsocr.foundation.words import HASH_CHARACTERS
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_acceptable, find, has_any
 from pytest_dsocr.perf.counts import changed_conditions
-from pytest_dsocr.perf.identity import Identity, PageSetting, Setting
+from pytest_dsocr.perf.identity import PageSetting
+from pytest_dsocr.perf.identity import identity_of as measured_identity
 from pytest_dsocr.perf.limits import ALONE, LOOKS
 from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.perf.run import OnRound, PerfRun, measure
@@ -77,18 +78,16 @@ def identity_of(config: Config, case: Case) -> dict[str, Any]:
     from pytest_dsocr.engine.checkpoint import resolve
     from pytest_dsocr.perf.probe.machine import machine, versions
 
-    setting = Setting(
-        config.checkpoint, resolve(config.checkpoint).sha256, config.dtype, config.attention, torch.get_num_threads()
-    )
-    return Identity(
-        name=config.subject,
-        commit=commit_here() or "",
-        machine=machine(config.device),
-        versions=versions(),
-        subject=config.subject,
-        setup=setting,
-        page=PageSetting(case.page.stem, case.page_sha256, case.prompt, case.preset.name, case.max_new_tokens),
-    ).to_json()
+    setup = {
+        "checkpoint": config.checkpoint,
+        "checkpoint_sha256": resolve(config.checkpoint).sha256,
+        "dtype": config.dtype,
+        "attention": config.attention,
+        "threads": torch.get_num_threads(),
+    }
+    page = PageSetting(case.page.stem, case.page_sha256, case.prompt, case.preset.name, case.max_new_tokens)
+    where = {"commit": commit_here() or "", "machine": machine(config.device), "versions": versions()}
+    return measured_identity(config.subject, setup, page, name=config.subject, **where)
 
 
 def roof_of(measured: Measured, checkpoint: str, page: Path) -> Roof | None:
