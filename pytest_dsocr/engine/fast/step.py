@@ -39,13 +39,11 @@ class Operations:
 PLAIN = Operations.of(plain)
 
 
+@cache
 def operations_for(device: torch.device) -> Operations:
     """Return Triton's kernels on a GPU, where the package is installed; plain torch elsewhere."""
-    return _fused() if device.type == "cuda" and find_spec("triton") else PLAIN
-
-
-@cache
-def _fused() -> Operations:
+    if device.type != "cuda" or not find_spec("triton"):
+        return PLAIN
     from pytest_dsocr.engine.fast import fused
 
     return Operations.of(fused)
