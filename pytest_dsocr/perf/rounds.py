@@ -45,7 +45,7 @@ class Measured:
     """What one implementation was measured to do with one page."""
 
     identity: Identity
-    """What ran where, see :class:`pytest_dsocr.perf.identity.Identity`."""
+    """What ran where, see :func:`pytest_dsocr.perf.identity.identity_of`."""
     exact: Mapping[str, int]
     """Quantities that noise does not touch, such as ``tokens`` and ``decode.synchronisations``."""
     rounds: tuple[Round, ...]
