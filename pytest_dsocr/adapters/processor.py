@@ -106,7 +106,7 @@ class _Processor:
     def __init__(self, kind: Any, tokenizer: Any, preset: Preset, family: Family) -> None:
         sizes = {"image_size": preset.image_size, "base_size": preset.base_size if preset.crop else preset.image_size}
         with redirect_stdout(StringIO()):
-            values = {"tokenizer": tokenizer, **family.vendor.published.processor, **sizes}
+            values = {"tokenizer": tokenizer, **family.vendor.published["processor"], **sizes}
             self._made = kind(**_taken(kind.__init__, values))
         for name, size in sizes.items():
             if hasattr(self._made, name):

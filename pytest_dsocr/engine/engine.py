@@ -89,7 +89,7 @@ class Engine(Generic[CacheT]):
         checkpoint = resolve(path_or_name)
         kind = _model_class(engine, checkpoint.architecture.family)
         model = kind.empty(checkpoint.architecture, attend, place, number_type, round_rope=round_rope)
-        checkpoint.load_into(model, on_progress)
+        checkpoint.load_into(model, on_progress=on_progress)
         if place.type == "cuda" or engine == "fast":
             model.stack_experts()
         return Engine(model, checkpoint.tokenizer, **options)
