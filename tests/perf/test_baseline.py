@@ -12,6 +12,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.foundation.files import seal
 from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_acceptable, find, has_any
+from pytest_dsocr.perf.identity import PageSetting, identity_of
 from tests.perf.made import IDENTITY, PARITY, PLACE, identity, measured
 
 DAYS = 180
@@ -45,6 +46,12 @@ def test_what_is_written_is_found_again_to_the_bit_whatever_the_package_the_comm
     assert found == made()
     assert found.wall_ms("decode") == OURS.wall_ms("decode")
     assert find([tmp_path], identity(name="HEAD", commit="", versions={"pytest-dsocr": "9"}), DAYS) == made()
+
+
+def test_the_vendors_code_is_one_subject_in_whichever_folder() -> None:
+    page = PageSetting("form", "ab", "free", "tiny", 64)
+    found = [identity_of(name, {}, page)["subject"] for name in ("vendor:here", "vendor:there/too", "my:Ocr")]
+    assert found == ["vendor", "vendor", "my:Ocr"]
 
 
 @pytest.mark.parametrize(
