@@ -17,17 +17,7 @@ from typing import Any
 
 from msgspec import field
 
-from pytest_dsocr.adapters.fields import (
-    OF_PAGE,
-    OF_SETUP,
-    Options,
-    Values,
-    check_fields,
-    filled,
-    of_page,
-    of_setup,
-    read_options,
-)
+from pytest_dsocr.adapters import fields
 from pytest_dsocr.adapters.process import RunningCommand
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.foundation.errors import DsocrError
@@ -40,7 +30,7 @@ OWN_PROCESS = True
 FLAGS = "--keep, --after=MARK, --before=MARK, --time-limit=SECONDS, --env=NAME=VALUE, --presets=NAMES, --prompts=NAMES"
 
 
-class CommandOptions(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CommandOptions(fields.Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A command, and how it is dealt with; the time limit of the first page of one that stays is with its loading."""
 
     command: str | list[str] = ""
@@ -72,7 +62,7 @@ def offers(spec: str) -> Offers:
     return Offers.of(options_of(spec))
 
 
-def subject(spec: str, setup: Setup) -> CommandSubject | KeptSubject:
+def subject(spec: str, setup: Setup) -> CommandSubject:
     """Return the subject that ``spec`` names."""
     options = options_of(spec)
     return KeptSubject(options, setup) if options.keep else CommandSubject(options, setup)
@@ -81,15 +71,15 @@ def subject(spec: str, setup: Setup) -> CommandSubject | KeptSubject:
 def options_of(spec: str) -> CommandOptions:
     """Read a command and its options from a subject's name, or the file that it names."""
     rest = spec.removeprefix(CLI).strip()
-    options = read_options(CommandOptions, rest, lambda: _typed(rest))
+    options = fields.read_options(CommandOptions, rest, lambda: _typed(rest))
     if not options.words:
         raise DsocrError(f"there is no command; give {CLI}COMMAND with {{page}} in it, or {CLI}FILE.toml")
-    valid = OF_SETUP if options.keep else OF_PAGE + OF_SETUP
-    named = check_fields(options.words, valid)
+    valid = fields.OF_SETUP if options.keep else fields.OF_PAGE + fields.OF_SETUP
+    named = fields.check_fields(options.words, valid)
     if not options.keep and "page" not in named:
         raise DsocrError(f"{spec!r} hands no page over; write {{page}} where the command takes the image's file")
     path = options.variables.get("PATH", os.environ.get("PATH"))
-    if not check_fields(options.words[:1], valid) and not shutil.which(options.words[0], path=path):
+    if not fields.check_fields(options.words[:1], valid) and not shutil.which(options.words[0], path=path):
         raise DsocrError(f"there is no command {options.words[0]!r}; install it, or give its path")
     return options
 
@@ -103,12 +93,12 @@ class CommandSubject:
     """
 
     def __init__(self, options: CommandOptions, setup: Setup) -> None:
-        self._options, self._setup = options, of_setup(setup)
+        self._options, self._setup = options, fields.of_setup(setup)
         self.presets, self.prompts = options.presets, options.prompts
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
         """Run the command on a page."""
-        values = {**self._setup, **of_page(page, prompt, preset, max_new_tokens)}
+        values = {**self._setup, **fields.of_page(page, prompt, preset, max_new_tokens)}
         running = _start(self._options, values)
         try:
             running.limit(self._options.time_limit)
@@ -118,12 +108,11 @@ class CommandSubject:
             running.kill()
 
 
-class KeptSubject:
+class KeptSubject(CommandSubject):
     """L0: a command that stays: a line of JSON in for each page, a line of JSON out."""
 
     def __init__(self, options: CommandOptions, setup: Setup) -> None:
-        self._options, self._setup = options, of_setup(setup)
-        self.presets, self.prompts = options.presets, options.prompts
+        super().__init__(options, setup)
         self._running: RunningCommand | None = None
         self._ids = count(1)
 
@@ -136,7 +125,8 @@ class KeptSubject:
         running, number = self._running, next(self._ids)
         try:
             running.limit(self._options.time_limit)
-            running.ask(json.dumps({"id": number, **of_page(page, prompt, preset, max_new_tokens)}).encode() + b"\n")
+            asked = {"id": number, **fields.of_page(page, prompt, preset, max_new_tokens)}
+            running.ask(json.dumps(asked).encode() + b"\n")
             answer = _answer(running, number)
         except BaseException:
             self._running = None
@@ -153,8 +143,9 @@ class KeptSubject:
             self._running = None
 
 
-def _start(options: CommandOptions, values: Values) -> RunningCommand:
-    return RunningCommand([filled(word, values) for word in options.words], options.variables, is_asked=options.keep)
+def _start(options: CommandOptions, values: fields.Values) -> RunningCommand:
+    words = [fields.filled(word, values) for word in options.words]
+    return RunningCommand(words, options.variables, is_asked=options.keep)
 
 
 def _answer(running: RunningCommand, number: int) -> dict[str, Any]:

@@ -80,9 +80,5 @@ def check_fields(templates: Collection[str], valid: Collection[str]) -> set[str]
     """Return the fields that are named; raise ``DsocrError`` where there is none of that name."""
     named = {name for template in templates for name in FIELD.findall(template)}
     if unknown := sorted(named.difference(valid)):
-        raise DsocrError(f"there is no field {{{unknown[0]}}}; the fields are {', '.join(map(_braced, valid))}")
+        raise DsocrError(f"there is no field {{{unknown[0]}}}; the fields are {{{'}, {'.join(valid)}}}")
     return named
-
-
-def _braced(name: str) -> str:
-    return f"{{{name}}}"

@@ -46,7 +46,7 @@ TEXTS, SWITCHES = ("prompt", "text"), ("crop_mode", "cropping")
 
 def check(spec: str) -> None:
     """Raise ``DsocrError`` where ``spec`` names no class."""
-    _class(spec)
+    named_factory(spec.removeprefix(WORD))
 
 
 def offers(spec: str) -> Offers:
@@ -58,7 +58,7 @@ def subject(spec: str, setup: Setup) -> ProcessorSubject:
     """Return the subject that ``spec`` names; raise ``DsocrError`` where it cannot be had."""
     raised = refusal(f"{spec} cannot be had", "run pytest where its package is installed")
     with guarded("load", "processor", raised):
-        return ProcessorSubject(_class(spec), setup)
+        return ProcessorSubject(named_factory(spec.removeprefix(WORD)), setup)
 
 
 class ProcessorSubject:
@@ -106,7 +106,7 @@ class _Processor:
     def __init__(self, kind: Any, tokenizer: Any, preset: Preset, family: Family) -> None:
         sizes = {"image_size": preset.image_size, "base_size": preset.base_size if preset.crop else preset.image_size}
         with redirect_stdout(StringIO()):
-            values = {"tokenizer": tokenizer, **family.vendor.published.processor, **sizes}
+            values = {"tokenizer": tokenizer, **family.vendor.published["processor"], **sizes}
             self._made = kind(**_taken(kind.__init__, values))
         for name, size in sizes.items():
             if hasattr(self._made, name):
@@ -157,7 +157,3 @@ def _found(made: Any, names: Iterable[str]) -> Any:
             return made[name]
     wanted, *_ = names
     raise DsocrError(f"the processor gave {', '.join(made.keys())}, and no {wanted}; it is none of DeepSeek-OCR")
-
-
-def _class(spec: str) -> Any:
-    return named_factory(spec.removeprefix(WORD))

@@ -19,18 +19,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from msgspec import Meta, field
 
+from pytest_dsocr.adapters import fields
 from pytest_dsocr.adapters.chat import Chat, company
-from pytest_dsocr.adapters.fields import (
-    OF_PAGE,
-    OF_SETUP,
-    Options,
-    Values,
-    check_fields,
-    filled,
-    of_page,
-    of_setup,
-    read_options,
-)
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import EOS
 from pytest_dsocr.engine.places import architecture_of
@@ -47,7 +37,7 @@ LEVEL = Level.TEXT
 OWN_PROCESS = True
 
 
-class ServerOptions(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ServerOptions(fields.Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A server, and how it is asked."""
 
     url: str = ""
@@ -92,13 +82,13 @@ def subject(spec: str, setup: Setup) -> ServerSubject:
 def options_of(spec: str) -> ServerOptions:
     """Read a server and its options from a subject's name, or the file that it names."""
     rest = spec.removeprefix(HTTP)
-    options = read_options(ServerOptions, rest, lambda: _typed(spec))
+    options = fields.read_options(ServerOptions, rest, lambda: _typed(spec))
     parts = urlsplit(options.url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
         raise DsocrError(f"{options.url!r} is no server; give http://HOST:PORT/v1?model=NAME, or {HTTP}FILE.toml")
     if options.key_env and options.key_env not in os.environ:
         raise DsocrError(f"there is no environment variable {options.key_env} with the server's key; set it")
-    check_fields([options.prompt, json.dumps(options.body)], OF_PAGE + OF_SETUP)
+    fields.check_fields([options.prompt, json.dumps(options.body)], fields.OF_PAGE + fields.OF_SETUP)
     return options
 
 
@@ -111,7 +101,7 @@ class ServerSubject:
     """
 
     def __init__(self, options: ServerOptions, setup: Setup) -> None:
-        self._options, self._setup = options, of_setup(setup)
+        self._options, self._setup = options, fields.of_setup(setup)
         key = os.environ[options.key_env] if options.key_env else ""
         self._chat = Chat(options.url.rstrip("/"), key, options.time_limit)
         self._model = options.model
@@ -137,9 +127,9 @@ class ServerSubject:
         return answer.text.removesuffix(EOS)  # one that keeps special tokens may show this one too
 
     def _body(self, page: Path, prompt: str, preset: Preset, max_new_tokens: int) -> dict[str, Any]:
-        values = {**self._setup, **of_page(page, prompt, preset, max_new_tokens)}
-        picture: Values = {"type": "image_url", "image_url": {"url": _data_url(page)}}
-        text: Values = {"type": "text", "text": filled(self._options.prompt, values)}
+        values = {**self._setup, **fields.of_page(page, prompt, preset, max_new_tokens)}
+        picture: fields.Values = {"type": "image_url", "image_url": {"url": _data_url(page)}}
+        text: fields.Values = {"type": "text", "text": fields.filled(self._options.prompt, values)}
         body = {
             "model": self._model,
             "messages": [{"role": "user", "content": [picture, text]}],
@@ -156,10 +146,10 @@ def _data_url(page: Path) -> str:
     return f"data:{kind};base64,{base64.b64encode(page.read_bytes()).decode()}"
 
 
-def _filled(value: Any, values: Values) -> Any:
+def _filled(value: Any, values: fields.Values) -> Any:
     """Fill in every text of a JSON value."""
     if isinstance(value, str):
-        return filled(value, values)
+        return fields.filled(value, values)
     if isinstance(value, Mapping):
         return {name: _filled(item, values) for name, item in value.items()}
     return [_filled(item, values) for item in value] if isinstance(value, list) else value

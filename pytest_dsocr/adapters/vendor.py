@@ -7,13 +7,13 @@ Both run in the vendor's environment, at level 3. Of ``vendor:`` the session pre
 from __future__ import annotations
 
 import warnings
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.reference.environment import PINS, check_vendor_folder
+from pytest_dsocr.observation.provenance import versions
+from pytest_dsocr.reference.environment import PINS, SERIES, check_vendor_folder
 from pytest_dsocr.subjects.loading import FORK, VENDOR
 from pytest_dsocr.subjects.protocol import Offers, OpenSubject, Setup
 
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 
 LEVEL = Level.MODULES
 OWN_PROCESS = False
-TRANSFORMERS = "transformers"
-[PIN] = [pin for pin in PINS if pin.startswith(f"{TRANSFORMERS}==")]
-SERIES = PIN.partition("==")[2].rpartition(".")[0]
-"""The releases that the vendor's code can be imported with, such as 4.46."""
 
 
 def check(spec: str) -> None:
@@ -67,13 +63,10 @@ def vendor_runtime(folder: Path, setup: Setup) -> VendorRuntime:
 
 def check_environment(folder: Path) -> None:
     """Raise ``DsocrError`` where code that was written as the vendor's, in ``folder``, cannot run."""
-    try:
-        installed = version(TRANSFORMERS)
-    except PackageNotFoundError:
-        installed = "none"
+    installed = versions().get("transformers", "none")
     if not installed.startswith(f"{SERIES}."):
         raise DsocrError(
-            f"the vendor's code in {folder} runs with {TRANSFORMERS} {SERIES} and here is {installed}; run pytest in "
+            f"the vendor's code in {folder} runs with transformers {SERIES} and here is {installed}; run pytest in "
             f"an environment with {', '.join(PINS)}, or give this folder as the reference, which has one of its own"
         )
 

@@ -6,7 +6,7 @@ import json
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -77,5 +77,5 @@ def _value(option: Option, given: list[str] | None) -> Any:
 
 def _json(found: list[Finding]) -> bytes:
     passes = not any(one.level is Level.FAULT for one in found)
-    content = {"format": FORMAT, "passes": passes, "findings": [one.to_json() for one in found]}
+    content = {"format": FORMAT, "passes": passes, "findings": [asdict(one) for one in found]}
     return (json.dumps(content, indent=1) + "\n").encode()

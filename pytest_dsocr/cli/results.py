@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.files import write_whole
+from pytest_dsocr.foundation.files import made_anew, write_whole
 from pytest_dsocr.foundation.reading import Format
 from pytest_dsocr.foundation.words import count, in_shell
 from pytest_dsocr.night import history as of_nights
@@ -87,8 +87,6 @@ def merge(options: Namespace) -> Iterator[str]:
 
 def _with_pictures(cases: Sequence[dict[str, Any]], parts: Sequence[Part], out: Path) -> Iterator[dict[str, Any]]:
     """Yield the cases, their pictures and both sides' files copied; a case whose picture is lost has none."""
-    from pytest_dsocr.report.side_files import made_anew  # brings torch
-
     for case in cases:
         name = case["picture"]
         found = [part.folder / name for part in parts if name and (part.folder / name).is_file()]

@@ -13,30 +13,15 @@ from pytest_dsocr.cli.arguments import add_anchors, add_environment, add_vendor
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.process import progress_bar
+from pytest_dsocr.reference import environment, goldens
 from pytest_dsocr.reference.anchors import CONTRACT, Anchors, read_anchors
 from pytest_dsocr.reference.drift import change_of, drifts, read_json, to_json
-from pytest_dsocr.reference.environment import (
-    check_vendor_folder,
-    find_environment,
-    named_folder,
-    plan_here,
-    read_stamp,
-)
-from pytest_dsocr.reference.goldens import (
-    ANCHORS,
-    OWN,
-    RECORDINGS,
-    anchors_file,
-    check_writable,
-    golden_folder,
-    recording_places,
-)
 from pytest_dsocr.reference.inspection import Loaded, load_in, modules_of
 from pytest_dsocr.reference.installation import is_made, set_up
 from pytest_dsocr.report.markdown import change_lines, change_markdown
 
 COMMAND = "dsocr vendor inspect path/to/folder --write"
-OWN_ANCHORS = OWN / RECORDINGS / ANCHORS
+OWN_ANCHORS = goldens.OWN / goldens.RECORDINGS / goldens.ANCHORS
 STAND_IN = {"torchvision": "any, or a stand-in"}
 
 
@@ -61,13 +46,13 @@ def setup(options: Namespace) -> Iterator[str]:
     Raises:
         DsocrError: on a folder without the vendor's files, a folder that setup must not write to, or a failing pip.
     """
-    check_vendor_folder(options.vendor)
+    environment.check_vendor_folder(options.vendor)
     if options_of_pip := [name for name in options.extra if name.startswith("-")]:
         raise DsocrError(
             f"--with takes packages, not {options_of_pip[0]}; configure pip by its own variables (PIP_...)"
         )
-    plan = plan_here(reuse_torch=options.reuse_torch, extra=tuple(options.extra))
-    folder = named_folder(options.env) or plan.folder
+    plan = environment.plan_here(reuse_torch=options.reuse_torch, extra=tuple(options.extra))
+    folder = environment.named_folder(options.env) or plan.folder
     there, started_s = is_made(plan, folder), monotonic()
     yield f"environment {folder}"
     with progress_bar(unit=" packages", desc="setup") as bar:
@@ -76,7 +61,7 @@ def setup(options: Namespace) -> Iterator[str]:
                 yield f"  {step}"
             bar.set_postfix_str(step)
             bar.update()
-    if stamp := read_stamp(folder):
+    if stamp := environment.read_stamp(folder):
         yield "packages    " + ", ".join(f"{name} {version}" for name, version in stamp.versions.items())
         yield "torch       " + (f"reused from {', '.join(plan.torch_from)}" if plan.torch_from else "its own")
         yield f"made        {f'on {stamp.date}; nothing to do' if there else f'in {monotonic() - started_s:.0f} s'}"
@@ -98,8 +83,8 @@ def watch(options: Namespace) -> Iterator[str]:
     Raises:
         DsocrError: where the vendor's files, the anchors or a recording cannot be read, or the Markdown not be written.
     """
-    places = recording_places(options.golden or golden_folder())
-    change = change_of(options.vendor, options.anchors or anchors_file(), places)
+    places = goldens.recording_places(options.golden or goldens.golden_folder())
+    change = change_of(options.vendor, options.anchors or goldens.anchors_file(), places)
     options.status = int(not change.is_none)
     yield from change_lines(change)
     if options.markdown:
@@ -125,9 +110,9 @@ def inspect(options: Namespace) -> Iterator[str]:
     anchors = read_anchors(options.vendor)
     yield f"vendor       {options.vendor.absolute()}"
     try:
-        python, absent = find_environment(options.env), ""
+        python, absent = environment.find_environment(options.env), ""
     except DsocrError as error:
-        if named_folder(options.env):
+        if environment.named_folder(options.env):
             raise
         python, absent = None, str(error)
     loaded = load_in(python, options.vendor) if python else None
@@ -162,7 +147,7 @@ def _symbols(anchors: Anchors) -> Iterator[str]:
 def _packages(folder: Path, loaded: Loaded | None) -> Iterator[str]:
     yield ""
     yield f"{'module':<16}{'needed':<20}{'installed' if loaded else ''}".rstrip()
-    pins = dict(pin.split("==") for pin in plan_here().pins if "==" in pin)
+    pins = dict(pin.split("==") for pin in environment.plan_here().pins if "==" in pin)
     wanted = STAND_IN | pins | {"PIL": pins["pillow"]}
     for module, is_required in modules_of(folder).items():
         needed = wanted.get(module, "any") if is_required else "optional"
@@ -178,13 +163,13 @@ def _installed(version: str | None, needed: str) -> str:
 
 def _write(anchors: Anchors, path: Path) -> Iterator[str]:
     provenance = {"command": COMMAND, "date": datetime.now(UTC).date().isoformat(), "python": platform.python_version()}
-    check_writable(path, "--anchors FILE")
+    goldens.check_writable(path, "--anchors FILE")
     write_whole(path, to_json(anchors, provenance).encode(), shared=True)
     yield f"written      {path}"
 
 
 def _drift(anchors: Anchors, options: Namespace) -> Iterator[str]:
-    path = options.anchors or anchors_file()
+    path = options.anchors or goldens.anchors_file()
     expected = read_json(path)
     found = drifts(expected, anchors)
     options.status = 1 if found else options.status

@@ -16,7 +16,7 @@ from pytest_dsocr.cli.arguments import PAGES, add, add_environment, add_model, a
 from pytest_dsocr.contract.artifacts import OURS
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.foundation.files import seal, write_whole
+from pytest_dsocr.foundation.files import made_anew, seal, write_whole
 from pytest_dsocr.foundation.process import progress_bar
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.case import Case
@@ -220,7 +220,7 @@ def run(options: Namespace) -> Iterator[str]:
     Raises:
         DsocrError: on a bad option; after all other pages, with the status 10, where one could not be read.
     """
-    from pytest_dsocr.report.side_files import is_kept, made_anew
+    from pytest_dsocr.report.side_files import is_kept
 
     found = found_by(options).readable()
     made_anew(options.out / ".partial").rmdir()  # a folder that cannot be written is refused before anything is loaded
@@ -251,7 +251,7 @@ def run(options: Namespace) -> Iterator[str]:
 
 def _keep(case: Case, reference: LiveReference, out: Path) -> Observation:
     """Read a case into its folder, which appears whole; else the one before stays."""
-    from pytest_dsocr.report.side_files import info_of, made_anew
+    from pytest_dsocr.report.side_files import info_of
 
     home, work = out / case.id, made_anew(out / f".{case.id}.partial")
     started_s = monotonic()

@@ -18,12 +18,7 @@ from torch import Tensor
 
 from pytest_dsocr.contract import PIXELS, ROWS, TENSORS
 from pytest_dsocr.contract.image import ImageSource, crops, global_view, load_image
-from pytest_dsocr.contract.presets import (
-    Grid,
-    Preset,
-    feature_count,
-    image_token_count,
-)
+from pytest_dsocr.contract.presets import Grid, Preset, feature_count, image_token_count
 from pytest_dsocr.contract.prompt import TextTokenizer, prompt_ids, split_at_images
 from pytest_dsocr.foundation.errors import DsocrError
 

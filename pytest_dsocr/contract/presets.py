@@ -104,12 +104,7 @@ class Preset:
     @property
     def sizes(self) -> dict[str, Any]:
         """The sizes that a user may set, by the names of the vendor's ``infer``."""
-        return {
-            "name": self.name,
-            "base_size": self.base_size,
-            "image_size": self.image_size,
-            "crop": self.crop,
-        }
+        return {name: getattr(self, name) for name in ("name", "base_size", "image_size", "crop")}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Preset:
@@ -166,9 +161,8 @@ def crop_grid(width_px: int, height_px: int, tiling: Tiling = Tiling()) -> Grid:
         raise DsocrError(f"a page of {width_px} x {height_px} has no pixels; give one that has some")
     if width_px <= tiling.crop_px and height_px <= tiling.crop_px:
         return 1, 1
-    grids = tiling.grids
-    best, least = grids[0], math.inf
-    for grid in grids:
+    best, least = tiling.grids[0], math.inf
+    for grid in tiling.grids:
         columns, rows = grid
         distance = abs(width_px / height_px - columns / rows)
         more_than_half = width_px * height_px > 0.5 * tiling.crop_px**2 * columns * rows

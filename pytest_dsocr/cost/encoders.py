@@ -32,7 +32,7 @@ def sam_parameters(config: SamConfig) -> dict[str, int]:
         "pos_embed": config.grid**2 * width,
     }
     for layer in range(config.layers):
-        tables = POSITION_TABLES * (2 * _table_side(config, layer) - 1) * (width // config.heads)
+        tables = POSITION_TABLES * (2 * _window(config, layer, config.grid) - 1) * (width // config.heads)
         found[f"blocks.{layer}.norm1"] = 2 * width
         found[f"blocks.{layer}.attn"] = 4 * width**2 + 4 * width + tables
         found[f"blocks.{layer}.norm2"] = 2 * width
@@ -82,7 +82,7 @@ def _perceptron(rows: int, width: int, inner: int) -> Cost:
 def _sam_attention(config: SamConfig, layer: int, side: int, views: int) -> Cost:
     """In windows, which zeros are added for at the lower and the right edge, or over the whole view."""
     width = config.width
-    window = side if layer in config.global_attn_indexes else config.window_size
+    window = _window(config, layer, side)
     along = -(-side // window)
     patches = views * along**2 * window**2
     return (
@@ -107,8 +107,9 @@ def _neck(config: SamConfig, side: int, views: int, size: int) -> Iterator[tuple
     yield "net_3", convolution(middle, last, half, quarter)
 
 
-def _table_side(config: SamConfig, layer: int) -> int:
-    return config.grid if layer in config.global_attn_indexes else config.window_size
+def _window(config: SamConfig, layer: int, side: int) -> int:
+    """Return the side of what a layer attends over: a window, or all of the view's ``side``."""
+    return side if layer in config.global_attn_indexes else config.window_size
 
 
 def clip_parameters(config: ClipConfig) -> dict[str, int]:
@@ -188,7 +189,7 @@ def _sam_activations(config: SamConfig, side: int, views: int) -> int:
     """Input, norm, windows, queries with keys and values, and the output twice, beside the bias in its making."""
     peaks = [views * side**2 * config.width * (3 + 2 * config.mlp_ratio)]
     for layer in range(config.layers):
-        window = side if layer in config.global_attn_indexes else config.window_size
+        window = _window(config, layer, side)
         patches = views * (-(-side // window) * window) ** 2
         bias = 2 * patches * config.heads * (window**2 + window)
         peaks.append(bias + 8 * patches * config.width)

@@ -8,10 +8,8 @@ from typing import Any
 
 from pytest_dsocr.contract.presets import Grid, Preset, crop_count, image_token_count
 from pytest_dsocr.contract.prompt import TextTokenizer, prompt_ids, split_at_images
-from pytest_dsocr.cost.cost import ITEM_BYTES
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.families.family import Family
-from pytest_dsocr.foundation.errors import DsocrError
 
 TOKEN = re.compile(r"<\|[^|]*\|>|\w+|[^\w ]")
 """A special token, a word, a mark or a line break."""
@@ -31,17 +29,6 @@ class Workload:
     dtype: str = "bfloat16"
     attention: str = "eager"
     """``eager``, ``sdpa`` or ``flash_attention_2``."""
-
-    def __post_init__(self) -> None:
-        for name, value, least in (
-            *(("page_px", side, 1) for side in self.page_px),
-            ("text_tokens", self.text_tokens, 0),
-            ("generated_tokens", self.generated_tokens, 0),
-        ):
-            if value < least:
-                raise DsocrError(f"a workload has {name}={value}; give {least} or more")
-        if self.dtype not in ITEM_BYTES:
-            raise DsocrError(f"a workload has dtype={self.dtype!r}; give one of {', '.join(ITEM_BYTES)}")
 
     @classmethod
     def of_prompt(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pytest_dsocr.reference.environment import FILES
 
@@ -34,10 +34,6 @@ class Finding:
     def text(self) -> str:
         """Both in one sentence."""
         return f"{self.message}; {self.todo}" if self.todo else self.message
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

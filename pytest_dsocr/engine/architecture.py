@@ -165,15 +165,15 @@ class Architecture:
         """Return a ``config.json`` that :meth:`from_config`, the vendor's code and other projects' loaders read."""
         published = self.family.vendor.published
         decoder = {f.name: getattr(self.decoder, f.name) for f in fields(DecoderConfig)}
-        decoder |= published.decoder
+        decoder |= published["decoder"]
         towers = {SAM_KEY: _plain(self.sam), CLIP_KEY: _plain(self.clip)}
         projector = {"input_dim": self.projector_input, "n_embed": self.decoder.hidden_size}
         return {
             "architectures": [self.family.vendor.architecture],
-            **published.whole,
-            "vision_config": {**published.vision, "width": towers},
-            "projector_config": {**published.projector, **projector},
-            "language_config": {**published.language, **decoder},
+            **published["whole"],
+            "vision_config": {**published["vision"], "width": towers},
+            "projector_config": {**published["projector"], **projector},
+            "language_config": {**published["language"], **decoder},
             **decoder,
         }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 INITIAL_CAPACITY = 256
@@ -116,7 +117,4 @@ class KVCache:
 
 
 def _stack(rows: Sequence[Tensor], length: int) -> Tensor:
-    padded = rows[0].new_zeros(len(rows), rows[0].shape[1], length, rows[0].shape[3])
-    for index, row in enumerate(rows):
-        padded[index, :, : row.shape[2]] = row[0]
-    return padded
+    return torch.cat([F.pad(row, (0, 0, 0, length - row.shape[2])) for row in rows])

@@ -9,13 +9,12 @@ from functools import cached_property, partial
 from pathlib import Path
 
 import torch
-from torch import nn
 
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.places import folder_of, synthetic
 from pytest_dsocr.engine.synthetic import fill, synthetic_fingerprint
 from pytest_dsocr.engine.tokenizer import Tokenizer
-from pytest_dsocr.engine.weights import OnBytes, fingerprint, load_weights
+from pytest_dsocr.engine.weights import fingerprint, load_weights
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 
 DTYPES = {
@@ -74,8 +73,8 @@ class Checkpoint:
     """What the user typed."""
     architecture: Architecture
     tokenizer: Tokenizer
-    weights: Callable[..., None]
-    """What fills the parameters of a model, and calls ``on_progress``."""
+    load_into: Callable[..., None]
+    """Fills a model's parameters in place, and calls ``on_progress``; raises ``DsocrError`` where they do not fit."""
     fingerprint: Callable[[], str]
     folder: Path | None = None
     """Where its files are; None for a synthetic one."""
@@ -96,10 +95,6 @@ class Checkpoint:
     def sha256(self) -> str:
         """A hash that identifies its weights; reads them all, once in a process."""
         return self.fingerprint()
-
-    def load_into(self, model: nn.Module, on_progress: OnBytes | None = None) -> None:
-        """Fill ``model``'s parameters in place; raise ``DsocrError`` where the weights do not fit it."""
-        self.weights(model, on_progress=on_progress)
 
 
 def resolve(path_or_name: str | Path) -> Checkpoint:

@@ -10,7 +10,7 @@ import torch
 
 from pytest_dsocr.contract.image import ImageSource
 from pytest_dsocr.contract.inputs import Inputs
-from pytest_dsocr.contract.markup import Markup, parse
+from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.mmd import clean_output
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.presets import Preset
@@ -89,7 +89,7 @@ class Engine(Generic[CacheT]):
         checkpoint = resolve(path_or_name)
         kind = _model_class(engine, checkpoint.architecture.family)
         model = kind.empty(checkpoint.architecture, attend, place, number_type, round_rope=round_rope)
-        checkpoint.load_into(model, on_progress)
+        checkpoint.load_into(model, on_progress=on_progress)
         if place.type == "cuda" or engine == "fast":
             model.stack_experts()
         return Engine(model, checkpoint.tokenizer, **options)
@@ -185,16 +185,13 @@ class Engine(Generic[CacheT]):
         self, row: Sequence[int], inputs: Inputs, visions: Sequence[Vision], steps: int, policy: DecodePolicy
     ) -> Result:
         """Return what a page's tokens say, up to the EOS; without times."""
-        text, tokens, markup = self._text_and_markup(row, policy)
-        views = sum(vision.views for vision in visions)
-        counts = Counts(inputs.prompt_tokens, inputs.image_tokens, len(tokens), views, steps)
-        return Result(text, tokens, markup, counts, "eos" if tokens[-1] == policy.eos_id else "length", {})
-
-    def _text_and_markup(self, row: Sequence[int], policy: DecodePolicy) -> tuple[str, tuple[int, ...], Markup]:
         tokens = until_end(row, policy.eos_id)
         with self.stages("postprocess"):
             text = clean_output(self.tokenizer.decode(tokens))
-            return text, tokens, parse(text)
+            markup = parse(text)
+        views = sum(vision.views for vision in visions)
+        counts = Counts(inputs.prompt_tokens, inputs.image_tokens, len(tokens), views, steps)
+        return Result(text, tokens, markup, counts, "eos" if tokens[-1] == policy.eos_id else "length", {})
 
     def _policy(self, max_new_tokens: int | None, no_repeat_ngram_size: int | None) -> DecodePolicy:
         given = {"max_new_tokens": max_new_tokens, "no_repeat_ngram_size": no_repeat_ngram_size}
@@ -212,5 +209,4 @@ def _model_class(engine: str, family: Family) -> type[DeepseekOCR]:
     where = family.model if engine == "readable" else family.fast_model
     if not where:
         raise DsocrError(f"there is no engine {engine!r} of {family.title}; choose readable")
-    found: type[DeepseekOCR] = load(where)
-    return found
+    return load(where)

@@ -15,17 +15,18 @@ from pytest_dsocr.engine.clip import Clip
 from pytest_dsocr.engine.decoder import Layer, LmHead, RmsNorm, Rope, inverse_frequencies
 from pytest_dsocr.engine.experts import MixtureOfExperts
 from pytest_dsocr.engine.fusion import beside
+from pytest_dsocr.engine.protocol import OcrModel
 from pytest_dsocr.engine.sam import Sam
 from pytest_dsocr.families.family import Family, load
 from pytest_dsocr.foundation.errors import MachineError
 from pytest_dsocr.foundation.words import si
 
 
-class DeepseekOCR(nn.Module):
-    """SAM, CLIP, projector and decoder; fulfils :class:`~pytest_dsocr.engine.protocol.OcrModel`.
+class DeepseekOCR(nn.Module, OcrModel[KVCache]):
+    """SAM, CLIP, projector and decoder. The weights are whatever memory held until a checkpoint is loaded."""
 
-    The weights are whatever memory held until a checkpoint is loaded.
-    """
+    model: Core
+    lm_head: LmHead
 
     def __init__(self, arch: Architecture) -> None:
         super().__init__()
@@ -59,38 +60,14 @@ class DeepseekOCR(nn.Module):
         return model
 
     @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return self.lm_head.weight.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The weights' dtype."""
-        return self.lm_head.weight.dtype
-
-    @property
     def family(self) -> Family:
         """The model's family."""
         return self.arch.family
 
     @property
-    def image_newline(self) -> Tensor:
-        """The vector that ends each row of vision tokens, ``[C]``."""
-        return self.model.image_newline
-
-    @property
-    def view_seperator(self) -> Tensor:
-        """The vector that ends an image, ``[C]``."""
-        return self.model.view_seperator
-
-    @property
     def max_position_embeddings(self) -> int | None:
         """The limit of positions in the checkpoint's config."""
         return self.arch.decoder.max_position_embeddings
-
-    def sam(self, pixels: Tensor) -> Tensor:
-        """Encode views ``[N, 3, S, S]``: ``[N, c, S/64, S/64]``."""
-        return self.model.sam_model(pixels)
 
     def clip(self, sam: Tensor) -> Tensor:
         """Encode SAM's features ``[N, c, h, w]``: ``[N, 1 + h * w, c]``."""
@@ -103,10 +80,6 @@ class DeepseekOCR(nn.Module):
     def project(self, features: Tensor) -> Tensor:
         """Take ``[N, h * w, 2c]`` to the decoder's width ``[N, h * w, C]``."""
         return self.model.projector(features)
-
-    def embed(self, input_ids: Tensor) -> Tensor:
-        """Look up ``[B, T]`` ids: ``[B, T, C]``."""
-        return self.model.embed_tokens(input_ids)
 
     def new_cache(self) -> KVCache:
         """Return an empty cache for one row."""
@@ -144,8 +117,7 @@ def _give_memory(model: DeepseekOCR, device: torch.device) -> None:
 
 def model_class(arch: Architecture) -> type[DeepseekOCR]:
     """Return the readable model of an architecture's family."""
-    found: type[DeepseekOCR] = load(arch.family.model)
-    return found
+    return load(arch.family.model)
 
 
 def weights_bytes(arch: Architecture, dtype: torch.dtype) -> int:

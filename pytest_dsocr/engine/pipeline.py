@@ -88,8 +88,7 @@ class Pipeline(Generic[CacheT]):
         takes = self.model.family.stage[stage].takes
         own = [one.to(self.model.dtype) if name == PIXELS else one for name, one in zip(takes, given, strict=True)]
         with self.running(stage):
-            encoded: Tensor = getattr(self.model, stage)(*own)
-            return encoded
+            return getattr(self.model, stage)(*own)
 
     def view(self, pixels: Tensor) -> View:
         """Run those stages in their order on views ``[P, 3, side, side]``."""
@@ -220,5 +219,4 @@ def pick(logits: Tensor, banned: Sequence[Sequence[int]]) -> list[int]:
         logits = logits.clone()
         for row, tokens in enumerate(banned):
             logits[row, list(tokens)] = -torch.inf
-    best: list[int] = logits.argmax(dim=-1).tolist()
-    return best
+    return logits.argmax(dim=-1).tolist()

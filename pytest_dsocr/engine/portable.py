@@ -103,7 +103,7 @@ def write_portable(checkpoint: str | Path, folder: Path) -> None:
         "tokenizer.json": vocabulary,
         "tokenizer_config.json": {**OBJECT.read(source / "tokenizer_config.json"), **special},
         "special_tokens_map.json": special,
-        "processor_config.json": dict(architecture.family.vendor.published.processor),
+        "processor_config.json": dict(architecture.family.vendor.published["processor"]),
     }
     for name, value in files.items():
         write_whole(folder / name, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())

@@ -1,11 +1,11 @@
-"""What a session asks of a model, and of its cache: the engine's own fulfils it, and the vendor's behind an adapter.
+"""What a session asks of a model, and of its cache: the engine's own, and the vendor's behind an adapter.
 
 Shapes: B rows, T tokens, S positions, C hidden channels, V vocabulary, N views, h x w vision tokens.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import torch
@@ -43,15 +43,21 @@ CacheT = TypeVar("CacheT", bound=Cache)
 
 
 class OcrModel(Protocol[CacheT]):
-    """The stages of the model, each callable by itself."""
+    """The stages of the model, each callable by itself. Both models derive from it, for their parts have one naming."""
+
+    model: Any
+    """Everything but the head, its parts under the vendor's names."""
+    lm_head: Any
 
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
+        return self.lm_head.weight.device
 
     @property
     def dtype(self) -> torch.dtype:
         """The weights' dtype."""
+        return self.lm_head.weight.dtype
 
     @property
     def family(self) -> Family:
@@ -60,10 +66,12 @@ class OcrModel(Protocol[CacheT]):
     @property
     def image_newline(self) -> Tensor:
         """The vector that ends each row of vision tokens, ``[C]``."""
+        return self.model.image_newline
 
     @property
     def view_seperator(self) -> Tensor:
         """The vector that ends an image (the vendor's spelling), ``[C]``."""
+        return self.model.view_seperator
 
     @property
     def max_position_embeddings(self) -> int | None:
@@ -72,8 +80,13 @@ class OcrModel(Protocol[CacheT]):
     def get_submodule(self, target: str) -> nn.Module:
         """Return the module that the vendor calls ``target``; raise ``AttributeError`` where there is none."""
 
+    def sam(self, pixels: Tensor) -> Tensor:
+        """Encode views ``[N, 3, S, S]``: ``[N, c, S/64, S/64]``."""
+        return self.model.sam_model(pixels)
+
     def embed(self, input_ids: Tensor) -> Tensor:
         """Look up ``[B, T]`` ids: ``[B, T, C]``."""
+        return self.model.embed_tokens(input_ids)
 
     def new_cache(self) -> CacheT:
         """Return an empty cache for one row."""

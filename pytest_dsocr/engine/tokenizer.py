@@ -109,21 +109,17 @@ class Tokenizer:
 
 
 def _add_listed_tokens(backend: tokenizers.Tokenizer, path: Path) -> None:
-    listed = _read_listed_tokens(path)
+    listed = CONFIGS.read(path).get("added_tokens_decoder", {}) if path.exists() else {}
+    tokens = {int(token_id): _added_token(values) for token_id, values in listed.items()}
     present = {token.content for token in backend.get_added_tokens_decoder().values()}
-    backend.add_tokens([token for _, token in sorted(listed.items()) if token.content not in present])
-    for token_id, token in listed.items():
+    backend.add_tokens([token for _, token in sorted(tokens.items()) if token.content not in present])
+    for token_id, token in tokens.items():
         found = backend.token_to_id(token.content)
         if found != token_id:
             raise DsocrError(
                 f"{path} puts {token.content} at {token_id} but tokenizer.json at {found}; "
                 "fetch both files from the same checkpoint"
             )
-
-
-def _read_listed_tokens(path: Path) -> dict[int, tokenizers.AddedToken]:
-    listed = CONFIGS.read(path).get("added_tokens_decoder", {}) if path.exists() else {}
-    return {int(token_id): _added_token(values) for token_id, values in listed.items()}
 
 
 def _added_token(values: _AddedToken) -> tokenizers.AddedToken:
@@ -176,7 +172,8 @@ def byte_level_vocabulary(vocab_size: int) -> tokenizers.Tokenizer:
     backend = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
-    backend.add_special_tokens([special_token(text) for text in (BOS, EOS, PAD, *MARKUP)])
+    never_cut = {"special": True, "normalized": False}
+    backend.add_special_tokens([tokenizers.AddedToken(text, **never_cut) for text in (BOS, EOS, PAD, *MARKUP)])
     return backend
 
 
@@ -204,11 +201,6 @@ def _byte_symbols() -> Iterable[str]:
     printable = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
     others = iter(range(256, 512))
     return [chr(byte if byte in printable else next(others)) for byte in range(256)]
-
-
-def special_token(text: str) -> tokenizers.AddedToken:
-    """Mark ``text`` as a token that is never cut."""
-    return tokenizers.AddedToken(text, special=True, normalized=False)
 
 
 BYTE_SYMBOLS = tuple(_byte_symbols())

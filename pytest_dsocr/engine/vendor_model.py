@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pytest_dsocr.engine.fusion import beside
+from pytest_dsocr.engine.protocol import OcrModel
 from pytest_dsocr.families import family_of
 from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
@@ -35,21 +36,19 @@ class VendorCache:
 
     def keys(self, layer: int) -> Tensor:
         """Return a layer's keys, ``[B, G, S, D]``."""
-        keys: Tensor = self.past.key_cache[layer]
-        return keys
+        return self.past.key_cache[layer]
 
     def values(self, layer: int) -> Tensor:
         """Return a layer's values, ``[B, G, S, D]``."""
-        values: Tensor = self.past.value_cache[layer]
-        return values
+        return self.past.value_cache[layer]
 
     def drop_last(self) -> None:
         """Forget the last position."""
         self.past.crop(self.length - 1)
 
 
-class VendorModel:
-    """The vendor's ``DeepseekOCRForCausalLM``; fulfils :class:`~pytest_dsocr.engine.protocol.OcrModel`.
+class VendorModel(OcrModel[VendorCache]):
+    """The vendor's ``DeepseekOCRForCausalLM``.
 
     Args:
         model: the vendor's object, loaded by whatever means, in evaluation mode.
@@ -67,20 +66,7 @@ class VendorModel:
             raise DsocrError(
                 "the vendor's model is in training mode, where vision runs again at every step; call model.eval()"
             )
-        self._whole = model
-        self._core = model.model
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        device: torch.device = self._whole.lm_head.weight.device
-        return device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The weights' dtype."""
-        dtype: torch.dtype = self._whole.lm_head.weight.dtype
-        return dtype
+        self._whole, self.model, self.lm_head = model, model.model, model.lm_head
 
     @property
     def family(self) -> Family:
@@ -88,47 +74,21 @@ class VendorModel:
         return family_of([type(self._whole).__name__])
 
     @property
-    def image_newline(self) -> Tensor:
-        """The vector that ends each row of vision tokens, ``[C]``."""
-        newline: Tensor = self._core.image_newline
-        return newline
-
-    @property
-    def view_seperator(self) -> Tensor:
-        """The vector that ends an image, ``[C]``."""
-        separator: Tensor = self._core.view_seperator
-        return separator
-
-    @property
     def max_position_embeddings(self) -> int | None:
         """The limit of positions in the vendor's config."""
-        limit: int | None = getattr(self._whole.config, "max_position_embeddings", None)
-        return limit
+        return getattr(self._whole.config, "max_position_embeddings", None)
 
     def get_submodule(self, target: str) -> nn.Module:
         """Return one of the vendor's modules; raise ``AttributeError`` where there is none of that name."""
-        module: nn.Module = self._whole.get_submodule(target)
-        return module
-
-    def sam(self, pixels: Tensor) -> Tensor:
-        """Run the vendor's SAM."""
-        out: Tensor = self._core.sam_model(pixels)
-        return out
+        return self._whole.get_submodule(target)
 
     def clip(self, sam: Tensor) -> Tensor:
         """Run the vendor's CLIP on SAM's features; it reads only the batch size from the pixel argument."""
-        out: Tensor = self._core.vision_model(sam, sam)
-        return out
+        return self.model.vision_model(sam, sam)
 
     def projector(self, clip: Tensor, sam: Tensor) -> Tensor:
         """Run the vendor's projector on CLIP's features beside SAM's."""
-        out: Tensor = self._core.projector(beside(clip, sam))
-        return out
-
-    def embed(self, input_ids: Tensor) -> Tensor:
-        """Look ids up in the vendor's table."""
-        out: Tensor = self._core.embed_tokens(input_ids)
-        return out
+        return self.model.projector(beside(clip, sam))
 
     def new_cache(self) -> VendorCache:
         """Return an empty cache."""
@@ -141,7 +101,7 @@ class VendorModel:
     def decode(self, embeds: Tensor, cache: VendorCache, *, all_logits: bool = False) -> Tensor:
         """Run the vendor's decoder on ``[1, T, C]``: the forward that its OCR model inherits."""
         start = cache.length
-        decoder: Any = super(type(self._core), self._core)
+        decoder: Any = super(type(self.model), self.model)
         out = decoder.forward(
             inputs_embeds=embeds,
             past_key_values=self._cache_object(cache),
@@ -151,8 +111,7 @@ class VendorModel:
         )
         cache.past = out.past_key_values
         hidden = out.last_hidden_state
-        logits: Tensor = self._whole.lm_head(hidden if all_logits else hidden[:, -1:])
-        return logits.float()
+        return self.lm_head(hidden if all_logits else hidden[:, -1:]).float()
 
     def _cache_object(self, cache: VendorCache) -> Any:
         if cache.past is None:

@@ -11,12 +11,7 @@ NAMES = ("deepseek_ocr",)
 """The folders; what names no family is of the first."""
 
 
-def _of_folder(name: str) -> Family:
-    found: Family = import_module(f"{__name__}.{name}").FAMILY
-    return found
-
-
-FAMILIES: Mapping[str, Family] = {name: _of_folder(name) for name in NAMES}
+FAMILIES: Mapping[str, Family] = {name: import_module(f"{__name__}.{name}").FAMILY for name in NAMES}
 DEFAULT = FAMILIES[NAMES[0]]
 STAGES: tuple[Stage, ...] = merged(FAMILIES.values())
 """The stages of all families, each once and in order: what has an order for every report."""

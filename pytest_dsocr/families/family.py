@@ -77,19 +77,6 @@ class PageTokens:
 
 
 @dataclass(frozen=True)
-class Published:
-    """What the published ``config.json`` and ``processor_config.json`` say beside the sizes, part by part."""
-
-    whole: Mapping[str, Any]
-    vision: Mapping[str, Any]
-    projector: Mapping[str, Any]
-    language: Mapping[str, Any]
-    decoder: Mapping[str, Any]
-    """Is in ``language_config`` and in the file itself."""
-    processor: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
 class Vendor:
     """The vendor's Python code and files, and where the code is hooked."""
 
@@ -101,7 +88,9 @@ class Vendor:
     """By stage, what the contract was read from: functions, classes, methods and tables, in whichever file they
     stand."""
     page_tokens: PageTokens
-    published: Published
+    published: Mapping[str, Mapping[str, Any]]
+    """What the published ``config.json`` says beside the sizes: of the ``whole`` file, of ``vision``, ``projector`` and
+    ``language``, and of the ``decoder``, which both ``language`` and the whole hold; and that of the ``processor``."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import platform
+import shutil
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -88,6 +89,19 @@ def write_whole(path: Path, data: bytes | str, *, shared: bool = False) -> Path:
             partial.unlink(missing_ok=True)
         raise DsocrError(f"{path} cannot be written ({error.strerror}); make room, or give another folder") from error
     return path
+
+
+def made_anew(folder: Path) -> Path:
+    """Make an empty folder; whatever was there, a link too, is replaced and not written through."""
+    try:
+        if folder.is_symlink() or folder.is_file():
+            folder.unlink()
+        elif folder.exists():
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise DsocrError(f"{folder} cannot be written ({error.strerror}); give a folder that can") from error
+    return folder
 
 
 def sync_folder(folder: Path) -> None:

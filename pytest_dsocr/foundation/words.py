@@ -106,6 +106,12 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[str], columns: int =
         yield fit("  ".join(cells).rstrip(), columns)
 
 
+def short(commit: str) -> str:
+    """Return the first digits of a commit's hash, and whether files differ from it."""
+    name, hyphen, changed = commit.partition("-")
+    return f"{name[:HASH_CHARACTERS]}{hyphen}{changed}"
+
+
 def si(value: float) -> str:
     """Format a number with three figures and a prefix, ready for a unit: ``4.53 T``, ``61.4 k``, ``7 ``."""
     prefixes = [*PREFIXES]

@@ -52,14 +52,14 @@ def command(job: Job, config: Config, folder: Path, gpus: int) -> list[str]:
     part = PARTS[job.part]
     processes = min(gpus if config.on_gpu else config.workers, len(job.pages))
     workers = 1 if part.is_timed or part.first_pages else processes
-    tests = [f"--tests={test}" for test in _tests(part.suites)]
+    own = [one for one in suites(()) if one.startswith("-") or one.replace(".", "/").rpartition("/")[2] in part.suites]
     of_pytest = [f"--junitxml={folder / JUNIT}", "-p", "no:cacheprovider", *config.pytest]
     of_pytest += ["--dsocr-fresh"] if part.is_live else []  # what was live another night says nothing of this one
     of_pytest += ["-n", str(workers)] if workers > 1 else []
     return [
         *ours,
         "compare",
-        *tests,
+        *(f"--tests={test}" for test in own),
         *_setting(job, config),
         *_promise(part, config),
         f"--out={folder}",
@@ -99,8 +99,3 @@ def _promise(part: Part, config: Config) -> Iterator[str]:
     for name in ("level", "max_new_tokens", "xfails"):
         if value := getattr(config, name):
             yield f"--{name.replace('_', '-')}={value}"
-
-
-def _tests(names: Sequence[str]) -> list[str]:
-    """Return the suites of these names as ``dsocr compare`` takes them."""
-    return [one for one in suites(()) if one.startswith("-") or one.replace(".", "/").rpartition("/")[2] in names]

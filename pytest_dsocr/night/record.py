@@ -16,7 +16,7 @@ from pytest_dsocr.families import STAGE_NAMES
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.reading import Format, Identity, Moment, Time
-from pytest_dsocr.foundation.words import HASH_CHARACTERS
+from pytest_dsocr.foundation.words import short
 from pytest_dsocr.perf.run import Spread
 from pytest_dsocr.report.exit_status import Ending
 
@@ -148,8 +148,7 @@ class Night:
     @property
     def short(self) -> str:
         """Its commit in a few digits."""
-        name, _, changed = self.commit.partition("-")
-        return (name[:HASH_CHARACTERS] + (f"-{changed}" if changed else "")) or "unknown"
+        return short(self.commit) or "unknown"
 
     @property
     def at(self) -> str:
@@ -168,10 +167,9 @@ def about(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """
     runs = [result["run"] for result in results.values() if result.get("run")]
     first = runs[0] if runs else {}
-    setting = "/".join(str(first.get(name, "")) for name in ("checkpoint", "device"))
     return {
         "subject": first.get("subject", ""),
-        "setting": "-".join([setting, *(str(first.get(name, "")) for name in ("dtype", "attention"))]) if first else "",
+        "setting": "{checkpoint}/{device}-{dtype}-{attention}".format_map(first) if first else "",
         "cells": cells_of(results.values()),
         "flaky": [test for result in results.values() for test in result.get("flaky", ())],
         "notes": list(dict.fromkeys(note for result in results.values() for note in result.get("notes", ()))),

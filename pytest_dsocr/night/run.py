@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import subprocess
 from collections.abc import Generator
 from itertools import islice
@@ -13,7 +12,7 @@ from time import monotonic
 from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.files import write_whole
+from pytest_dsocr.foundation.files import made_anew, write_whole
 from pytest_dsocr.foundation.words import Command, count
 from pytest_dsocr.night import process
 from pytest_dsocr.night.config import PARTS, Config
@@ -124,9 +123,7 @@ def _prepared(job: Job, config: Config, code: str, gpus: int) -> Entry:
 
 def _do(job: Job, config: Config, entry: Entry, left_s: float) -> None:
     """Run a job in an empty folder, and note how it ended."""
-    folder = Path(config.out) / job.name
-    folder.unlink() if folder.is_symlink() else shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    folder = made_anew(Path(config.out) / job.name)
     entry.step, entry.why = Step.ENDED, "interrupted"
     variables = {**SILENT, **environment(job, config)}
     try:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -126,12 +126,16 @@ def earlier(out: Path) -> dict[str, Entry]:
 
 def is_whole(entry: Entry, folder: Path) -> bool:
     """Return whether a job's result is there to its end, and would only be found again."""
-    if entry.step is not Step.DONE or entry.grade not in LASTING or entry.part == "doctor":
-        return False
+    lasts = entry.step is Step.DONE and entry.grade in LASTING and entry.part != "doctor"
+    return lasts and bool(result_in(folder))
+
+
+def result_in(folder: Path) -> Mapping[str, Any]:
+    """Return what a job wrote to its end; an empty result where there is none."""
     try:
-        return bool(read_result(folder))
+        return read_result(folder)
     except DsocrError:
-        return False
+        return {}
 
 
 def code_here(named: str = "") -> tuple[str | None, str]:

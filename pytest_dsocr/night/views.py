@@ -7,13 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import templates, write_whole
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.night.jobs import DOCTOR_JSON, JUNIT, LOG
-from pytest_dsocr.night.state import PASSES, STATE_NAME, Entry, NightState, Step
+from pytest_dsocr.night.state import PASSES, STATE_NAME, Entry, NightState, Step, result_in
 from pytest_dsocr.report import ci
-from pytest_dsocr.report.file import INDEX_NAME, JSON_NAME, read_result
+from pytest_dsocr.report.file import INDEX_NAME, JSON_NAME
 from pytest_dsocr.report.markdown import SUMMARY_NAME, cell, part, table, wrong_cases
 from pytest_dsocr.report.words import counts
 
@@ -25,7 +24,7 @@ Results = Sequence[tuple[Entry, Mapping[str, Any]]]
 
 def results(night: NightState, out: Path) -> Results:
     """Read what each job of a night wrote to its end."""
-    return [(entry, _result(entry, out)) for entry in night.entries]
+    return [(entry, result_in(out / entry.name) if entry.ended else {}) for entry in night.entries]
 
 
 def write_views(night: NightState, out: Path) -> None:
@@ -46,13 +45,6 @@ def write_views(night: NightState, out: Path) -> None:
 def markdown(night: NightState, found: Results) -> str:
     """Render the night for a comment, a mail, or a job's summary."""
     return "\n".join(_lines(night, found)) + "\n"
-
-
-def _result(entry: Entry, out: Path) -> Mapping[str, Any]:
-    try:
-        return read_result(out / entry.name) if entry.ended else {}
-    except DsocrError:
-        return {}
 
 
 def _in_brief(result: Mapping[str, Any]) -> dict[str, Any]:

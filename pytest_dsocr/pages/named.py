@@ -36,7 +36,12 @@ class Cases:
 
     def readable(self) -> Cases:
         """Load every page, and move the cases of those that cannot be loaded to ``bad``."""
-        unreadable = {case.page: why for case in self.good if (why := _why_unreadable(case))}
+        unreadable: dict[Path, str] = {}
+        for case in self.good:
+            try:
+                checked_case(case)
+            except PageFaultError as fault:
+                unreadable[case.page] = str(fault)
         good = tuple(case for case in self.good if case.page not in unreadable)
         bad = (*self.bad, *(BadPage(page, why) for page, why in unreadable.items()))
         return Cases(good, bad, self.pages)
@@ -72,7 +77,8 @@ def make_cases(
         ):
             other = by_id.setdefault(case.id, case)
             if other != case:
-                bad.setdefault(page, BadPage(page, _of_one_name(other, case)))
+                why = f"{other.page} and {case.page} are both {other.id}; give pages of different names"
+                bad.setdefault(page, BadPage(page, why))
     if shard is not None and not any(own.values()):
         raise DsocrError(f"shard {shard} has no page, for there are only {len(own)}; make no more shards than pages")
     return Cases(
@@ -156,18 +162,6 @@ def checked_case(case: Case | BadPage) -> Case:
         raise PageFaultError(case.why)
     case.page_sha256  # noqa: B018 - loads the page once; the hash is kept for whoever looks the case up
     return case
-
-
-def _why_unreadable(case: Case) -> str:
-    try:
-        checked_case(case)
-    except PageFaultError as fault:
-        return str(fault)
-    return ""
-
-
-def _of_one_name(one: Case, other: Case) -> str:
-    return f"{one.page} and {other.page} are both {one.id}; give pages of different names"
 
 
 def _images_in(folder: Path) -> Iterator[Path | BadPage]:

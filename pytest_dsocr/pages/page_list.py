@@ -65,13 +65,7 @@ PAGES = Path(__file__).parent / "files"
 
 
 def shipped(subset: str) -> list[Path]:
-    """Return the files of a subset's pages.
-
-    Raises:
-        DsocrError: if there is no such subset, or this installation lacks its pages.
-    """
-    if subset not in SUBSETS:
-        raise DsocrError(f"there is no subset {subset!r} of the shipped pages; give one of {', '.join(SUBSETS)}")
+    """Return the files of a subset's pages; raise ``DsocrError`` where this installation lacks one."""
     pages = []
     for page in read_list(PAGES / f"{subset}.txt"):
         if isinstance(page, BadPage):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any, Literal
@@ -25,21 +25,20 @@ class NoBaselineError(MachineError):
 
 
 @dataclass(frozen=True)
-class Baseline:
-    """An accepted measurement."""
+class Baseline(Measured):
+    """An accepted measurement, as its file has it."""
 
-    measured: Measured
     parity: Mapping[str, Any]
     """What was compared before the times were taken: ``verdict``, ``comparisons``, ``reference``."""
-    made: str
-    """The day, as ``2026-11-22``."""
+    made: date
     command: str
     commit: str | None
+    format: Literal[1] = 1
 
     @property
     def age_days(self) -> int:
         """Days since it was made."""
-        return (date.today() - date.fromisoformat(self.made)).days
+        return (date.today() - self.made).days
 
     def write(self, folder: Path) -> Path:
         """Write it into the folder of its machine; return the file.
@@ -47,18 +46,11 @@ class Baseline:
         Raises:
             DsocrError: where the disk does not take it.
         """
-        path = folder / file_name(self.measured.identity)
+        path = folder / file_name(self.identity)
         path.parent.mkdir(parents=True, exist_ok=True)
-        content = {
-            "format": 1,
-            "made": self.made,
-            "command": self.command,
-            "commit": self.commit,
-            "parity": dict(self.parity),
-            **self.measured.to_json(),
-        }
-        write_whole(path, seal(content))
-        return path
+        content = asdict(self) | {"made": str(self.made)}
+        head = {name: content.pop(name) for name in ("format", "made", "command", "commit", "parity")}
+        return write_whole(path, seal(head | content))
 
 
 def check_acceptable(measured: Measured, parity: Mapping[str, Any]) -> None:
@@ -99,7 +91,7 @@ def find(folders: Sequence[Path], identity: Mapping[str, Any], most_days: float)
                 raise
             passed_over.append(f"; passed over: {error}")
             continue
-        differing = _differences(wanted, key(baseline.measured.identity))
+        differing = _differences(wanted, key(baseline.identity))
         if not differing:
             return _fresh(baseline, path, most_days)
         near.append((differing, path))
@@ -113,22 +105,11 @@ def has_any(folders: Sequence[Path], machine: Mapping[str, Any]) -> bool:
 
 def read(path: Path) -> Baseline:
     """Read one; raise ``NoBaselineError`` where it is damaged or of another format."""
-    found = BASELINES.read(path)
-    measured = Measured(found.identity, found.exact, found.rounds)
-    return Baseline(measured, found.parity, found.made.isoformat(), found.command, found.commit)
-
-
-@dataclass(frozen=True)
-class _File(Measured):
-    parity: Mapping[str, Any]
-    made: date
-    command: str
-    commit: str | None
-    format: Literal[1] = 1
+    return BASELINES.read(path)
 
 
 HOW = "--dsocr-baseline-update"
-BASELINES = Format(_File, f"restore it from version control, or make it anew, {HOW}", NoBaselineError, unseal)
+BASELINES = Format(Baseline, f"restore it from version control, or make it anew, {HOW}", NoBaselineError, unseal)
 
 
 def _files(folders: Sequence[Path]) -> Iterator[Path]:

@@ -13,7 +13,7 @@ from pytest_dsocr.foundation.words import HASH_CHARACTERS, aligned, count, entry
 from pytest_dsocr.perf.candidate import SUBJECT, opened
 from pytest_dsocr.perf.counts import Change, exact_changes, other_changes, text_change
 from pytest_dsocr.perf.host import of_turns
-from pytest_dsocr.perf.identity import Identity, PageSetting, Setting
+from pytest_dsocr.perf.identity import PageSetting, identity_of
 from pytest_dsocr.perf.limits import ANY, LOOKS, MOST_TAKEN, is_over, limits_of, looks_at, order
 from pytest_dsocr.perf.rounds import Measured, Round
 from pytest_dsocr.perf.side import Side, ask_all, sides
@@ -115,8 +115,8 @@ class Bench:
             "apart": self.apart,
             "judgements": [one.to_json() for one in self.judgements],
             "changes": [change.text for change in self.changes],
-            "a": self.a.to_json(),
-            "b": self.b.to_json(),
+            "a": asdict(self.a),
+            "b": asdict(self.b),
         }
 
     def _of(self, *paces: Pace) -> list[str]:
@@ -144,7 +144,7 @@ def compare(names: Sequence[str], task: Task, watch: Watcher, *, is_timed: bool 
         pairs, judgements = settled(both, exact, task, watch) if is_timed else ([], [])
     identities = [_identity(side, task, found) for side, found in zip(both, loaded, strict=True)]
     a, b = (Measured(identities[k], exact[k], tuple(pair[k] for pair in pairs)) for k in (0, 1))
-    return Bench(a, b, tuple(judgements), text_change(*texts), is_timed)
+    return Bench(a, b, tuple(judgements), text_change(*map(str.strip, texts)), is_timed)
 
 
 def settled(
@@ -209,17 +209,11 @@ def _load(side: Side, task: Task, friends: Sequence[int]) -> dict[str, Any]:
 
 
 def _identity(side: Side, task: Task, found: Mapping[str, Any]) -> dict[str, Any]:
-    how = {name: task.setup[name] for name in ("checkpoint", "dtype", "attention")}
-    identity = Identity(
-        name=side.candidate.name,
-        commit=side.candidate.commit,
-        machine=found["machine"],
-        versions=found["versions"],
-        subject=side.candidate.subject or task.subject,
-        setup=Setting(**how, checkpoint_sha256=task.checkpoint_sha256, threads=found["threads"]),
-        page=task.reading,
-    )
-    return identity.to_json()
+    weights = {"checkpoint": task.setup["checkpoint"], "checkpoint_sha256": task.checkpoint_sha256}
+    how = {"dtype": task.setup["dtype"], "attention": task.setup["attention"], "threads": found["threads"]}
+    code = {"name": side.candidate.name, "commit": side.candidate.commit}
+    where = {"machine": found["machine"], "versions": found["versions"]}
+    return identity_of(side.candidate.subject or task.subject, weights | how, task.reading, **code, **where)
 
 
 def _absolute(name: str, prefix: str = "") -> str:

@@ -34,63 +34,54 @@ class Flag:
     """What was found, beside what is allowed."""
 
 
-def _vision_in_decode(exact: Exact) -> Flag:
-    found = exact["decode.convolutions"]
-    return Flag(found > 0, f"{found} convolutions in a decode step; none is allowed, since only vision has any")
-
-
-def _vision_again(exact: Exact) -> Flag:
-    once, found = exact["vision.views"], exact["page.views"]
+def _vision_again(once: int, found: int) -> Flag:
     return Flag(found > once, f"reading the page encodes {found} views, and it has {once}")
 
 
-def _waits_in_step(exact: Exact) -> Flag:
-    found = exact["decode.waits"]
-    text = f"a decode step waits for the device {found} times by itself (.item(), nonzero, copies); none is allowed"
-    return Flag(found > 0, text)
-
-
-def _waits_a_token(exact: Exact) -> Flag:
-    found = (exact["page.waits"] - exact["page.waits.first"]) / max(1, exact["tokens.output"])
+def _waits_a_token(waits: int, of_first: int, tokens: int) -> Flag:
+    found = (waits - of_first) / max(1, tokens)
     text = f"reading waits for the device {found:.2f} times a token; {WAITS_A_TOKEN} is allowed, to learn the token"
     return Flag(found > WAITS_A_TOKEN, text)
 
 
-def _cache_copied(exact: Exact) -> Flag:
-    found, token = exact["decode.bytes.growth"], exact["cache.bytes_a_token"]
+def _cache_copied(found: int, token: int) -> Flag:
     text = f"each step stores {found:,} bytes more than the one before, and a token of the cache has {token:,}: "
     return Flag(
         found >= token, text + ("the cache is copied whole at each step" if found >= token else "it is not copied")
     )
 
 
-def _operators_grow(exact: Exact) -> Flag:
-    found, of = exact["decode.operators.growth"], exact["decode.operators"]
-    return Flag(found > 0, f"each step calls {found} operators more than the one before, of {of}; none is allowed")
-
-
-def _host_work_grows(exact: Exact) -> Flag:
-    found = exact["page.lines.growth"]
-    text = f"each token runs {found} lines of Python more than the one before; none is allowed, or pages grow quadratic"
-    return Flag(found > 0, text)
-
-
-FLAGS: Mapping[str, tuple[tuple[str, ...], Callable[[Exact], Flag]]] = {
-    "vision in decode": (("decode.convolutions",), _vision_in_decode),
+FLAGS: Mapping[str, tuple[tuple[str, ...], str | Callable[..., Flag]]] = {
+    "vision in decode": (
+        ("decode.convolutions",),
+        "{} convolutions in a decode step; none is allowed, since only vision has any",
+    ),
     "vision runs again": (("vision.views", "page.views"), _vision_again),
-    "waits in a step": (("decode.waits",), _waits_in_step),
+    "waits in a step": (
+        ("decode.waits",),
+        "a decode step waits for the device {} times by itself (.item(), nonzero, copies); none is allowed",
+    ),
     "waits a token": (("page.waits", "page.waits.first", "tokens.output"), _waits_a_token),
     "cache copied": (("decode.bytes.growth", "cache.bytes_a_token"), _cache_copied),
-    "operators grow": (("decode.operators.growth", "decode.operators"), _operators_grow),
-    "host work grows": (("page.lines.growth",), _host_work_grows),
+    "operators grow": (
+        ("decode.operators.growth", "decode.operators"),
+        "each step calls {} operators more than the one before, of {}; none is allowed",
+    ),
+    "host work grows": (
+        ("page.lines.growth",),
+        "each token runs {} lines of Python more than the one before; none is allowed, or pages grow quadratic",
+    ),
 }
-"""Each with the exact quantities that it needs."""
+"""Each with the exact quantities that it needs, and what judges them; a text, where the first of them must be 0."""
 
 
 def flag(name: str, exact: Exact) -> Flag | None:
     """Evaluate one flag; None where the subject does not show what it needs."""
-    needs, evaluate = FLAGS[name]
-    return evaluate(exact) if all(one in exact for one in needs) else None
+    needs, judged = FLAGS[name]
+    values = [exact[one] for one in needs if one in exact]
+    if len(values) < len(needs):
+        return None
+    return Flag(values[0] > 0, judged.format(*values)) if isinstance(judged, str) else judged(*values)
 
 
 def flags(exact: Exact) -> dict[str, Flag]:

@@ -15,18 +15,6 @@ IN_TITLE = ("checkpoint", "dtype", "attention", "name", "preset", "max_new_token
 
 
 @dataclass(frozen=True)
-class Setting:
-    """How a subject is set up; its device is part of the machine."""
-
-    checkpoint: str
-    checkpoint_sha256: str
-    """Empty for one that only the subject can read."""
-    dtype: str
-    attention: str
-    threads: int
-
-
-@dataclass(frozen=True)
 class PageSetting:
     """The page, and what is asked of it."""
 
@@ -37,23 +25,20 @@ class PageSetting:
     max_new_tokens: int
 
 
-@dataclass(frozen=True)
-class Identity:
-    """All that two measurements must have in common to be compared, and which code was measured."""
+def identity_of(subject: str, setup: Mapping[str, Any], page: PageSetting, **code: Any) -> dict[str, Any]:
+    """Return all that two measurements must have in common to be compared, as JSON values.
 
-    name: str
-    """As the user named it."""
-    commit: str
-    machine: Mapping[str, Any]
-    versions: Mapping[str, str]
-    subject: str
-    setup: Setting
-    page: PageSetting
+    The vendor's code is the same subject in whichever folder it lies.
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values; the vendor's code is the same subject in whichever folder it lies."""
-        subject = VENDOR.rstrip(":") if self.subject.startswith(VENDOR) else self.subject
-        return {**asdict(self), "subject": subject}
+    Args:
+        subject: as a run names it.
+        setup: its checkpoint, with its hash (empty for one that only the subject can read), its dtype and attention,
+            and the threads; the device is part of the machine.
+        page: and what is asked of it.
+        **code: which code was measured, and where: ``name``, as the user has it, ``commit``, ``machine``, ``versions``.
+    """
+    known = VENDOR.rstrip(":") if subject.startswith(VENDOR) else subject
+    return {**code, "subject": known, "setup": {**setup}, "page": asdict(page)}
 
 
 def key(identity: Mapping[str, Any]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_dsocr.families import OF_VIEWS
@@ -45,7 +45,7 @@ class Measured:
     """What one implementation was measured to do with one page."""
 
     identity: Identity
-    """What ran where, see :class:`pytest_dsocr.perf.identity.Identity`."""
+    """What ran where, see :func:`pytest_dsocr.perf.identity.identity_of`."""
     exact: Mapping[str, int]
     """Quantities that noise does not touch, such as ``tokens`` and ``decode.synchronisations``."""
     rounds: tuple[Round, ...]
@@ -69,7 +69,3 @@ class Measured:
     def wall_ms(self, quantity: str) -> list[float]:
         """Return a quantity's milliseconds in each good round."""
         return [one.wall_ms[quantity] for one in self.good]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return asdict(self)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.cost.roofline import Roof
 from pytest_dsocr.foundation.reading import Time
@@ -17,6 +17,9 @@ from pytest_dsocr.perf.host import host_ratio, idle_share, is_another, of_runs
 from pytest_dsocr.perf.limits import ALONE, LOOKS, MOST_TAKEN, is_over, limits_of, looks_at
 from pytest_dsocr.perf.rounds import Measured, Round
 from pytest_dsocr.perf.statistics import Judgement, Pace, judge
+
+if TYPE_CHECKING:
+    from pytest_dsocr.perf.probe.page import PageProbe
 
 OnRound = Callable[[str, int, int], None]
 """Called with what is under way, how much of it is done, and its total."""
@@ -42,16 +45,6 @@ class Spread:
         return f"{summary.ms(self.median_ms)} ({summary.ms(self.low_ms)} to {summary.ms(self.high_ms)})"
 
 
-class Probe(Protocol):
-    """What measures a page: :class:`pytest_dsocr.perf.probe.page.PageProbe`."""
-
-    def warm_up(self) -> int:
-        """Read until a round is no faster than the one before."""
-
-    def round(self) -> dict[str, Any]:
-        """Read once, watched."""
-
-
 @dataclass(frozen=True)
 class PerfRun:
     """What one run measured, and how that compares."""
@@ -69,12 +62,12 @@ class PerfRun:
     @property
     def changes(self) -> list[Change]:
         """The exact quantities that differ from the baseline's."""
-        return exact_changes(self.baseline.measured.exact, self.measured.exact) if self.baseline else []
+        return exact_changes(self.baseline.exact, self.measured.exact) if self.baseline else []
 
     @property
     def host_ratio(self) -> float:
         """How much longer the host took for the same small work than at the baseline; 1 without one."""
-        return host_ratio(self.baseline.measured, self.measured) if self.baseline else 1.0
+        return host_ratio(self.baseline, self.measured) if self.baseline else 1.0
 
     def judgement(self, quantity: str) -> Judgement | None:
         """Return the one of a quantity, where there is one."""
@@ -97,14 +90,14 @@ class PerfRun:
             "flags": {name: asdict(one) for name, one in flags(of.exact).items()},
             "judgements": [one.to_json() for one in self.judgements],
             "changes": [one.text for one in self.changes],
-            "baseline": {"made": self.baseline.made, "commit": self.baseline.commit} if self.baseline else None,
+            "baseline": {"made": str(self.baseline.made), "commit": self.baseline.commit} if self.baseline else None,
             "no_baseline": self.no_baseline,
             "accepted": str(self.accepted) if self.accepted else None,
         }
 
 
 def measure(
-    probe: Probe,
+    probe: PageProbe,
     counts: Measured,
     baseline: Baseline | None,
     slower: Mapping[str, float],
@@ -135,7 +128,7 @@ def measure(
             on_round("rounds", good + 1, looks[-1])
         if baseline is None:
             break
-        judgements = judge_run(baseline.measured, replace(counts, rounds=tuple(rounds)), slower, look, len(looks))
+        judgements = judge_run(baseline, replace(counts, rounds=tuple(rounds)), slower, look, len(looks))
         if not judgements or is_over(judgements):
             break
     return replace(counts, rounds=tuple(rounds)), tuple(judgements)

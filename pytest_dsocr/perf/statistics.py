@@ -108,7 +108,7 @@ def judge(
         look: which look at the growing rounds this is, from 1.
         looks: how many looks there may be.
     """
-    reasons = {quantity: unusable(*sides, paired) for quantity, sides in times.items()}
+    reasons = {quantity: unusable(*sides) for quantity, sides in times.items()}
     shifts = {name: Shifts.between(*times[name], paired) for name, reason in reasons.items() if not reason}
     level = level_of(alpha, look, looks)
     p_values: dict[tuple[str, Pace], float] = {}
@@ -179,12 +179,10 @@ def holm(p_values: Mapping[Key, float], level: float) -> Iterator[Key]:
         yield key
 
 
-def unusable(before: Sequence[float], after: Sequence[float], paired: bool) -> str:
+def unusable(before: Sequence[float], after: Sequence[float]) -> str:
     """Say why a quantity cannot be compared; nothing if it can."""
     if not len(before) or not len(after):
         return "it has no rounds"
-    if paired and len(before) != len(after):
-        return f"its rounds are no pairs: {len(before)} and {len(after)}"
     if not all(0 < time < math.inf for side in (before, after) for time in side):
         return "not every time is a number above zero"
     return ""

@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,7 +74,8 @@ class Check:
         if report and self.usual:
             self.looser |= report.limits.looser_than(self.usual)
         if unknown := [stage for stage in stages if stage not in (names := _names(given))]:
-            pytest.fail(_unknown(unknown, names), pytrace=False)
+            message = f"dsocr_check knows no stage {', '.join(map(repr, unknown))}"
+            pytest.fail("\n".join([message, *entry("stages", ", ".join(names))]), pytrace=False)
         if not comparisons:
             of = f"found no comparison of {', '.join(stages)}" if stages else "was given no comparison"
             pytest.fail(f"dsocr_check {of}", pytrace=False)
@@ -99,7 +100,8 @@ class Check:
         """Return the test that failed over a comparison of the same case before this one did."""
         for item in self.item.session.items:
             check = item.stash.get(stash.CHECK, None)
-            if check and check.case_id == self.case_id and any(_is_same_failure(one, wrong) for one in check.made):
+            made = check.made if check and check.case_id == self.case_id else ()
+            if any(one.what == wrong.what and not one.passes for one in made):
                 return item.nodeid
         return None
 
@@ -108,15 +110,6 @@ def _names(found: Iterable[Comparison]) -> list[str]:
     from pytest_dsocr.compare.observations import STAGES
 
     return list(dict.fromkeys([*STAGES, *(one.stage for one in found)]))
-
-
-def _unknown(stages: Sequence[str], names: Sequence[str]) -> str:
-    unknown = f"dsocr_check knows no stage {', '.join(map(repr, stages))}"
-    return "\n".join([unknown, *entry("stages", ", ".join(names))])
-
-
-def _is_same_failure(one: Comparison, wrong: Comparison) -> bool:
-    return one.what == wrong.what and not one.passes
 
 
 class Journal:

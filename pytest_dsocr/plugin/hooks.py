@@ -15,6 +15,7 @@ import pytest_dsocr
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import plain
 from pytest_dsocr.observation.level import Level
+from pytest_dsocr.plugin import stash
 from pytest_dsocr.plugin.check import Journal
 from pytest_dsocr.plugin.config import (
     add_options,
@@ -31,22 +32,8 @@ from pytest_dsocr.plugin.markers import arguments_of, check_markers, is_ours, re
 from pytest_dsocr.plugin.reports import LastWord
 from pytest_dsocr.plugin.run import Run
 from pytest_dsocr.plugin.selection import deselected
-from pytest_dsocr.plugin.stash import (
-    COLLECTED,
-    CONFIG,
-    DESELECTED,
-    ELAPSED,
-    IDENTITY,
-    JOURNAL,
-    NAMED,
-    NOTES,
-    OUT_FOLDER,
-    UNMATCHED,
-    forget,
-    leave_out,
-)
 from pytest_dsocr.plugin.xfails import read_ledger
-from pytest_dsocr.reference.goldens import recordings_in
+from pytest_dsocr.reference.goldens import RECORDINGS, part_of
 from pytest_dsocr.subjects.calls import begin as begin_watch
 from pytest_dsocr.subjects.calls import end as end_watch
 from pytest_dsocr.subjects.loading import level_before_loading, offers_before_loading
@@ -77,32 +64,32 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers and the collector of results, and resolve the options of a run that uses any."""
-    elapsed = config.stash[ELAPSED] = RunElapsed()
+    elapsed = config.stash[stash.ELAPSED] = RunElapsed()
     config.pluginmanager.register(elapsed, "dsocr-elapsed")
     for line in registration_lines():
         config.addinivalue_line("markers", line)
     if only_shows(config.option):  # help must work for those who gave a bad value
         return
     is_worker = hasattr(config, "workerinput")
-    journal = config.stash[JOURNAL] = Journal(getattr(config, "workerinput", {}).get("dsocr_journal"))
-    config.add_cleanup(partial(end_watch, begin_watch(config.stash.setdefault(NOTES, []))))
+    journal = config.stash[stash.JOURNAL] = Journal(getattr(config, "workerinput", {}).get("dsocr_journal"))
+    config.add_cleanup(partial(end_watch, begin_watch(config.stash.setdefault(stash.NOTES, []))))
     start(config, config.option)
     if are_used(config):
         _resolve(config)
     if not is_worker:
         config.add_cleanup(partial(journal.path.unlink, missing_ok=True))
-        run = Run(config, config.stash.get(OUT_FOLDER, None), config.stash.get(IDENTITY, None))
+        run = Run(config, config.stash.get(stash.OUT_FOLDER, None), config.stash.get(stash.IDENTITY, None))
         config.pluginmanager.register(run, "dsocr-run")
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Show what is compared with what, if the options are resolved."""
-    return _header(config) if CONFIG in config.stash else []
+    return _header(config) if stash.CONFIG in config.stash else []
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     """Show it now if only the collected tests have shown that something is compared."""
-    return _header(config) if CONFIG in config.stash and config.get_verbosity() >= 0 else []
+    return _header(config) if stash.CONFIG in config.stash and config.get_verbosity() >= 0 else []
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -130,7 +117,7 @@ def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
             check_markers(item)
             if is_ours(item):
                 own_config(item.config)
-                item.config.stash.setdefault(COLLECTED, {})[item.nodeid] = None
+                item.config.stash.setdefault(stash.COLLECTED, {})[item.nodeid] = None
     except (DsocrError, pytest.UsageError) as error:
         raise pytest.Collector.CollectError(str(error)) from error
     return made
@@ -139,13 +126,13 @@ def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark known failures, and deselect tests above the run's level, and those that another shard runs."""
-    if CONFIG not in config.stash:
+    if stash.CONFIG not in config.stash:
         return
-    own = config.stash[CONFIG]
+    own = config.stash[stash.CONFIG]
     if own.xfails:
         ledger = read_ledger(own.xfails)
-        config.stash[UNMATCHED] = list(ledger.apply(items))
-        config.stash.setdefault(NOTES, []).extend(ledger.over())
+        config.stash[stash.UNMATCHED] = list(ledger.apply(items))
+        config.stash.setdefault(stash.NOTES, []).extend(ledger.over())
     _leave(
         config, items, {item for item in items if own.level is not None and (_level(item) or Level.TEXT) > own.level}
     )
@@ -160,18 +147,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Forget the results of an earlier try, and skip tests that need a GPU or the vendor's files if there is none."""
     if not is_ours(item):
         return
-    forget(item)
+    stash.forget(item)
     own = own_config(item.config)
     if item.get_closest_marker("dsocr_gpu") and not _has_gpu():
-        leave_out(item, "gpu", "needs a GPU that torch can use; run it where there is one")
+        stash.leave_out(item, "gpu", "needs a GPU that torch can use; run it where there is one")
     if item.get_closest_marker("dsocr_vendor") and not is_live(own):
-        leave_out(item, "vendor", "needs the vendor's Python files; name their folder: --dsocr-reference=FOLDER")
+        stash.leave_out(item, "vendor", "needs the vendor's Python files; name their folder: --dsocr-reference=FOLDER")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
     """Register for reports last, behind every conftest; note which of our tests were deselected."""
-    session.config.stash[DESELECTED] = deselected(session)
+    session.config.stash[stash.DESELECTED] = deselected(session)
     session.config.pluginmanager.register(LastWord(), "dsocr-last-word")
     return (yield)
 
@@ -179,7 +166,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Keep the tests of one case on one worker, unless the user has chosen another distribution than that of ``-n``."""
-    if CONFIG not in config.stash or config.getoption("dist") != "load":
+    if stash.CONFIG not in config.stash or config.getoption("dist") != "load":
         return None
     from pytest_dsocr.plugin.case_scheduling import CaseScheduling
 
@@ -202,23 +189,23 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Name the run's journal to a worker."""
-    node.workerinput["dsocr_journal"] = str(node.config.stash[JOURNAL].path)
+    node.workerinput["dsocr_journal"] = str(node.config.stash[stash.JOURNAL].path)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Take over the ledger's unmatched lines, and what was left out, from a worker."""
     sent = getattr(node, "workeroutput", {})
-    node.config.stash[UNMATCHED] = sent.get("dsocr_unmatched", [])
+    node.config.stash[stash.UNMATCHED] = sent.get("dsocr_unmatched", [])
     if left := sent.get("dsocr_left"):  # each worker collects everything
-        node.config.stash[DESELECTED] = left
+        node.config.stash[stash.DESELECTED] = left
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Send the ledger's unmatched lines, and what was left out, from a worker to the controller."""
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["dsocr_unmatched"] = session.config.stash.get(UNMATCHED, [])
-        session.config.workeroutput["dsocr_left"] = session.config.stash.get(DESELECTED, None)
+        session.config.workeroutput["dsocr_unmatched"] = session.config.stash.get(stash.UNMATCHED, [])
+        session.config.workeroutput["dsocr_left"] = session.config.stash.get(stash.DESELECTED, None)
 
 
 def _resolve(config: pytest.Config) -> None:
@@ -227,18 +214,18 @@ def _resolve(config: pytest.Config) -> None:
         own_config(config)
     except pytest.UsageError as error:
         refused(config, error)
-        raise pytest.UsageError("\n".join([*map(str, error.args), *config.stash.get(NOTES, [])])) from error
+        raise pytest.UsageError("\n".join([*map(str, error.args), *config.stash.get(stash.NOTES, [])])) from error
 
 
 def _named(config: pytest.Config) -> Cases:
-    if NAMED not in config.stash:
+    if stash.NAMED not in config.stash:
         from pytest_dsocr.engine.places import family_named
         from pytest_dsocr.pages.named import make_cases
 
         own = own_config(config)
-        family = family_named(own.checkpoint)
-        config.stash[NAMED] = make_cases(own.pages, own.prompts, own.presets, own.max_new_tokens, own.shard, family)
-    return config.stash[NAMED]
+        asked = (own.pages, own.prompts, own.presets, own.max_new_tokens, own.shard)
+        config.stash[stash.NAMED] = make_cases(*asked, family_named(own.checkpoint))
+    return config.stash[stash.NAMED]
 
 
 def _leave_to_the_first(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -254,7 +241,7 @@ def _leave(config: pytest.Config, items: list[pytest.Item], left: Collection[pyt
         config.hook.pytest_deselected(items=[item for item in items if item in left])
         items[:] = [item for item in items if item not in left]
         for item in left:
-            config.stash[COLLECTED].pop(item.nodeid, None)
+            config.stash[stash.COLLECTED].pop(item.nodeid, None)
 
 
 def _page_of(item: pytest.Item) -> Path | None:
@@ -294,7 +281,7 @@ def _header(config: pytest.Config) -> list[str]:
     offers = offers_before_loading(own.subject, may_import=not own.isolate)
     levels = ", ".join(f"{level} {level.meaning}" for level in Level if offered is not None and level <= offered)
     by_session = own.reference == "session"
-    where = recordings_in(own.golden) if own.reference is None or by_session else own.reference
+    where = part_of(own.golden, RECORDINGS) if own.reference is None or by_session else own.reference
     kept = "asked anew" if own.fresh else "its answers kept from run to run"
     how = f"live, {kept}" if is_live(own) else "recorded, or else by the session" if by_session else "recorded"
     nearest = ", or the nearest recording" if own.reference is None else ""
@@ -305,7 +292,7 @@ def _header(config: pytest.Config) -> list[str]:
         f"{levels or 'what it says when it is loaded'}{offers.summary}",
         f"dsocr: reference {how}, {where}, {reference}; "
         f"pages {' '.join(own.pages)}, {' '.join(own.presets)}, {' '.join(own.prompts)}",
-        *(f"dsocr: {note}" for note in config.stash.get(NOTES, [])),
+        *(f"dsocr: {note}" for note in config.stash.get(stash.NOTES, [])),
     ]
     return list(map(plain, lines))
 

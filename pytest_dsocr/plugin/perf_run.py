@@ -21,7 +21,8 @@ from pytest_dsocr.foundation.words import HASH_CHARACTERS
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_acceptable, find, has_any
 from pytest_dsocr.perf.counts import changed_conditions
-from pytest_dsocr.perf.identity import Identity, PageSetting, Setting
+from pytest_dsocr.perf.identity import PageSetting
+from pytest_dsocr.perf.identity import identity_of as measured_identity
 from pytest_dsocr.perf.limits import ALONE, LOOKS
 from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.perf.run import OnRound, PerfRun, measure
@@ -67,9 +68,7 @@ def perf_run(
     finally:
         gc.unfreeze()  # what the probe froze as it began
     run = PerfRun(measured, judgements, baseline, no_baseline, roof=roof_of(measured, config.checkpoint, case.page))
-    if config.baseline_update:
-        run = _accepted(request, config, case, run, folders[0])
-    return run
+    return _accepted(request, config, case, run, folders[0]) if config.baseline_update else run
 
 
 def identity_of(config: Config, case: Case) -> dict[str, Any]:
@@ -79,18 +78,16 @@ def identity_of(config: Config, case: Case) -> dict[str, Any]:
     from pytest_dsocr.engine.checkpoint import resolve
     from pytest_dsocr.perf.probe.machine import machine, versions
 
-    setting = Setting(
-        config.checkpoint, resolve(config.checkpoint).sha256, config.dtype, config.attention, torch.get_num_threads()
-    )
-    return Identity(
-        name=config.subject,
-        commit=commit_here() or "",
-        machine=machine(config.device),
-        versions=versions(),
-        subject=config.subject,
-        setup=setting,
-        page=PageSetting(case.page.stem, case.page_sha256, case.prompt, case.preset.name, case.max_new_tokens),
-    ).to_json()
+    setup = {
+        "checkpoint": config.checkpoint,
+        "checkpoint_sha256": resolve(config.checkpoint).sha256,
+        "dtype": config.dtype,
+        "attention": config.attention,
+        "threads": torch.get_num_threads(),
+    }
+    page = PageSetting(case.page.stem, case.page_sha256, case.prompt, case.preset.name, case.max_new_tokens)
+    where = {"commit": commit_here() or "", "machine": machine(config.device), "versions": versions()}
+    return measured_identity(config.subject, setup, page, name=config.subject, **where)
 
 
 def roof_of(measured: Measured, checkpoint: str, page: Path) -> Roof | None:
@@ -116,8 +113,8 @@ def _accepted(request: pytest.FixtureRequest, config: Config, case: Case, run: P
     check_writable(folder, "--dsocr-golden=FOLDER")
     parity = _parity(request, config, case)
     check_acceptable(run.measured, parity)
-    made = Baseline(run.measured, parity, date.today().isoformat(), command_of(request.config), commit_here())
-    path = made.write(folder)
+    how: Any = {"command": command_of(request.config), "commit": commit_here()}
+    path = Baseline(**vars(run.measured), parity=parity, made=date.today(), **how).write(folder)
     message = f"accepted as the baseline: {path}, {len(run.measured.good)} rounds; what it reads: {parity['verdict']}"
     current().note(message)
     return replace(run, accepted=path, no_baseline=message)
@@ -166,7 +163,7 @@ def exact_comparisons(run: PerfRun) -> Iterator[Comparison]:
     for name, value in run.measured.exact.items():
         if name in worse:
             yield Comparison(f"perf/{name}", Verdict.WRONG, f"{value}; the baseline has {worse[name].before}")
-        elif name in run.baseline.measured.exact:
+        elif name in run.baseline.exact:
             yield Comparison(f"perf/{name}", Verdict.MATCH, str(value))
 
 
@@ -202,6 +199,6 @@ def _changed(run: PerfRun) -> Iterator[str]:
     """Name what differs between the baseline and this run beside the times: counts and clocks."""
     assert run.baseline is not None
     yield from (f"{one.quantity} {one.before} -> {one.after}" for one in run.changes)
-    for name, was, now in changed_conditions(run.baseline.measured, run.measured):
+    for name, was, now in changed_conditions(run.baseline, run.measured):
         if name in CLOCKS:
             yield f"{name} {was:.0f} -> {now:.0f}"

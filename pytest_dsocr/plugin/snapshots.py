@@ -33,7 +33,7 @@ from pytest_dsocr.observation.observation import SpanSeen
 from pytest_dsocr.observation.provenance import Key, slug, versions
 from pytest_dsocr.plugin.stash import leave_out
 from pytest_dsocr.reference.goldens import SNAPSHOTS as FOLDER
-from pytest_dsocr.reference.goldens import check_writable, shipped_folder, snapshots_in
+from pytest_dsocr.reference.goldens import check_writable, part_of, shipped_folder
 
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion
@@ -113,7 +113,7 @@ def snapshot_extension(
         limits: how far spans, boxes and texts may be from a snapshot's.
         may_write: whether the run may make any; one that does not reads the shipped ones where it has no others.
     """
-    folder = config.golden / FOLDER if may_write else snapshots_in(config.golden)
+    folder = config.golden / FOLDER if may_write else part_of(config.golden, FOLDER)
     names = ("subject", "checkpoint", "device", "dtype", "attention")
     command = shlex.join(
         ["pytest", "--snapshot-update", *(f"--dsocr-{name}={getattr(config, name)}" for name in names)]

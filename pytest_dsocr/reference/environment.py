@@ -28,6 +28,9 @@ def check_vendor_folder(folder: Path) -> None:
 
 
 PINS = tuple(Path(__file__).with_name("requirements.txt").read_text(encoding="utf-8").split())
+[_TRANSFORMERS] = (pin for pin in PINS if pin.startswith("transformers=="))
+SERIES = _TRANSFORMERS.partition("==")[2].rpartition(".")[0]
+"""The releases of transformers that the vendor's code can be imported with, such as 4.46."""
 SHARED = ("torch", "pillow", "numpy")
 """Packages of which both sides must have the same version: pixels are Pillow's, rounding is torch's."""
 

@@ -25,19 +25,15 @@ def shipped_folder() -> Path:
     return packaged if packaged.is_dir() else PACKAGE_FOLDER.parent / "golden"
 
 
-def recordings_in(golden: Path) -> Path:
-    """Return the recordings of a folder of goldens, or the shipped ones where it holds none."""
-    return _part(golden, RECORDINGS)
+def part_of(golden: Path, name: str) -> Path:
+    """Return the recordings or the snapshots of a folder of goldens, or the shipped ones where it holds none."""
+    own = golden / name
+    return own if own.is_dir() else shipped_folder() / name
 
 
 def recording_places(golden: Path) -> list[Path]:
     """Return where a recording is looked for, in this order: the folder's own, then the shipped ones."""
-    return list(dict.fromkeys((recordings_in(golden), shipped_folder() / RECORDINGS)))
-
-
-def snapshots_in(golden: Path) -> Path:
-    """Return the snapshots of a folder of goldens, or the shipped ones where it holds none."""
-    return _part(golden, SNAPSHOTS)
+    return list(dict.fromkeys((part_of(golden, RECORDINGS), shipped_folder() / RECORDINGS)))
 
 
 def baseline_places(golden: Path) -> list[Path]:
@@ -52,11 +48,6 @@ def anchors_file() -> Path:
     return own if own.is_file() else shipped_folder() / RECORDINGS / ANCHORS
 
 
-def is_installed(path: Path) -> bool:
-    """Return whether ``path`` is in the installed package."""
-    return path.resolve().is_relative_to(PACKAGE_FOLDER.resolve())
-
-
 def check_writable(path: Path, instead: str) -> None:
     """Raise ``DsocrError`` where ``path`` is in the installed package, which is not to be written to.
 
@@ -64,10 +55,5 @@ def check_writable(path: Path, instead: str) -> None:
         path: of goldens.
         instead: the option that names another place.
     """
-    if is_installed(path):
+    if path.resolve().is_relative_to(PACKAGE_FOLDER.resolve()):
         raise DsocrError(f"{path} would be written, in the installed package; name a folder of your own: {instead}")
-
-
-def _part(golden: Path, name: str) -> Path:
-    own = golden / name
-    return own if own.is_dir() else shipped_folder() / name

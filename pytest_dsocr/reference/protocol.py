@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.foundation.errors import MachineError
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Observation
-from pytest_dsocr.observation.provenance import Provenance
+from pytest_dsocr.observation.provenance import Provenance, versions
+
+if TYPE_CHECKING:
+    from pytest_dsocr.engine.checkpoint import Checkpoint
 
 OnProgress = Callable[[str, int, int | None], None]
 """Called with what is under way, how much of it is done, and its total, where that is known."""
@@ -54,6 +59,24 @@ class Runtime(Protocol):
 
     def observe(self, case: Case, *, keep_values: bool = False) -> Observation:
         """Read the page and give all that was seen."""
+
+
+def provenance_of(
+    checkpoint: Checkpoint, device: str, dtype: str, attention: str, command: str, **made: Any
+) -> Provenance:
+    """Return the provenance of what is answered here and now; ``device`` is a kind, such as ``nvidia-h200``."""
+    return Provenance(
+        checkpoint=checkpoint.label,
+        checkpoint_sha256=checkpoint.sha256,
+        device=device,
+        dtype=dtype,
+        attention=attention,
+        resampling=resampling(),
+        versions=versions(),
+        date=datetime.now(UTC).date().isoformat(),
+        command=command,
+        **made,
+    )
 
 
 def pack_case(case: Case) -> dict[str, Any]:

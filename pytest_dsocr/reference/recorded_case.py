@@ -59,6 +59,8 @@ def recorded(schema: type[T]) -> Format[T]:
 
 
 CASES = recorded(_Case)
+read_recorded, fault = CASES.read_bytes, CASES.fault
+"""Of any file of a recording: its bytes; and the error that names it, what is wrong with it, and what to do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,11 +154,6 @@ def traits(described: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def read_recorded(path: Path) -> bytes:
-    """Read a file of a recording; raise ``ReferenceFaultError`` where that cannot be done."""
-    return CASES.read_bytes(path)
-
-
 def case_files(case_id: str) -> tuple[str, str]:
     """Name a case's JSON and its tensors."""
     return f"{case_id}.json", f"{case_id}.safetensors"
@@ -165,8 +162,3 @@ def case_files(case_id: str) -> tuple[str, str]:
 def tensors_beside(path: Path) -> Path:
     """Return where the tensors of ``<id>.json`` lie."""
     return path.with_suffix(".safetensors")
-
-
-def fault(path: Path, why: str) -> DsocrError:
-    """Name a file of a recording, what is wrong with it, and what to do."""
-    return CASES.fault(path, why)

@@ -7,19 +7,17 @@ session's. It runs in a process of its own: what a subject does to torch, or to 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
 from pytest_dsocr.contract.artifacts import OURS
-from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.contract.inputs import Inputs
-from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
+from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.result import Result
@@ -35,17 +33,18 @@ from pytest_dsocr.observation.provenance import (
     Provenance,
     device_class,
     is_by_session,
-    versions,
 )
 from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.opening import Wanted, open_recorded
-from pytest_dsocr.reference.protocol import NoRecordingError, NotRecordedError, OnProgress, Reference
+from pytest_dsocr.reference.protocol import NoRecordingError, NotRecordedError, OnProgress, Reference, provenance_of
 from pytest_dsocr.reference.recording import RecordedReference
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.loading import SESSION
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 
 NOTHING = Best((), ())
+OF_SESSION: Mapping[str, Any] = {"vendor_sha256": {}, "overrides": (SESSION_STANDS_IN,)}
+"""What the provenance of all that it answers says."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class SessionRuntime:
         session = Engine.from_checkpoint(
             checkpoint, device=device, dtype=dtype, attention=attention, on_progress=weights
         )
-        made = provenance_of(resolve(checkpoint), device_class(device), dtype, attention, command)
+        made = provenance_of(resolve(checkpoint), device_class(device), dtype, attention, command, **OF_SESSION)
         return cls(SessionSubject(session), made, on_progress)
 
     def observe(self, case: Case, *, keep_values: bool = False) -> Observation:
@@ -95,23 +94,6 @@ class SessionRuntime:
 
     def _token(self, number: int, case: Case) -> None:
         self.on_progress("token", number, case.max_new_tokens)
-
-
-def provenance_of(checkpoint: Checkpoint, device: str, dtype: str, attention: str, command: str = "") -> Provenance:
-    """Return the provenance of the session's answers; ``device`` is a kind of device, such as ``nvidia-h200``."""
-    return Provenance(
-        checkpoint=checkpoint.label,
-        checkpoint_sha256=checkpoint.sha256,
-        vendor_sha256={},
-        device=device,
-        dtype=dtype,
-        attention=attention,
-        resampling=resampling(),
-        versions=versions(),
-        overrides=(SESSION_STANDS_IN,),
-        date=datetime.now(UTC).date().isoformat(),
-        command=command,
-    )
 
 
 def _to_follow(case: Case, prepared: Inputs, read: Result) -> Observation:
@@ -180,7 +162,7 @@ class SessionReference:
     def provenance(self) -> Provenance:
         """How the session's answers are made; a recorded case has its recording's."""
         key = self.wanted.key
-        return provenance_of(self.wanted.checkpoint, key.device, key.dtype, key.attention)
+        return provenance_of(self.wanted.checkpoint, key.device, key.dtype, key.attention, "", **OF_SESSION)
 
     def observe(self, case: Case) -> Observation:
         """Return what was recorded of a case, or, where it was not, what the session does with it.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.provenance import versions
-from pytest_dsocr.reference.environment import PINS, check_vendor_folder
+from pytest_dsocr.reference.environment import SERIES, check_vendor_folder
 from pytest_dsocr.reference.inspection import modules_of
 from pytest_dsocr.subjects.isolation.transport import REFUSAL, Channel, limit, serve
 
@@ -96,11 +96,10 @@ class RuntimeServer:
 
 def check_versions(vendor: Path) -> None:
     """Raise ``DsocrError`` where the folder's code uses transformers, and another version of it is here."""
-    [pin] = (pin for pin in PINS if pin.startswith("transformers=="))
-    found, needed = versions().get("transformers", "none"), pin.split("==")[1].rpartition(".")[0]
-    if "transformers" in modules_of(vendor) and not found.startswith(f"{needed}."):
+    found = versions().get("transformers", "none")
+    if "transformers" in modules_of(vendor) and not found.startswith(f"{SERIES}."):
         raise DsocrError(
-            f"the code in {vendor} needs transformers {needed}, and the worker's environment has {found}; "
+            f"the code in {vendor} needs transformers {SERIES}, and the worker's environment has {found}; "
             f"make one with `dsocr vendor setup {vendor}`"
         )
 

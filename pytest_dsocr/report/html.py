@@ -9,7 +9,7 @@ from typing import Any
 from pytest_dsocr.compare.diff import Side
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.foundation.files import templates, write_whole
-from pytest_dsocr.foundation.words import HASH_CHARACTERS, count
+from pytest_dsocr.foundation.words import count, short
 from pytest_dsocr.report.cases import FIRST_BROKE, break_in_words, failed_behind
 from pytest_dsocr.report.file import INDEX_NAME
 from pytest_dsocr.report.times import rows
@@ -28,7 +28,7 @@ def write_index(result: Mapping[str, Any], folder: Path) -> Path:
 def html(result: Mapping[str, Any]) -> str:
     """Return the page. Everything in the result is escaped, whatever a model wrote or a page is called."""
     environment = templates(Path(__file__).parent)
-    environment.filters |= {"in_words": counts, "error": _error, "of": count, "short": _short}
+    environment.filters |= {"in_words": counts, "error": _error, "of": count, "short": short}
     environment.filters |= {"broke": break_in_words, "behind": failed_behind}
     run = result["run"]
     sides = (reference_in_words(run), subject_in_words(run)) if run else None
@@ -43,12 +43,6 @@ def html(result: Mapping[str, Any]) -> str:
         behind={case for one in result["broke"] for case in one["cases"][1:]},
         first_wrong=first_wrong,
     )
-
-
-def _short(commit: str) -> str:
-    """Return twelve digits of a commit's hash, and whether files differ from it."""
-    name, _, dirty = commit.partition("-")
-    return name[:HASH_CHARACTERS] + (f"-{dirty}" if dirty else "")
 
 
 def _error(value: float | str | None) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import NamedTuple
 
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
@@ -24,13 +23,8 @@ PAPER, INK = (236, 236, 236), (32, 32, 32)
 GREY, BLUE, RED = (120, 120, 120), (0, 82, 204), (214, 20, 20)
 
 
-class Mark(NamedTuple):
-    """A box, and how it is drawn."""
-
-    box: Placed
-    stroke: Stroke
-
-
+Mark = tuple[Placed, Stroke]
+"""A box, and how it is drawn."""
 EQUAL, EXPECTED, ACTUAL = Stroke(GREY, 1), Stroke(BLUE, 3), Stroke(RED, 3)
 MISSING, SURPLUS, WANTED = Stroke(BLUE, 5), Stroke(RED, 5), Stroke(BLUE, 2, dashed=True)
 
@@ -63,17 +57,17 @@ def side_by_side(
 def _reference_marks(pairs: Pairs) -> Iterator[Mark]:
     """Yield what is drawn on the reference's side, what differs last and on top."""
     equal, differing = _paired(pairs)
-    yield from (Mark(expected, EQUAL) for _, expected in equal)
-    yield from (Mark(expected, EXPECTED) for _, expected in differing)
-    yield from (Mark(one, MISSING) for one in pairs.missing)
+    yield from ((expected, EQUAL) for _, expected in equal)
+    yield from ((expected, EXPECTED) for _, expected in differing)
+    yield from ((one, MISSING) for one in pairs.missing)
 
 
 def _subject_marks(pairs: Pairs) -> Iterator[Mark]:
     equal, differing = _paired(pairs)
-    yield from (Mark(actual, EQUAL) for actual, _ in equal)
-    yield from (Mark(one, WANTED) for one in [*pairs.missing, *(expected for _, expected in differing)])
-    yield from (Mark(actual, ACTUAL) for actual, _ in differing)
-    yield from (Mark(one, SURPLUS) for one in pairs.surplus)
+    yield from ((actual, EQUAL) for actual, _ in equal)
+    yield from ((one, WANTED) for one in [*pairs.missing, *(expected for _, expected in differing)])
+    yield from ((actual, ACTUAL) for actual, _ in differing)
+    yield from ((one, SURPLUS) for one in pairs.surplus)
 
 
 def _paired(pairs: Pairs) -> tuple[list[tuple[Placed, Placed]], list[tuple[Placed, Placed]]]:
@@ -86,11 +80,11 @@ def _paired(pairs: Pairs) -> tuple[list[tuple[Placed, Placed]], list[tuple[Place
 def _drawn(page: Image.Image, marks: Iterator[Mark]) -> Image.Image:
     pane = page.copy()
     pen, font = ImageDraw.Draw(pane), ImageFont.load_default(LABEL_PX)
-    for mark in marks:
-        corners = on_page(to_pixels(_clipped(mark.box.box), *pane.size), *pane.size)
-        draw_outline(pen, corners, mark.stroke)
-        if not mark.stroke.dashed:
-            draw_label(pen, mark.box.label, corners, mark.stroke.colour, font)
+    for placed, stroke in marks:
+        corners = on_page(to_pixels(_clipped(placed.box), *pane.size), *pane.size)
+        draw_outline(pen, corners, stroke)
+        if not stroke.dashed:
+            draw_label(pen, placed.label, corners, stroke.colour, font)
     return pane
 
 

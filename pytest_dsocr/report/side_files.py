@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import math
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.markup import Box, Span, to_pixels
 from pytest_dsocr.contract.mmd import to_mmd
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.files import seal, unseal
+from pytest_dsocr.foundation.files import made_anew, seal, unseal
 from pytest_dsocr.foundation.reading import Format
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import InputsDigest, Observation, SpanSeen
@@ -163,16 +162,3 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
             (folder / name).write_bytes(content)
     except OSError as error:
         raise DsocrError(f"{folder} cannot be written ({error.strerror}); make room, or give another folder") from error
-
-
-def made_anew(folder: Path) -> Path:
-    """Make an empty folder; whatever was there, a link too, is replaced and not written through."""
-    try:
-        if folder.is_symlink() or folder.is_file():
-            folder.unlink()
-        elif folder.exists():
-            shutil.rmtree(folder)
-        folder.mkdir(parents=True)
-    except OSError as error:
-        raise DsocrError(f"{folder} cannot be written ({error.strerror}); give a folder that can") from error
-    return folder

@@ -70,9 +70,9 @@ def load_subject(spec: str, setup: Setup) -> TextSubject:
         DsocrError: where it cannot be loaded, or is no subject; the message says why.
     """
     if spec in SESSIONS:
-        from pytest_dsocr.subjects.session import fast_session_subject, session_subject
+        from pytest_dsocr.subjects.session import session_subject
 
-        return session_subject(setup) if spec == SESSION else fast_session_subject(setup)
+        return session_subject(setup, "readable" if spec == SESSION else "fast")
     if adapter := adapter_of(spec):
         return adapter.subject(spec, setup)
     return _made(spec, named_factory(spec), setup)
@@ -148,7 +148,8 @@ def named_factory(spec: str) -> Callable[..., Any]:
     try:
         factory: object = reduce(getattr, path.split("."), module)
     except AttributeError:
-        found = ", ".join(name for name, value in vars(module).items() if _is_own(value, module_name))
+        named = {name: value for name, value in vars(module).items() if callable(value)}
+        found = ", ".join(name for name in named if getattr(named[name], "__module__", None) == module_name)
         raise DsocrError(
             f"{module_name} ({module.__file__}) has no {path}; it has {found or 'no class or function of its own'}"
         ) from None
@@ -203,7 +204,3 @@ def _annotated(factory: Callable[..., Any]) -> object:
         return get_type_hints(factory).get("return")
     except (NameError, TypeError, AttributeError):  # imported for type checkers alone, or not a function
         return None
-
-
-def _is_own(value: object, module: str) -> bool:
-    return callable(value) and getattr(value, "__module__", None) == module

@@ -87,17 +87,8 @@ class SessionSubject(SessionStages):
         write_artifacts(text, page, folder)
 
 
-def session_subject(setup: Setup) -> SessionSubject:
+def session_subject(setup: Setup, engine: EngineKind = "readable") -> SessionSubject:
     """Load the engine's session; raise ``DsocrError`` where checkpoint, device, dtype or attention is not available."""
-    return _loaded(setup, "readable")
-
-
-def fast_session_subject(setup: Setup) -> SessionSubject:
-    """Load the engine's fast session; raises what :func:`session_subject` does."""
-    return _loaded(setup, "fast")
-
-
-def _loaded(setup: Setup, engine: EngineKind) -> SessionSubject:
     return SessionSubject(
         Engine.from_checkpoint(
             setup.checkpoint, device=setup.device, dtype=setup.dtype, attention=setup.attention, engine=engine

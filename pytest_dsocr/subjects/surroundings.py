@@ -106,40 +106,34 @@ def _describe_environment(before: Mapping[str, str], after: Mapping[str, str]) -
     return ", ".join(sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)))
 
 
-def _of_torch(name: str, get: Callable[[Any], Value], put: Callable[[Any, Value], None]) -> Surrounding:
-    """State of torch, which cannot be known before that is loaded."""
+def _device_of_torch() -> str | None:
+    return str(torch.empty(0).device) if (torch := sys.modules.get("torch")) else None
+
+
+def _put_device_of_torch(name: str) -> None:
+    sys.modules["torch"].set_default_device(None if name == "cpu" else name)
+
+
+def _of_torch(name: str, get: str, put: str) -> Surrounding:
+    """State of torch by the names of two of its functions; it cannot be known before torch is loaded."""
     return Surrounding(
         f"torch's {name}",
-        lambda: get(torch) if (torch := sys.modules.get("torch")) else None,
-        lambda value: put(sys.modules["torch"], value),
+        lambda: getattr(torch, get)() if (torch := sys.modules.get("torch")) else None,
+        lambda value: getattr(sys.modules["torch"], put)(value),
     )
 
 
 QUICK = (
     Surrounding("the working directory", _folder, _enter_folder),
     Surrounding("sys.path", lambda: (*sys.path,), _put_path, _describe_path),
+    _of_torch("default dtype", "get_default_dtype", "set_default_dtype"),
+    Surrounding("torch's default device", _device_of_torch, _put_device_of_torch),
+    _of_torch("grad mode", "is_grad_enabled", "set_grad_enabled"),
+    _of_torch("precision of float32 products", "get_float32_matmul_precision", "set_float32_matmul_precision"),
     _of_torch(
-        "default dtype", lambda torch: torch.get_default_dtype(), lambda torch, dtype: torch.set_default_dtype(dtype)
+        "choice of deterministic algorithms", "are_deterministic_algorithms_enabled", "use_deterministic_algorithms"
     ),
-    _of_torch(
-        "default device",
-        lambda torch: str(torch.empty(0).device),
-        lambda torch, name: torch.set_default_device(None if name == "cpu" else name),
-    ),
-    _of_torch("grad mode", lambda torch: torch.is_grad_enabled(), lambda torch, on: torch.set_grad_enabled(on)),
-    _of_torch(
-        "precision of float32 products",
-        lambda torch: torch.get_float32_matmul_precision(),
-        lambda torch, name: torch.set_float32_matmul_precision(name),
-    ),
-    _of_torch(
-        "choice of deterministic algorithms",
-        lambda torch: torch.are_deterministic_algorithms_enabled(),
-        lambda torch, on: torch.use_deterministic_algorithms(on),
-    ),
-    _of_torch(
-        "number of threads", lambda torch: torch.get_num_threads(), lambda torch, count: torch.set_num_threads(count)
-    ),
+    _of_torch("number of threads", "get_num_threads", "set_num_threads"),
 )
 ALL = (*QUICK, Surrounding("the environment", _environment, _put_environment, _describe_environment))
 """All that the run's own code depends on. Seeds are left, for to put them back would change what the subject does."""

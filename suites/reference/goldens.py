@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.reference.environment import FILES
-from pytest_dsocr.reference.goldens import ANCHORS, recordings_in, shipped_folder
+from pytest_dsocr.reference.goldens import ANCHORS, RECORDINGS, part_of, shipped_folder
 
 MANIFEST, FLOPS = "manifest.json", "*/flops-*.json"
 
@@ -15,7 +15,7 @@ def recordings_of(config: Config) -> Path:
     """Return the folder of recordings: the one that the run names, its golden folder's, or the shipped one."""
     named = config.reference
     if not isinstance(named, Path) or (named / FILES[0]).is_file():
-        return recordings_in(config.golden)
+        return part_of(config.golden, RECORDINGS)
     return named.resolve().parents[1] if (named / MANIFEST).is_file() else named
 
 

@@ -43,7 +43,7 @@ def first_value(checkpoint: Checkpoint) -> float:
     """The first logit's first weight, of weights whose loading is watched to its end."""
     model = DeepseekOCR.empty(checkpoint.architecture, eager, torch.device("cpu"), torch.float32)
     seen: list[tuple[int, int]] = []
-    checkpoint.load_into(model, lambda done, total: seen.append((done, total)))
+    checkpoint.load_into(model, on_progress=lambda done, total: seen.append((done, total)))
     assert seen[-1] == (4 * 1_000_256, 4 * 1_000_256)
     return float(model.lm_head.weight[0, 0])
 

@@ -12,6 +12,7 @@ import os
 import shutil
 import tomllib
 from collections.abc import Callable, Sequence
+from datetime import date
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -116,8 +117,8 @@ def _show(path: Path) -> None:
 
 def _find_baseline(path: Path) -> None:
     found = find([path.parents[1]], identity(), 1e6)
-    assert title_of(found.measured.identity)
-    judge_run(found.measured, TIMES, {}, 1, 1)
+    assert title_of(found.identity)
+    judge_run(found, TIMES, {}, 1, 1)
 
 
 def _among(source: Path, folder: Path, name: str) -> Path:
@@ -169,7 +170,9 @@ KINDS: dict[str, Kind] = {
     "result": Kind(_result, _read_result),
     "night": Kind(lambda folder: record.add(folder, record.of_run(read_result(_result(folder)))), _show),
     "baseline": Kind(
-        lambda folder: Baseline(TIMES, PARITY, "2026-11-01", "pytest", None).write(folder), _find_baseline, sealed=True
+        Baseline(**vars(TIMES), parity=PARITY, made=date(2026, 11, 1), command="", commit=None).write,
+        _find_baseline,
+        sealed=True,
     ),
     "manifest": Kind(
         lambda folder: _among(RECORDED, folder / "mini" / RECORDED.name, "manifest.json"),

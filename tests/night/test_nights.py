@@ -34,6 +34,12 @@ def plan(text: str, **how: Any) -> list[Night]:
     return [replace(one, cells={}) if letter == "-" else one for one, letter in zip(nights, text, strict=True)]
 
 
+def test_a_run_says_what_was_compared_and_how_it_was_computed() -> None:
+    assert (made(1, *GOOD).subject, made(1, *GOOD).setting) == ("session", "mini/cpu-float32-eager")
+    without = record.about({"it": {**night(*GOOD), "run": None}})
+    assert (without["subject"], without["setting"]) == ("", "")
+
+
 @pytest.mark.parametrize(
     ("what", "stage"),
     [

@@ -12,6 +12,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.foundation.files import seal
 from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_acceptable, find, has_any
+from pytest_dsocr.perf.identity import PageSetting, identity_of
 from tests.perf.made import IDENTITY, PARITY, PLACE, identity, measured
 
 DAYS = 180
@@ -20,7 +21,8 @@ OURS = measured({"decode": [15.0 + k / 7 for k in range(12)], "page": [97.0] * 1
 
 def made(days_ago: int = 0, **parts: Any) -> Baseline:
     day = date.today() - timedelta(days=days_ago)
-    return Baseline(replace(OURS, identity=identity(**parts)), PARITY, day.isoformat(), "pytest it", "cd" * 20)
+    own = {**vars(OURS), "identity": identity(**parts)}
+    return Baseline(**own, parity=PARITY, made=day, command="pytest it", commit="cd" * 20)
 
 
 def refusal(folder: Path, **parts: Any) -> str:
@@ -42,8 +44,14 @@ def test_what_is_written_is_found_again_to_the_bit_whatever_the_package_the_comm
     assert path == tmp_path / PLACE
     found = find([tmp_path / "none", tmp_path], IDENTITY, DAYS)
     assert found == made()
-    assert found.measured.wall_ms("decode") == OURS.wall_ms("decode")
+    assert found.wall_ms("decode") == OURS.wall_ms("decode")
     assert find([tmp_path], identity(name="HEAD", commit="", versions={"pytest-dsocr": "9"}), DAYS) == made()
+
+
+def test_the_vendors_code_is_one_subject_in_whichever_folder() -> None:
+    page = PageSetting("form", "ab", "free", "tiny", 64)
+    found = [identity_of(name, {}, page)["subject"] for name in ("vendor:here", "vendor:there/too", "my:Ocr")]
+    assert found == ["vendor", "vendor", "my:Ocr"]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +78,7 @@ def test_none_and_one_that_is_too_old_or_yet_to_come_are_refused(tmp_path: Path,
     assert find([tmp_path], IDENTITY, DAYS).age_days == DAYS
     made(days_ago=DAYS + 1).write(tmp_path)
     too_old = refusal(tmp_path)
-    replace(made(), made="2999-01-01").write(tmp_path)
+    replace(made(), made=date(2999, 1, 1)).write(tmp_path)
     assert [none, too_old, refusal(tmp_path)] == snapshot
 
 

@@ -12,12 +12,12 @@ import pytest
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.perf.probe import page as page_module
 from pytest_dsocr.perf.probe.gpu_work import BEFORE, kernels_by_stage
-from pytest_dsocr.perf.probe.machine import Conditions, Yardstick
+from pytest_dsocr.perf.probe.machine import Yardstick
 from pytest_dsocr.perf.probe.page import READINGS, PageProbe
 from pytest_dsocr.perf.probe.stopwatch import Lap, Stopwatch, apart, in_quantities, shortest
 
-FIT = Conditions({"load": 0.1}, ())
-SPOILT = Conditions({"load": 9.0}, ("the process waited for a core",))
+FIT = {"load": 0.1}, list[str]()
+SPOILT = {"load": 9.0}, ["the process waited for a core"]
 
 
 class Reader:
@@ -33,13 +33,13 @@ def probe() -> Iterator[PageProbe]:
     gc.unfreeze()
 
 
-def handed_out(monkeypatch: pytest.MonkeyPatch, probe: PageProbe, *readings: tuple[float, float, Conditions]) -> None:
+def handed_out(monkeypatch: pytest.MonkeyPatch, probe: PageProbe, *readings: tuple[float, float, Any]) -> None:
     """Have the probe read pages of these times, each with its host's."""
     rest = iter(readings)
 
     def reading() -> Any:
         page_ms, host_ms, conditions = next(rest)
-        return page_module._Reading({"page": [Lap(page_ms, host_ms)]}, conditions)
+        return page_module._Reading({"page": [Lap(page_ms, host_ms)]}, *conditions)
 
     monkeypatch.setattr(probe, "_reading", reading)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from pytest_dsocr.perf.baseline import Baseline
 from pytest_dsocr.perf.counts import Change
 from pytest_dsocr.perf.host import busy_ms, host_ratio, idle_share, is_another, of_runs, of_turns
 from pytest_dsocr.perf.limits import LOOKS
+from pytest_dsocr.perf.probe.page import PageProbe
 from pytest_dsocr.perf.rounds import Measured, Round
 from pytest_dsocr.perf.run import PerfRun, judge_run, measure
 from pytest_dsocr.perf.statistics import Judgement, Pace
@@ -22,10 +24,11 @@ from tests.perf.made import PARITY, identity, measured
 
 MEANS_MS = {"sam": 12.0, "prefill": 60.0, "first_token": 75.0, "decode": 15.0, "page": 1000.0}
 THROTTLED = "the GPU was throttled (heat)"
+MADE: dict[str, Any] = {"made": date(2026, 11, 22), "command": "pytest it", "commit": "cd" * 20}
 COUNTS = measured({}, {"tokens.output": 64, "decode.kernels": 806})
 
 
-class Planted:
+class Planted(PageProbe):
     """A probe whose times are the means with noise.
 
     Args:
@@ -57,7 +60,7 @@ class Planted:
 def baseline(noise: float = 0.01) -> Baseline:
     rng = np.random.default_rng(8)
     times = {name: (mean * np.exp(rng.normal(0, noise, 24))).tolist() for name, mean in MEANS_MS.items()}
-    return Baseline(measured(times, COUNTS.exact), PARITY, "2026-11-22", "pytest it", "cd" * 20)
+    return Baseline(**vars(measured(times, COUNTS.exact)), parity=PARITY, **MADE)
 
 
 def against(probe: Planted, noise: float = 0.01, **how: Any) -> dict[str, Judgement]:
@@ -91,8 +94,8 @@ def test_more_rounds_are_taken_only_while_something_is_ambiguous() -> None:
     assert (probe.taken, {one.pace for one in judgements}) == (LOOKS[1], {Pace.SAME})
     at_the_first = against(Planted(0.055), 0.02, most_rounds=LOOKS[0])
     assert Pace.AMBIGUOUS in {one.pace for one in at_the_first.values()}
-    assert [*judgements] == judge_run(baseline(0.02).measured, found, {}, look=2, looks=3)
-    assert [*judgements] != judge_run(baseline(0.02).measured, found, {}, look=1, looks=1), "each look has its alpha"
+    assert [*judgements] == judge_run(baseline(0.02), found, {}, look=2, looks=3)
+    assert [*judgements] != judge_run(baseline(0.02), found, {}, look=1, looks=1), "each look has its alpha"
 
 
 @pytest.mark.parametrize("most", [14, 48, 60])

@@ -60,7 +60,7 @@ def test_a_verdict_in_a_sentence(snapshot: SnapshotAssertion) -> None:
 
 def baseline(subject: str, attention: str = "eager") -> Measured:
     name = f"{subject}-synthetic-full-bfloat16-{attention}-invoice_016-gundam.json"
-    return read(BASELINES / "nvidia-h200" / name).measured
+    return read(BASELINES / "nvidia-h200" / name)
 
 
 def over(measured: Measured) -> Roof:

@@ -14,7 +14,7 @@ import pytest
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.reference import goldens
-from pytest_dsocr.reference.goldens import anchors_file, golden_folder, recording_places, shipped_folder, snapshots_in
+from pytest_dsocr.reference.goldens import anchors_file, golden_folder, recording_places, shipped_folder
 from pytest_dsocr.reference.opening import Wanted, open_recorded
 from pytest_dsocr.reference.recording import Recording
 from tests.processes import await_
@@ -107,7 +107,8 @@ def test_ones_own_come_first_and_the_shipped_ones_behind() -> None:
         assert golden_folder() == Path("golden").absolute()
         own = [golden_folder() / "vendor"] if part == "vendor" else []
         assert recording_places(golden_folder()) == [*own, shipped / "vendor"]
-        assert snapshots_in(golden_folder()) == (shipped if part == "baselines" else golden_folder()) / "snapshots"
+        home = shipped if part == "baselines" else golden_folder()
+        assert goldens.part_of(golden_folder(), goldens.SNAPSHOTS) == home / "snapshots"
     Path("golden/vendor/anchors.json").touch()
     assert anchors_file() == Path("golden/vendor/anchors.json")
 

@@ -208,7 +208,7 @@ def test_what_is_offered_is_known_before_it_is_loaded() -> None:
 def test_the_vendors_model_is_refused_where_its_code_does_not_run(
     installed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vendor, "version", lambda package: installed)
+    monkeypatch.setattr(vendor, "versions", lambda: {"transformers": installed})
     message = f"runs with transformers 4.46 and here is {installed}; run pytest in an env"
     with pytest.raises(DsocrError, match=r"modeling_deepseekocr\.py" if installed == "4.46.3" else message):
         load_subject(f"vendor:{tmp_path}", Setup("synthetic:tiny"))

@@ -18,6 +18,7 @@ from pytest_dsocr.engine.decoder import Layer, Rope
 from pytest_dsocr.engine.fast.grouped import GROUPED
 from pytest_dsocr.engine.fast.hooks import called
 from pytest_dsocr.engine.fast.plain import normalise
+from pytest_dsocr.engine.fast.step import through_feed
 from pytest_dsocr.engine.fast.weights import DecoderWeights, LayerWeights
 
 
@@ -57,7 +58,8 @@ def prefill(
     def through(layer: LayerWeights, x_1TC: Tensor) -> Tensor:
         mixed, k, v = _attend(x_1TC[0], layer, rope, attend)
         cached.append((k, v))
-        return _feed(GROUPED.project(mixed, layer.output, x_1TC[0]), layer, round_router)[None]
+        x_TC = GROUPED.project(mixed, layer.output, x_1TC[0])
+        return through_feed(x_TC, layer, GROUPED, round_router=round_router)[None]
 
     x_1TC = x_TC[None]
     for module, layer in zip(modules, weights.layers, strict=True):
@@ -66,14 +68,6 @@ def prefill(
     logits = GROUPED.score(x_TC if every else x_TC[-1:], weights.norm, weights.head, rounded=True)
     keys, values = (torch.cat(of_layers) for of_layers in zip(*cached, strict=True))
     return Prefilled(logits, keys, values)
-
-
-def _feed(x_TC: Tensor, layer: LayerWeights, round_router: bool) -> Tensor:
-    feed, norm, scores = layer.feed, layer.before_feed, None
-    if feed.router is not None:
-        scores = GROUPED.score(x_TC, norm, feed.router, rounded=round_router)
-    inner, chosen, shares = GROUPED.gate_up(x_TC, norm, scores, feed)
-    return GROUPED.down(inner, chosen, shares, feed, x_TC)
 
 
 def _attend(x_TC: Tensor, layer: LayerWeights, rope: Rope, attend: AttentionFunction) -> tuple[Tensor, Tensor, Tensor]:

@@ -19,14 +19,13 @@ LEAST_ROOM = {"cpu": 256, "cuda": 2048}
 """Positions that a first slot has room for: on a GPU enough for most pages, as each size is captured anew."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Place:
     """Where one layer's keys and values are, and which positions the step fills."""
 
     keys: Tensor
-    """``[1, G, S, D]``."""
+    """``[1, G, S, D]``; in a slot, those of all layers: ``[L, 1, G, S, D]``."""
     values: Tensor
-    """``[1, G, S, D]``."""
     positions: Tensor
     """``[1]`` int64, on the device: the new token's."""
     cos: Tensor
@@ -35,15 +34,9 @@ class Place:
 
 
 @dataclass(frozen=True, eq=False)
-class Slot:
+class Slot(Place):
     """The memory of one cache, handed on to another when that one is gone."""
 
-    keys: Tensor
-    """``[L, 1, G, S, D]``."""
-    values: Tensor
-    positions: Tensor
-    cos: Tensor
-    sin: Tensor
     captured: dict[object, Callable[[Tensor], Tensor]] = field(default_factory=dict)
     """Steps that are captured over this memory, by what they compute."""
 

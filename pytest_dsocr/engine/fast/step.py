@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pytest_dsocr.engine.fast import plain
 from pytest_dsocr.engine.fast.slots import Slot
-from pytest_dsocr.engine.fast.weights import DecoderWeights
+from pytest_dsocr.engine.fast.weights import DecoderWeights, LayerWeights
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,11 @@ class Operations:
 PLAIN = Operations.of(plain)
 
 
+@cache
 def operations_for(device: torch.device) -> Operations:
     """Return Triton's kernels on a GPU, where the package is installed; plain torch elsewhere."""
-    return _fused() if device.type == "cuda" and find_spec("triton") else PLAIN
-
-
-@cache
-def _fused() -> Operations:
+    if device.type != "cuda" or not find_spec("triton"):
+        return PLAIN
     from pytest_dsocr.engine.fast import fused
 
     return Operations.of(fused)
@@ -62,13 +60,17 @@ def step(x_BC: Tensor, weights: DecoderWeights, slot: Slot, operations: Operatio
         round_router: compute the router's scores in the weights' dtype, as autocast does, and not in float32.
     """
     for index, layer in enumerate(weights.layers):
-        place, feed = slot.at(index), layer.feed
+        place = slot.at(index)
         q = operations.qkv(x_BC, layer, place)
         mixed = operations.attend(q, place, round_scores=weights.round_scores)
-        x_BC = operations.project(mixed, layer.output, x_BC)
-        scores = None
-        if feed.router is not None:
-            scores = operations.score(x_BC, layer.before_feed, feed.router, rounded=round_router)
-        inner, chosen, shares = operations.gate_up(x_BC, layer.before_feed, scores, feed)
-        x_BC = operations.down(inner, chosen, shares, feed, x_BC)
+        x_BC = through_feed(operations.project(mixed, layer.output, x_BC), layer, operations, round_router=round_router)
     return operations.score(x_BC, weights.norm, weights.head, rounded=True)
+
+
+def through_feed(x_BC: Tensor, layer: LayerWeights, operations: Operations, *, round_router: bool) -> Tensor:
+    """Run the second half of a layer: experts, or the only perceptron, beside the residual."""
+    feed, norm, scores = layer.feed, layer.before_feed, None
+    if feed.router is not None:
+        scores = operations.score(x_BC, norm, feed.router, rounded=round_router)
+    inner, chosen, shares = operations.gate_up(x_BC, norm, scores, feed)
+    return operations.down(inner, chosen, shares, feed, x_BC)

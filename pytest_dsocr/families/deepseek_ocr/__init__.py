@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.presets import Layout, Preset, Tiling
-from pytest_dsocr.contract.prompt import PAD, SpecialTokens
-from pytest_dsocr.families.family import PIXELS, CachePolicy, Family, PageTokens, Published, Stage, Vendor
+from pytest_dsocr.contract.prompt import SpecialTokens
+from pytest_dsocr.families.family import PIXELS, CachePolicy, Family, PageTokens, Stage, Vendor
 
 TILING = Tiling(crop_px=640, least=2, most=9, squashed_up_to_px=640)
 LAYOUT = Layout(newlines=True, mosaic=True)
@@ -30,47 +31,6 @@ CONTRACT = {
         "postprocess": "re_match extract_coordinates_and_label draw_bounding_boxes process_image_with_refs",
     }.items()
 }
-
-PUBLISHED = Published(
-    whole={
-        "model_type": "deepseek_vl_v2",
-        "tile_tag": "2D",
-        "global_view_pos": "head",
-        "candidate_resolutions": [[1024, 1024]],
-    },
-    vision={"model_type": "vision", "model_name": "deeplip_b_l", "image_size": 1024, "mlp_ratio": 3.7362},
-    projector={"model_type": "mlp_projector", "projector_type": "linear"},
-    language={"architectures": ["DeepseekV2ForCausalLM"]},
-    decoder={
-        "use_mla": False,
-        "topk_method": "greedy",
-        "scoring_func": "softmax",
-        "q_lora_rank": None,
-        "kv_lora_rank": None,
-        "qk_nope_head_dim": 0,
-        "qk_rope_head_dim": 0,
-        "v_head_dim": 0,
-        "n_group": 1,
-        "topk_group": 1,
-        "lm_head": True,
-        "rm_head": False,
-    },
-    processor={
-        "processor_class": "DeepseekVLV2Processor",
-        "candidate_resolutions": [[1024, 1024]],
-        "patch_size": 16,
-        "downsample_ratio": 4,
-        "image_mean": [0.5, 0.5, 0.5],
-        "image_std": [0.5, 0.5, 0.5],
-        "normalize": True,
-        "image_token": "<image>",
-        "pad_token": PAD,
-        "add_special_token": False,
-        "sft_format": "deepseek",
-        "mask_prompt": False,
-        "ignore_id": -100,
-    },
-)
 
 FAMILY = Family(
     name="deepseek_ocr",
@@ -125,7 +85,7 @@ FAMILY = Family(
         ),
         contract=CONTRACT,
         page_tokens=PageTokens(of_page={1024: 256, 1280: 400}, of_squashed={640: 100, 512: 64}, of_crop=100),
-        published=PUBLISHED,
+        published=json.loads(Path(__file__).with_name("published.json").read_text(encoding="utf-8")),
     ),
     model="pytest_dsocr.engine.model:DeepseekOCR",
     fast_model="pytest_dsocr.engine.fast.model:FastDeepseekOCR",

@@ -174,28 +174,6 @@ def _tensors(values: Any) -> Iterator[Tensor]:
     return (one for one in tree_iter(values) if isinstance(one, torch.Tensor) and one.layout == torch.strided)
 
 
-class Lines:
-    """How many lines ran."""
-
-    count = 0
-
-
-@contextmanager
-def counted_lines() -> Iterator[Lines]:
-    """Count the lines that this thread runs within; a debugger or coverage sees nothing of them."""
-    lines, before = Lines(), sys.gettrace()
-
-    def trace(frame: FrameType, event: str, arg: Any) -> Any:
-        lines.count += event == "line"
-        return trace
-
-    sys.settrace(trace)
-    try:
-        yield lines
-    finally:
-        sys.settrace(before)
-
-
 def growth(values: Sequence[int]) -> int:
     """Return how much more each value is than the one before, from the medians at both ends: an outlier is none.
 
@@ -208,17 +186,26 @@ def growth(values: Sequence[int]) -> int:
 def growth_by_token(read: Callable[[], object], first_layer: Any) -> int | None:
     """Return how many lines more each token runs than the one before; None where there are too few tokens to tell.
 
+    A debugger or coverage sees nothing of what is read.
+
     Args:
         read: reads the page.
         first_layer: the decoder's first module, which is called once for each token.
     """
-    marks: list[int] = []
-    with counted_lines() as lines:
-        hook = first_layer.register_forward_pre_hook(lambda *_: marks.append(lines.count))
-        try:
-            read()
-        finally:
-            hook.remove()
+    ran, marks, before = 0, list[int](), sys.gettrace()
+
+    def trace(frame: FrameType, event: str, arg: Any) -> Any:
+        nonlocal ran
+        ran += event == "line"
+        return trace
+
+    hook = first_layer.register_forward_pre_hook(lambda *_: marks.append(ran))
+    sys.settrace(trace)
+    try:
+        read()
+    finally:
+        sys.settrace(before)
+        hook.remove()
     a_token = [late - early for early, late in pairwise(marks)][1:]  # the first holds the prompt
     if len(a_token) < 2 * FEW:
         return None

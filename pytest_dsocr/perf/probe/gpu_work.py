@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import statistics
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -61,7 +60,10 @@ class Ranges(Stopwatch):
 
 
 def _profiled(probe: PageProbe) -> dict[str, list[float]]:
-    with _profile() as profiled:
+    with (
+        warnings.catch_warnings(action="ignore"),  # of the profiler's own: of what it would do in another cycle
+        profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiled,
+    ):
         walk = probe.walk(Ranges(probe.device))
         walk.max_new_tokens = min(walk.max_new_tokens, FEW_STEPS + 1)
         _, state = walk.begin()
@@ -88,15 +90,6 @@ def kernels_by_stage(events: Iterable[Any]) -> dict[str, list[float]]:
 
 def _is_in(start: float, laps: Sequence[Any]) -> bool:
     return any(lap.start <= start <= lap.end for lap in laps)
-
-
-@contextmanager
-def _profile() -> Iterator[Any]:
-    with (
-        warnings.catch_warnings(action="ignore"),  # of the profiler's own: of what it would do in another cycle
-        profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiled,
-    ):
-        yield profiled
 
 
 def _allocations_of_step(probe: PageProbe, gpu: torch.device) -> int:

@@ -6,9 +6,8 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,14 +46,6 @@ def versions() -> dict[str, str]:
     return versions_of(PACKAGES)
 
 
-@dataclass(frozen=True)
-class Conditions:
-    """What was found around one round."""
-
-    values: Mapping[str, Any]
-    spoilt: tuple[str, ...]
-
-
 class Surveyor:
     """Looks at the machine before and after each round.
 
@@ -72,8 +63,8 @@ class Surveyor:
         """Note where things stand as a round begins."""
         self._waited_ns = _waited_ns()
 
-    def end(self, round_ms: float) -> Conditions:
-        """Return what is found as a round of ``round_ms`` milliseconds ends."""
+    def end(self, round_ms: float) -> tuple[dict[str, Any], list[str]]:
+        """Return what is found as a round of ``round_ms`` milliseconds ends, and what of it spoils the round."""
         waited_ms = (_waited_ns() - self._waited_ns) / 1e6
         values: dict[str, Any] = {"load": round(os.getloadavg()[0], 2), "waited_ms": round(waited_ms, 3)}
         if mhz := cpu_mhz():
@@ -85,7 +76,7 @@ class Surveyor:
             found, why = self._gpu.look(self.friends)
             values |= found
             spoilt += why
-        return Conditions(values, tuple(spoilt))
+        return values, spoilt
 
 
 class Gpu:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from pytest_dsocr.perf.probe.machine import Conditions, Surveyor, Yardstick
+from pytest_dsocr.perf.probe.machine import Surveyor, Yardstick
 from pytest_dsocr.perf.probe.stopwatch import Laps, Stopwatch, apart, in_fields, in_quantities, shortest
 from pytest_dsocr.perf.probe.walk import Walk
 
@@ -79,11 +79,11 @@ class PageProbe:
         with _without_collection(), torch.no_grad():
             while len(fit) < READINGS and len(readings) < READINGS + MOST_SPOILT:
                 readings.append(self._reading())
-                fit = [one for one in readings if not one.conditions.spoilt]
+                fit = [one for one in readings if not one.spoilt]
         fit = fit or readings
         best = min(fit, key=lambda one: one.page_ms)
         found = in_fields(in_quantities(shortest([one.laps for one in fit])))
-        return {**found, "conditions": dict(best.conditions.values), "spoilt": list(best.conditions.spoilt)}
+        return {**found, "conditions": best.conditions, "spoilt": best.spoilt}
 
     def exact(self) -> dict[str, int]:
         """Count what is the same in every round; slow, and not timed."""
@@ -105,7 +105,7 @@ class PageProbe:
         with watch.lap("page"):
             self.read()
         took_ms = sum(lap.wall_ms for laps in watch.laps.values() for lap in laps)
-        return _Reading(apart(watch.laps), self.surveyor.end(took_ms))
+        return _Reading(apart(watch.laps), *self.surveyor.end(took_ms))
 
     def _page_ms(self) -> float:
         with _without_collection(), torch.no_grad():
@@ -121,7 +121,8 @@ class _Reading:
     """The page read once."""
 
     laps: Laps
-    conditions: Conditions
+    conditions: dict[str, Any]
+    spoilt: list[str]
 
     @property
     def page_ms(self) -> float:

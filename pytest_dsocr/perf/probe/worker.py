@@ -12,15 +12,11 @@ TRACE_CHARACTERS = 6000
 
 
 class Worker:
-    """What is asked of one side, by the name of the request; values are those of JSON."""
+    """What is asked of one side but of its probe; values are those of JSON."""
 
-    def __init__(self) -> None:
-        self._subject: Any = None
-        self._probe: Any = None
-        self._reading: dict[str, Any] = {}
-        self._page = Path()
+    probe: Any = None
 
-    def on_load(self, spec: str, setup: Mapping[str, str], reading: Mapping[str, Any], **how: Any) -> dict[str, Any]:
+    def load(self, spec: str, setup: Mapping[str, str], reading: Mapping[str, Any], **how: Any) -> dict[str, Any]:
         """Load the subject; return the machine, the versions and the threads that it runs on."""
         import torch
 
@@ -30,33 +26,16 @@ class Worker:
         from pytest_dsocr.subjects.loading import load_subject
         from pytest_dsocr.subjects.protocol import Setup
 
-        self._subject = load_subject(spec, Setup(**setup))
-        asked = {name: reading[name] for name in ("prompt", "max_new_tokens")}
-        self._reading = {**asked, "preset": family_named(setup["checkpoint"]).preset(reading["preset"])}
-        self._page = Path(reading["path"])
-        self._probe = PageProbe(self._subject, self._page, **self._reading, device=setup["device"], **how)
+        subject, page = load_subject(spec, Setup(**setup)), Path(reading["path"])
+        asked: dict[str, Any] = {name: reading[name] for name in ("prompt", "max_new_tokens")}
+        preset = family_named(setup["checkpoint"]).preset(reading["preset"])
+        self.probe = PageProbe(subject, page, **asked, preset=preset, device=setup["device"], **how)
         return {"machine": machine(setup["device"]), "versions": versions(), "threads": torch.get_num_threads()}
 
-    def on_used(self, roots: Sequence[str]) -> list[str]:
+    def used(self, roots: Sequence[str]) -> list[str]:
         """Return the modules that were loaded from folders."""
         files = {name: getattr(module, "__file__", None) for name, module in [*sys.modules.items()]}
         return sorted(name for name, file in files.items() if file and _is_in(Path(file), roots))
-
-    def on_read(self) -> str:
-        """Return the text that the subject reads."""
-        return str(self._subject.read(self._page, **self._reading)).strip()
-
-    def on_warm_up(self) -> int:
-        """Read until that takes no less time than before; return the rounds."""
-        return int(self._probe.warm_up())
-
-    def on_exact(self) -> dict[str, int]:
-        """Return the quantities that noise does not touch."""
-        return dict(self._probe.exact())
-
-    def on_round(self) -> dict[str, Any]:
-        """Read the page once; return the round."""
-        return dict(self._probe.round())
 
 
 def _is_in(file: Path, roots: Sequence[str]) -> bool:
@@ -64,12 +43,13 @@ def _is_in(file: Path, roots: Sequence[str]) -> bool:
 
 
 def answering(channel: Any) -> Callable[[Mapping[str, Any]], None]:
-    """Return what answers a request over a channel, with a value or with what was raised."""
+    """Return what answers a request, a method of the worker or of its probe, with a value or with what was raised."""
     worker = Worker()
 
     def answer(request: Mapping[str, Any]) -> None:
         try:
-            value = getattr(worker, f"on_{request['do']}")(**request["how"])
+            asked = worker if hasattr(worker, request["do"]) else worker.probe
+            value = getattr(asked, request["do"])(**request["how"])
         except Exception as error:
             trace = "".join(traceback.format_exception(error))[-TRACE_CHARACTERS:]
             channel.send("refusal", {"error": f"{type(error).__name__}: {error}", "trace": trace})

@@ -34,7 +34,7 @@ def load_vendor_model(
     with place:
         model = build_vendor_model(code, checkpoint.architecture, attention)
     model = model.to(dtype_named(dtype))
-    checkpoint.load_into(model, on_progress)
+    checkpoint.load_into(model, on_progress=on_progress)
     return model
 
 

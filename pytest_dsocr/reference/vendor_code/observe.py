@@ -147,12 +147,8 @@ def observe_infer(
 def flop_counter() -> FlopCounterMode:
     """Return torch's counter, which also counts the attention that SAM and CLIP run on the CPU, as the GPU's is."""
     on_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    return FlopCounterMode(display=False, custom_mapping={on_cpu: _attention_flops})
-
-
-def _attention_flops(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
-    """Count for the shapes ``[B, heads, tokens, channels]``."""
-    return int(sdpa_flop_count(query, key, value))
+    of_shapes = {on_cpu: lambda query, key, value, *_, **__: int(sdpa_flop_count(query, key, value))}
+    return FlopCounterMode(display=False, custom_mapping=of_shapes)
 
 
 def inputs_of(generate_kwargs: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -7,7 +7,6 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import Any
 
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.contract.markup import LARGEST, Box
 from pytest_dsocr.contract.prompt import BOS, EOS, PAD
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
@@ -33,8 +31,8 @@ from pytest_dsocr.observation.observation import (
     Seam,
     SpanSeen,
 )
-from pytest_dsocr.observation.provenance import Provenance, device_class, versions
-from pytest_dsocr.reference.protocol import OnProgress
+from pytest_dsocr.observation.provenance import Provenance, device_class
+from pytest_dsocr.reference.protocol import OnProgress, provenance_of
 from pytest_dsocr.reference.vendor_code.build import build_overrides, load_vendor_model
 from pytest_dsocr.reference.vendor_code.code import VendorCode, load_vendor_code
 from pytest_dsocr.reference.vendor_code.observe import VENDOR_IMAGE_ID, VendorRun, observe_infer
@@ -84,19 +82,8 @@ class VendorRuntime:
             )
         weights = partial(on_progress, "weights")
         model = load_vendor_model(code, found, device=device, dtype=dtype, attention=attention, on_progress=weights)
-        made = Provenance(
-            checkpoint=found.label,
-            checkpoint_sha256=found.sha256,
-            vendor_sha256=code.sha256,
-            device=device_class(device),
-            dtype=dtype,
-            attention=attention,
-            resampling=resampling(),
-            versions=versions(),
-            overrides=_overrides(code, found, device, dtype),
-            date=datetime.now(UTC).date().isoformat(),
-            command=command,
-        )
+        of_code = {"vendor_sha256": code.sha256, "overrides": _overrides(code, found, device, dtype)}
+        made = provenance_of(found, device_class(device), dtype, attention, command, **of_code)
         return cls(model, vendor_tokenizer(found), special.image, made, on_progress)
 
     def observe(self, case: Case, *, keep_values: bool = False, out: Path | None = None) -> Observation:
