@@ -1,4 +1,4 @@
-"""The documentation agrees with the code: tables are compared with it, links lead somewhere, examples run."""
+"""The documentation agrees with the code: tables are compared with it, links lead somewhere, examples are run."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import importlib
 import re
 import shlex
 import shutil
+import subprocess
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from pytest_dsocr.cli import faults
 from pytest_dsocr.cli.main import parser
@@ -27,7 +30,6 @@ from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.subjects.protocol import METHODS
 from tests.checkout import CHECKOUT
 from tests.markdown import PAGES, anchors, blocks, links, table, text_of
-from tests.test_rooms import MAY_IMPORT
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
 NEEDS_MORE = "# needs "
@@ -57,11 +59,37 @@ def test_what_is_imported_in_examples_exists(page: Path) -> None:
                     assert hasattr(importlib.import_module(node.module), name.name), f"{node.module}.{name.name}"
 
 
+def check_command(command: str) -> None:
+    """Raise ``SystemExit`` where the command line does not take a command of ours."""
+    words = shlex.split(command.replace("\\\n", " "), comments=True)[1:]
+    parser().parse_args(words[: words.index("--")] if "--" in words else words)
+
+
 @every_page
 def test_commands_of_ours_are_taken_by_the_command_line(page: Path) -> None:
-    for line in re.findall(r"^    (dsocr (?:[^\n\\]|\\\n)+)", text_of(page), re.MULTILINE):
-        words = shlex.split(line.replace("\\\n", " "), comments=True)[1:]
-        parser().parse_args(words[: words.index("--")] if "--" in words else words)
+    for command in re.findall(r"^    (dsocr (?:[^\n\\]|\\\n)+)", text_of(page), re.MULTILINE):
+        check_command(command)
+
+
+def shell_of(part: Any) -> Iterator[str]:
+    """The script of each step of GitHub's workflows, or of each part of a job of GitLab's."""
+    named = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
+    for name, value in named:
+        if name in ("run", "before_script", "script", "after_script"):
+            yield value if isinstance(value, str) else "\n".join(value)
+        else:
+            yield from shell_of(value)
+
+
+@pytest.mark.parametrize("file", sorted((CHECKOUT / "ci/workflows").glob("*.yml")), ids=lambda file: file.stem)
+def test_the_shell_of_a_workflow_can_be_parsed_and_its_commands_are_taken(file: Path) -> None:
+    scripts = [*shell_of(yaml.safe_load(text_of(file)))]
+    for script in scripts:
+        subprocess.run(["bash", "-n", "-c", script], check=True)
+    commands = re.findall(r"^ *\.venv/bin/(dsocr (?:[^\n\\|]|\\\n)+)", "\n".join(scripts), re.MULTILINE)
+    assert commands
+    for command in commands:
+        check_command(command.replace("$BENCH", ""))
 
 
 def test_the_weights_of_mini_load_as_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,12 +150,6 @@ def test_tolerances_are_those_of_the_code() -> None:
 
 def test_stages_are_those_of_the_code() -> None:
     assert [row[0].strip("`") for row in table("docs/session.md", "stage")] == [*STAGE_NAMES]
-
-
-def test_rooms_are_those_that_are_held() -> None:
-    reported = {row[0].strip("`"): row[-1].replace(",", "").strip("| ") for row in table("docs/rooms.md", "room")}
-    assert reported == MAY_IMPORT
-    assert [*reported] == [*MAY_IMPORT]
 
 
 def test_the_table_of_bugs_is_of_the_catalogue() -> None:
