@@ -20,8 +20,12 @@ from pytest_dsocr.cli import faults
 from pytest_dsocr.cli.main import parser
 from pytest_dsocr.compare.tolerances import BY_DTYPE, NAMES
 from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.cost.cost import as_counted
+from pytest_dsocr.cost.model import stages_of
+from pytest_dsocr.cost.workload import Workload
+from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.explain.catalogue import ports
-from pytest_dsocr.families import STAGE_NAMES
+from pytest_dsocr.families import DEFAULT, STAGE_NAMES
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin import fixtures, perf, stage_fixtures
@@ -29,7 +33,7 @@ from pytest_dsocr.plugin.markers import registration_lines
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.subjects.protocol import METHODS
 from tests.checkout import CHECKOUT
-from tests.markdown import PAGES, anchors, blocks, links, table, text_of
+from tests.markdown import HOMES, PAGES, anchors, blocks, links, table, text_of
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
 NEEDS_MORE = "# needs "
@@ -189,3 +193,61 @@ def test_a_fixture_is_overridden_and_a_snapshot_kept_as_their_pages_say(pytester
     [kept] = Path("mine").rglob("test_it/*.json")
     kept.write_text(kept.read_text(encoding="utf-8").replace('"characters":', '"letters":'), encoding="utf-8")
     pytester.runpytest_inprocess(*run).assert_outcomes(failed=1)
+
+
+def block(language: str, page: str, holding: str) -> str:
+    [found] = [text for text in blocks(page, language) if holding in text]
+    return found
+
+
+def test_pictures_and_links_of_the_readme_have_absolute_addresses() -> None:
+    """A package index shows the page without the checkout around it."""
+    targets = re.findall(r"\]\(([^)]+)\)", text_of("README.md"))
+    assert targets
+    assert [target for target in targets if not target.startswith(HOMES)] == []
+
+
+@pytest.mark.dsocr_slow
+@pytest.mark.usefixtures("warm")
+def test_the_readmes_example_is_a_subject_and_its_own_test_passes(pytester: pytest.Pytester) -> None:
+    example, own_test = block("python", "README.md", "class MyOcr"), block("python", "README.md", "def test_boxes")
+    assert example == block("python", "docs/levels-and-protocol.md", "class MyOcr")
+    assert own_test == block("python", "docs/fixtures-and-markers.md", "def test_boxes")
+    pytester.makepyfile(my_ocr=example, test_boxes=own_test)
+    ini = block("toml", "docs/fixtures-and-markers.md", "dsocr_subject")
+    [page] = (page for page in shipped("dev-3") if page.stem == "figures_201")  # the one soonest read
+    pytester.makepyprojecttoml(ini.replace('["scans/first.png", "scans/second.png"]', f'["{page}"]'))
+    result = pytester.runpytest_inprocess()
+    result.stdout.fnmatch_lines(["dsocr: subject my_ocr:MyOcr *; offers L0 text", "1 comparison in 1 case: 1 MATCH"])
+    result.assert_outcomes(passed=1)
+
+
+COST = "docs/cost.md"
+WORK = Workload((1400, 1400), DEFAULT.presets["gundam"], text_tokens=10, generated_tokens=65)
+COSTS = stages_of(Architecture(), WORK)
+WAYS = (("eager", "cpu"), ("sdpa", "cpu"), ("flash_attention_2", "cuda"))
+
+
+def giga(flops: float) -> str:
+    return f"{flops / 1e9:,.1f}"
+
+
+def test_the_costs_of_stages_are_what_is_computed() -> None:
+    rows = [
+        [
+            f"`{name}`",
+            giga(stage.cost.matrix_flops),
+            *(giga(as_counted(stage, *way)) for way in WAYS),
+            f"{stage.cost.bytes / 1e9:.2f}",
+        ]
+        for name, stage in COSTS.items()
+    ]
+    assert table(COST, "stage") == rows
+    assert f"a prompt of {WORK.prompt_tokens} tokens" in text_of(COST)
+
+
+def test_the_example_of_costs_runs() -> None:
+    [block] = blocks(COST, "python")
+    reported: list[tuple[object, ...]] = []
+    exec(compile(block, COST, "exec"), {"print": lambda *words: reported.append(words)})
+    assert reported == [(name, one.cost.matrix_flops, one.cost.bytes) for name, one in COSTS.items()]
