@@ -1,4 +1,4 @@
-"""The documentation agrees with the code: tables are compared with it, links lead somewhere, examples run."""
+"""The documentation agrees with the code: tables are compared with it, links lead somewhere, examples are run."""
 
 from __future__ import annotations
 
@@ -7,18 +7,25 @@ import importlib
 import re
 import shlex
 import shutil
+import subprocess
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from pytest_dsocr.cli import faults
 from pytest_dsocr.cli.main import parser
 from pytest_dsocr.compare.tolerances import BY_DTYPE, NAMES
 from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.cost.cost import as_counted
+from pytest_dsocr.cost.model import stages_of
+from pytest_dsocr.cost.workload import Workload
+from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.explain.catalogue import ports
-from pytest_dsocr.families import STAGE_NAMES
+from pytest_dsocr.families import DEFAULT, STAGE_NAMES
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin import fixtures, perf, stage_fixtures
@@ -26,8 +33,7 @@ from pytest_dsocr.plugin.markers import registration_lines
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.subjects.protocol import METHODS
 from tests.checkout import CHECKOUT
-from tests.markdown import PAGES, anchors, blocks, links, table, text_of
-from tests.test_rooms import MAY_IMPORT
+from tests.markdown import HOMES, PAGES, anchors, blocks, links, table, text_of
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
 NEEDS_MORE = "# needs "
@@ -57,11 +63,37 @@ def test_what_is_imported_in_examples_exists(page: Path) -> None:
                     assert hasattr(importlib.import_module(node.module), name.name), f"{node.module}.{name.name}"
 
 
+def check_command(command: str) -> None:
+    """Raise ``SystemExit`` where the command line does not take a command of ours."""
+    words = shlex.split(command.replace("\\\n", " "), comments=True)[1:]
+    parser().parse_args(words[: words.index("--")] if "--" in words else words)
+
+
 @every_page
 def test_commands_of_ours_are_taken_by_the_command_line(page: Path) -> None:
-    for line in re.findall(r"^    (dsocr (?:[^\n\\]|\\\n)+)", text_of(page), re.MULTILINE):
-        words = shlex.split(line.replace("\\\n", " "), comments=True)[1:]
-        parser().parse_args(words[: words.index("--")] if "--" in words else words)
+    for command in re.findall(r"^    (dsocr (?:[^\n\\]|\\\n)+)", text_of(page), re.MULTILINE):
+        check_command(command)
+
+
+def shell_of(part: Any) -> Iterator[str]:
+    """The script of each step of GitHub's workflows, or of each part of a job of GitLab's."""
+    named = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
+    for name, value in named:
+        if name in ("run", "before_script", "script", "after_script"):
+            yield value if isinstance(value, str) else "\n".join(value)
+        else:
+            yield from shell_of(value)
+
+
+@pytest.mark.parametrize("file", sorted((CHECKOUT / "ci/workflows").glob("*.yml")), ids=lambda file: file.stem)
+def test_the_shell_of_a_workflow_can_be_parsed_and_its_commands_are_taken(file: Path) -> None:
+    scripts = [*shell_of(yaml.safe_load(text_of(file)))]
+    for script in scripts:
+        subprocess.run(["bash", "-n", "-c", script], check=True)
+    commands = re.findall(r"^ *\.venv/bin/(dsocr (?:[^\n\\|]|\\\n)+)", "\n".join(scripts), re.MULTILINE)
+    assert commands
+    for command in commands:
+        check_command(command.replace("$BENCH", ""))
 
 
 def test_the_weights_of_mini_load_as_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,12 +156,6 @@ def test_stages_are_those_of_the_code() -> None:
     assert [row[0].strip("`") for row in table("docs/session.md", "stage")] == [*STAGE_NAMES]
 
 
-def test_rooms_are_those_that_are_held() -> None:
-    reported = {row[0].strip("`"): row[-1].replace(",", "").strip("| ") for row in table("docs/rooms.md", "room")}
-    assert reported == MAY_IMPORT
-    assert [*reported] == [*MAY_IMPORT]
-
-
 def test_the_table_of_bugs_is_of_the_catalogue() -> None:
     assert text_of("docs/bugs.md") == faults.table(ports())
 
@@ -167,3 +193,61 @@ def test_a_fixture_is_overridden_and_a_snapshot_kept_as_their_pages_say(pytester
     [kept] = Path("mine").rglob("test_it/*.json")
     kept.write_text(kept.read_text(encoding="utf-8").replace('"characters":', '"letters":'), encoding="utf-8")
     pytester.runpytest_inprocess(*run).assert_outcomes(failed=1)
+
+
+def block(language: str, page: str, holding: str) -> str:
+    [found] = [text for text in blocks(page, language) if holding in text]
+    return found
+
+
+def test_pictures_and_links_of_the_readme_have_absolute_addresses() -> None:
+    """A package index shows the page without the checkout around it."""
+    targets = re.findall(r"\]\(([^)]+)\)", text_of("README.md"))
+    assert targets
+    assert [target for target in targets if not target.startswith(HOMES)] == []
+
+
+@pytest.mark.dsocr_slow
+@pytest.mark.usefixtures("warm")
+def test_the_readmes_example_is_a_subject_and_its_own_test_passes(pytester: pytest.Pytester) -> None:
+    example, own_test = block("python", "README.md", "class MyOcr"), block("python", "README.md", "def test_boxes")
+    assert example == block("python", "docs/levels-and-protocol.md", "class MyOcr")
+    assert own_test == block("python", "docs/fixtures-and-markers.md", "def test_boxes")
+    pytester.makepyfile(my_ocr=example, test_boxes=own_test)
+    ini = block("toml", "docs/fixtures-and-markers.md", "dsocr_subject")
+    [page] = (page for page in shipped("dev-3") if page.stem == "figures_201")  # the one soonest read
+    pytester.makepyprojecttoml(ini.replace('["scans/first.png", "scans/second.png"]', f'["{page}"]'))
+    result = pytester.runpytest_inprocess()
+    result.stdout.fnmatch_lines(["dsocr: subject my_ocr:MyOcr *; offers L0 text", "1 comparison in 1 case: 1 MATCH"])
+    result.assert_outcomes(passed=1)
+
+
+COST = "docs/cost.md"
+WORK = Workload((1400, 1400), DEFAULT.presets["gundam"], text_tokens=10, generated_tokens=65)
+COSTS = stages_of(Architecture(), WORK)
+WAYS = (("eager", "cpu"), ("sdpa", "cpu"), ("flash_attention_2", "cuda"))
+
+
+def giga(flops: float) -> str:
+    return f"{flops / 1e9:,.1f}"
+
+
+def test_the_costs_of_stages_are_what_is_computed() -> None:
+    rows = [
+        [
+            f"`{name}`",
+            giga(stage.cost.matrix_flops),
+            *(giga(as_counted(stage, *way)) for way in WAYS),
+            f"{stage.cost.bytes / 1e9:.2f}",
+        ]
+        for name, stage in COSTS.items()
+    ]
+    assert table(COST, "stage") == rows
+    assert f"a prompt of {WORK.prompt_tokens} tokens" in text_of(COST)
+
+
+def test_the_example_of_costs_runs() -> None:
+    [block] = blocks(COST, "python")
+    reported: list[tuple[object, ...]] = []
+    exec(compile(block, COST, "exec"), {"print": lambda *words: reported.append(words)})
+    assert reported == [(name, one.cost.matrix_flops, one.cost.bytes) for name, one in COSTS.items()]

@@ -1,4 +1,4 @@
-"""Who may import whom: the package's rooms, lowest first, and no way back."""
+"""Who may import whom, as ``docs/rooms.md`` has it: the package's rooms, lowest first, and no way back."""
 
 from __future__ import annotations
 
@@ -11,31 +11,10 @@ import pytest
 
 import pytest_dsocr
 from tests.checkout import CHECKOUT
+from tests.markdown import table
 
 PACKAGE = Path(pytest_dsocr.__file__).parent
-MAY_IMPORT = {
-    "foundation": "",
-    "contract": "foundation",
-    "families": "contract",
-    "observation": "foundation contract families",
-    "engine": "foundation contract families",
-    "cost": "foundation contract families engine",
-    "subjects": "foundation contract families observation engine",
-    "reference": "foundation contract families observation engine subjects",
-    "compare": "foundation contract families observation",
-    "explain": "foundation contract families observation engine subjects reference compare",
-    "perf": "foundation families engine cost subjects",
-    "pages": "foundation contract families observation",
-    "adapters": "foundation contract families observation engine subjects reference pages",
-    "doctor": "foundation contract observation engine reference perf pages",
-    "report": "foundation contract observation cost reference compare explain perf",
-    "cases": "foundation contract families observation engine subjects reference compare explain report",
-    "night": "foundation families compare perf pages report",
-    "plugin": "foundation contract families observation engine cost subjects reference compare explain perf "
-    "pages report cases",
-    "cli": "foundation contract observation engine cost reference explain perf pages adapters doctor report "
-    "night plugin",
-}
+MAY_IMPORT = {row[0].strip("`"): row[-1].strip("| ").split(", ") for row in table("docs/rooms.md", "room")}
 """Each room with those that it imports, at any time: at the top of a module, in a function, or for types alone."""
 OF_CALLERS = {"__init__", "__main__"}
 
@@ -51,13 +30,13 @@ def test_every_room_is_listed_and_says_what_it_is_for() -> None:
 @pytest.mark.parametrize("room", MAY_IMPORT)
 def test_a_room_imports_what_it_may_and_nothing_from_above(room: str) -> None:
     """An installation has no ``ci``, and the suites stand above the package."""
-    names, allowed = [*MAY_IMPORT], {*MAY_IMPORT[room].split()}
+    names, allowed = [*MAY_IMPORT], {*MAY_IMPORT[room]} - {""}
     assert allowed <= {*names[: names.index(room)]}, f"{room} may import only what stands in front of it"
     imported = {one for path in (PACKAGE / room).rglob("*.py") for one in imported_by(path)}
     assert not {"ci", "suites", "tests"} & {one.partition(".")[0] for one in imported}
     parts = {tuple(one.split(".")[:2]) for one in imported if one.startswith(f"{PACKAGE.name}.")}
     others = {part for _, part in parts if part in MAY_IMPORT} - {room}
-    assert others == allowed, "move what is imported to a lower room; take out of the list what is imported no more"
+    assert others == allowed, "move what is imported to a lower room; take out of the table what is imported no more"
 
 
 def imported_by(path: Path) -> Iterator[str]:

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+from pytest_dsocr.contract.inputs import prepare_inputs
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.pages.page_list import shipped
@@ -15,7 +18,51 @@ from pytest_dsocr.subjects.loading import load_subject
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import session_subject
 
-HERE = "processor:tests.adapters.processors"
+HERE = f"processor:{__name__}"
+
+
+class Right:
+    """Has the interface of vLLM's: rows without a batch, pixels in float32, no zeros where there are no crops."""
+
+    def __init__(self, tokenizer: Any, image_size: int = 1, base_size: int = 1, normalize: bool = False) -> None:
+        assert normalize, "what processor_config.json says"
+        self.tokenizer, self.image_size, self.base_size = Tokenizer.wrap(tokenizer), image_size, base_size
+
+    def __call__(self, *, prompt: str, images: list[Any], crop_mode: bool = True) -> dict[str, Any]:
+        preset = Preset("any", self.base_size, self.image_size, crop_mode)
+        made = prepare_inputs(images, prompt, preset, self.tokenizer)
+        has_crops = int(made.images_spatial_crop.prod()) > 1
+        return {
+            "input_ids": made.input_ids[0],
+            "images_seq_mask": made.images_seq_mask[0],
+            "images_spatial_crop": made.images_spatial_crop,
+            "images_crop": made.images_crop.float()[None] if has_crops else made.images_crop[:0],
+            "pixel_values": made.images_ori.float(),
+        }
+
+
+class AsSglang(Right):
+    """Takes the text by another name, and cropping in another method."""
+
+    def __call__(self, *, text: list[str], images: list[Any]) -> dict[str, Any]:  # type: ignore[override]
+        raise AssertionError("it takes no preset")
+
+    def process_one(self, prompt: str, images: list[Any], cropping: bool = True) -> dict[str, Any]:
+        return super().__call__(prompt=prompt, images=images, crop_mode=cropping)
+
+
+class WithoutPixels(Right):
+    """Returns ids alone."""
+
+    def __call__(self, *, prompt: str, images: list[Any], crop_mode: bool = True) -> dict[str, Any]:
+        return {"input_ids": super().__call__(prompt=prompt, images=images, crop_mode=crop_mode)["input_ids"]}
+
+
+class OfPictures(Right):
+    """Takes no text."""
+
+    def __call__(self, images: list[Any]) -> dict[str, Any]:  # type: ignore[override]
+        raise AssertionError("nothing to read it with")
 
 
 def loaded(name: str) -> Any:
@@ -40,7 +87,7 @@ def test_one_that_is_not_there_or_another_kind_is_reported() -> None:
     for spec, message in {
         "processor:nowhere": "'nowhere' names no subject; give session, ",
         "processor:no_such_package:Any": "'no_such_package:Any': there is no module no_such_package, neither in ",
-        f"{HERE}:Absent": "tests.adapters.processors (",
+        f"{HERE}:Absent": f"{__name__} (",
     }.items():
         with pytest.raises(DsocrError, match=f"^{re.escape(message)}"):
             load_subject(spec, Setup())

@@ -5,42 +5,18 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from pytest_dsocr.cases.run import ask
-from pytest_dsocr.compare.case import judge
-from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.contract.image import resampling
-from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.engine.places import MINI
-from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.pages.page_list import shipped
-from pytest_dsocr.reference.opening import Wanted
-from pytest_dsocr.reference.recording import RecordedReference
-from pytest_dsocr.subjects.loading import close_subject, load_subject
-from pytest_dsocr.subjects.protocol import Setup
 from tests.plugin.conftest import TEST_TEXT, Repository, repository, unwrapped
-from tests.recordings import FOLDER, find_recording
+from tests.subjects.test_examples import held, verdicts_of
 
 __all__ = ["repository"]
-PAGE = "figures_201"
-
-
-def verdicts(spec: str) -> dict[str, Verdict]:
-    recording = find_recording(FOLDER, Wanted(resolve(MINI)).key, resampling())
-    [page] = [page for page in shipped("dev-3") if page.stem == PAGE]
-    subject = load_subject(spec, Setup())
-    found = judge(
-        ask(subject, RecordedReference(recording), make_case(page, "markdown", "gundam")), tolerances("float32")
-    )
-    close_subject(subject)
-    return {one.what: one.verdict for one in found.comparisons if one.verdict is not Verdict.NOT_COMPARED}
 
 
 def test_a_server_is_judged_by_its_text_alone(address: str, tmp_path: Path) -> None:
     """It computes, so that on a busy machine it takes longer than a handshake is given unasked."""
     file = tmp_path / "server.toml"
     file.write_text(f"url = '{address}/session/v1'\ntime_limit = 600\n[body]\npreset = '{{preset}}'\n")
-    found = verdicts(f"http:{file}")
+    found = verdicts_of(held(f"http:{file}", "figures_201"))
     assert found["text"] is Verdict.MATCH
     assert {*found} <= {"text", "spans", "boxes"}
 

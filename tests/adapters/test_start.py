@@ -39,7 +39,7 @@ def test_what_is_written_runs(
     page.write_bytes(shipped("dev-3")[0].read_bytes())
     page.with_name("page.png.txt").write_text(TEXT)
     if kind == "python":
-        assert read(spec, page) == read("tests.subjects.examples.one_method:OneMethod", page)
+        assert read(spec, page) == read("session", page)
     else:
         assert read(spec, page) == TEXT
 

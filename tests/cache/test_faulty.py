@@ -108,11 +108,6 @@ def test_every_test_of_the_suite_is_here() -> None:
     assert {fault for faults in CAUGHT.values() for fault in faults} == FAULTS.keys()
 
 
-@pytest.mark.parametrize("test", TESTS)
-def test_a_right_subject_passes(outcome: Callable[..., list[Comparison]], test: str) -> None:
-    assert outcome(test, SessionSubject) == []
-
-
 def test_a_page_of_which_vision_gives_nothing_is_reported(tiny: Engine[Any], tmp_path: Path) -> None:
     with pytest.raises(DsocrError, match=r"gave nothing of halves\.png in tiny; .* put another page first"):
         Walk.along(SessionSubject(tiny), write_page("halves", tmp_path))

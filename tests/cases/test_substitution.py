@@ -16,15 +16,14 @@ from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.subjects.follow import follow
-from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.contract.pages import write_page
-from tests.subjects.examples.one_method import OneMethod
 from tests.subjects.seen import seen
+from tests.subjects.test_follow import only
 
-CHECKPOINT = "synthetic:tiny"
 NEW_TOKENS = 12
 LIMITS = tolerances("float32")
 
@@ -163,7 +162,7 @@ def test_what_is_wrong_in_the_text_alone_or_without_stages_tells_nothing(
     tiny: Engine[Any], case: Case, live: Observation
 ) -> None:
     other = replace(live, output=replace(live.output, text="other"))
-    for subject, expected in ((Misread(tiny), live), (OneMethod(Setup(CHECKPOINT)), other)):
+    for subject, expected in ((Misread(tiny), live), (only(SessionSubject(tiny), Level.TEXT), other)):
         report = asked(subject, case, expected)
         assert not report.passes
         assert substitute(subject, report, unneeded) == ()

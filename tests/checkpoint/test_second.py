@@ -12,16 +12,32 @@ from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.reference.goldens import shipped_folder
 from pytest_dsocr.reference.opening import Wanted, open_recorded
-from pytest_dsocr.subjects.protocol import NotOfferedError
-from pytest_dsocr.subjects.session import SessionSubject
+from pytest_dsocr.subjects.protocol import NotOfferedError, Setup
+from pytest_dsocr.subjects.session import SessionSubject, session_subject
 from suites.checkpoint.conftest import _is_asked
 from suites.checkpoint.made import NAME, PAGES
 from suites.checkpoint.second import FIRST_LAYER, IN_BFLOAT16, OF_FIRST_LAYER, Second
-from tests.checkpoint.subjects import InFloat32
 from tests.report.made import config
 
 RUN = config(subject="session", checkpoint="mini", device="cpu", dtype="float32", attention="eager")
-SUBJECTS = "tests.checkpoint.subjects"
+
+
+class InFloat32(SessionSubject):
+    """Right; says nothing of other dtypes."""
+
+    dtypes = ()  # type: ignore[assignment]
+
+
+def takes_one(setup: Setup) -> SessionSubject:
+    """Take the run's checkpoint alone, and say so."""
+    if setup.checkpoint != "mini":
+        raise NotImplementedError("one checkpoint is built in")
+    return session_subject(setup)
+
+
+def ignores_it(setup: Setup) -> SessionSubject:
+    """Load one checkpoint, whatever is asked for."""
+    return session_subject(replace(setup, checkpoint="mini"))
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +68,9 @@ def test_a_right_subject_passes_and_its_first_layer_is_held_to_a_limit_of_its_ow
 @pytest.mark.parametrize(
     ("subject", "dtype", "message"),
     [
-        (f"{SUBJECTS}:takes_one", "float32", "another checkpoint or dtype .one checkpoint is built in"),
+        (f"{__name__}:takes_one", "float32", "another checkpoint or dtype .one checkpoint is built in"),
         ("cli:my-ocr --image {page}", "float32", "a command or a server has its own"),
-        (f"{SUBJECTS}:InFloat32", "bfloat16", "the subject's dtypes do not name it"),
+        (f"{__name__}:InFloat32", "bfloat16", "the subject's dtypes do not name it"),
     ],
 )
 def test_who_does_not_offer_it_is_reported(subject: str, dtype: str, message: str, second: Second, tiny: Any) -> None:
@@ -64,7 +80,7 @@ def test_who_does_not_offer_it_is_reported(subject: str, dtype: str, message: st
 
 
 def test_a_factory_that_loads_another_checkpoint_than_it_was_asked_to_is_an_error(second: Second) -> None:
-    asked = replace(second, config=replace(RUN, subject=f"{SUBJECTS}:ignores_it"))
+    asked = replace(second, config=replace(RUN, subject=f"{__name__}:ignores_it"))
     with pytest.raises(DsocrError, match=r"features have 256 channels, .* has 160; load what Setup names"):
         asked.report("float32", second.reference("float32"))
 

@@ -13,7 +13,7 @@ from pytest_dsocr.compare.signs import Reason, Sign
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, worst
 from pytest_dsocr.contract import COMPARED
-from pytest_dsocr.observation.answer import ForcedStep, Part
+from pytest_dsocr.observation.answer import NO_CHOICE, ForcedStep, Part
 from pytest_dsocr.observation.level import Level, SubjectFaultError
 from pytest_dsocr.observation.observation import Best, InputsDigest, NotFinite, Observation, Seam, Step
 from tests.compare.made import OUTPUT as SAID
@@ -194,8 +194,11 @@ def test_equal_tokens_that_the_subjects_policy_does_not_end_with_are_wrong() -> 
 
 
 def test_logits_that_are_not_finite_are_reported_in_the_place_of_an_error() -> None:
-    forced = (*along(STEPS[:2]), replace(along(STEPS)[2], not_finite=NotFinite(2, 0, 129, (7,))))
-    found = compared(observation(), forced=forced)["logits"]
+    spoilt = replace(along(STEPS)[2], token=NO_CHOICE, not_finite=NotFinite(2, 0, 129, (7,)))
+    both = compared(observation(), forced=(*along(STEPS[:2]), spoilt))
+    found, tokens = both["logits"], both["tokens"]
+    assert tokens.verdict is Verdict.WRONG
+    assert tokens.details[0].startswith("step 2: no choice, for its logits hold NaN or infinity; the")
     assert (found.verdict, found.error) == (Verdict.WRONG, math.inf)
     assert found.measured == "step 2: 2 NaN of 129 values, the first at [7]; the reference is finite"
     assert Sign.NOT_FINITE in found.signs

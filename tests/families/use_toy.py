@@ -25,6 +25,19 @@ from pytest_dsocr.reference.recorder import recorder
 from pytest_dsocr.reference.recording import Recording
 from pytest_dsocr.reference.session import SessionRuntime
 from pytest_dsocr.report.commands import suites
+from pytest_dsocr.subjects.protocol import Setup
+from pytest_dsocr.subjects.session import SessionSubject
+
+
+class Forgetful(SessionSubject):
+    """An implementation that forgets the bias of its own stage: not the session, which is not compared with itself."""
+
+
+def subject(setup: Setup) -> Forgetful:
+    """Load one as a run does."""
+    session = Engine.from_checkpoint(setup.checkpoint, device=setup.device, dtype=setup.dtype)
+    session.model.get_submodule("model.adapter").get_parameter("bias").zero_()
+    return Forgetful(session)
 
 
 def main(folder: Path, page: Path) -> None:
@@ -74,7 +87,7 @@ def record(folder: Path, page: Path, golden: Path) -> None:
 
 def compare(folder: Path, page: Path, out: Path) -> int:
     """Run the tests of parity on the page; returns pytest's exit status."""
-    of_subject = ("subject=toy_subject:subject", f"checkpoint={folder}", "reference=session", f"out={out}")
+    of_subject = ("subject=use_toy:subject", f"checkpoint={folder}", "reference=session", f"out={out}")
     of_page = (f"pages={page}", "presets=patchwork", "max-new-tokens=3")
     options = [f"--dsocr-{one}" for one in (*of_subject, *of_page)]
     tests = [one for one in suites(()) if one == "--pyargs" or one.endswith("parity")]

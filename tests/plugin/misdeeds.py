@@ -61,9 +61,9 @@ def deaf() -> None:
             time.sleep(FOREVER_S)
 
 
-def wait_in_c(library: Callable[[None], Any] = ctypes.CDLL) -> None:
-    """Lock a mutex of the C library twice: no signal wakes it."""
-    c, mutex = library(None), ctypes.create_string_buffer(256)
+def wait_in_c() -> None:
+    """Lock a mutex of the C library twice, with Python's own lock held: no signal wakes it."""
+    c, mutex = ctypes.PyDLL(None), ctypes.create_string_buffer(256)
     c.pthread_mutex_init(mutex, None)
     c.pthread_mutex_lock(mutex)
     c.pthread_mutex_lock(mutex)
@@ -79,8 +79,7 @@ DEEDS: Mapping[str, Callable[[], Any]] = {
     "loop": loop,
     "lock": lambda: [lock.acquire() for lock in [threading.Lock()] * 2],
     "deaf": deaf,
-    "c": wait_in_c,
-    "c with the lock": lambda: wait_in_c(ctypes.PyDLL),
+    "c with the lock": wait_in_c,
     "exit 0": lambda: os._exit(0),
     "exit 3": lambda: os._exit(3),
     "segfault": lambda: ctypes.string_at(0),

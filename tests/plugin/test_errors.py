@@ -15,7 +15,7 @@ import standin
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.subjects.seen import seen
-from tests.subjects.spoilt import Raising, Spoilt
+from tests.subjects.spoilt import Raising
 
 SESSION = Engine.from_checkpoint("synthetic:tiny")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 
 import pytest
 
@@ -53,14 +52,6 @@ def test_a_hang_costs_one_case(settled: Repository) -> None:
     """The limit is one for loading as well, on a machine that is busy."""
     result = run(settled, "read:sleep", "--dsocr-subject-time-limit=3", "-n", "2")
     costs_one_case(result, "the subject's read did not return in read within 3 s", "misdeeds.py")
-
-
-def test_a_hang_that_cannot_be_interrupted_ends_the_run_with_its_stack(settled: Repository) -> None:
-    result = run(settled, "read:c", "--dsocr-subject-time-limit=1")
-    assert result.ret == -signal.SIGKILL
-    message = "dsocr: the subject's read in read took more than 1 s and cannot be interrupted; the process ends"
-    assert message in result.stderr.str()
-    assert "misdeeds.py" in result.stderr.str()
 
 
 @pytest.mark.parametrize("deed", ["skip", "exit", "unspeakable", "many lines", "escapes"])

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.reference.environment import find_environment, interpreter
 from suites.contract.pages import write_page
 from tests.reference.replay import Made, make_cases
@@ -78,6 +79,12 @@ def worker_folders(temporary: Path) -> set[Path]:
 def copy_stand_in(folder: Path) -> Path:
     """A copy of the stand-in, in which faults can be planted."""
     return Path(shutil.copytree(STAND_IN, folder / "vendor", ignore=shutil.ignore_patterns("__pycache__")))
+
+
+@pytest.fixture(scope="session")
+def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    """A page without crops, of which four tokens are read."""
+    return make_case(write_page("square", tmp_path_factory.mktemp("pages")), "markdown", "tiny", 4)
 
 
 @pytest.fixture

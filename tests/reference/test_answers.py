@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.packing import pack
 from pytest_dsocr.observation.provenance import Key
@@ -25,7 +25,7 @@ from tests.reference.conftest import STAND_IN, copy_stand_in
 from tests.reference.replay import same
 from tests.report.made import MADE
 
-CHECKPOINT, TOKENS = "synthetic:tiny", 3
+CHECKPOINT = "synthetic:tiny"
 KEY = Key(CHECKPOINT, "cpu", "float32", "eager", "a" * 64)
 
 
@@ -69,11 +69,6 @@ def runs(live: Counted, tmp_path: Path) -> Runs:
     return Runs(live, tmp_path / "answers", making_of(STAND_IN, KEY, live.versions()))
 
 
-@pytest.fixture(scope="module")
-def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
-    return make_case(write_page("square", tmp_path_factory.mktemp("pages")), "markdown", "tiny", TOKENS)
-
-
 def test_the_second_run_does_not_ask_and_has_the_same_answer_whole(runs: Runs, case: Case, tmp_path: Path) -> None:
     first, was_asked = runs.ask(case)
     assert was_asked
@@ -96,9 +91,9 @@ def test_only_the_same_question_is_not_asked_again(runs: Runs, case: Case, tmp_p
     assert (answer.case_id, was_asked) == (renamed.id, False), "a page counts by its pixels"
     other_page = write_page("tiny", tmp_path)
     for other in (
-        Case(other_page, case.prompt, case.preset, TOKENS),
-        Case(case.page, "<image>Read.", case.preset, TOKENS),
-        Case(case.page, case.prompt, DEFAULT.preset("small"), TOKENS),
+        Case(other_page, case.prompt, case.preset, case.max_new_tokens),
+        Case(case.page, "<image>Read.", case.preset, case.max_new_tokens),
+        Case(case.page, case.prompt, DEFAULT.preset("small"), case.max_new_tokens),
     ):
         assert runs.store().find(other) is None
     before = runs.store().path(case).stat().st_mtime_ns

@@ -18,20 +18,19 @@ import pytest
 
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.block_seams import in_stage_order
-from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.packing import pack
 from pytest_dsocr.reference.environment import FILES, interpreter
 from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.protocol import ReferenceFaultError, pack_case, unpack_case
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
-from suites.contract.pages import write_page
 from tests.crops import cropped_case
 from tests.processes import await_ended
 from tests.reference.conftest import STAND_IN, Home, copy_stand_in, worker_folders
 from tests.reference.misbehaving import RUNTIME
 from tests.reference.replay import same
 
-CHECKPOINT, TOKENS = "synthetic:tiny", 4
+CHECKPOINT = "synthetic:tiny"
 LIMIT_S = 60.0
 Sign = tuple[str, int, int | None]
 
@@ -61,11 +60,6 @@ def runtime() -> Iterator[VendorRuntime]:
     logging.disable(logging.NOTSET)  # which the runtime, at home in a process of its own, sets higher
 
 
-@pytest.fixture(scope="module")
-def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
-    return make_case(write_page("square", tmp_path_factory.mktemp("pages")), "markdown", "tiny", TOKENS)
-
-
 @pytest.mark.parametrize("home", ["stand_in"], indirect=True)
 def test_answers_are_the_runtimes(live: Live, runtime: VendorRuntime, case: Case) -> None:
     """The seams of blocks come without their values, which are too much to send."""
@@ -87,14 +81,14 @@ def test_progress_and_how_an_answer_was_made_are_reported(
     (tmp_path / "notes.txt").write_text("own", encoding="utf-8")
     monkeypatch.setattr(live.reference, "keep_values", False)
     seen = live.reference.observe(case, out=tmp_path)
-    assert [sign for sign in live.progress if sign[0] == "token"] == [("token", n + 1, TOKENS) for n in range(TOKENS)]
+    assert [sign for sign in live.progress if sign[0] == "token"] == [("token", n, 4) for n in (1, 2, 3, 4)]
     assert {"sam", "clip", "projector"} <= {what for what, *_ in live.progress}
 
     made = live.reference.provenance
     assert made.vendor_sha256 == {name: hashlib.sha256((home.folder / name).read_bytes()).hexdigest() for name in FILES}
     assert (made.checkpoint, made.device, made.dtype, made.attention) == (CHECKPOINT, "cpu", "float32", "eager")
     assert made.command == "the command"
-    assert seen.provenance == made.with_ceiling(TOKENS) != made
+    assert seen.provenance == made.with_ceiling(4) != made
 
     files = {path.relative_to(tmp_path).as_posix(): path for path in tmp_path.rglob("*.*")}
     assert {"result.mmd", "result_with_boxes.jpg"} <= files.keys() - {"notes.txt"} == seen.output.artefacts.keys()

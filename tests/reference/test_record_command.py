@@ -69,10 +69,10 @@ def test_pages_are_recorded_once_where_a_run_looks_first_and_then_are_there(
 def test_an_interrupted_or_failing_recorder_says_what_it_kept_and_goes_on(
     pages: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ctrl-C while the reference hangs in the second case; then it is killed in the next."""
+    """Ctrl-C while the reference hangs on the second page; then it is killed there."""
     vendor = Path(shutil.copytree(STAND_IN, tmp_path / "vendor"))
     command = arguments(pages, vendor)
-    (vendor / "planted.json").write_text(json.dumps({"fault": "hang", "at": "token", "run": 2}))
+    (vendor / "planted.json").write_text(json.dumps({"fault": "hang", "page": "tiny"}))
     with subprocess.Popen(
         [sys.executable, "-m", "pytest_dsocr", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -80,10 +80,10 @@ def test_an_interrupted_or_failing_recorder_says_what_it_kept_and_goes_on(
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()
     assert (process.returncode, err) == (130, "dsocr: interrupted\n")
-    kept = "kept        1 of 4 cases; the same command continues from there"
+    kept = "kept        2 of 4 cases; the same command continues from there"
     assert out.splitlines()[-1] == kept
 
-    (vendor / "planted.json").write_text(json.dumps({"fault": "kill", "at": "token"}))
+    (vendor / "planted.json").write_text(json.dumps({"fault": "kill", "page": "tiny"}))
     assert main(command) == 10
     printed = capsys.readouterr()
     assert printed.out.splitlines()[-1] == kept
@@ -91,7 +91,7 @@ def test_an_interrupted_or_failing_recorder_says_what_it_kept_and_goes_on(
 
     (vendor / "planted.json").unlink()
     assert main(command) == 0
-    assert ": 1 of 4 cases are there\n" in capsys.readouterr().out
+    assert ": 2 of 4 cases are there\n" in capsys.readouterr().out
     assert len(Recording.open(HOME).cases) == 4
 
 

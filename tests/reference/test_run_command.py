@@ -76,7 +76,7 @@ def test_a_page_that_fails_does_not_end_the_others(
 ) -> None:
     monkeypatch.setenv("DSOCR_VENDOR_ENV", str(warm_environment))
     vendor, out = Path(shutil.copytree(STAND_IN, pages.parent / "vendor")), pages.parent / "out"
-    (vendor / "planted.json").write_text(json.dumps({"fault": "memory", "at": "token", "run": 1}))
+    (vendor / "planted.json").write_text(json.dumps({"fault": "memory", "page": "square"}))
     assert run(vendor, pages) == MACHINE
     assert f"failed      {CASES[0]}: " in capsys.readouterr().out
     assert [path.name for path in out.iterdir()] == CASES[1:], "and nothing half made is left"

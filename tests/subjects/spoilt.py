@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor
@@ -16,38 +17,17 @@ from tests.conftest import model_of
 
 
 class Spoilt(SessionSubject):
-    """Holds ``bad`` in the midst of one seam, and whatever follows from it.
+    """Holds ``bad``, NaN or an infinity, in what CLIP gives of a page without crops, and whatever follows from it."""
 
-    Args:
-        session: one whose model is the engine's.
-        seam: of a view, such as ``sam.page``; or ``step``.
-        bad: NaN or an infinity.
-    """
-
-    def __init__(self, session: Engine[Any], seam: str, bad: float) -> None:
+    def __init__(self, session: Engine[Any], bad: float) -> None:
         super().__init__(session)
-        self.seam, self.bad = seam, bad
+        self.bad = bad
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        stage, _, view = self.seam.partition(".")
         model = model_of(self.session)
-        if not view:
+        clip = model.clip
+        with mock.patch.object(model, "clip", lambda *given: spoil(clip(*given), self.bad)):
             return super().vision(inputs)
-        method = getattr(model, stage)
-
-        def spoilt(*given: Tensor) -> Tensor:
-            out: Tensor = method(*given)
-            return spoil(out, self.bad) if (len(out) > 1) == (view == "crops") else out
-
-        setattr(model, stage, spoilt)
-        try:
-            return super().vision(inputs)
-        finally:
-            delattr(model, stage)
-
-    def step(self, state: Any, token: int) -> Tensor:
-        logits = super().step(state, token)
-        return spoil(logits, self.bad) if self.seam == "step" and state.steps == 3 else logits
 
 
 def spoil(tensor: Tensor, bad: float) -> Tensor:

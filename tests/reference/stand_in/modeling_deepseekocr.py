@@ -31,7 +31,6 @@ from .modeling_deepseekv2 import Decoding
 
 print("imported")  # noqa: T201
 os.write(1, b"imported, from C\n")
-planted.at("import")
 
 
 def build_sam_vit_b() -> nn.Module:
@@ -72,7 +71,7 @@ class DeepseekOCRForCausalLM(Decoding):
         crop_mode: bool,
         save_results: bool = False,
     ) -> None:
-        planted.at("infer")
+        planted.strike(image_file)
         os.write(1, b"noise from C\n")
         Path(output_path, "images").mkdir(parents=True, exist_ok=True)
         page, preset = load_image(image_file), Preset("stand-in", base_size, image_size, crop_mode)

@@ -14,8 +14,6 @@ from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.pipeline import DecodeState, Pipeline, pick
 from pytest_dsocr.engine.stages import Stages
 
-from . import planted
-
 
 class Decoding(DeepseekOCR):
     """The engine's model, whose ``forward`` is a prefill where it is given images, and else a decode step."""
@@ -43,7 +41,6 @@ class Decoding(DeepseekOCR):
         ban = NgramBan(no_repeat_ngram_size, ids)
         out = self(input_ids, **images)
         for left in reversed(range(max_new_tokens)):
-            planted.at("token")
             ids += pick(out.logits[:, -1], [ban.banned()])
             ban.push(ids[-1])
             if ids[-1] == eos_token_id or not left:

@@ -1,7 +1,6 @@
-"""Faults on request in the stand-in: ``planted.json`` beside this file names one.
+"""Faults on request in the stand-in: ``planted.json`` beside this file names one, and the page that it comes with.
 
-``{"fault": "kill", "at": "token", "run": 2}`` kills the worker as it chooses the first token of its second run, and of
-no other. ``planted.log`` gets the process id of each worker that was struck.
+``{"fault": "kill", "page": "tiny"}`` kills the worker where it reads ``tiny.png``; it leaves ``planted.log``.
 """
 
 from __future__ import annotations
@@ -10,40 +9,26 @@ import json
 import os
 import signal
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 PLAN = Path(__file__).with_name("planted.json")
-LOG = Path(__file__).with_name("planted.log")
-
-_turns: Counter[str] = Counter()
 
 
-def at(place: str) -> None:
-    """Strike, if this is the place and the turn."""
-    if place == "infer":
-        _turns["token"] = 0
-    _turns[place] += 1
+def strike(page: str) -> None:
+    """Do what is planted for this page, if anything is."""
     plan = json.loads(PLAN.read_text()) if PLAN.exists() else {}
-    if (plan.get("at"), 1, plan.get("run", _turns["infer"])) != (place, _turns[place], _turns["infer"]):
-        return
-    with LOG.open("a") as log:
-        log.write(f"{os.getpid()}\n")
-    FAULTS[plan["fault"]]()
-
-
-def _hang() -> None:
-    while True:
-        time.sleep(60)
+    if plan.get("page") == Path(page).stem:
+        PLAN.with_suffix(".log").touch()
+        FAULTS[plan["fault"]]()
 
 
 def _out_of_memory() -> None:
     raise MemoryError("tried to allocate 20.00 GiB")
 
 
-FAULTS: dict[str, Callable[[], None]] = {
+FAULTS: dict[str, Callable[[], object]] = {
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "memory": _out_of_memory,
-    "hang": _hang,
+    "hang": lambda: time.sleep(600),
 }
