@@ -18,7 +18,7 @@ import yaml
 
 from pytest_dsocr.cli import faults
 from pytest_dsocr.cli.main import parser
-from pytest_dsocr.compare.tolerances import BY_DTYPE, NAMES
+from pytest_dsocr.compare.tolerances import BUDGETS, BY_DTYPE, LOSSES, NAMES
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.cost.cost import as_counted
 from pytest_dsocr.cost.model import stages_of
@@ -150,6 +150,11 @@ def test_tolerances_are_those_of_the_code() -> None:
     reported = {row[0].strip("`"): [float(value) for value in row[2:]] for row in table("docs/verdicts.md", "name")}
     limits = [asdict(BY_DTYPE[dtype]) for dtype in ("float32", "float16", "bfloat16")]
     assert reported == {name: [limit[name] for limit in limits] for name in NAMES}
+
+
+def test_budgets_are_those_of_the_code() -> None:
+    rows = {name.strip("`"): [*map(float, allowed)] for name, _, *allowed in table("docs/precision.md", "what")}
+    assert rows == {name: [budget[name] for budget in BUDGETS.values()] for name in LOSSES}
 
 
 def test_stages_are_those_of_the_code() -> None:

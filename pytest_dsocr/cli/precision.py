@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_dsocr.cli.arguments import PAGES, add, add_model, add_reading
-from pytest_dsocr.compare.tolerances import BUDGETS
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.process import progress_bar
@@ -31,7 +30,7 @@ def add_run(command: ArgumentParser) -> None:
     add_model(command)
     add_reading(command)
     add(command, "--max-new-tokens", "along how many tokens of a page, at most", 256, type=int, metavar="TOKENS")
-    what = f"what a stage may lose: {', '.join(BUDGETS)}, or NAME=VALUE of {' and '.join(MEASURED)}"
+    what = f"what a stage may lose of {' and '.join(MEASURED)}, as --dsocr-budget has it"
     add(command, "--budget", what, "int8", metavar="BUDGET")
 
 

@@ -37,6 +37,7 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
     "doctor": [],
     "bench": ["a", "b"],
     "cost": ["a"],
+    "precision": ["a"],
     "nightly": ["a"],
     "history": ["a"],
     "faults": [],

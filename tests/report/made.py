@@ -57,7 +57,13 @@ MADE = Provenance(
 def config(**changes: Any) -> Config:
     """The run's choices where a user sets no option but ``changes``."""
     given: dict[str, Any] = {option.name: option.value_if_unset for option in OPTIONS}
-    given |= {"tolerances": {}, "may_miss": frozenset(), "golden": Path("golden"), "out": Path("dsocr-out")}
+    given |= {
+        "tolerances": {},
+        "budget": {},
+        "may_miss": frozenset(),
+        "golden": Path("golden"),
+        "out": Path("dsocr-out"),
+    }
     return Config(**{**given, **changes})
 
 

@@ -1,0 +1,119 @@
+"""Ports in fewer bits, for real: judged by their budget, their cost found stage by stage, mistakes in them named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_dsocr.cases.limits import budget_of
+from pytest_dsocr.cases.run import run_case
+from pytest_dsocr.compare.case import CaseReport
+from pytest_dsocr.compare.tolerances import BUDGETS
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.explain.catalogue import mistakes
+from pytest_dsocr.explain.explainer import Explainer
+from pytest_dsocr.explain.mistake import Changes, model_of
+from pytest_dsocr.explain.planted import plant
+from pytest_dsocr.explain.precision import STAGES, Cost, Costs, fewest_bits
+from pytest_dsocr.foundation.elapsed import Elapsed
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.observation.config import Setup
+from pytest_dsocr.pages.page_list import shipped
+from pytest_dsocr.reference.opening import Wanted, open_recorded
+from pytest_dsocr.subjects.session import SessionSubject, session_subject
+from tests.recordings import FOLDER
+from tests.report.made import config
+
+PAGE = next(page for page in shipped("dev-3") if page.stem == "figures_201")
+
+
+@cache
+def subject() -> SessionSubject:
+    return session_subject(Setup())
+
+
+@contextmanager
+def planted(*names: str) -> Iterator[SessionSubject]:
+    with Changes() as changes:
+        for name in names:
+            plant(mistakes()[name], subject().session, changes)
+        yield subject()
+
+
+def report(*names: str, explain: float = 0.0, budget: Mapping[str, float] = BUDGETS["int8"]) -> CaseReport:
+    """One page of a run with a budget, of the session with mistakes in it."""
+    own = config(explain=explain, out=None, budget=budget)
+    reference = open_recorded([FOLDER], Wanted(resolve("mini"), fixed=frozenset()))
+    with planted(*names) as asked:
+        case = make_case(PAGE, "markdown", "gundam", max_new_tokens=16)
+        return run_case(case, 1, asked, reference, own, Elapsed("test"), Explainer(own.setup, budget_s=0))[0]
+
+
+def test_a_port_in_eight_bits_is_within_its_budget_and_its_cost_is_where_they_are() -> None:
+    found = report("sam.weights-int8")
+    assert (str(found.verdict), found.passes) == ("DRIFT", True)
+    assert 0 < found.loss["kl"] < BUDGETS["int8"]["kl"]
+    stages = found.exchange.stages
+    assert [*stages] == ["sam", "clip", "projector", "vision_fusion", "decoder"]
+    assert stages["sam"] == pytest.approx(found.loss["kl"], rel=0.01), "all of it is SAM's"
+    assert max(abs(cost) for name, cost in stages.items() if name != "sam") < stages["sam"] / 100
+
+
+def test_of_a_decoder_in_four_bits_the_decoder_costs_all() -> None:
+    found = report("prefill.weights-int4")
+    assert found.exchange.stages["decoder"] == pytest.approx(found.loss["kl"], rel=0.01)
+
+
+def test_without_a_budget_the_same_port_is_wrong() -> None:
+    found = report("sam.weights-int8", budget={})
+    assert (str(found.verdict), found.loss, found.exchange.stages) == ("WRONG", {}, {})
+
+
+def test_a_mistake_in_a_port_in_eight_bits_is_wrong_and_named() -> None:
+    found = report("clip.weights-int8", "clip.activation-erf", explain=600.0)
+    assert found.divergence is not None
+    assert found.divergence.first.what == "clip.rounding"
+    assert found.exchange.explanation is not None
+    assert "clip.activation-erf" in found.exchange.explanation.mistakes
+
+
+class Declared:
+    """What a subject says of itself."""
+
+    def __init__(self, precision: str) -> None:
+        self.precision = precision
+
+
+def test_the_precision_that_a_subject_declares_sets_its_budget_and_an_option_changes_it() -> None:
+    assert budget_of(config(budget={}), object()) is None
+    assert budget_of(config(budget={}), Declared("int8")) == BUDGETS["int8"]
+    assert budget_of(config(budget={"kl": 0.5}), Declared("int8")) == {**BUDGETS["int8"], "kl": 0.5}
+    assert budget_of(config(budget={"kl": 0.5}), object()) == {"kl": 0.5}
+    with pytest.raises(DsocrError, match="declare one of int8, fp8, int4"):
+        budget_of(config(budget={}), Declared("int3"))
+
+
+def test_weights_are_rounded_stage_by_stage_and_put_back() -> None:
+    session = subject().session
+    model = model_of(session)
+    before = {name: parameter.clone() for name, parameter in model.named_parameters()}
+    costs = [*Costs(session, [session.prepare(PAGE, prompt="markdown", preset="tiny")], 4, lambda: None)]
+    assert all(torch.equal(parameter, before[name]) for name, parameter in model.named_parameters())
+    by_place = {(cost.stage, cost.precision): cost.kl for cost in costs}
+    assert all(0 < by_place[stage, "int8"] < by_place[stage, "int4"] for stage in STAGES)
+
+
+def test_the_fewest_bits_are_those_that_the_budget_allows() -> None:
+    kl: dict[str, Any] = {"sam": (0.1, 0.1, 0.1), "clip": (0.003, 0.002, 0.1), "prefill": (0.003, 0.002, 0.004)}
+    costs = [
+        Cost(stage, precision, value, 0.0)
+        for stage, values in kl.items()
+        for precision, value in zip(("fp8", "int8", "int4"), values, strict=True)
+    ]
+    assert fewest_bits(costs, {"kl": 0.005}) == {"sam": "", "clip": "int8", "prefill": "int4"}
