@@ -10,7 +10,7 @@ from typing import Any
 
 from pytest_dsocr.compare.tolerances import LOSSES
 from pytest_dsocr.foundation.words import count
-from pytest_dsocr.report.payload import number, of_number
+from pytest_dsocr.report.payload import Number, number, of_number
 
 CONFIDENCE = 0.95
 
@@ -38,10 +38,10 @@ class Spent:
 
     def __str__(self) -> str:
         """A phrase such as ``kl 0.0031 (0.0018 to 0.0044), allowed 0.02; the most 0.009, on invoice_000``."""
-        between = "" if self.interval is None else f" ({self.interval[0]:.2g} to {self.interval[1]:.2g})"
-        allowed = "no limit" if self.allowed is None else f"allowed {self.allowed:g}"
-        most = f"; the most {self.worst:.2g}, on {self.where}" if self.worst > 0 else ""
-        return f"{self.name} {self.mean:.2g}{between}, {allowed}{most}"
+        between = "" if self.interval is None else f" ({' to '.join(map(two_digits, self.interval))})"
+        allowed = "no limit" if self.allowed is None else f"allowed {two_digits(self.allowed)}"
+        most = f"; the most {two_digits(self.worst)}, on {self.where}" if self.worst > 0 else ""
+        return f"{self.name} {two_digits(self.mean)}{between}, {allowed}{most}"
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Spending:
         if self.unmeasured:
             yield f"{', '.join(self.unmeasured)}: not offered by the subject", False
         if self.stages:
-            yield "kl by stage: " + ", ".join(f"{name} {cost:.2g}" for name, cost in self.stages.items()), False
+            yield "kl by stage: " + ", ".join(f"{name} {two_digits(cost)}" for name, cost in self.stages.items()), False
 
     @property
     def title(self) -> str:
@@ -111,6 +111,11 @@ class Spending:
             "stages": {name: of_number(cost) for name, cost in self.stages.items()},
             "unmeasured": list(self.unmeasured),
         }
+
+
+def two_digits(value: Number) -> str:
+    """Return a loss with two digits; the word of one that is no number."""
+    return value if isinstance(value, str) else f"{number(value):.2g}"
 
 
 def _spent(name: str, values: Mapping[str, float], allowed: float | None) -> Spent:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ from pytest_dsocr.compare.diff import Side
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.foundation.files import templates, write_whole
 from pytest_dsocr.foundation.words import count, short
+from pytest_dsocr.report.budget import two_digits
 from pytest_dsocr.report.cases import FIRST_BROKE, break_in_words, failed_behind
 from pytest_dsocr.report.file import INDEX_NAME
+from pytest_dsocr.report.payload import Number, number
 from pytest_dsocr.report.times import rows
 from pytest_dsocr.report.words import BY_SESSION, counts, first_wrong, reference_in_words, subject_in_words
 
@@ -29,7 +32,7 @@ def html(result: Mapping[str, Any]) -> str:
     """Return the page. Everything in the result is escaped, whatever a model wrote or a page is called."""
     environment = templates(Path(__file__).parent)
     environment.filters |= {"in_words": counts, "error": _error, "of": count, "short": short}
-    environment.filters |= {"broke": break_in_words, "behind": failed_behind}
+    environment.filters |= {"broke": break_in_words, "behind": failed_behind, "two": two_digits, "share": _share}
     run = result["run"]
     sides = (reference_in_words(run), subject_in_words(run)) if run else None
     return environment.get_template(TEMPLATE).render(
@@ -43,6 +46,13 @@ def html(result: Mapping[str, Any]) -> str:
         behind={case for one in result["broke"] for case in one["cases"][1:]},
         first_wrong=first_wrong,
     )
+
+
+def _share(value: Number, of: Iterable[Number]) -> float:
+    """Return a value in per cent of the largest, for the width of a bar; 0 of one that has none."""
+    largest = max(map(number, of), default=0.0)
+    share = 100 * number(value) / largest if 0 < largest < math.inf else 0.0
+    return min(max(share, 0.0), 100.0)
 
 
 def _error(value: float | str | None) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.words import count, entry, fit, listed, near, plain
+from pytest_dsocr.report.budget import two_digits
 from pytest_dsocr.report.cases import FIRST_BROKE, break_in_words, failed_behind
 from pytest_dsocr.report.times import rows
 from pytest_dsocr.report.words import counts, first_token_in_words, likely_cause, reference_in_words, subject_in_words
@@ -69,6 +70,9 @@ def _lines(result: Result) -> Iterator[str]:
     yield from table(("", ""), [*_run(result)])
     yield from part("What is wrong", table(("case", "stage", "measured", "likely cause"), [*wrong_cases(result)]))
     yield from part("Tests that failed", table(("test", "as", "why"), [*_failed(result)]))
+    yield from part(
+        "Lost to fewer bits", table(("loss", "mean", "interval", "allowed", "the most", "on"), [*_lost(result)])
+    )
     yield from part("Slower", table(("stage", "baseline", "this run", "ratio", "interval"), [*_slower(result)]))
     yield from part("Missing", table(("what", "tests", "why"), [*_missing(result)]))
     yield from part("To run again", _again(result))
@@ -97,6 +101,14 @@ def wrong_cases(result: Result) -> Iterator[tuple[str, str, str, str]]:
         stage = case["first_wrong"] or (fault and fault["stage"]) or listed([*map(_name, case["failed"])], 2)
         measured = by_name.get(stage) or (fault and fault["why"]) or "see the tests that failed"
         yield case["id"], stage, measured, likely_cause(case)
+
+
+def _lost(result: Result) -> Iterator[tuple[str, ...]]:
+    """Yield what was lost of each kind, where a budget is set."""
+    for one in (result.get("budget") or {}).get("lost", ()):
+        interval = " to ".join(map(two_digits, one["interval"] or ()))
+        allowed = "no limit" if one["allowed"] is None else two_digits(one["allowed"])
+        yield one["name"], two_digits(one["mean"]), interval, allowed, two_digits(one["worst"]), one["where"]
 
 
 def _failed(result: Result) -> Iterator[tuple[str, str, str]]:

@@ -192,7 +192,7 @@ def _payload_of(case: Mapping[str, Any], part: Part, before: int) -> CasePayload
     place, run = before + case["place"], part.result["run"]
     if part.shard:
         place = part.shard.place(case["place"], len(run["presets"]) * len(run["prompts"]))
-    own = {name: case[name] for name in CasePayload.__annotations__}
+    own = {name: case[name] for name in CasePayload.__annotations__ if name in case}
     made: Any = {**own, "passes": case["within"], "place": place}
     payload: CasePayload = made
     return payload

@@ -23,9 +23,7 @@ TITLE, IMAGE = OUTPUT.spans
 def test_divergence_is_that_of_the_two_distributions() -> None:
     halves, tenths = [0.0, 0.0], [math.log(0.9), math.log(0.1)]
     assert divergence(tenths, halves) == pytest.approx(0.5 * math.log(0.5 / 0.9) + 0.5 * math.log(0.5 / 0.1))
-    assert divergence([7.0, 7.0], halves) == pytest.approx(0, abs=1e-12), (
-        "a shift changes no distribution"
-    )
+    assert divergence([7.0, 7.0], halves) == pytest.approx(0, abs=1e-12), "a shift changes no distribution"
     assert divergence([math.nan, 0.0], halves) == divergence([0.0], halves) == math.inf
 
 

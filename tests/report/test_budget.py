@@ -9,6 +9,7 @@ import pytest
 
 from pytest_dsocr.report.budget import Spending
 from pytest_dsocr.report.html import html
+from pytest_dsocr.report.markdown import markdown
 from pytest_dsocr.report.result import RunResult
 from pytest_dsocr.report.terminal import Summary
 from tests.report.made import MATCH, case_payload, payload, result
@@ -73,4 +74,5 @@ def test_a_run_over_its_budget_fails_and_says_so_everywhere() -> None:
     assert "kl 0.025 (0 to 0.089), allowed 0.01; the most 0.03, on page1" in over.verdict
     shown = [line.text.strip() for line in Summary(over).lines]
     assert "kl by stage: sam 0.001, decoder 0.002" in shown
-    assert '<td class="WRONG">kl</td><td class="number">2.5e-02</td>' in html(over.to_json())
+    assert "| kl | 0.025 | 0 to 0.089 | 0.01 | 0.03 | page1 |" in markdown(over.to_json())
+    assert '<td class="WRONG">kl</td><td class="number">0.025</td>' in html(over.to_json())
