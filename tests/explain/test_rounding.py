@@ -49,19 +49,19 @@ def rounder() -> Rounder:
     return Rounder(SETUP, budget_s=600)
 
 
-def parts(name: str = "", level: Level = Level.MODULES) -> list[Part]:
-    """What the subject gives with a mistake of the catalogue in it, or with none."""
+def parts(*names: str, level: Level = Level.MODULES) -> list[Part]:
+    """What the subject gives with mistakes of the catalogue in it, or with none."""
     asked = CheckedSubject(subject())
     asked.level = level
     with Changes() as changes:
-        if name:
+        for name in names:
             plant(mistakes()[name], subject().session, changes)
         return parts_of(asked, asked.inputs(CASE))
 
 
 def rounding(name: str, stage: str, level: Level = Level.MODULES) -> Rounding:
     rounder().forget()
-    return rounder().measure([one for one in parts(name, level) if one.stage == stage])[stage]
+    return rounder().measure([one for one in parts(name, level=level) if one.stage == stage])[stage]
 
 
 @pytest.mark.parametrize("level", [Level.MODULES, Level.STAGES])
@@ -99,6 +99,15 @@ def test_weights_in_eight_bits_have_a_bias() -> None:
     found = rounding("prefill.weights-int8", "prefill")
     assert found.ratio < 4
     assert compare_rounding("prefill", replace(found, effects=()), 4.0).verdict is Verdict.WRONG
+
+
+def test_a_mistake_of_experts_is_found_where_the_first_layer_that_differs_has_none() -> None:
+    fewer_bits = Rounder(SETUP, budget_s=600, fewer_bits=True)
+    for mistake in ((), ("prefill.experts-times-2.5",)):
+        first, second, *_ = (one for one in parts("prefill.weights-int8", *mistake) if one.stage == "prefill")
+        fewer_bits.forget()
+        found = fewer_bits.measure([first, second])["prefill"]
+        assert tuple(one.id for one in known_effects(found)) == mistake
 
 
 def test_more_exact_is_not_wrong() -> None:
