@@ -28,7 +28,7 @@ def made(distances: dict[str, float], *, budget_s: float = 60, without: float = 
         return distances[one.id]
 
     candidates = [Mistake(name, f"the mistake {name}", "block", lambda on: None) for name in distances]
-    return search(candidates, measure, without, NEAR, time.monotonic() + budget_s)[0]
+    return search(candidates, measure, without, Question({}, "", 3, 20, NEAR), time.monotonic() + budget_s)[0]
 
 
 def in_words(answer: SearchResult, what: str = "clip.page/0") -> str:
@@ -65,6 +65,9 @@ def test_a_little_nearer_is_nothing() -> None:
     answer = made({"a": 0.01, "b": math.inf, "c": math.nan})
     assert (answer.found, answer.tried) == ((), 3)
     assert in_words(answer) == "by none of 3 known mistakes tried at clip.page/0"
+    raised = in_words(made({"a": 0.01, "p": -1, "q": -1, "r": -1, "s": -1}))
+    ended = "4 could not be computed: the mistake p, the mistake q, the mistake r, 1 more"
+    assert raised == f"by none of 1 known mistake tried at clip.page/0; {ended}"
 
 
 def test_a_budget_that_ends_is_reported() -> None:

@@ -294,13 +294,7 @@ HEADS: dict[str, tuple[str, Head]] = {
         "the embeddings in the place of the head's weights (tied)",
         lambda model, run, x: F.linear(x, model.model.embed_tokens.weight).float(),
     ),
-    **{
-        key: (
-            f"the head computed in {key}",
-            partial(_head_in, dtype=dtype),
-        )
-        for key, dtype in DTYPES.items()
-    },
+    **{key: (f"the head computed in {key}", partial(_head_in, dtype=dtype)) for key, dtype in DTYPES.items()},
     **{
         f"logits-{key}": (words, partial(_logits_changed, change=change))
         for key, (words, change) in rounding("logits rounded to {}").items()

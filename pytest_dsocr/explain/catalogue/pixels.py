@@ -158,10 +158,7 @@ CUTS: dict[str, tuple[str, Callable[[Recipe, Page, Grid], Sequence[Page]]]] = {
     "before-resize": ("each crop cut first and resized then", _cut_first),
     "thumbnail": (
         "the whole page as a crop of its own behind the others",
-        lambda recipe, page, grid: [
-            *_cut(recipe, page, grid),
-            recipe.resize(page, (CROP_PX, CROP_PX)),
-        ],
+        lambda recipe, page, grid: [*_cut(recipe, page, grid), recipe.resize(page, (CROP_PX, CROP_PX))],
     ),
     "backwards": ("crops in the opposite order", lambda recipe, page, grid: _cut(recipe, page, grid)[::-1]),
 }
