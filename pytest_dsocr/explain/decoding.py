@@ -49,8 +49,7 @@ def explain_steps(clean: Clean, question: Question, deadline_s: float) -> Search
     stepper = _Stepper(clean, question)
     if question.what == "tokens":
         return _choices(clean, question, deadline_s)
-    answer, _ = search(groups()["steps"], stepper.measure, stepper.without, question, deadline_s)
-    return answer
+    return search(groups()["steps"], stepper.measure, stepper.without, question, deadline_s)[0]
 
 
 def explain_best(clean: Clean, question: Question, deadline_s: float) -> SearchResult:

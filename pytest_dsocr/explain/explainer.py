@@ -70,8 +70,8 @@ class Explainer:
         if found and found.is_proven:
             self._proven |= dict.fromkeys(places, (found, report.case.id))
         elif known and found and found.what and not self._ended:
-            which = count(len(known.mistakes), "mistake")
-            return Explanation(f"{REFUTED} the {which} that would explain {case_id}", question.what)
+            named = count(len(known.mistakes), "mistake")
+            return Explanation(f"{REFUTED} the {named} that would explain {case_id}", question.what)
         self._asked[stage] = self._ended, tokens
         return found
 

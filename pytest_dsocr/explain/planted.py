@@ -90,8 +90,6 @@ def __getattr__(name: str) -> Callable[[Setup], PlantedSubject]:
         raise AttributeError(name)
 
     def planted(setup: Setup) -> PlantedSubject:
-        return PlantedSubject(
-            session_subject(setup).session, lambda subject, changes: plant(one, subject.session, changes)
-        )
+        return PlantedSubject(session_subject(setup).session, lambda own, changes: plant(one, own.session, changes))
 
     return planted

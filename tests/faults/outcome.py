@@ -59,9 +59,7 @@ def _of_catalogue(name: str) -> Fault:
     one = mistakes()[port.mistake]
     group = one.id.partition(".")[0]
     stage = port.stage or OF_GROUPS.get(group, group)
-    return Fault(
-        stage, spec_of(one.id), lambda subject, changes: plant(one, subject.session, changes), one.id, port.shows
-    )
+    return Fault(stage, spec_of(one.id), lambda own, changes: plant(one, own.session, changes), one.id, port.shows)
 
 
 def of_exam(name: str) -> Mapping[str, Fault]:
