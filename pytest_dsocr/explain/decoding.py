@@ -40,8 +40,6 @@ INPUTS = ("pixels", "prompt")
 SOON = ("text", "read", "prompt")
 LATE = ("steps", "vision_fusion", "projector", "prefill", "clip", "pixels", "sam")
 """The groups of mistakes that may give another text, what is computed sooner in front of what is later."""
-PRESETS = "prompt.preset-"
-"""How the ids of mistakes of the prompt begin that change pixels as well."""
 
 
 def explain_steps(clean: Clean, question: Question, deadline_s: float) -> SearchResult:
@@ -169,13 +167,13 @@ def explain_reading(session: Engine[Any], case: Case, question: Question, deadli
 def of_text(level: int) -> Sequence[Mistake]:
     """Return what may give another text: by the subject's level the inputs and the stages are known to be right.
 
-    In front is what is computed soon, then what was seen in ports.
+    In front is what is computed soon, then what was seen in real ports, then what was thought of as such.
     """
     kinds = (*SOON, *LATE) if level < Level.STAGES else SOON[:2]
     found = [one for kind in kinds if not (level and kind in INPUTS) for one in groups()[kind]]
     found = [one for one in found if not one.id.startswith("text.") or one.id.partition(".")[2] in TEXTS]
-    seen = {one.mistake for one in ports().values()}
-    return sorted(found, key=lambda one: 1 + (one.id not in seen) if one.id.startswith(LATE) else 0)
+    seen = {one.mistake: 2 - bool(one.topic) for one in sorted(ports().values(), key=lambda one: bool(one.topic))}
+    return sorted(found, key=lambda one: seen.get(one.id, 3) if one.id.startswith(LATE) else 0)
 
 
 def _scatter(embeds: Tensor, mask: Tensor, features: Tensor, _: int) -> Tensor:
@@ -219,7 +217,7 @@ class _Texts:
     def _reads_under(self, one: Mistake, group: str, changes: Changes) -> bool:
         """Return whether the session reads the subject's text with a mistake; features are computed where it is."""
         right, model = self.clean.inputs, self.session.pipeline
-        if group == "prompt" and not one.id.startswith(PRESETS):
+        if group == "prompt" and not one.id.startswith("prompt.preset-"):  # these change pixels as well
             brief = inputs_under(self.session, self.case, one, page=self.page)
             right = replace(right, input_ids=brief.input_ids, images_seq_mask=brief.images_seq_mask)
             state = model.prefill_with(right, self.clean.fused if right.has_vision else None)

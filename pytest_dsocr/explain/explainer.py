@@ -40,7 +40,7 @@ class Explainer:
         """By stage how many mistakes were computed where time ended that search, else 0, and the page's tokens."""
         self._ended = 0
         self._proven: dict[str, tuple[Explanation, str]] = {}
-        """By comparison, with the case that it was proven for."""
+        """By comparison what explains it, with the case; of a text also where more mistakes do than can be named."""
         of_setup = {name: getattr(setup, name) for name in ("checkpoint", "device", "dtype", "attention")}
         load = {"runtime": RUNTIME, "vendor": None, "command": "", **of_setup}
         self._client = Client(Path(sys.executable), load, time_limit_s + budget_s, None)
@@ -67,11 +67,10 @@ class Explainer:
         if not known and stage in self._asked and not (is_text and skip and tokens < least):
             return None
         found = self.answered(replace(question, only=known.mistakes if known else (), skip=0 if known else skip))
-        if found and found.is_proven:
+        if found and (found.is_proven or (is_text and found.mistakes)):
             self._proven |= dict.fromkeys(places, (found, report.case.id))
         elif known and found and found.what and not self._ended:
-            named = count(len(known.mistakes), "mistake")
-            return Explanation(f"{REFUTED} the {named} that would explain {case_id}", question.what)
+            return Explanation(f"{REFUTED} what explains {case_id}", question.what)
         self._asked[stage] = self._ended, tokens
         return found
 
@@ -104,6 +103,8 @@ def in_words(question: Question, answer: SearchResult) -> Explanation | None:
         left = f"{_raised(answer)}{_untried(question, answer)}"
         return Explanation(f"by none of {tried} tried at {question.what}{left}", question.what)
     words = _named(answer.words, ", or ")
+    if question.what in OF_TEXT and len(answer.found) > MOST_WORDS:
+        return Explanation(f"by too many mistakes to tell: with {words} it is the same", question.what, answer.found)
     apart = "equal" if answer.error == 0 else f"{answer.error:.0e} apart"
     without = "" if answer.without in (1.0, math.inf) else f", {answer.without:.0e} without"
     if not answer.explained:
