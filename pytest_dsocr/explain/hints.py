@@ -46,7 +46,6 @@ RESIZED = re.compile(
     r"|relative-(?!missing|exchanged|no-|backwards|rows|of-)|class-position-last)"
 )
 """Ids of mistakes that show where a table of positions is resized, which it is for crops alone."""
-STAGELESS = "every stage{}: a text alone does not tell them apart"
 DEEPER = "offer {}stages ({}) to have the first that breaks named"
 OR = ", or "
 REFUTED = "not by"
@@ -73,7 +72,7 @@ def agreed(hints: Sequence[str]) -> str:
 def _of_text_alone(scene: Scene) -> str:
     """Say what is seen of a text where nothing in front of it is known to be right, and no mistake: any may be it."""
     of_inputs = scene.right(*COMPARED)
-    stages = STAGELESS.format(" behind the inputs, which are right" if of_inputs else "")
+    stages = f"every stage{of_inputs * ' behind the inputs, which are right'}: a text alone does not tell them apart"
     signs = ", ".join(sorted(scene.first.signs))
     boxes = "every box is right" if scene.right("boxes") else "boxes differ" if scene.wrong("boxes") else ""
     deeper = DEEPER.format(*(("", "level L2") if of_inputs else ("inputs and ", "levels L1 and L2")))

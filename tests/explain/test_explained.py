@@ -105,7 +105,7 @@ def test_of_texts_what_gives_the_same_is_named_together_and_what_raised_is_said(
     assert raised in explained(explainer, report, FEWER, NO_ID).text
 
 
-def test_of_what_explained_a_text_only_what_explains_the_next_is_left(explainer: Explainer) -> None:
+def test_of_what_explained_a_text_what_explains_the_next_is_left_and_what_ended_goes_on(explainer: Explainer) -> None:
     asking, report = Explainer(Setup(), ENOUGH_S), judged(TWO_BOS, level=Level.TEXT)
     asking._client = explainer._client
     for known, left in (((TWO_BOS, "read.no-rule"), (TWO_BOS,)), (("read.no-rule",), ())):
@@ -113,6 +113,10 @@ def test_of_what_explained_a_text_only_what_explains_the_next_is_left(explainer:
         found = asking.explain(report)
         assert found is not None
         assert (found.mistakes, found.is_proven, found.text.startswith(REFUTED)) == (left, bool(left), not left)
+    asking._proven.clear()
+    for tokens, words in ((9999, "by none of 1 known mistake tried at text"), (9, "None")):
+        asking._asked["text"] = len(of_text(0)) - 1, tokens
+        assert getattr(asking.explain(report), "text", "None") == words
 
 
 @pytest.mark.parametrize("name", [FRONT, "projector.no-bias", "steps.positions-one-low", "pixels.opened-bgr"])

@@ -78,17 +78,14 @@ def test_the_likeliest_mistakes_are_reported(found: Sequence[Comparison], words:
     assert ("offer inputs and stages" in message) is (found[0].what == "text")
 
 
-def test_of_a_text_alone_no_mistake_is_named() -> None:
-    for sign in Sign:
-        assert hint(broken(wrong("text", sign))).replace(f"what is seen: {sign}; ", "") == hint(broken(wrong("text")))
-
-
 def test_hints_of_several_pages_agree_on_what_all_of_them_name() -> None:
     assert agreed(["no crops: a, or b, or c", "no crops: c, or a"]) == "no crops: a, or c"
     assert (agreed(["a, or b", "b"]), agreed(["a", "b"]), agreed(["a; b", "c; b"])) == ("b", "", "b")
 
 
-def test_every_stage_and_sign_has_a_mistake() -> None:
+def test_every_stage_and_sign_has_a_mistake_and_a_text_alone_names_none() -> None:
+    for sign in Sign:
+        assert hint(broken(wrong("text", sign))).replace(f"what is seen: {sign}; ", "") == hint(broken(wrong("text")))
     for stage in (*OF_STAGES, *STAGES):
         assert hint(broken(wrong(stage))) != f"what makes {stage}", stage
     assert all(any(name.startswith(begin) for name in mistakes()) for row in OF_STAGES.values() for begin in row)
