@@ -5,32 +5,41 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.mmd import clean_output, to_mmd
 from pytest_dsocr.contract.policy import NgramBan
+from pytest_dsocr.engine import pipeline
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.pipeline import DecodeState
-from pytest_dsocr.explain.catalogue import groups
+from pytest_dsocr.explain.catalogue import groups, ports
 from pytest_dsocr.explain.catalogue.output import TEXTS, WRITTEN
 from pytest_dsocr.explain.catalogue.reading import ReadingRule, reading
 from pytest_dsocr.explain.mistake import Changes, Mistake, Target
+from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.question import ActualStep, Question, SearchResult
-from pytest_dsocr.explain.recompute import Clean
+from pytest_dsocr.explain.recompute import Clean, inputs_under
 from pytest_dsocr.explain.search import SOMEWHAT_NEARER, search
 from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.level import Level
 
 SIZE = "tokens.size-"
 WINDOW = 4
 """Steps that are compared from the first wrong one on."""
-LOOKED_AT = 8
+LOOKED_AT = 4
 """After this many tokens the text so far is checked."""
 UNSURE = 8
 """Characters at the end of a text that a further token may change."""
+INPUTS = ("pixels", "prompt")
+SOON = ("text", "read", "prompt")
+LATE = ("steps", "vision_fusion", "projector", "prefill", "clip", "pixels", "sam")
+"""The groups of mistakes that may give another text, what is computed sooner in front of what is later."""
 
 
 def explain_steps(clean: Clean, question: Question, deadline_s: float) -> SearchResult:
@@ -38,8 +47,7 @@ def explain_steps(clean: Clean, question: Question, deadline_s: float) -> Search
     stepper = _Stepper(clean, question)
     if question.what == "tokens":
         return _choices(clean, question, deadline_s)
-    answer, _ = search(groups()["steps"], stepper.measure, stepper.without, question.near, deadline_s)
-    return answer
+    return search(groups()["steps"], stepper.measure, stepper.without, question, deadline_s)[0]
 
 
 def explain_best(clean: Clean, question: Question, deadline_s: float) -> SearchResult:
@@ -54,7 +62,7 @@ def explain_best(clean: Clean, question: Question, deadline_s: float) -> SearchR
             return distance(clean.run("prefill", ""))
 
     clean.warm("prefill", "")
-    return search(groups()["prefill"], measure, distance(clean.run("prefill", "")), question.near, deadline_s)[0]
+    return search(groups()["prefill"], measure, distance(clean.run("prefill", "")), question, deadline_s)[0]
 
 
 class _Stepper:
@@ -74,11 +82,7 @@ class _Stepper:
     def measure(self, one: Mistake) -> float:
         """Return the largest error of the steps that are compared."""
         session, inputs = self.clean.session, self.clean.inputs
-        notes = {
-            "prompt": inputs.prompt_tokens,
-            "last": int(inputs.input_ids[0, -1]),
-            "logits": self.state.logits,
-        }
+        notes = {"prompt": inputs.prompt_tokens, "last": int(inputs.input_ids[0, -1]), "logits": self.state.logits}
         worst = 0.0
         with Changes() as changes:
             one.plant(Target.of_stage(session, changes, "prefill", self.clean.image, **notes))
@@ -146,18 +150,35 @@ def _choices(clean: Clean, question: Question, deadline_s: float) -> SearchResul
         sizes,
         lambda one: differing(int(one.id.removeprefix(SIZE))),
         differing(clean.session.family.decoding.no_repeat_ngram_size),
-        0.0,
+        question,
         deadline_s,
+        near=0.0,
     )[0]
 
 
 def explain_reading(session: Engine[Any], case: Case, question: Question, deadline_s: float) -> SearchResult:
-    """Explain a text that is not the reference's."""
+    """Explain a text that is not the reference's: several mistakes may give the same one, so that none ends it."""
     texts = _Texts(session, case, question)
-    candidates = [*(one for one in groups()["text"] if texts.name(one) in TEXTS), *groups()["read"]]
-    if question.level == 0:
-        candidates += [*texts.other_cases(), *groups()["pixels"], *groups()["prompt"]]
-    return search(candidates, texts.measure, 0.0 if texts.right == question.text else 1.0, 0.0, deadline_s)[0]
+    without = 0.0 if texts.right == question.text else 1.0
+    found = of_text(question.level)
+    return search(found, texts.measure, without, question, deadline_s, near=0.0, goes_on=lambda one: True)[0]
+
+
+def of_text(level: int) -> Sequence[Mistake]:
+    """Return what may give another text: by the subject's level the inputs and the stages are known to be right.
+
+    In front is what is computed soon, then what was seen in real ports, then what was thought of as such.
+    """
+    kinds = (*SOON, *LATE) if level < Level.STAGES else SOON[:2]
+    found = [one for kind in kinds if not (level and kind in INPUTS) for one in groups()[kind]]
+    found = [one for one in found if not one.id.startswith("text.") or one.id.partition(".")[2] in TEXTS]
+    seen = {one.mistake: 2 - bool(one.topic) for one in sorted(ports().values(), key=lambda one: bool(one.topic))}
+    return sorted(found, key=lambda one: seen.get(one.id, 3) if one.id.startswith(LATE) else 0)
+
+
+def _scatter(embeds: Tensor, mask: Tensor, features: Tensor, _: int) -> Tensor:
+    """Put features into the prompt as the vendor's code does, which counts none that are left over."""
+    return embeds.masked_scatter(mask[..., None], features.to(embeds.dtype))
 
 
 def explain_written(question: Question, deadline_s: float) -> SearchResult:
@@ -166,7 +187,8 @@ def explain_written(question: Question, deadline_s: float) -> SearchResult:
     def measure(one: Mistake) -> float:
         return 0.0 if WRITTEN[one.id.removeprefix("written.")][1](question.text) == question.mmd else math.inf
 
-    return search(groups()["written"], measure, float(to_mmd(question.text) != question.mmd), 0.0, deadline_s)[0]
+    without = float(to_mmd(question.text) != question.mmd)
+    return search(groups()["written"], measure, without, question, deadline_s, near=0.0)[0]
 
 
 class _Texts:
@@ -175,63 +197,56 @@ class _Texts:
     def __init__(self, session: Engine[Any], case: Case, question: Question) -> None:
         self.session, self.case, self.question = session, case, question
         self.right = clean_output(session.tokenizer.decode(question.reference_tokens))
-        self._others: dict[str, tuple[str, str]] = {}
-        self._read: DecodeState[Any] | None = None
-
-    @staticmethod
-    def name(one: Mistake) -> str:
-        """Return the end of a mistake's id, by which its row is found."""
-        return one.id.partition(".")[2]
-
-    def other_cases(self) -> Iterator[Mistake]:
-        """Yield other presets, and other prompts."""
-        for name in self.session.family.presets:
-            if name != self.case.preset.name:
-                yield self._other(f"the preset {name}", name, self.case.prompt)
-        for name, prompt in self.session.family.prompts.items():
-            if prompt != self.case.prompt:
-                yield self._other(f"the prompt {name!r}", self.case.preset.name, prompt)
+        self.clean, self.page = Clean(session, inputs_under(session, case)), load_image(case.page)
+        features = self.clean.fused if self.clean.inputs.has_vision else None
+        self.state = session.pipeline.prefill_with(self.clean.inputs, features)
 
     def measure(self, one: Mistake) -> float:
         """Return 0 where the text is the subject's."""
-        if one.id.startswith("text."):
-            text = TEXTS[self.name(one)][1](self.session.tokenizer, self.question.reference_tokens)
-            return 0.0 if text == self.question.text else math.inf
-        if one.id.startswith("read."):
-            return 0.0 if self._reads(self._inputs, reading(self.name(one))) else math.inf
-        with Changes() as changes:
-            one.plant(Target(self.session, changes))
-            preset, prompt = self._others.get(one.id, (self.case.preset, self.case.prompt))
-            inputs = self.session.prepare(self.case.page, prompt=prompt, preset=preset)
-            return 0.0 if self._reads(inputs, ReadingRule()) else math.inf
+        group, _, name = one.id.partition(".")
+        if group == "text":
+            said = TEXTS[name][1](self.session.tokenizer, self.question.reference_tokens) == self.question.text
+        elif group == "read":
+            said = self._reads(self.clean.inputs, self._prefilled(reading(name)), reading(name))
+        else:
+            with Changes() as changes:
+                changes.set(pipeline, "scatter", _scatter)
+                said = self._reads_under(one, group, changes)
+        return 0.0 if said else math.inf
 
-    def _other(self, words: str, preset: str, prompt: str) -> Mistake:
-        self._others[f"case.{words}"] = (preset, prompt)
-        return Mistake(f"case.{words}", words, "block", lambda on: None)
+    def _reads_under(self, one: Mistake, group: str, changes: Changes) -> bool:
+        """Return whether the session reads the subject's text with a mistake; features are computed where it is."""
+        right, model = self.clean.inputs, self.session.pipeline
+        if group == "prompt" and not one.id.startswith("prompt.preset-"):  # these change pixels as well
+            brief = inputs_under(self.session, self.case, one, page=self.page)
+            right = replace(right, input_ids=brief.input_ids, images_seq_mask=brief.images_seq_mask)
+            state = model.prefill_with(right, self.clean.fused if right.has_vision else None)
+        elif group in INPUTS:
+            right = inputs_under(self.session, self.case, one)
+            if all(map(torch.equal, right.tensors.values(), self.clean.inputs.tensors.values())):
+                return False
+            state = model.prefill(right)
+        else:
+            plant(one, self.session, changes)
+            state = model.prefill_with(right, self.clean.fused_under(group) if right.has_vision else None)
+        return self._reads(right, state, ReadingRule())
 
-    def _reads(self, inputs: Inputs, by: ReadingRule) -> bool:
+    def _reads(self, inputs: Inputs, state: DecodeState[Any], by: ReadingRule) -> bool:
         """Return whether the session reads the subject's text; ends where it goes another way."""
         tokenizer, eos, most = self.session.tokenizer, self.session.policy.eos_id, self.case.max_new_tokens
         prompt, said = inputs.input_ids[0].tolist(), list[int]()
-        for token in by.tokens(self.session.pipeline, self._prefilled(inputs, by), prompt, tokenizer, eos, most):
+        for token in by.tokens(self.session.pipeline, state, prompt, tokenizer, eos, most):
             said.append(token)
             if len(said) % LOOKED_AT == 0 and not self._may_be(said):
                 return False
         return clean_output(tokenizer.decode(said)) == self.question.text
 
-    @cached_property
-    def _inputs(self) -> Inputs:
-        return self.session.prepare(self.case.page, prompt=self.case.prompt, preset=self.case.preset)
-
-    def _prefilled(self, inputs: Inputs, by: ReadingRule) -> DecodeState[Any]:
-        """Read the prompt; that of the case itself is read once."""
+    def _prefilled(self, by: ReadingRule) -> DecodeState[Any]:
+        """Return the state behind the prompt, which is read once; decoding moves a copy on."""
         if by.blind:
-            return self.session.pipeline.prefill_with(inputs, None)
-        if inputs is not self._inputs:
-            return self.session.prefill(inputs)
-        self._read = self._read or self.session.prefill(inputs)
-        return DecodeState(copy.deepcopy(self._read.cache), self._read.logits, self._read.last_embeds, [])
+            return self.session.pipeline.prefill_with(self.clean.inputs, None)
+        return DecodeState(copy.deepcopy(self.state.cache), self.state.logits, self.state.last_embeds, [])
 
     def _may_be(self, said: Sequence[int]) -> bool:
-        text = self.session.tokenizer.decode(said).strip()
+        text = clean_output(self.session.tokenizer.decode(said))  # without the EOS, longer than what may change
         return self.question.text.startswith(text[:-UNSURE])

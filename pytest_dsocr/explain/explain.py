@@ -10,19 +10,16 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from pytest_dsocr.contract import COMPARED, GRID
 from pytest_dsocr.contract import PIXELS as PIXELS_OF
-from pytest_dsocr.contract import inputs as of_inputs
-from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.catalogue import groups
 from pytest_dsocr.explain.decoding import explain_best, explain_reading, explain_steps, explain_written
-from pytest_dsocr.explain.mistake import Changes, Group, Mistake, Part, Target
-from pytest_dsocr.explain.question import Question, SearchResult
-from pytest_dsocr.explain.recompute import Clean, Segment
+from pytest_dsocr.explain.mistake import Group, Mistake, Part
+from pytest_dsocr.explain.question import OF_TEXT, Question, SearchResult
+from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
 from pytest_dsocr.explain.search import search
 from pytest_dsocr.families import STAGES, VISION
 from pytest_dsocr.observation.case import Case
@@ -41,7 +38,6 @@ NEAR_OF_PIXELS = 2e-3
 NOT = "not "
 """How it begins that a seam behind is not explained."""
 WITH_SEAMS = tuple(stage.name for stage in STAGES if stage.seams)
-READ = ("read", "text", "spans", "boxes")
 
 
 def explain(session: Engine[Any], case: Case, question: Question) -> SearchResult:
@@ -50,30 +46,37 @@ def explain(session: Engine[Any], case: Case, question: Question) -> SearchResul
     stage = question.what.partition("/")[0].partition(".")[0]
     if question.what in COMPARED:
         return _of_inputs(session, case, question, deadline_s)
-    if question.what in ("logits", "tokens"):
-        return explain_steps(Clean(session, _inputs(session, case)), question, deadline_s)
-    if question.what == "prefill_best":
-        return explain_best(Clean(session, _inputs(session, case)), question, deadline_s)
-    if question.what in READ:
+    if question.what in OF_TEXT:
         return explain_reading(session, case, question, deadline_s)
     if question.what == "result.mmd":
         return explain_written(question, deadline_s)
+    clean = Clean(session, session.prepare(case.page, prompt=case.prompt, preset=case.preset))
+    if question.what in ("logits", "tokens"):
+        return explain_steps(clean, question, deadline_s)
+    if question.what == "prefill_best":
+        return explain_best(clean, question, deadline_s)
     if stage in WITH_SEAMS and question.what in question.seams:
-        return _of_seam(Clean(session, _inputs(session, case)), question, deadline_s)
+        return _of_seam(clean, question, deadline_s)
     return NOTHING
 
 
-def _inputs(session: Engine[Any], case: Case) -> Inputs:
-    return session.prepare(case.page, prompt=case.prompt, preset=case.preset)
-
-
 def _of_inputs(session: Engine[Any], case: Case, question: Question, deadline_s: float) -> SearchResult:
+    """Search on behind a rule of grids, as several give the same; what makes most of the inputs equal is the answer."""
+
+    def goes_on(one: Mistake) -> bool:
+        return one.id.startswith("pixels.grid-") or len(maker.equal[one.id]) < len(COMPARED)
+
     maker = _Inputs(session, case, question)
     order = ("pixels", "prompt") if question.what in (*PIXELS_OF, GRID) else ("prompt", "pixels")
-    answer, found = _search_inputs([*chain(*(groups()[name] for name in order))], maker, question, deadline_s)
+    candidates = chain(*(groups()[name] for name in order))
+    near = NEAR_OF_PIXELS if question.what in PIXELS_OF else 0.0
+    answer, found = search(candidates, maker.measure, maker.without, question, deadline_s, near=near, goes_on=goes_on)
+    most = max((len(maker.equal[one.id]) for one in found), default=0)
+    best = [one for one in found if len(maker.equal[one.id]) == most]
+    answer = replace(answer, found=tuple(one.id for one in best), words=tuple(one.words for one in best))
     if not answer.explained:
         return answer
-    left = [name for name in COMPARED if name not in maker.equal[found[0].id] and name != question.what]
+    left = [name for name in COMPARED if name not in maker.equal[best[0].id] and name != question.what]
     return replace(answer, beyond=NOT + ", ".join(left) if left else "all of the inputs")
 
 
@@ -93,7 +96,7 @@ class _Inputs:
     def measure(self, one: Mistake) -> float:
         """Return how far the tensor that broke is from the subject's."""
         self.equal[one.id] = frozenset({self.what})
-        if self.what not in PIXELS_OF and not self._may_be(self._made(one, brief=True)):
+        if self.what not in PIXELS_OF and self.what not in self._equal(self._made(one, brief=True)):
             return math.inf
         tensors = self._made(one)
         if self.screened and (sampled := self._sampled(tensors[self.what])) > self.screened / SCREEN:
@@ -101,24 +104,9 @@ class _Inputs:
         self.equal[one.id] = self._equal(tensors)
         return 0.0 if self.what in self.equal[one.id] else self._apart(tensors[self.what])
 
-    def _may_be(self, tensors: dict[str, Tensor]) -> bool:
-        """Return whether ids, mask or grid are the subject's; the pixels may be anything."""
-        own = InputsDigest.of(tensors)
-        return bool(getattr(own, self.what) == getattr(self.actual, self.what))
-
     def _made(self, one: Mistake | None, *, brief: bool = False) -> dict[str, Tensor]:
         """Make the inputs; briefly without pixels."""
-        with Changes() as changes:
-            changes.set(of_inputs, "check_inputs", lambda *_: None)
-            if one is not None:
-                one.plant(Target(self.session, changes))
-            if brief:
-                changes.set(of_inputs, "crops", lambda page, grid, _px: [page])
-                changes.set(of_inputs, "global_view", lambda page, preset: page)
-                changes.set(of_inputs, "pixels", lambda views: torch.zeros(1, 3, 1, 1))
-            return self.session.family.prepare(
-                self.case.page, self.case.prompt, self.case.preset, self.session.tokenizer
-            ).tensors
+        return inputs_under(self.session, self.case, one, page=self.case.page if brief else None).tensors
 
     def _equal(self, tensors: dict[str, Tensor]) -> frozenset[str]:
         own = InputsDigest.of(tensors)
@@ -132,21 +120,6 @@ class _Inputs:
 
     def _apart(self, made: Tensor) -> float:
         return 1.0 if self.seam is None else self.seam.distance(Seam.of(made))
-
-
-def _search_inputs(
-    candidates: Sequence[Mistake], maker: _Inputs, question: Question, deadline_s: float
-) -> tuple[SearchResult, list[Mistake]]:
-    """Search on behind what makes this tensor equal and not the others; what makes most of them equal is the answer."""
-
-    def goes_on(one: Mistake) -> bool:
-        return len(maker.equal[one.id]) < len(COMPARED)
-
-    near = NEAR_OF_PIXELS if question.what in PIXELS_OF else 0.0
-    answer, found = search(candidates, maker.measure, maker.without, near, deadline_s, goes_on=goes_on)
-    most = max((len(maker.equal[one.id]) for one in found), default=0)
-    best = [one for one in found if len(maker.equal[one.id]) == most]
-    return replace(answer, found=tuple(one.id for one in best), words=tuple(one.words for one in best)), best
 
 
 def _of_seam(clean: Clean, question: Question, deadline_s: float) -> SearchResult:
@@ -170,7 +143,7 @@ def _of_seam(clean: Clean, question: Question, deadline_s: float) -> SearchResul
         return segment.stage in CHEAP or behind[one.id].startswith(NOT)
 
     candidates = _candidates(group, what, has_blocks)
-    answer, found = search(candidates, measure, without, question.near, deadline_s, goes_on=goes_on)
+    answer, found = search(candidates, measure, without, question, deadline_s, goes_on=goes_on)
     if not answer.explained:
         return answer
     beyond = {one.id: behind.get(one.id) or _behind(segment, question, one) for one in found}

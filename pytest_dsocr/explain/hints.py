@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pytest_dsocr.compare.divergence import Divergence, Scene
 from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.compare.verdict import Comparison
+from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.families import STAGES
 
 if TYPE_CHECKING:
@@ -45,25 +46,37 @@ RESIZED = re.compile(
     r"|relative-(?!missing|exchanged|no-|backwards|rows|of-)|class-position-last)"
 )
 """Ids of mistakes that show where a table of positions is resized, which it is for crops alone."""
-UNSEEN = "whatever comes in front of the text, of which nothing is known"
-DEEPER = "; offer inputs and stages (levels L1 and L2) to have the first that breaks named"
+DEEPER = "offer {}stages ({}) to have the first that breaks named"
+OR = ", or "
+REFUTED = "not by"
+"""How an explanation begins of a page that what explains another does not explain."""
 
 
 def hint(divergence: Divergence) -> str:
     """Say what to check first, in words."""
     scene = divergence.scene
-    checked = ", or ".join(dict.fromkeys(one.words for one in _likely(scene))) or (
-        UNSEEN if _is_text_alone(scene) else f"what makes {scene.first.what}"
-    )
+    if scene.first.stage == "text" and not scene.right("tokens"):
+        return _of_text_alone(scene)
+    checked = OR.join(dict.fromkeys(one.words for one in _likely(scene))) or f"what makes {scene.first.what}"
     seen = _clue(scene)
-    whole = f"{seen}: {checked}" if seen else checked
-    if _is_text_alone(scene):
-        whole += DEEPER
-    return f"{divergence.preface}{whole}"
+    return f"{divergence.preface}{seen}: {checked}" if seen else f"{divergence.preface}{checked}"
 
 
-def _is_text_alone(scene: Scene) -> bool:
-    return scene.first.stage == "text" and not scene.right("tokens")
+def agreed(hints: Sequence[str]) -> str:
+    """Return of what the first hint names what all others name as well; empty where that is nothing."""
+    between = OR if OR in hints[0] else "; "
+    first, *others = ([(one.rpartition(": ")[2], one) for one in said.split(between)] for said in hints)
+    return between.join(said for key, said in first if all(key in dict(other) for other in others))
+
+
+def _of_text_alone(scene: Scene) -> str:
+    """Say what is seen of a text where nothing in front of it is known to be right, and no mistake: any may be it."""
+    of_inputs = scene.right(*COMPARED)
+    stages = f"every stage{of_inputs * ' behind the inputs, which are right'}: a text alone does not tell them apart"
+    signs = ", ".join(sorted(scene.first.signs))
+    boxes = "every box is right" if scene.right("boxes") else "boxes differ" if scene.wrong("boxes") else ""
+    deeper = DEEPER.format(*(("", "level L2") if of_inputs else ("inputs and ", "levels L1 and L2")))
+    return "; ".join(filter(None, (stages, signs and f"what is seen: {signs}", boxes, deeper)))
 
 
 def _clue(scene: Scene) -> str:
@@ -85,8 +98,6 @@ def _likely(scene: Scene) -> Sequence[Mistake]:
         pointed = [*_pointed(scene.found.get("images_seq_mask"), stage), *pointed]
     elif stage == "read":
         pointed += _pointed(scene.found.get("text"), stage)
-    if _is_text_alone(scene) and not pointed:
-        return []  # a word that is read wrongly may come from any stage in front
     likely = pointed or [one for one in _of_stage(stage) if _fits(one, scene)] or [*_of_stage(stage)]
     return [one for at, one in enumerate(likely) if one not in likely[:at]][:MOST]
 

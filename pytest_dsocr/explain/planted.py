@@ -55,21 +55,20 @@ class PlantedSubject(SessionSubject):
 
     loaded: ClassVar[list[PlantedSubject]] = []
 
-    def __init__(self, one: Mistake, session: Engine[Any]) -> None:
+    def __init__(self, session: Engine[Any], put: Callable[[SessionSubject, Changes], None]) -> None:
         super().__init__(session)
-        self.mistake, self.changes = one, Changes()
+        self.put, self.changes = put, Changes()
         if self.loaded:
             self.loaded[-1].changes.close()
         self.loaded.append(self)
-        plant(one, session, self.changes)
+        put(self, self.changes)
 
     def close(self) -> None:
         """Take the mistake out, and plant it again in the subject that was loaded before."""
         self.changes.close()
         self.loaded.remove(self)
         if self.loaded:
-            before = self.loaded[-1]
-            plant(before.mistake, before.session, before.changes)
+            self.loaded[-1].put(self.loaded[-1], self.loaded[-1].changes)
 
 
 def spec_of(name: str) -> str:
@@ -91,7 +90,6 @@ def __getattr__(name: str) -> Callable[[Setup], PlantedSubject]:
         raise AttributeError(name)
 
     def planted(setup: Setup) -> PlantedSubject:
-        made = session_subject(setup)
-        return PlantedSubject(one, made.session)
+        return PlantedSubject(session_subject(setup).session, lambda own, changes: plant(one, own.session, changes))
 
     return planted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract import COMPARED, PIXELS
+from pytest_dsocr.explain.mistake import Mistake
 from pytest_dsocr.observation import answer as of_subject
 from pytest_dsocr.observation.observation import Observation, Seam
 from pytest_dsocr.observation.packing import pack_inputs
@@ -20,6 +21,8 @@ from pytest_dsocr.observation.summing import sample_positions
 from pytest_dsocr.reference.protocol import pack_case
 
 Packed = Mapping[str, Any]
+OF_TEXT = ("read", "text", "spans", "boxes")
+"""The comparisons that a text alone decides."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,14 @@ class Question:
     """The subject's logits of the best first tokens."""
     text: str = ""
     mmd: str | None = None
+    only: tuple[str, ...] = ()
+    """The ids of the mistakes to try, of a page before that they explain; all that may be it where there are none."""
+    skip: int = 0
+    """How many were tried on a page before, in their order."""
+
+    def left(self, candidates: Iterable[Mistake]) -> list[Mistake]:
+        """Return those of the candidates that are to be tried."""
+        return [one for one in candidates if not self.only or one.id in self.only][self.skip :]
 
 
 @dataclass(frozen=True)
@@ -107,6 +118,7 @@ class SearchResult:
     """What a search among mistakes found."""
 
     tried: int
+    """How many were computed and compared."""
     of: int
     """How many there were to try."""
     without: float
@@ -118,6 +130,8 @@ class SearchResult:
     """The relative error that is left with it."""
     explained: bool = False
     """Whether it is reproduced; else what was found only comes nearer."""
+    raised: tuple[str, ...] = ()
+    """The words of those that could not be computed."""
     beyond: str = ""
     """Where the mistake gives the subject's values as well, or ``not`` and where it does not; ends a sentence."""
 

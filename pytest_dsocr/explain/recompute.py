@@ -13,11 +13,26 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pytest_dsocr.contract import inputs as of_inputs
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.explain.mistake import Changes, Plant, Target, home_of, image_places
+from pytest_dsocr.explain.mistake import Changes, Mistake, Plant, Target, home_of, image_places
 from pytest_dsocr.families.family import FUSION, PIXELS
+from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Seam
+
+
+def inputs_under(session: Engine[Any], case: Case, one: Mistake | None = None, *, page: Any = None) -> Inputs:
+    """Make a case's inputs, under a mistake and without the session's own checks; of ``page`` without its pixels."""
+    with Changes() as changes:
+        changes.set(of_inputs, "check_inputs", lambda *_: None)
+        if one is not None:
+            one.plant(Target(session, changes))
+        if page is not None:
+            changes.set(of_inputs, "crops", lambda page, grid, _px: [page])
+            changes.set(of_inputs, "global_view", lambda page, preset: page)
+            changes.set(of_inputs, "pixels", lambda views: torch.zeros(1, 3, 1, 1))
+        return session.prepare(case.page if page is None else page, prompt=case.prompt, preset=case.preset)
 
 
 class Given(nn.Module):
@@ -92,6 +107,13 @@ class Clean:
         """What goes into the prompt."""
         return self.run(FUSION, "")
 
+    def fused_under(self, stage: str) -> Tensor:
+        """Compute what goes into the prompt anew from ``stage`` on, as it is changed by now."""
+        names, again = [one.name for one in self.session.family.stages], Clean(self.session, self.inputs)
+        front = names[: names.index(stage)] if stage in names else names
+        again._features = {key: made for key, made in self._features.items() if key[0] in front}
+        return again.fused
+
     @property
     def image(self) -> tuple[int, int]:
         """The first position of the image's tokens in the prompt, and the first behind them."""
@@ -161,12 +183,8 @@ class Segment:
         """Return the first windows of the first view, of a block whose attention keeps to windows."""
         [block] = self.blocks
         rows = self.block_input[:1, : block.window]
-        with Changes() as changes, torch.no_grad():
-            if plant is not None:
-                notes = {"all_blocks": self.all_blocks, "first": self.first, "stage": self.stage, "view": self.view}
-                plant(Target(self.clean.session, changes, self.blocks, self.clean.image, notes))
-            with self.clean.session.pipeline.running(self.stage):
-                out: Tensor = block(rows)
+        with self._planted(plant, self.last, [block], stops=False), self.clean.session.pipeline.running(self.stage):
+            out: Tensor = block(rows)
         return out
 
     @cached_property

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from pytest_dsocr.explain.mistake import Mistake
-from pytest_dsocr.explain.question import SearchResult
+from pytest_dsocr.explain.question import Question, SearchResult
 
 TIMES_NEARER = 100
 """So many times nearer than without it does a mistake come that explains."""
@@ -27,42 +27,40 @@ def search(
     candidates: Iterable[Mistake],
     measure: Measure,
     without: float,
-    near: float,
+    question: Question,
     deadline_s: float,
     *,
+    near: float | None = None,
     goes_on: Callable[[Mistake], bool] = lambda one: False,
 ) -> tuple[SearchResult, list[Mistake]]:
     """Try the candidates in their order, up to the first that is equal to the bit.
 
     Args:
         candidates: what may be the mistake.
-        measure: how far each is from the subject; whatever it raises makes the candidate none.
+        measure: how far each is from the subject; a candidate that it raises for does not count as tried.
         without: how far the session is without any mistake.
-        near: up to this distance the subject's tensor counts as reproduced.
+        question: which of the candidates to try.
         deadline_s: of ``time.monotonic``; no candidate is started after it.
+        near: up to this distance the subject's tensor counts as reproduced; the question's if left out.
         goes_on: whether to go on behind one that is equal to the bit.
 
     Returns:
         The answer, without what follows of it, and the candidates that it names.
     """
-    left, found, tried = list(candidates), list[tuple[float, Mistake]](), 0
+    left, found, raised = question.left(candidates), list[tuple[float, Mistake]](), list[str]()
     for one in left if without > 0 else ():
         if time.monotonic() > deadline_s:
             break
-        tried += 1
-        found.append((_measured(measure, one), one))
-        if found[-1][0] == 0.0 and not goes_on(one):
+        try:
+            distance = measure(one)
+        except Exception:  # a mistake may fit this checkpoint's sizes as little as a port's would
+            raised.append(one.words)
+            continue
+        found.append((distance if math.isfinite(distance) else math.inf, one))
+        if distance == 0.0 and not goes_on(one):
             break
-    answer = SearchResult(tried, len(left), without)
-    return _verdict(answer, found, near)
-
-
-def _measured(measure: Measure, one: Mistake) -> float:
-    try:
-        distance = measure(one)
-    except Exception:  # a mistake may fit this checkpoint's sizes as little as a port's would
-        return math.inf
-    return distance if math.isfinite(distance) else math.inf
+    answer = SearchResult(len(found), len(left), without, raised=tuple(raised))
+    return _verdict(answer, found, question.near if near is None else near)
 
 
 def _verdict(

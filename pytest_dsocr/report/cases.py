@@ -7,6 +7,7 @@ from typing import Any, TypedDict
 
 from pytest_dsocr.compare.divergence import of_whole_page
 from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.explain.hints import REFUTED, agreed
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.report.outcomes import FAILING, TestResult
 from pytest_dsocr.report.payload import CasePayload
@@ -85,7 +86,7 @@ def breaks_of(cases: Sequence[JudgedCase], failing: Sequence[TestResult]) -> lis
         if what != page in by_what and all(_is_wrong(page, case) for case in by_what[what]):
             by_what[what] += by_what.pop(page)  # pages that are not cut have no crops to break at
     unit = "page" if len({case["page"] for case in cases}) == len(cases) else "case"
-    found = [_break(what, broken, failing, len(cases), unit) for what, broken in by_what.items()]
+    found = [_break(what, broken, failing, cases, unit) for what, broken in by_what.items()]
     return sorted(found, key=lambda one: -len(one["cases"]))
 
 
@@ -112,9 +113,12 @@ def _is_wrong(what: str, case: JudgedCase) -> bool:
     return any(one["what"] == what and one["verdict"] == Verdict.WRONG for one in case["comparisons"])
 
 
-def _break(what: str, broken: Sequence[JudgedCase], failing: Sequence[TestResult], of: int, unit: str) -> Break:
-    """Make one; its cause is that of the case it was computed for, which the longer explanations of others name."""
+def _break(
+    what: str, broken: Sequence[JudgedCase], failing: Sequence[TestResult], cases: Sequence[JudgedCase], unit: str
+) -> Break:
+    """Make one; its cause is that of the case for which the fewest mistakes are left that explain it."""
     first = max(broken, key=lambda case: (case["proven"], bool(case["explained"]), -len(case["explained"] or "")))
+    proven = first["proven"] and not any((case["explained"] or "").startswith(REFUTED) for case in broken)
     compared = {case["id"]: {one["what"] for one in case["comparisons"]} for case in broken}
     wrong = {
         test.nodeid: (test.case_id, found)
@@ -126,9 +130,24 @@ def _break(what: str, broken: Sequence[JudgedCase], failing: Sequence[TestResult
     return {
         "what": what,
         "cases": [case["id"] for case in broken],
-        "of": of,
+        "of": len(cases),
         "unit": unit,
-        "why": likely_cause(first),
-        "proven": first["proven"],
+        "why": likely_cause(first) if proven else _hint(what, broken, cases),
+        "proven": proven,
         "tests": tests,
     }
+
+
+def _hint(what: str, broken: Sequence[JudgedCase], cases: Sequence[JudgedCase]) -> str:
+    """Return what the hints of the cases have in common, and of a text whether pages without crops are right."""
+    hints = [case["cause"] or "" for case in broken]
+    common = agreed(hints) or (hints[0] and f"{hints[0]} ({broken[0]['id']})")
+    right = [case for case in cases if case["passes"]]
+    if what == "text" and right and all(map(_is_cut, broken)) and not any(map(_is_cut, right)):
+        return f"{common}; the pages without crops are right"
+    return common
+
+
+def _is_cut(case: JudgedCase) -> bool:
+    """Return whether the page has crops; where it has none, the tensor is of zeros in float32."""
+    return not case["shapes"]["reference"].get("images_crop", "float32").startswith("float32")

@@ -25,6 +25,7 @@ from pytest_dsocr.engine.experts import MixtureOfExperts, Router
 from pytest_dsocr.engine.model import Core
 from pytest_dsocr.engine.sam import Sam
 from pytest_dsocr.engine.tokenizer import Tokenizer
+from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.conftest import model_of
@@ -52,6 +53,10 @@ class Planted:
     def __call__(self, patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
         """Plant it."""
         self.plant(patch, subject)
+
+    def put(self, subject: SessionSubject, changes: Changes) -> None:
+        """Plant it until the changes are undone."""
+        self.plant(changes.enter_context(pytest.MonkeyPatch.context()), subject)
 
     @property
     def cause(self) -> str:

@@ -15,13 +15,17 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.catalogue import mistakes
+from pytest_dsocr.explain.decoding import of_text
 from pytest_dsocr.explain.explainer import Explainer
+from pytest_dsocr.explain.hints import REFUTED
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.question import question_of
 from pytest_dsocr.observation.config import Setup
+from pytest_dsocr.observation.level import Level
 from tests.conftest import model_of
 from tests.faults.trial import cases, loaded, reference
+from tests.subjects.test_follow import only
 
 ENOUGH_S = 600
 """However loaded the machine is."""
@@ -35,21 +39,21 @@ def explainer() -> Iterator[Explainer]:
     made.close()
 
 
-def judged(*names: str, place: int = 0) -> CaseReport:
+def judged(*names: str, place: int = 0, level: Level = Level.MODULES) -> CaseReport:
     """The page that is read soonest, or the next, which is cut, compared with its recording with mistakes planted."""
     reference()  # is chosen before: by how Pillow resizes
     with Changes() as changes:
         for name in names:
             plant(mistakes()[name], loaded().session, changes)
-        asked = ask(loaded(), reference(), cases()[place], tokenizer=resolve(MINI).tokenizer)
+        asked = ask(only(loaded(), level), reference(), cases()[place], tokenizer=resolve(MINI).tokenizer)
         return judge(asked, tolerances("float32"))
 
 
-def explained(explainer: Explainer, report: CaseReport) -> Explanation:
-    """What is said of a case, whatever was asked before."""
+def explained(explainer: Explainer, report: CaseReport, *names: str) -> Explanation:
+    """What is said of a case, whatever was asked before; of mistakes where some are named."""
     question = question_of(report, ENOUGH_S)
     assert question is not None
-    explanation = explainer.answered(question)
+    explanation = explainer.answered(replace(question, only=names))
     assert explanation is not None
     return explanation
 
@@ -90,15 +94,45 @@ def test_a_stage_is_asked_about_once_and_its_proof_reported_of_each_case_that_br
     assert asking.explain(report) is None, "where nothing was proven the same is not looked for again"
 
 
+TWO_BOS, PAD, FEWER, NO_ID = (f"prompt.{name}" for name in ("two-bos", "padded-front", "one-fewer", "ids-minus"))
+
+
+def test_of_texts_what_gives_the_same_is_named_together_and_what_raised_is_said(explainer: Explainer) -> None:
+    """As the vendor's code, the session drops features for which the prompt has no token."""
+    report = judged(TWO_BOS, level=Level.TEXT)
+    assert explained(explainer, report, TWO_BOS, PAD, FEWER, NO_ID).mistakes == (TWO_BOS, PAD)
+    raised = "1 known mistake tried at text; 1 could not be computed: -200 in the place of"
+    assert raised in explained(explainer, report, FEWER, NO_ID).text
+
+
+def test_of_what_explained_a_text_what_explains_the_next_is_left_and_what_ended_goes_on(explainer: Explainer) -> None:
+    asking, report = Explainer(Setup(), ENOUGH_S), judged(TWO_BOS, level=Level.TEXT)
+    asking._client = explainer._client
+    for known, left in (((TWO_BOS, "read.no-rule"), (TWO_BOS,)), (("read.no-rule",), ())):
+        asking._proven["text"] = Explanation("", "text", known, is_proven=True), "one before"
+        found = asking.explain(report)
+        assert found is not None
+        assert (found.mistakes, found.is_proven, found.text.startswith(REFUTED)) == (left, bool(left), not left)
+    asking._proven.clear()
+    for tokens, words in ((9999, "by none of 1 known mistake tried at text"), (9, "None")):
+        asking._asked["text"] = len(of_text(0)) - 1, tokens
+        assert getattr(asking.explain(report), "text", "None") == words
+
+
+@pytest.mark.parametrize("name", [FRONT, "projector.no-bias", "steps.positions-one-low", "pixels.opened-bgr"])
+def test_a_text_alone_is_explained_by_a_mistake_of_any_stage(name: str, explainer: Explainer) -> None:
+    assert explained(explainer, judged(name, level=Level.TEXT), name, TWO_BOS).mistakes == (name,)
+
+
+def test_what_is_computed_soon_is_tried_in_front_and_what_is_known_to_be_right_is_not() -> None:
+    tried = [[*dict.fromkeys(one.id.partition(".")[0] for one in of_text(level))] for level in range(3)]
+    assert (tried[0][:4], tried[2]) == (["text", "read", "prompt", "steps"], ["text", "read"])
+    assert {*tried[0]} - {*tried[1]} == {"pixels", "prompt"}
+    assert tried[0][-1] == "sam"
+
+
 def test_without_seconds_nothing_is_asked() -> None:
     assert Explainer(Setup(), 0).explain(judged(GELU)) is None
-
-
-def test_seconds_that_end_are_reported(explainer: Explainer) -> None:
-    question = question_of(judged(GELU), ENOUGH_S)
-    assert question is not None
-    explanation = explainer.answered(replace(question, budget_s=1e-9))
-    assert explanation is None or "ended in front of" in explanation.text
 
 
 def test_what_cannot_be_loaded_is_said_in_a_line(tmp_path: Path) -> None:

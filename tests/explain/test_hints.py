@@ -9,9 +9,10 @@ import pytest
 from pytest_dsocr.compare.divergence import Divergence, first_divergence
 from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.explain.catalogue import groups, mistakes
 from pytest_dsocr.explain.catalogue.blocks import NOT_FINITE
-from pytest_dsocr.explain.hints import MOST, OF_STAGES, hint
+from pytest_dsocr.explain.hints import MOST, OF_STAGES, agreed, hint
 
 NARROW_ROWS = {*NOT_FINITE[Sign.NOT_FINITE]}
 """Of these each stage has some."""
@@ -44,10 +45,7 @@ SCENES: dict[str, tuple[Sequence[Comparison], str]] = {
         [right("sam.crops/0"), right("sam.page/2"), wrong("sam.crops/2", error=0.3)],
         "SAM's tables of relative positions resized linearly with corners aligned",
     ),
-    "neck": (
-        [right("sam.page/0"), wrong("sam.page", error=0.5)],
-        "the norms of SAM's neck over rows, not channels",
-    ),
+    "neck": ([right("sam.page/0"), wrong("sam.page", error=0.5)], "the norms of SAM's neck over rows, not channels"),
     "small": ([wrong("clip.page/0", error=1e-3)], "an epsilon of 1e-06 in place of 1e-05 in the norms of CLIP"),
     "not_finite": ([wrong("clip.page", Sign.NOT_FINITE)], "all of CLIP in float16"),
     "shuffled": ([wrong("vision_fusion", Sign.SHUFFLED)], "the whole page in front of the crops"),
@@ -60,7 +58,14 @@ SCENES: dict[str, tuple[Sequence[Comparison], str]] = {
         [wrong("read"), wrong("text", Sign.UNRELATED)],
         "a prompt read a second time without the image's features",
     ),
-    "text_alone": ([wrong("text", Sign.EMPTINESS)], "no BOS in front of the prompt"),
+    "text_alone": (
+        [wrong("text", Sign.NUMBERS), right("boxes")],
+        "tell them apart; what is seen: numbers; every box is right; offer",
+    ),
+    "inputs_right": (
+        [*map(right, COMPARED), wrong("text"), wrong("boxes")],
+        "every stage behind the inputs, which are right: a text alone",
+    ),
     "links": ([wrong("result.mmd")], "one span from the first mark to the last, taken out greedily"),
 }
 
@@ -73,7 +78,14 @@ def test_the_likeliest_mistakes_are_reported(found: Sequence[Comparison], words:
     assert ("offer inputs and stages" in message) is (found[0].what == "text")
 
 
-def test_every_stage_and_sign_has_a_mistake() -> None:
+def test_hints_of_several_pages_agree_on_what_all_of_them_name() -> None:
+    assert agreed(["no crops: a, or b, or c", "no crops: c, or a"]) == "no crops: a, or c"
+    assert (agreed(["a, or b", "b"]), agreed(["a", "b"]), agreed(["a; b", "c; b"])) == ("b", "", "b")
+
+
+def test_every_stage_and_sign_has_a_mistake_and_a_text_alone_names_none() -> None:
+    for sign in Sign:
+        assert hint(broken(wrong("text", sign))).replace(f"what is seen: {sign}; ", "") == hint(broken(wrong("text")))
     for stage in (*OF_STAGES, *STAGES):
         assert hint(broken(wrong(stage))) != f"what makes {stage}", stage
     assert all(any(name.startswith(begin) for name in mistakes()) for row in OF_STAGES.values() for begin in row)

@@ -28,7 +28,7 @@ def made(distances: dict[str, float], *, budget_s: float = 60, without: float = 
         return distances[one.id]
 
     candidates = [Mistake(name, f"the mistake {name}", "block", lambda on: None) for name in distances]
-    return search(candidates, measure, without, NEAR, time.monotonic() + budget_s)[0]
+    return search(candidates, measure, without, Question({}, "", 3, 20, NEAR), time.monotonic() + budget_s)[0]
 
 
 def in_words(answer: SearchResult, what: str = "clip.page/0") -> str:
@@ -52,6 +52,8 @@ def test_those_that_come_as_near_are_reported_together() -> None:
     answer = made({"a": 3e-7, "b": 4e-7, "c": 0.04})
     assert answer.found == ("a", "b")
     assert "with the mistake a, or the mistake b, the session" in in_words(answer)
+    many = SearchResult(4, 4, 1.0, tuple("abcd"), tuple("abcd"), 0.0, explained=True)
+    assert in_words(many, "text") == "by too many mistakes to tell: with a, or b, or c, or 1 more it is the same"
 
 
 @pytest.mark.parametrize(("least", "without"), [(3e-3, 0.04), (3e-6, 1e-4), (3e-4, 0.04)])
@@ -65,6 +67,8 @@ def test_a_little_nearer_is_nothing() -> None:
     answer = made({"a": 0.01, "b": math.inf, "c": math.nan})
     assert (answer.found, answer.tried) == ((), 3)
     assert in_words(answer) == "by none of 3 known mistakes tried at clip.page/0"
+    raised = "by none of 1 known mistake tried at clip.page/0; 2 could not be computed: the mistake p, the mistake q"
+    assert in_words(made({"a": 0.01, "p": -1, "q": -1})) == raised
 
 
 def test_a_budget_that_ends_is_reported() -> None:

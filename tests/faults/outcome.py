@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
-
-import pytest
 
 from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.explain.catalogue import Port, mistakes, ports
 from pytest_dsocr.explain.hints import hint
-from pytest_dsocr.explain.mistake import Changes, Mistake
+from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.planted import plant, spec_of
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.exam import exam
-from tests.exam.planting import Planted
 
 STAGES = {
     "tokenizer": ("input_ids", "images_seq_mask", "images_spatial_crop", "images_crop", "images_ori", "dtypes"),
@@ -45,8 +40,8 @@ class Fault:
     stage: str
     spec: str
     """The subject that has it."""
-    put: Callable[[SessionSubject], AbstractContextManager[None]]
-    """Plants it within a context."""
+    put: Callable[[SessionSubject, Changes], None]
+    """Plants it until the changes are undone."""
     mistake: str = ""
     """Its id in the catalogue."""
     shows: str = ""
@@ -64,31 +59,15 @@ def _of_catalogue(name: str) -> Fault:
     one = mistakes()[port.mistake]
     group = one.id.partition(".")[0]
     stage = port.stage or OF_GROUPS.get(group, group)
-    return Fault(stage, spec_of(one.id), partial(_put, one), one.id, port.shows)
-
-
-@contextmanager
-def _put(one: Mistake, subject: SessionSubject) -> Iterator[None]:
-    with Changes() as changes:
-        plant(one, subject.session, changes)
-        yield
+    return Fault(stage, spec_of(one.id), lambda own, changes: plant(one, own.session, changes), one.id, port.shows)
 
 
 def of_exam(name: str) -> Mapping[str, Fault]:
     """Return the mistakes of a set of the exam."""
     return {
-        one.id: Fault(
-            one.stage, f"tests.exam.subject:{one.id.replace('-', '_')}", partial(_patched, one), unseen=one.unseen
-        )
+        one.id: Fault(one.stage, f"tests.exam.subject:{one.id.replace('-', '_')}", one.put, unseen=one.unseen)
         for one in exam(name).values()
     }
-
-
-@contextmanager
-def _patched(one: Planted, subject: SessionSubject) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        one.plant(patch, subject)
-        yield
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.explainer import Explainer
+from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.question import question_of
 from pytest_dsocr.explain.rounding import Part, Rounder, explained_by_rounding, parts_of
 from pytest_dsocr.observation.case import Case, make_case
@@ -75,7 +76,8 @@ def cases() -> tuple[Case, ...]:
 def planted(fault: Fault) -> Iterator[Brief]:
     """Yield the loaded session with a mistake in it, which is taken out again."""
     reference()  # found before: it is chosen by how Pillow resizes, which a mistake may change
-    with fault.put(loaded()):
+    with Changes() as changes:
+        fault.put(loaded(), changes)
         yield loaded()
 
 

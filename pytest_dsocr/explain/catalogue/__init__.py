@@ -28,19 +28,10 @@ from pytest_dsocr.explain.mistake import Group, Mistake
 @cache
 def groups() -> Mapping[str, Group]:
     """Return the mistakes by group, in the order of the stages."""
+    front = (pixel_mistakes, prompt_mistakes, sam_mistakes, clip_mistakes, projector_mistakes, fusion_mistakes)
+    behind = (token_mistakes, reading_mistakes, text_mistakes, written_mistakes, file_mistakes)
     prefill = prefill_mistakes()
-    made = [
-        *(
-            pixel_mistakes(),
-            prompt_mistakes(),
-            sam_mistakes(),
-            clip_mistakes(),
-            projector_mistakes(),
-            fusion_mistakes(),
-        ),
-        *(prefill, step_mistakes(prefill), token_mistakes(), reading_mistakes()),
-        *(text_mistakes(), written_mistakes(), file_mistakes()),
-    ]
+    made = [*(make() for make in front), prefill, step_mistakes(prefill), *(make() for make in behind)]
     return {group.stage: group for group in made}
 
 

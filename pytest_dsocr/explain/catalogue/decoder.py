@@ -182,8 +182,8 @@ HIDDEN: dict[str, tuple[str, OfImage]] = {
     "first-hidden": ("the prompt's first token hidden", lambda q, k, image: (k > q) | ((k == 0) & (q > 0))),
     "upside-down": ("the causal mask the wrong way round", lambda q, k, image: k < q),
     **{
-        f"window-{size}": (f"a sliding window of {size} tokens", partial(_outside, size=size))
-        for size in (64, 128, 256, 512, 1024, 4096)
+        f"window-{2**n}": (f"a sliding window of {2**n} tokens", partial(_outside, size=2**n))
+        for n in (6, 7, 8, 9, 10, 12)
     },
 }
 
@@ -203,10 +203,7 @@ ATTENDING: Table = {
     ),
     "scores-bfloat16": ("scores rounded to bfloat16", {"softmax": lambda s: s.bfloat16().float().softmax(-1)}),
     **{f"cap-{cap}": (f"scores capped at {cap}", {"change": partial(_capped, cap=cap)}) for cap in (50, 30)},
-    **{
-        f"mask-{-fill:g}": (f"a mask of {fill:g} in place of minus infinity", {"fill": fill})
-        for fill in (-10000.0, -100.0)
-    },
+    **{f"mask-{-n:g}": (f"a mask of {n:g} in place of minus infinity", {"fill": n}) for n in (-10000.0, -100.0)},
     "mask-0": ("a mask of 0 in place of minus infinity", {"fill": 0.0}),
     "heads-tiled": (
         "keys and values repeated head after head for the queries",
@@ -294,13 +291,7 @@ HEADS: dict[str, tuple[str, Head]] = {
         "the embeddings in the place of the head's weights (tied)",
         lambda model, run, x: F.linear(x, model.model.embed_tokens.weight).float(),
     ),
-    **{
-        key: (
-            f"the head computed in {key}",
-            partial(_head_in, dtype=dtype),
-        )
-        for key, dtype in DTYPES.items()
-    },
+    **{key: (f"the head computed in {key}", partial(_head_in, dtype=dtype)) for key, dtype in DTYPES.items()},
     **{
         f"logits-{key}": (words, partial(_logits_changed, change=change))
         for key, (words, change) in rounding("logits rounded to {}").items()

@@ -100,6 +100,7 @@ def _of_capacity(router: Any, found: Chosen, share: float = 0.0, room: int = 0) 
 
 NORMALISED = "the chosen experts' weights made to sum to one (or a softmax over the chosen alone)"
 SIGMOID = "a sigmoid in place of the softmax over experts"
+TIMES = (2.5, 16.0, 2.0, 0.5)
 ROUTES: Table = {
     "normalised": (NORMALISED, {"weigh": _to_one}),
     "sigmoid": (SIGMOID, {"shares": torch.sigmoid}),
@@ -126,18 +127,15 @@ ROUTES: Table = {
     "router-bfloat16": ("a router and its softmax in bfloat16", {"dtype": torch.bfloat16, "scores": _same}),
     "first-never": ("the first expert never chosen", {"first": 1}),
     **{
-        f"capacity-{by:g}": (
-            f"experts of a capacity of {by:g} times their mean share",
-            {"places": partial(_of_capacity, share=by)},
+        f"capacity-{n:g}": (
+            f"experts of a capacity of {n:g} times their mean share",
+            {"places": partial(_of_capacity, share=n)},
         )
-        for by in (1.0, 1.25, 1.5, 2.0)
+        for n in (1.0, 1.25, 1.5, 2.0)
     },
     "room-100": ("experts that take no more than 100 tokens", {"places": partial(_of_capacity, room=100)}),
     "squared": ("the experts' weights applied twice", {"weigh": torch.square}),
-    **{
-        f"times-{by:g}": (f"routed experts multiplied by {by:g}", {"weigh": partial(torch.mul, other=by)})
-        for by in (2.5, 16.0, 2.0, 0.5)
-    },
+    **{f"times-{n:g}": (f"routed experts multiplied by {n:g}", {"weigh": partial(torch.mul, other=n)}) for n in TIMES},
 }
 """Of each what is other than in :func:`_routed`."""
 

@@ -21,10 +21,7 @@ from pytest_dsocr.explain.mistake import Group, Target
 
 Grid = tuple[int, int]
 
-SIGNS = {
-    **NOT_FINITE,
-    Sign.SHUFFLED: ("page-first", "crops-in-turn", "newlines-in-front", "separator-between"),
-}
+SIGNS = {**NOT_FINITE, Sign.SHUFFLED: ("page-first", "crops-in-turn", "newlines-in-front", "separator-between")}
 
 
 def projector_mistakes() -> Group:

@@ -158,10 +158,7 @@ CUTS: dict[str, tuple[str, Callable[[Recipe, Page, Grid], Sequence[Page]]]] = {
     "before-resize": ("each crop cut first and resized then", _cut_first),
     "thumbnail": (
         "the whole page as a crop of its own behind the others",
-        lambda recipe, page, grid: [
-            *_cut(recipe, page, grid),
-            recipe.resize(page, (CROP_PX, CROP_PX)),
-        ],
+        lambda recipe, page, grid: [*_cut(recipe, page, grid), recipe.resize(page, (CROP_PX, CROP_PX))],
     ),
     "backwards": ("crops in the opposite order", lambda recipe, page, grid: _cut(recipe, page, grid)[::-1]),
 }
@@ -220,11 +217,8 @@ OPENINGS: dict[str, tuple[str, Callable[[Page], Page]]] = {
     "grey-late": ("the page made grey as it is stored", lambda image: image.convert("L").convert("RGB")),
     "jpeg": ("the page written as a JPEG and read again", _jpeg),
     **{
-        f"jpeg-{quality}": (
-            f"the page written as a JPEG of quality {quality} and read again",
-            partial(_jpeg, quality=quality),
-        )
-        for quality in (95, 90)
+        f"jpeg-{n}": (f"the page written as a JPEG of quality {n} and read again", partial(_jpeg, quality=n))
+        for n in (95, 90)
     },
     **{
         f"jpeg-{quality}-stored": (
@@ -246,13 +240,8 @@ def _rounded(page_digits: int, grid_digits: int = 99) -> Nearness:
 NEARNESS: dict[str, tuple[str, Nearness]] = {
     "log": ("by the ratio of ratios, not by their difference", lambda ratio, grid: abs(log(ratio * grid[1] / grid[0]))),
     "inverse": ("by height over width", lambda ratio, grid: abs(1 / ratio - grid[1] / grid[0])),
-    **{
-        f"rounded-{digits}": (f"by ratios rounded to {digits} digits", _rounded(digits, digits)) for digits in (1, 2, 3)
-    },
-    **{
-        f"page-rounded-{digits}": (f"by the page's ratio rounded to {digits} digits", _rounded(digits))
-        for digits in (1, 2, 3)
-    },
+    **{f"rounded-{n}": (f"by ratios rounded to {n} digits", _rounded(n, n)) for n in (1, 2, 3)},
+    **{f"page-rounded-{n}": (f"by the page's ratio rounded to {n} digits", _rounded(n)) for n in (1, 2, 3)},
 }
 
 
@@ -292,8 +281,7 @@ def _ceil(width: int, height: int) -> Grid:
 GRIDS: dict[str, tuple[str, Callable[[int, int], Grid]]] = {
     "exchanged": ("columns and rows of the grid exchanged", partial(_nearest, swapped=True)),
     **{
-        name: (f"at most {most} crops", partial(_nearest, most=most))
-        for name, most in (("six", 6), ("twelve", 12), ("four", 4))
+        name: (f"at most {n} crops", partial(_nearest, most=n)) for name, n in (("six", 6), ("twelve", 12), ("four", 4))
     },
     "tie-first": ("the first of grids that are equally near", partial(_nearest, tie="first")),
     "tie-last": ("the last of grids that are equally near", partial(_nearest, tie="last")),
@@ -312,10 +300,7 @@ GRIDS: dict[str, tuple[str, Callable[[int, int], Grid]]] = {
         )
         for tie in ("first", "last")
     },
-    **{
-        f"most-{most}": (f"at most {most} crops", partial(_nearest, most=most))
-        for most in (2, 3, 5, 7, 8, 10, 11, 16, 20, 24, 32)
-    },
+    **{f"most-{n}": (f"at most {n} crops", partial(_nearest, most=n)) for n in (2, 3, 5, 7, 8, 10, 11, 16, 20, 24, 32)},
 }
 
 
@@ -370,17 +355,14 @@ RESIZES: dict[str, tuple[str, Resize]] = {
         for anti in (False, True)
     },
     **{
-        f"transform-{method.name.lower()}": (
-            f"Pillow's {method.name.lower()} filter without antialias",
-            partial(_by_transform, method=method),
+        f"transform-{m.name.lower()}": (
+            f"Pillow's {m.name.lower()} filter without antialias",
+            partial(_by_transform, method=m),
         )
-        for method in (Image.Resampling.BICUBIC, Image.Resampling.BILINEAR)
+        for m in (Image.Resampling.BICUBIC, Image.Resampling.BILINEAR)
     },
     "torch-nearest": ("torch's nearest", partial(_by_torch, mode="nearest")),
-    **{
-        f"gap-{gap:g}": (f"Pillow's reducing_gap of {gap:g}", partial(_by_pillow, reducing_gap=gap))
-        for gap in (2.0, 3.0)
-    },
+    **{f"gap-{n:g}": (f"Pillow's reducing_gap of {n:g}", partial(_by_pillow, reducing_gap=n)) for n in (2.0, 3.0)},
 }
 COLOURS: dict[str, Colour] = {
     "black": (0, 0, 0),

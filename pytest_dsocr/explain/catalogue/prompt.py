@@ -20,7 +20,6 @@ Ids = tuple[list[int], list[bool]]
 
 SIGNS = {
     Sign.NO_BOS: ("no-bos",),
-    Sign.EMPTINESS: ("no-bos",),
     Sign.TWO_BOS: ("two-bos",),
     Sign.IDS_REORDERED: ("image-last", "text-first"),
     Sign.BEHIND_IMAGE: ("trailing-space", "added", "prompt-free"),

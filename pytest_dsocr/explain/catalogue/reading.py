@@ -17,6 +17,8 @@ from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
 from pytest_dsocr.explain.mistake import Group, Target
 
 TAGS = ("<td>", "</td>")
+SIZES, PENALTIES = (35, 19, 21, 10, 30, 3, 4, 5, 2, 8, 15, 25, 40), (1.05, 1.1, 1.2, 1.3, 1.5)
+LIMITS = (16, 20, 32, 50, 64, 100, 128, 256, 512, 1024)
 
 
 @dataclass(frozen=True)
@@ -94,18 +96,9 @@ READINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "generated-alone": ("an n-gram rule that does not count the prompt", {"prompt_counts": False}),
     "window-90": ("an n-gram rule that looks back 90 tokens, as vLLM's does", {"window": 90}),
     "window-30-90": ("an n-gram rule of 30 tokens that looks back 90", {"size": 30, "window": 90}),
-    **{
-        f"size-{size}": (f"an n-gram rule of {size} tokens in place of 20", {"size": size})
-        for size in (35, 19, 21, 10, 30, 3, 4, 5, 2, 8, 15, 25, 40)
-    },
-    **{
-        f"window-{size}": (f"an n-gram rule that looks back {size} tokens", {"window": size})
-        for size in (100, 64, 128, 50, 256)
-    },
-    **{
-        f"penalty-{value:g}": (f"a penalty of {value:g} on tokens that were said", {"penalty": value})
-        for value in (1.05, 1.1, 1.2, 1.3, 1.5)
-    },
+    **{f"size-{n}": (f"an n-gram rule of {n} tokens in place of 20", {"size": n}) for n in SIZES},
+    **{f"window-{n}": (f"an n-gram rule that looks back {n} tokens", {"window": n}) for n in (100, 64, 128, 50, 256)},
+    **{f"penalty-{n:g}": (f"a penalty of {n:g} on tokens that were said", {"penalty": n}) for n in PENALTIES},
     **{
         f"penalty-said-{value:g}": (
             f"a penalty of {value:g} on tokens that were said, the prompt's not counted",
@@ -115,10 +108,7 @@ READINGS: dict[str, tuple[str, dict[str, Any]]] = {
     },
     "bfloat16": ("logits rounded to bfloat16 in front of the choice", {"rounded": torch.bfloat16}),
     "float16": ("logits rounded to float16 in front of the choice", {"rounded": torch.float16}),
-    **{
-        f"most-{count}": (f"an output that ends after {count} tokens", {"most": count})
-        for count in (16, 20, 32, 50, 64, 100, 128, 256, 512, 1024)
-    },
+    **{f"most-{n}": (f"an output that ends after {n} tokens", {"most": n}) for n in LIMITS},
     "paragraph": ("an output that ends at the first empty line", {"stop": lambda text: "\n\n" in text}),
     "line": ("an output that ends at the first newline", {"stop": lambda text: "\n" in text}),
     "first-span": ("an output that ends with the first span", {"stop": lambda text: "<|/det|>" in text}),

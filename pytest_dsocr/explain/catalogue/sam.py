@@ -299,9 +299,7 @@ NECK_NORMS: dict[str, tuple[str, dict[str, Any] | None]] = {
     "rms": ("that do not take the mean away", {"other": True}),
     "outside": ("whose epsilon is added to the root", {"outside": True}),
     "bfloat16": ("computed in bfloat16", {"dtype": torch.bfloat16}),
-    **{
-        f"{eps:g}": (f"with an epsilon of {eps:g} in place of 1e-06", {"eps": eps}) for eps in (1e-5, 1e-12, 1e-3, 1e-8)
-    },
+    **{f"{n:g}": (f"with an epsilon of {n:g} in place of 1e-06", {"eps": n}) for n in (1e-5, 1e-12, 1e-3, 1e-8)},
 }
 
 

@@ -68,12 +68,7 @@ def padded_positions(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None
     change_positions(patch, moved)
 
 
-@mistake(
-    "HLD-73",
-    "One buffer for all logits",
-    "decode",
-    unseen="what a subject gives is copied: a buffer is allowed",
-)
+@mistake("HLD-73", "One buffer for all logits", "decode", unseen="what a subject gives is copied: a buffer is allowed")
 def one_buffer(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """A captured graph writes each step's logits to one place, so that earlier ones change."""
     kept: dict[str, Tensor] = {}

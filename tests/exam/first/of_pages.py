@@ -18,11 +18,7 @@ from pytest_dsocr.subjects.session import SessionSubject
 from tests.exam.planting import BICUBIC, CROPS, TALL, change_inputs, choose_grid, mistake, resize_by_torch
 
 SHRUNK, NOTHING = "a page much larger than its views", "nothing"
-TURNS = {
-    3: Image.Transpose.ROTATE_180,
-    6: Image.Transpose.ROTATE_270,
-    8: Image.Transpose.ROTATE_90,
-}
+TURNS = {3: Image.Transpose.ROTATE_180, 6: Image.Transpose.ROTATE_270, 8: Image.Transpose.ROTATE_90}
 
 
 def _opened(patch: pytest.MonkeyPatch, change: Any) -> None:
