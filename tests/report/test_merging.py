@@ -45,9 +45,11 @@ def merge(*results: dict[str, Any]) -> dict[str, Any]:
     return merged([Part(Path(f"s{k}"), result) for k, result in enumerate(results, 1)], "dsocr merge")
 
 
+LOSS = {"lost": {"pages": 0.0}, "allowed": {"pages": 0.0}, "stages": {}}
 OF_NO_PAGE = ("test_ids.py::test", "passed", payload(MATCH))
-PAGES = [of_page(name, place) for place, name in enumerate("cab")]
-FIRST, SECOND = run_of(of_page("c", 0), of_page("b", 1), OF_NO_PAGE, shard="1/2"), run_of(of_page("a", 0), shard="2/2")
+PAGES = [of_page(name, place, loss=LOSS) for place, name in enumerate("cab")]
+FIRST = run_of(of_page("c", 0, loss=LOSS), of_page("b", 1, loss=LOSS), OF_NO_PAGE, shard="1/2")
+SECOND = run_of(of_page("a", 0, loss=LOSS), shard="2/2")
 
 
 def test_the_whole_is_what_one_run_would_have_reported() -> None:
