@@ -132,6 +132,12 @@ class Reader:
         do("close")
 
 
+class InEightBits(Reader):
+    """L0, which declares its precision."""
+
+    precision = "int8"
+
+
 class Staged(Reader):
     """L2, with ``text_of`` and ``write``; its tensors mean nothing."""
 

@@ -117,6 +117,12 @@ def test_it_offers_what_it_offers_here(isolated: Any, here: Any, staged: Checked
         _ = staged.subject.module
 
 
+def test_the_precision_that_it_declares_is_known_here() -> None:
+    subject: Any = IsolatedSubject(STAGED.replace("Staged", "InEightBits"), Setup(), LIMIT_S)
+    assert subject.precision == "int8"
+    subject.close()
+
+
 def test_what_blocks_get_stays_there_and_stages_are_computed_again(isolated: Any, case: Case) -> None:
     asked = CheckedSubject(isolated)
     parts = parts_of(asked, asked.inputs(case))
