@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
@@ -94,20 +94,10 @@ class Spending:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
+        spent = [(one, {"mean": of_number(one.mean), "worst": of_number(one.worst)}) for one in self.spent]
         return {
             "cases": self.pages,
-            "lost": [
-                {
-                    "name": one.name,
-                    "mean": of_number(one.mean),
-                    "interval": one.interval,
-                    "worst": of_number(one.worst),
-                    "where": one.where,
-                    "allowed": one.allowed,
-                    "over": one.is_over,
-                }
-                for one in self.spent
-            ],
+            "lost": [{**asdict(one), **numbers, "over": one.is_over} for one, numbers in spent],
             "stages": {name: of_number(cost) for name, cost in self.stages.items()},
             "unmeasured": list(self.unmeasured),
         }
