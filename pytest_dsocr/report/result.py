@@ -119,13 +119,11 @@ class RunResult(Collected):
     @property
     def suspicious(self) -> list[tuple[str, float]]:
         """Where each case's drift is first larger than that of correct implementations, and how large it is there."""
-        found: dict[str, float] = {}
-        for case in self.cases:
-            for one in case["comparisons"]:
-                if Sign.SUSPICIOUS in one["signs"]:
-                    found.setdefault(f"{case['id']}, {one['what']}", number(one["error"]))
-                    break
-        return list(found.items())
+        found = [
+            (case["id"], next((one for one in case["comparisons"] if Sign.SUSPICIOUS in one["signs"]), None))
+            for case in self.cases
+        ]
+        return [(f"{name}, {one['what']}", number(one["error"])) for name, one in found if one]
 
     @property
     def not_looked_at(self) -> str:
@@ -145,16 +143,12 @@ class RunResult(Collected):
     @property
     def missing(self) -> list[Missing]:
         """What was missing, each reason once."""
-        found: dict[tuple[str, str, bool], int] = {}
-        for test in self.tests.values():
-            what = test.payload.get("left_out")
-            if what in MISSING:
-                key = (what, test.payload.get("reason") or test.reason, test.outcome not in FAILING)
-                found[key] = found.get(key, 0) + 1
-        return [
-            {"what": what, "why": why, "tests": tests, "allowed": allowed}
-            for (what, why, allowed), tests in found.items()
-        ]
+        found = Counter(
+            (what, test.payload.get("reason") or test.reason, test.outcome not in FAILING)
+            for test in self.tests.values()
+            if (what := test.payload.get("left_out")) in MISSING and what
+        )
+        return [Missing(what=one[0], why=one[1], tests=tests, allowed=one[2]) for one, tests in found.items()]
 
     @property
     def faults(self) -> list[FaultPayload]:

@@ -13,10 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import ExifTags, Image, ImageDraw
 
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison, as_expected, not_compared
+from pytest_dsocr.contract.drawing import place
+from pytest_dsocr.contract.markup import IMAGE_LABEL, parse
 from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.reference.goldens import shipped_folder
 
 from .asked import Drawn
 
@@ -43,8 +47,6 @@ def written(name: str) -> Written:
 
 @cache
 def recorded_outputs() -> dict[str, Any]:
-    from pytest_dsocr.reference.goldens import shipped_folder
-
     path: Path = shipped_folder() / "vendor" / "postprocess.json"
     cases: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["cases"]
     return cases
@@ -114,15 +116,11 @@ def _figures(folder: Path) -> Mapping[str, tuple[int, int]]:
 
 
 def _size_px(path: Path) -> tuple[int, int]:
-    from PIL import Image
-
     with Image.open(path) as image:
         return image.size
 
 
 def _darkest(path: Path) -> int:
-    from PIL import Image
-
     with Image.open(path) as image:
         levels: tuple[int, int] = image.convert("L").getextrema()  # type: ignore[assignment]
         return levels[0]
@@ -130,11 +128,6 @@ def _darkest(path: Path) -> int:
 
 def _save_figures(path: Path, text: str, *, rotated: bool) -> None:
     """Write a black page that is white where the text's figures are, upright, and a little around them."""
-    from PIL import ExifTags, Image, ImageDraw
-
-    from pytest_dsocr.contract.drawing import place
-    from pytest_dsocr.contract.markup import IMAGE_LABEL, parse
-
     exif, page = Image.Exif(), Image.new("L", PAGE_SIZE_PX)
     for region in place([span for span in parse(text).spans if span.label == IMAGE_LABEL], *PAGE_SIZE_PX):
         x1, y1, x2, y2 = region.pixels
