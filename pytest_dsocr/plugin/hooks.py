@@ -18,15 +18,7 @@ from pytest_dsocr.foundation.words import plain
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.plugin import stash
 from pytest_dsocr.plugin.check import Journal
-from pytest_dsocr.plugin.config import (
-    add_options,
-    are_used,
-    only_shows,
-    own_config,
-    refused,
-    resolve,
-    start,
-)
+from pytest_dsocr.plugin.config import add_options, are_used, only_shows, own_config, refused, resolve, start
 from pytest_dsocr.plugin.elapsed import RunElapsed
 from pytest_dsocr.plugin.loading import is_live
 from pytest_dsocr.plugin.markers import arguments_of, check_markers, is_ours, registration_lines

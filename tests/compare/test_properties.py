@@ -172,13 +172,6 @@ def test_looser_limits_make_no_verdict_on_steps_worse(
         assert gravity(strict) >= gravity(loose)
 
 
-@briefly
-@given(OUTPUTS, OUTPUTS)
-def test_without_a_tolerance_sides_may_be_exchanged(actual: Output, expected: Output) -> None:
-    for one, other in zip(outputs(actual, expected, EXACT), outputs(expected, actual, EXACT), strict=True):
-        assert one.verdict == other.verdict != Verdict.DRIFT
-
-
 # Boxes.
 
 

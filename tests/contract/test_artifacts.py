@@ -27,9 +27,6 @@ from pytest_dsocr.foundation.errors import DsocrError
 from tests.contract.recorded import GEOMETRY, IMAGE, PAGE_SIZE, TEXT, Recorded, each_recorded_output, span
 
 LABELS = ["title", "sub_title", "text", "image", "image_caption", "table", "table_caption", "equation", "list"]
-ORIENTATION, ROTATED = 0x0112, 6
-SHARP = 12
-"""Levels that a JPEG of a smooth page may lose."""
 
 
 def page() -> Image.Image:
@@ -65,21 +62,6 @@ def test_every_problem_is_reported(tmp_path: Path) -> None:
     problems = write_artifacts(text, page(), tmp_path).problems
     words = ("span 0", "outside any span", "inverted", "geo.jpg", "images/0.jpg")
     assert [word for word in words for problem in problems if word in problem] == [*words]
-
-
-@pytest.mark.parametrize("is_turned", [False, True])
-def test_figures_are_cut_from_the_clean_upright_page(is_turned: bool, tmp_path: Path) -> None:
-    image = page()
-    if is_turned:
-        image.getexif()[ORIENTATION] = ROTATED
-    write_artifacts(span("image", "[[0, 0, 999, 500]]") + span("text", "[[150, 100, 400, 400]]"), image, tmp_path)
-    upright = np.rot90(np.asarray(page()), -1) if is_turned else np.asarray(page())
-    height, width = upright.shape[:2]
-    figure = np.asarray(picture(tmp_path / "images" / "0.jpg")).astype(int)
-    expected = upright[: height * 500 // 999, :]
-    assert figure.shape == expected.shape
-    assert np.abs(figure - expected).max() <= SHARP
-    assert picture(tmp_path / "result_with_boxes.jpg").size == (width, height)
 
 
 def test_a_page_too_long_for_jpeg_is_a_problem_and_not_an_end(tmp_path: Path) -> None:
