@@ -59,11 +59,6 @@ class RunResult(Collected):
     """What was collected of a run, and its verdict; of a run that goes on, so far."""
 
     @property
-    def concerned(self) -> bool:
-        """Whether any test of the run was there to compare."""
-        return bool(self.tests)
-
-    @property
     def counts(self) -> Mapping[str, int]:
         """How often each verdict was given."""
         return Counter(one["verdict"] for one in self._compared())
@@ -221,7 +216,7 @@ class RunResult(Collected):
     @property
     def fails(self) -> bool:
         """Whether pytest is to fail: tests that only assert something of their own may well have compared nothing."""
-        return self.concerned and (any(self._in_the_way) or (self.promised and not self.has_compared))
+        return bool(self.tests) and (any(self._in_the_way) or (self.promised and not self.has_compared))
 
     @property
     def verdict(self) -> str:

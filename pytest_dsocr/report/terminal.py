@@ -121,7 +121,7 @@ class Summary:
     def _counted(self) -> Line:
         result = self.result
         if not result.made:
-            if result.concerned and not result.promised:
+            if result.tests and not result.promised:
                 return Line("0 comparisons: none was promised, as no test asked for dsocr_check or is marked dsocr")
             return Line("0 comparisons: nothing was compared, so the run does not pass", BAD)
         by_verdict = counts(result.counts, result.worst_drift)
