@@ -22,35 +22,6 @@ from pytest_dsocr.contract.markup import UNITS, Box
 from pytest_dsocr.foundation.words import shown
 from pytest_dsocr.observation.observation import SpanSeen
 
-
-def match(scores: npt.ArrayLike) -> list[tuple[int, int]]:
-    """Pair rows of ``scores`` with columns so that the sum of the pairs' scores is the largest possible.
-
-    Args:
-        scores: ``[rows, columns]``, none below 0. Rows and columns that score 0 with each other are not paired.
-
-    Returns:
-        The pairs in the order of their rows; a row or a column is in at most one.
-    """
-    table = np.asarray(scores, dtype=float)
-    return [(row, column) for row, column in assign(-table) if table[row, column] > 0] if table.size else []
-
-
-def assign(costs: npt.NDArray[np.float64]) -> list[tuple[int, int]]:
-    """Pair rows of ``costs`` with columns at the least total cost, as many as the shorter side has.
-
-    Args:
-        costs: ``[rows, columns]``, finite.
-
-    Returns:
-        The pairs in the order of their rows.
-    """
-    from scipy.optimize import linear_sum_assignment  # takes longer to import than a page to compare
-
-    rows, columns = linear_sum_assignment(costs)
-    return list(zip(rows.tolist(), columns.tolist(), strict=True))
-
-
 SHOWN = 3
 LABEL_UNITS = 50.0
 """A box with the right label this far away is as good a partner as a box with another label in the same place."""
@@ -165,6 +136,8 @@ def pair_up(actual: Sequence[SpanSeen], expected: Sequence[SpanSeen]) -> Pairs:
 
     Distances are squared so that a shift of all boxes keeps the pairs. Ties are decided by the label, then the order.
     """
+    from scipy.optimize import linear_sum_assignment  # takes longer to import than a page to compare
+
     a, b = Placed.of(actual), Placed.of(expected)
     if not a or not b:
         return Pairs(a, b, ())
@@ -173,7 +146,8 @@ def pair_up(actual: Sequence[SpanSeen], expected: Sequence[SpanSeen]) -> Pairs:
     labels = [np.array([one.label for one in side], object) for side in (a, b)]
     costs += 4 * LABEL_UNITS**2 * (labels[0][:, None] != labels[1][None])
     costs += np.square(_progress(len(a))[:, None] - _progress(len(b))[None])
-    return Pairs(a, b, assign(costs))
+    rows, columns = linear_sum_assignment(costs)
+    return Pairs(a, b, list(zip(rows.tolist(), columns.tolist(), strict=True)))
 
 
 def _apart(a: Box, b: Box) -> float:

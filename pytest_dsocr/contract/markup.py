@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -71,9 +70,9 @@ class Markup:
 def parse(text: str) -> Markup:
     """Read ``text``, a cleaned output, in time and memory linear in its length. Accepts any string."""
     matches = tuple(find_spans(text))
-    starts = [start for start, *_ in matches] + [len(text)]
+    starts, ends = [*(start for start, *_ in matches), len(text)], [0, *(end for *_, end in matches)]
     spans = tuple(_span(text, match, following) for match, following in zip(matches, starts[1:], strict=True))
-    outside = [text[start:end] for start, end in _gaps(matches, len(text))]
+    outside = [text[end:start] for end, start in zip(ends, starts, strict=True)]
     problems = [f"span {n} at offset {span.start}: {span.problem}" for n, span in enumerate(spans) if span.problem]
     return Markup(text[: starts[0]].strip(), spans, (*problems, *_leftovers(outside)))
 
@@ -153,14 +152,7 @@ def _box(item: Any) -> Box | None:
     return Box(*numbers)
 
 
-def _gaps(matches: tuple[tuple[int, int, int, int], ...], length: int) -> Iterator[tuple[int, int]]:
-    ends = [0] + [end for *_, end in matches]
-    starts = [start for start, *_ in matches] + [length]
-    return zip(ends, starts, strict=True)
-
-
 def _leftovers(outside: list[str]) -> Iterator[str]:
-    counts = Counter({mark: sum(part.count(mark) for part in outside) for mark in (REF, REF_END, DET, DET_END)})
-    for mark, count in counts.items():
-        if count:
+    for mark in (REF, REF_END, DET, DET_END):
+        if count := sum(part.count(mark) for part in outside):
             yield f"{count} {mark} outside any span"

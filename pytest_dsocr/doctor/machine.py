@@ -10,10 +10,14 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
+import torch as installed
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from pytest_dsocr.doctor.finding import Finding, Level, Wanted
+from pytest_dsocr.engine.attention import attention_function
+from pytest_dsocr.engine.checkpoint import device_named, dtype_named, resolve
+from pytest_dsocr.engine.model import weights_bytes
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.perf.probe.machine import Gpu
@@ -49,10 +53,6 @@ def python(wanted: Wanted) -> Iterator[Finding]:
 
 def torch(wanted: Wanted) -> Iterator[Finding]:
     """Look whether torch has the device and the attention."""
-    import torch as installed
-
-    from pytest_dsocr.engine.checkpoint import device_named
-
     cuda = installed.version.cuda
     message = f"{installed.__version__}, {f'built for CUDA {cuda}' if cuda else 'without CUDA'}"
     if not wanted.on_gpu:
@@ -69,8 +69,6 @@ def torch(wanted: Wanted) -> Iterator[Finding]:
 
 def attention(wanted: Wanted) -> Iterator[Finding]:
     """Look whether the attention's kernel is there, and has a GPU where it needs one."""
-    from pytest_dsocr.engine.attention import attention_function
-
     attention_function(wanted.attention)
     if wanted.attention == "flash_attention_2" and not wanted.on_gpu:
         message = f"{wanted.attention} runs on a GPU alone, and the device is {wanted.device}"
@@ -84,9 +82,7 @@ def gpus(wanted: Wanted) -> Iterator[Finding]:
     if not wanted.on_gpu:
         yield Finding("gpu", Level.OK, f"none is needed for {wanted.device}")
         return
-    import torch
-
-    if not torch.cuda.is_available():
+    if not installed.cuda.is_available():
         yield Finding("gpu", Level.FAULT, "torch finds none", _visible())
         return
     gpu = Gpu.of(wanted.device)
@@ -95,7 +91,7 @@ def gpus(wanted: Wanted) -> Iterator[Finding]:
         yield Finding("driver", Level.NOTE, why, f"pip install '{US}[gpu]'")
     else:
         yield Finding("driver", Level.OK, ", ".join(f"{name} {value}" for name, value in gpu.identity.items()))
-    for number in range(torch.cuda.device_count()):
+    for number in range(installed.cuda.device_count()):
         yield _gpu(wanted, f"cuda:{number}")
 
 
@@ -115,12 +111,10 @@ def disk(wanted: Wanted) -> Iterator[Finding]:
 
 
 def _gpu(wanted: Wanted, name: str) -> Finding:
-    import torch
-
-    free, total = torch.cuda.mem_get_info(name)
+    free, total = installed.cuda.mem_get_info(name)
     gpu = Gpu.of(name)
     values, spoilt = gpu.look({os.getpid()}) if gpu else ({}, [])
-    message = f"{torch.cuda.get_device_name(name)}, {free / GIB:.1f} of {total / GIB:.1f} GiB free"
+    message = f"{installed.cuda.get_device_name(name)}, {free / GIB:.1f} of {total / GIB:.1f} GiB free"
     message += "".join(f", {key} {value:g}" for key, value in values.items())
     wants = wanted_bytes(wanted) * ALLOWANCE * (2 if wanted.vendor else 1)
     if free < wants:
@@ -132,9 +126,6 @@ def _gpu(wanted: Wanted, name: str) -> Finding:
 
 def wanted_bytes(wanted: Wanted) -> int:
     """Return the bytes of the model's weights in the dtype of the run."""
-    from pytest_dsocr.engine.checkpoint import dtype_named, resolve
-    from pytest_dsocr.engine.model import weights_bytes
-
     try:
         architecture = resolve(wanted.checkpoint).architecture
     except DsocrError:  # reported by the check of the weights

@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
@@ -118,6 +118,12 @@ class Format(Generic[T]):
             return self.read_bytes(path).decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise self.fault(path, f"is not text in UTF-8 ({error})") from error
+
+    def read_lines(self, path: str | PathLike[str]) -> Iterator[tuple[int, str]]:
+        """Yield the lines of a text with their numbers, but for empty ones and those that begin with ``#``."""
+        for number, line in enumerate(map(str.strip, self.read_text(path).splitlines()), 1):
+            if line and not line.startswith("#"):
+                yield number, line
 
     def fault(self, where: str | PathLike[str], why: str) -> DsocrError:
         """Make the error that names a file, what is wrong, and what to do."""

@@ -27,8 +27,9 @@ class Part:
     """Whether it needs a GPU that nobody else uses; what it could not judge is reported, and fails nothing."""
 
 
+DOCTOR = "doctor"
 PARTS: Mapping[str, Part] = {
-    "doctor": Part(first_pages=-1),
+    DOCTOR: Part(first_pages=-1),
     "recorded": Part(("contract", "parity", "reference")),
     "live": Part(("contract", "parity", "reference"), is_live=True),
     "cache": Part(("cache",), first_pages=2),

@@ -4,50 +4,36 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_dsocr.night.config import PARTS, Config, Part
+from pytest_dsocr.night.config import DOCTOR, PARTS, Config, Part
+from pytest_dsocr.night.state import Entry
 from pytest_dsocr.report.commands import SAFE_PATH, suites
 
 DOCTOR_JSON, JUNIT, LOG = "doctor.json", "junit.xml", "output.log"
 
 
-@dataclass(frozen=True)
-class Job:
-    """A part, or a batch of its pages: one process."""
-
-    name: str
-    part: str
-    pages: tuple[str, ...]
-
-    @property
-    def is_doctor(self) -> bool:
-        """Whether it looks at the machine and compares nothing."""
-        return not PARTS[self.part].suites
-
-
-def jobs(config: Config, pages: Mapping[str, Sequence[str]]) -> Iterator[Job]:
+def jobs(config: Config, pages: Mapping[str, Sequence[str]]) -> Iterator[Entry]:
     """Yield what there is to do, in order of worth; ``pages`` are the files of each field that names some."""
     usual = [name for name, part in PARTS.items() if config.vendor or not part.is_live]
     for name in config.parts or usual:
         part = PARTS[name]
         own = tuple(pages["live_pages" if part.is_live and config.live_pages else "pages"])
         if part.first_pages:
-            yield Job(name, name, own[: max(part.first_pages, 0)])
+            yield Entry(name, name, own[: max(part.first_pages, 0)])
         else:
             size = config.batch or max(len(own), 1)
             batches = [own[at : at + size] for at in range(0, len(own), size)]
             yield from (
-                Job(name if len(batches) == 1 else f"{name}-{number:03}", name, batch)
+                Entry(name if len(batches) == 1 else f"{name}-{number:03}", name, batch)
                 for number, batch in enumerate(batches, start=1)
             )
 
 
-def command(job: Job, config: Config, folder: Path, gpus: int) -> list[str]:
+def command(job: Entry, config: Config, folder: Path, gpus: int) -> list[str]:
     """Return the command that runs a job, and writes into ``folder``."""
     ours = [sys.executable, SAFE_PATH, "-m", "pytest_dsocr"]
-    if job.is_doctor:
+    if job.part == DOCTOR:
         return [*ours, "doctor", f"--json={folder / DOCTOR_JSON}", *_setting(job, config), f"--out={config.out}"]
     part = PARTS[job.part]
     processes = min(gpus if config.on_gpu else config.workers, len(job.pages))
@@ -68,7 +54,7 @@ def command(job: Job, config: Config, folder: Path, gpus: int) -> list[str]:
     ]
 
 
-def environment(job: Job, config: Config) -> dict[str, str]:
+def environment(job: Entry, config: Config) -> dict[str, str]:
     """Return the variables that a job has beyond those of the night."""
     gpus = config.gpus[:1] if PARTS[job.part].is_timed else config.gpus
     return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus))} if gpus and config.on_gpu else {}
@@ -80,13 +66,13 @@ def may_miss(part: Part, config: Config) -> list[str]:
     return list(dict.fromkeys(lacking))
 
 
-def _setting(job: Job, config: Config) -> Iterator[str]:
+def _setting(job: Entry, config: Config) -> Iterator[str]:
     """Yield the options that every command takes."""
     names = ["checkpoint", "device", "dtype", "attention", "vendor_env", "golden"]
     yield from (f"--{name.replace('_', '-')}={value}" for name in names if (value := getattr(config, name)))
-    pages = config.pages if job.is_doctor else job.pages
+    pages = config.pages if job.part == DOCTOR else job.pages
     yield from (f"--pages={page}" for page in pages)
-    if config.vendor and (job.is_doctor or PARTS[job.part].is_live):
+    if config.vendor and (job.part == DOCTOR or PARTS[job.part].is_live):
         yield f"--reference={config.vendor}"
 
 

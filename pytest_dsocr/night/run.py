@@ -15,9 +15,9 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import made_anew, write_whole
 from pytest_dsocr.foundation.words import Command, count
 from pytest_dsocr.night import process
-from pytest_dsocr.night.config import PARTS, Config
+from pytest_dsocr.night.config import DOCTOR, PARTS, Config
 from pytest_dsocr.night.history import html
-from pytest_dsocr.night.jobs import LOG, Job, command, environment, jobs, may_miss
+from pytest_dsocr.night.jobs import LOG, command, environment, jobs, may_miss
 from pytest_dsocr.night.record import Night, Outcome, about, add, read
 from pytest_dsocr.night.state import MACHINE, WRONG, Entry, NightState, Step, code_here, earlier, is_whole, key_of
 from pytest_dsocr.night.views import Results, for_github, markdown, results, write_views
@@ -52,25 +52,26 @@ def run(config: Config, *, again: bool = False) -> Generator[str, None, int]:
     before = {} if again else earlier(out)
     commit, code = code_here(config.commit)
     night = NightState(commit, config, facts=facts())
-    todo = [*jobs(config, {name: _files(getattr(config, name)) for name in ("pages", "live_pages")})]
-    night.entries = [_prepared(job, config, code, len(night.facts["gpus"])) for job in todo]
-    yield f"{count(len(todo), 'job')}, {config.minutes:g} minutes, into {out}"
+    night.entries = [*jobs(config, {name: _files(getattr(config, name)) for name in ("pages", "live_pages")})]
+    yield f"{count(len(night.entries), 'job')}, {config.minutes:g} minutes, into {out}"
     if not code:
         yield "no commit is known here, so that nothing of an earlier run is taken over; name one with --commit"
-    for place, job in enumerate(todo):
-        entry, old = night.entries[place], before.get(job.name)
-        if old and old.key == entry.key != "" and is_whole(old, out / job.name):
+    for entry in night.entries:
+        _prepare(entry, config, code, len(night.facts["gpus"]))
+    for place, entry in enumerate(night.entries):
+        old = before.get(entry.name)
+        if old and old.key == entry.key != "" and is_whole(old, out / entry.name):
             night.entries[place] = entry = old
-            yield f"{job.name:<16}is done, since {old.ended}"
+            yield f"{entry.name:<16}is done, since {old.ended}"
         else:
             left_s = 60 * config.minutes - (monotonic() - started_s)
-            entry.why = _too_long(job, night.entries[:place], left_s)
+            entry.why = _too_long(entry, night.entries[:place], left_s)
             entry.step = Step.LEFT_OUT if entry.why else Step.RUNNING
             write(night, out)
             if entry.step is Step.RUNNING:
-                yield f"{job.name:<16}begins, {count(len(job.pages), 'page')}"
+                yield f"{entry.name:<16}begins, {count(len(entry.pages), 'page')}"
                 try:
-                    _do(job, config, entry, left_s)
+                    _do(entry, config, left_s)
                 finally:
                     write(night, out)
         yield f"{entry.name:<16}{entry.word}, {entry.seconds:.0f} s; {entry.why or entry.verdict}"
@@ -115,17 +116,17 @@ def _is_visible(gpu: int) -> bool:
     return str(gpu) in shown if all(one.isdigit() for one in shown) else gpu < len(shown)
 
 
-def _prepared(job: Job, config: Config, code: str, gpus: int) -> Entry:
-    words = command(job, config, Path(config.out) / job.name, len(config.gpus) or gpus)
-    key = key_of(job, words, environment(job, config).items(), code, config)
-    return Entry(job.name, job.part, job.pages, key, command=shlex.join(words))
+def _prepare(entry: Entry, config: Config, code: str, gpus: int) -> None:
+    words = command(entry, config, Path(config.out) / entry.name, len(config.gpus) or gpus)
+    entry.key = key_of(entry, words, environment(entry, config).items(), code, config)
+    entry.command = shlex.join(words)
 
 
-def _do(job: Job, config: Config, entry: Entry, left_s: float) -> None:
+def _do(entry: Entry, config: Config, left_s: float) -> None:
     """Run a job in an empty folder, and note how it ended."""
-    folder = made_anew(Path(config.out) / job.name)
+    folder = made_anew(Path(config.out) / entry.name)
     entry.step, entry.why = Step.ENDED, "interrupted"
-    variables = {**SILENT, **environment(job, config)}
+    variables = {**SILENT, **environment(entry, config)}
     try:
         entry.status, entry.seconds, entry.why = process.run(
             shlex.split(entry.command), folder / LOG, variables, left_s, config.grace_seconds
@@ -133,7 +134,7 @@ def _do(job: Job, config: Config, entry: Entry, left_s: float) -> None:
     finally:
         entry.ended = now()
     entry.step = Step.ENDED if entry.why else Step.DONE
-    if job.is_doctor:
+    if entry.part == DOCTOR:
         entry.verdict = "the machine has what is needed" if entry.status == 0 else "the machine lacks something"
     else:
         note_result(entry, folder, config)
@@ -153,7 +154,7 @@ def note_result(entry: Entry, folder: Path, config: Config) -> None:
     entry.verdict = f"{result['verdict']}, {count(result['comparisons'], 'comparison')}{missing}"
 
 
-def _too_long(job: Job, done: list[Entry], left_s: float) -> str:
+def _too_long(job: Entry, done: list[Entry], left_s: float) -> str:
     """Say why a job no longer fits: by what the pages of its part have taken this night."""
     if left_s < LITTLE_S:
         return "the time is over"

@@ -16,8 +16,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.process import commit_here
 from pytest_dsocr.foundation.reading import Format
-from pytest_dsocr.night.config import Config
-from pytest_dsocr.night.jobs import Job
+from pytest_dsocr.night.config import DOCTOR, Config
 from pytest_dsocr.report.file import now, read_result
 
 STATE_NAME = "night.json"
@@ -42,7 +41,7 @@ class Step(StrEnum):
 
 @dataclass
 class Entry:
-    """One job, and what became of it."""
+    """One job, a part or a batch of its pages: one process; and what became of it."""
 
     name: str
     part: str
@@ -69,7 +68,7 @@ class Entry:
             return MACHINE
         if self.status is None:
             return None
-        if self.part == "doctor":
+        if self.part == DOCTOR:
             return MACHINE if self.status else PASSES
         if self.status == PASSES and self.lacking:
             return INCOMPLETE
@@ -126,7 +125,7 @@ def earlier(out: Path) -> dict[str, Entry]:
 
 def is_whole(entry: Entry, folder: Path) -> bool:
     """Return whether a job's result is there to its end, and would only be found again."""
-    lasts = entry.step is Step.DONE and entry.grade in LASTING and entry.part != "doctor"
+    lasts = entry.step is Step.DONE and entry.grade in LASTING and entry.part != DOCTOR
     return lasts and bool(result_in(folder))
 
 
@@ -151,7 +150,7 @@ def code_here(named: str = "") -> tuple[str | None, str]:
     return commit, f"{commit} {hashlib.sha256(diff.stdout).hexdigest()}"
 
 
-def key_of(job: Job, command: Sequence[str], variables: Iterable[tuple[str, str]], code: str, config: Config) -> str:
+def key_of(job: Entry, command: Sequence[str], variables: Iterable[tuple[str, str]], code: str, config: Config) -> str:
     """Return the hash of all that a job's result depends on; empty where the code is unknown."""
     named = {name: value for name, value in os.environ.items() if name.startswith(("DSOCR_", "CUDA_", "OMP_"))}
     paths = [

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import count
 from math import inf
 from typing import Any, NamedTuple
@@ -82,7 +83,6 @@ MOST_WAITING_BYTES = 256 << 20
 HASHING = min(8, os.cpu_count() or 1)
 """Threads that hash at the same time; a thread hashes 1.4 GB a second."""
 
-Hook = Callable[[nn.Module, Any, Any], None]
 FindModule = Callable[[str], nn.Module]
 """See :meth:`pytest_dsocr.subjects.protocol.OpenSubject.module`."""
 
@@ -160,7 +160,7 @@ def watch_deep(module: FindModule) -> Iterator[DeepSeams]:
         module: gives the module of the vendor's name, and raises ``AttributeError`` where there is none.
     """
     deep = DeepSeams()
-    with _hooked(module, lambda stage, depth, path: _hook(deep, stage, depth, path)):
+    with _hooked(module, lambda stage, depth, name, _args, out: deep.keep(stage, depth, name, out)):
         yield deep
 
 
@@ -168,31 +168,28 @@ def watch_deep(module: FindModule) -> Iterator[DeepSeams]:
 def watch_passes(module: FindModule) -> Iterator[list[BlockPass]]:
     """Keep what every block gets and gives while the context is open, but for decode steps; the tensors are copies."""
     passes: list[BlockPass] = []
-    with _hooked(module, lambda stage, depth, _path: _keeping(passes, stage, depth)):
+
+    def keep(stage: str, depth: int, _name: str, args: Any, out: Tensor) -> None:
+        if args and args[0].shape[1] > 1:  # what a module in another process gets stays there
+            given, gave = (exact_tensor(one).detach().clone() for one in (args[0], out))
+            passes.append(BlockPass(stage, depth, f"{_whole(stage, gave)}/{depth}", given, gave))
+
+    with _hooked(module, keep):
         yield passes
 
 
 @contextmanager
-def _hooked(module: FindModule, hook_of: Callable[[str, int, str], Hook]) -> Iterator[None]:
-    """Hook every block while the context is open, each by what ``hook_of`` makes of stage, depth and module's name."""
+def _hooked(module: FindModule, keep: Callable[[str, int, str, Any, Tensor], None]) -> Iterator[None]:
+    """Hand ``keep`` the stage, depth, module's name, arguments and output of every block while the context is open."""
+
+    def hook(stage: str, depth: int, name: str, _module: nn.Module, args: Any, out: Any) -> None:
+        keep(stage, depth, name, args, out if isinstance(out, Tensor) else out[0])
+
     with ExitStack() as hooks:
         for stage, path in BLOCKS.items():
             for depth, block in enumerate(_blocks(module, path)):
-                hook = hook_of(stage, depth, f"{path}.{depth}")
-                hooks.enter_context(block.register_forward_hook(hook))
+                hooks.enter_context(block.register_forward_hook(partial(hook, stage, depth, f"{path}.{depth}")))
         yield
-
-
-def _keeping(passes: list[BlockPass], stage: str, depth: int) -> Hook:
-    def keep(_module: nn.Module, args: Any, out: Any) -> None:
-        if not args:  # what a module in another process gets stays there
-            return
-        given, gave = exact_tensor(args[0]), exact_tensor(out if isinstance(out, Tensor) else out[0])
-        if given.shape[1] > 1:
-            name = f"{_whole(stage, gave)}/{depth}"
-            passes.append(BlockPass(stage, depth, name, given.detach().clone(), gave.detach().clone()))
-
-    return keep
 
 
 def in_stage_order(seams: Mapping[str, Seam]) -> dict[str, Seam]:
@@ -219,10 +216,3 @@ def _blocks(module: FindModule, path: str) -> Iterator[nn.Module]:
         except AttributeError:
             return
         yield block
-
-
-def _hook(deep: DeepSeams, stage: str, depth: int, module: str) -> Hook:
-    def keep(_module: nn.Module, _args: Any, out: Any) -> None:
-        deep.keep(stage, depth, module, out if isinstance(out, Tensor) else out[0])
-
-    return keep

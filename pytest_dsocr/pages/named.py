@@ -18,7 +18,7 @@ from pytest_dsocr.foundation.reading import is_regular
 from pytest_dsocr.foundation.shard import Shard
 from pytest_dsocr.foundation.words import plain
 from pytest_dsocr.observation.case import Case, PageFaultError, make_case
-from pytest_dsocr.pages.page_list import LIST_SUFFIXES, SUBSETS, BadPage, is_list, read_list
+from pytest_dsocr.pages.page_list import LIST_SUFFIXES, SUBSETS, BadPage, is_list, read_list, shipped
 
 IMAGE_SUFFIXES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"))
 """The files in a folder that are pages. A file that is named by itself may have any suffix except a list's."""
@@ -106,8 +106,6 @@ def pages_in(named: Sequence[str | Path]) -> Iterator[Path | BadPage]:
         elif path.is_file():
             yield path
         elif str(path) in SUBSETS:
-            from pytest_dsocr.pages.page_list import shipped
-
             yield from shipped(str(path))
         elif path.exists():
             yield BadPage(path, _why_no_file(path))

@@ -43,15 +43,10 @@ def read_list(path: Path) -> list[Path | BadPage]:
     Raises:
         DsocrError: if the list is missing, is not UTF-8, or names nothing.
     """
-    lines = enumerate(LISTS.read_text(path).splitlines(), 1)
-    pages = [_page(path, number, line.strip()) for number, line in lines if _names(line)]
+    pages = [_page(path, number, line) for number, line in LISTS.read_lines(path)]
     if not pages:
         raise DsocrError(f"the list {path} names no pages; write the path of one on each line")
     return pages
-
-
-def _names(line: str) -> bool:
-    return bool(line.strip()) and not line.lstrip().startswith("#")
 
 
 def _page(path: Path, number: int, name: str) -> Path | BadPage:

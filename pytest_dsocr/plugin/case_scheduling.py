@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from pytest_dsocr.families import PRESET_NAMES, PROMPT_NAMES
 from pytest_dsocr.report.collection import DIED
-
-if TYPE_CHECKING:
-    from pytest_dsocr.report.payload import TestPayload
+from pytest_dsocr.report.payload import TestPayload
 
 CASE = re.compile(
     rf"\[(?P<case>.+-(?:{'|'.join(PRESET_NAMES)})-(?:{'|'.join(PROMPT_NAMES)}|prompt_[0-9a-f]{{8}}))[-\]]"

@@ -26,8 +26,10 @@ from pytest_dsocr.plugin.options import OPTIONS, PREFIX, Option, texts_of, value
 from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, OUT_FOLDER, WITNESS
 from pytest_dsocr.plugin.workers import SPREAD, on_own_gpu
 from pytest_dsocr.reference.goldens import check_writable, golden_folder
+from pytest_dsocr.report.ci import append_summary, errors
 from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
 from pytest_dsocr.report.file import RunIdentity, mark_refused, mark_running, take_witness
+from pytest_dsocr.report.markdown import write_summary
 from pytest_dsocr.subjects.calls import current
 
 WORDS = {"checkpoint": ("mini",), "reference": ("recorded", "session")}
@@ -159,9 +161,6 @@ def refused(config: pytest.Config, error: pytest.UsageError) -> None:
     if OUT_FOLDER not in config.stash:
         return
     ended_as = Ending.INFRASTRUCTURE if is_of_machine(error) else Ending.REFUSED
-    from pytest_dsocr.report.ci import append_summary, errors
-    from pytest_dsocr.report.markdown import write_summary
-
     out = config.stash[OUT_FOLDER]
     with suppress(DsocrError):  # pytest tells the error itself
         result = mark_refused(out, config.stash[IDENTITY], str(error), ended_as)

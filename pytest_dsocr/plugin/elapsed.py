@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_dsocr.foundation.elapsed import Elapsed
 from pytest_dsocr.plugin.stash import CASES, CONFIG, ELAPSED
+from pytest_dsocr.report.payload import ElapsedPayload
 from pytest_dsocr.report.times import COLLECTING, STARTING, TESTS, WAITING
-
-if TYPE_CHECKING:
-    from pytest_dsocr.report.payload import ElapsedPayload
 
 
 class RunElapsed(Elapsed):

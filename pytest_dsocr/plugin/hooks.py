@@ -12,26 +12,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pytest_dsocr
+from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import plain
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.plugin import stash
 from pytest_dsocr.plugin.check import Journal
-from pytest_dsocr.plugin.config import (
-    add_options,
-    are_used,
-    only_shows,
-    own_config,
-    refused,
-    resolve,
-    start,
-)
+from pytest_dsocr.plugin.config import add_options, are_used, only_shows, own_config, refused, resolve, start
 from pytest_dsocr.plugin.elapsed import RunElapsed
 from pytest_dsocr.plugin.loading import is_live
 from pytest_dsocr.plugin.markers import arguments_of, check_markers, is_ours, registration_lines
 from pytest_dsocr.plugin.reports import LastWord
 from pytest_dsocr.plugin.run import Run
 from pytest_dsocr.plugin.selection import deselected
+from pytest_dsocr.plugin.workers import SPREAD, workers_for
 from pytest_dsocr.plugin.xfails import read_ledger
 from pytest_dsocr.reference.goldens import RECORDINGS, part_of
 from pytest_dsocr.subjects.calls import begin as begin_watch
@@ -176,8 +170,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """Choose for ``dsocr compare``; anyone else's ``auto`` means what pytest-xdist says."""
-    from pytest_dsocr.plugin.workers import SPREAD, workers_for
-
     if SPREAD not in config.invocation_params.args:
         return None
     try:
@@ -219,7 +211,6 @@ def _resolve(config: pytest.Config) -> None:
 
 def _named(config: pytest.Config) -> Cases:
     if stash.NAMED not in config.stash:
-        from pytest_dsocr.engine.places import family_named
         from pytest_dsocr.pages.named import make_cases
 
         own = own_config(config)

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
-from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.foundation.errors import OF_MESSAGE, DsocrError, bounded, message_of, traced
 from pytest_dsocr.foundation.words import COLUMNS, count, fit
+from pytest_dsocr.perf.baseline import NoBaselineError
+from pytest_dsocr.perf.limits import DEFAULT
+from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.elapsed import elapsed_so_far
 from pytest_dsocr.plugin.markers import is_ours
 from pytest_dsocr.plugin.stash import CASES, CHECK, CONFIG, JOURNAL, LEFT_OUT, LOADED, NOTES, PERF, REPORTED, RUN
+from pytest_dsocr.report.ci import PREFIX, of_test
+from pytest_dsocr.report.outcomes import OF_TIMES, TestResult, outcome_of, reason_of
+from pytest_dsocr.report.payload import TestPayload, of_comparison, of_fault
 from pytest_dsocr.subjects.loading import SESSION
 from pytest_dsocr.subjects.protocol import NotOfferedError
-
-if TYPE_CHECKING:
-    from pytest_dsocr.compare.verdict import Comparison
-    from pytest_dsocr.plugin.check import Check
-    from pytest_dsocr.report.payload import TestPayload
 
 
 class LastWord:
@@ -103,13 +104,7 @@ def _attach(item: pytest.Item, error: BaseException | None, report: pytest.TestR
     _add_properties(item, report, payload, _case_id(item))
 
 
-def reason_of(report: pytest.TestReport) -> str:
-    """Return why a test was skipped."""
-    return report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else str(report.longrepr)
-
-
 def _report_error(item: pytest.Item, error: DsocrError, report: pytest.TestReport) -> None:
-    from pytest_dsocr.perf.baseline import NoBaselineError
     from pytest_dsocr.reference.protocol import NoRecordingError, NotRecordedError, ReferenceFaultError
 
     message = bounded(message_of(error), OF_MESSAGE)
@@ -156,8 +151,6 @@ def _fail(report: pytest.TestReport, why: str) -> None:
 
 
 def _payload(item: pytest.Item, error: BaseException | None, report: pytest.TestReport) -> TestPayload:
-    from pytest_dsocr.report.payload import of_comparison, of_fault
-
     check, case_id = item.stash.get(CHECK, None), _case_id(item)
     payload: TestPayload = {
         "case": item.config.stash.get(CASES, {}).get(case_id),
@@ -181,9 +174,6 @@ def _payload(item: pytest.Item, error: BaseException | None, report: pytest.Test
 
 def _add_properties(item: pytest.Item, report: pytest.TestReport, payload: TestPayload, case: str) -> None:
     """Give a test its properties, in the place of those of an earlier phase or try; its later reports have them too."""
-    from pytest_dsocr.report.ci import PREFIX, of_test
-    from pytest_dsocr.report.outcomes import TestResult, outcome_of
-
     found = TestResult(item.nodeid, outcome_of(report), payload=payload)
     others = [one for one in item.user_properties if not one[0].startswith(PREFIX)]
     item.user_properties[:] = [*others, *of_test(found, case, item.config.stash.get(RUN, None))]
@@ -192,9 +182,6 @@ def _add_properties(item: pytest.Item, report: pytest.TestReport, payload: TestP
 
 def _slower(made: Iterable[Comparison], config: pytest.Config) -> dict[str, tuple[float, float]]:
     """Return the limits of times that are wider than usual, where times were compared."""
-    from pytest_dsocr.perf.limits import DEFAULT
-    from pytest_dsocr.report.outcomes import OF_TIMES
-
     limits = config.stash[CONFIG].slower if any(one.what.startswith(OF_TIMES) for one in made) else {}
     return {f"slower {name}": (limit, DEFAULT) for name, limit in limits.items() if limit > DEFAULT}
 

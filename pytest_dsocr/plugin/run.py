@@ -6,7 +6,7 @@ import sys
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,13 +14,13 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import plain
 from pytest_dsocr.plugin.config import command_of, own_config, typed_options
 from pytest_dsocr.plugin.stash import DESELECTED, JOURNAL, UNMATCHED, WITNESS
+from pytest_dsocr.report.ci import append_summary, of_run
 from pytest_dsocr.report.collection import DIED, Plan
-
-if TYPE_CHECKING:
-    from pytest_dsocr.report.file import RunIdentity
-    from pytest_dsocr.report.result import RunResult
-    from pytest_dsocr.report.terminal import Summary
-
+from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
+from pytest_dsocr.report.file import RunIdentity, write_json
+from pytest_dsocr.report.markdown import write_summary
+from pytest_dsocr.report.result import RunResult
+from pytest_dsocr.report.terminal import Summary
 
 FAILED = "failed"
 SHOW_EVERY_S = 5.0
@@ -108,8 +108,6 @@ class Run:
         self.take_journal()
         if not written or self._result is None:
             return
-        from pytest_dsocr.report.ci import of_run
-
         self.plan.exit_status = int(session.exitstatus)
         for name, value in of_run(self.result):
             for xml in written:
@@ -149,19 +147,13 @@ class Run:
         self.config.stash[JOURNAL].is_closed = True
         if self._session is not None and (self.take_journal() or self._session.exitstatus != self._left_as):
             self._settle(self._session)
-        if self._result is not None:
-            from pytest_dsocr.report.ci import append_summary
-
-            if problem := append_summary(self._result.to_json()):
-                sys.stderr.write(f"dsocr: {problem}\n")
+        if self._result is not None and (problem := append_summary(self._result.to_json())):
+            sys.stderr.write(f"dsocr: {problem}\n")
 
     @property
     def result(self) -> RunResult:
-        """What was collected so far; its module is loaded with the first test that compares."""
+        """What was collected so far."""
         if self._result is None:
-            from pytest_dsocr.report.file import RunIdentity
-            from pytest_dsocr.report.result import RunResult
-
             self._result = RunResult(
                 self.identity or RunIdentity.now(command_of(self.config)),
                 self.plan,
@@ -185,13 +177,9 @@ class Run:
         """The result as the terminal shows it; None while tests run, and where nothing is compared."""
         if self._result is None or self._session is None:
             return None
-        from pytest_dsocr.report.terminal import Summary
-
         return Summary(self._result, self._result.options, self.written, self.config.get_verbosity() > 0)
 
     def _settle(self, session: pytest.Session) -> None:
-        from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
-
         self.take_journal()
         if self._result is None and self.out is None:
             return
@@ -206,9 +194,7 @@ class Run:
 
     def _write(self, out: Path) -> None:
         """Write the page of pictures, then the file that says that all is there; lose nothing where that fails."""
-        from pytest_dsocr.report.file import write_json
         from pytest_dsocr.report.html import write_index
-        from pytest_dsocr.report.markdown import write_summary
 
         try:
             result = self.result.to_json()

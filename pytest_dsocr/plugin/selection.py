@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.plugin.options import OPTIONS, PREFIX, value_of
 from pytest_dsocr.plugin.stash import COLLECTED, CONFIG, NAMED, NOTES
-
-if TYPE_CHECKING:
-    from pytest_dsocr.report.payload import LeftPayload
-
+from pytest_dsocr.report.payload import LeftPayload
 
 SELECTING = {"keyword": "-k", "markexpr": "-m", "deselect": "--deselect", "lf": "--lf", "stepwise": "--sw"}
 """Options of pytest's, as it keeps and as it takes them."""

@@ -15,10 +15,13 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
+from typing import Any, ClassVar, TypedDict
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension
+from syrupy.location import PyTestLocation
+from syrupy.types import SerializableData, SnapshotIndex
 
 from pytest_dsocr.compare.boxes import compare_boxes, compare_spans
 from pytest_dsocr.compare.tolerances import Tolerances
@@ -34,11 +37,6 @@ from pytest_dsocr.observation.provenance import Key, slug, versions
 from pytest_dsocr.plugin.stash import leave_out
 from pytest_dsocr.reference.goldens import SNAPSHOTS as FOLDER
 from pytest_dsocr.reference.goldens import check_writable, part_of, shipped_folder
-
-if TYPE_CHECKING:
-    from syrupy.assertion import SnapshotAssertion
-    from syrupy.location import PyTestLocation
-    from syrupy.types import SerializableData, SnapshotIndex
 
 NEAREST = 3
 """How many keys a message names."""

@@ -14,6 +14,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.plugin.stash import Kept
+from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.protocol import level_of
 
 if TYPE_CHECKING:
@@ -77,8 +78,6 @@ def dsocr_stage_timer(dsocr_config: Config) -> Stages:
 @pytest.fixture
 def dsocr_kv() -> Callable[[DecodeView], KvProbe]:
     """Look into a state's key-value cache: ``dsocr_kv(state)``."""
-    from pytest_dsocr.subjects.kv_probe import KvProbe
-
     return KvProbe
 
 
@@ -88,8 +87,6 @@ def dsocr_kv_size(request: pytest.FixtureRequest, dsocr_case: Case, dsocr_subjec
 
     If both sides were asked about the case already, it is that of the state that the subject was in then.
     """
-    from pytest_dsocr.subjects.kv_probe import KvProbe
-
     answer = _dsocr_kept.answer(dsocr_case, dsocr_subject)
     found: KvSize | None = answer and answer.kv
     return found or KvProbe(request.getfixturevalue("dsocr_state")).size

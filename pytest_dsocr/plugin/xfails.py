@@ -73,12 +73,11 @@ def read_ledger(path: Path) -> Ledger:
         DsocrError: if the file cannot be read, a line has no reason or no date, or a test is listed twice.
     """
     known: dict[str, Known] = {}
-    for number, line in enumerate(map(str.strip, LEDGERS.read_text(path).splitlines()), 1):
-        if line and not line.startswith("#"):
-            test, one = _read_line(f"{path}, line {number}", line)
-            if test in known:
-                raise DsocrError(f"{path}, line {number}: {test} is listed before; keep one of the two lines")
-            known[test] = one
+    for number, line in LEDGERS.read_lines(path):
+        test, one = _read_line(f"{path}, line {number}", line)
+        if test in known:
+            raise DsocrError(f"{path}, line {number}: {test} is listed before; keep one of the two lines")
+        known[test] = one
     return Ledger(path, known)
 
 

@@ -150,9 +150,12 @@ def why_skipped(report: pytest.TestReport) -> str:
     """Return why a test was skipped, or fails as it is known to."""
     if hasattr(report, "wasxfail"):
         return str(report.wasxfail)
-    if report.skipped and isinstance(report.longrepr, tuple):
-        return report.longrepr[2].removeprefix("Skipped: ")
-    return ""
+    return reason_of(report) if report.skipped and isinstance(report.longrepr, tuple) else ""
+
+
+def reason_of(report: pytest.TestReport) -> str:
+    """Return why a test was skipped, as pytest or this plugin has it."""
+    return report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else str(report.longrepr)
 
 
 def gravity(outcome: str) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict
 
+import msgspec
 from msgspec import Meta
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
@@ -351,12 +352,8 @@ def _settings(config: Config) -> dict[str, Any]:
     """Return every option as a JSON value, but for those that say where something lies, or how long it may take."""
     values = {one.name: getattr(config, one.name) for one in fields(config) if one.name not in MAY_DIFFER}
     values["xfails"] = config.xfails and sha256(config.xfails.read_bytes())
-    found: dict[str, Any] = json.loads(json.dumps(values, default=_as_json, sort_keys=True))
+    found: dict[str, Any] = json.loads(msgspec.json.encode(values, order="sorted"))
     return found
-
-
-def _as_json(value: object) -> Any:
-    return sorted(value) if isinstance(value, frozenset) else str(value)
 
 
 def _kind(config: Config, reference: Reference) -> tuple[Literal["recorded", "live", "session"], str]:

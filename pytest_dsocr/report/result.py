@@ -59,11 +59,6 @@ class RunResult(Collected):
     """What was collected of a run, and its verdict; of a run that goes on, so far."""
 
     @property
-    def concerned(self) -> bool:
-        """Whether any test of the run was there to compare."""
-        return bool(self.tests)
-
-    @property
     def counts(self) -> Mapping[str, int]:
         """How often each verdict was given."""
         return Counter(one["verdict"] for one in self._compared())
@@ -119,13 +114,11 @@ class RunResult(Collected):
     @property
     def suspicious(self) -> list[tuple[str, float]]:
         """Where each case's drift is first larger than that of correct implementations, and how large it is there."""
-        found: dict[str, float] = {}
-        for case in self.cases:
-            for one in case["comparisons"]:
-                if Sign.SUSPICIOUS in one["signs"]:
-                    found.setdefault(f"{case['id']}, {one['what']}", number(one["error"]))
-                    break
-        return list(found.items())
+        found = [
+            (case["id"], next((one for one in case["comparisons"] if Sign.SUSPICIOUS in one["signs"]), None))
+            for case in self.cases
+        ]
+        return [(f"{name}, {one['what']}", number(one["error"])) for name, one in found if one]
 
     @property
     def not_looked_at(self) -> str:
@@ -145,16 +138,12 @@ class RunResult(Collected):
     @property
     def missing(self) -> list[Missing]:
         """What was missing, each reason once."""
-        found: dict[tuple[str, str, bool], int] = {}
-        for test in self.tests.values():
-            what = test.payload.get("left_out")
-            if what in MISSING:
-                key = (what, test.payload.get("reason") or test.reason, test.outcome not in FAILING)
-                found[key] = found.get(key, 0) + 1
-        return [
-            {"what": what, "why": why, "tests": tests, "allowed": allowed}
-            for (what, why, allowed), tests in found.items()
-        ]
+        found = Counter(
+            (what, test.payload.get("reason") or test.reason, test.outcome not in FAILING)
+            for test in self.tests.values()
+            if (what := test.payload.get("left_out")) in MISSING and what
+        )
+        return [Missing(what=one[0], why=one[1], tests=tests, allowed=one[2]) for one, tests in found.items()]
 
     @property
     def faults(self) -> list[FaultPayload]:
@@ -227,7 +216,7 @@ class RunResult(Collected):
     @property
     def fails(self) -> bool:
         """Whether pytest is to fail: tests that only assert something of their own may well have compared nothing."""
-        return self.concerned and (any(self._in_the_way) or (self.promised and not self.has_compared))
+        return bool(self.tests) and (any(self._in_the_way) or (self.promised and not self.has_compared))
 
     @property
     def verdict(self) -> str:

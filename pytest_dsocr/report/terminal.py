@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_dsocr.compare.signs import IN_WORDS, Sign
 from pytest_dsocr.compare.verdict import Verdict
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 TITLE = "DeepSeek-OCR: subject and reference"
 MOST, MOST_DRIFTING, MOST_BREAKS = 20, 3, 3
 GOOD, BAD, NOTED = {"green": True}, {"red": True, "bold": True}, {"yellow": True}
-Item = TypeVar("Item")
 NO_MARKUP: Mapping[str, bool] = {}
 MARKUP_OF_PACE = {"SLOWER": BAD, "FASTER": GOOD, "SAME": GOOD, "AMBIGUOUS": NOTED, "NOT-COMPARED": NOTED}
 
@@ -57,21 +56,13 @@ class Summary:
     @property
     def lines(self) -> Iterator[Line]:
         """Yield every line; an error while making them is one line, and hides none of pytest's own results."""
-        yield from self._safely(self._lines())
-
-    def _safely(self, lines: Iterator[Line]) -> Iterator[Line]:
-        try:
-            yield from lines
-        except Exception as error:
-            yield Line(plain(f"the summary cannot be shown ({error!r}); the tests' own results stand"), BAD)
+        yield from _safely("summary", self._lines)
 
     def show(self, reporter: pytest.TerminalReporter) -> None:
         """Write the section, and behind it what GitHub reads."""
         reporter.write_sep("=", TITLE)
-        for line in self.lines:
+        for line in (*self.lines, *_safely("annotations", lambda: map(Line, errors(self.result.to_json())))):
             reporter.write_line(line.text, **line.markup)
-        for annotation in self._annotations:
-            reporter.write_line(annotation)
 
     @property
     def behind(self) -> frozenset[str]:
@@ -79,12 +70,12 @@ class Summary:
         try:
             behind = {test for one in self.result.broke for test in one["tests"][1:] if not self.verbose}
             return frozenset(one.nodeid for one in self.result.failing if one.payload.get("checked")) & behind
-        except Exception:  # as in `lines`, where it is shown
+        except Exception:  # which the summary shows
             return frozenset()
 
     def show_breaks(self, reporter: pytest.TerminalReporter) -> None:
         """Write where it first broke, and why: the last that is read in front of pytest's totals."""
-        for line in self._safely(self._breaks()):
+        for line in _safely("summary", self._breaks):
             reporter.write_line(line.text, **line.markup)
 
     def _breaks(self) -> Iterator[Line]:
@@ -95,14 +86,6 @@ class Summary:
             yield from _labelled(FIRST_BROKE, f"{break_in_words(one)}{more}", BAD, 5)
         if len(found) > MOST_BREAKS:
             yield from _labelled("", f"and {len(found) - MOST_BREAKS} more")
-
-    @property
-    def _annotations(self) -> Sequence[str]:
-        """Return the lines that CI reads; an error while making them must not hide pytest's own results."""
-        try:
-            return [*errors(self.result.to_json())]
-        except Exception as error:
-            return [plain(f"the annotations cannot be shown ({error!r}); the tests' own results stand")]
 
     def _lines(self) -> Iterator[Line]:
         yield from self._sides()
@@ -138,7 +121,7 @@ class Summary:
     def _counted(self) -> Line:
         result = self.result
         if not result.made:
-            if result.concerned and not result.promised:
+            if result.tests and not result.promised:
                 return Line("0 comparisons: none was promised, as no test asked for dsocr_check or is marked dsocr")
             return Line("0 comparisons: nothing was compared, so the run does not pass", BAD)
         by_verdict = counts(result.counts, result.worst_drift)
@@ -147,7 +130,7 @@ class Summary:
         return Line(f"{count(result.made, 'comparison')}{cases}: {by_verdict}", BAD if bad else GOOD)
 
     def _faults(self) -> Iterator[Line]:
-        for fault in _first(self.result.faults):
+        for fault in self.result.faults[:MOST]:
             where = f" in {fault['stage']}" if fault["stage"] else ""
             yield from _labelled("ERROR", f"{fault['case'] or 'the run'}{where}: {fault['why']}", BAD)
         yield from _more(self.result.faults)
@@ -157,7 +140,7 @@ class Summary:
         failing = [case for case in self.result.failing_cases if case not in shown_as_error]
         alike = {one["cases"][0]: one["cases"][1:] for one in self.result.broke}
         shown = [case for case in failing if not any(case["id"] in others for others in alike.values())]
-        for case in _first(shown):
+        for case in shown[:MOST]:
             yield from _labelled(_headline(case), f"{case['id']}: {_what_broke(case)}", BAD)
             if others := alike.get(case["id"]):
                 yield from _labelled("", f"and in {len(others)} more: {listed(others, 2)}")
@@ -180,17 +163,17 @@ class Summary:
     def _beside(self) -> Iterator[Line]:
         """Yield what does not change the verdict: comparisons outside the run's limits, flaky tests, notes."""
         outside = [(case, one) for case in self.result.cases for one in case["outside"]]
-        for case, one in _first(outside):
+        for case, one in outside[:MOST]:
             by = f"allowed by {listed(one['allowed_by'], 2)}" if one["allowed_by"] else "no test of this run checks it"
             found = f"{one['what']} {one['verdict']}: {one['measured']}"
             yield from _labelled("outside limits", f"{case['id']}, {found}; {by}", NOTED)
         yield from _more(outside)
-        for test in _first(self.result.flaky):
+        for test in self.result.flaky[:MOST]:
             failures = count(test.failed_before, "failure")
             yield from _labelled("FLAKY", f"{test.nodeid}: passed only when run again, after {failures}", NOTED)
         yield from _more(self.result.flaky)
         notes = [*self.result.notes, *remarks(self.result.cases)]
-        for note in _first(notes):
+        for note in notes[:MOST]:
             yield from _labelled("noticed", note, NOTED)
         yield from _more(notes)
 
@@ -219,19 +202,23 @@ class Summary:
             if others:
                 yield from _labelled("", f"and {others} more", markup)
         for what, reasons in (("skipped", self.result.skips), ("known to fail", self.result.known_failures)):
-            for reason, tests in _first(list(reasons.items())):
+            for reason, tests in list(reasons.items())[:MOST]:
                 yield from _labelled(what, f"{count(tests, 'test')}: {reason}", NOTED)
             yield from _more(reasons)
+
+
+def _safely(what: str, make: Callable[[], Iterable[Line]]) -> Iterator[Line]:
+    """Yield lines; an error while making them must not hide pytest's own results."""
+    try:
+        yield from make()
+    except Exception as error:
+        yield Line(plain(f"the {what} cannot be shown ({error!r}); the tests' own results stand"), BAD)
 
 
 def _alike(missing: Sequence[Missing]) -> Iterator[Sequence[Missing]]:
     """Group what was missing by what it is and by whether it is allowed: all unrecorded pages are one group."""
     for what, allowed in dict.fromkeys((one["what"], one["allowed"]) for one in missing):
         yield [one for one in missing if (one["what"], one["allowed"]) == (what, allowed)]
-
-
-def _first(found: Sequence[Item]) -> Sequence[Item]:
-    return found[:MOST]
 
 
 def _more(found: Sized) -> Iterator[Line]:

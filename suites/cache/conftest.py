@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from .walk import Walk
+from pytest_dsocr.compare.tolerances import Tolerances
+from pytest_dsocr.observation.config import Config
+from pytest_dsocr.pages.named import first_pages
 
-if TYPE_CHECKING:
-    from pytest_dsocr.compare.tolerances import Tolerances
-    from pytest_dsocr.observation.config import Config
+from .walk import Walk
 
 
 @pytest.fixture(autouse=True)
@@ -27,8 +27,6 @@ def _without_gradients() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def first_page(dsocr_config: Config) -> Path:
     """The run's first page."""
-    from pytest_dsocr.pages.named import first_pages
-
     return first_pages(dsocr_config.pages)[0]
 
 
@@ -49,8 +47,6 @@ def limits(dsocr_subject: Any, dsocr_config: Config) -> Tolerances:
 @pytest.fixture(scope="session")
 def two_pages(dsocr_config: Config, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The run's first two pages; where it has but one, a drawn one as well."""
-    from pytest_dsocr.pages.named import first_pages
-
     from ..contract.pages import write_page
 
     first, *others = first_pages(dsocr_config.pages, 2)

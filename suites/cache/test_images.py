@@ -11,6 +11,7 @@ import pytest
 from pytest_dsocr.compare.verdict import as_expected
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.subjects.calls import at_stage
 
 from .walk import Walk, compare_ways
 
@@ -27,8 +28,6 @@ def test_steps_do_not_change_with_the_pixels(
     walk: Walk, limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
 ) -> None:
     """Pixels and features are overwritten after prefill, in the very tensors that prefill was given."""
-    from pytest_dsocr.subjects.calls import at_stage
-
     given, features = walk.copies(), walk.features.clone()
     with at_stage("prefill", "prefill"):
         state = dsocr_subject.prefill(given, features)

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict, as_expected
+from pytest_dsocr.contract.mmd import clean_output
+from pytest_dsocr.contract.policy import DecodePolicy, NgramBan
+from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.level import Level
@@ -44,7 +47,6 @@ def test_read_says_what_its_own_steps_choose(
     """Where text is all that is offered, that it has no twenty tokens twice, which the rule forbids."""
     from pytest_dsocr.compare.text import compare_text
     from pytest_dsocr.engine.checkpoint import resolve
-    from pytest_dsocr.engine.places import MINI
     from pytest_dsocr.subjects.checked import CheckedSubject
 
     from ..contract.pages import write_page
@@ -108,14 +110,11 @@ def _repeated(ids: Sequence[int]) -> Comparison:
 
 def _own_text(asked: CheckedSubject, case: Case, tokenizer: TextTokenizer) -> str:
     """Return the text of what the vendor's loop chooses by the subject's logits."""
-    from pytest_dsocr.contract.mmd import clean_output
-
     return clean_output(tokenizer.decode(list(_choices(asked, case, tokenizer))))
 
 
 def _choices(asked: CheckedSubject, case: Case, tokenizer: TextTokenizer) -> Iterator[int]:
     """Yield what the vendor's loop chooses by the subject's logits."""
-    from pytest_dsocr.contract.policy import DecodePolicy, NgramBan
     from pytest_dsocr.engine.pipeline import pick
 
     inputs = asked.inputs(case)

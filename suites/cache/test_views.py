@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from PIL import Image
 
 from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import as_expected, not_compared
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.plugin.check import Check
 
 from .walk import QUICK, compare_ways
-
-if TYPE_CHECKING:
-    from pytest_dsocr.compare.tolerances import Tolerances
 
 pytestmark = pytest.mark.dsocr_level("L2")
 
@@ -49,8 +48,6 @@ def test_a_crop_among_nine_is_seen_as_among_two(
 
 def test_a_blank_page_is_looked_at(tmp_path: Path, dsocr_subject: Any, dsocr_check: Check) -> None:
     """The vendor's gate is shut where pixels sum to exactly zero, and at no other page."""
-    from PIL import Image
-
     from pytest_dsocr.subjects.checked import CheckedSubject
 
     Image.new("RGB", (600, 800), "white").save(tmp_path / "blank.png")

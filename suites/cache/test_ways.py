@@ -6,19 +6,15 @@ For that the vendor's gate is shut, and the cache begins with one position. A su
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, as_expected, not_compared
 from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.plugin.check import Check
 
 from .walk import STEPS, Walk, compare_ways
-
-if TYPE_CHECKING:
-    from pytest_dsocr.compare.tolerances import Tolerances
 
 pytestmark = pytest.mark.dsocr_level("L2")
 

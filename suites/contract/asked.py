@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from PIL import Image
+
 from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.case import Case
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
     from torch import Tensor
 
     from pytest_dsocr.observation.observation import InputsDigest
@@ -41,8 +42,6 @@ class Drawn:
 
     def blank(self, width_px: int, height_px: int) -> Path:
         """Return the file of a white page."""
-        from PIL import Image
-
         return self._saved(f"{width_px}x{height_px}.png", lambda: Image.new("1", (width_px, height_px), 1))
 
     def painted(self, columns: int, rows: int) -> Path:
@@ -51,7 +50,7 @@ class Drawn:
 
         return self._saved(f"painted-{columns}x{rows}.png", lambda: painted(columns, rows))
 
-    def _saved(self, name: str, draw: Callable[[], Image]) -> Path:
+    def _saved(self, name: str, draw: Callable[[], Image.Image]) -> Path:
         if not (path := self.folder / name).exists():
             draw().save(path, compress_level=1)
         return path

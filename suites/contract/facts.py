@@ -74,11 +74,6 @@ class Facts:
                 f"other pixels are recorded: {other_pillow(self.recorded['provenance']['versions'])}"
             )
 
-    @property
-    def decoding(self) -> Mapping[str, Any]:
-        """The arguments of ``generate`` beside the inputs."""
-        return dict(self.recorded["generate"]["infer"])
-
     def is_vocabulary_of(self, tokenizer: TextTokenizer) -> bool:
         """Return whether a checkpoint's vocabulary is the one that the prompts were recorded in, the vendor's."""
         encoded = [pair for row in self.recorded["prompts"] for pair in row["encoded"].items() if pair[0]]

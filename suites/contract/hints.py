@@ -89,6 +89,8 @@ def of_prompt(actual: Sequence[int], text: str, tokenizer: TextTokenizer) -> Ite
     """Yield how a prompt's ids were made, where they are not the vendor's; how many an image has is left aside."""
     from PIL import Image
 
+    from pytest_dsocr.explain.catalogue.prompt import BUILT, TEXTS
+
     page, image = Image.new("RGB", (64, 64)), tokenizer.special.image
 
     def make() -> Any:
@@ -97,11 +99,5 @@ def of_prompt(actual: Sequence[int], text: str, tokenizer: TextTokenizer) -> Ite
     def once(ids: Sequence[int]) -> list[int]:
         return [one for at, one in enumerate(ids) if one != image or not at or ids[at - 1] != image]
 
-    begins = tuple(f"prompt.{row}" for row in _rows_of_text())
-    yield from _resembling(begins, lambda: once(make()), once(actual))
-
-
-def _rows_of_text() -> tuple[str, ...]:
-    from pytest_dsocr.explain.catalogue.prompt import BUILT, TEXTS
-
-    return (*TEXTS, *BUILT, "not-stripped", "encoded-whole", "special-as-text")
+    rows = (*TEXTS, *BUILT, "not-stripped", "encoded-whole", "special-as-text")
+    yield from _resembling(tuple(f"prompt.{row}" for row in rows), lambda: once(make()), once(actual))

@@ -10,6 +10,7 @@ import math
 import pytest
 
 from pytest_dsocr.compare.verdict import as_expected, equal
+from pytest_dsocr.contract.presets import image_token_count
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.plugin.check import Check
@@ -36,8 +37,6 @@ def test_grid(
     size: str, facts: Facts, asked: Asked, drawn: Drawn, tokenizer: TextTokenizer, dsocr_check: Check
 ) -> None:
     """The vendor's grid, and as many image tokens as the subject's own grid takes."""
-    from pytest_dsocr.contract.presets import image_token_count
-
     width_px, height_px = map(int, size.split("x"))
     page = drawn.blank(width_px, height_px)
     inputs = asked.without_pixels(page)

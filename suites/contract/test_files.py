@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from PIL import ExifTags, Image, ImageOps
 
 from pytest_dsocr.compare.verdict import as_expected
+from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.pages.named import first_pages
 from pytest_dsocr.plugin.check import Check
 
 from .asked import Asked
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 SIZE_PX = 360, 250
 LARGER = 2 * max(preset.view_size for preset in DEFAULT.presets.values()) // min(SIZE_PX) + 1
@@ -34,7 +34,7 @@ BY_90 = 6
 
 
 def saved(
-    page: Image,
+    page: Image.Image,
     path: Path,
     kind: str,
     mode: str = "RGB",
@@ -44,8 +44,6 @@ def saved(
     **how: Any,
 ) -> Path:
     """Write a page in a mode; of a palette the darkest colour may be the transparent one."""
-    from PIL import ExifTags, Image
-
     stored, exif = page.convert(mode), Image.Exif()
     if orientation != 1:
         exif[ExifTags.Base.Orientation] = orientation
@@ -57,18 +55,18 @@ def saved(
     return file
 
 
-def large_jpeg(page: Image, path: Path) -> Path:
+def large_jpeg(page: Image.Image, path: Path) -> Path:
     """Write a large page with loss."""
     return saved(page.resize((LARGER * page.width, LARGER * page.height), 0), path, "JPEG", quality=85)
 
 
-def frames(page: Image, path: Path) -> Path:
+def frames(page: Image.Image, path: Path) -> Path:
     """Write a file of two pages."""
     return saved(page, path, "TIFF", save_all=True, append_images=[page.rotate(180)])
 
 
 DROPPED = "that a palette's transparency is dropped, so that its colour comes back"
-FORMS: Mapping[str, tuple[Callable[[Image, Path], Path], str]] = {
+FORMS: Mapping[str, tuple[Callable[[Image.Image, Path], Path], str]] = {
     "jpeg": (large_jpeg, "that a JPEG is decoded at its own size, not at a reduced scale"),
     "small_jpeg": (partial(saved, kind="JPEG", quality=75), "how a JPEG is read"),
     "progressive_jpeg": (partial(saved, kind="JPEG", quality=75, progressive=True), "how a JPEG is read"),
@@ -104,8 +102,6 @@ def test_its_inputs_are_those_of_a_plain_file(form: str, asked: Asked, tmp_path:
 @pytest.mark.dsocr_level("L0")
 def test_it_reads_as_a_plain_file(dsocr_config: Any, dsocr_subject: Any, tmp_path: Path, dsocr_check: Check) -> None:
     """The run's first page in another file: all that can be seen of a subject that shows its text alone."""
-    from pytest_dsocr.contract.image import load_image
-    from pytest_dsocr.pages.named import first_pages
     from pytest_dsocr.subjects.checked import CheckedSubject
 
     [first] = first_pages(dsocr_config.pages)
@@ -117,10 +113,8 @@ def test_it_reads_as_a_plain_file(dsocr_config: Any, dsocr_subject: Any, tmp_pat
     dsocr_check([as_expected("text", file, plain, f"{SAME}; check {FORMS[TURNED][1]}")])
 
 
-def _two_files(form: str, page: Image, folder: Path) -> tuple[Path, Path]:
+def _two_files(form: str, page: Image.Image, folder: Path) -> tuple[Path, Path]:
     """Write a page in a form, and as a plain PNG the pixels that Pillow decodes from that file, upright."""
-    from PIL import Image, ImageOps
-
     file, plain = FORMS[form][0](page, folder / form), folder / "plain.png"
     with Image.open(file) as opened:
         upright = ImageOps.exif_transpose(opened).convert("RGB")
@@ -128,7 +122,7 @@ def _two_files(form: str, page: Image, folder: Path) -> tuple[Path, Path]:
     return file, plain
 
 
-def _darkest(page: Image) -> int:
+def _darkest(page: Image.Image) -> int:
     """Return the index of a palette's darkest colour on the page, which its letters are of."""
     import numpy as np
 

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import ExifTags, Image, ImageDraw
 
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison, as_expected, not_compared
+from pytest_dsocr.contract.drawing import place
+from pytest_dsocr.contract.markup import IMAGE_LABEL, parse
 from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.reference.goldens import shipped_folder
 
 from .asked import Drawn
 
@@ -24,27 +27,12 @@ PAGE_SIZE_PX = (1000, 1400)
 """Of the white page that they were written for."""
 
 
-@dataclass(frozen=True)
-class Written:
-    """One output, and the files that came of it; ``geo.jpg``, which the vendor's matplotlib draws, is left out."""
-
-    text: str
-    mmd: str
-    figures: Mapping[str, tuple[int, int]]
-    """Name and size in pixels of each."""
-
-
-def written(name: str) -> Written:
-    """Return a recorded output."""
-    case = recorded_outputs()[name]
-    figures = {f"images/{figure}": (size[0], size[1]) for figure, size in case["figures"].items()}
-    return Written(case["text"], case["mmd"], figures)
-
-
 @cache
-def recorded_outputs() -> dict[str, Any]:
-    from pytest_dsocr.reference.goldens import shipped_folder
+def recorded_outputs() -> Mapping[str, Mapping[str, Any]]:
+    """Return each output by its name: its text, and of the files that came of it the Markdown and the figures' sizes.
 
+    ``geo.jpg``, which the vendor's matplotlib draws, is left out.
+    """
     path: Path = shipped_folder() / "vendor" / "postprocess.json"
     cases: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["cases"]
     return cases
@@ -78,8 +66,8 @@ def test_the_files_are_the_vendors(name: str, write: Write | None, drawn: Drawn,
     if write is None:
         dsocr_check([not_compared(what, Reason.NOT_OFFERED) for what in (MMD, FIGURES)])
         return
-    recorded = written(name)
-    dsocr_check(_compared(write(recorded.text, drawn.blank(*PAGE_SIZE_PX)), recorded))
+    recorded = recorded_outputs()[name]
+    dsocr_check(_compared(write(recorded["text"], drawn.blank(*PAGE_SIZE_PX)), recorded))
 
 
 @pytest.mark.parametrize("kind", ["upright", "rotated by its EXIF orientation"])
@@ -89,23 +77,28 @@ def test_figures_are_cut_from_the_upright_page_without_its_boxes(
     if write is None:
         dsocr_check([not_compared(what, Reason.NOT_OFFERED) for what in (MMD, FIGURES)])
         return
-    recorded, page = written("a page"), tmp_path / "page.png"
-    _save_figures(page, recorded.text, rotated=kind != "upright")
-    folder = write(recorded.text, page)
+    recorded, page = recorded_outputs()["a page"], tmp_path / "page.png"
+    _save_figures(page, recorded["text"], rotated=kind != "upright")
+    folder = write(recorded["text"], page)
     levels = {name: _darkest(folder / name) >= FROM_WHITE for name in _figures(folder)}
     why = "they are cut from the page as it is, not from the one that boxes are drawn on"
-    white = as_expected("artefacts/white", levels, dict.fromkeys(recorded.figures, True), why)
+    white = as_expected("artefacts/white", levels, dict.fromkeys(_figures_of(recorded), True), why)
     overlay = as_expected("artefacts/overlay", _size_px(folder / "result_with_boxes.jpg"), PAGE_SIZE_PX, "upright page")
     dsocr_check([*_compared(folder, recorded), white, overlay])
 
 
-def _compared(folder: Path, recorded: Written) -> list[Comparison]:
+def _figures_of(recorded: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """Return name and size in pixels of each figure that was recorded."""
+    return {f"images/{name}": tuple(size) for name, size in recorded["figures"].items()}
+
+
+def _compared(folder: Path, recorded: Mapping[str, Any]) -> list[Comparison]:
     from pytest_dsocr.compare.text import compare_content
 
     mmd = (folder / MMD).read_bytes().decode()
     return [
-        compare_content(MMD, mmd, recorded.mmd, 0.0),
-        as_expected(FIGURES, _figures(folder), recorded.figures, "as the vendor's code cut them, in pixels"),
+        compare_content(MMD, mmd, recorded["mmd"], 0.0),
+        as_expected(FIGURES, _figures(folder), _figures_of(recorded), "as the vendor's code cut them, in pixels"),
     ]
 
 
@@ -114,15 +107,11 @@ def _figures(folder: Path) -> Mapping[str, tuple[int, int]]:
 
 
 def _size_px(path: Path) -> tuple[int, int]:
-    from PIL import Image
-
     with Image.open(path) as image:
         return image.size
 
 
 def _darkest(path: Path) -> int:
-    from PIL import Image
-
     with Image.open(path) as image:
         levels: tuple[int, int] = image.convert("L").getextrema()  # type: ignore[assignment]
         return levels[0]
@@ -130,11 +119,6 @@ def _darkest(path: Path) -> int:
 
 def _save_figures(path: Path, text: str, *, rotated: bool) -> None:
     """Write a black page that is white where the text's figures are, upright, and a little around them."""
-    from PIL import ExifTags, Image, ImageDraw
-
-    from pytest_dsocr.contract.drawing import place
-    from pytest_dsocr.contract.markup import IMAGE_LABEL, parse
-
     exif, page = Image.Exif(), Image.new("L", PAGE_SIZE_PX)
     for region in place([span for span in parse(text).spans if span.label == IMAGE_LABEL], *PAGE_SIZE_PX):
         x1, y1, x2, y2 = region.pixels

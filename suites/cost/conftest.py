@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from pytest_dsocr.observation.config import Config
+from pytest_dsocr.plugin.perf import leave_isolated_out
+
 from ..cache.conftest import _without_gradients  # noqa: F401 - is used by every test here
-
-if TYPE_CHECKING:
-    from pytest_dsocr.observation.config import Config
-
-    from .flops import Scales
+from .flops import Scales
 
 
 @pytest.fixture(scope="session")
 def made(dsocr_subject: Any, dsocr_config: Config, tmp_path_factory: pytest.TempPathFactory) -> Scales:
     """The subject, to be counted."""
     from pytest_dsocr.engine.checkpoint import resolve
-
-    from .flops import Scales
 
     checkpoint = resolve(dsocr_config.checkpoint)
     return Scales(dsocr_subject, checkpoint.architecture, checkpoint.tokenizer, tmp_path_factory.mktemp("white"))
@@ -28,8 +25,6 @@ def made(dsocr_subject: Any, dsocr_config: Config, tmp_path_factory: pytest.Temp
 @pytest.fixture
 def scales(request: pytest.FixtureRequest, dsocr_config: Config) -> Scales:
     """The same; a test is left out where the subject runs in another process."""
-    from pytest_dsocr.plugin.perf import leave_isolated_out
-
     leave_isolated_out(request.node, dsocr_config)
     found: Scales = request.getfixturevalue("made")
     return found

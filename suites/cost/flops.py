@@ -22,7 +22,7 @@ from pytest_dsocr.families import OF_VIEWS, VISION
 from pytest_dsocr.foundation.words import count, listed
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
     from pytest_dsocr.contract.prompt import TextTokenizer
     from pytest_dsocr.engine.architecture import Architecture
@@ -71,9 +71,11 @@ class Scales:
 
     def begin(self, page_px: tuple[int, int], prompt: str, preset: str | Preset) -> Counted:
         """Run the stages of a page up to its first token."""
+        from pytest_dsocr.subjects.values import copies
+
         work = self.work(page_px, prompt, preset)
         inputs = self.subject.inputs(self._page(page_px), prompt=render(prompt), preset=work.preset)
-        given = _copied(inputs)
+        given = copies(inputs)  # a subject may overwrite what it is given
         with self.counting() as vision:
             features = self.subject.vision(inputs)["vision_fusion"]
         with self.counting() as prefill:
@@ -108,11 +110,6 @@ class Scales:
         if not path.exists():
             Image.new("RGB", page_px, "white").save(path, compress_level=1)
         return path
-
-
-def _copied(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """A subject may overwrite what it is given."""
-    return {name: tensor.clone() for name, tensor in inputs.items()}
 
 
 def vision_of(arch: Architecture, counted: Counted) -> list[Comparison]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from pytest_dsocr.contract.prompt import locate
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.plugin.check import Check
 
-if TYPE_CHECKING:
-    from .flops import Scales
+from .flops import Scales, prefill_of, vision_of
 
 pytestmark = [pytest.mark.dsocr_perf, pytest.mark.dsocr_level("L2")]
 
@@ -38,7 +35,5 @@ def test_prompt(prompt: str, scales: Scales, dsocr_check: Check) -> None:
 
 
 def _check(page_px: tuple[int, int], prompt: str, preset: str, scales: Scales, dsocr_check: Check) -> None:
-    from .flops import prefill_of, vision_of
-
     counted = scales.begin(page_px, prompt, preset)
     dsocr_check([*vision_of(scales.arch, counted), prefill_of(scales.arch, counted)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,8 +10,7 @@ from pytest_dsocr.compare.verdict import as_expected
 from pytest_dsocr.cost.model import decode_step
 from pytest_dsocr.plugin.check import Check
 
-if TYPE_CHECKING:
-    from .flops import Scales
+from .flops import Scales, page_of, step_of
 
 pytestmark = pytest.mark.dsocr_perf
 
@@ -26,8 +24,6 @@ READ_TOKENS = 4
 @pytest.mark.dsocr_level("L2")
 def test_steps(scales: Scales, dsocr_check: Check) -> None:
     """At several lengths; what does not depend on the length is equal in all."""
-    from .flops import step_of
-
     counted = scales.begin(PAGE_PX, "free", "tiny")
     taken, found = {}, []
     for step in range(1, COUNTED[-1] + 1):
@@ -48,7 +44,5 @@ def test_steps(scales: Scales, dsocr_check: Check) -> None:
 
 def test_read(scales: Scales, dsocr_check: Check) -> None:
     """Vision once, the prompt once, and a step for each further token."""
-    from .flops import page_of
-
     work = scales.work(PAGE_PX, "free", "tiny", READ_TOKENS)
     dsocr_check([page_of(scales.arch, work, scales.read(work, "free"))])

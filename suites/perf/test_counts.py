@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.perf.counts import FLAGS, flag
+from pytest_dsocr.perf.run import PerfRun
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.perf import checked_or_left_out, leave_isolated_out, leave_unmeasured_out
 from pytest_dsocr.plugin.stash import leave_out
-
-if TYPE_CHECKING:
-    from pytest_dsocr.perf.run import PerfRun
 
 pytestmark = pytest.mark.dsocr_perf
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from pytest_dsocr.compare.boxes import compare_boxes, compare_spans, match, pair_up
+from pytest_dsocr.compare.boxes import compare_boxes, compare_spans, pair_up
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract.markup import Box
@@ -123,8 +122,3 @@ def test_the_order_decides_between_equals_and_not_between_others() -> None:
     same = SpanSeen("text", (Box(1, 1, 9, 9),))
     assert pair_up([same] * 2, [same] * 4).places == [(0, 0), (1, 2)]
     assert pair_up([same] * 5, moved([same] * 5, 2)).places == [(k, k) for k in range(5)]
-
-
-def test_pairs_have_the_largest_sum_and_something_in_common() -> None:
-    assert match(np.array([[0.9, 0.8], [0.8, 0.1], [0.0, 0.0]])) == [(0, 1), (1, 0)]
-    assert match(np.array([[0.5, 0.0], [0.9, 0.0]])) == [(1, 0)]

@@ -26,16 +26,8 @@ from pytest_dsocr.contract.markup import PixelBox, parse
 from pytest_dsocr.foundation.errors import DsocrError
 from tests.contract.recorded import GEOMETRY, IMAGE, PAGE_SIZE, TEXT, Recorded, each_recorded_output, span
 
+PAGE = Image.new("RGB", (200, 300))
 LABELS = ["title", "sub_title", "text", "image", "image_caption", "table", "table_caption", "equation", "list"]
-ORIENTATION, ROTATED = 0x0112, 6
-SHARP = 12
-"""Levels that a JPEG of a smooth page may lose."""
-
-
-def page() -> Image.Image:
-    """A page whose every pixel encodes its position."""
-    y, x = np.mgrid[0:300, 0:200]
-    return Image.fromarray(np.stack([x, y // 2, (x + y) // 2], axis=-1).astype(np.uint8))
 
 
 def picture(path: Path) -> Image.Image:
@@ -62,24 +54,9 @@ def test_the_files_are_the_vendors(recorded: Recorded, tmp_path: Path) -> None:
 
 def test_every_problem_is_reported(tmp_path: Path) -> None:
     text = f"{span('text', '[[1, 2, 3')}{span('image', '[[9, 9, 5, 5]]')}<|ref|>{GEOMETRY}"
-    problems = write_artifacts(text, page(), tmp_path).problems
+    problems = write_artifacts(text, PAGE, tmp_path).problems
     words = ("span 0", "outside any span", "inverted", "geo.jpg", "images/0.jpg")
     assert [word for word in words for problem in problems if word in problem] == [*words]
-
-
-@pytest.mark.parametrize("is_turned", [False, True])
-def test_figures_are_cut_from_the_clean_upright_page(is_turned: bool, tmp_path: Path) -> None:
-    image = page()
-    if is_turned:
-        image.getexif()[ORIENTATION] = ROTATED
-    write_artifacts(span("image", "[[0, 0, 999, 500]]") + span("text", "[[150, 100, 400, 400]]"), image, tmp_path)
-    upright = np.rot90(np.asarray(page()), -1) if is_turned else np.asarray(page())
-    height, width = upright.shape[:2]
-    figure = np.asarray(picture(tmp_path / "images" / "0.jpg")).astype(int)
-    expected = upright[: height * 500 // 999, :]
-    assert figure.shape == expected.shape
-    assert np.abs(figure - expected).max() <= SHARP
-    assert picture(tmp_path / "result_with_boxes.jpg").size == (width, height)
 
 
 def test_a_page_too_long_for_jpeg_is_a_problem_and_not_an_end(tmp_path: Path) -> None:
@@ -90,14 +67,14 @@ def test_a_page_too_long_for_jpeg_is_a_problem_and_not_an_end(tmp_path: Path) ->
 
 def test_half_a_character_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(DsocrError, match="half a character at offset 2"):
-        write_artifacts("ab\ud800", page(), tmp_path / "out")
+        write_artifacts("ab\ud800", PAGE, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_a_directory_that_cannot_be_written_is_the_projects_error(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("in the way")
     with pytest.raises(DsocrError, match=r"out.* cannot be written \(.+\)"):
-        write_artifacts(IMAGE, page(), tmp_path / "out")
+        write_artifacts(IMAGE, PAGE, tmp_path / "out")
 
 
 def test_writers_that_share_a_directory_do_not_mix_their_files(tmp_path: Path) -> None:
@@ -105,7 +82,7 @@ def test_writers_that_share_a_directory_do_not_mix_their_files(tmp_path: Path) -
     (tmp_path / "notes.txt").write_text("mine")
 
     def write(text: str) -> Artifacts:
-        return write_artifacts(text, page(), tmp_path)
+        return write_artifacts(text, PAGE, tmp_path)
 
     with ThreadPoolExecutor(len(texts)) as pool:
         [paths] = {tuple(map(os.fspath, artifacts.paths)) for artifacts in pool.map(write, texts)}

@@ -73,12 +73,6 @@ def test_a_broken_exif_block_costs_only_the_orientation() -> None:
     assert same(load_image(data), rgb(6, 4))
 
 
-def test_of_several_frames_the_first_is_read() -> None:
-    frames = [Image.new("RGB", (4, 4), colour) for colour in ("red", "blue")]
-    data = encoded(frames[0], "TIFF", save_all=True, append_images=frames[1:])
-    assert load_image(data).getpixel((0, 0)) == (255, 0, 0)
-
-
 @pytest.mark.parametrize(
     ("source", "message"),
     [

@@ -10,16 +10,7 @@ import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError, traced
 from pytest_dsocr.foundation.files import unseal
-from pytest_dsocr.foundation.words import (
-    COLUMNS,
-    MARGIN,
-    PACKAGE,
-    entry,
-    in_shell,
-    near,
-    plain,
-    printable,
-)
+from pytest_dsocr.foundation.words import COLUMNS, MARGIN, PACKAGE, entry, in_shell, near, plain, printable
 
 
 @pytest.mark.parametrize(

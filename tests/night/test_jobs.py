@@ -10,7 +10,7 @@ import pytest
 from pytest_dsocr.cli.main import parser
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.night.config import PARTS, Config, read_config
-from pytest_dsocr.night.jobs import Job, command, environment, jobs
+from pytest_dsocr.night.jobs import command, environment, jobs
 from pytest_dsocr.night.run import _too_long, facts
 from pytest_dsocr.night.state import Entry, NightState, Step, is_whole, key_of
 from pytest_dsocr.night.views import write_views
@@ -134,7 +134,7 @@ def test_the_gravest_status_counts(entries: list[Entry], status: int) -> None:
 
 
 def test_a_batch_is_begun_only_where_it_fits() -> None:
-    job = Job("recorded-003", "recorded", PAGES[:2])
+    job = Entry("recorded-003", "recorded", PAGES[:2])
     done = [entry("recorded", seconds=50.0), entry("cache", seconds=900.0)]
     assert _too_long(job, done, 21) == ""
     assert _too_long(job, done, 19) == "19 s are left, and it would take about 20"
@@ -158,7 +158,7 @@ def test_a_result_is_taken_over_only_where_it_is_there_to_its_end(tmp_path: Path
 def test_a_key_knows_code_command_pages_and_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "a.png"
     page.write_bytes(b"a")
-    job, config = Job("recorded", "recorded", (str(page),)), Config()
+    job, config = Entry("recorded", "recorded", (str(page),)), Config()
 
     def key(code: str = "abc", command: tuple[str, ...] = ("dsocr",), gpus: str = "0") -> str:
         return key_of(job, command, {"CUDA_VISIBLE_DEVICES": gpus}.items(), code, config)

@@ -11,13 +11,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from pytest_dsocr.observation.observation import (
-    Artefact,
-    Best,
-    InputsDigest,
-    NotFinite,
-    Seam,
-)
+from pytest_dsocr.observation.observation import Artefact, Best, InputsDigest, NotFinite, Seam
 from pytest_dsocr.observation.summing import sample_positions
 from tests.compare.made import input_tensors, random
 

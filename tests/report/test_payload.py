@@ -19,7 +19,7 @@ from pytest_dsocr.observation.observation import SpanSeen
 from pytest_dsocr.observation.provenance import SESSION_STANDS_IN
 from pytest_dsocr.reference.opening import Wanted
 from pytest_dsocr.reference.session import SessionReference
-from pytest_dsocr.report.payload import number, of_case, of_fault, of_number, of_run
+from pytest_dsocr.report.payload import MAY_DIFFER, number, of_case, of_fault, of_number, of_run
 from tests.report.made import DRIFT, MADE, MATCH, config, recorded, report
 
 
@@ -54,6 +54,13 @@ def test_a_run_by_the_session_says_so_whether_or_not_a_recording_is_behind_it() 
         reported = of_run(config(reference="session"), SessionReference(wanted, behind), None)
         assert (reported["reference"], reported["where"]) == ("session", where)
         assert reported["provenance"]["overrides"] == [SESSION_STANDS_IN]
+
+
+def test_settings_are_what_a_verdict_may_depend_on_in_one_order() -> None:
+    chosen = config(may_miss=frozenset(("vendor", "gpu", "snapshot")), tolerances={"text": 0.5})
+    made = of_run(chosen, recorded(), None)["settings"]
+    assert (made["may_miss"], made["tolerances"]) == (["gpu", "snapshot", "vendor"], {"text": 0.5})
+    assert not {*MAY_DIFFER} & {*made}
 
 
 def test_a_case_says_whether_the_session_answered(tmp_path: Path) -> None:

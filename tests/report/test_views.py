@@ -25,18 +25,7 @@ from pytest_dsocr.report.markdown import cell, markdown
 from pytest_dsocr.report.result import RunResult
 from pytest_dsocr.report.terminal import BAD, MOST, Summary
 from tests.perf.made import measured
-from tests.report.made import (
-    DRIFT,
-    FAULT,
-    MATCH,
-    SLOW,
-    WRONG,
-    Ended,
-    case_payload,
-    payload,
-    result,
-    run_payload,
-)
+from tests.report.made import DRIFT, FAULT, MATCH, SLOW, WRONG, Ended, case_payload, payload, result, run_payload
 
 RUN = run_payload()
 OWN, LIVE = run_payload(subject="mine:Model", level="L0"), run_payload(subject="mine:Model", reference="live")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.contract import drawing, markup, mmd
+from pytest_dsocr.contract import artifacts, drawing, markup, mmd
 from pytest_dsocr.contract.markup import Box, PixelBox
 from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.contract.prompt import EOS
@@ -119,8 +119,6 @@ def replaced_once(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
             if mmd.IMAGE_REF not in span:
                 output = mmd._with_plain_symbols(output.replace(span, "", 1))
         return output
-
-    from pytest_dsocr.contract import artifacts
 
     patch.setattr(artifacts, "to_mmd", to_mmd)
 
