@@ -41,10 +41,8 @@ def run(options: Namespace) -> Iterator[str]:
     Raises:
         DsocrError: on a bad option, or a file that cannot be written.
     """
-    from pytest_dsocr.doctor.examination import examine
-
     found = []
-    for finding in examine(wanted(options)):
+    for finding in _findings(wanted(options)):
         found.append(finding)
         yield from _lines(finding)
     levels = Counter(one.level for one in found)
@@ -53,6 +51,17 @@ def run(options: Namespace) -> Iterator[str]:
         write_whole(options.json, _json(found))
         yield f"{'written':<{MARGIN}}{options.json}"
     yield f"{'not ready' if options.status else 'ready':<{MARGIN}}" + ", ".join(f"{levels[one]} {one}" for one in Level)
+
+
+def _findings(run: Wanted) -> Iterator[Finding]:
+    """Yield what each check finds; where a package cannot even be imported, that alone."""
+    try:
+        from pytest_dsocr.doctor.examination import examine
+    except (ImportError, OSError) as error:  # a torch for other libraries than are here raises either
+        name = getattr(error, "name", None) or "packages"
+        yield Finding(name, Level.FAULT, f"cannot be imported: {error}", "install pytest-dsocr anew, and torch with it")
+        return
+    yield from examine(run)
 
 
 def _lines(finding: Finding) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -170,3 +171,11 @@ def test_the_environment_counts_behind_the_command_line_and_a_bad_option_is_a_se
     capsys.readouterr()
     assert main(["doctor", "--dtype=int8"]) == 2
     assert capsys.readouterr().err.startswith("dsocr: --dsocr-dtype: 'int8' is not one of float32")
+
+
+def test_a_torch_that_cannot_be_imported_is_a_finding_with_its_remedy() -> None:
+    code = "import sys; sys.modules['torch'] = None; from pytest_dsocr.cli.main import main; sys.exit(main(['doctor']))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.startswith("fault  torch")
+    assert "install pytest-dsocr anew" in " ".join(done.stdout.split())
