@@ -44,6 +44,7 @@ adds the arguments."""
 CHECKED: Mapping[str, Mapping[str, Callable[[str], Any]]] = {
     "run": {"page": option_values.readable_page, "out": option_values.new_folder},
     "bench": {"page": option_values.readable_page, "out": option_values.new_file},
+    "precision": {"pages": str},
     "vendor record": {},
 }
 """By command: the readers of options that ``compare`` has not, or under another name."""
