@@ -70,8 +70,7 @@ class _Stepper:
 
     def __init__(self, clean: Clean, question: Question) -> None:
         self.clean, self.question = clean, question
-        features = clean.fused if clean.inputs.has_vision else None
-        self.state = clean.session.pipeline.prefill_with(clean.inputs, features)
+        self.state = clean.session.pipeline.prefill_with(clean.inputs, clean.in_prompt)
         self.first, self.without = self._first_wrong()
 
     @property
@@ -198,8 +197,7 @@ class _Texts:
         self.session, self.case, self.question = session, case, question
         self.right = clean_output(session.tokenizer.decode(question.reference_tokens))
         self.clean, self.page = Clean(session, inputs_under(session, case)), load_image(case.page)
-        features = self.clean.fused if self.clean.inputs.has_vision else None
-        self.state = session.pipeline.prefill_with(self.clean.inputs, features)
+        self.state = session.pipeline.prefill_with(self.clean.inputs, self.clean.in_prompt)
 
     def measure(self, one: Mistake) -> float:
         """Return 0 where the text is the subject's."""

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from pytest_dsocr.compare.budget import divergence
 from pytest_dsocr.contract.inputs import Inputs
-from pytest_dsocr.contract.presets import crop_count
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.families.family import FUSION, PIXELS, VIEWS
+from pytest_dsocr.explain.recompute import Clean
+from pytest_dsocr.families.family import FUSION
 from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.observation import Observation, Step
 
@@ -36,12 +36,14 @@ def cost_of_stages(engine: Engine[Any], answer: Answer, expected: Observation) -
     if answer.input_tensors is None or not answer.forced or not answer.vision_tensors:
         return {}
     inputs = Inputs(**{name: tensor.to(engine.model.device) for name, tensor in answer.input_tensors.items()})
-    before = _divergence(logits_along(engine, inputs, _vision(engine, inputs, {}), expected.token_ids), expected.steps)
+    features = _vision(engine, inputs, {})
+    before = _divergence(logits_along(engine, inputs, features, expected.token_ids), expected.steps)
     found = {}
     for stage, given in _more_and_more(engine, answer.vision_tensors):
-        logits = logits_along(engine, inputs, _vision(engine, inputs, given), expected.token_ids)
-        now = _divergence(logits, expected.steps)
-        found[stage], before = now - before, now
+        made, now = _vision(engine, inputs, given), before
+        if made.dtype != features.dtype or not torch.equal(made, features):  # of equal ones the decoder makes the same
+            now = _divergence(logits_along(engine, inputs, made, expected.token_ids), expected.steps)
+        found[stage], before, features = now - before, now, made
     pairs = zip(answer.forced, expected.steps, strict=True)
     return {**found, DECODER: fmean(divergence(own.at_reference, step.best.logits) for own, step in pairs) - before}
 
@@ -58,20 +60,8 @@ def _more_and_more(engine: Engine[Any], seams: Mapping[str, Tensor]) -> Iterator
 
 def _vision(engine: Engine[Any], inputs: Inputs, given: Mapping[str, Tensor]) -> Tensor:
     """Return the features ``[T, C]`` that the engine makes of the pixels and of what it is given in its own's place."""
-    if FUSION in given:
-        return given[FUSION]
-    [(columns, rows)] = inputs.images_spatial_crop.tolist()
-    crops_of_page = inputs.images_crop[: crop_count((columns, rows))]  # a page without crops has one of zeros
-    made: dict[str, Tensor] = {}
-    for view, pixels in zip(VIEWS, (crops_of_page, inputs.images_ori), strict=True):
-        for stage in engine.family.of_views if len(pixels) else ():
-            name = f"{stage.name}.{view}"
-            takes = [pixels if one == PIXELS else made[f"{one}.{view}"] for one in stage.takes]
-            made[name] = given[name] if name in given else engine.pipeline.encode(stage.name, *takes)
-    last = engine.family.of_views[-1].name
-    crops, page = (made.get(f"{last}.{view}") for view in VIEWS)
-    assert page is not None
-    return engine.pipeline.vision_fusion(crops, page, (columns, rows))
+    made = {(stage, view): tensor for name, tensor in given.items() for stage, _, view in [name.partition(".")]}
+    return given[FUSION] if FUSION in given else Clean(engine, inputs, made).fused
 
 
 def logits_along(engine: Engine[Any], inputs: Inputs, features: Tensor | None, tokens: tuple[int, ...]) -> Tensor:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from pytest_dsocr.compare.budget import divergence
@@ -16,6 +15,7 @@ from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.catalogue import mistakes
 from pytest_dsocr.explain.exchange import logits_along
 from pytest_dsocr.explain.mistake import Changes, Target
+from pytest_dsocr.explain.recompute import Clean
 from pytest_dsocr.families.family import PREFILL
 from pytest_dsocr.observation.observation import BEST_OF_STEP
 
@@ -80,23 +80,18 @@ class Costs:
 
     def _read(self, inputs: Inputs, max_new_tokens: int) -> _Page:
         tokens = self.engine.run_prepared(inputs, max_new_tokens=max_new_tokens).token_ids
-        features = self._features(inputs)
+        features = Clean(self.engine, inputs).in_prompt
         best = logits_along(self.engine, inputs, features, tokens).topk(BEST_OF_STEP)
         self.on_progress()
         return _Page(inputs, features, tokens, best.indices, best.values.tolist())
 
     def _lost(self, page: _Page, stage: str) -> tuple[float, float]:
-        features = page.features if stage == PREFILL else self._features(page.inputs)
+        features = page.features if stage == PREFILL else Clean(self.engine, page.inputs).in_prompt
         logits = logits_along(self.engine, page.inputs, features, page.tokens)
         at_best = logits.gather(1, page.ids).tolist()
         self.on_progress()
         kl = fmean(divergence(own, best) for own, best in zip(at_best, page.logits, strict=True))
         return kl, float((logits.argmax(1) != page.ids[:, 0]).double().mean())
-
-    def _features(self, inputs: Inputs) -> Tensor | None:
-        """Return vision's tokens; None of a page on which the vendor's gate is shut."""
-        found = [vision.vision_fusion for vision in self.engine.pipeline.vision(inputs)]
-        return torch.cat(found) if found else None
 
 
 def fewest_bits(costs: Sequence[Cost], budget: Mapping[str, float]) -> dict[str, str]:

@@ -5,7 +5,7 @@ What is in front of the seam is right, so it is computed once; of the blocks onl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import Any
@@ -73,11 +73,13 @@ class Clean:
     Args:
         session: without a mistake.
         inputs: of the page.
+        made: tensors that are taken in the place of the session's, by stage and view.
     """
 
-    def __init__(self, session: Engine[Any], inputs: Inputs) -> None:
-        self.session, self.inputs = session, inputs
-        self._features: dict[tuple[str, str], Tensor] = {}
+    def __init__(
+        self, session: Engine[Any], inputs: Inputs, made: Mapping[tuple[str, str], Tensor] | None = None
+    ) -> None:
+        self.session, self.inputs, self._features = session, inputs, dict(made or {})
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -107,12 +109,17 @@ class Clean:
         """What goes into the prompt."""
         return self.run(FUSION, "")
 
+    @property
+    def in_prompt(self) -> Tensor | None:
+        """What goes into the prompt; None of a page on which the vendor's gate is shut."""
+        return self.fused if self.inputs.has_vision else None
+
     def fused_under(self, stage: str) -> Tensor:
         """Compute what goes into the prompt anew from ``stage`` on, as it is changed by now."""
-        names, again = [one.name for one in self.session.family.stages], Clean(self.session, self.inputs)
+        names = [one.name for one in self.session.family.stages]
         front = names[: names.index(stage)] if stage in names else names
-        again._features = {key: made for key, made in self._features.items() if key[0] in front}
-        return again.fused
+        made = {key: tensor for key, tensor in self._features.items() if key[0] in front}
+        return Clean(self.session, self.inputs, made).fused
 
     @property
     def image(self) -> tuple[int, int]:
@@ -126,8 +133,7 @@ class Clean:
             return pipeline.encode(stage, *(tensor[:most] for tensor in self.stage_inputs(stage, view)))
         if stage == FUSION:
             return pipeline.vision_fusion(*self._to_fuse, self.grid)
-        features = self.fused if self.inputs.has_vision else None
-        return pipeline.prefill_with(self.inputs, features).logits[0]
+        return pipeline.prefill_with(self.inputs, self.in_prompt).logits[0]
 
     def warm(self, stage: str, view: str) -> None:
         """Compute what :meth:`run` starts from."""

@@ -197,7 +197,7 @@ class RunResult(Collected):
         for word, tests in self.odd.items():
             yield f"{count(tests, 'test')} ended as {word!r}"
         yield from self.plan.why_not(failing=bool(self.failing))
-        if self.spending and (why := self.spending.why_not):
+        if (spending := self.spending) and (why := spending.why_not):
             yield why
 
     @property
@@ -275,7 +275,7 @@ class RunResult(Collected):
             "run": self.run,
             "compression": compression_of(self.cases),
             "looser": self.looser,
-            "budget": self.spending.to_json() if self.spending else None,
+            "budget": spending.to_json() if (spending := self.spending) else None,
             "left": {**self.left, "pages": self.pages_left},
             "perf": self.perf,
             "elapsed": [self.elapsed[name] for name in sorted(self.elapsed)],

@@ -182,8 +182,8 @@ HIDDEN: dict[str, tuple[str, OfImage]] = {
     "first-hidden": ("the prompt's first token hidden", lambda q, k, image: (k > q) | ((k == 0) & (q > 0))),
     "upside-down": ("the causal mask the wrong way round", lambda q, k, image: k < q),
     **{
-        f"window-{2**n}": (f"a sliding window of {2**n} tokens", partial(_outside, size=2**n))
-        for n in (6, 7, 8, 9, 10, 12)
+        f"window-{size}": (f"a sliding window of {size} tokens", partial(_outside, size=size))
+        for size in (64, 128, 256, 512, 1024, 4096)
     },
 }
 

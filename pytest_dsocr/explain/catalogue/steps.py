@@ -180,8 +180,8 @@ SEEN: dict[str, tuple[str, Seen]] = {
     ),
     "own-twice": ("a step's own token in the cache twice", lambda x, prompt, image: torch.cat([x, x[:, :, -1:]], 2)),
     **{
-        f"window-{2**n}": (f"a sliding window of {2**n} tokens in steps", partial(_last, size=2**n))
-        for n in range(6, 11)
+        f"window-{size}": (f"a sliding window of {size} tokens in steps", partial(_last, size=size))
+        for size in (64, 128, 256, 512, 1024)
     },
     "ring-128": (
         "steps that see the prompt and the last 128 tokens",
