@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -30,7 +31,9 @@ from pytest_dsocr.contract.image import resampling
 resampling()  # is kept: a mistake in Pillow's resizing must not change which recordings fit
 sys.exit(pytest.main(sys.argv[1:]))
 """
-OPTIONS = ("-x", "-q", "--dsocr-explain=0", "-p", "no:cacheprovider", "-p", "no:randomly")
+DEVICE, DTYPE = os.environ.get("DSOCR_FAULTS_ON", "cpu:float32").split(":")
+ON = f"--dsocr-device={DEVICE}", f"--dsocr-dtype={DTYPE}"
+OPTIONS = ("-x", "-q", "--dsocr-explain=0", "-p", "no:cacheprovider", "-p", "no:randomly", *ON)
 WRONG = re.compile(r"^(?:WRONG\s+|error in )([^\s:]+)", re.M)
 
 

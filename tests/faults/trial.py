@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -28,12 +27,11 @@ from pytest_dsocr.reference.recording import RecordedReference
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 from tests.faults.outcome import Fault, Outcome, outcome_of
-from tests.faults.suites import ask_suites, failure
+from tests.faults.suites import DEVICE, DTYPE, ask_suites, failure
 from tests.recordings import FOLDER
 
 QUICKEST = ("figures_201", "invoice_016")
-SETUP = Setup("mini", *os.environ.get("DSOCR_FAULTS_ON", "cpu:float32").split(":"))
-"""The device and the dtype; beside the default no suite is asked, as these read pages of their own."""
+SETUP = Setup("mini", DEVICE, DTYPE)
 READ_TOKENS = 200
 """A subject in a loop is not read to the end: the longest of these pages has 180."""
 BUDGET_S = 120
@@ -109,7 +107,6 @@ def try_fault(fault: Fault, explainer: Explainer, *, suites: bool) -> Outcome | 
     with closing(_held(fault)) as reports:
         pages = ((report, outcome_of(fault, report.case.page.stem, report)) for report in reports)
         shown = next(((report, found) for report, found in pages if found), None)
-    suites = suites and Setup() == SETUP
     if shown is None:
         return ask_suites(fault) if suites and not fault.unseen else None
     return _explained(fault, *shown, explainer)
