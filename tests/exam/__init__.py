@@ -8,14 +8,15 @@ from importlib import import_module
 
 from tests.exam.planting import Planted
 
-IDS = {"first": "HLD", "sealed": "NEW"}
+IDS = {"first": "HLD", "sealed": "NEW", "third": "THD"}
 """How the ids of a set begin."""
 SETS: Mapping[str, tuple[str, ...]] = {
     "first": ("of_pages", "of_prompts", "of_vision", "of_fusion", "of_decoder", "of_cache", "of_reading"),
     "sealed": ("of_inputs", "of_vision", "of_decoder", "of_reading"),
+    "third": ("of_inputs", "of_vision", "of_decoder", "of_reading"),
 }
 """The modules of each set, in the order of the stages. What was found of the first one was seen as checks were mended;
-what was found of the sealed one was not."""
+what was found of the sealed one was not. The third was written by someone who had read no check."""
 
 
 @cache
