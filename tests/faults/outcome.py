@@ -28,6 +28,12 @@ OF_GROUPS = {
 """The stage of a mistake of the catalogue that nothing else is known of; that of any other is called as its group."""
 
 
+def stage_of_mistake(name: str) -> str:
+    """Return the stage of a mistake of the catalogue, by its id."""
+    group = name.partition(".")[0]
+    return OF_GROUPS.get(group, group)
+
+
 def stage_of(name: str) -> str:
     """Return the stage of a comparison's own."""
     return next((stage for stage, names in STAGES.items() if name in names), name)
@@ -57,9 +63,13 @@ def of_catalogue(names: tuple[str, ...] = ()) -> Mapping[str, Fault]:
 def _of_catalogue(name: str) -> Fault:
     port = ports().get(name) or Port(name, "", name)
     one = mistakes()[port.mistake]
-    group = one.id.partition(".")[0]
-    stage = port.stage or OF_GROUPS.get(group, group)
-    return Fault(stage, spec_of(one.id), lambda own, changes: plant(one, own.session, changes), one.id, port.shows)
+    return Fault(
+        port.stage or stage_of_mistake(one.id),
+        spec_of(one.id),
+        lambda own, changes: plant(one, own.session, changes),
+        one.id,
+        port.shows,
+    )
 
 
 def of_exam(name: str) -> Mapping[str, Fault]:
@@ -79,13 +89,15 @@ class Outcome:
     first: str
     """The first comparison that is WRONG, or the error, or the test."""
     stage_right: bool = False
-    """Whether it is found in its own stage."""
+    """Whether it is found in its own stage; below L3, whether all that is named is of it."""
     hint: str = ""
     explained: str = ""
     """What is said to explain it."""
     proven: bool = False
     named: bool = False
     """Whether the explanation names the mistake itself, of those that are in the catalogue."""
+    mistakes: str = ""
+    """Below L3, the ids of all that give the same on every page."""
 
 
 def outcome_of(fault: Fault, page: str, report: CaseReport) -> Outcome | None:

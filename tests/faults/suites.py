@@ -6,9 +6,16 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.observation.config import Setup
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.plugin.option_values import level
+from pytest_dsocr.subjects.protocol import METHODS
 from tests.checkout import CHECKOUT
 from tests.faults.outcome import Fault, Outcome, stage_of
 
@@ -25,6 +32,12 @@ ASKED: Mapping[str, Sequence[Sequence[str]]] = {
 }
 """What is asked about a stage, one after the other: the suites that can see its mistakes."""
 OF_VISION = ((CHECKPOINT,), (CACHE,))
+ALL = ((CONTRACT,), (CACHE,), (CHECKPOINT,))
+LEVEL = level(os.environ.get("DSOCR_FAULTS_LEVEL", "L3"))
+"""What the subject shows. Below L3 all pages are explained, all suites asked, and what is found is recorded only."""
+MODULES = {"exam": "tests.exam.subject", "planted": "pytest_dsocr.explain.planted"}
+NO_TESTS = 5
+"""The status of a run none of whose tests apply to the device and the dtype, or to the level."""
 RUN = """
 import sys, pytest
 from pytest_dsocr.contract.image import resampling
@@ -39,7 +52,28 @@ WRONG = re.compile(r"^(?:WRONG\s+|error in )([^\s:]+)", re.M)
 
 def ask_suites(fault: Fault) -> Outcome | None:
     """Run the suites until a test fails over the mistake; None where none does."""
-    return next((found for asked in ASKED.get(fault.stage, OF_VISION) if (found := failure(fault, asked))), None)
+    suites = ASKED.get(fault.stage, OF_VISION) if LEVEL is Level.MODULES else ALL
+    return next((found for asked in suites if (found := failure(fault, asked))), None)
+
+
+def showing(subject: Any) -> Any:
+    """Return the subject, showing no more than what the level asks for."""
+    names = (*(name for one in Level if one <= LEVEL for name in METHODS[one]), "close")
+    return SimpleNamespace(**{name: getattr(subject, name) for name in names if hasattr(subject, name)})
+
+
+def _as_shown(spec: str) -> str:
+    module, attribute = spec.split(":")
+    return next(f"{__name__}:{short}__{attribute}" for short, name in MODULES.items() if name == module)
+
+
+def __getattr__(name: str) -> Callable[[Setup], Any]:
+    """Return a factory of the subject that ``exam__`` or ``planted__`` and an attribute name, as the level shows it."""
+    module, _, attribute = name.partition("__")
+    if module not in MODULES:
+        raise AttributeError(name)
+    make = getattr(import_module(MODULES[module]), attribute)
+    return lambda setup: showing(make(setup))
 
 
 def failure(fault: Fault, asked: Sequence[str]) -> Outcome | None:
@@ -48,9 +82,10 @@ def failure(fault: Fault, asked: Sequence[str]) -> Outcome | None:
     Raises:
         RuntimeError: where pytest ended without a failed test.
     """
-    command = [sys.executable, "-c", RUN, *asked, *OPTIONS, f"--dsocr-subject={fault.spec}"]
+    shown = fault.spec if LEVEL is Level.MODULES else _as_shown(fault.spec)
+    command = [sys.executable, "-c", RUN, *asked, *OPTIONS, f"--dsocr-subject={shown}"]
     ran = subprocess.run(command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if ran.returncode == 0:
+    if ran.returncode in (0, NO_TESTS):
         return None
     ends = [line for line in ran.stdout.splitlines() if line.startswith(("FAILED ", "ERROR ")) and "::" in line]
     if not ends:

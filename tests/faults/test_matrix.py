@@ -1,6 +1,7 @@
 """Known mistakes and those of the exam, planted: each is found in its own stage. On every change some of them are.
 
 DSOCR_FAULTS=catalogue pytest tests/faults/test_matrix.py -n 2 --junit-xml=faults.xml  # or first, sealed, SAM-09,HLD-27
+DSOCR_FAULTS_LEVEL=L0 (L1, L2) before it records what a run says of a subject that shows no more, and always passes.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import pytest
 
 from pytest_dsocr.explain.catalogue import mistakes, ports
 from pytest_dsocr.explain.explainer import Explainer
+from pytest_dsocr.observation.level import Level
 from tests.exam import SETS, exam
 from tests.faults.outcome import STAGES, Fault, of_catalogue, of_exam
 from tests.faults.suites import failure
-from tests.faults.trial import BUDGET_S, SETUP, try_fault
+from tests.faults.trial import BUDGET_S, LEVEL, SETUP, try_at_level, try_fault
 
 ASKED = os.environ.get("DSOCR_FAULTS", "")
 QUICK = ("PRM-02", "SAM-09", "SAM-W3", "CLP-08", "PRJ-W1", "FUS-01", "MOE-02", "POS-01")
@@ -46,14 +48,15 @@ def explainer() -> Iterator[Explainer]:
 def test_a_mistake_is_found_in_its_stage(
     name: str, fault: Fault, explainer: Explainer, record_property: Callable[[str, object], None]
 ) -> None:
-    found = try_fault(fault, explainer, suites=bool(ASKED))
+    is_whole = LEVEL is Level.MODULES
+    found = try_fault(fault, explainer, suites=bool(ASKED)) if is_whole else try_at_level(fault, explainer)
     if found is None:
-        assert fault.unseen, f"{name} survives"
+        assert fault.unseen or not is_whole, f"{name} survives"
         return
     for what, value in asdict(found).items():
         record_property(what, value)
-    assert found.stage_right, found
-    if name in QUICK:
+    assert found.stage_right or not is_whole, found
+    if name in QUICK and is_whole:
         assert found.named, found
 
 

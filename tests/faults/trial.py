@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -20,22 +21,25 @@ from pytest_dsocr.explain.question import question_of
 from pytest_dsocr.explain.rounding import Part, Rounder, explained_by_rounding, parts_of
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.config import Setup
+from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.rounding import ROUNDED_DTYPES
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.opening import Wanted, open_recorded
 from pytest_dsocr.reference.recording import RecordedReference
+from pytest_dsocr.report.cases import breaks_of, judged_by_tests
+from pytest_dsocr.report.payload import of_case
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
-from tests.faults.outcome import Fault, Outcome, outcome_of
-from tests.faults.suites import DEVICE, DTYPE, ask_suites, failure
+from tests.faults.outcome import Fault, Outcome, outcome_of, stage_of_mistake
+from tests.faults.suites import DEVICE, DTYPE, LEVEL, ask_suites, failure, showing
 from tests.recordings import FOLDER
 
 QUICKEST = ("figures_201", "invoice_016")
 SETUP = Setup("mini", DEVICE, DTYPE)
 READ_TOKENS = 200
 """A subject in a loop is not read to the end: the longest of these pages has 180."""
-BUDGET_S = 120
-"""Of an explanation: longer than a run's own, as several are tried at a time."""
+BUDGET_S = 120 if LEVEL is Level.MODULES else float(os.environ.get("DSOCR_FAULTS_S", "20"))
+"""Of an explanation: longer than a run's own, as several are tried at a time; below L3 a run's own."""
 
 
 class Brief(SessionSubject):
@@ -67,7 +71,8 @@ def rounder() -> Rounder:
 def cases() -> tuple[Case, ...]:
     """Return the pages of a default run: in front the quickest without crops, and with some."""
     pages = {page.stem: page for page in shipped("dev-3")}
-    return tuple(make_case(pages[name], "markdown", "gundam") for name in dict.fromkeys((*QUICKEST, *pages)))
+    names, most = dict.fromkeys((*QUICKEST, *pages)), None if LEVEL is Level.MODULES else READ_TOKENS
+    return tuple(make_case(pages[name], "markdown", "gundam", most) for name in names)
 
 
 @contextmanager
@@ -82,7 +87,7 @@ def planted(fault: Fault) -> Iterator[Brief]:
 def hold(subject: Brief, case: Case) -> CaseReport:
     """Hold the subject against the recording of a page, and read the first page even where a stage is wrong."""
     always_read, tokenizer = case == cases()[0], resolve(MINI).tokenizer
-    exchange = ask(subject, reference(), case, always_read=always_read, tokenizer=tokenizer)
+    exchange = ask(showing(subject), reference(), case, always_read=always_read, tokenizer=tokenizer)
     return judge(exchange, limits_between(subject, reference(), SETUP))
 
 
@@ -110,6 +115,31 @@ def try_fault(fault: Fault, explainer: Explainer, *, suites: bool) -> Outcome | 
     if shown is None:
         return ask_suites(fault) if suites and not fault.unseen else None
     return _explained(fault, *shown, explainer)
+
+
+def try_at_level(fault: Fault, explainer: Explainer) -> Outcome | None:
+    """Plant a mistake in a subject that shows less; say what a run says of it, and None where nothing shows it."""
+    asking = Explainer(SETUP, BUDGET_S)  # what was asked of the mistake before is none of this one
+    asking._client, reports = explainer._client, list(_held(fault))
+    found = next((found for one in reports if (found := outcome_of(fault, one.case.page.stem, one))), None)
+    said = [asking.explain(report) for report in reports]
+    explained = [
+        replace(one, exchange=replace(one.exchange, explanation=by)) for one, by in zip(reports, said, strict=True)
+    ]
+    broken = breaks_of([judged_by_tests(of_case(one, place=at), ()) for at, one in enumerate(explained)], ())
+    if found is None or not broken:
+        return found or ask_suites(fault)
+    words = "\n".join(f"{one.case.page.stem}: {by.text}" for one, by in zip(reports, said, strict=True) if by)
+    ids = next((one.mistakes for one in said if one and one.text == broken[0]["why"]), ())
+    return replace(
+        found,
+        hint=broken[0]["why"],
+        explained=words,
+        proven=broken[0]["proven"],
+        named=fault.mistake.removeprefix("steps.") in {one.removeprefix("steps.") for one in ids},
+        mistakes=" ".join(ids),
+        stage_right=bool(ids) and {stage_of_mistake(one) for one in ids} == {fault.stage},
+    )
 
 
 def _explained(fault: Fault, report: CaseReport, found: Outcome, explainer: Explainer) -> Outcome:
