@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +15,10 @@ from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.process import interrupted_by_sigterm, progress_bar
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.page_list import shipped
-from pytest_dsocr.perf.bench import Status, Task, Watcher, compare, lines_of
+from pytest_dsocr.perf.bench import Status, Task, compare, lines_of
 from pytest_dsocr.perf.identity import PageSetting
-from pytest_dsocr.perf.limits import LOOKS, TOKENS
+from pytest_dsocr.perf.limits import LOOKS, TOKENS, Watcher
+from pytest_dsocr.perf.rounds import QUANTITIES
 from pytest_dsocr.plugin.option_values import slower as read_share
 
 
@@ -35,7 +37,10 @@ def add_run(command: ArgumentParser) -> None:
         action="append",
         metavar="STAGE=SHARE",
     )
+    alone = "judge this quantity alone; may be given several times"
+    add(command, "--stage", alone, action="append", choices=QUANTITIES, metavar="STAGE")
     add(command, "--rounds", "the most pairs of rounds to take", LOOKS[-1], type=int, metavar="PAIRS")
+    add(command, "--seconds", "judge after so many seconds of rounds, Ctrl-C at once", type=float, metavar="SECONDS")
     add(command, "--time-limit", "longest time without an answer", 600.0, type=float, metavar="SECONDS")
     add(command, "--out", "write the result and every round to this file", type=Path, metavar="FILE")
     counts = "judge by what is counted, such as operators and waits, and by no clock"
@@ -73,7 +78,9 @@ def _task(options: Namespace) -> Task:
         page=case.page.resolve(),
         reading=reading,
         slower=dict(map(read_share, options.slower or ())),
+        stages=tuple(dict.fromkeys(options.stage or ())),
         most_rounds=options.rounds,
+        seconds=options.seconds or math.inf,
         limit_s=options.time_limit,
     )
 

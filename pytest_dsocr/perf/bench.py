@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum
@@ -14,7 +16,7 @@ from pytest_dsocr.perf.candidate import SUBJECT, opened
 from pytest_dsocr.perf.counts import Change, exact_changes, other_changes, text_change
 from pytest_dsocr.perf.host import of_turns
 from pytest_dsocr.perf.identity import PageSetting, identity_of
-from pytest_dsocr.perf.limits import ANY, LOOKS, MOST_TAKEN, is_over, limits_of, looks_at, order
+from pytest_dsocr.perf.limits import ANY, LOOKS, Watcher, limits_of, looks_at, order, settle
 from pytest_dsocr.perf.rounds import Measured, Round
 from pytest_dsocr.perf.side import Side, ask_all, sides
 from pytest_dsocr.perf.statistics import Judgement, Pace, Sides, judge
@@ -24,8 +26,6 @@ LABELS = ("A", "B")
 HEAD = ("stage", "A ms", "B ms", "B / A", "interval", "allowed", "verdict")
 LEFT = ("stage", "verdict")
 RoundPair = tuple[Round, Round]
-Watcher = Callable[[str, int, int], None]
-"""Called with what is being done, how many pairs of rounds are done, and the most there will be."""
 
 
 class Status(IntEnum):
@@ -52,8 +52,12 @@ class Task:
     """The page, and what is asked of it."""
     slower: Mapping[str, float] = field(default_factory=dict)
     """How much slower a quantity may be, where that is not the default."""
+    stages: tuple[str, ...] = ()
+    """The quantities to judge; all where none is named."""
     most_rounds: int = LOOKS[-1]
     """The most pairs of rounds to take."""
+    seconds: float = math.inf
+    """No pair of rounds is started after so many."""
     limit_s: float = 600.0
     """Seconds that one answer of a side may take."""
 
@@ -69,6 +73,8 @@ class Bench:
     """How the sides' texts differ; nothing where they do not."""
     is_timed: bool = True
     """False where only what is counted is compared."""
+    cut_short: str = ""
+    """Why fewer rounds were taken than might have told more."""
 
     @property
     def changes(self) -> list[Change]:
@@ -89,7 +95,7 @@ class Bench:
         if slower:
             return Status.SLOWER, f"B is slower: {listed(slower)}"
         if open_ones := self._of(Pace.AMBIGUOUS, Pace.NOT_COMPARED):
-            return Status.UNDECIDED, f"could not tell: {listed(open_ones)}"
+            return Status.UNDECIDED, f"could not tell: {listed(open_ones)}{self.cut_short and f' ({self.cut_short})'}"
         if not self.is_timed:
             return Status.NOT_SLOWER, "B counts no more than A"
         if not self.judgements:
@@ -113,6 +119,7 @@ class Bench:
             "verdict": self.verdict,
             "status": int(self.status),
             "apart": self.apart,
+            "cut_short": self.cut_short,
             "judgements": [one.to_json() for one in self.judgements],
             "changes": [change.text for change in self.changes],
             "a": asdict(self.a),
@@ -141,30 +148,46 @@ def compare(names: Sequence[str], task: Task, watch: Watcher, *, is_timed: bool 
             watch(f"warming up {side.label}", 0, task.most_rounds)
             side.ask("warm_up")
             side.check_used()
-        pairs, judgements = settled(both, exact, task, watch) if is_timed else ([], [])
+        pairs, judgements, cut_short = settled(both, exact, task, watch) if is_timed else ([], [], "")
     identities = [_identity(side, task, found) for side, found in zip(both, loaded, strict=True)]
     a, b = (Measured(identities[k], exact[k], tuple(pair[k] for pair in pairs)) for k in (0, 1))
-    return Bench(a, b, tuple(judgements), text_change(*map(str.strip, texts)), is_timed)
+    return Bench(a, b, tuple(judgements), text_change(*map(str.strip, texts)), is_timed, cut_short)
+
+
+class _TimeUpError(Exception):
+    """No further round is to be taken."""
 
 
 def settled(
     both: Sequence[Side], exact: Sequence[Mapping[str, int]], task: Task, watch: Watcher
-) -> tuple[list[RoundPair], list[Judgement]]:
+) -> tuple[list[RoundPair], Sequence[Judgement], str]:
     """Take pairs of rounds until all is judged, or the bound is reached; return them, and the verdicts.
 
-    Where rounds are spoilt, others are taken, up to twice as many.
+    Where the time is up, or Ctrl-C is pressed, those that were taken are judged; the third value says so.
     """
+    ends_s = time.monotonic() + task.seconds
     pairs = [_rounds(both, 0)]
-    looks = looks_at(len(pairs[0][0].wall_ms), task.most_rounds)
-    judgements: list[Judgement] = []
-    for look, upto in enumerate(looks, 1):
-        while (good := len(_good(pairs))) < upto and len(pairs) < MOST_TAKEN * upto:
-            watch("rounds in turn", good, looks[-1])
-            pairs.append(_rounds(both, len(pairs)))
-        judgements = judge_pairs(pairs, exact, task.slower, look, len(looks))
-        if is_over(judgements):
-            break
-    return pairs, judgements
+
+    def judged(look: int, looks: int) -> list[Judgement]:
+        return judge_pairs(pairs, exact, task.slower, look, looks, task.stages)
+
+    def take() -> RoundPair:
+        if time.monotonic() > ends_s:
+            raise _TimeUpError(f"the {task.seconds:g} s of --seconds were over after {count(len(pairs), 'pair')}")
+        return _rounds(both, len(pairs))
+
+    quantities = len(task.stages) or len(pairs[0][0].wall_ms)
+    looks, [fewest, *_] = looks_at(quantities, task.most_rounds), looks_at(quantities)
+    short = "" if task.most_rounds >= fewest else f"fewer than {fewest} pairs tell only what is twice as slow or fast"
+    watch(short or "rounds", 1, looks[-1])
+    try:
+        return pairs, settle(pairs, take, _spoilt, judged, looks, watch), short
+    except _TimeUpError as up:
+        return pairs, judged(len(looks), len(looks)), str(up)
+    except KeyboardInterrupt:
+        for side in both:
+            side.process.end()
+        return pairs, judged(len(looks), len(looks)), f"interrupted after {count(len(pairs), 'pair')}"
 
 
 def _rounds(both: Sequence[Side], number: int) -> RoundPair:
@@ -174,16 +197,23 @@ def _rounds(both: Sequence[Side], number: int) -> RoundPair:
 
 
 def judge_pairs(
-    pairs: Sequence[RoundPair], exact: Sequence[Mapping[str, int]], slower: Mapping[str, float], look: int, looks: int
+    pairs: Sequence[RoundPair],
+    exact: Sequence[Mapping[str, int]],
+    slower: Mapping[str, float],
+    look: int,
+    looks: int,
+    stages: Sequence[str] = (),
 ) -> list[Judgement]:
     """Judge pairs of rounds; what only one side has the time of is not compared. Nothing where all are spoilt."""
     times = times_of(pairs, exact)
     if not times:
         return []
-    named = dict.fromkeys((*(name for pair in pairs for one in pair for name in one.wall_ms), *slower))
+    named = dict.fromkeys(stages or (*(name for pair in pairs for one in pair for name in one.wall_ms), *slower))
     why = "not timed in every round of both sides"
     lost = [Judgement.not_compared(name, why) for name in named if name not in times and name != ANY]
-    return [*judge(times, limits_of(times, slower), paired=True, look=look, looks=looks), *lost]
+    asked = {name: times[name] for name in named if name in times}
+    limits = limits_of(times, slower)
+    return [*judge(asked, limits, paired=True, look=look, looks=looks), *lost]
 
 
 def times_of(pairs: Sequence[RoundPair], exact: Sequence[Mapping[str, int]]) -> dict[str, Sides]:
@@ -196,7 +226,11 @@ def times_of(pairs: Sequence[RoundPair], exact: Sequence[Mapping[str, int]]) -> 
 
 
 def _good(pairs: Sequence[RoundPair]) -> list[RoundPair]:
-    return [pair for pair in pairs if not any(one.spoilt for one in pair)]
+    return [pair for pair in pairs if not _spoilt(pair)]
+
+
+def _spoilt(pair: RoundPair) -> list[str]:
+    return [why for one in pair for why in one.spoilt]
 
 
 def _load(side: Side, task: Task, friends: Sequence[int]) -> dict[str, Any]:
@@ -233,6 +267,8 @@ def lines_of(bench: Bench) -> Iterator[str]:
     if bench.judgements:
         yield from aligned([HEAD, *(_row(one) for one in bench.judgements)], LEFT)
         yield ""
+    if bench.cut_short:
+        yield from entry("cut short", bench.cut_short)
     if bench.apart:
         yield from entry("apart", bench.apart)
     else:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
+from typing import TypeVar
 
-from pytest_dsocr.perf.statistics import ALPHA, Judgement, Sides, fewest_rounds
+from pytest_dsocr.foundation.words import listed
+from pytest_dsocr.perf.statistics import AGREEING, ALPHA, Judgement, Sides, fewest_rounds
+
+Taken = TypeVar("Taken")
+Watcher = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and the most there will be."""
 
 DEFAULT = 0.05
 """How much slower a quantity may be, where nothing else is said."""
@@ -56,6 +63,44 @@ def looks_at(quantities: int, most_rounds: int = LOOKS[-1]) -> tuple[int, ...]:
 def is_over(judgements: Sequence[Judgement]) -> bool:
     """Return whether a table is settled, or more rounds settle nothing of what is left; not before its first look."""
     return bool(judgements) and all(one.settled or one.reason for one in judgements)
+
+
+def settle(
+    rounds: list[Taken],
+    take: Callable[[], Taken],
+    spoilt: Callable[[Taken], Sequence[str]],
+    judged: Callable[[int, int], Sequence[Judgement]],
+    looks: Sequence[int],
+    watch: Watcher,
+) -> Sequence[Judgement]:
+    """Add rounds, or pairs of them, until all is judged or there are as many as the last look's; return the verdicts.
+
+    Args:
+        rounds: what was taken; of those that are spoilt others are taken, up to twice as many.
+        take: takes one more.
+        spoilt: says why one is not used.
+        judged: judges those taken, given which look it is and how many there may be.
+        looks: after how many good ones they are judged. What is far slower or faster shows before the first.
+        watch: called as it goes, with what is known so far.
+    """
+    judgements: Sequence[Judgement] = ()
+    for look, upto in ((0, min(AGREEING, looks[-1])), *enumerate(looks, 1)):
+        while (good := sum(not spoilt(one) for one in rounds)) < upto and len(rounds) < MOST_TAKEN * upto:
+            known = _known(judgements, [why for one in rounds for why in spoilt(one)])
+            watch("; ".join(("rounds", *known)), good, looks[-1])
+            rounds.append(take())
+        judgements = judged(look, len(looks))
+        if is_over(judgements) or (not good and upto >= looks[0]):
+            break
+    return judgements
+
+
+def _known(judgements: Sequence[Judgement], spoilt: Sequence[str]) -> Iterator[str]:
+    """Yield what is known while rounds are taken: verdicts, what is open, and what spoils most rounds."""
+    yield from (f"{one.quantity} {one.ratio:.2f} {one.pace}" for one in judgements if one.is_change)
+    if left := [one.quantity for one in judgements if not one.settled]:
+        yield f"open: {listed(left)}"
+    yield from (f"{times} spoilt: {why}" for why, times in Counter(spoilt).most_common(1))
 
 
 def order(pair: int) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median, quantiles
@@ -14,15 +14,12 @@ from pytest_dsocr.perf import summary
 from pytest_dsocr.perf.baseline import Baseline
 from pytest_dsocr.perf.counts import Change, exact_changes, flags
 from pytest_dsocr.perf.host import host_ratio, idle_share, is_another, of_runs
-from pytest_dsocr.perf.limits import ALONE, LOOKS, MOST_TAKEN, is_over, limits_of, looks_at
+from pytest_dsocr.perf.limits import ALONE, LOOKS, Watcher, limits_of, looks_at, settle
 from pytest_dsocr.perf.rounds import Measured, Round
 from pytest_dsocr.perf.statistics import Judgement, Pace, judge
 
 if TYPE_CHECKING:
     from pytest_dsocr.perf.probe.page import PageProbe
-
-OnRound = Callable[[str, int, int], None]
-"""Called with what is under way, how much of it is done, and its total."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +101,7 @@ def measure(
     *,
     most_rounds: int = LOOKS[-1],
     rounds_alone: int = ALONE,
-    on_round: OnRound = lambda what, done, total: None,
+    on_round: Watcher = lambda what, done, total: None,
 ) -> tuple[Measured, tuple[Judgement, ...]]:
     """Measure a page until each quantity is judged, or ``most_rounds`` are good.
 
@@ -120,17 +117,12 @@ def measure(
     on_round("warming up", 0, most_rounds)
     probe.warm_up()
     rounds = [Round.from_json(probe.round())]
-    judgements: Sequence[Judgement] = ()
     looks = looks_at(len(rounds[0].wall_ms), most_rounds) if baseline else (min(rounds_alone, most_rounds),)
-    for look, upto in enumerate(looks, 1):
-        while (good := sum(not one.spoilt for one in rounds)) < upto and len(rounds) < MOST_TAKEN * upto:
-            rounds.append(Round.from_json(probe.round()))
-            on_round("rounds", good + 1, looks[-1])
-        if baseline is None:
-            break
-        judgements = judge_run(baseline, replace(counts, rounds=tuple(rounds)), slower, look, len(looks))
-        if not judgements or is_over(judgements):
-            break
+
+    def judged(look: int, looks: int) -> Sequence[Judgement]:
+        return judge_run(baseline, replace(counts, rounds=tuple(rounds)), slower, look, looks) if baseline else ()
+
+    judgements = settle(rounds, lambda: Round.from_json(probe.round()), lambda one: one.spoilt, judged, looks, on_round)
     return replace(counts, rounds=tuple(rounds)), tuple(judgements)
 
 

@@ -27,6 +27,10 @@ Key = TypeVar("Key", bound=Hashable)
 
 ALPHA = 0.01
 """How often a table may have a false alarm."""
+AGREEING, FAR = 6, math.log(2)
+"""So many pairs settle what takes more than twice what is allowed in each of them, or less than half: noise would have
+to double one side's time at each of its turns."""
+UNSPENT = 1e-12
 MOST_ROUNDS = 10_000
 """What ``wanted`` is at most."""
 ROUNDING = 1e-9
@@ -83,6 +87,11 @@ class Judgement:
         """Whether more rounds would change nothing."""
         return self.pace is not Pace.AMBIGUOUS
 
+    @property
+    def is_change(self) -> bool:
+        """Whether it is known to take longer or shorter."""
+        return self.pace in (Pace.SLOWER, Pace.FASTER)
+
 
 def judge(
     times: Mapping[str, Sides],
@@ -105,7 +114,7 @@ def judge(
         limits: how much slower each quantity may be; 0.05 is 5 %.
         paired: whether the two sides were interleaved; otherwise each was a run by itself.
         alpha: how often a table may have a false alarm, over all its looks.
-        look: which look at the growing rounds this is, from 1.
+        look: which look at the growing rounds this is, from 1; at 0 only what is far is found.
         looks: how many looks there may be.
     """
     reasons = {quantity: unusable(*sides) for quantity, sides in times.items()}
@@ -129,10 +138,13 @@ def _judgement(
     quantity: str, shifts: Shifts, sides: Sides, limit: float, found: Pace | None, level: float, strict: float
 ) -> Judgement:
     """Return the verdict with its figures; ``strict`` is the level of the first of all the table's tests."""
-    low, high = shifts.interval(level)
     most = math.log1p(limit) + ROUNDING
+    far = shifts.far(math.log1p(limit) + FAR)
+    low, high = shifts.interval(level)
+    if far and low == -math.inf:
+        low, high = shifts.values[0], shifts.values[-1]
     enough = shifts.least_p <= strict
-    pace = found or (Pace.SAME if -most <= low and high <= most and enough else Pace.AMBIGUOUS)
+    pace = found or far or (Pace.SAME if -most <= low and high <= most and enough else Pace.AMBIGUOUS)
     rounds = min(map(len, sides))
     wanted = _wanted(shifts, rounds, math.log1p(limit), level, strict) if pace is Pace.AMBIGUOUS else rounds
     ratios = math.exp(shifts.centre), math.exp(low), math.exp(high)
@@ -153,9 +165,10 @@ def _wanted(shifts: Shifts, rounds: int, limit: float, level: float, strict: flo
 def level_of(alpha: float, look: int, looks: int) -> float:
     """Return a look's part of ``alpha``: half of what is left, and the last one all of it.
 
-    The first look gets most, since it has the fewest rounds to be significant with.
+    The first look gets most, since it has the fewest rounds to be significant with. One in front of it, the look 0,
+    gets nothing to speak of: what is far shows without a test.
     """
-    return alpha * 0.5 ** min(look, looks - 1)
+    return UNSPENT if not look else alpha * 0.5 ** min(look, looks - 1)
 
 
 def fewest_rounds(quantities: int, alpha: float, looks: int, paired: bool) -> int:
@@ -225,6 +238,12 @@ class Shifts:
     def least_p(self) -> float:
         """The p-value where every value lies on one side."""
         return self._chance(0)
+
+    def far(self, shift: float) -> Pace | None:
+        """Say which way every value lies beyond this shift, where there are enough of them to rule out noise."""
+        if min(self.sizes) < AGREEING:
+            return None
+        return Pace.SLOWER if self.values[0] > shift else Pace.FASTER if self.values[-1] < -shift else None
 
     def p_above(self, shift: float) -> float:
         """Test whether the true shift is above this one; return the one-sided p-value."""

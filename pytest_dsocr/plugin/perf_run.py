@@ -23,9 +23,9 @@ from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_acceptab
 from pytest_dsocr.perf.counts import changed_conditions
 from pytest_dsocr.perf.identity import PageSetting
 from pytest_dsocr.perf.identity import identity_of as measured_identity
-from pytest_dsocr.perf.limits import ALONE, LOOKS
+from pytest_dsocr.perf.limits import ALONE, LOOKS, Watcher
 from pytest_dsocr.perf.rounds import Measured
-from pytest_dsocr.perf.run import OnRound, PerfRun, measure
+from pytest_dsocr.perf.run import PerfRun, measure
 from pytest_dsocr.perf.statistics import Judgement, Pace, judge
 from pytest_dsocr.perf.summary import of_judgement, roof_over
 from pytest_dsocr.plugin.config import command_of, typed_options
@@ -50,7 +50,7 @@ def perf_run(
     probe: PageProbe,
     counts: Measured,
     slower: Mapping[str, float],
-    on_round: OnRound,
+    on_round: Watcher,
 ) -> PerfRun:
     """Measure ``probe``'s page, and judge it; with ``--dsocr-baseline-update`` write it as the baseline instead.
 

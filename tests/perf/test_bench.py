@@ -71,6 +71,32 @@ def test_the_slower_stage_is_named_and_no_other(capsys: Capture) -> None:
     assert {found[name] for name in ("vision", "prefill")} == {"SAME"}
 
 
+def test_what_there_is_is_judged_where_the_time_is_up_or_the_user_stops_it(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert bench("Sleeping", "Sleeping", "--slower=page=0.4", "--seconds=0.0001") == 2
+    assert (len(result()["a"]["rounds"]), paces()) == (1, {"page": "AMBIGUOUS"})
+    assert "(the 0.0001 s of --seconds were over after 1 pair)" in capsys.readouterr().out
+    rounds, taken = bench_module._rounds, list[int]()
+
+    def stopped(both: Any, number: int) -> Any:
+        taken.append(number)
+        if number == 8:
+            raise KeyboardInterrupt
+        return rounds(both, number)
+
+    monkeypatch.setattr(bench_module, "_rounds", stopped)
+    assert bench("Sleeping", "Slower", "--slower=page=0.1") == 2
+    assert (len(result()["a"]["rounds"]), result()["cut_short"]) == (8, "interrupted after 8 pairs")
+    assert 1.2 < result()["judgements"][0]["ratio"] < 2
+
+
+def test_one_stage_is_judged_alone_and_too_few_rounds_are_told(capsys: Capture) -> None:
+    assert bench("Staged", "StagedSlower", "--stage=decode", "--slower=decode=0.1", "--rounds=4") == 2
+    assert paces() == {"decode": "AMBIGUOUS"}
+    assert "cut short       fewer than 12 pairs tell only what is twice as slow or fast" in capsys.readouterr().out
+
+
 def test_rounds_are_taken_in_turn_and_texts_that_differ_are_no_verdict_on_time(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ from pytest_dsocr.perf.limits import LOOKS
 from pytest_dsocr.perf.probe.page import PageProbe
 from pytest_dsocr.perf.rounds import Measured, Round
 from pytest_dsocr.perf.run import PerfRun, judge_run, measure
-from pytest_dsocr.perf.statistics import Judgement, Pace
+from pytest_dsocr.perf.statistics import AGREEING, Judgement, Pace
 from tests.perf.made import PARITY, identity, measured
 
 MEANS_MS = {"sam": 12.0, "prefill": 60.0, "first_token": 75.0, "decode": 15.0, "page": 1000.0}
@@ -88,6 +88,13 @@ def test_a_stage_that_changed_is_found_at_the_first_look_and_no_other(
     assert probe.taken == LOOKS[0]
 
 
+def test_what_is_far_slower_throughout_shows_before_the_first_look() -> None:
+    probe = Planted(slower=dict.fromkeys(MEANS_MS, 4.0))
+    found = against(probe)
+    assert ({one.pace for one in found.values()}, probe.taken) == ({Pace.SLOWER}, AGREEING)
+    assert all(3 < one.low < one.ratio < one.high < 5 for one in found.values())
+
+
 def test_more_rounds_are_taken_only_while_something_is_ambiguous() -> None:
     probe = Planted(0.055)
     found, judgements = measure(probe, COUNTS, baseline(0.02), {})
@@ -122,7 +129,7 @@ def test_without_a_baseline_there_are_a_few_rounds_and_no_verdict(how: dict[str,
     found, judgements = measure(Planted(0.06), COUNTS, None, {}, on_round=lambda *call: calls.append(call), **how)
     assert (len(found.good), judgements) == (rounds, ())
     assert calls[0][:2] == ("warming up", 0)
-    assert calls[1:] == [("rounds", k, rounds) for k in range(2, rounds + 1)]
+    assert calls[1:] == [("rounds", k, rounds) for k in range(1, rounds)]
 
 
 def test_a_run_is_written_as_json() -> None:

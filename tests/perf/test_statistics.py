@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from pytest_dsocr.perf.limits import LOOKS, is_over, limit_of, looks_at
-from pytest_dsocr.perf.statistics import Judgement, Pace, Shifts, fewest_at, fewest_rounds, judge, level_of
+from pytest_dsocr.perf.statistics import AGREEING, Judgement, Pace, Shifts, fewest_at, fewest_rounds, judge, level_of
 
 # Rounds of machines that are known: noise of several shapes, drift, load, and a planted slowdown.
 
@@ -213,6 +213,24 @@ def test_the_first_look_can_find_something_and_all_looks_share_alpha() -> None:
         assert (first % 2, others) == (0, [*LOOKS[1:]]), "whole blocks of ABBA"
     for looks in (1, 3):
         assert sum(level_of(0.01, look, looks) for look in range(1, looks + 1)) == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "ratios", "pace"),
+    [
+        (AGREEING, [2.2], Pace.SLOWER),
+        (AGREEING, [0.4], Pace.FASTER),
+        (AGREEING - 1, [9.0], Pace.AMBIGUOUS),
+        (AGREEING, [1.9], Pace.AMBIGUOUS),
+        (AGREEING + 2, [9.0, 1.5], Pace.AMBIGUOUS),
+    ],
+)
+def test_a_handful_of_pairs_settles_what_is_far_in_each_of_them(pairs: int, ratios: list[float], pace: Pace) -> None:
+    times = {"page": ([10.0] * pairs, [10.0 * ratios[k % len(ratios)] for k in range(pairs)])}
+    [found] = judge(times, {"page": 0.05}, paired=True, look=0, looks=3)
+    assert found.pace is pace
+    [found] = judge(times, {"page": 9.0}, paired=True, look=0, looks=3)
+    assert found.pace is Pace.AMBIGUOUS, "ten times as slow is allowed"
 
 
 def test_it_is_over_where_all_is_settled_or_more_rounds_would_settle_nothing() -> None:
