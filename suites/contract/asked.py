@@ -66,6 +66,7 @@ class Asked:
     def __init__(self, subject: Any) -> None:
         self._subject = subject
         self._digests: dict[tuple[Path, str | Preset, str], InputsDigest] = {}
+        self._brief: dict[Path, InputsDigest] = {}
 
     def __call__(
         self, page: Path, preset: str | Preset = "gundam", prompt: str = DEFAULT.prompts["markdown"]
@@ -82,8 +83,10 @@ class Asked:
         """Return the digest of a page's inputs in Gundam but for their pixels, which are up to 15 million to hash."""
         from pytest_dsocr.observation.observation import InputsDigest
 
-        tensors = self.tensors(page)
-        return InputsDigest.of({**tensors, **{name: tensors[name][:0] for name in PIXELS}})
+        if page not in self._brief:
+            tensors = self.tensors(page)
+            self._brief[page] = InputsDigest.of({**tensors, **{name: tensors[name][:0] for name in PIXELS}})
+        return self._brief[page]
 
     def tensors(
         self, page: Path, preset: str | Preset = "gundam", prompt: str = DEFAULT.prompts["markdown"]

@@ -49,11 +49,12 @@ SIGNS = {
 def pixel_mistakes() -> Group:
     """Make those of pixels."""
     group = Group("pixels", SIGNS)
-    group.rows("", CHANGED, _plant)
+    group.rows("", CHANGED, plant_recipe)
     return group
 
 
-def _plant(on: Target, how: Mapping[str, Any]) -> None:
+def plant_recipe(on: Target, how: Mapping[str, Any]) -> None:
+    """Have the contract make pixels by the vendor's recipe, changed."""
     recipe = replace(Recipe(), **how)
     on.changes.set(inputs, "load_image", recipe.opened)
     on.changes.set(inputs, "global_view", recipe.view)
@@ -245,7 +246,7 @@ NEARNESS: dict[str, tuple[str, Nearness]] = {
 }
 
 
-def _nearest(
+def nearest(
     width: int,
     height: int,
     *,
@@ -261,12 +262,12 @@ def _nearest(
     if (min if both else max)(width, height) <= limit:
         return 1, 1
     found = [grid for grid in ([(1, 1)] if least == 1 else []) + list(candidates(most)) if grid[0] * grid[1] >= least]
-    best, nearest = found[0], float("inf")
+    best, least_apart = found[0], float("inf")
     for grid in found:
         apart = by(width / height, grid)
         half = width * height > 0.5 * CROP_PX**2 * grid[0] * grid[1]
-        if apart < nearest or (apart == nearest and {"area": half, "first": False, "last": True}[tie]):
-            best, nearest = grid, apart
+        if apart < least_apart or (apart == least_apart and {"area": half, "first": False, "last": True}[tie]):
+            best, least_apart = grid, apart
     return best[::-1] if swapped else best
 
 
@@ -279,28 +280,26 @@ def _ceil(width: int, height: int) -> Grid:
 
 
 GRIDS: dict[str, tuple[str, Callable[[int, int], Grid]]] = {
-    "exchanged": ("columns and rows of the grid exchanged", partial(_nearest, swapped=True)),
-    **{
-        name: (f"at most {n} crops", partial(_nearest, most=n)) for name, n in (("six", 6), ("twelve", 12), ("four", 4))
-    },
-    "tie-first": ("the first of grids that are equally near", partial(_nearest, tie="first")),
-    "tie-last": ("the last of grids that are equally near", partial(_nearest, tie="last")),
-    "both-sides": ("only pages cut both of whose sides are above 640 px", partial(_nearest, both=True)),
-    "always": ("pages cut that fit into one crop", partial(_nearest, limit=0)),
+    "exchanged": ("columns and rows of the grid exchanged", partial(nearest, swapped=True)),
+    **{name: (f"at most {n} crops", partial(nearest, most=n)) for name, n in (("six", 6), ("twelve", 12), ("four", 4))},
+    "tie-first": ("the first of grids that are equally near", partial(nearest, tie="first")),
+    "tie-last": ("the last of grids that are equally near", partial(nearest, tie="last")),
+    "both-sides": ("only pages cut both of whose sides are above 640 px", partial(nearest, both=True)),
+    "always": ("pages cut that fit into one crop", partial(nearest, limit=0)),
     "never": ("no page cut", lambda width, height: (1, 1)),
-    "from-one": ("a grid of one crop among those to choose from", partial(_nearest, least=1)),
+    "from-one": ("a grid of one crop among those to choose from", partial(nearest, least=1)),
     "ceil": ("a grid of as many crops as the page's sides hold, rounded up", _ceil),
-    "limit-1024": ("pages of up to 1024 px not cut", partial(_nearest, limit=1024)),
-    "limit-639": ("pages of exactly 640 px cut", partial(_nearest, limit=639)),
-    **{key: (f"the grid nearest {words}", partial(_nearest, by=by)) for key, (words, by) in NEARNESS.items()},
+    "limit-1024": ("pages of up to 1024 px not cut", partial(nearest, limit=1024)),
+    "limit-639": ("pages of exactly 640 px cut", partial(nearest, limit=639)),
+    **{key: (f"the grid nearest {words}", partial(nearest, by=by)) for key, (words, by) in NEARNESS.items()},
     **{
         f"always-{tie}": (
             f"pages cut that fit into one crop, by the {tie} grid of those equally near",
-            partial(_nearest, limit=0, tie=tie),
+            partial(nearest, limit=0, tie=tie),
         )
         for tie in ("first", "last")
     },
-    **{f"most-{n}": (f"at most {n} crops", partial(_nearest, most=n)) for n in (2, 3, 5, 7, 8, 10, 11, 16, 20, 24, 32)},
+    **{f"most-{n}": (f"at most {n} crops", partial(nearest, most=n)) for n in (2, 3, 5, 7, 8, 10, 11, 16, 20, 24, 32)},
 }
 
 
