@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 
 ROUNDING = 0.1
@@ -30,19 +29,9 @@ class Scene:
         return int(depth) if depth.isdecimal() else None
 
     @property
-    def misshapen(self) -> bool:
-        """Whether a tensor has another shape or dtype."""
-        return self.has(Sign.OTHER_SHAPE)
-
-    @property
     def small(self) -> bool:
         """Whether a seam's error is as small as one of rounding, which all blocks have, the first as well."""
         return self.first.error is not None and self.first.error < ROUNDING and not self.depth
-
-    def has(self, sign: Sign, what: str | None = None) -> bool:
-        """Return whether the first wrong comparison, or ``what``, has this sign."""
-        looked_at = self.first if what is None else self.found.get(what)
-        return looked_at is not None and sign in looked_at.signs
 
     def right(self, *names: str) -> bool:
         """Return whether all of them were compared and are right."""

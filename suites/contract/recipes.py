@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 CHANGES = {
-    "images_ori": ("resize", "colour", "place", "rounded", "squash", "opened", "levels"),
+    "images_ori": ("resize", "colour", "place", "offset", "rounded", "squash", "opened", "levels"),
     "images_crop": ("resize", "cropped", "opened", "levels"),
 }
 """What of a recipe a view comes of."""

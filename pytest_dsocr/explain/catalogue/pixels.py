@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
-from math import log
+from math import ceil, log
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +68,10 @@ def _by_pillow(image: Page, size: Size, method: Image.Resampling = Image.Resampl
     return image.resize(size, method, **how)
 
 
-def _by_torch(image: Page, size: Size, **how: Any) -> Page:
-    """Resize as torch does, in float32, rounded to whole levels."""
-    levels = torch.from_numpy(np.asarray(image).copy()).permute(2, 0, 1)[None].float()
-    out = F.interpolate(levels, size=(size[1], size[0]), **how)
+def _by_torch(image: Page, size: Size, dtype: torch.dtype = torch.float32, **how: Any) -> Page:
+    """Resize as torch does, rounded to whole levels; on bytes by torch's integer kernel, which is torchvision's."""
+    levels = torch.from_numpy(np.asarray(image).copy()).permute(2, 0, 1)[None].to(dtype)
+    out = F.interpolate(levels, size=(size[1], size[0]), **how).float()
     return Image.fromarray(out[0].round().clamp(0, 255).byte().permute(1, 2, 0).numpy())
 
 
@@ -90,6 +90,8 @@ class Recipe:
     colour: Colour = GREY
     place: float = 0.5
     """Of the page between the bars: 0 is at the left or the top."""
+    offset: Callable[[float], int] = round
+    """Makes a whole number of the bar's width in front."""
     rounded: Callable[[float], int] = round
     squash: bool | None = None
     """Whether the whole page is squashed; None for what the preset says."""
@@ -107,7 +109,7 @@ class Recipe:
         fitted = [max(1, self.rounded(edge * share)) if edge < max(page.size) else side for edge in page.size]
         small = self.resize(page, (fitted[0], fitted[1]))
         out = Image.new("RGB", (side, side), self.colour)
-        out.paste(small, (round((side - fitted[0]) * self.place), round((side - fitted[1]) * self.place)))
+        out.paste(small, (self.offset((side - fitted[0]) * self.place), self.offset((side - fitted[1]) * self.place)))
         return out
 
     def crops(self, page: Page, grid: Grid) -> Sequence[Page]:
@@ -354,6 +356,13 @@ RESIZES: dict[str, tuple[str, Resize]] = {
         for anti in (False, True)
     },
     **{
+        f"torch-bytes-{mode}": (
+            f"torchvision's {mode} on bytes, with antialias",
+            partial(_by_torch, dtype=torch.uint8, mode=mode, antialias=True),
+        )
+        for mode in ("bilinear", "bicubic")
+    },
+    **{
         f"transform-{m.name.lower()}": (
             f"Pillow's {m.name.lower()} filter without antialias",
             partial(_by_transform, method=m),
@@ -377,6 +386,8 @@ CHANGED: dict[str, tuple[str, Mapping[str, Any]]] = {
     **{f"resize-{key}": (f"the page resized by {words}", {"resize": one}) for key, (words, one) in RESIZES.items()},
     **{f"bars-{key}": (f"bars of the colour {colour}", {"colour": colour}) for key, colour in COLOURS.items()},
     "bars-behind": ("the page at the left or the top, its bars behind it", {"place": 0.0}),
+    "bars-down": ("the width of the bar in front of the page rounded down", {"offset": int}),
+    "bars-up": ("the width of the bar in front of the page rounded up", {"offset": ceil}),
     "bars-in-front": ("the page at the right or the bottom, its bars in front of it", {"place": 1.0}),
     "squashed": ("the whole page squashed into its view", {"squash": True}),
     "not-squashed": ("the whole page padded where it should be squashed", {"squash": False}),
