@@ -93,6 +93,8 @@ class Recipe:
     offset: Callable[[float], int] = round
     """Makes a whole number of the bar's width in front."""
     rounded: Callable[[float], int] = round
+    side: Callable[[Preset], int] = lambda preset: preset.view_size
+    """Of the view of the whole page."""
     squash: bool | None = None
     """Whether the whole page is squashed; None for what the preset says."""
     cropped: Callable[[Recipe, Page, Grid], Sequence[Page]] | None = None
@@ -102,7 +104,7 @@ class Recipe:
 
     def view(self, page: Page, preset: Preset) -> Page:
         """Make the view of the whole page."""
-        side = preset.view_size
+        side = self.side(preset)
         if preset.is_squashed if self.squash is None else self.squash:
             return self.resize(page, (side, side))
         share = side / max(page.size)
@@ -391,6 +393,7 @@ CHANGED: dict[str, tuple[str, Mapping[str, Any]]] = {
     "bars-in-front": ("the page at the right or the bottom, its bars in front of it", {"place": 1.0}),
     "squashed": ("the whole page squashed into its view", {"squash": True}),
     "not-squashed": ("the whole page padded where it should be squashed", {"squash": False}),
+    "base-size": ("the view of the page as wide as base_size without crops too", {"side": lambda own: own.base_size}),
     "size-down": ("the page's fitted size rounded down", {"rounded": int}),
     "size-up": ("the page's fitted size rounded up", {"rounded": lambda edge: int(-(-edge // 1))}),
     **{f"crops-{key}": (words, {"cropped": cut}) for key, (words, cut) in CUTS.items()},
