@@ -23,10 +23,10 @@ OWN_PRESETS = (
     Preset("own_crops", 768, 640, crop=True),
     Preset("own_odd", 800, 800, crop=False),
     Preset("own_small", 400, 400, crop=False),
-    Preset("own_base", 1024, 512, crop=False),
 )
-"""Crops beside a smaller view of the page; sides whose patches do not divide by four, padded and squashed; a base_size
-that is of no view."""
+"""Crops beside a smaller view of the page; sides whose patches do not divide by four, padded and squashed."""
+OWN_BASE = Preset("own_base", 1024, 512, crop=False)
+"""Its base_size is of no view."""
 OWN_PAGES = ("portrait", "landscape")
 
 

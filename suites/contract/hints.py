@@ -28,21 +28,17 @@ def hinted(compared: Comparison, hints: Callable[[], Iterator[str]]) -> Comparis
     return replace(compared, details=(f"check: {hint}", *compared.details)) if hint else compared
 
 
-def _under(begins: str | tuple[str, ...], make: Callable[[], Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the words of each mistake of inputs whose id begins so, and what the contract makes with it."""
+def _resembling(begins: str | tuple[str, ...], make: Callable[[], Any], actual: Any) -> Iterator[str]:
+    """Yield the mistakes of inputs whose ids begin so and under which the contract makes the subject's inputs."""
     from pytest_dsocr.explain.catalogue import mistakes
     from pytest_dsocr.explain.planted import in_contract
 
+    ways = []
     for one in mistakes().values():
         if one.id.startswith(begins):
             with in_contract(one):
-                made = make()
-            yield one.words, made
-
-
-def _resembling(begins: str | tuple[str, ...], make: Callable[[], Any], actual: Any) -> Iterator[str]:
-    """Yield the mistakes under which the contract makes the subject's inputs."""
-    if ways := [words for words, made in _under(begins, make) if made == actual]:
+                ways += [one.words] if make() == actual else []
+    if ways:
         yield f"whether it comes of {OR.join(ways[:MOST])}"
 
 

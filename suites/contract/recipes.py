@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -68,8 +69,8 @@ class Recipes:
 
     asked: Asked
     drawn: Drawn
-    _plain: dict[str, tuple[View, Made, bool]] = field(default_factory=dict)
-    _found: dict[str, list[Made]] = field(default_factory=dict)
+    _found: dict[str, tuple[View, list[Made]]] = field(default_factory=dict)
+    """The plain page of each kind of view, its recipe, and those of other pages."""
 
     def hints(self, what: str, page: Path, preset: Preset, otherwise: str) -> Iterator[str]:
         """Yield what makes a view differ from the vendor's, where that is known and the plain page does not refute it.
@@ -80,41 +81,33 @@ class Recipes:
             preset: in which it is seen.
             otherwise: what the page is there for: said where the plain page is explained, and this one is not.
         """
-        view = View(what, page, preset, self._actual(what, page, preset))
-        if found := self._found_of(view, otherwise):
-            yield found
-
-    def _found_of(self, view: View, otherwise: str) -> str:
-        what = view.what
-        plain, of_plain, is_explained = self._of_plain(what)
-        if not is_explained:
-            return said(_needed(view, of_plain))
-        found = self._found.setdefault(what, [of_plain])
-        if all(view.apart(made) for made in found):
-            made = _sought(view, of_plain)
-            if view.apart(made) or plain.apart(made):
-                return otherwise
+        view = self._view(what, page, preset)
+        if what not in self._found:
+            name, usual = PLAIN[what]
+            first = self._view(what, self.drawn(name), DEFAULT.presets[usual])
+            self._found[what] = first, [_sought(first, {})]
+        plain, found = self._found[what]
+        if plain.apart(found[0]):
+            yield from said(_needed(view, found[0]))
+            return
+        made = next((one for one in found if not view.apart(one)), None) or _sought(view, found[0])
+        if view.apart(made) or plain.apart(made):
+            yield from [otherwise] * bool(otherwise)
+            return
+        if made not in found:
             found.append(made)
-        return said(_with_equals(next(made for made in found if not view.apart(made)), (plain, view)))
+        yield from said(_with_equals(made, (plain, view)))
 
-    def _of_plain(self, what: str) -> tuple[View, Made, bool]:
-        if what not in self._plain:
-            name, preset = PLAIN[what]
-            page = self.drawn(name)
-            view = View(what, page, DEFAULT.preset(preset), self._actual(what, page, DEFAULT.preset(preset)))
-            made = _sought(view, {})
-            self._plain[what] = view, made, not view.apart(made)
-        return self._plain[what]
-
-    def _actual(self, what: str, page: Path, preset: Preset) -> Tensor:
-        return self.asked.tensors(page, preset)[what].float().cpu()
+    def _view(self, what: str, page: Path, preset: Preset) -> View:
+        return View(what, page, preset, self.asked.tensors(page, preset)[what].float().cpu())
 
 
-def _options(what: str) -> Iterator[Change]:
+@cache
+def _options(what: str) -> Sequence[Change]:
     from pytest_dsocr.explain.catalogue.pixels import CHANGED
 
-    for words, how in CHANGED.values():
-        yield from (Change(name, value, words) for name, value in how.items() if name in CHANGES[what])
+    every = (Change(name, value, words) for words, how in CHANGED.values() for name, value in how.items())
+    return [one for one in every if one.field in CHANGES[what]]
 
 
 def _without(made: Made, name: str) -> Made:
@@ -134,25 +127,20 @@ def _sought(view: View, made: Made) -> Made:
     return made
 
 
-def _needed(view: View, made: Made) -> Mapping[str, Sequence[Change]]:
+def _needed(view: View, made: Made) -> Sequence[Sequence[Change]]:
     """Return the changes without which the view is many times further away."""
     least = view.apart(made)
-    return {name: [one] for name, one in made.items() if view.apart(_without(made, name)) >= TIMES_NEARER * least}
+    return [[one] for name, one in made.items() if view.apart(_without(made, name)) >= TIMES_NEARER * least]
 
 
-def _with_equals(made: Made, views: Sequence[View]) -> Mapping[str, Sequence[Change]]:
+def _with_equals(made: Made, views: Sequence[View]) -> Sequence[Sequence[Change]]:
     """Return of each change those that give the same in every one of these views."""
-    return {
-        name: [
-            one
-            for one in _options(views[0].what)
-            if one.field == name and not any(view.apart({**made, name: one}) for view in views)
-        ]
-        for name in made
-    }
+    alike = [one for one in _options(views[0].what) if one.field in made]
+    alike = [one for one in alike if not any(view.apart({**made, one.field: one}) for view in views)]
+    return [[one for one in alike if one.field == name] for name in made]
 
 
-def said(found: Mapping[str, Sequence[Change]]) -> str:
-    """Put changes into words."""
-    ways = ", and ".join(" or ".join(one.words for one in alike) for alike in found.values())
-    return ways and f"whether it comes of {ways}"
+def said(found: Sequence[Sequence[Change]]) -> Iterator[str]:
+    """Yield changes in words."""
+    if found:
+        yield f"whether it comes of {', and '.join(' or '.join(one.words for one in alike) for alike in found)}"

@@ -125,17 +125,6 @@ class SeesTheLast(SessionSubject):
         return {name: tensor for vision in visions for name, tensor in vision.seams.items()}
 
 
-class KeepsItsPlace(SessionSubject):
-    """Takes the crops of each image from the first on."""
-
-    def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        one = [
-            {**inputs, "images_ori": page[None], "images_spatial_crop": grid[None]}
-            for page, grid in zip(inputs["images_ori"], inputs["images_spatial_crop"], strict=True)
-        ]
-        return {"vision_fusion": torch.cat([super(KeepsItsPlace, self).vision(each)["vision_fusion"] for each in one])}
-
-
 class Forgets(SessionSubject):
     """Holds nothing of a prompt of one token."""
 
@@ -224,7 +213,6 @@ FAULTS: Mapping[str, Make] = {
     "skips blank pages": SkipsBlankPages,
     "takes crops for none by their sum": SumsCrops,
     "sees the last image": SeesTheLast,
-    "takes the first crops of each image": KeepsItsPlace,
     "forgets one token": Forgets,
     "remembers the last page": Remembers,
     "reads nothing": ReadsAlike,
