@@ -119,9 +119,10 @@ def _pixels(name: str, actual: InputsDigest, expected: InputsDigest) -> Comparis
     if not is_of_one_shape or actual.values is None or expected.values is None:
         return _wrong(name, measured, signs)
     own, others = actual.values[name].float(), expected.values[name].float()
+    if not is_alike:
+        measured += f"; {'the same' if own.equal(others) else 'other'} values"
     if own.equal(others):
-        return _wrong(name, f"{measured}; the same values", signs)
-    measured += "" if is_alike else "; other values"
+        return _wrong(name, measured, signs)
     return _wrong(name, measured, (*signs, *_pixel_signs(own, others)), anatomy(Seam.of(own), Seam.of(others)))
 
 

@@ -14,13 +14,12 @@ from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.families import DEFAULT
 
 from .asked import Asked, Drawn
-from .hints import hinted
+from .hints import Size, hinted
 from .recipes import Recipes
 
 if TYPE_CHECKING:
     from pytest_dsocr.observation.observation import InputsDigest
 
-Size = tuple[int, int]
 RECORDED_AS = {"own_base": "tiny"}
 """The preset whose ids and view of the page those of another are."""
 
