@@ -87,7 +87,7 @@ class CaseReport:
     @cached_property
     def divergence(self) -> Divergence | None:
         """Where it first breaks, and what to check there; None where nothing is WRONG."""
-        return first_divergence(self.comparisons)
+        return first_divergence(self.comparisons, self.limits.ordinary)
 
     @cached_property
     def loss(self) -> Mapping[str, float]:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 
 ROUNDING = 0.1
@@ -30,19 +29,9 @@ class Scene:
         return int(depth) if depth.isdecimal() else None
 
     @property
-    def misshapen(self) -> bool:
-        """Whether a tensor has another shape or dtype."""
-        return self.has(Sign.OTHER_SHAPE)
-
-    @property
     def small(self) -> bool:
         """Whether a seam's error is as small as one of rounding, which all blocks have, the first as well."""
         return self.first.error is not None and self.first.error < ROUNDING and not self.depth
-
-    def has(self, sign: Sign, what: str | None = None) -> bool:
-        """Return whether the first wrong comparison, or ``what``, has this sign."""
-        looked_at = self.first if what is None else self.found.get(what)
-        return looked_at is not None and sign in looked_at.signs
 
     def right(self, *names: str) -> bool:
         """Return whether all of them were compared and are right."""
@@ -96,19 +85,23 @@ class Divergence:
         return f"it begins at {self.begins} with a relative error of {error:.0e}, within the tolerance: "
 
 
-def first_divergence(comparisons: Sequence[Comparison]) -> Divergence | None:
-    """Find the first WRONG comparison, in the order of the stages; None where nothing is WRONG."""
+def first_divergence(comparisons: Sequence[Comparison], ordinary: float = 0.0) -> Divergence | None:
+    """Find the first WRONG comparison, in the order of the stages; None where nothing is WRONG.
+
+    A drift of no more than ``ordinary``, as correct implementations have, is not where its error begins.
+    """
     for place, comparison in enumerate(comparisons):
         if comparison.verdict is Verdict.WRONG:
-            origin = _origin(comparisons[: place + 1])
+            origin = _origin(comparisons[: place + 1], ordinary)
             right = sum(one.verdict is not Verdict.NOT_COMPARED for one in comparisons[:place])
             return Divergence(comparison, right, Scene(origin, {one.what: one for one in comparisons}))
     return None
 
 
-def _origin(comparisons: Sequence[Comparison]) -> Comparison:
+def _origin(comparisons: Sequence[Comparison], ordinary: float) -> Comparison:
     """Find where the error of the last one, the first that is WRONG, begins: from block to block it grows."""
     wrong = comparisons[-1]
     if wrong.error is None or math.isinf(wrong.error):
         return wrong
-    return next(one for one in comparisons if one.error is not None and one.error >= STARTED * wrong.error)
+    least = max(STARTED * wrong.error, ordinary)
+    return next((one for one in comparisons if one.error is not None and one.error >= least), wrong)

@@ -113,13 +113,17 @@ def _pixels(name: str, actual: InputsDigest, expected: InputsDigest) -> Comparis
     if digests[0] == digests[1]:
         return Comparison(name, Verdict.MATCH, "every bit")
     looks = [digest.partition(" sha256 ")[0] for digest in digests]
-    if looks[0] != looks[1]:
-        return _wrong(name, f"{looks[0]}; the reference has {looks[1]}", (Sign.OTHER_SHAPE,))
-    measured = f"other values in {looks[1]}"
-    if actual.values is None or expected.values is None:
-        return _wrong(name, measured)
-    own, others = actual.values[name], expected.values[name]
-    return _wrong(name, measured, _pixel_signs(own, others), anatomy(Seam.of(own), Seam.of(others)))
+    is_alike, is_of_one_shape = looks[0] == looks[1], len({look.partition(" ")[2] for look in looks}) == 1
+    measured = f"other values in {looks[1]}" if is_alike else f"{looks[0]}; the reference has {looks[1]}"
+    signs = (Sign.OTHER_SHAPE,) * (not is_alike)
+    if not is_of_one_shape or actual.values is None or expected.values is None:
+        return _wrong(name, measured, signs)
+    own, others = actual.values[name].float(), expected.values[name].float()
+    if not is_alike:
+        measured += f"; {'the same' if own.equal(others) else 'other'} values"
+    if own.equal(others):
+        return _wrong(name, measured, signs)
+    return _wrong(name, measured, (*signs, *_pixel_signs(own, others)), anatomy(Seam.of(own), Seam.of(others)))
 
 
 def _pixel_signs(actual_NCHW: Tensor, expected_NCHW: Tensor) -> Iterator[Sign]:

@@ -9,6 +9,8 @@ from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
 
+ORDINARY = 1e-5
+"""Of float32 where devices or attentions differ: torch's fused attention gives 4.5e-6 against eager."""
 LEAST_EXPONENT = -126
 """Of float32 and bfloat16: below it the distance from one number to the next stays as it is."""
 
@@ -41,6 +43,11 @@ class Tolerances:
     """Edit distance of the texts over the reference's length."""
     budget: Mapping[str, float] | None = field(default=None, repr=False)
     """What may be lost in all, see :mod:`pytest_dsocr.compare.budget`; None where differences are judged one by one."""
+
+    @property
+    def ordinary(self) -> float:
+        """Up to this a drift is rounding, as of correct implementations; in fewer bits any inside the limits is."""
+        return min(self.usual, ORDINARY) if self.dtype == "float32" else math.inf
 
     def ulp(self, logit: float) -> float:
         """Return the distance from ``logit`` to the next number of this dtype."""

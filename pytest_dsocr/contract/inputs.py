@@ -119,13 +119,17 @@ def pixels(views: Sequence[Image.Image]) -> Tensor:
 
     The arithmetic is that of torchvision's ``ToTensor`` and ``Normalize(0.5, 0.5)`` in float32, to the last bit.
     """
-    levels = torch.from_numpy(np.stack([np.asarray(view) for view in views])).permute(0, 3, 1, 2)
-    return normalise(levels.contiguous())
+    return normalise(levels(views))
 
 
-def normalise(levels: Tensor) -> Tensor:
+def levels(views: Sequence[Image.Image]) -> Tensor:
+    """Return RGB views of one size as levels from 0 to 255, channels first: uint8 ``[N, 3, H, W]``."""
+    return torch.from_numpy(np.stack([np.asarray(view) for view in views])).permute(0, 3, 1, 2).contiguous()
+
+
+def normalise(whole: Tensor) -> Tensor:
     """Turn uint8 levels of 0 to 255, of any shape, into pixels in [-1, 1], bf16."""
-    return levels.float().div_(WHITE).sub_(MEAN).div_(STD).to(torch.bfloat16)
+    return whole.float().div_(WHITE).sub_(MEAN).div_(STD).to(torch.bfloat16)
 
 
 def _as_list(images: ImageSource | Sequence[ImageSource]) -> list[ImageSource]:

@@ -11,7 +11,7 @@ from pytest_dsocr.compare.diff import Line, Piece, Side, plain_line
 from pytest_dsocr.compare.divergence import first_divergence
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
-from pytest_dsocr.contract import COMPARED
+from pytest_dsocr.contract import ROWS
 from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.foundation.words import COLUMNS, MARGIN, entry, fit, near, plain
@@ -75,10 +75,13 @@ def _pass(report: CaseReport, names: Collection[str], overrides: Mapping[str, fl
 
 
 MOST_LINES = 40
+CHECK = "check: "
+"""How the detail of a comparison begins that says what to check, where whoever compared found it out."""
 COMMANDS = ("accept: ", "profile: ")
 """How details begin that are never cut: they are to be copied."""
-TOLD_ALONE, TOLD_WHOLE = (*COMPARED, MMD, "artefacts"), ("read", "text")
-"""Stages and comparisons whose mistakes are recognised by one comparison, without the others of its case."""
+TOLD_ALONE, TOLD_WHOLE = (*ROWS, "dtypes", MMD, "artefacts"), ("read", "text")
+"""Stages and comparisons whose mistakes are recognised by one comparison, without the others of its case; of pixels
+and grids the suites themselves look for what makes the subject's."""
 MOST_COMPARISONS, LINES_OF_COMPARISON, MOST_DETAILS, MOST_FINDINGS, LINES_OF_FINDING = 5, 2, 9, 3, 2
 
 
@@ -167,7 +170,8 @@ class _Failure:
             is_shown = k == 0 and self._headline.startswith(plain(_finding(one)))
             found = f"{one.what}{of}" if is_shown else _finding(one)
             yield from entry(one.verdict, found, LINES_OF_COMPARISON)
-            details = [*map(_detail, one.details), *diff_lines(one.diff)]
+            details = [_detail(line) for line in one.details if not line.startswith(CHECK)]
+            details += diff_lines(one.diff)
             yield from details[:left]
             left = max(0, left - len(details))
         if len(self.failing) > MOST_COMPARISONS:
@@ -201,8 +205,9 @@ class _Failure:
         """Say what to check where there is no case, but inputs or files that were compared with something recorded."""
         alone = [one for one in self.failing if one.stage in TOLD_ALONE or one.what in TOLD_WHOLE]
         found = None if self.report else first_divergence(alone)
-        if found is not None:
-            yield from entry("check", hint(found))
+        own = [line.removeprefix(CHECK) for one in self.failing for line in one.details if line.startswith(CHECK)]
+        for said in dict.fromkeys(own or ([hint(found)] if found else [])):
+            yield from entry("check", said)
 
     def _accepting(self) -> Iterator[str]:
         """Say which tolerance would let it pass, if a reasonable one would."""

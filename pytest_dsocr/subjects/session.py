@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from pytest_dsocr.contract.artifacts import write_artifacts
@@ -43,9 +44,11 @@ class SessionStages:
         return self.session.policy
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Run vision on one page; nothing where the vendor's gate is shut."""
-        visions = self.session.pipeline.vision(Inputs(**inputs))
-        return {name: tensor for vision in visions for name, tensor in vision.seams.items()}
+        """Run vision on each image, the seams of several one behind the other; nothing where the gate is shut."""
+        seams = [vision.seams for vision in self.session.pipeline.vision(Inputs(**inputs))]
+        if len(seams) == 1:
+            return dict(seams[0])
+        return {name: torch.cat([one[name] for one in seams if name in one]) for one in seams for name in one}
 
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> DecodeState[Any]:
         """Run the prompt with these features at its image tokens."""

@@ -1,9 +1,14 @@
-"""The vision tokens of a view do not depend on the views beside it, nor on how much the view shows."""
+"""The vision tokens of a view do not depend on the views beside it, nor on how much the view shows.
+
+The vendor's ``forward`` raises where a prompt has several images, or crops whose pixels sum to zero, which it takes for
+none. A subject refuses them as well, or sees every view, as the vendor's code for servers does.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from PIL import Image
@@ -11,10 +16,17 @@ from PIL import Image
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import as_expected, not_compared
+from pytest_dsocr.contract import GRID, PIXELS, ROWS
 from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.plugin.check import Check
 
 from .walk import QUICK, compare_ways
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from pytest_dsocr.subjects.checked import CheckedSubject
 
 pytestmark = pytest.mark.dsocr_level("L2")
 
@@ -57,3 +69,49 @@ def test_a_blank_page_is_looked_at(tmp_path: Path, dsocr_subject: Any, dsocr_che
     found = len(checked.vision(inputs).get("vision_fusion", ()))
     why = "one feature for each image token of a white page: the gate is shut where the pixels' sum is zero, not else"
     dsocr_check([as_expected("vision_fusion/blank page", found, expected, why)])
+
+
+def test_crops_that_sum_to_zero_are_seen(tmp_path: Path, dsocr_subject: Any, dsocr_check: Check) -> None:
+    from pytest_dsocr.subjects.checked import CheckedSubject
+
+    from ..contract.pages import write_page
+
+    checked = CheckedSubject(dsocr_subject)
+    inputs = checked.inputs(make_case(write_page("halves", tmp_path), "markdown", "gundam"))
+    expected = int(inputs["images_seq_mask"].sum())
+    fused = _unless_refused(checked, inputs)
+    why = "one feature for each image token, of crops that sum to zero as well"
+    found = expected if fused is None else len(fused)
+    dsocr_check([as_expected("vision_fusion/crops of sum zero", found, expected, why)])
+
+
+def test_images_of_one_prompt_are_seen_as_each_by_itself(
+    tmp_path: Path, limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
+) -> None:
+    """A page that is cut, one that is not, and the negative of the first."""
+    import torch
+
+    from pytest_dsocr.subjects.checked import CheckedSubject
+
+    from ..contract.pages import write_page
+
+    checked = CheckedSubject(dsocr_subject)
+    cut, whole = (
+        checked.inputs(make_case(write_page(name, tmp_path), "markdown", "gundam")) for name in ("landscape", "tiny")
+    )
+    images = (cut, whole, {**cut, **{name: -cut[name] for name in PIXELS}})
+    joined = {name: torch.cat([one[name] for one in images]) for name in (GRID, "images_ori")}
+    joined |= {name: torch.cat([one[name] for one in images], 1) for name in ROWS}
+    joined["images_crop"] = torch.cat([one["images_crop"] for one in images if int(one[GRID].prod()) > 1])
+    fused = _unless_refused(checked, joined)
+    expected = torch.cat([checked.vision(one)["vision_fusion"] for one in images])
+    found = expected if fused is None else fused
+    dsocr_check([compare_ways("vision_fusion/three images", found, expected, limits.seam)])
+
+
+def _unless_refused(checked: CheckedSubject, inputs: Mapping[str, Tensor]) -> Tensor | None:
+    """Return the features of all images of a prompt, in their order; None where the subject raises."""
+    try:
+        return checked.vision(inputs)["vision_fusion"]
+    except SubjectFaultError:
+        return None

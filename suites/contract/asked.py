@@ -25,6 +25,8 @@ OWN_PRESETS = (
     Preset("own_small", 400, 400, crop=False),
 )
 """Crops beside a smaller view of the page; sides whose patches do not divide by four, padded and squashed."""
+OWN_BASE = Preset("own_base", 1024, 512, crop=False)
+"""Its base_size is of no view."""
 OWN_PAGES = ("portrait", "landscape")
 
 
@@ -66,6 +68,7 @@ class Asked:
     def __init__(self, subject: Any) -> None:
         self._subject = subject
         self._digests: dict[tuple[Path, str | Preset, str], InputsDigest] = {}
+        self._brief: dict[Path, InputsDigest] = {}
 
     def __call__(
         self, page: Path, preset: str | Preset = "gundam", prompt: str = DEFAULT.prompts["markdown"]
@@ -82,8 +85,10 @@ class Asked:
         """Return the digest of a page's inputs in Gundam but for their pixels, which are up to 15 million to hash."""
         from pytest_dsocr.observation.observation import InputsDigest
 
-        tensors = self.tensors(page)
-        return InputsDigest.of({**tensors, **{name: tensors[name][:0] for name in PIXELS}})
+        if page not in self._brief:
+            tensors = self.tensors(page)
+            self._brief[page] = InputsDigest.of({**tensors, **{name: tensors[name][:0] for name in PIXELS}})
+        return self._brief[page]
 
     def tensors(
         self, page: Path, preset: str | Preset = "gundam", prompt: str = DEFAULT.prompts["markdown"]

@@ -8,6 +8,7 @@ import pytest
 
 from .asked import Asked, Drawn
 from .facts import Facts, Pixels
+from .recipes import Recipes
 
 if TYPE_CHECKING:
     from pytest_dsocr.engine.tokenizer import Tokenizer
@@ -43,4 +44,4 @@ def asked(dsocr_subject: Any) -> Asked:
 @pytest.fixture(scope="session")
 def pixels(facts: Facts, asked: Asked, drawn: Drawn, tokenizer: Tokenizer) -> Pixels:
     """Compares the subject's pixels with the recorded ones."""
-    return Pixels(facts, asked, drawn, tokenizer)
+    return Pixels(facts, asked, drawn, tokenizer, Recipes(asked, drawn))

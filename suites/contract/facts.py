@@ -14,12 +14,14 @@ from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.families import DEFAULT
 
 from .asked import Asked, Drawn
-from .hints import hinted, of_pixels
+from .hints import Size, hinted
+from .recipes import Recipes
 
 if TYPE_CHECKING:
     from pytest_dsocr.observation.observation import InputsDigest
 
-Size = tuple[int, int]
+RECORDED_AS = {"own_base": "tiny"}
+"""The preset whose ids and view of the page those of another are."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ class Facts:
         """Return the inputs of a drawn page with the markdown prompt, in a byte-level vocabulary."""
         from pytest_dsocr.observation.packing import unpack_inputs
 
-        [row] = [row for row in self.recorded["prepared"] if (row["page"], row["preset"]) == (page, preset)]
+        wanted = (page, RECORDED_AS.get(preset, preset))
+        [row] = [row for row in self.recorded["prepared"] if (row["page"], row["preset"]) == wanted]
         return unpack_inputs(row, {})
 
     def grid(self, size_px: Size) -> tuple[int, int]:
@@ -117,12 +120,16 @@ class Pixels:
     asked: Asked
     drawn: Drawn
     tokenizer: TextTokenizer
+    recipes: Recipes
 
-    def compare(self, what: str, page: str, preset: str | Preset) -> Comparison:
-        """Compare ``images_ori`` or ``images_crop``, and say of what is wrong where the recording comes from."""
-        return self.facts.with_origin(self._compare(what, page, preset))
+    def compare(self, what: str, page: str, preset: str | Preset, otherwise: str = "") -> Comparison:
+        """Compare ``images_ori`` or ``images_crop``, and say of what is wrong where the recording comes from.
 
-    def _compare(self, what: str, name: str, preset: str | Preset) -> Comparison:
+        ``otherwise`` is what the page is there for: said where what is wrong with a plain page does not explain it.
+        """
+        return self.facts.with_origin(self._compare(what, page, DEFAULT.preset(preset), otherwise))
+
+    def _compare(self, what: str, name: str, preset: Preset, otherwise: str) -> Comparison:
         """Compare hashes, which do not tell where two tensors differ.
 
         The contract's own pixels do, where they have the recorded hash; they tell as well how the page was opened.
@@ -130,14 +137,18 @@ class Pixels:
         from pytest_dsocr.compare.seams import compare_seam
         from pytest_dsocr.observation.observation import Seam, pixels_sha256
 
-        page, recorded = self.drawn(name), self.facts.prepared(name, DEFAULT.preset(preset).name)
-        compared = equal(what, getattr(self.asked(page, preset), what), getattr(recorded, what), "every bit")
+        page, recorded = self.drawn(name), getattr(self.facts.prepared(name, preset.name), what)
+        compared = equal(what, getattr(self.asked(page, preset), what), recorded, "every bit")
         if compared.verdict is Verdict.MATCH:
             return compared
         vendors = getattr(DEFAULT.prepare(page, "markdown", preset, self.tokenizer), what)
-        if pixels_sha256(vendors) != getattr(recorded, what):
+        if pixels_sha256(vendors) != recorded:
             return compared
         actual = self.asked.tensors(page, preset)[what]
         found = compare_seam(what, Seam.of(actual, keep_values=True), Seam.of(vendors, keep_values=True), 0.0)
-        wrong = replace(found, verdict=Verdict.WRONG)
-        return hinted(wrong, lambda: of_pixels(what, actual, vendors, page, preset, self.tokenizer))
+        if actual.shape != vendors.shape:
+            return found
+        dtypes = [str(one.dtype).removeprefix("torch.") for one in (actual, vendors)]
+        other = f"{dtypes[0]}, the reference has {dtypes[1]}; " * (dtypes[0] != dtypes[1])
+        wrong = replace(found, verdict=Verdict.WRONG, measured=f"{other}{found.measured}")
+        return hinted(wrong, lambda: self.recipes.hints(what, page, preset, otherwise))

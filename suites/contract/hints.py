@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.contract.presets import Grid, Preset, crop_grid
+from pytest_dsocr.contract.presets import Grid
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.families import DEFAULT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from torch import Tensor
-
+Size = tuple[int, int]
 CUT = DEFAULT.preset(DEFAULT.default_preset)
-MOST = 3
+MOST, OR = 3, ", or "
 """The most mistakes that are named which reproduce the subject's inputs."""
-SAME_LEVEL = 2.0**-8
-"""Pixels from -1 to 1 that differ by less come of the same of 255 levels."""
-NEARER = 0.5
-"""A mistake explains pixels that are nearer to its own than to the vendor's by this factor."""
-OF_VIEWS = ("pixels.opened-", "pixels.squashed", "pixels.not-squashed", "pixels.size-", "pixels.bars-")
 
 
 def hinted(compared: Comparison, hints: Callable[[], Iterator[str]]) -> Comparison:
@@ -32,28 +28,36 @@ def hinted(compared: Comparison, hints: Callable[[], Iterator[str]]) -> Comparis
     return replace(compared, details=(f"check: {hint}", *compared.details)) if hint else compared
 
 
-def _under(begins: str | tuple[str, ...], make: Callable[[], Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the words of each mistake of inputs whose id begins so, and what the contract makes with it."""
+def _resembling(begins: str | tuple[str, ...], make: Callable[[], Any], actual: Any) -> Iterator[str]:
+    """Yield the mistakes of inputs whose ids begin so and under which the contract makes the subject's inputs."""
     from pytest_dsocr.explain.catalogue import mistakes
     from pytest_dsocr.explain.planted import in_contract
 
+    ways = []
     for one in mistakes().values():
         if one.id.startswith(begins):
             with in_contract(one):
-                made = make()
-            yield one.words, made
+                ways += [one.words] if make() == actual else []
+    if ways:
+        yield f"whether it comes of {OR.join(ways[:MOST])}"
 
 
-def _resembling(begins: str | tuple[str, ...], make: Callable[[], Any], actual: Any) -> Iterator[str]:
-    """Yield the mistakes under which the contract makes the subject's inputs."""
-    if ways := [words for words, made in _under(begins, make) if made == actual]:
-        yield f"whether it comes of {', or '.join(ways[:MOST])}"
+def of_grid(actual: Mapping[Size, Grid]) -> Iterator[str]:
+    """Yield the rules that lead to all of these grids, by the size of the page; of two mistakes where no one does."""
+    from pytest_dsocr.explain.catalogue.pixels import GRIDS, nearest
 
+    def leads(rule: Callable[..., Grid], **how: Any) -> bool:
+        return all(rule(*size, **how) == grid for size, grid in actual.items())
 
-def of_grid(size_px: tuple[int, int], actual: Grid) -> Iterator[str]:
-    """Yield what leads to this grid of a page of this size, where it is not the vendor's."""
-    if actual != crop_grid(*size_px, DEFAULT.tiling):
-        yield from _resembling("pixels.grid-", lambda: CUT.grid(*size_px), actual)
+    ways = [words for words, rule in GRIDS.values() if leads(rule)]
+    known = [(words, rule.keywords) for words, rule in GRIDS.values() if isinstance(rule, partial)]
+    ways = ways or [
+        f"{first}, and {second}"
+        for (first, one), (second, other) in combinations(known, 2)
+        if not one.keys() & other.keys() and leads(nearest, **one, **other)
+    ]
+    if ways:
+        yield f"whether it comes of {OR.join(ways[:MOST])}"
 
 
 def of_count(page: Path, actual: int, tokenizer: TextTokenizer) -> Iterator[str]:
@@ -64,25 +68,6 @@ def of_count(page: Path, actual: int, tokenizer: TextTokenizer) -> Iterator[str]
         return ids.count(tokenizer.special.image)
 
     yield from _resembling("prompt.counts-", make, actual)
-
-
-def of_pixels(
-    what: str, actual: Tensor, vendors: Tensor, page: Path, preset: str | Preset, tokenizer: TextTokenizer
-) -> Iterator[str]:
-    """Yield what makes a view ``[N, 3, V, V]`` differ from the vendor's of the same shape."""
-    if actual.shape != vendors.shape:
-        return
-    found, right = actual.float().cpu(), vendors.float()
-    if (found - right).abs().max() < SAME_LEVEL:
-        name = str(actual.dtype).removeprefix("torch.")
-        yield f"the rounding: they are the vendor's levels in {name}; infer rounds pixels to bf16"
-        return
-    limit, nearest = float((found - right).abs().mean()) * NEARER, ""
-    for words, view in _under(OF_VIEWS, lambda: getattr(DEFAULT.prepare(page, "markdown", preset, tokenizer), what)):
-        if view.shape == found.shape and (apart := float((view.float() - found).abs().mean())) < limit:
-            limit, nearest = apart, words
-    if nearest:
-        yield f"whether it comes of {nearest}"
 
 
 def of_prompt(actual: Sequence[int], text: str, tokenizer: TextTokenizer) -> Iterator[str]:

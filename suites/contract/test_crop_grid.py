@@ -6,18 +6,19 @@ The grid comes with its image tokens: one for each feature of its crops, and for
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import pytest
 
 from pytest_dsocr.compare.verdict import as_expected, equal
-from pytest_dsocr.contract.presets import image_token_count
+from pytest_dsocr.contract.presets import Grid, image_token_count
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.plugin.check import Check
 
 from .asked import Asked, Drawn
 from .facts import Facts, compare_image_tokens
-from .hints import hinted, of_count, of_grid
+from .hints import Size, hinted, of_count, of_grid
 
 pytestmark = pytest.mark.dsocr_level("L1")
 
@@ -28,8 +29,14 @@ TABLE = """
 1200x960 1225x490 1240x1754 1250x1000 1300x520 1357x1357 1358x600 1358x640 1358x641 1358x700 1358x1358 1400x800
 1500x1500 1540x880 1754x320 1754x905 1810x905 1812x906 1920x1080 3500x1000 5000x600 5000x700 5000x905
 """
-SIZES = TABLE.split()
-SMALL_PX = (640, 640)
+SIZES = {name: (int(width_px), int(height_px)) for name in TABLE.split() for width_px, height_px in [name.split("x")]}
+ASKED_PX = (*SIZES.values(), (640, 640), (32, 20))
+
+
+def _grids(asked: Asked, drawn: Drawn) -> Mapping[Size, Grid]:
+    """Return the subject's grid of every size: a mistake is named only where it leads to all of them."""
+    found = {px: asked.without_pixels(drawn.blank(*px)).images_spatial_crop for px in ASKED_PX}
+    return {px: grid for px, [grid] in found.items()}
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -37,14 +44,13 @@ def test_grid(
     size: str, facts: Facts, asked: Asked, drawn: Drawn, tokenizer: TextTokenizer, dsocr_check: Check
 ) -> None:
     """The vendor's grid, and as many image tokens as the subject's own grid takes."""
-    width_px, height_px = map(int, size.split("x"))
-    page = drawn.blank(width_px, height_px)
+    page = drawn.blank(*SIZES[size])
     inputs = asked.without_pixels(page)
-    [actual], recorded = inputs.images_spatial_crop, facts.grid((width_px, height_px))
+    [actual], recorded = inputs.images_spatial_crop, facts.grid(SIZES[size])
     grid = equal("images_spatial_crop", actual, recorded, f"{math.prod(recorded)} crops, columns and rows")
     image_id, expected = tokenizer.special.image, image_token_count(DEFAULT.presets["gundam"], actual)
     why = f"for the page and {actual[0]} x {actual[1]} crops"
-    found_grid = hinted(facts.with_origin(grid), lambda: of_grid((width_px, height_px), actual))
+    found_grid = hinted(facts.with_origin(grid), lambda: of_grid(_grids(asked, drawn)))
     counts = compare_image_tokens(inputs, image_id, expected, why)
     found = inputs.prompt_ids.count(image_id)
     dsocr_check([found_grid, *(hinted(one, lambda: of_count(page, found, tokenizer)) for one in counts)])
@@ -55,7 +61,7 @@ def test_a_page_within_640_px_is_not_cut(page: str, asked: Asked, drawn: Drawn, 
     inputs = asked(drawn(page))
     crops, blank = inputs.images_crop.partition(" sha256")[0], "float32 [1, 3, 1024, 1024]"
     grid = as_expected("images_spatial_crop", inputs.images_spatial_crop, ((1, 1),), "for it fits into one crop")
-    found_grid = hinted(grid, lambda: of_grid(SMALL_PX, inputs.images_spatial_crop[0]))
+    found_grid = hinted(grid, lambda: of_grid(_grids(asked, drawn)))
     dsocr_check([found_grid, as_expected("images_crop", crops, blank, "zeros in float32, where real crops are bf16")])
 
 

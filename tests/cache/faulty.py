@@ -10,6 +10,7 @@ from unittest import mock
 import torch
 from torch import Tensor, nn
 
+from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine import attention
 from pytest_dsocr.engine.engine import Engine
@@ -108,6 +109,22 @@ class SkipsBlankPages(SessionSubject):
         return super().vision(inputs) if float(inputs["images_ori"].float().std()) else {}
 
 
+class SumsCrops(SessionSubject):
+    """Takes crops that sum to zero for none."""
+
+    def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        grid = inputs["images_spatial_crop"]
+        return super().vision({**inputs, "images_spatial_crop": grid if inputs["images_crop"].sum() else grid * 0 + 1})
+
+
+class SeesTheLast(SessionSubject):
+    """Returns the features of a prompt's last image alone, as the session once did."""
+
+    def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        visions = self.session.pipeline.vision(Inputs(**inputs))
+        return {name: tensor for vision in visions for name, tensor in vision.seams.items()}
+
+
 class Forgets(SessionSubject):
     """Holds nothing of a prompt of one token."""
 
@@ -194,6 +211,8 @@ FAULTS: Mapping[str, Make] = {
     "has no gate": Ungated,
     "room for six crops": SixCrops,
     "skips blank pages": SkipsBlankPages,
+    "takes crops for none by their sum": SumsCrops,
+    "sees the last image": SeesTheLast,
     "forgets one token": Forgets,
     "remembers the last page": Remembers,
     "reads nothing": ReadsAlike,

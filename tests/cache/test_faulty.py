@@ -55,6 +55,8 @@ CAUGHT: dict[str, list[str]] = {
     "test_a_page_without_text_is_not_made_to_have_some": ["reads nothing"],
     "test_a_crop_among_nine_is_seen_as_among_two": ["room for six crops"],
     "test_a_blank_page_is_looked_at": ["skips blank pages"],
+    "test_crops_that_sum_to_zero_are_seen": ["takes crops for none by their sum"],
+    "test_images_of_one_prompt_are_seen_as_each_by_itself": ["sees the last image"],
     "test_step_by_step_is_one_call": ["louder in steps"],
     "test_going_on_from_a_cache_is_one_call": ["louder in steps"],
     "test_the_cache_holds_the_same_by_either_way": ["zeros"],

@@ -16,7 +16,7 @@ from pytest_dsocr.subjects.protocol import NotOfferedError, Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 from suites.checkpoint.conftest import _is_asked
 from suites.checkpoint.made import NAME, PAGES
-from suites.checkpoint.second import FIRST_LAYER, IN_BFLOAT16, OF_FIRST_LAYER, Second
+from suites.checkpoint.second import FIRST_LAYER, IN_BFLOAT16, MORE_EXACT, OF_FIRST_LAYER, Second
 from tests.report.made import config
 
 RUN = config(subject="session", checkpoint="mini", device="cpu", dtype="float32", attention="eager")
@@ -63,6 +63,22 @@ def test_a_right_subject_passes_and_its_first_layer_is_held_to_a_limit_of_its_ow
     assert report.limits.seam == IN_BFLOAT16["seam"]
     assert FIRST_LAYER in [one.what for one in report.comparisons]
     assert OF_FIRST_LAYER["seam"] < IN_BFLOAT16["seam"]
+
+
+@pytest.mark.parametrize(
+    ("subject", "first_wrong"),
+    [("HLD_65", None), ("prefill_norm_bfloat16", FIRST_LAYER), ("NEW_072", "prefill/1")],
+)
+def test_in_bfloat16_more_exact_is_not_wrong_and_less_exact_is(
+    subject: str, first_wrong: str | None, second: Second
+) -> None:
+    """A norm rounded once, as one in float64 is as well; one in bfloat16; a router in bfloat16."""
+    module = "pytest_dsocr.explain.planted" if "norm" in subject else "tests.exam.subject"
+    asked = replace(second, config=replace(RUN, subject=f"{module}:{subject}", explain=0))
+    report = asked.report("bfloat16", second.reference("bfloat16"))
+    assert (report.divergence.first.what if report.divergence else None) == first_wrong
+    [first] = [one for one in report.comparisons if one.what == FIRST_LAYER]
+    assert (MORE_EXACT in first.measured) is (first_wrong is None)
 
 
 @pytest.mark.parametrize(

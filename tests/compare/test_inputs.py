@@ -71,6 +71,14 @@ def test_equal_rows_in_another_dtype_are_wrong_in_their_dtypes_alone() -> None:
     assert "int32" in only(compared({"input_ids": input_tensors()["input_ids"].to(torch.int32)}), "dtypes").measured
 
 
+def test_of_pixels_in_another_dtype_the_values_are_compared_as_well() -> None:
+    same = input_tensors()["images_crop"].float()
+    for pixels, words, signs in ((same, "the same", set()), (same + 1e-3, "other", {Sign.ROUNDED})):
+        found = only(compared({"images_crop": pixels}, keep_values=True), "images_crop")
+        assert (found.measured.split()[0], found.measured.rpartition("; ")[2]) == ("float32", f"{words} values")
+        assert found.signs == signs | {Sign.OTHER_SHAPE}
+
+
 @pytest.mark.parametrize(
     ("row", "sign"),
     [([23], Sign.BEHIND_IMAGE), ([20, 22], Sign.BEHIND_IMAGE), ([], Sign.BEHIND_IMAGE), ([500, 21, 22], None)],

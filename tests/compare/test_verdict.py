@@ -6,6 +6,7 @@ import pytest
 
 from pytest_dsocr.compare.divergence import Divergence, first_divergence
 from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict, as_expected, equal, not_compared, worst
 
 
@@ -33,6 +34,17 @@ def test_what_is_rounding_begins_nothing() -> None:
     """A bias that one block lacks is not laid to epsilons, which all blocks have."""
     divergence = found(drifting("clip.page/4", 1.9e-5), drifting("clip.page/5", 2e-3, Verdict.WRONG))
     assert divergence.begins == ""
+
+
+def test_where_correct_implementations_drift_nothing_begins() -> None:
+    """A softmax in float16 in the decoder was laid to the projector, by a drift of torch's fused attention."""
+    drifts = drifting("projector.page", 4e-7), drifting("prefill/0", 5e-6), drifting("prefill/1", 3e-5, Verdict.WRONG)
+    names = [
+        divergence.begins
+        for limits in (tolerances("float32"), tolerances("float32", same_key=False), tolerances("bfloat16"))
+        if (divergence := first_divergence(drifts, limits.ordinary))
+    ]
+    assert names == ["prefill/0", "", ""]
 
 
 def test_nothing_wrong_diverges_nowhere() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -10,26 +13,33 @@ from PIL import Image
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.catalogue import mistakes
+from pytest_dsocr.explain.catalogue.pixels import CHANGED, _laid_over, _opened, nearest, plant_recipe
+from pytest_dsocr.explain.mistake import Mistake
 from pytest_dsocr.explain.planted import in_contract
 from pytest_dsocr.families import DEFAULT
-from suites.contract.hints import of_count, of_grid, of_pixels, of_prompt
+from pytest_dsocr.subjects.session import SessionSubject
+from suites.contract.asked import Asked, Drawn
+from suites.contract.hints import of_count, of_grid, of_prompt
+from suites.contract.recipes import Recipes
+from suites.contract.test_crop_grid import ASKED_PX
 
 TOKENIZER = resolve(MINI).tokenizer
 PROMPT = " <image>\n<|grounding|>Convert the document to markdown. "
 
 
 @pytest.mark.parametrize(
-    ("size_px", "grid", "words"),
+    ("how", "words"),
     [
-        ((2000, 1000), (2, 4), "columns and rows of the grid exchanged"),
-        ((640, 641), (1, 1), "only pages cut both of whose sides are above 640 px"),
-        ((2240, 320), (6, 1), "at most 6 crops"),
+        ({"swapped": True}, "columns and rows of the grid exchanged"),
+        ({"both": True}, "only pages cut both of whose sides are above 640 px"),
+        ({"most": 6, "tie": "first"}, "at most 6 crops, and the first of grids that are equally near"),
+        ({"least": 3}, None),
     ],
 )
-def test_a_grid_is_laid_to_the_rule_that_gives_it(size_px: tuple[int, int], grid: tuple[int, int], words: str) -> None:
-    [hint] = of_grid(size_px, grid)
-    assert words in hint
-    assert [*of_grid((640, 640), (1, 1))] == []
+def test_grids_are_laid_to_the_one_rule_that_gives_them_all(how: dict[str, Any], words: str | None) -> None:
+    """At most six is as good as at most seven on a page of two crops: the sizes of the whole session tell."""
+    hints = [*of_grid({size: nearest(*size, **how) for size in ASKED_PX})]
+    assert hints == ([f"whether it comes of {words}"] if words else [])
 
 
 @pytest.mark.parametrize("name", ["no-bos", "special-as-text", "text-first", "not-stripped"])
@@ -44,17 +54,34 @@ def test_a_prompt_is_laid_to_what_gives_its_ids(name: str) -> None:
     assert one.words not in " ".join(of_prompt(right, PROMPT, TOKENIZER))
 
 
-@pytest.mark.parametrize("name", ["opened-bgr", "squashed", "opened-jpeg"])
-def test_pixels_are_laid_to_what_makes_them(name: str, tmp_path: Path) -> None:
-    page = tmp_path / "page.png"
-    Image.merge("RGB", [Image.effect_noise((300, 200), 90) for _ in "rgb"]).save(page)
-    one = mistakes()[f"pixels.{name}"]
-    with in_contract(one):
-        made = DEFAULT.prepare(page, "markdown", "base", TOKENIZER).images_ori
-    vendors = DEFAULT.prepare(page, "markdown", "base", TOKENIZER).images_ori
-    [hint] = of_pixels("images_ori", made, vendors, page, "base", TOKENIZER)
-    assert one.words in hint
-    assert "rounding" in next(of_pixels("images_ori", vendors.float() + 1e-4, vendors, page, "base", TOKENIZER))
+BILINEAR, BLACK, FLOAT32 = (CHANGED[name] for name in ("resize-pillow-bilinear", "bars-black", "levels-float32"))
+TWICE = "", {"resize": lambda page, size: page.resize((page.width + 3, page.height)).resize(size)}
+ON_A_COLOUR = "", {"opened": partial(_opened, change=partial(_laid_over, colour=(200, 90, 9)))}
+NO_ORIENTATION, OWN_PAGE = CHANGED["opened-no-orientation"], "what the page is there for"
+Rows = Sequence[tuple[str, Mapping[str, Any]]]
+
+
+@pytest.mark.parametrize(
+    ("planted", "seen", "named"),
+    [
+        ([BILINEAR, BLACK, FLOAT32], ("images_ori", "exif", "base"), [BLACK, BILINEAR, FLOAT32]),
+        ([BILINEAR, BLACK, FLOAT32], ("images_crop", "exif", "gundam"), [BILINEAR, FLOAT32]),
+        ([TWICE, BLACK], ("images_ori", "landscape", "base"), [BLACK]),
+        ([NO_ORIENTATION], ("images_ori", "exif", "tiny"), [NO_ORIENTATION]),
+        ([ON_A_COLOUR], ("images_ori", "alpha", "tiny"), [(OWN_PAGE,)]),
+    ],
+)
+def test_pixels_are_laid_to_what_makes_them_and_to_nothing_that_is_right(
+    planted: Rows, seen: tuple[str, str, str], named: Rows, tiny: Any, tmp_path: Path
+) -> None:
+    """Three mistakes of one port, one beside something unknown, and what a plain page refutes."""
+    what, page, preset = seen
+    drawn, changes = Drawn(tmp_path), {name: value for _, how in planted for name, value in how.items()}
+    with in_contract(Mistake("", "", "front", partial(plant_recipe, how=changes))):
+        recipes = Recipes(Asked(SessionSubject(tiny)), drawn)
+        hints = [*recipes.hints(what, drawn(page), DEFAULT.presets[preset], OWN_PAGE)]
+    said = ", and ".join(words for words, *_ in named)
+    assert hints == [said if said == OWN_PAGE else f"whether it comes of {said}"] * bool(named)
 
 
 def test_a_number_of_image_tokens_is_laid_to_what_gives_it(tmp_path: Path) -> None:

@@ -67,9 +67,9 @@ def test_the_text_of_a_failure(made: Made, tmp_path: Path, snapshot: SnapshotAss
 
 
 def test_without_a_case_a_cause_is_reported_of_inputs_and_files_and_of_nothing_else() -> None:
-    for what in ("images_spatial_crop", "read"):
+    for what in ("images_seq_mask", "read"):
         assert any(line.startswith("check") for line in _alone(replace(WRONG, what=what)))
-    for other in ("prefill/again", "text/read again"):
+    for other in ("prefill/again", "text/read again", "images_spatial_crop", "images_ori"):
         assert not any(line.startswith("check") for line in _alone(replace(WRONG, what=other)))
 
 

@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pytest_dsocr.compare.signs import Sign
-from pytest_dsocr.engine import clip
+from pytest_dsocr.engine import clip, model
+from pytest_dsocr.engine.fusion import beside
 from pytest_dsocr.engine.sam import resize_grid
 from pytest_dsocr.explain.catalogue.blocks import (
     NOT_FINITE,
@@ -42,6 +43,7 @@ def clip_mistakes() -> Group:
     add_flows(group, "CLIP")
     add_numbers(group, "CLIP")
     group.rows("", EMBEDDINGS, _embeds, "front")
+    group.add("class-none", "CLIP without a class token", _classless, "front")
     group.rows("", PRE_NORMS, _pre, "front")
     add_norms(group, "CLIP", 1e-5, EPSILONS)
     add_attention(group, "CLIP")
@@ -81,7 +83,7 @@ def _tokens(
         own = 0 * own
     token = module.class_embedding.expand(batch, 1, -1) * (class_at != "zero") + own
     patches = order(x) + of_grid
-    return torch.cat([patches, token] if class_at == "end" else [token, patches], 1)
+    return torch.cat({"end": [patches, token], "nowhere": [patches]}.get(class_at, [token, patches]), 1)
 
 
 EMBEDDINGS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -129,6 +131,11 @@ ENDS: dict[str, tuple[str, Callable[[Tensor, Any], Tensor]]] = {
 def _embeds(on: Target, how: dict[str, Any]) -> None:
     module = on.core.vision_model.embeddings
     on.changes.forward(module, partial(_tokens, module, **how))
+
+
+def _classless(on: Target) -> None:
+    _embeds(on, {"class_at": "nowhere"})
+    on.changes.set(model, "beside", lambda clip, sam: beside(F.pad(clip, (0, 0, 1, 0)), sam))
 
 
 def _pre(on: Target, change: Callable[..., Tensor]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
-from math import log
+from math import ceil, log
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +49,12 @@ SIGNS = {
 def pixel_mistakes() -> Group:
     """Make those of pixels."""
     group = Group("pixels", SIGNS)
-    group.rows("", CHANGED, _plant)
+    group.rows("", CHANGED, plant_recipe)
     return group
 
 
-def _plant(on: Target, how: Mapping[str, Any]) -> None:
+def plant_recipe(on: Target, how: Mapping[str, Any]) -> None:
+    """Have the contract make pixels by the vendor's recipe, changed."""
     recipe = replace(Recipe(), **how)
     on.changes.set(inputs, "load_image", recipe.opened)
     on.changes.set(inputs, "global_view", recipe.view)
@@ -67,10 +68,10 @@ def _by_pillow(image: Page, size: Size, method: Image.Resampling = Image.Resampl
     return image.resize(size, method, **how)
 
 
-def _by_torch(image: Page, size: Size, **how: Any) -> Page:
-    """Resize as torch does, in float32, rounded to whole levels."""
-    levels = torch.from_numpy(np.asarray(image).copy()).permute(2, 0, 1)[None].float()
-    out = F.interpolate(levels, size=(size[1], size[0]), **how)
+def _by_torch(image: Page, size: Size, dtype: torch.dtype = torch.float32, **how: Any) -> Page:
+    """Resize as torch does, rounded to whole levels; on bytes by torch's integer kernel, which is torchvision's."""
+    levels = torch.from_numpy(np.asarray(image).copy()).permute(2, 0, 1)[None].to(dtype)
+    out = F.interpolate(levels, size=(size[1], size[0]), **how).float()
     return Image.fromarray(out[0].round().clamp(0, 255).byte().permute(1, 2, 0).numpy())
 
 
@@ -89,7 +90,11 @@ class Recipe:
     colour: Colour = GREY
     place: float = 0.5
     """Of the page between the bars: 0 is at the left or the top."""
+    offset: Callable[[float], int] = round
+    """Makes a whole number of the bar's width in front."""
     rounded: Callable[[float], int] = round
+    side: Callable[[Preset], int] = lambda preset: preset.view_size
+    """Of the view of the whole page."""
     squash: bool | None = None
     """Whether the whole page is squashed; None for what the preset says."""
     cropped: Callable[[Recipe, Page, Grid], Sequence[Page]] | None = None
@@ -99,14 +104,14 @@ class Recipe:
 
     def view(self, page: Page, preset: Preset) -> Page:
         """Make the view of the whole page."""
-        side = preset.view_size
+        side = self.side(preset)
         if preset.is_squashed if self.squash is None else self.squash:
             return self.resize(page, (side, side))
         share = side / max(page.size)
         fitted = [max(1, self.rounded(edge * share)) if edge < max(page.size) else side for edge in page.size]
         small = self.resize(page, (fitted[0], fitted[1]))
         out = Image.new("RGB", (side, side), self.colour)
-        out.paste(small, (round((side - fitted[0]) * self.place), round((side - fitted[1]) * self.place)))
+        out.paste(small, (self.offset((side - fitted[0]) * self.place), self.offset((side - fitted[1]) * self.place)))
         return out
 
     def crops(self, page: Page, grid: Grid) -> Sequence[Page]:
@@ -245,7 +250,7 @@ NEARNESS: dict[str, tuple[str, Nearness]] = {
 }
 
 
-def _nearest(
+def nearest(
     width: int,
     height: int,
     *,
@@ -261,12 +266,12 @@ def _nearest(
     if (min if both else max)(width, height) <= limit:
         return 1, 1
     found = [grid for grid in ([(1, 1)] if least == 1 else []) + list(candidates(most)) if grid[0] * grid[1] >= least]
-    best, nearest = found[0], float("inf")
+    best, least_apart = found[0], float("inf")
     for grid in found:
         apart = by(width / height, grid)
         half = width * height > 0.5 * CROP_PX**2 * grid[0] * grid[1]
-        if apart < nearest or (apart == nearest and {"area": half, "first": False, "last": True}[tie]):
-            best, nearest = grid, apart
+        if apart < least_apart or (apart == least_apart and {"area": half, "first": False, "last": True}[tie]):
+            best, least_apart = grid, apart
     return best[::-1] if swapped else best
 
 
@@ -279,28 +284,26 @@ def _ceil(width: int, height: int) -> Grid:
 
 
 GRIDS: dict[str, tuple[str, Callable[[int, int], Grid]]] = {
-    "exchanged": ("columns and rows of the grid exchanged", partial(_nearest, swapped=True)),
-    **{
-        name: (f"at most {n} crops", partial(_nearest, most=n)) for name, n in (("six", 6), ("twelve", 12), ("four", 4))
-    },
-    "tie-first": ("the first of grids that are equally near", partial(_nearest, tie="first")),
-    "tie-last": ("the last of grids that are equally near", partial(_nearest, tie="last")),
-    "both-sides": ("only pages cut both of whose sides are above 640 px", partial(_nearest, both=True)),
-    "always": ("pages cut that fit into one crop", partial(_nearest, limit=0)),
+    "exchanged": ("columns and rows of the grid exchanged", partial(nearest, swapped=True)),
+    **{name: (f"at most {n} crops", partial(nearest, most=n)) for name, n in (("six", 6), ("twelve", 12), ("four", 4))},
+    "tie-first": ("the first of grids that are equally near", partial(nearest, tie="first")),
+    "tie-last": ("the last of grids that are equally near", partial(nearest, tie="last")),
+    "both-sides": ("only pages cut both of whose sides are above 640 px", partial(nearest, both=True)),
+    "always": ("pages cut that fit into one crop", partial(nearest, limit=0)),
     "never": ("no page cut", lambda width, height: (1, 1)),
-    "from-one": ("a grid of one crop among those to choose from", partial(_nearest, least=1)),
+    "from-one": ("a grid of one crop among those to choose from", partial(nearest, least=1)),
     "ceil": ("a grid of as many crops as the page's sides hold, rounded up", _ceil),
-    "limit-1024": ("pages of up to 1024 px not cut", partial(_nearest, limit=1024)),
-    "limit-639": ("pages of exactly 640 px cut", partial(_nearest, limit=639)),
-    **{key: (f"the grid nearest {words}", partial(_nearest, by=by)) for key, (words, by) in NEARNESS.items()},
+    "limit-1024": ("pages of up to 1024 px not cut", partial(nearest, limit=1024)),
+    "limit-639": ("pages of exactly 640 px cut", partial(nearest, limit=639)),
+    **{key: (f"the grid nearest {words}", partial(nearest, by=by)) for key, (words, by) in NEARNESS.items()},
     **{
         f"always-{tie}": (
             f"pages cut that fit into one crop, by the {tie} grid of those equally near",
-            partial(_nearest, limit=0, tie=tie),
+            partial(nearest, limit=0, tie=tie),
         )
         for tie in ("first", "last")
     },
-    **{f"most-{n}": (f"at most {n} crops", partial(_nearest, most=n)) for n in (2, 3, 5, 7, 8, 10, 11, 16, 20, 24, 32)},
+    **{f"most-{n}": (f"at most {n} crops", partial(nearest, most=n)) for n in (2, 3, 5, 7, 8, 10, 11, 16, 20, 24, 32)},
 }
 
 
@@ -355,6 +358,13 @@ RESIZES: dict[str, tuple[str, Resize]] = {
         for anti in (False, True)
     },
     **{
+        f"torch-bytes-{mode}": (
+            f"torchvision's {mode} on bytes, with antialias",
+            partial(_by_torch, dtype=torch.uint8, mode=mode, antialias=True),
+        )
+        for mode in ("bilinear", "bicubic")
+    },
+    **{
         f"transform-{m.name.lower()}": (
             f"Pillow's {m.name.lower()} filter without antialias",
             partial(_by_transform, method=m),
@@ -378,9 +388,12 @@ CHANGED: dict[str, tuple[str, Mapping[str, Any]]] = {
     **{f"resize-{key}": (f"the page resized by {words}", {"resize": one}) for key, (words, one) in RESIZES.items()},
     **{f"bars-{key}": (f"bars of the colour {colour}", {"colour": colour}) for key, colour in COLOURS.items()},
     "bars-behind": ("the page at the left or the top, its bars behind it", {"place": 0.0}),
+    "bars-down": ("the width of the bar in front of the page rounded down", {"offset": int}),
+    "bars-up": ("the width of the bar in front of the page rounded up", {"offset": ceil}),
     "bars-in-front": ("the page at the right or the bottom, its bars in front of it", {"place": 1.0}),
     "squashed": ("the whole page squashed into its view", {"squash": True}),
     "not-squashed": ("the whole page padded where it should be squashed", {"squash": False}),
+    "base-size": ("the view of the page as wide as base_size without crops too", {"side": lambda own: own.base_size}),
     "size-down": ("the page's fitted size rounded down", {"rounded": int}),
     "size-up": ("the page's fitted size rounded up", {"rounded": lambda edge: int(-(-edge // 1))}),
     **{f"crops-{key}": (words, {"cropped": cut}) for key, (words, cut) in CUTS.items()},
