@@ -17,7 +17,7 @@ from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.foundation.words import entry
 from pytest_dsocr.plugin import stash
-from pytest_dsocr.report.payload import Entry, of_comparison
+from pytest_dsocr.report.payload import CausePayload, Entry, of_comparison
 
 if TYPE_CHECKING:
     from pytest_dsocr.compare.case import CaseReport
@@ -52,7 +52,8 @@ class Check:
         self.attempt = item.stash.get(stash.ATTEMPT, 1)
         self.failure: BaseException | None = None
         """What it failed the test with."""
-        self.case_id: str | None = None
+        self.cause: CausePayload | None = None
+        """Why, where it did."""
 
     def __call__(self, found: CaseReport | Iterable[Comparison], *stages: str) -> None:
         """Record comparisons, and fail the test where one does not pass.
@@ -70,7 +71,6 @@ class Check:
         failing = [one for one in comparisons if not one.passes]
         if for_journal := comparisons if self.is_over else failing:
             self.item.config.stash[stash.JOURNAL].add(self.item.nodeid, self.attempt, for_journal)
-        self.case_id = report.case.id if report else self.case_id
         if report and self.usual:
             self.looser |= report.limits.looser_than(self.usual)
         if unknown := [stage for stage in stages if stage not in (names := _names(given))]:
@@ -90,20 +90,12 @@ class Check:
 
     def _text(self, failing: list[Comparison], report: CaseReport | None) -> str:
         from pytest_dsocr.plugin.config import typed_options
-        from pytest_dsocr.report.failure import failure_text
+        from pytest_dsocr.report.failure import cause_of, failure_text
 
+        self.cause = cause_of(failing, report)
         options, root = typed_options(self.item.config), self.item.config.rootpath
         sides = (report, self.config, self.item.nodeid, self.reference)
-        return failure_text(failing, *sides, options, reported_by=self._first_reported_by, root=root)
-
-    def _first_reported_by(self, wrong: Comparison) -> str | None:
-        """Return the test that failed over a comparison of the same case before this one did."""
-        for item in self.item.session.items:
-            check = item.stash.get(stash.CHECK, None)
-            made = check.made if check and check.case_id == self.case_id else ()
-            if any(one.what == wrong.what and not one.passes for one in made):
-                return item.nodeid
-        return None
+        return failure_text(failing, *sides, options, root)
 
 
 def _names(found: Iterable[Comparison]) -> list[str]:

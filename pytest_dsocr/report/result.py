@@ -17,7 +17,8 @@ from pytest_dsocr.observation.config import MISSING
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.provenance import versions
 from pytest_dsocr.report.budget import Spending
-from pytest_dsocr.report.cases import Break, JudgedCase, breaks_of, remarks
+from pytest_dsocr.report.cases import JudgedCase, remarks
+from pytest_dsocr.report.causes import Cause, causes_of
 from pytest_dsocr.report.collection import Collected
 from pytest_dsocr.report.exit_status import OF_PYTEST, Ending, gravest
 from pytest_dsocr.report.file import FINISHED, head, now
@@ -101,9 +102,9 @@ class RunResult(Collected):
         return [case for case in self.cases if not case["passes"]]
 
     @property
-    def broke(self) -> list[Break]:
-        """Where the failing cases break first, and why."""
-        return breaks_of(self.cases, self.failing)
+    def causes(self) -> list[Cause]:
+        """The failures by their cause."""
+        return causes_of(self.cases, [test for test in self.tests.values() if test.why])
 
     @property
     def drifting_cases(self) -> list[JudgedCase]:
@@ -289,7 +290,7 @@ class RunResult(Collected):
             "skips": dict(self.skips),
             "known_failures": dict(self.known_failures),
             "notes": [*self.notes, *remarks(self.cases)],
-            "broke": self.broke,
+            "causes": self.causes,
             "cases": self.cases,
             "tests": [test.to_json(self.options, self.root) for test in self.tests.values()],
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,7 +11,8 @@ from pytest_dsocr.compare.signs import IN_WORDS, Sign
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.foundation.words import count, entry, listed, near, plain
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.report.cases import FIRST_BROKE, JudgedCase, break_in_words, failed_behind, remarks
+from pytest_dsocr.report.cases import JudgedCase, remarks
+from pytest_dsocr.report.causes import behind, in_words, label
 from pytest_dsocr.report.ci import errors
 from pytest_dsocr.report.commands import following
 from pytest_dsocr.report.payload import number
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     import pytest
 
 TITLE = "DeepSeek-OCR: subject and reference"
-MOST, MOST_DRIFTING, MOST_BREAKS = 20, 3, 3
+MOST, MOST_DRIFTING, MOST_CAUSES, MOST_NAMED = 20, 3, 3, 6
 GOOD, BAD, NOTED = {"green": True}, {"red": True, "bold": True}, {"yellow": True}
 NO_MARKUP: Mapping[str, bool] = {}
 MARKUP_OF_PACE = {"SLOWER": BAD, "FASTER": GOOD, "SAME": GOOD, "AMBIGUOUS": NOTED, "NOT-COMPARED": NOTED}
@@ -64,28 +66,30 @@ class Summary:
         for line in (*self.lines, *_safely("annotations", lambda: map(Line, errors(self.result.to_json())))):
             reporter.write_line(line.text, **line.markup)
 
-    @property
-    def behind(self) -> frozenset[str]:
-        """The tests that need not be shown: ``dsocr_check`` failed them behind another of the same break."""
+    def folded(self, reports: Sequence[pytest.TestReport]) -> list[pytest.TestReport]:
+        """Return the failures to show: of each cause one, which names those behind it; with ``-v`` all as they are."""
         try:
-            behind = {test for one in self.result.broke for test in one["tests"][1:] if not self.verbose}
-            return frozenset(one.nodeid for one in self.result.failing if one.payload.get("checked")) & behind
+            causes = {one["tests"][0]: one for one in self.result.causes if one["tests"] and not self.verbose}
         except Exception:  # which the summary shows
-            return frozenset()
+            causes = {}
+        told = {nodeid for nodeid, test in self.result.tests.items() if causes and test.is_told}
+        shown = [one for one in reports if one.nodeid in causes or one.nodeid not in told]
+        return [_with(one, behind(causes[one.nodeid], MOST_NAMED)) if one.nodeid in causes else one for one in shown]
 
-    def show_breaks(self, reporter: pytest.TerminalReporter) -> None:
+    def show_causes(self, reporter: pytest.TerminalReporter) -> None:
         """Write where it first broke, and why: the last that is read in front of pytest's totals."""
-        for line in _safely("summary", self._breaks):
+        for line in _safely("summary", self._causes):
             reporter.write_line(line.text, **line.markup)
 
-    def _breaks(self) -> Iterator[Line]:
-        found = self.result.broke
-        for one in found[:MOST_BREAKS]:
-            behind = failed_behind(one)
-            more = f"; {behind}{'' if self.verbose else ', shown with -v'}" if behind else ""
-            yield from _labelled(FIRST_BROKE, f"{break_in_words(one)}{more}", BAD, 5)
-        if len(found) > MOST_BREAKS:
-            yield from _labelled("", f"and {len(found) - MOST_BREAKS} more")
+    def _causes(self) -> Iterator[Line]:
+        causes = self.result.causes
+        shown = [one for one in causes if one["cases"] or len(one["tests"]) > 1][:MOST_CAUSES]
+        for one in shown:
+            more = f"; {text} failed behind it" if (text := behind(one)) else ""
+            where = ", shown with -v" if more and not self.verbose else ""
+            yield from _labelled(label(one), f"{in_words(one)}{more}{where}", BAD, 5)
+        if shown and len(causes) > len(shown):
+            yield from _labelled("", f"and {count(len(causes) - len(shown), 'more cause')}")
 
     def _lines(self) -> Iterator[Line]:
         yield from self._sides()
@@ -138,7 +142,7 @@ class Summary:
     def _cases(self) -> Iterator[Line]:
         shown_as_error = [case for case in self.result.failing_cases if case["fault"] and not case["first_wrong"]]
         failing = [case for case in self.result.failing_cases if case not in shown_as_error]
-        alike = {one["cases"][0]: one["cases"][1:] for one in self.result.broke}
+        alike = {one["cases"][0]: one["cases"][1:] for one in self.result.causes if one["cases"]}
         shown = [case for case in failing if not any(case["id"] in others for others in alike.values())]
         for case in shown[:MOST]:
             yield from _labelled(_headline(case), f"{case['id']}: {_what_broke(case)}", BAD)
@@ -205,6 +209,14 @@ class Summary:
             for reason, tests in list(reasons.items())[:MOST]:
                 yield from _labelled(what, f"{count(tests, 'test')}: {reason}", NOTED)
             yield from _more(reasons)
+
+
+def _with(report: pytest.TestReport, more: str) -> pytest.TestReport:
+    """Return a copy of a report whose text ends with ``more``."""
+    if more:
+        report = copy(report)
+        report.longrepr = "\n".join((str(report.longrepr).rstrip(), *entry("behind it", f"{more}; shown with -v")))
+    return report
 
 
 def _safely(what: str, make: Callable[[], Iterable[Line]]) -> Iterator[Line]:

@@ -115,9 +115,12 @@ def test_annotations_are_few_and_escaped_and_name_the_subject_where_no_file_of_t
     made = result(*[("failed", payload(WRONG))] * 12)
     assert len([*errors(made.to_json())]) == ci.MOST
     test = {"ended_as": "wrong", "nodeid": "a::b,c:d%", "file": None, "line": None, "why": "100%\r\n::warning::, no"}
-    assert [*errors({"tests": [test]})] == ["::error title=wrong%3A b%2Cc%3Ad%25::100%25\\r\\n::warning::, no"]
+    alone = {"cases": [], "why": "", "tests": ["a::b,c:d%"]}
+    shown = [*errors({"tests": [test], "causes": [alone]})]
+    assert shown == ["::error title=wrong%3A b%2Cc%3Ad%25::100%25\\r\\n::warning::, no"]
     other = {"ended_as": "wrong", "nodeid": "a::b", "file": "/elsewhere/test_a.py", "line": 3, "why": "no"}
     Path("port").mkdir()
     Path("port/ocr.py").write_text("import sys\n\nclass Ocrs: pass\nclass Ocr: pass\n", encoding="utf-8")
     for subject, place in (("port.ocr:Ocr", "file=port/ocr.py,line=4,"), ("port.gone:Ocr", ""), ("cli:x y", "")):
-        assert [*errors({"tests": [other], "run": {"subject": subject}})] == [f"::error {place}title=wrong%3A b::no"]
+        run = {"tests": [other], "causes": [{**alone, "tests": ["a::b"]}], "run": {"subject": subject}}
+        assert [*errors(run)] == [f"::error {place}title=wrong%3A b::no"]

@@ -38,6 +38,7 @@ LESS = [not_compared(name, Reason.NOT_OFFERED) for name in ("sam.page/0", "sam.p
 LOST = payload(left_out="recording", reason="golden/vendor does not hold a; add it with: dsocr vendor record", run=RUN)
 SUSPICIOUS = replace(DRIFT, what="clip.page/3", error=3e-6, signs=frozenset((Sign.SUSPICIOUS,)))
 BROKEN = {"verdict": "WRONG", "passes": False, "first_wrong": "clip.page", "cause": "a guess", "right_before": 9}
+GUESS = {"what": "clip.page", "why": "a guess", "mistakes": []}
 WHY = {"explained": "with the quick GELU, the session reproduces the subject's clip.page", "proven": True}
 COUNTED = {"vision_tokens": 256, "text_tokens": 512}
 
@@ -52,7 +53,7 @@ def drifting(k: int) -> Ended:
 def broken(name: str, *comparisons: Comparison, **changes: Any) -> Ended:
     """A failed test of a page that breaks at CLIP."""
     case = case_payload(name, MATCH, WRONG, LATER, **{"page": name, **BROKEN, **changes})
-    return "failed", payload(*comparisons, case=case, checked=True, run=RUN)
+    return "failed", payload(*comparisons, case=case, cause=GUESS, run=RUN)
 
 
 def breaking(**changes: Any) -> list[Ended]:
@@ -139,7 +140,7 @@ def test_what_the_terminal_shows(name: str, snapshot: SnapshotAssertion) -> None
     reporter.write_line = lambda line, **_: written.append(line)
     summary = Summary(made(name), made(name).options, ("dsocr-out/dsocr.json", "dsocr-out/index.html"))
     summary.show(reporter)
-    summary.show_breaks(reporter)
+    summary.show_causes(reporter)
     assert all(len(line) <= COLUMNS for line in written if not line.startswith("    "))
     assert "\n".join(written) == snapshot
 
@@ -166,16 +167,19 @@ def test_what_a_ci_shows(name: str, snapshot: SnapshotAssertion, monkeypatch: py
 
 def test_what_failed_behind_a_break_is_one_line() -> None:
     for proven, run in enumerate(map(made, ("breaks once, not proven", "breaks once, proven"))):
-        [found] = run.broke
+        found = run.causes[0]
         assert (found["cases"], found["of"], found["unit"], found["proven"]) == (["a", "b"], 3, "page", proven)
         first, *others = (test[-2] for test in found["tests"])
         assert first == "3", "which compares what broke first, in the case that was explained"
         assert sorted(others) == ["0", "1", "2"], "not what is of no case, or of something beside it"
-    assert len(Summary(run).behind) == 3
-    assert not Summary(run, verbose=True).behind
+    reports: list[Any] = [Mock(nodeid=name, longrepr="text") for name in run.tests]
+    folded = Summary(run).folded(reports)
+    assert [one.nodeid[-2] for one in folded] == ["3", "4", "5", "6"], "a test that says its own is not folded"
+    assert [one.longrepr == "text" for one in folded] == [False, True, True, True], "the first names those behind it"
+    assert Summary(run, verbose=True).folded(reports) == reports
     assert [markdown(value("breaks once, proven")).count(f"test\\[{k}\\]") for k in (0, 3, 5, 6)] == [0, 1, 1, 1]
-    assert result(*breaking(page="a")).broke[0]["unit"] == "case", "where a page is read in several presets"
-    assert made("passes").broke == []
+    assert result(*breaking(page="a")).causes[0]["unit"] == "case", "where a page is read in several presets"
+    assert made("passes").causes == []
 
 
 def test_of_many_the_first_are_shown_and_the_others_counted() -> None:
@@ -190,9 +194,9 @@ def test_of_many_the_first_are_shown_and_the_others_counted() -> None:
         cut = {**whole, "page": "a", "first_wrong": crops}
         both = case_payload("a", CROPS, VIEW, **cut), case_payload("b", VIEW, **whole)
         run = result(*(("failed", payload(VIEW, case=case)) for case in both))
-        assert [len(one["cases"]) for one in run.broke] == groups, "a page that is not cut has no crops to break at"
+        assert [len(one["cases"]) for one in run.causes] == groups, "a page that is not cut has no crops to break at"
     two = (broken("a", WRONG), *(broken(name, LATER, first_wrong="logits") for name in "bc"))
-    assert [(one["what"], len(one["cases"])) for one in result(*two).broke] == [("logits", 2), ("clip.page", 1)]
+    assert [(one["what"], len(one["cases"])) for one in result(*two).causes] == [("logits", 2), ("clip.page", 1)]
 
 
 def test_an_error_in_the_summary_is_one_line_and_does_not_raise() -> None:
