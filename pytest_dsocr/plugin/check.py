@@ -17,7 +17,7 @@ from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.foundation.words import entry
 from pytest_dsocr.plugin import stash
-from pytest_dsocr.report.payload import CausePayload, Entry, of_comparison
+from pytest_dsocr.report.payload import Entry, of_comparison
 
 if TYPE_CHECKING:
     from pytest_dsocr.compare.case import CaseReport
@@ -50,10 +50,6 @@ class Check:
         self.passed = False
         """Whether the test's body passed."""
         self.attempt = item.stash.get(stash.ATTEMPT, 1)
-        self.failure: BaseException | None = None
-        """What it failed the test with."""
-        self.cause: CausePayload | None = None
-        """Why, where it did."""
 
     def __call__(self, found: CaseReport | Iterable[Comparison], *stages: str) -> None:
         """Record comparisons, and fail the test where one does not pass.
@@ -85,17 +81,17 @@ class Check:
             what = ", ".join(stages or dict.fromkeys(one.what for one in comparisons))
             stash.leave_out(self.item, Reason.NOT_OFFERED, f"{what}: {Reason.NOT_OFFERED} by the subject")
         if failing:
-            self.failure = pytest.fail.Exception(self._text(failing, report), pytrace=False)
-            raise self.failure
+            raise self._failure(failing, report)
 
-    def _text(self, failing: list[Comparison], report: CaseReport | None) -> str:
+    def _failure(self, failing: list[Comparison], report: CaseReport | None) -> BaseException:
         from pytest_dsocr.plugin.config import typed_options
         from pytest_dsocr.report.failure import cause_of, failure_text
 
-        self.cause = cause_of(failing, report)
         options, root = typed_options(self.item.config), self.item.config.rootpath
         sides = (report, self.config, self.item.nodeid, self.reference)
-        return failure_text(failing, *sides, options, root)
+        failure = pytest.fail.Exception(failure_text(failing, *sides, options, root), pytrace=False)
+        vars(failure)["dsocr"] = cause_of(failing, report)
+        return failure
 
 
 def _names(found: Iterable[Comparison]) -> list[str]:

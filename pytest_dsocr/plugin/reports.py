@@ -150,7 +150,7 @@ def _payload(item: pytest.Item, error: BaseException | None, report: pytest.Test
         "looser": check.looser | _slower(check.made, item.config) if check else {},
         "left_out": item.stash.get(LEFT_OUT, None),
         "notes": [*item.config.stash.get(NOTES, ())],
-        "cause": check.cause if check and error is check.failure else None,
+        "cause": getattr(error, "dsocr", None),
         "promised": "dsocr_check" in getattr(item, "fixturenames", ()) or item.get_closest_marker("dsocr") is not None,
         "elapsed": elapsed_so_far(item.config),
         "reason": message_of(error) if isinstance(error, DsocrError) else _reason(report),

@@ -25,13 +25,11 @@ class JudgedCase(CasePayload):
     within: bool
     outside: list[Outside]
     """Comparisons beyond the run's own limits, though the case passes."""
-    failed: list[str]
-    """Its tests that failed."""
 
 
 def judged_by_tests(case: CasePayload, tests: Sequence[TestResult]) -> JudgedCase:
     """Judge a case by its tests; where none of them compared anything, as it was judged under the run's own limits."""
-    failed = [test.nodeid for test in tests if test.outcome in FAILING]
+    failed = any(test.outcome in FAILING for test in tests)
     judged = any(test.comparisons for test in tests)
     passes = not failed and (judged or case["passes"])
     outside = [
@@ -42,7 +40,7 @@ def judged_by_tests(case: CasePayload, tests: Sequence[TestResult]) -> JudgedCas
         if not one["passes"]
     ]
     within = case["passes"]
-    return {**case, "passes": passes, "within": within, "outside": outside if passes else [], "failed": failed}
+    return {**case, "passes": passes, "within": within, "outside": outside if passes else []}
 
 
 def _allowing(what: str, tests: Sequence[TestResult]) -> list[str]:

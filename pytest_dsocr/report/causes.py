@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
 from pytest_dsocr.compare.divergence import of_whole_page
@@ -13,7 +12,6 @@ from pytest_dsocr.foundation.words import count, listed
 from pytest_dsocr.report.cases import JudgedCase
 from pytest_dsocr.report.outcomes import TestResult
 from pytest_dsocr.report.payload import ComparisonPayload
-from pytest_dsocr.report.words import likely_cause
 
 Key = tuple[str, ...]
 OF_TEST = ("mistake", "check", "raised", "test")
@@ -26,7 +24,7 @@ class Cause(TypedDict):
     what: str
     """The comparison that breaks first, or the stage that raised; empty where it is neither."""
     cases: list[str]
-    """The cases that break first there; empty where the tests are of none."""
+    """The cases that break first there, in front the one to read; empty where the tests are of none."""
     of: int
     """How many cases the run has."""
     unit: str
@@ -38,45 +36,36 @@ class Cause(TypedDict):
     """The tests that failed over it, first the one to read."""
 
 
-@dataclass(eq=False)
-class _Group:
-    why: str
-    proven: bool = False
-    what: str = ""
-    cases: list[JudgedCase] = field(default_factory=list)
-    first: str | None = None
-    """The case to read."""
-    tests: dict[str, TestResult] = field(default_factory=dict)
-
-
 def causes_of(cases: Sequence[JudgedCase], failing: Sequence[TestResult]) -> list[Cause]:
     """Group failing tests by their cause; those of cases in front, and of these the largest first.
 
     It is the same cause where mistakes that are proven are the same; else where cases break first at the same
     comparison; else where one function of a suite says the same; else each test is its own.
     """
-    groups: dict[Key, _Group] = {}
+    causes: dict[Key, Cause] = {}
+    unit = "page" if len({case["page"] for case in cases}) == len(cases) else "case"
+
+    def known(keys: Sequence[Key], what: str, why: str, proven: bool) -> Cause:
+        new = Cause(what=what, cases=[], of=len(cases), unit=unit, why=why, proven=proven, tests=[])
+        return next((causes[key] for key in keys if key in causes), new)
+
     for what, broken in sorted(_broken(cases), key=lambda one: -len(one[1])):
         first = max(broken, key=lambda case: (case["proven"], bool(case["explained"]), -len(case["explained"] or "")))
         proven = first["proven"] and not any((case["explained"] or "").startswith(REFUTED) for case in broken)
         keys: list[Key] = [("mistake", name) for name in first.get("mistakes", ()) if proven]
-        why = likely_cause(first) if proven else _hint(what, broken, cases)
-        group = _found(groups, keys) or _Group(why, proven, what, first=first["id"])
-        group.cases += broken
-        of_cases = [key for case in broken for key in (("case", case["id"]), ("at", what, case["cause"] or ""))]
-        groups |= dict.fromkeys([*keys, *of_cases], group)
+        cause = known(keys, what, (first["explained"] or "") if proven else _hint(what, broken, cases), proven)
+        cause["cases"] += dict.fromkeys((first["id"], *(case["id"] for case in broken)))
+        keys += [key for case in broken for key in (("case", case["id"]), ("at", what, case["cause"] or ""))]
+        causes |= dict.fromkeys(keys, cause)
     for test in sorted(failing, key=lambda test: test.nodeid):
         keys = [*_keys(test)]
-        group = _found(groups, keys) or _group_of(test)
-        groups |= {key: group for key in keys if key[0] in OF_TEST and key not in groups}
-        group.tests[test.nodeid] = test
-    unit = "page" if len({case["page"] for case in cases}) == len(cases) else "case"
-    found = [_cause(group, len(cases), unit) for group in dict.fromkeys(groups.values())]
+        cause = known(keys, *_alone(test))
+        causes |= {key: cause for key in keys if key[0] in OF_TEST and key not in causes}
+        cause["tests"].append(test.nodeid)
+    tests, found = {test.nodeid: test for test in failing}, {id(one): one for one in causes.values()}.values()
+    for one in found:
+        one["tests"].sort(key=lambda test: _place(tests[test], one))
     return sorted(found, key=lambda one: (-len(one["cases"]), -len(one["tests"])))
-
-
-def _found(groups: Mapping[Key, _Group], keys: Sequence[Key]) -> _Group | None:
-    return next((groups[key] for key in keys if key in groups), None)
 
 
 def _broken(cases: Sequence[JudgedCase]) -> Iterator[tuple[str, list[JudgedCase]]]:
@@ -106,38 +95,24 @@ def _keys(test: TestResult) -> Iterator[Key]:
         yield "at", own["what"], own["why"]
         yield "check", test.nodeid.partition("[")[0], own["why"] or test.why
     elif test.is_told:
-        yield "raised", _stage(test), test.why
+        yield "raised", test.why
     else:
         yield "test", test.nodeid
 
 
-def _stage(test: TestResult) -> str:
+def _alone(test: TestResult) -> tuple[str, str, bool]:
+    """Return where a test that has a cause of its own breaks, why, and whether that is proven."""
+    if own := test.payload.get("cause"):
+        hint = f"check {own['why']}" if own["why"] else test.why
+        return own["what"], own["why"] if own["mistakes"] else hint, bool(own["mistakes"])
     fault = test.payload.get("fault")
-    return (fault and fault["stage"]) or ""
+    return (fault and fault["stage"]) or "", test.why, False
 
 
-def _group_of(test: TestResult) -> _Group:
-    own = test.payload.get("cause")
-    if own is None:
-        return _Group(test.why, what=_stage(test))
-    proven = bool(own["mistakes"])
-    return _Group(own["why"] if proven else f"check {own['why']}" if own["why"] else test.why, proven, own["what"])
-
-
-def _cause(group: _Group, cases: int, unit: str) -> Cause:
-    def last(test: TestResult) -> tuple[bool, bool, bool, str]:
-        is_first = group.what in _wrong(test.comparisons)
-        return not test.is_told, not is_first, test.case_id != group.first, test.nodeid
-
-    return {
-        "what": group.what,
-        "cases": [case["id"] for case in group.cases],
-        "of": cases,
-        "unit": unit,
-        "why": group.why,
-        "proven": group.proven,
-        "tests": [test.nodeid for test in sorted(group.tests.values(), key=last)],
-    }
+def _place(test: TestResult, cause: Cause) -> tuple[bool, bool, bool, str]:
+    """Sort in front what this plugin says of what broke first, in the case that was explained."""
+    is_first = cause["what"] in _wrong(test.comparisons)
+    return not test.is_told, not is_first, test.case_id not in cause["cases"][:1], test.nodeid
 
 
 def _hint(what: str, broken: Sequence[JudgedCase], cases: Sequence[JudgedCase]) -> str:
@@ -168,26 +143,27 @@ def in_words(one: Mapping[str, Any]) -> str:
     if one["cases"]:
         where = f"{one['what']} in {len(one['cases'])} of {count(one['of'], one['unit'])}"
     else:
-        function, of = _short(one["tests"][0])
-        where = f"{one['what']} of {function}" if one["what"] else f"{function}{of}"
+        function, of = short(one["tests"][0])
+        where = f"{one['what']} of {function}" if one["what"] else function + of
     return f"{where}: {one['why']}{' (proven)' * one['proven']}" if one["why"] else where
 
 
-def behind(one: Mapping[str, Any], named: int = 0) -> str:
+def behind(one: Mapping[str, Any], named: int = 0, how: str = "") -> str:
     """Say how many more tests failed behind the first, and which; nothing where there is none."""
-    others = one["tests"][1:]
+    others = sorted(one["tests"][1:])
     names = f": {listed([*_named(others)], named)}" if named else ""
-    return f"{count(len(others), 'more test')}{names}" if others else ""
+    return f"{count(len(others), 'more test')}{how}{names}" if others else ""
 
 
 def _named(tests: Sequence[str]) -> Iterator[str]:
     """Yield their names; of the same function as the one in front only what is in brackets."""
-    functions = [_short(test) for test in tests]
-    for (before, _), (function, of) in zip([("", ""), *functions], functions, strict=False):
-        yield of if of and function == before else f"{function}{of}"
+    before = ""
+    for function, of in map(short, tests):
+        yield of if of and function == before else function + of
+        before = function
 
 
-def _short(test: str) -> tuple[str, str]:
+def short(test: str) -> tuple[str, str]:
     """Return the function of a test without its folder, and its parameters in their brackets."""
     function, bracket, of = test.partition("[")
     return function.rpartition("/")[2], bracket + of

@@ -110,7 +110,7 @@ def of_test(test: TestResult, case: str, run: RunPayload | None) -> Iterator[tup
     made, fault, cause = test.comparisons, test.payload.get("fault"), test.payload.get("cause")
     named = {
         "ended_as": test.ended_as,
-        "verdict": _gravest(made),
+        "verdict": max((Verdict(one["verdict"]) for one in made), key=SEVERITY.index, default=None),
         "case": case,
         "stage": _stage(made, fault and fault["stage"]),
         "error": _error(made),
@@ -143,10 +143,6 @@ def of_run(result: RunResult) -> Iterator[tuple[str, str]]:
     for name, value in run["provenance"].items():
         values = {f"{name}.{key}": one for key, one in value.items()} if isinstance(value, Mapping) else {name: value}
         yield from _nonempty({f"provenance.{key}": one for key, one in values.items()})
-
-
-def _gravest(made: list[ComparisonPayload]) -> str | None:
-    return max((one["verdict"] for one in made), key=lambda verdict: SEVERITY.index(Verdict(verdict)), default=None)
 
 
 def _stage(made: list[ComparisonPayload], raised_in: str | None) -> str | None:

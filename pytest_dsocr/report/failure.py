@@ -16,7 +16,7 @@ from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.foundation.words import COLUMNS, MARGIN, entry, fit, near, plain
 from pytest_dsocr.report.commands import rerun
-from pytest_dsocr.report.payload import CausePayload, RunPayload, of_run, picture_name
+from pytest_dsocr.report.payload import Origin, RunPayload, of_run, picture_name
 from pytest_dsocr.report.words import first_wrong, reference_in_words, subject_in_words
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def failure_text(
     return "\n".join(_Failure(failing, report, config, run, rerun(nodeid, options, root)).lines)
 
 
-def cause_of(failing: Sequence[Comparison], report: CaseReport | None) -> CausePayload:
+def cause_of(failing: Sequence[Comparison], report: CaseReport | None) -> Origin:
     """Return why a test fails, by the whole case where its comparisons are of one; the rest as in a payload."""
     divergence, explanation = _divergence(failing, report), _explanation(report)
     proven = explanation is not None and explanation.is_proven

@@ -11,16 +11,16 @@ from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.words import count, entry, fit, listed, near, plain
 from pytest_dsocr.report.budget import two_digits
-from pytest_dsocr.report.causes import behind, by_first, in_words, label
+from pytest_dsocr.report.causes import behind, by_first, in_words, label, short
 from pytest_dsocr.report.times import rows
-from pytest_dsocr.report.words import counts, first_token_in_words, likely_cause, reference_in_words, subject_in_words
+from pytest_dsocr.report.words import counts, first_token_in_words, reference_in_words, subject_in_words
 
 if TYPE_CHECKING:
     from pytest_dsocr.reference.drift import Change
 
 SUMMARY_NAME = "summary.md"
 MOST, NAMED, COLUMNS = 50, 6, 300
-FAILED = ("test", "as", "why", "cause", "behind it")
+OF_CAUSES = ("test", "as", "found", "why", "behind it")
 SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~])")
 Result = Mapping[str, Any]
 
@@ -70,8 +70,7 @@ def _lines(result: Result) -> Iterator[str]:
             yield f"**{label(one)}** {cell(in_words(one))}"
             yield ""
     yield from table(("", ""), [*_run(result)])
-    yield from part("What is wrong", table(("case", "stage", "measured", "likely cause"), [*wrong_cases(result)]))
-    yield from part("Tests that failed", table(FAILED, [*_failed(result)]))
+    yield from part("What is wrong", table(OF_CAUSES, [*wrong(result)]))
     yield from part(
         "Lost to fewer bits", table(("loss", "mean", "interval", "allowed", "the most", "on"), [*_lost(result)])
     )
@@ -93,16 +92,11 @@ def _run(result: Result) -> Iterator[tuple[str, str]]:
     yield "run", f"{result['started']} to {result['ended'] or 'its refusal'}, {result['id']}"
 
 
-def wrong_cases(result: Result) -> Iterator[tuple[str, str, str, str]]:
-    """Yield each case of which a test failed, with what broke first and what real ports got wrong there."""
-    for case in result.get("cases", ()):
-        if case["passes"]:
-            continue
-        by_name = {one["what"]: one["measured"] for one in case["comparisons"]}
-        fault = case["fault"]
-        stage = case["first_wrong"] or (fault and fault["stage"]) or listed([*map(_name, case["failed"])], 2)
-        measured = by_name.get(stage) or (fault and fault["why"]) or "see the tests that failed"
-        yield case["id"], stage, measured, likely_cause(case)
+def wrong(result: Result) -> Iterator[tuple[str, ...]]:
+    """Yield each cause: the test to read, how it ended and what it found, why, and the tests behind it."""
+    for one, test in by_first(result):
+        why = one["why"] if one["why"] != test["why"] else ""
+        yield "".join(short(test["nodeid"])), test["ended_as"], test["why"], why, behind(one, NAMED)
 
 
 def _lost(result: Result) -> Iterator[tuple[str, ...]]:
@@ -111,12 +105,6 @@ def _lost(result: Result) -> Iterator[tuple[str, ...]]:
         interval = " to ".join(map(two_digits, one["interval"] or ()))
         allowed = "no limit" if one["allowed"] is None else two_digits(one["allowed"])
         yield one["name"], two_digits(one["mean"]), interval, allowed, two_digits(one["worst"]), one["where"]
-
-
-def _failed(result: Result) -> Iterator[tuple[str, ...]]:
-    for one, test in by_first(result):
-        why = one["why"] if one["why"] != test["why"] else ""
-        yield _name(test["nodeid"]), test["ended_as"], test["why"], why, behind(one, NAMED)
 
 
 def _slower(result: Result) -> Iterator[tuple[str, ...]]:
@@ -138,10 +126,6 @@ def _again(result: Result) -> Iterator[str]:
     tests = [test["rerun"] for _, test in by_first(result)]
     for command in (*tests[:MOST], result["command"]):
         yield f"    {plain(command)}"
-
-
-def _name(nodeid: str) -> str:
-    return nodeid.rpartition("/")[2]
 
 
 # A change of the vendor's files, for a terminal and for the issue that a job opens.

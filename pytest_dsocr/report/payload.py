@@ -210,7 +210,7 @@ class ElapsedPayload(TypedDict):
     """Seconds by activity; together they are all of them."""
 
 
-class CausePayload(TypedDict):
+class Origin(TypedDict):
     """Why ``dsocr_check`` failed a test, as far as that test shows it."""
 
     what: str
@@ -239,7 +239,7 @@ class TestPayload(TypedDict, total=False):
     """What :meth:`pytest_dsocr.perf.run.PerfRun.to_json` gives, once times were taken."""
     looser: Mapping[str, tuple[float, float]]
     """Limits that allowed more than the usual ones, and these, by name."""
-    cause: CausePayload | None
+    cause: Origin | None
     """None where it is not ``dsocr_check`` that failed it."""
     promised: bool
     """Whether the test was to compare: it asked for ``dsocr_check``, or is marked ``dsocr``."""

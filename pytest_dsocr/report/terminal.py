@@ -11,8 +11,8 @@ from pytest_dsocr.compare.signs import IN_WORDS, Sign
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.foundation.words import count, entry, listed, near, plain
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.report.cases import JudgedCase, remarks
-from pytest_dsocr.report.causes import behind, in_words, label
+from pytest_dsocr.report.cases import remarks
+from pytest_dsocr.report.causes import Cause, behind, in_words, label
 from pytest_dsocr.report.ci import errors
 from pytest_dsocr.report.commands import following
 from pytest_dsocr.report.payload import number
@@ -22,7 +22,6 @@ from pytest_dsocr.report.words import (
     compression_in_words,
     counts,
     first_token_in_words,
-    first_wrong,
     reference_in_words,
     subject_in_words,
 )
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
 TITLE = "DeepSeek-OCR: subject and reference"
 MOST, MOST_DRIFTING, MOST_CAUSES, MOST_NAMED = 20, 3, 3, 6
+WITH_V = ", shown with -v"
 GOOD, BAD, NOTED = {"green": True}, {"red": True, "bold": True}, {"yellow": True}
 NO_MARKUP: Mapping[str, bool] = {}
 MARKUP_OF_PACE = {"SLOWER": BAD, "FASTER": GOOD, "SAME": GOOD, "AMBIGUOUS": NOTED, "NOT-COMPARED": NOTED}
@@ -74,7 +74,7 @@ class Summary:
             causes = {}
         told = {nodeid for nodeid, test in self.result.tests.items() if causes and test.is_told}
         shown = [one for one in reports if one.nodeid in causes or one.nodeid not in told]
-        return [_with(one, behind(causes[one.nodeid], MOST_NAMED)) if one.nodeid in causes else one for one in shown]
+        return [_with(one, causes[one.nodeid]) if one.nodeid in causes else one for one in shown]
 
     def show_causes(self, reporter: pytest.TerminalReporter) -> None:
         """Write where it first broke, and why: the last that is read in front of pytest's totals."""
@@ -85,9 +85,8 @@ class Summary:
         causes = self.result.causes
         shown = [one for one in causes if one["cases"] or len(one["tests"]) > 1][:MOST_CAUSES]
         for one in shown:
-            more = f"; {text} failed behind it" if (text := behind(one)) else ""
-            where = ", shown with -v" if more and not self.verbose else ""
-            yield from _labelled(label(one), f"{in_words(one)}{more}{where}", BAD, 5)
+            more = f"; {text} failed behind it{'' if self.verbose else WITH_V}" if (text := behind(one)) else ""
+            yield from _labelled(label(one), f"{in_words(one)}{more}", BAD, 5)
         if shown and len(causes) > len(shown):
             yield from _labelled("", f"and {count(len(causes) - len(shown), 'more cause')}")
 
@@ -102,8 +101,7 @@ class Summary:
             yield from _labelled("budget", spending.title)
             for text, is_over in spending.lines:
                 yield from _labelled("", text, BAD if is_over else NO_MARKUP)
-        yield from self._faults()
-        yield from self._cases()
+        yield from self._drifts()
         yield from self._perf()
         yield from self._beside()
         yield from self._left_out()
@@ -133,23 +131,9 @@ class Summary:
         bad = Verdict.WRONG in result.counts
         return Line(f"{count(result.made, 'comparison')}{cases}: {by_verdict}", BAD if bad else GOOD)
 
-    def _faults(self) -> Iterator[Line]:
-        for fault in self.result.faults[:MOST]:
-            where = f" in {fault['stage']}" if fault["stage"] else ""
-            yield from _labelled("ERROR", f"{fault['case'] or 'the run'}{where}: {fault['why']}", BAD)
-        yield from _more(self.result.faults)
-
-    def _cases(self) -> Iterator[Line]:
-        shown_as_error = [case for case in self.result.failing_cases if case["fault"] and not case["first_wrong"]]
-        failing = [case for case in self.result.failing_cases if case not in shown_as_error]
-        alike = {one["cases"][0]: one["cases"][1:] for one in self.result.causes if one["cases"]}
-        shown = [case for case in failing if not any(case["id"] in others for others in alike.values())]
-        for case in shown[:MOST]:
-            yield from _labelled(_headline(case), f"{case['id']}: {_what_broke(case)}", BAD)
-            if others := alike.get(case["id"]):
-                yield from _labelled("", f"and in {len(others)} more: {listed(others, 2)}")
-        yield from _more(shown)
-        for case in () if self.result.failing_cases else self.result.drifting_cases[:MOST_DRIFTING]:
+    def _drifts(self) -> Iterator[Line]:
+        drifts = sorted(self.result.cases, key=lambda case: -number(case["worst_error"]))[:MOST_DRIFTING]
+        for case in () if self.result.failing else filter(lambda case: number(case["worst_error"]), drifts):
             error = f"{number(case['worst_error']):.1e}"
             yield from _labelled("largest drift", f"{case['id']}: {error}; {counts(case['counts'])}")
         for where, least in self.result.suspicious[:MOST_DRIFTING]:
@@ -211,11 +195,11 @@ class Summary:
             yield from _more(reasons)
 
 
-def _with(report: pytest.TestReport, more: str) -> pytest.TestReport:
-    """Return a copy of a report whose text ends with ``more``."""
-    if more:
+def _with(report: pytest.TestReport, cause: Cause) -> pytest.TestReport:
+    """Return a report whose text ends with the tests behind it, where there are any: a copy."""
+    if others := behind(cause, MOST_NAMED, WITH_V):
         report = copy(report)
-        report.longrepr = "\n".join((str(report.longrepr).rstrip(), *entry("behind it", f"{more}; shown with -v")))
+        report.longrepr = "\n".join((str(report.longrepr).rstrip(), *entry("behind it", others)))
     return report
 
 
@@ -236,23 +220,6 @@ def _alike(missing: Sequence[Missing]) -> Iterator[Sequence[Missing]]:
 def _more(found: Sized) -> Iterator[Line]:
     if len(found) > MOST:
         yield from _labelled("", f"and {len(found) - MOST} more")
-
-
-def _headline(case: JudgedCase) -> str:
-    if case["within"]:
-        return "FAILED"  # a test that allows less than the run, or asserts something of its own
-    return case["verdict"] if case["first_wrong"] else Verdict.NOT_COMPARED
-
-
-def _what_broke(case: JudgedCase) -> str:
-    read = case["boxes"]["subject"]
-    boxes = f"boxes: {'unknown' if read is None else read} (reference: {case['boxes']['reference']})"
-    if case["within"]:
-        return f"within the run's limits, but {listed(case['failed'], 2)} failed; {boxes}"
-    if case["first_wrong"] is None:
-        left = [one["what"] for one in case["comparisons"] if not one["passes"]]
-        return f"{listed(left) or 'nothing compared'}; {boxes}"
-    return f"{first_wrong(case['first_wrong'], case['right_before'])}; {boxes}"
 
 
 def _labelled(what: str, text: str, markup: Mapping[str, bool] = NO_MARKUP, most_lines: int = 4) -> Iterator[Line]:

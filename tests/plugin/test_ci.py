@@ -24,6 +24,13 @@ TESTS = f"""{TEST_TEXT}
 
     def test_not_ours():
         pass
+
+    import pytest
+    from pytest_dsocr.compare.verdict import Comparison, Verdict
+
+    @pytest.mark.parametrize("page", "abcd")
+    def test_alike(page, dsocr_check):
+        dsocr_check([Comparison("input_ids", Verdict.WRONG, f"{{page}} is other")])
 """
 
 
@@ -42,7 +49,11 @@ def _under(element: ElementTree.Element) -> dict[str, str]:
 
 def test_tests_and_the_run_have_their_properties(repository: Repository) -> None:
     repository.settle(subject="Misreader", ini="junit_family = xunit1")
-    repository.run(TESTS, "--junit-xml=junit.xml", "-n", "2", apart=True)
+    terminal = repository.run(TESTS, "--junit-xml=junit.xml", "-n", "2", apart=True)
+    terminal.assert_outcomes(passed=3, failed=5)
+    terminal.stdout.fnmatch_lines(["*_ test_alike[[]a] _*", "*behind it       3 more tests*_alike[[]b], [[]c], [[]d]"])
+    junit = Path("junit.xml").read_text("utf-8")
+    assert (junit.count("<failure"), junit.count("\nrerun  ")) == (5, 5), "of each its own text"
     run, tests = properties()
     assert run.items() >= {
         ("dsocr_ended_as", "wrong"),

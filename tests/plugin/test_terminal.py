@@ -109,33 +109,6 @@ def test_what_cannot_be_written_loses_no_comparison(repository: Repository) -> N
     result.stdout.fnmatch_lines(["verdict         1 of 1 test failed; the result was not written:*"])
 
 
-SAME = """
-    import pytest
-    from pytest_dsocr.compare.verdict import Comparison, Verdict
-
-    @pytest.mark.parametrize("page", "abcd")
-    @pytest.mark.parametrize("what", ["input_ids", "images_ori"])
-    def test_inputs(what, page, dsocr_check):
-        dsocr_check([Comparison(what, Verdict.WRONG, f"{page} is other")])
-"""
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_of_one_cause_one_failure_is_shown_and_each_is_counted_and_reported(
-    repository: Repository, workers: int
-) -> None:
-    result = repository.run(SAME, "-n", f"{workers}", "--dsocr-out=out", "--junit-xml=junit.xml", apart=True)
-    result.assert_outcomes(failed=8)
-    causes = read_result(Path("out"))["causes"]
-    assert [len(one["tests"]) for one in causes] == [4, 4]
-    shown = [line.strip("_ ") for line in result.outlines if line.startswith("___")]
-    assert sorted(shown) == sorted(one["tests"][0].partition("::")[2] for one in causes)
-    assert result.stdout.str().count("\nbehind it       3 more tests: test_it.py::test_inputs[") == 2
-    junit = Path("junit.xml").read_text("utf-8")
-    assert all(f": {page} is other" in junit for page in "abcd"), "of each its own text"
-    assert (junit.count("<failure"), junit.count("\nrerun  ")) == (8, 8)
-
-
 def test_reruns_are_named_from_ones_own_folder(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     repository.settle("Misreader")
     monkeypatch.chdir(repository.pytester.mkdir("below"))

@@ -10,7 +10,7 @@ from pytest_dsocr.explain.hints import REFUTED
 from pytest_dsocr.report.cases import judged_by_tests
 from pytest_dsocr.report.causes import causes_of
 from pytest_dsocr.report.outcomes import TestResult
-from pytest_dsocr.report.payload import CausePayload
+from pytest_dsocr.report.payload import Origin
 from tests.report.made import DRIFT, WRONG, case_payload, payload
 
 
@@ -40,7 +40,7 @@ def failed(nodeid: str, *wrong: Comparison, **sent: Any) -> TestResult:
     return TestResult(nodeid, "failed", payload=payload(*wrong, **sent))
 
 
-def shown(what: str, why: str = "", *mistakes: str) -> CausePayload:
+def shown(what: str, why: str = "", *mistakes: str) -> Origin:
     return {"what": what, "why": why, "mistakes": [*mistakes]}
 
 
