@@ -12,7 +12,7 @@ from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.foundation.files import templates, write_whole
 from pytest_dsocr.foundation.words import count, short
 from pytest_dsocr.report.budget import two_digits
-from pytest_dsocr.report.causes import behind, by_first, in_words, label
+from pytest_dsocr.report.causes import behind, in_words, label
 from pytest_dsocr.report.file import INDEX_NAME
 from pytest_dsocr.report.payload import Number, number
 from pytest_dsocr.report.times import rows
@@ -42,7 +42,7 @@ def html(result: Mapping[str, Any]) -> str:
         not_offered=Reason.NOT_OFFERED,
         tag_of=TAG_OF,
         by_session=BY_SESSION,
-        causes=[*by_first(result)],
+        tests={test["nodeid"]: test for test in result["tests"]},
         behind={case for one in result["causes"] for case in one["cases"][1:]},
         first_wrong=first_wrong,
     )

@@ -132,10 +132,10 @@ class Summary:
         return Line(f"{count(result.made, 'comparison')}{cases}: {by_verdict}", BAD if bad else GOOD)
 
     def _drifts(self) -> Iterator[Line]:
-        drifts = sorted(self.result.cases, key=lambda case: -number(case["worst_error"]))[:MOST_DRIFTING]
-        for case in () if self.result.failing else filter(lambda case: number(case["worst_error"]), drifts):
-            error = f"{number(case['worst_error']):.1e}"
-            yield from _labelled("largest drift", f"{case['id']}: {error}; {counts(case['counts'])}")
+        is_right = all(case["passes"] for case in self.result.cases)
+        drifts = [(case, error) for case in self.result.cases if is_right and (error := number(case["worst_error"]))]
+        for case, error in sorted(drifts, key=lambda drift: -drift[1])[:MOST_DRIFTING]:
+            yield from _labelled("largest drift", f"{case['id']}: {error:.1e}; {counts(case['counts'])}")
         for where, least in self.result.suspicious[:MOST_DRIFTING]:
             yield from _labelled("SUSPICIOUS", f"{where}: {least:.1e}, {IN_WORDS[Sign.SUSPICIOUS]}", NOTED)
 

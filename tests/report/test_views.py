@@ -178,7 +178,6 @@ def test_what_failed_behind_a_break_is_one_line() -> None:
     assert Summary(run, verbose=True).folded(reports) == reports
     assert [markdown(value("breaks once, proven")).count(f"test\\[{k}\\]") for k in (1, 3, 5, 6)] == [0, 1, 1, 1]
     assert result(*breaking(page="a")).causes[0]["unit"] == "case", "where a page is read in several presets"
-    assert made("passes").causes == []
 
 
 def test_of_many_the_first_are_shown_and_the_others_counted() -> None:
