@@ -13,7 +13,7 @@ from pytest_dsocr.night.jobs import DOCTOR_JSON, JUNIT, LOG
 from pytest_dsocr.night.state import PASSES, STATE_NAME, Entry, NightState, Step, result_in
 from pytest_dsocr.report import ci
 from pytest_dsocr.report.file import INDEX_NAME, JSON_NAME
-from pytest_dsocr.report.markdown import SUMMARY_NAME, cell, part, table, wrong_cases
+from pytest_dsocr.report.markdown import OF_CAUSES, SUMMARY_NAME, cell, part, table, wrong
 from pytest_dsocr.report.words import counts
 
 TEMPLATE = "index.html.j2"
@@ -75,8 +75,8 @@ def _lines(night: NightState, found: Results) -> Iterator[str]:
         for one in night.entries
     ]
     yield from part("Jobs", table(("job", "verdict", "pages", "seconds", "what was found"), jobs))
-    wrong = [(entry.name, *case) for entry, result in found for case in wrong_cases(result)]
-    yield from part("What is wrong", table(("job", "case", "stage", "measured", "likely cause"), wrong))
+    causes = [(entry.name, *cause) for entry, result in found for cause in wrong(result)]
+    yield from part("What is wrong", table(("job", *OF_CAUSES), causes))
     failed = (one for one in night.entries if one.grade not in (None, PASSES))
     yield from part("To run again", (f"    {one.command}" for one in failed))
 

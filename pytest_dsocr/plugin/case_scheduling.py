@@ -78,21 +78,21 @@ def report_lost(scheduler: Any, crashitem: str, report: pytest.TestReport) -> It
     """Turn pytest-xdist's report of a dead worker into an error of the case; yield the tests that are not run."""
     if case := case_of(crashitem):
         report.longrepr = f"{report.longrepr}: {KILLED}"
-        _attach_fault(report, case)
+        _attach_fault(report, case, KILLED)
     given_up: list[str] = getattr(scheduler, "given_up", [])
     while given_up:
         test = given_up.pop(0)
         path = test.partition("::")[0]
         why = f"not run, for its case killed a worker in {crashitem}"
         lost = pytest.TestReport(test, (path, None, path), {}, "failed", why, DIED)  # type: ignore[arg-type]
-        _attach_fault(lost, case_of(test))
+        _attach_fault(lost, case_of(test), why)
         yield lost
 
 
-def _attach_fault(report: pytest.TestReport, case: str | None) -> None:
+def _attach_fault(report: pytest.TestReport, case: str | None, why: str) -> None:
     payload: TestPayload = {
         "comparisons": [],
-        "fault": {"case": case, "stage": None, "why": KILLED, "infrastructure": False},
+        "fault": {"case": case, "stage": None, "why": why, "infrastructure": False},
         "promised": True,
     }
     vars(report)["dsocr"] = payload

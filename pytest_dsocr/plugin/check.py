@@ -50,9 +50,6 @@ class Check:
         self.passed = False
         """Whether the test's body passed."""
         self.attempt = item.stash.get(stash.ATTEMPT, 1)
-        self.failure: BaseException | None = None
-        """What it failed the test with."""
-        self.case_id: str | None = None
 
     def __call__(self, found: CaseReport | Iterable[Comparison], *stages: str) -> None:
         """Record comparisons, and fail the test where one does not pass.
@@ -70,7 +67,6 @@ class Check:
         failing = [one for one in comparisons if not one.passes]
         if for_journal := comparisons if self.is_over else failing:
             self.item.config.stash[stash.JOURNAL].add(self.item.nodeid, self.attempt, for_journal)
-        self.case_id = report.case.id if report else self.case_id
         if report and self.usual:
             self.looser |= report.limits.looser_than(self.usual)
         if unknown := [stage for stage in stages if stage not in (names := _names(given))]:
@@ -85,25 +81,17 @@ class Check:
             what = ", ".join(stages or dict.fromkeys(one.what for one in comparisons))
             stash.leave_out(self.item, Reason.NOT_OFFERED, f"{what}: {Reason.NOT_OFFERED} by the subject")
         if failing:
-            self.failure = pytest.fail.Exception(self._text(failing, report), pytrace=False)
-            raise self.failure
+            raise self._failure(failing, report)
 
-    def _text(self, failing: list[Comparison], report: CaseReport | None) -> str:
+    def _failure(self, failing: list[Comparison], report: CaseReport | None) -> BaseException:
         from pytest_dsocr.plugin.config import typed_options
-        from pytest_dsocr.report.failure import failure_text
+        from pytest_dsocr.report.failure import cause_of, failure_text
 
         options, root = typed_options(self.item.config), self.item.config.rootpath
         sides = (report, self.config, self.item.nodeid, self.reference)
-        return failure_text(failing, *sides, options, reported_by=self._first_reported_by, root=root)
-
-    def _first_reported_by(self, wrong: Comparison) -> str | None:
-        """Return the test that failed over a comparison of the same case before this one did."""
-        for item in self.item.session.items:
-            check = item.stash.get(stash.CHECK, None)
-            made = check.made if check and check.case_id == self.case_id else ()
-            if any(one.what == wrong.what and not one.passes for one in made):
-                return item.nodeid
-        return None
+        failure = pytest.fail.Exception(failure_text(failing, *sides, options, root), pytrace=False)
+        vars(failure)["dsocr"] = cause_of(failing, report)
+        return failure
 
 
 def _names(found: Iterable[Comparison]) -> list[str]:

@@ -15,7 +15,7 @@ from pytest_dsocr.perf.limits import DEFAULT
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.elapsed import elapsed_so_far
 from pytest_dsocr.plugin.markers import is_ours
-from pytest_dsocr.plugin.stash import CASES, CHECK, CONFIG, JOURNAL, LEFT_OUT, LOADED, NOTES, PERF, REPORTED, RUN
+from pytest_dsocr.plugin.stash import CASES, CHECK, CONFIG, JOURNAL, LEFT_OUT, LOADED, NOTES, PERF, RUN
 from pytest_dsocr.report.ci import PREFIX, of_test
 from pytest_dsocr.report.outcomes import OF_TIMES, TestResult, outcome_of, reason_of
 from pytest_dsocr.report.payload import TestPayload, of_comparison, of_fault
@@ -126,15 +126,7 @@ def _report_error(item: pytest.Item, error: DsocrError, report: pytest.TestRepor
             report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"Skipped: {message}")
             return
         message = f"NOT-COMPARED: {message}; or declare that it may be missing: --dsocr-may-miss=recording"
-    report.longrepr = _once(item, error, message)
-
-
-def _once(item: pytest.Item, error: DsocrError, message: str) -> str:
-    """Show an error in full, with its cause, in the first test that it fails, and in one line in the others."""
-    where = item.config.stash.setdefault(REPORTED, {}).setdefault((getattr(error, "stage", None), message), item.nodeid)
-    if where != item.nodeid:
-        return f"{fit(message.partition(chr(10))[0], COLUMNS)}; shown in full by {fit(where)}"
-    return message if error.__cause__ is None else f"{message}\n\n{traced(error.__cause__)}"
+    report.longrepr = message if error.__cause__ is None else f"{message}\n\n{traced(error.__cause__)}"
 
 
 def _without_vendor(config: pytest.Config) -> str:
@@ -158,7 +150,7 @@ def _payload(item: pytest.Item, error: BaseException | None, report: pytest.Test
         "looser": check.looser | _slower(check.made, item.config) if check else {},
         "left_out": item.stash.get(LEFT_OUT, None),
         "notes": [*item.config.stash.get(NOTES, ())],
-        "checked": check is not None and check.failure is not None and error is check.failure,
+        "cause": getattr(error, "dsocr", None),
         "promised": "dsocr_check" in getattr(item, "fixturenames", ()) or item.get_closest_marker("dsocr") is not None,
         "elapsed": elapsed_so_far(item.config),
         "reason": message_of(error) if isinstance(error, DsocrError) else _reason(report),

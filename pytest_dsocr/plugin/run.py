@@ -19,10 +19,10 @@ from pytest_dsocr.report.collection import DIED, Plan
 from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
 from pytest_dsocr.report.file import RunIdentity, write_json
 from pytest_dsocr.report.markdown import write_summary
+from pytest_dsocr.report.outcomes import FAILING
 from pytest_dsocr.report.result import RunResult
 from pytest_dsocr.report.terminal import Summary
 
-FAILED = "failed"
 SHOW_EVERY_S = 5.0
 
 
@@ -121,16 +121,15 @@ class Run:
 
     @pytest.hookimpl(specname="pytest_terminal_summary", wrapper=True, tryfirst=True)
     def pytest_fold_failures(self, terminalreporter: pytest.TerminalReporter) -> Generator[None, Any, Any]:
-        """Show one failure of each break in full; behind pytest's list, name where it first broke, and why."""
-        failed: list[pytest.TestReport] = terminalreporter.stats.get(FAILED, [])
-        behind = self.summary.behind if failed and self.summary else frozenset()
-        if behind:
-            terminalreporter.stats[FAILED] = [one for one in failed if one.nodeid not in behind]
+        """Show one failure of each cause in full, with what is behind it; behind pytest's list, name the causes."""
+        summary, stats = self.summary, terminalreporter.stats
+        failed = {word: stats[word] for word in FAILING if summary and word in stats}
+        if summary:
+            stats.update((word, [*summary.folded(reports)]) for word, reports in failed.items())
         done = yield
-        if behind:
-            terminalreporter.stats[FAILED] = failed
-        if summary := self.summary:
-            summary.show_breaks(terminalreporter)
+        stats.update(failed)
+        if summary:
+            summary.show_causes(terminalreporter)
         return done
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

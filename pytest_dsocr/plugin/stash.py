@@ -49,8 +49,6 @@ ELAPSED: pytest.StashKey[Elapsed] = pytest.StashKey()
 """On the config: where the time of this process goes."""
 LOADED: pytest.StashKey[object] = pytest.StashKey()
 """On the config: the subject loaded from options, where no fixture of the user's replaces it."""
-REPORTED: pytest.StashKey[dict[tuple[str | None, str], str]] = pytest.StashKey()
-"""On the config: the errors that were reported, by stage and message, and the test that showed each in full."""
 UNMATCHED: pytest.StashKey[list[str]] = pytest.StashKey()
 """On the config: lines of the ledger of known failures that match no test."""
 NOTES: pytest.StashKey[list[str]] = pytest.StashKey()

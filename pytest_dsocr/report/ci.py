@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.compare.verdict import SEVERITY, Verdict
 from pytest_dsocr.foundation.words import fit, listed
-from pytest_dsocr.report.cases import FIRST_BROKE, break_in_words, failed_behind
+from pytest_dsocr.report.causes import behind, by_first, in_words, label
 from pytest_dsocr.report.markdown import markdown
 from pytest_dsocr.report.payload import ComparisonPayload, number
-from pytest_dsocr.report.words import likely_cause, reference_in_words
+from pytest_dsocr.report.words import reference_in_words
 
 if TYPE_CHECKING:
     from pytest_dsocr.report.outcomes import TestResult
@@ -34,12 +35,11 @@ def errors(result: Mapping[str, Any]) -> Iterator[str]:
     if "tests" not in result:
         yield f"::error title=DeepSeek-OCR%3A {result['ended_as']}::{_data(result['verdict'])}"
         return
-    causes = {one["tests"][0]: _cause(one) for one in result.get("broke", ()) if one["tests"]}
-    behind = {test for one in result.get("broke", ()) for test in one["tests"][1:]}
-    failed = [one for one in result["tests"] if one["why"] and one["nodeid"] not in behind]
-    for test in sorted(failed, key=lambda one: one["nodeid"] not in causes)[:MOST]:
+    for one, test in islice(by_first(result), MOST):
         title = f"{test['ended_as']}: {test['nodeid'].rpartition('::')[2]}"
-        why = test["why"] + causes.get(test["nodeid"], "")
+        cause = f"{label(one)} {in_words(one)}" if one["cases"] else one["why"]
+        more = f"{text} failed behind it" if (text := behind(one)) else ""
+        why = "; ".join(dict.fromkeys(filter(None, (test["why"], cause, more))))
         yield f"::error {_place(test, result)}title={_property(title)}::{_data(why)}"
 
 
@@ -70,11 +70,6 @@ def append(text: str) -> str | None:
     except OSError as error:
         return f"the summary was not appended to {named} ({error.strerror})"
     return None
-
-
-def _cause(one: Mapping[str, Any]) -> str:
-    """Say where the cases broke of which this test is the first to read, why, and how many tests are behind it."""
-    return "".join(f"; {text}" for text in (f"{FIRST_BROKE} {break_in_words(one)}", failed_behind(one)) if text)
 
 
 def _place(test: Mapping[str, Any], result: Mapping[str, Any]) -> str:
@@ -112,15 +107,15 @@ PREFIX = "dsocr_"
 
 def of_test(test: TestResult, case: str, run: RunPayload | None) -> Iterator[tuple[str, str]]:
     """Yield what a test found so far, but for what does not apply: the id of its ``case``, the sides of its ``run``."""
-    made, fault, judged = test.comparisons, test.payload.get("fault"), test.payload.get("case")
+    made, fault, cause = test.comparisons, test.payload.get("fault"), test.payload.get("cause")
     named = {
         "ended_as": test.ended_as,
-        "verdict": _gravest(made),
+        "verdict": max((Verdict(one["verdict"]) for one in made), key=SEVERITY.index, default=None),
         "case": case,
         "stage": _stage(made, fault and fault["stage"]),
         "error": _error(made),
         "fault": fault and fault["why"],
-        "cause": judged and _gravest(made) == Verdict.WRONG and likely_cause(judged),
+        "cause": cause and cause["why"],
         "key": run and run["key"],
         "reference": run and reference_in_words(run),
     }
@@ -137,7 +132,7 @@ def of_run(result: RunResult) -> Iterator[tuple[str, str]]:
             "run": identity.id,
             "commit": identity.commit,
             "command": identity.command,
-            "first_broke": [break_in_words(one) for one in result.broke],
+            "first_broke": [in_words(one) for one in result.causes if one["cases"]],
         }
     )
     if run is None:
@@ -148,10 +143,6 @@ def of_run(result: RunResult) -> Iterator[tuple[str, str]]:
     for name, value in run["provenance"].items():
         values = {f"{name}.{key}": one for key, one in value.items()} if isinstance(value, Mapping) else {name: value}
         yield from _nonempty({f"provenance.{key}": one for key, one in values.items()})
-
-
-def _gravest(made: list[ComparisonPayload]) -> str | None:
-    return max((one["verdict"] for one in made), key=lambda verdict: SEVERITY.index(Verdict(verdict)), default=None)
 
 
 def _stage(made: list[ComparisonPayload], raised_in: str | None) -> str | None:

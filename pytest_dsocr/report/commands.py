@@ -67,7 +67,7 @@ def following(result: RunResult, options: Sequence[str] = ()) -> Iterator[tuple[
                 f"{typed} --dsocr-reference=session",
             )
     elif result.failing:
-        first = next((test for one in result.broke for test in one["tests"]), result.failing[0].nodeid)
+        first = next(test for one in result.causes for test in one["tests"])
         yield "to run the first failing test again", rerun(first, options, result.root)
     elif result.run and result.run["subject"] == SHIPPED_SUBJECT:
         yield "to test an implementation of your own", f"{typed} --dsocr-subject={OWN}"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_dsocr.compare.case import CaseReport, judge
+from pytest_dsocr.compare.case import CaseReport, Explanation, judge
 from pytest_dsocr.compare.diff import Line, Piece, Side, plain_line
-from pytest_dsocr.compare.divergence import first_divergence
+from pytest_dsocr.compare.divergence import Divergence, first_divergence
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
 from pytest_dsocr.contract import ROWS
@@ -16,7 +16,7 @@ from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.foundation.words import COLUMNS, MARGIN, entry, fit, near, plain
 from pytest_dsocr.report.commands import rerun
-from pytest_dsocr.report.payload import RunPayload, of_run, picture_name
+from pytest_dsocr.report.payload import Origin, RunPayload, of_run, picture_name
 from pytest_dsocr.report.words import first_wrong, reference_in_words, subject_in_words
 
 if TYPE_CHECKING:
@@ -92,7 +92,6 @@ def failure_text(
     nodeid: str,
     reference: Reference | None,
     options: Sequence[str] = (),
-    reported_by: Callable[[Comparison], str | None] = lambda _: None,
     root: Path | None = None,
 ) -> str:
     """Return the text of a test that fails, at most :data:`MOST_LINES` lines.
@@ -104,14 +103,42 @@ def failure_text(
         nodeid: the test's.
         reference: the one that was compared with; None in a test that asked for none.
         options: what was typed behind ``pytest`` beside the tests to run.
-        reported_by: gives the test of this run that failed over a comparison of the case, where there is one.
         root: what ids of tests are relative to; the working directory by itself.
     """
     level = report.exchange.answer.level if report else None
     run = of_run(config, _answering(reference, report), level) if reference else None
-    divergence = report.divergence if report else None
-    first = reported_by(divergence.first) if divergence else None
-    return "\n".join(_Failure(failing, report, config, run, rerun(nodeid, options, root), first).lines)
+    return "\n".join(_Failure(failing, report, config, run, rerun(nodeid, options, root)).lines)
+
+
+def cause_of(failing: Sequence[Comparison], report: CaseReport | None) -> Origin:
+    """Return why a test fails, by the whole case where its comparisons are of one; the rest as in a payload."""
+    divergence, explanation = _divergence(failing, report), _explanation(report)
+    proven = explanation is not None and explanation.is_proven
+    return {
+        "what": divergence.first.what if divergence else "",
+        "why": explanation.text if explanation and proven else "; ".join(_checks(failing, report)),
+        "mistakes": list(explanation.mistakes) if explanation and proven else [],
+    }
+
+
+def _checks(failing: Sequence[Comparison], report: CaseReport | None) -> list[str]:
+    """Return what to check: of no case what the suite itself found out, or else what where it breaks points at."""
+    divergence, details = _divergence(failing, report), (line for one in failing for line in one.details)
+    own = [] if report else [line.removeprefix(CHECK) for line in details if line.startswith(CHECK)]
+    return [*dict.fromkeys(own or ([hint(divergence)] if divergence else []))]
+
+
+def _divergence(failing: Sequence[Comparison], report: CaseReport | None) -> Divergence | None:
+    """Return where it breaks first; without a case, of inputs or files that were compared with something recorded."""
+    if report is not None:
+        return report.divergence
+    return first_divergence([one for one in failing if one.stage in TOLD_ALONE or one.what in TOLD_WHOLE])
+
+
+def _explanation(report: CaseReport | None) -> Explanation | None:
+    """Return what explains where the case breaks; not what explains another place, which its own limits allow."""
+    divergence, found = (report.divergence, report.exchange.explanation) if report else (None, None)
+    return found if divergence and found and found.what in ("", divergence.first.what, divergence.begins) else None
 
 
 def _answering(reference: Reference, report: CaseReport | None) -> Reference:
@@ -130,7 +157,6 @@ class _Failure:
     config: Config
     run: RunPayload | None
     again: str
-    reported_by: str | None
 
     @property
     def lines(self) -> Iterator[str]:
@@ -178,36 +204,23 @@ class _Failure:
             yield f"{'':<{MARGIN}}and {len(self.failing) - MOST_COMPARISONS} more"
 
     def _first_wrong(self) -> Iterator[str]:
-        divergence = self.report.divergence if self.report else None
-        if divergence is None:
-            yield from self._check_alone()
+        divergence, checks = _divergence(self.failing, self.report), _checks(self.failing, self.report)
+        if self.report is None or divergence is None:
+            for check in checks:
+                yield from entry("check", check)
             return
         first = first_wrong(divergence.first.what, divergence.right)
         if self._elsewhere:
             yield from entry("first wrong", f"{first}: {divergence.first.measured}", 1)
-            see = f"; see {self.reported_by}" if self.reported_by else ", and may be its cause"
-            yield from entry("", f"this comes before what this test compares{see}", 2)
-            if self.reported_by:
-                return
+            yield from entry("", "this comes before what this test compares, and may be its cause", 2)
         else:
             yield from entry("first wrong", first)
-        explanation = self.report.exchange.explanation if self.report else None
-        if explanation and explanation.what not in ("", divergence.first.what, divergence.begins):
-            explanation = None  # within the test's own limits it breaks elsewhere
-        if explanation:
+        if explanation := _explanation(self.report):
             yield from entry("explained", explanation.text)
         if explanation is None or not explanation.is_proven:
-            yield from entry("check", hint(divergence))
-        for finding in (self.report.exchange.findings if self.report else ())[:MOST_FINDINGS]:
+            yield from entry("check", checks[0])
+        for finding in self.report.exchange.findings[:MOST_FINDINGS]:
             yield from entry("found", finding, LINES_OF_FINDING)
-
-    def _check_alone(self) -> Iterator[str]:
-        """Say what to check where there is no case, but inputs or files that were compared with something recorded."""
-        alone = [one for one in self.failing if one.stage in TOLD_ALONE or one.what in TOLD_WHOLE]
-        found = None if self.report else first_divergence(alone)
-        own = [line.removeprefix(CHECK) for one in self.failing for line in one.details if line.startswith(CHECK)]
-        for said in dict.fromkeys(own or ([hint(found)] if found else [])):
-            yield from entry("check", said)
 
     def _accepting(self) -> Iterator[str]:
         """Say which tolerance would let it pass, if a reasonable one would."""

@@ -12,7 +12,7 @@ from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.foundation.files import templates, write_whole
 from pytest_dsocr.foundation.words import count, short
 from pytest_dsocr.report.budget import two_digits
-from pytest_dsocr.report.cases import FIRST_BROKE, break_in_words, failed_behind
+from pytest_dsocr.report.causes import behind, in_words, label
 from pytest_dsocr.report.file import INDEX_NAME
 from pytest_dsocr.report.payload import Number, number
 from pytest_dsocr.report.times import rows
@@ -32,7 +32,7 @@ def html(result: Mapping[str, Any]) -> str:
     """Return the page. Everything in the result is escaped, whatever a model wrote or a page is called."""
     environment = templates(Path(__file__).parent)
     environment.filters |= {"in_words": counts, "error": _error, "of": count, "short": short}
-    environment.filters |= {"broke": break_in_words, "behind": failed_behind, "two": two_digits, "share": _share}
+    environment.filters |= {"cause": in_words, "label": label, "behind": behind, "two": two_digits, "share": _share}
     run = result["run"]
     sides = (reference_in_words(run), subject_in_words(run)) if run else None
     return environment.get_template(TEMPLATE).render(
@@ -42,8 +42,8 @@ def html(result: Mapping[str, Any]) -> str:
         not_offered=Reason.NOT_OFFERED,
         tag_of=TAG_OF,
         by_session=BY_SESSION,
-        first_broke=FIRST_BROKE,
-        behind={case for one in result["broke"] for case in one["cases"][1:]},
+        tests={test["nodeid"]: test for test in result["tests"]},
+        behind={case for one in result["causes"] for case in one["cases"][1:]},
         first_wrong=first_wrong,
     )
 

@@ -11,15 +11,16 @@ from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.words import count, entry, fit, listed, near, plain
 from pytest_dsocr.report.budget import two_digits
-from pytest_dsocr.report.cases import FIRST_BROKE, break_in_words, failed_behind
+from pytest_dsocr.report.causes import behind, by_first, in_words, label, short
 from pytest_dsocr.report.times import rows
-from pytest_dsocr.report.words import counts, first_token_in_words, likely_cause, reference_in_words, subject_in_words
+from pytest_dsocr.report.words import counts, first_token_in_words, reference_in_words, subject_in_words
 
 if TYPE_CHECKING:
     from pytest_dsocr.reference.drift import Change
 
 SUMMARY_NAME = "summary.md"
-MOST, COLUMNS = 50, 300
+MOST, NAMED, COLUMNS = 50, 6, 300
+OF_CAUSES = ("test", "as", "found", "why", "behind it")
 SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~])")
 Result = Mapping[str, Any]
 
@@ -64,12 +65,12 @@ def _lines(result: Result) -> Iterator[str]:
     yield ""
     yield cell(result["verdict"])
     yield ""
-    for one in result.get("broke", ()):
-        yield f"**{FIRST_BROKE}** {cell(break_in_words(one))}"
-        yield ""
+    for one in result.get("causes", ()):
+        if one["cases"]:
+            yield f"**{label(one)}** {cell(in_words(one))}"
+            yield ""
     yield from table(("", ""), [*_run(result)])
-    yield from part("What is wrong", table(("case", "stage", "measured", "likely cause"), [*wrong_cases(result)]))
-    yield from part("Tests that failed", table(("test", "as", "why"), [*_failed(result)]))
+    yield from part("What is wrong", table(OF_CAUSES, [*wrong(result)]))
     yield from part(
         "Lost to fewer bits", table(("loss", "mean", "interval", "allowed", "the most", "on"), [*_lost(result)])
     )
@@ -91,16 +92,11 @@ def _run(result: Result) -> Iterator[tuple[str, str]]:
     yield "run", f"{result['started']} to {result['ended'] or 'its refusal'}, {result['id']}"
 
 
-def wrong_cases(result: Result) -> Iterator[tuple[str, str, str, str]]:
-    """Yield each case of which a test failed, with what broke first and what real ports got wrong there."""
-    for case in result.get("cases", ()):
-        if case["passes"]:
-            continue
-        by_name = {one["what"]: one["measured"] for one in case["comparisons"]}
-        fault = case["fault"]
-        stage = case["first_wrong"] or (fault and fault["stage"]) or listed([*map(_name, case["failed"])], 2)
-        measured = by_name.get(stage) or (fault and fault["why"]) or "see the tests that failed"
-        yield case["id"], stage, measured, likely_cause(case)
+def wrong(result: Result) -> Iterator[tuple[str, ...]]:
+    """Yield each cause: the test to read, how it ended and what it found, why, and the tests behind it."""
+    for one, test in by_first(result):
+        why = one["why"] if one["why"] != test["why"] else ""
+        yield "".join(short(test["nodeid"])), test["ended_as"], test["why"], why, behind(one, NAMED)
 
 
 def _lost(result: Result) -> Iterator[tuple[str, ...]]:
@@ -109,15 +105,6 @@ def _lost(result: Result) -> Iterator[tuple[str, ...]]:
         interval = " to ".join(map(two_digits, one["interval"] or ()))
         allowed = "no limit" if one["allowed"] is None else two_digits(one["allowed"])
         yield one["name"], two_digits(one["mean"]), interval, allowed, two_digits(one["worst"]), one["where"]
-
-
-def _failed(result: Result) -> Iterator[tuple[str, str, str]]:
-    more = {one["tests"][0]: failed_behind(one) for one in result.get("broke", ()) if one["tests"]}
-    behind = {test for one in result.get("broke", ()) for test in one["tests"][1:]}
-    for test in result.get("tests", ()):
-        if test["why"] and test["nodeid"] not in behind:
-            others = more.get(test["nodeid"])
-            yield _name(test["nodeid"]), test["ended_as"], f"{test['why']}; {others}" if others else test["why"]
 
 
 def _slower(result: Result) -> Iterator[tuple[str, ...]]:
@@ -135,15 +122,10 @@ def _missing(result: Result) -> Iterator[tuple[str, str, str]]:
 
 
 def _again(result: Result) -> Iterator[str]:
-    """Yield the command of the failure to read and that of the run, as code by its margin, which nothing can end."""
-    first = next((test for one in result.get("broke", ()) for test in one["tests"]), None)
-    failing = [one["rerun"] for one in result.get("tests", ()) if one["rerun"] and first in (None, one["nodeid"])]
-    for command in (*failing[:1], result["command"]):
+    """Yield the command of each cause's test and that of the run, as code by its margin, which nothing can end."""
+    tests = [test["rerun"] for _, test in by_first(result)]
+    for command in (*tests[:MOST], result["command"]):
         yield f"    {plain(command)}"
-
-
-def _name(nodeid: str) -> str:
-    return nodeid.rpartition("/")[2]
 
 
 # A change of the vendor's files, for a terminal and for the issue that a job opens.

@@ -206,6 +206,7 @@ def _test_of(test: Mapping[str, Any], case: CasePayload | None) -> TestResult:
         "reason": test["own_reason"],
         "promised": test["promised"],
         "looser": test["looser"],
+        "cause": test.get("cause"),
     }
     if test["fault"]:
         payload["fault"] = test["fault"]

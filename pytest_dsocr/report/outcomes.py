@@ -72,6 +72,11 @@ class TestResult:
         return self.outcome not in GRAVITY
 
     @property
+    def is_told(self) -> bool:
+        """Whether it failed with a text of this plugin's, not over something of its own."""
+        return any(self.payload.get(name) for name in ("cause", "fault", "left_out"))
+
+    @property
     def ended_as(self) -> Ending:
         """What kind of failure it is, if it is one; what was found of the subject counts before what could not be."""
         if self.outcome not in FAILING:
@@ -113,6 +118,7 @@ class TestResult:
             "left_out": self.payload.get("left_out"),
             "own_reason": self.payload.get("reason") if self.why or self.payload.get("left_out") else None,
             "fault": self.payload.get("fault"),
+            "cause": self.payload.get("cause"),
             "promised": self.payload.get("promised", True),
             "looser": self.payload.get("looser", {}),
             "comparisons": self.comparisons,

@@ -129,6 +129,8 @@ class CasePayload(TypedDict):
     """What explains the first wrong comparison, or how far that was looked for; None where it was not."""
     proven: bool
     """Whether ``explained`` is proven, so that ``cause``, a guess, need not be shown."""
+    mistakes: NotRequired[list[str]]
+    """The ids of the known mistakes that ``explained`` names."""
     fault: FaultPayload | None
     """What raised, so that the rest of the case was not compared."""
     findings: list[str]
@@ -208,6 +210,17 @@ class ElapsedPayload(TypedDict):
     """Seconds by activity; together they are all of them."""
 
 
+class Origin(TypedDict):
+    """Why ``dsocr_check`` failed a test, as far as that test shows it."""
+
+    what: str
+    """The comparison that breaks first."""
+    why: str
+    """What explains it, where that is proven; else what to check, where that is known."""
+    mistakes: list[str]
+    """The ids of the known mistakes that are proven to explain it."""
+
+
 class TestPayload(TypedDict, total=False):
     """What one test reports; an empty one means that the test was to compare, and did not."""
 
@@ -226,8 +239,8 @@ class TestPayload(TypedDict, total=False):
     """What :meth:`pytest_dsocr.perf.run.PerfRun.to_json` gives, once times were taken."""
     looser: Mapping[str, tuple[float, float]]
     """Limits that allowed more than the usual ones, and these, by name."""
-    checked: bool
-    """Whether it is ``dsocr_check`` that failed it, with a text of what was compared."""
+    cause: Origin | None
+    """None where it is not ``dsocr_check`` that failed it."""
     promised: bool
     """Whether the test was to compare: it asked for ``dsocr_check``, or is marked ``dsocr``."""
 
@@ -278,6 +291,7 @@ def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -
         "cause": hint(divergence) if divergence else None,
         "explained": exchange.explanation.text if exchange.explanation else None,
         "proven": exchange.explanation is not None and exchange.explanation.is_proven,
+        "mistakes": list(exchange.explanation.mistakes) if exchange.explanation else [],
         "fault": of_fault(report.fault, report.case.id) if report.fault else None,
         "findings": list(exchange.findings),
         "seconds": {"reference": exchange.reference_s, "subject": exchange.subject_s},

@@ -17,12 +17,13 @@ from pytest_dsocr.observation.config import MISSING
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.provenance import versions
 from pytest_dsocr.report.budget import Spending
-from pytest_dsocr.report.cases import Break, JudgedCase, breaks_of, remarks
+from pytest_dsocr.report.cases import remarks
+from pytest_dsocr.report.causes import Cause, causes_of
 from pytest_dsocr.report.collection import Collected
 from pytest_dsocr.report.exit_status import OF_PYTEST, Ending, gravest
 from pytest_dsocr.report.file import FINISHED, head, now
 from pytest_dsocr.report.outcomes import FAILING, TestResult
-from pytest_dsocr.report.payload import ComparisonPayload, FaultPayload, number
+from pytest_dsocr.report.payload import ComparisonPayload, number
 from pytest_dsocr.report.words import by_session, compression_of
 
 MOST_NOT_ENDED = 100
@@ -96,20 +97,9 @@ class RunResult(Collected):
         return Counter(test.outcome for test in self.tests.values() if test.is_odd)
 
     @property
-    def failing_cases(self) -> list[JudgedCase]:
-        """Those of which a test failed."""
-        return [case for case in self.cases if not case["passes"]]
-
-    @property
-    def broke(self) -> list[Break]:
-        """Where the failing cases break first, and why."""
-        return breaks_of(self.cases, self.failing)
-
-    @property
-    def drifting_cases(self) -> list[JudgedCase]:
-        """Those that pass with an error, the largest first."""
-        drifting = [case for case in self.cases if case["passes"] and number(case["worst_error"]) > 0]
-        return sorted(drifting, key=lambda case: -number(case["worst_error"]))
+    def causes(self) -> list[Cause]:
+        """The failures by their cause."""
+        return causes_of(self.cases, [test for test in self.tests.values() if test.why])
 
     @property
     def suspicious(self) -> list[tuple[str, float]]:
@@ -144,13 +134,6 @@ class RunResult(Collected):
             if (what := test.payload.get("left_out")) in MISSING and what
         )
         return [Missing(what=one[0], why=one[1], tests=tests, allowed=one[2]) for one, tests in found.items()]
-
-    @property
-    def faults(self) -> list[FaultPayload]:
-        """What raised, each once."""
-        faults = (test.payload.get("fault") for test in self.tests.values())
-        by_content = {(one["case"], one["stage"], one["why"]): one for one in faults if one}
-        return list(by_content.values())
 
     @property
     def skips(self) -> Mapping[str, int]:
@@ -284,12 +267,11 @@ class RunResult(Collected):
             "not_offered": self.not_offered,
             "above": self.above,
             "missing": self.missing,
-            "faults": self.faults,
             "flaky": [test.nodeid for test in self.flaky],
             "skips": dict(self.skips),
             "known_failures": dict(self.known_failures),
             "notes": [*self.notes, *remarks(self.cases)],
-            "broke": self.broke,
+            "causes": self.causes,
             "cases": self.cases,
             "tests": [test.to_json(self.options, self.root) for test in self.tests.values()],
         }

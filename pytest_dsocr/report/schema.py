@@ -10,7 +10,7 @@ from pytest_dsocr.foundation.reading import Count, Finite, Format, Identity, Rat
 from pytest_dsocr.report.cases import JudgedCase
 from pytest_dsocr.report.exit_status import Ending
 from pytest_dsocr.report.file import Head
-from pytest_dsocr.report.payload import ComparisonPayload, ElapsedPayload, FaultPayload, LeftPayload, RunPayload
+from pytest_dsocr.report.payload import ComparisonPayload, ElapsedPayload, FaultPayload, LeftPayload, Origin, RunPayload
 
 Picture = Annotated[str, Meta(pattern=r"\A(pages/)?[^/\\\x00]+\Z", max_length=255)]
 """Below the folder of the result, and nowhere else."""
@@ -39,6 +39,7 @@ class _Test(TypedDict):
     left_out: str | None
     own_reason: str | None
     fault: FaultPayload | None
+    cause: NotRequired[Origin | None]
     promised: bool
     looser: dict[str, tuple[Finite, Finite]]
     comparisons: list[ComparisonPayload]

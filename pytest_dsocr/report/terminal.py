@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,7 +11,8 @@ from pytest_dsocr.compare.signs import IN_WORDS, Sign
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.foundation.words import count, entry, listed, near, plain
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.report.cases import FIRST_BROKE, JudgedCase, break_in_words, failed_behind, remarks
+from pytest_dsocr.report.cases import remarks
+from pytest_dsocr.report.causes import Cause, behind, in_words, label
 from pytest_dsocr.report.ci import errors
 from pytest_dsocr.report.commands import following
 from pytest_dsocr.report.payload import number
@@ -20,7 +22,6 @@ from pytest_dsocr.report.words import (
     compression_in_words,
     counts,
     first_token_in_words,
-    first_wrong,
     reference_in_words,
     subject_in_words,
 )
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     import pytest
 
 TITLE = "DeepSeek-OCR: subject and reference"
-MOST, MOST_DRIFTING, MOST_BREAKS = 20, 3, 3
+MOST, MOST_DRIFTING, MOST_CAUSES, MOST_NAMED = 20, 3, 3, 6
+WITH_V = ", shown with -v"
 GOOD, BAD, NOTED = {"green": True}, {"red": True, "bold": True}, {"yellow": True}
 NO_MARKUP: Mapping[str, bool] = {}
 MARKUP_OF_PACE = {"SLOWER": BAD, "FASTER": GOOD, "SAME": GOOD, "AMBIGUOUS": NOTED, "NOT-COMPARED": NOTED}
@@ -64,28 +66,29 @@ class Summary:
         for line in (*self.lines, *_safely("annotations", lambda: map(Line, errors(self.result.to_json())))):
             reporter.write_line(line.text, **line.markup)
 
-    @property
-    def behind(self) -> frozenset[str]:
-        """The tests that need not be shown: ``dsocr_check`` failed them behind another of the same break."""
+    def folded(self, reports: Sequence[pytest.TestReport]) -> list[pytest.TestReport]:
+        """Return the failures to show: of each cause one, which names those behind it; with ``-v`` all as they are."""
         try:
-            behind = {test for one in self.result.broke for test in one["tests"][1:] if not self.verbose}
-            return frozenset(one.nodeid for one in self.result.failing if one.payload.get("checked")) & behind
+            causes = {one["tests"][0]: one for one in self.result.causes if one["tests"] and not self.verbose}
         except Exception:  # which the summary shows
-            return frozenset()
+            causes = {}
+        told = {nodeid for nodeid, test in self.result.tests.items() if causes and test.is_told}
+        shown = [one for one in reports if one.nodeid in causes or one.nodeid not in told]
+        return [_with(one, causes[one.nodeid]) if one.nodeid in causes else one for one in shown]
 
-    def show_breaks(self, reporter: pytest.TerminalReporter) -> None:
+    def show_causes(self, reporter: pytest.TerminalReporter) -> None:
         """Write where it first broke, and why: the last that is read in front of pytest's totals."""
-        for line in _safely("summary", self._breaks):
+        for line in _safely("summary", self._causes):
             reporter.write_line(line.text, **line.markup)
 
-    def _breaks(self) -> Iterator[Line]:
-        found = self.result.broke
-        for one in found[:MOST_BREAKS]:
-            behind = failed_behind(one)
-            more = f"; {behind}{'' if self.verbose else ', shown with -v'}" if behind else ""
-            yield from _labelled(FIRST_BROKE, f"{break_in_words(one)}{more}", BAD, 5)
-        if len(found) > MOST_BREAKS:
-            yield from _labelled("", f"and {len(found) - MOST_BREAKS} more")
+    def _causes(self) -> Iterator[Line]:
+        causes = self.result.causes
+        shown = [one for one in causes if one["cases"] or len(one["tests"]) > 1][:MOST_CAUSES]
+        for one in shown:
+            more = f"; {text} failed behind it{'' if self.verbose else WITH_V}" if (text := behind(one)) else ""
+            yield from _labelled(label(one), f"{in_words(one)}{more}", BAD, 5)
+        if shown and len(causes) > len(shown):
+            yield from _labelled("", f"and {count(len(causes) - len(shown), 'more cause')}")
 
     def _lines(self) -> Iterator[Line]:
         yield from self._sides()
@@ -98,8 +101,7 @@ class Summary:
             yield from _labelled("budget", spending.title)
             for text, is_over in spending.lines:
                 yield from _labelled("", text, BAD if is_over else NO_MARKUP)
-        yield from self._faults()
-        yield from self._cases()
+        yield from self._drifts()
         yield from self._perf()
         yield from self._beside()
         yield from self._left_out()
@@ -129,25 +131,11 @@ class Summary:
         bad = Verdict.WRONG in result.counts
         return Line(f"{count(result.made, 'comparison')}{cases}: {by_verdict}", BAD if bad else GOOD)
 
-    def _faults(self) -> Iterator[Line]:
-        for fault in self.result.faults[:MOST]:
-            where = f" in {fault['stage']}" if fault["stage"] else ""
-            yield from _labelled("ERROR", f"{fault['case'] or 'the run'}{where}: {fault['why']}", BAD)
-        yield from _more(self.result.faults)
-
-    def _cases(self) -> Iterator[Line]:
-        shown_as_error = [case for case in self.result.failing_cases if case["fault"] and not case["first_wrong"]]
-        failing = [case for case in self.result.failing_cases if case not in shown_as_error]
-        alike = {one["cases"][0]: one["cases"][1:] for one in self.result.broke}
-        shown = [case for case in failing if not any(case["id"] in others for others in alike.values())]
-        for case in shown[:MOST]:
-            yield from _labelled(_headline(case), f"{case['id']}: {_what_broke(case)}", BAD)
-            if others := alike.get(case["id"]):
-                yield from _labelled("", f"and in {len(others)} more: {listed(others, 2)}")
-        yield from _more(shown)
-        for case in () if self.result.failing_cases else self.result.drifting_cases[:MOST_DRIFTING]:
-            error = f"{number(case['worst_error']):.1e}"
-            yield from _labelled("largest drift", f"{case['id']}: {error}; {counts(case['counts'])}")
+    def _drifts(self) -> Iterator[Line]:
+        is_right = all(case["passes"] for case in self.result.cases)
+        drifts = [(case, error) for case in self.result.cases if is_right and (error := number(case["worst_error"]))]
+        for case, error in sorted(drifts, key=lambda drift: -drift[1])[:MOST_DRIFTING]:
+            yield from _labelled("largest drift", f"{case['id']}: {error:.1e}; {counts(case['counts'])}")
         for where, least in self.result.suspicious[:MOST_DRIFTING]:
             yield from _labelled("SUSPICIOUS", f"{where}: {least:.1e}, {IN_WORDS[Sign.SUSPICIOUS]}", NOTED)
 
@@ -207,6 +195,14 @@ class Summary:
             yield from _more(reasons)
 
 
+def _with(report: pytest.TestReport, cause: Cause) -> pytest.TestReport:
+    """Return a report whose text ends with the tests behind it, where there are any: a copy."""
+    if others := behind(cause, MOST_NAMED, WITH_V):
+        report = copy(report)
+        report.longrepr = "\n".join((str(report.longrepr).rstrip(), *entry("behind it", others)))
+    return report
+
+
 def _safely(what: str, make: Callable[[], Iterable[Line]]) -> Iterator[Line]:
     """Yield lines; an error while making them must not hide pytest's own results."""
     try:
@@ -224,23 +220,6 @@ def _alike(missing: Sequence[Missing]) -> Iterator[Sequence[Missing]]:
 def _more(found: Sized) -> Iterator[Line]:
     if len(found) > MOST:
         yield from _labelled("", f"and {len(found) - MOST} more")
-
-
-def _headline(case: JudgedCase) -> str:
-    if case["within"]:
-        return "FAILED"  # a test that allows less than the run, or asserts something of its own
-    return case["verdict"] if case["first_wrong"] else Verdict.NOT_COMPARED
-
-
-def _what_broke(case: JudgedCase) -> str:
-    read = case["boxes"]["subject"]
-    boxes = f"boxes: {'unknown' if read is None else read} (reference: {case['boxes']['reference']})"
-    if case["within"]:
-        return f"within the run's limits, but {listed(case['failed'], 2)} failed; {boxes}"
-    if case["first_wrong"] is None:
-        left = [one["what"] for one in case["comparisons"] if not one["passes"]]
-        return f"{listed(left) or 'nothing compared'}; {boxes}"
-    return f"{first_wrong(case['first_wrong'], case['right_before'])}; {boxes}"
 
 
 def _labelled(what: str, text: str, markup: Mapping[str, bool] = NO_MARKUP, most_lines: int = 4) -> Iterator[Line]:

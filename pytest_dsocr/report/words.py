@@ -86,8 +86,3 @@ def subject_in_words(run: RunPayload) -> str:
     """Say which subject it is, what it offers, and how it was made."""
     made = f"{run['checkpoint']}/{run['device']}-{run['dtype']}-{run['attention']}"
     return ", ".join([run["subject"], *([run["level"]] if run["level"] else []), made])
-
-
-def likely_cause(case: Mapping[str, Any]) -> str:
-    """Return why a case is wrong: what explains it, where that is proven, else what real ports got wrong there."""
-    return (case["explained"] if case.get("proven") else case["cause"]) or ""

@@ -17,8 +17,8 @@ from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.observation.level import Level
 from tests.exam import SETS, exam
 from tests.faults.outcome import STAGES, Fault, of_catalogue, of_exam
-from tests.faults.suites import failure
-from tests.faults.trial import BUDGET_S, LEVEL, SETUP, try_at_level, try_fault
+from tests.faults.suites import LEVEL, failure
+from tests.faults.trial import BUDGET_S, SETUP, try_at_level, try_fault
 
 ASKED = os.environ.get("DSOCR_FAULTS", "")
 QUICK = ("PRM-02", "SAM-09", "SAM-W3", "CLP-08", "PRJ-W1", "FUS-01", "MOE-02", "POS-01")

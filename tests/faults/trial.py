@@ -26,7 +26,8 @@ from pytest_dsocr.observation.rounding import ROUNDED_DTYPES
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.opening import Wanted, open_recorded
 from pytest_dsocr.reference.recording import RecordedReference
-from pytest_dsocr.report.cases import breaks_of, judged_by_tests
+from pytest_dsocr.report.cases import judged_by_tests
+from pytest_dsocr.report.causes import causes_of
 from pytest_dsocr.report.payload import of_case
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
@@ -126,7 +127,7 @@ def try_at_level(fault: Fault, explainer: Explainer) -> Outcome | None:
     explained = [
         replace(one, exchange=replace(one.exchange, explanation=by)) for one, by in zip(reports, said, strict=True)
     ]
-    broken = breaks_of([judged_by_tests(of_case(one, place=at), ()) for at, one in enumerate(explained)], ())
+    broken = causes_of([judged_by_tests(of_case(one, place=at), ()) for at, one in enumerate(explained)], ())
     if found is None or not broken:
         return found or ask_suites(fault)
     words = "\n".join(f"{one.case.page.stem}: {by.text}" for one, by in zip(reports, said, strict=True) if by)

@@ -67,7 +67,7 @@ def test_a_bad_page_costs_itself_alone_and_so_does_what_holds_one(repository: Re
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert "Traceback" not in result.stdout.str()
     found = json.loads(Path("out/dsocr.json").read_text(encoding="utf-8"))
-    assert len({fault["why"] for fault in found["faults"]}) == bad
+    assert len({test["why"] for test in found["tests"] if test["fault"]}) == bad
     assert not found["passes"]
     good = ("first", "last", "large-p001", "large-p003")
     assert {case["id"] for case in found["cases"]} == {f"{name}-tiny-markdown" for name in good}

@@ -24,6 +24,13 @@ TESTS = f"""{TEST_TEXT}
 
     def test_not_ours():
         pass
+
+    import pytest
+    from pytest_dsocr.compare.verdict import Comparison, Verdict
+
+    @pytest.mark.parametrize("page", "abcd")
+    def test_alike(page, dsocr_check):
+        dsocr_check([Comparison("input_ids", Verdict.WRONG, f"{{page}} is other")])
 """
 
 
@@ -42,7 +49,11 @@ def _under(element: ElementTree.Element) -> dict[str, str]:
 
 def test_tests_and_the_run_have_their_properties(repository: Repository) -> None:
     repository.settle(subject="Misreader", ini="junit_family = xunit1")
-    repository.run(TESTS, "--junit-xml=junit.xml", "-n", "2", apart=True)
+    terminal = repository.run(TESTS, "--junit-xml=junit.xml", "-n", "2", apart=True)
+    terminal.assert_outcomes(passed=3, failed=5)
+    terminal.stdout.fnmatch_lines(["*_ test_alike[[]a] _*", "*behind it       3 more tests*_alike[[]b], [[]c], [[]d]"])
+    junit = Path("junit.xml").read_text("utf-8")
+    assert (junit.count("<failure"), junit.count("\nrerun  ")) == (5, 5), "of each its own text"
     run, tests = properties()
     assert run.items() >= {
         ("dsocr_ended_as", "wrong"),
@@ -115,9 +126,12 @@ def test_annotations_are_few_and_escaped_and_name_the_subject_where_no_file_of_t
     made = result(*[("failed", payload(WRONG))] * 12)
     assert len([*errors(made.to_json())]) == ci.MOST
     test = {"ended_as": "wrong", "nodeid": "a::b,c:d%", "file": None, "line": None, "why": "100%\r\n::warning::, no"}
-    assert [*errors({"tests": [test]})] == ["::error title=wrong%3A b%2Cc%3Ad%25::100%25\\r\\n::warning::, no"]
+    alone = {"cases": [], "why": "", "tests": ["a::b,c:d%"]}
+    shown = [*errors({"tests": [test], "causes": [alone]})]
+    assert shown == ["::error title=wrong%3A b%2Cc%3Ad%25::100%25\\r\\n::warning::, no"]
     other = {"ended_as": "wrong", "nodeid": "a::b", "file": "/elsewhere/test_a.py", "line": 3, "why": "no"}
     Path("port").mkdir()
     Path("port/ocr.py").write_text("import sys\n\nclass Ocrs: pass\nclass Ocr: pass\n", encoding="utf-8")
     for subject, place in (("port.ocr:Ocr", "file=port/ocr.py,line=4,"), ("port.gone:Ocr", ""), ("cli:x y", "")):
-        assert [*errors({"tests": [other], "run": {"subject": subject}})] == [f"::error {place}title=wrong%3A b::no"]
+        run = {"tests": [other], "causes": [{**alone, "tests": ["a::b"]}], "run": {"subject": subject}}
+        assert [*errors(run)] == [f"::error {place}title=wrong%3A b::no"]

@@ -49,13 +49,6 @@ TESTS = """
     def test_reference(dsocr_golden):
         assert dsocr_golden.steps
 """
-LOUD = """
-import standin
-
-class Loud(standin.Reader):
-    def read(self, page, **how):
-        raise RuntimeError("no weights")
-"""
 
 
 def staged(repository: Repository, subject: str) -> None:
@@ -77,26 +70,18 @@ def test_tests_of_what_came_before_an_error_pass_and_those_of_what_it_took_are_e
         assert outcome == ("error" if lost else "passed"), name
     [case] = reported["cases"]
     assert (case["passes"], case["first_wrong"], case["fault"]["stage"]) == (False, None, "prefill")
-    assert len(reported["faults"]) == 1
+    assert [(one["what"], len(one["tests"])) for one in reported["causes"]] == [("prefill", 7)]
     assert not reported["passes"]
     text = result.stdout.str()
     assert text.count("Traceback (most recent call last)") == 1
     assert text.count("RuntimeError: no kernel for prefill\n") == 1
-    assert text.count("; shown in full by test_it.py::test_stage") >= 6
-    result.stdout.fnmatch_lines(["ERROR           page-tiny-markdown in prefill: the subject's prefill raised*"])
+    assert "\nbehind it       6 more tests, shown with -v: test_it.py::" in text, "not shown, and counted"
+    result.stdout.fnmatch_lines(["failed          prefill of test_it.py::*: the subject's prefill raised*"])
     result.stdout.no_fnmatch_line("*WRONG*")
 
 
-def test_one_broken_adapter_is_reported_in_full_once(repository: Repository) -> None:
-    """But for errors that differ, as where they name the page."""
+def test_errors_that_differ_as_where_they_name_the_page_are_each_reported_in_full(repository: Repository) -> None:
     shutil.copy("page.png", "two.png")
     pages = ("--dsocr-pages=page.png", "--dsocr-pages=two.png")
-    repository.pytester.makepyfile(loud=LOUD)
-    result = repository.run(TWO, *pages, "--dsocr-subject=loud:Loud")
-    result.assert_outcomes(failed=4)
-    assert result.stdout.str().count("Traceback (most recent call last)") == 1
-    again = [line for line in result.outlines if "; shown in full by test_it.py::" in line and line.startswith("the s")]
-    assert len(again) == 3
-    assert all("(RuntimeError: no weights)" in line for line in again)
     result = repository.run(TWO, *pages, "--dsocr-subject=standin:Broken")
     assert result.stdout.str().count("Traceback (most recent call last)") == 2

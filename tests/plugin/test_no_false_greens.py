@@ -78,7 +78,7 @@ ROWS = {
     "a reference that cannot answer": Row(
         TEST_TEXT,
         {"errors": 1},
-        ["the vendor's process ended without a word*", NOTHING, "ERROR           page-tiny*"],
+        ["the vendor's process ended without a word*", NOTHING, "ERROR test_it.py::*"],
         reference="Silent",
     ),
     "not recorded": Row(

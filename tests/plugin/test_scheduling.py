@@ -89,7 +89,7 @@ def test_what_is_left_of_a_case_that_killed_a_worker_is_reported_and_not_tried(r
     )
     reported = read_result(repository.pytester.path / "out")
     assert len(reported["tests"]) == 2
-    assert [one["case"] for one in reported["faults"]] == ["page-tiny-markdown"]
+    assert [one["fault"]["case"] for one in reported["tests"]] == ["page-tiny-markdown"] * 2
 
 
 @pytest.mark.parametrize(

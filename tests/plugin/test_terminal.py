@@ -109,17 +109,6 @@ def test_what_cannot_be_written_loses_no_comparison(repository: Repository) -> N
     result.stdout.fnmatch_lines(["verdict         1 of 1 test failed; the result was not written:*"])
 
 
-def test_what_breaks_first_names_a_test_of_this_run_or_none(repository: Repository) -> None:
-    repository.pytester.makepyfile(
-        both="import standin\nclass Both(standin.Misreader):\n    text = 'Minuets, no boxes'"
-    )
-    before, subject = "this comes before what this test compares", "--dsocr-subject=both:Both"
-    result = repository.run(TWO, subject, "-v")
-    assert f"{'':<16}{before}; see test_it.py::test_text[page-tiny-markdown]" in result.outlines
-    alone = repository.run(TWO, subject, "-k", "boxes")
-    assert f"{'':<16}{before}, and may be its cause" in alone.outlines
-
-
 def test_reruns_are_named_from_ones_own_folder(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     repository.settle("Misreader")
     monkeypatch.chdir(repository.pytester.mkdir("below"))

@@ -137,6 +137,7 @@ def payload(*comparisons: Comparison, **changes: Any) -> TestPayload:
     return given
 
 
+GUESS = {"what": "clip.page", "why": "a guess", "mistakes": []}
 FAULT = {"case": "b", "stage": "prefill", "why": "the subject's prefill raised; see there", "infrastructure": False}
 SLOW = Comparison("perf/decode", Verdict.WRONG, "1.31 times the baseline")
 SLOWER = ("failed", payload(SLOW))

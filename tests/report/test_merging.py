@@ -17,7 +17,17 @@ from pytest_dsocr.report.file import mark_refused, mark_running, write_json
 from pytest_dsocr.report.merge import Part, merged, read_parts
 from pytest_dsocr.report.times import rows
 from tests.perf.made import measured
-from tests.report.made import LOST, MATCH, MISSING, WRONG, Payload, case_payload, new_result, payload, run_payload
+from tests.report.made import (
+    LOST,
+    MATCH,
+    MISSING,
+    WRONG,
+    Payload,
+    case_payload,
+    new_result,
+    payload,
+    run_payload,
+)
 
 Ended = tuple[str, str, Payload]
 
@@ -68,6 +78,10 @@ def test_the_whole_is_what_one_run_would_have_reported() -> None:
     ("bad", "ended"),
     [
         (of_page("a", 0, wrong=True), "wrong"),
+        (
+            ("test_case.py::test[a]", "failed", payload(WRONG, cause={"what": "sam", "why": "x", "mistakes": []})),
+            "wrong",
+        ),
         (("test_case.py::test[a]", *LOST), "infrastructure"),
         (("test_case.py::test[a]", *MISSING), "infrastructure"),
     ],
@@ -75,7 +89,7 @@ def test_the_whole_is_what_one_run_would_have_reported() -> None:
 def test_what_one_of_them_found_the_whole_has_found(bad: Ended, ended: str) -> None:
     result, alone = merge(FIRST, run_of(bad, shard="2/2")), run_of(*PAGES[::2], bad, OF_NO_PAGE)
     assert (result["passes"], result["ended_as"], result["verdict"]) == (False, ended, "1 of 4 tests failed")
-    for name in ("ended_as", "verdict", "counts", "faults", "missing"):
+    for name in ("ended_as", "verdict", "counts", "missing", "causes"):
         assert result[name] == alone[name]
     others = {**SECOND, "others_failed": True, "exit_status": 1}
     assert merge(FIRST, others)["ended_as"] == "wrong", "a failure of somebody else's test stays one"

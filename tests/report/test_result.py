@@ -102,7 +102,6 @@ def test_what_was_missing_or_raised_is_reported_once_with_how_many_tests_wanted_
     assert dict(made.skips) == {}
     made = result(("skipped", level), ("skipped", level), ("skipped", of_a_stage), ("xfailed", payload()), reason="y")
     assert (dict(made.skips), dict(made.known_failures)) == ({"y": 2}, {"y": 1})
-    assert result(("error", payload(fault=FAULT)), ("error", payload(fault=FAULT))).faults == [FAULT]
 
 
 # One test.

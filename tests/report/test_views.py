@@ -23,9 +23,9 @@ from pytest_dsocr.report.file import RunIdentity
 from pytest_dsocr.report.html import html
 from pytest_dsocr.report.markdown import cell, markdown
 from pytest_dsocr.report.result import RunResult
-from pytest_dsocr.report.terminal import BAD, MOST, Summary
+from pytest_dsocr.report.terminal import BAD, Summary
 from tests.perf.made import measured
-from tests.report.made import DRIFT, FAULT, MATCH, SLOW, WRONG, Ended, case_payload, payload, result, run_payload
+from tests.report.made import DRIFT, FAULT, GUESS, MATCH, SLOW, WRONG, Ended, case_payload, payload, result, run_payload
 
 RUN = run_payload()
 OWN, LIVE = run_payload(subject="mine:Model", level="L0"), run_payload(subject="mine:Model", reference="live")
@@ -52,7 +52,7 @@ def drifting(k: int) -> Ended:
 def broken(name: str, *comparisons: Comparison, **changes: Any) -> Ended:
     """A failed test of a page that breaks at CLIP."""
     case = case_payload(name, MATCH, WRONG, LATER, **{"page": name, **BROKEN, **changes})
-    return "failed", payload(*comparisons, case=case, checked=True, run=RUN)
+    return "failed", payload(*comparisons, case=case, cause=GUESS, run=RUN)
 
 
 def breaking(**changes: Any) -> list[Ended]:
@@ -139,7 +139,7 @@ def test_what_the_terminal_shows(name: str, snapshot: SnapshotAssertion) -> None
     reporter.write_line = lambda line, **_: written.append(line)
     summary = Summary(made(name), made(name).options, ("dsocr-out/dsocr.json", "dsocr-out/index.html"))
     summary.show(reporter)
-    summary.show_breaks(reporter)
+    summary.show_causes(reporter)
     assert all(len(line) <= COLUMNS for line in written if not line.startswith("    "))
     assert "\n".join(written) == snapshot
 
@@ -166,33 +166,36 @@ def test_what_a_ci_shows(name: str, snapshot: SnapshotAssertion, monkeypatch: py
 
 def test_what_failed_behind_a_break_is_one_line() -> None:
     for proven, run in enumerate(map(made, ("breaks once, not proven", "breaks once, proven"))):
-        [found] = run.broke
-        assert (found["cases"], found["of"], found["unit"], found["proven"]) == (["a", "b"], 3, "page", proven)
-        first, *others = (test[-2] for test in found["tests"])
-        assert first == "3", "which compares what broke first, in the case that was explained"
-        assert sorted(others) == ["0", "1", "2"], "not what is of no case, or of something beside it"
-    assert len(Summary(run).behind) == 3
-    assert not Summary(run, verbose=True).behind
-    assert [markdown(value("breaks once, proven")).count(f"test\\[{k}\\]") for k in (0, 3, 5, 6)] == [0, 1, 1, 1]
-    assert result(*breaking(page="a")).broke[0]["unit"] == "case", "where a page is read in several presets"
-    assert made("passes").broke == []
+        found = run.causes[0]
+        assert (found["cases"], found["of"], found["unit"], found["proven"]) == (["b", "a"], 3, "page", proven)
+        assert [test[-2] for test in found["tests"]] == ["3", "1", "2", "0"], (
+            "not of no case, or of something beside it"
+        )
+    reports: list[Any] = [Mock(nodeid=name, longrepr="text") for name in run.tests]
+    folded = Summary(run).folded(reports)
+    assert [one.nodeid[-2] for one in folded] == ["3", "4", "5", "6"], "a test that says its own is not folded"
+    assert [one.longrepr == "text" for one in folded] == [False, True, True, True], "the first names those behind it"
+    assert Summary(run, verbose=True).folded(reports) == reports
+    assert [markdown(value("breaks once, proven")).count(f"test\\[{k}\\]") for k in (1, 3, 5, 6)] == [0, 1, 1, 1]
+    assert result(*breaking(page="a")).causes[0]["unit"] == "case", "where a page is read in several presets"
 
 
 def test_of_many_the_first_are_shown_and_the_others_counted() -> None:
     cases = [case_payload(f"c{k}", WRONG, **{**BROKEN, "first_wrong": f"clip.page/{k}"}) for k in range(60)]
     run = result(*(("failed", payload(WRONG, case=case)) for case in cases))
-    shown = texts(run)
-    assert sum(line.startswith("WRONG ") for line in shown) == MOST
-    assert [line.strip() for line in shown if "more" in line] == [f"and {60 - MOST} more"]
+    reporter = Mock()
+    Summary(run).show_causes(reporter)
+    *shown, more = (call.args[0] for call in reporter.write_line.call_args_list)
+    assert (sum(line.startswith("first broke ") for line in shown), more.strip()) == (3, "and 57 more causes")
     assert markdown(run.to_json()).count("| wrong |") == 50
     whole = {"page": "b", **BROKEN, "first_wrong": "sam.page/0"}
     for crops, groups in (("sam.crops/0", [2]), ("sam.crops/1", [1, 1])):
         cut = {**whole, "page": "a", "first_wrong": crops}
         both = case_payload("a", CROPS, VIEW, **cut), case_payload("b", VIEW, **whole)
         run = result(*(("failed", payload(VIEW, case=case)) for case in both))
-        assert [len(one["cases"]) for one in run.broke] == groups, "a page that is not cut has no crops to break at"
+        assert [len(one["cases"]) for one in run.causes] == groups, "a page that is not cut has no crops to break at"
     two = (broken("a", WRONG), *(broken(name, LATER, first_wrong="logits") for name in "bc"))
-    assert [(one["what"], len(one["cases"])) for one in result(*two).broke] == [("logits", 2), ("clip.page", 1)]
+    assert [(one["what"], len(one["cases"])) for one in result(*two).causes] == [("logits", 2), ("clip.page", 1)]
 
 
 def test_an_error_in_the_summary_is_one_line_and_does_not_raise() -> None:

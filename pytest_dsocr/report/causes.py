@@ -1,0 +1,175 @@
+"""The failures of a run, grouped by their cause: each cause is shown once in full, with the tests behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypedDict
+
+from pytest_dsocr.compare.divergence import of_whole_page
+from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.explain.hints import REFUTED, agreed
+from pytest_dsocr.foundation.words import count, listed
+from pytest_dsocr.report.cases import JudgedCase
+from pytest_dsocr.report.outcomes import TestResult
+from pytest_dsocr.report.payload import ComparisonPayload
+
+Key = tuple[str, ...]
+OF_TEST = ("mistake", "check", "raised", "test")
+"""The kinds of keys by which a test begins a group; the others find the group of cases that break."""
+
+
+class Cause(TypedDict):
+    """Failures that have one cause, as far as the run shows it; each failing test has one."""
+
+    what: str
+    """The comparison that breaks first, or the stage that raised; empty where it is neither."""
+    cases: list[str]
+    """The cases that break first there, in front the one to read; empty where the tests are of none."""
+    of: int
+    """How many cases the run has."""
+    unit: str
+    """What they are: ``page`` where each is of another page, else ``case``."""
+    why: str
+    """What gives the same at ``what``, where that is proven; else what to check, or what was found."""
+    proven: bool
+    tests: list[str]
+    """The tests that failed over it, first the one to read."""
+
+
+def causes_of(cases: Sequence[JudgedCase], failing: Sequence[TestResult]) -> list[Cause]:
+    """Group failing tests by their cause; those of cases in front, and of these the largest first.
+
+    It is the same cause where mistakes that are proven are the same; else where cases break first at the same
+    comparison; else where one function of a suite says the same; else each test is its own.
+    """
+    causes: dict[Key, Cause] = {}
+    unit = "page" if len({case["page"] for case in cases}) == len(cases) else "case"
+
+    def known(keys: Sequence[Key], what: str, why: str, proven: bool) -> Cause:
+        new = Cause(what=what, cases=[], of=len(cases), unit=unit, why=why, proven=proven, tests=[])
+        return next((causes[key] for key in keys if key in causes), new)
+
+    for what, broken in sorted(_broken(cases), key=lambda one: -len(one[1])):
+        first = max(broken, key=lambda case: (case["proven"], bool(case["explained"]), -len(case["explained"] or "")))
+        proven = first["proven"] and not any((case["explained"] or "").startswith(REFUTED) for case in broken)
+        keys: list[Key] = [("mistake", name) for name in first.get("mistakes", ()) if proven]
+        cause = known(keys, what, (first["explained"] or "") if proven else _hint(what, broken, cases), proven)
+        cause["cases"] += dict.fromkeys((first["id"], *(case["id"] for case in broken)))
+        keys += [key for case in broken for key in (("case", case["id"]), ("at", what, case["cause"] or ""))]
+        causes |= dict.fromkeys(keys, cause)
+    for test in sorted(failing, key=lambda test: test.nodeid):
+        keys = [*_keys(test)]
+        cause = known(keys, *_alone(test))
+        causes |= {key: cause for key in keys if key[0] in OF_TEST and key not in causes}
+        cause["tests"].append(test.nodeid)
+    tests, found = {test.nodeid: test for test in failing}, {id(one): one for one in causes.values()}.values()
+    for one in found:
+        one["tests"].sort(key=lambda test: _place(tests[test], one))
+    return sorted(found, key=lambda one: (-len(one["cases"]), -len(one["tests"])))
+
+
+def _broken(cases: Sequence[JudgedCase]) -> Iterator[tuple[str, list[JudgedCase]]]:
+    """Yield the failing cases by the comparison that each breaks first at, of its crops or of a page without any."""
+    by_what: dict[str, list[JudgedCase]] = {}
+    for case in cases:
+        if case["first_wrong"] and not case["passes"]:
+            by_what.setdefault(case["first_wrong"], []).append(case)
+    for what in list(by_what):
+        page = of_whole_page(what)
+        if what != page in by_what and all(page in _wrong(case["comparisons"]) for case in by_what[what]):
+            by_what[what] += by_what.pop(page)  # pages that are not cut have no crops to break at
+    yield from by_what.items()
+
+
+def _wrong(comparisons: Sequence[ComparisonPayload]) -> set[str]:
+    return {one["what"] for one in comparisons if one["verdict"] == Verdict.WRONG}
+
+
+def _keys(test: TestResult) -> Iterator[Key]:
+    """Yield what tells the cause of a test, the surest first."""
+    case, wrong, own = test.payload.get("case"), _wrong(test.comparisons), test.payload.get("cause")
+    if case and wrong and wrong <= {one["what"] for one in case["comparisons"]}:
+        yield "case", case["id"]
+    if own:
+        yield from (("mistake", name) for name in own["mistakes"])
+        yield "at", own["what"], own["why"]
+        yield "check", test.nodeid.partition("[")[0], own["why"] or test.why
+    elif test.is_told:
+        yield "raised", test.why
+    else:
+        yield "test", test.nodeid
+
+
+def _alone(test: TestResult) -> tuple[str, str, bool]:
+    """Return where a test that has a cause of its own breaks, why, and whether that is proven."""
+    if own := test.payload.get("cause"):
+        hint = f"check {own['why']}" if own["why"] else test.why
+        return own["what"], own["why"] if own["mistakes"] else hint, bool(own["mistakes"])
+    fault = test.payload.get("fault")
+    return (fault and fault["stage"]) or "", test.why, False
+
+
+def _place(test: TestResult, cause: Cause) -> tuple[bool, bool, bool, str]:
+    """Sort in front what this plugin says of what broke first, in the case that was explained."""
+    is_first = cause["what"] in _wrong(test.comparisons)
+    return not test.is_told, not is_first, test.case_id not in cause["cases"][:1], test.nodeid
+
+
+def _hint(what: str, broken: Sequence[JudgedCase], cases: Sequence[JudgedCase]) -> str:
+    """Return what the hints of the cases have in common, and of a text whether pages without crops are right."""
+    hints = [case["cause"] or "" for case in broken]
+    common = agreed(hints) or (hints[0] and f"{hints[0]} ({broken[0]['id']})")
+    right = [case for case in cases if case["passes"]]
+    if what == "text" and right and all(map(_is_cut, broken)) and not any(map(_is_cut, right)):
+        common += "; the pages without crops are right"
+    return common and f"check {common}"
+
+
+def _is_cut(case: JudgedCase) -> bool:
+    """Return whether the page has crops; where it has none, the tensor is of zeros in float32."""
+    return not case["shapes"]["reference"].get("images_crop", "float32").startswith("float32")
+
+
+# In words; of a result as JSON values.
+
+
+def label(one: Mapping[str, Any]) -> str:
+    """Return the label of a cause."""
+    return "first broke" if one["cases"] else "failed"
+
+
+def in_words(one: Mapping[str, Any]) -> str:
+    """Say where it broke, in how many cases or in which test, and why."""
+    if one["cases"]:
+        where = f"{one['what']} in {len(one['cases'])} of {count(one['of'], one['unit'])}"
+    else:
+        function, of = short(one["tests"][0])
+        where = f"{one['what']} of {function}" if one["what"] else function + of
+    return f"{where}: {one['why']}{' (proven)' * one['proven']}" if one["why"] else where
+
+
+def behind(one: Mapping[str, Any], named: int = 0, how: str = "") -> str:
+    """Say how many more tests failed behind the first, and which; nothing where there is none."""
+    others = sorted(one["tests"][1:])
+    names = f": {listed([*_named(others)], named)}" if named else ""
+    return f"{count(len(others), 'more test')}{how}{names}" if others else ""
+
+
+def _named(tests: Sequence[str]) -> Iterator[str]:
+    """Yield their names; of the same function as the one in front only what is in brackets."""
+    before = ""
+    for function, of in map(short, tests):
+        yield of if of and function == before else function + of
+        before = function
+
+
+def short(test: str) -> tuple[str, str]:
+    """Return the function of a test without its folder, and its parameters in their brackets."""
+    function, bracket, of = test.partition("[")
+    return function.rpartition("/")[2], bracket + of
+
+
+def by_first(result: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Yield each cause that a test failed over, with the test to read."""
+    tests = {test["nodeid"]: test for test in result.get("tests", ())}
+    yield from ((one, tests[one["tests"][0]]) for one in result.get("causes", ()) if one["tests"])

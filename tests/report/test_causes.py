@@ -1,0 +1,71 @@
+"""What is one cause: a proven mistake, else where cases break first, else what a test says; each failure has one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pytest_dsocr.compare.verdict import Comparison
+from pytest_dsocr.explain.hints import REFUTED
+from pytest_dsocr.report.cases import judged_by_tests
+from pytest_dsocr.report.causes import causes_of
+from pytest_dsocr.report.outcomes import TestResult
+from pytest_dsocr.report.payload import Origin
+from tests.report.made import DRIFT, WRONG, case_payload, payload
+
+
+def why(*changes: dict[str, Any]) -> str:
+    """The reason of the one break of cases of text, and whether it is proven."""
+    made = {"verdict": "WRONG", "passes": False, "first_wrong": "text", "cause": "a, or b"}
+    payloads = [case_payload(name, **made | one) for name, one in zip("abc", changes, strict=False)]
+    [found] = causes_of([judged_by_tests(one, []) for one in payloads], [])
+    return f"{found['why']}{' (proven)' * found['proven']}"
+
+
+def test_what_several_cases_have_in_common_is_why_they_break() -> None:
+    x, both = ({"explained": f"with {words}", "proven": True} for words in ("x", "x, or y"))
+    assert [why({}, {"cause": "b, or c"}), why({}, {"cause": "c"})] == ["check b", "check a, or b (a)"]
+    assert why(both, x) == "with x (proven)"
+    assert why(both, {"explained": f"{REFUTED} the mistake"}) == "check a, or b"
+
+
+def test_of_texts_it_is_said_that_pages_without_crops_are_right() -> None:
+    cut, whole = ({"shapes": {"reference": {"images_crop": f"{dtype} [4, 3]"}}} for dtype in ("bfloat16", "float32"))
+    right = {"passes": True, "first_wrong": None}
+    runs = ((cut, whole | right), (cut, cut | right), (cut, whole, whole | right), (cut,))
+    assert [why(*run).endswith("the pages without crops are right") for run in runs] == [True, False, False, False]
+
+
+def failed(nodeid: str, *wrong: Comparison, **sent: Any) -> TestResult:
+    return TestResult(nodeid, "failed", payload=payload(*wrong, **sent))
+
+
+def shown(what: str, why: str = "", *mistakes: str) -> Origin:
+    return {"what": what, "why": why, "mistakes": [*mistakes]}
+
+
+def test_every_failure_has_one_cause_the_surest_that_is_known_of_it() -> None:
+    broke = {"verdict": "WRONG", "passes": False, "explained": "with x", "proven": True, "cause": "a, or x"}
+    crops = case_payload("a", WRONG, **broke, first_wrong="clip.page", mistakes=["x"])
+    view = case_payload("b", DRIFT, **broke, first_wrong="images_ori", mistakes=["x", "y"])
+    fault: Any = {"case": None, "stage": "sam", "why": "no kernel", "infrastructure": False}
+    tests = [
+        failed("t.py::own", WRONG, case=crops),
+        failed("t.py::case[a]", WRONG, case=crops, cause=shown("clip.page", "with x", "x")),
+        failed("t.py::view", cause=shown("images_ori", "a, or x")),
+        failed("t.py::other", cause=shown("read", "with y, or x", "y", "x")),
+        *(failed(f"t.py::page[{k}]", replace(WRONG, measured=f"{k}"), cause=shown("ids", "a")) for k in range(3)),
+        failed("t.py::page[other]", cause=shown("ids", "b")),
+        failed("t.py::elsewhere", cause=shown("ids", "a")),
+        *(failed(f"t.py::raises_{k}", fault=fault) for k in range(2)),
+        *(failed(f"t.py::asserts[{k}]", reason="assert 0") for k in range(2)),
+    ]
+    found = causes_of([judged_by_tests(one, tests) for one in (crops, view)], tests)
+    assert [(one["what"], one["cases"], [test[6:] for test in one["tests"]]) for one in found] == [
+        ("clip.page", ["a", "b"], ["case[a]", "other", "view", "own"]),
+        ("ids", [], ["page[0]", "page[1]", "page[2]"]),
+        ("sam", [], ["raises_0", "raises_1"]),
+        *[("", [], [f"asserts[{k}]"]) for k in range(2)],
+        *[("ids", [], [name]) for name in ("elsewhere", "page[other]")],
+    ], "of two that say the same in other functions each is its own; of one that says its own it is not known"
+    assert found == causes_of([judged_by_tests(one, tests) for one in (crops, view)], tests[::-1])
