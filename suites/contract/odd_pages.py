@@ -1,0 +1,159 @@
+"""Pages of a few words in forms that are easily misread: what ``mini`` says of them tells how a page was taken.
+
+The words are cut out of the shipped pages, and drawn as ink or paper, so that the pages are the same on every machine.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.pages.page_list import PAGES as SHIPPED
+from pytest_dsocr.reference.goldens import shipped_folder
+
+from .pages import ORIENTATION_TAG, ROTATED_BY_90
+
+Ink = NDArray[np.bool_]
+"""``[H, W]``, True where there is ink."""
+WORDS = {
+    "Castle With": ("generated/letter_054", (32, 258, 417, 329)),
+    "Is South Weather": ("typeset/two_columns_helvetica", (323, 102, 919, 179)),
+    "July": ("generated/form_001", (41, 392, 235, 501)),
+    "Random": ("generated/two_columns_005", (453, 452, 748, 532)),
+}
+"""A shipped page, and where on it the words are: left, top, right and bottom in pixels."""
+INK, PAPER, DARKER_THAN = 0, 255, 128
+SIDE_PX = 600
+MAX_NEW_TOKENS = 60
+RECORDED = shipped_folder() / "vendor" / "odd-pages.json"
+
+
+@cache
+def words(text: str) -> Ink:
+    """Return the ink of words."""
+    name, box = WORDS[text]
+    with Image.open(SHIPPED / f"{name}.png") as page:
+        return np.asarray(page.convert("RGB").crop(box)).min(2) < DARKER_THAN
+
+
+def sheet(
+    text: str, left: int = 20, top: int = 80, width: int = SIDE_PX, height: int = SIDE_PX, larger: int = 1
+) -> Ink:
+    """Return a sheet with words on it, ``larger`` times as large; what does not fit is cut off."""
+    page, ink = np.zeros((height, width), np.bool_), words(text).repeat(larger, 0).repeat(larger, 1)
+    room = page[top : top + len(ink), left : left + ink.shape[1]]
+    room[:] = ink[: len(room), : room.shape[1]]
+    return page
+
+
+def levels(ink: Ink) -> NDArray[np.uint8]:
+    """Return black on white, ``[H, W]``."""
+    return np.where(ink, INK, PAPER).astype(np.uint8)
+
+
+def turned() -> Image.Image:
+    """A page on its side, which EXIF turns upright, and which is no square."""
+    page = Image.fromarray(levels(sheet("July", width=640, height=400))).transpose(Image.Transpose.ROTATE_90)
+    page.getexif()[ORIENTATION_TAG] = ROTATED_BY_90
+    return page
+
+
+def transparent() -> Image.Image:
+    """The ink is transparent at the left, the paper at the right."""
+    ink = sheet("Castle With")
+    return Image.fromarray(np.dstack([levels(ink), levels(ink == (np.arange(SIDE_PX) < SIDE_PX // 3))]))
+
+
+def transparent_palette() -> Image.Image:
+    """The ink is the transparent one of two colours."""
+    page = Image.fromarray(sheet("Castle With").astype(np.uint8))
+    page.putpalette([PAPER] * 3 + [INK] * 3)
+    page.info["transparency"] = 1
+    return page
+
+
+def sixteen_bit() -> Image.Image:
+    """Words in 0 on 300, which clips to white, and others in 65,535 that show where levels are scaled."""
+    return Image.fromarray(np.where(sheet("Castle With"), 0, np.where(sheet("July"), 65535, 300)).astype(np.uint16))
+
+
+def cmyk() -> Image.Image:
+    """Words in black ink, and in no other."""
+    black = ~levels(sheet("Castle With"))
+    return Image.frombytes("CMYK", (SIDE_PX, SIDE_PX), np.dstack([np.zeros_like(black)] * 3 + [black]).tobytes())
+
+
+def with_profile() -> Image.Image:
+    """Words in 0, others in 250 on 255; by the page's ICC profile 0 is white and 250 is black."""
+    page = Image.fromarray(np.where(sheet("Castle With"), 0, np.where(sheet("July"), 250, PAPER)).astype(np.uint8))
+    page.info["icc_profile"] = profile([65535 * (level not in range(128, 254)) for level in range(256)])
+    return page
+
+
+def profile(curve: list[int]) -> bytes:
+    """Return an ICC profile of grey whose levels mean what ``curve`` says, from 0 to 65,535."""
+    tag = b"curv" + struct.pack(">II256H", 0, len(curve), *curve)
+    head = struct.pack(">I4sI4s4s4s", 144 + len(tag), b"none", 0x02100000, b"mntr", b"GRAY", b"XYZ ")
+    white = struct.pack(">3i", 0xF6D6, 0x10000, 0xD32D)
+    return (
+        (head + bytes(12) + b"acsp" + bytes(28) + white).ljust(128, b"\0")
+        + struct.pack(">I4sII", 1, b"kTRC", 144, len(tag))
+        + tag
+    )
+
+
+def repeated() -> Image.Image:
+    """One word in two columns and eight rows."""
+    page, word = np.zeros((640, 640), np.bool_), words("Random")
+    for top in range(10, 640 - len(word), 80):
+        for left in (10, 20 + word.shape[1]):
+            page[top : top + len(word), left : left + word.shape[1]] = word
+    return Image.fromarray(levels(page))
+
+
+def cut(text: str, left: int, top: int, width: int, height: int, larger: int = 1) -> Callable[[], Image.Image]:
+    """Draw words where another grid of crops shows."""
+    return lambda: Image.fromarray(levels(sheet(text, left, top, width, height, larger)))
+
+
+class OddPage(NamedTuple):
+    """A page to be read by the prompt for free OCR."""
+
+    draw: Callable[[], Image.Image]
+    check: str
+    """What a subject that reads it otherwise may have missed."""
+    preset: str = "tiny"
+
+    def case(self, name: str, folder: Path) -> Case:
+        """Write the page without loss into ``folder``, and return what is asked of it."""
+        page = self.draw()
+        path = folder / f"{name}.{'tif' if page.mode == 'CMYK' else 'png'}"
+        page.save(path, exif=page.getexif(), icc_profile=page.info.get("icc_profile"))
+        return make_case(path, "free", self.preset, MAX_NEW_TOKENS)
+
+
+NO_REPEAT = "no 20 tokens are said twice (no_repeat_ngram_size, over prompt and output), and any fewer may be"
+LATER = "the grid of crops: of two that are equally near, the later is taken where the page covers half of it"
+NEAREST = "the grid of crops: the nearest by the difference of width over height, which is not rounded"
+ODD_PAGES: Mapping[str, OddPage] = {
+    "turned": OddPage(turned, "EXIF's orientation is followed, and a page squashed into a view of up to 640 px"),
+    "transparent": OddPage(transparent, "alpha is dropped, and not blended"),
+    "transparent_palette": OddPage(transparent_palette, "a palette's transparency is dropped"),
+    "16_bit": OddPage(sixteen_bit, "16-bit levels are clipped at 255, and not scaled"),
+    "cmyk": OddPage(cmyk, "CMYK is converted as Pillow does, and not inverted"),
+    "with_profile": OddPage(with_profile, "no ICC profile is applied"),
+    "repeated": OddPage(repeated, NO_REPEAT),
+    "exactly_640": OddPage(cut("Castle With", 10, 40, 640, 640), "a page of 640 px is not cut", "gundam"),
+    "641_wide": OddPage(cut("Random", 10, 40, 641, 320, 2), "a page is cut where one side is above 640 px", "gundam"),
+    "tie": OddPage(cut("Castle With", 10, 40, 1240, 496, 2), LATER, "gundam"),
+    "between_grids": OddPage(cut("Is South Weather", 445, 466, 1398, 560), NEAREST, "gundam"),
+}
+"""What is said of each stands in ``golden/vendor/odd-pages.json``."""

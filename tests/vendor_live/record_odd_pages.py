@@ -1,0 +1,48 @@
+"""Record what the vendor's own code reads on the odd pages into ``golden/vendor/odd-pages.json``.
+
+Run where the vendor's code imports: ``python -m tests.vendor_live.record_odd_pages VENDOR_FOLDER``.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from pytest_dsocr.compare.tolerances import BY_DTYPE
+from pytest_dsocr.contract import PIXELS
+from pytest_dsocr.engine.places import MINI
+from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.observation import Step
+from pytest_dsocr.reference.drift import one_line_each
+from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
+from suites.contract.odd_pages import ODD_PAGES, RECORDED
+from tests.vendor_live.golden import quietly_on_cpu
+
+COMMAND = "python -m tests.vendor_live.record_odd_pages VENDOR_FOLDER"
+
+
+def margin_ulps(step: Step) -> float:
+    """Return how far the next best token is from the chosen one in ULP of bfloat16; those before it were forbidden."""
+    at, logits = step.best.ids.index(step.token), step.best.logits
+    return (logits[at] - logits[at + 1]) / BY_DTYPE["bfloat16"].ulp(logits[0])
+
+
+def row(runtime: VendorRuntime, case: Case) -> dict[str, Any]:
+    with quietly_on_cpu():
+        seen = runtime.observe(case)
+    least = min(map(margin_ulps, seen.steps))
+    pixels = {what: getattr(seen.inputs, what) for what in PIXELS}
+    return {"text": seen.output.text, "tokens": len(seen.steps), "margin_ulps": round(least, 1), **pixels}
+
+
+def main(vendor_folder: str) -> None:
+    runtime = VendorRuntime.load(Path(vendor_folder), MINI, command=COMMAND)
+    with tempfile.TemporaryDirectory() as folder:
+        rows = {name: row(runtime, page.case(name, Path(folder))) for name, page in ODD_PAGES.items()}
+    RECORDED.write_text(one_line_each({"provenance": runtime.provenance.to_json()}, {"pages": rows}), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
