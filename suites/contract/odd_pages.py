@@ -1,13 +1,12 @@
 """Pages of a few words in forms that are easily misread: what ``mini`` says of them tells how a page was taken.
 
-The words are cut out of the shipped pages, and drawn as ink or paper, so that the pages are the same on every machine.
+The words are cut out of the shipped pages, as ink or paper, so that the pages are the same on every machine.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ from pytest_dsocr.reference.goldens import shipped_folder
 
 from .pages import ORIENTATION_TAG, ROTATED_BY_90
 
+RECORDED = shipped_folder() / "vendor" / "odd-pages.json"
 Ink = NDArray[np.bool_]
 """``[H, W]``, True where there is ink."""
 WORDS = {
@@ -30,13 +30,9 @@ WORDS = {
     "Random": ("generated/two_columns_005", (453, 452, 748, 532)),
 }
 """A shipped page, and where on it the words are: left, top, right and bottom in pixels."""
-INK, PAPER, DARKER_THAN = 0, 255, 128
-SIDE_PX = 600
-MAX_NEW_TOKENS = 60
-RECORDED = shipped_folder() / "vendor" / "odd-pages.json"
+INK, PAPER, DARKER_THAN, SIDE_PX = 0, 255, 128, 600
 
 
-@cache
 def words(text: str) -> Ink:
     """Return the ink of words."""
     name, box = WORDS[text]
@@ -59,9 +55,14 @@ def levels(ink: Ink) -> NDArray[np.uint8]:
     return np.where(ink, INK, PAPER).astype(np.uint8)
 
 
+def plain(text: str = "Castle With", *place: int) -> Image.Image:
+    """Draw words as :func:`sheet` places them."""
+    return Image.fromarray(levels(sheet(text, *place)))
+
+
 def turned() -> Image.Image:
     """A page on its side, which EXIF turns upright, and which is no square."""
-    page = Image.fromarray(levels(sheet("July", width=640, height=400))).transpose(Image.Transpose.ROTATE_90)
+    page = plain("July", 20, 80, 640, 400).transpose(Image.Transpose.ROTATE_90)
     page.getexif()[ORIENTATION_TAG] = ROTATED_BY_90
     return page
 
@@ -80,9 +81,9 @@ def transparent_palette() -> Image.Image:
     return page
 
 
-def sixteen_bit() -> Image.Image:
-    """Words in 0 on 300, which clips to white, and others in 65,535 that show where levels are scaled."""
-    return Image.fromarray(np.where(sheet("Castle With"), 0, np.where(sheet("July"), 65535, 300)).astype(np.uint16))
+def two_texts(clear: int, faint: int, paper: int) -> NDArray[np.uint16]:
+    """Return levels of words that are read, and of others that show where the levels are taken otherwise."""
+    return np.where(sheet("Castle With"), clear, np.where(sheet("July"), faint, paper)).astype(np.uint16)
 
 
 def cmyk() -> Image.Image:
@@ -93,21 +94,18 @@ def cmyk() -> Image.Image:
 
 def with_profile() -> Image.Image:
     """Words in 0, others in 250 on 255; by the page's ICC profile 0 is white and 250 is black."""
-    page = Image.fromarray(np.where(sheet("Castle With"), 0, np.where(sheet("July"), 250, PAPER)).astype(np.uint8))
-    page.info["icc_profile"] = profile([65535 * (level not in range(128, 254)) for level in range(256)])
+    page = Image.fromarray(two_texts(INK, 250, PAPER).astype(np.uint8))
+    curve = [65535 * (level not in range(128, 254)) for level in range(256)]
+    tag = b"curv" + struct.pack(">II256H", 0, len(curve), *curve)
+    head = struct.pack(
+        ">I4sI4s4s4s12x4s28x3i", 144 + len(tag), b"", 0x02100000, b"mntr", b"GRAY", b"XYZ ", b"acsp", *D50
+    )
+    page.info["icc_profile"] = head.ljust(128, b"\0") + struct.pack(">I4sII", 1, b"kTRC", 144, len(tag)) + tag
     return page
 
 
-def profile(curve: list[int]) -> bytes:
-    """Return an ICC profile of grey whose levels mean what ``curve`` says, from 0 to 65,535."""
-    tag = b"curv" + struct.pack(">II256H", 0, len(curve), *curve)
-    head = struct.pack(">I4sI4s4s4s", 144 + len(tag), b"none", 0x02100000, b"mntr", b"GRAY", b"XYZ ")
-    white = struct.pack(">3i", 0xF6D6, 0x10000, 0xD32D)
-    return (
-        (head + bytes(12) + b"acsp" + bytes(28) + white).ljust(128, b"\0")
-        + struct.pack(">I4sII", 1, b"kTRC", 144, len(tag))
-        + tag
-    )
+D50 = 0xF6D6, 0x10000, 0xD32D
+"""The white of every profile, in 65536ths."""
 
 
 def repeated() -> Image.Image:
@@ -117,11 +115,6 @@ def repeated() -> Image.Image:
         for left in (10, 20 + word.shape[1]):
             page[top : top + len(word), left : left + word.shape[1]] = word
     return Image.fromarray(levels(page))
-
-
-def cut(text: str, left: int, top: int, width: int, height: int, larger: int = 1) -> Callable[[], Image.Image]:
-    """Draw words where another grid of crops shows."""
-    return lambda: Image.fromarray(levels(sheet(text, left, top, width, height, larger)))
 
 
 class OddPage(NamedTuple):
@@ -137,23 +130,26 @@ class OddPage(NamedTuple):
         page = self.draw()
         path = folder / f"{name}.{'tif' if page.mode == 'CMYK' else 'png'}"
         page.save(path, exif=page.getexif(), icc_profile=page.info.get("icc_profile"))
-        return make_case(path, "free", self.preset, MAX_NEW_TOKENS)
+        return make_case(path, "free", self.preset, max_new_tokens=60)
 
 
 NO_REPEAT = "no 20 tokens are said twice (no_repeat_ngram_size, over prompt and output), and any fewer may be"
-LATER = "the grid of crops: of two that are equally near, the later is taken where the page covers half of it"
-NEAREST = "the grid of crops: the nearest by the difference of width over height, which is not rounded"
+LATER = "of two grids that are equally near, the later is taken where the page covers half of it"
+NEAREST = "the nearest grid is that by the difference of width over height, which is not rounded"
 ODD_PAGES: Mapping[str, OddPage] = {
+    "plain": OddPage(plain, "a page with nothing odd about it is read"),
     "turned": OddPage(turned, "EXIF's orientation is followed, and a page squashed into a view of up to 640 px"),
     "transparent": OddPage(transparent, "alpha is dropped, and not blended"),
     "transparent_palette": OddPage(transparent_palette, "a palette's transparency is dropped"),
-    "16_bit": OddPage(sixteen_bit, "16-bit levels are clipped at 255, and not scaled"),
+    "16_bit": OddPage(lambda: Image.fromarray(two_texts(INK, 65535, 300)), "levels are clipped at 255, and not scaled"),
     "cmyk": OddPage(cmyk, "CMYK is converted as Pillow does, and not inverted"),
     "with_profile": OddPage(with_profile, "no ICC profile is applied"),
     "repeated": OddPage(repeated, NO_REPEAT),
-    "exactly_640": OddPage(cut("Castle With", 10, 40, 640, 640), "a page of 640 px is not cut", "gundam"),
-    "641_wide": OddPage(cut("Random", 10, 40, 641, 320, 2), "a page is cut where one side is above 640 px", "gundam"),
-    "tie": OddPage(cut("Castle With", 10, 40, 1240, 496, 2), LATER, "gundam"),
-    "between_grids": OddPage(cut("Is South Weather", 445, 466, 1398, 560), NEAREST, "gundam"),
+    "exactly_640": OddPage(lambda: plain("Castle With", 10, 40, 640, 640), "a page of 640 px is not cut", "gundam"),
+    "641_wide": OddPage(
+        lambda: plain("Random", 10, 40, 641, 320, 2), "a page is cut where one side is above 640 px", "gundam"
+    ),
+    "tie": OddPage(lambda: plain("Castle With", 10, 40, 1240, 496, 2), LATER, "gundam"),
+    "between_grids": OddPage(lambda: plain("Is South Weather", 445, 466, 1398, 560), NEAREST, "gundam"),
 }
-"""What is said of each stands in ``golden/vendor/odd-pages.json``."""
+"""What the vendor's code reads on each stands in :data:`RECORDED`."""

@@ -13,14 +13,11 @@ from typing import Any
 from pytest_dsocr.compare.tolerances import BY_DTYPE
 from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.engine.places import MINI
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.observation import Step
+from pytest_dsocr.observation.observation import Observation, Step
 from pytest_dsocr.reference.drift import one_line_each
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
 from suites.contract.odd_pages import ODD_PAGES, RECORDED
 from tests.vendor_live.golden import quietly_on_cpu
-
-COMMAND = "python -m tests.vendor_live.record_odd_pages VENDOR_FOLDER"
 
 
 def margin_ulps(step: Step) -> float:
@@ -29,19 +26,18 @@ def margin_ulps(step: Step) -> float:
     return (logits[at] - logits[at + 1]) / BY_DTYPE["bfloat16"].ulp(logits[0])
 
 
-def row(runtime: VendorRuntime, case: Case) -> dict[str, Any]:
-    with quietly_on_cpu():
-        seen = runtime.observe(case)
-    least = min(map(margin_ulps, seen.steps))
+def row(seen: Observation) -> dict[str, Any]:
     pixels = {what: getattr(seen.inputs, what) for what in PIXELS}
-    return {"text": seen.output.text, "tokens": len(seen.steps), "margin_ulps": round(least, 1), **pixels}
+    return {"text": seen.output.text, "margin_ulps": round(min(map(margin_ulps, seen.steps)), 1), **pixels}
 
 
 def main(vendor_folder: str) -> None:
-    runtime = VendorRuntime.load(Path(vendor_folder), MINI, command=COMMAND)
-    with tempfile.TemporaryDirectory() as folder:
-        rows = {name: row(runtime, page.case(name, Path(folder))) for name, page in ODD_PAGES.items()}
-    RECORDED.write_text(one_line_each({"provenance": runtime.provenance.to_json()}, {"pages": rows}), encoding="utf-8")
+    command = "python -m tests.vendor_live.record_odd_pages VENDOR_FOLDER"
+    with tempfile.TemporaryDirectory() as folder, quietly_on_cpu():
+        runtime = VendorRuntime.load(Path(vendor_folder), MINI, command=command)
+        pages = {name: row(runtime.observe(page.case(name, Path(folder)))) for name, page in ODD_PAGES.items()}
+    head = {"provenance": runtime.provenance.to_json()}
+    RECORDED.write_text(one_line_each(head, {"pages": pages}), encoding="utf-8")
 
 
 if __name__ == "__main__":
