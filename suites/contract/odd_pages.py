@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,8 @@ from pytest_dsocr.reference.goldens import shipped_folder
 from .pages import ORIENTATION_TAG, ROTATED_BY_90
 
 RECORDED = shipped_folder() / "vendor" / "odd-pages.json"
-Ink = NDArray[np.bool_]
-"""``[H, W]``, True where there is ink."""
+Levels = NDArray[np.uint8]
+"""``[H, W]``, ink on paper."""
 WORDS = {
     "Castle With": ("generated/letter_054", (32, 258, 417, 329)),
     "Is South Weather": ("typeset/two_columns_helvetica", (323, 102, 919, 179)),
@@ -30,34 +30,30 @@ WORDS = {
     "Random": ("generated/two_columns_005", (453, 452, 748, 532)),
 }
 """A shipped page, and where on it the words are: left, top, right and bottom in pixels."""
-INK, PAPER, DARKER_THAN, SIDE_PX = 0, 255, 128, 600
+INK, PAPER, SIDE_PX = 0, 255, 600
+D50 = 0xF6D6, 0x10000, 0xD32D
+"""The white of every ICC profile, in 65536ths."""
 
 
-def words(text: str) -> Ink:
-    """Return the ink of words."""
+def words(text: str) -> Levels:
+    """Return words as they are on the shipped page, in black and white."""
     name, box = WORDS[text]
     with Image.open(SHIPPED / f"{name}.png") as page:
-        return np.asarray(page.convert("RGB").crop(box)).min(2) < DARKER_THAN
+        return np.where(np.asarray(page.convert("RGB").crop(box)).min(2) < 128, INK, PAPER).astype(np.uint8)
 
 
 def sheet(
-    text: str, left: int = 20, top: int = 80, width: int = SIDE_PX, height: int = SIDE_PX, larger: int = 1
-) -> Ink:
-    """Return a sheet with words on it, ``larger`` times as large; what does not fit is cut off."""
-    page, ink = np.zeros((height, width), np.bool_), words(text).repeat(larger, 0).repeat(larger, 1)
-    room = page[top : top + len(ink), left : left + ink.shape[1]]
-    room[:] = ink[: len(room), : room.shape[1]]
+    text: str = "Castle With", x: int = 20, y: int = 80, w: int = SIDE_PX, h: int = SIDE_PX, by: int = 1
+) -> Levels:
+    """Return a sheet of a size in pixels with words at a place, ``by`` times as large; what does not fit is cut off."""
+    page, ink = np.full((h, w), PAPER, np.uint8), words(text).repeat(by, 0).repeat(by, 1)[: h - y, : w - x]
+    page[y : y + ink.shape[0], x : x + ink.shape[1]] = ink
     return page
 
 
-def levels(ink: Ink) -> NDArray[np.uint8]:
-    """Return black on white, ``[H, W]``."""
-    return np.where(ink, INK, PAPER).astype(np.uint8)
-
-
-def plain(text: str = "Castle With", *place: int) -> Image.Image:
-    """Draw words as :func:`sheet` places them."""
-    return Image.fromarray(levels(sheet(text, *place)))
+def plain(*placed: Any) -> Image.Image:
+    """Draw what :func:`sheet` returns."""
+    return Image.fromarray(sheet(*placed))
 
 
 def turned() -> Image.Image:
@@ -69,32 +65,32 @@ def turned() -> Image.Image:
 
 def transparent() -> Image.Image:
     """The ink is transparent at the left, the paper at the right."""
-    ink = sheet("Castle With")
-    return Image.fromarray(np.dstack([levels(ink), levels(ink == (np.arange(SIDE_PX) < SIDE_PX // 3))]))
+    page, at_left = sheet(), np.arange(SIDE_PX) < SIDE_PX // 3
+    return Image.fromarray(np.dstack([page, np.where((page == INK) == at_left, 0, 255).astype(np.uint8)]))
 
 
 def transparent_palette() -> Image.Image:
     """The ink is the transparent one of two colours."""
-    page = Image.fromarray(sheet("Castle With").astype(np.uint8))
-    page.putpalette([PAPER] * 3 + [INK] * 3)
-    page.info["transparency"] = 1
+    page = Image.fromarray(sheet() // PAPER)
+    page.putpalette([INK] * 3 + [PAPER] * 3)
+    page.info["transparency"] = 0
     return page
 
 
-def two_texts(clear: int, faint: int, paper: int) -> NDArray[np.uint16]:
-    """Return levels of words that are read, and of others that show where the levels are taken otherwise."""
-    return np.where(sheet("Castle With"), clear, np.where(sheet("July"), faint, paper)).astype(np.uint16)
+def two_texts(faint: int, paper: int) -> NDArray[np.uint16]:
+    """Return levels of words in 0, and of others that show where the levels are taken otherwise."""
+    return np.where(sheet() == INK, INK, np.where(sheet("July") == INK, faint, paper)).astype(np.uint16)
 
 
 def cmyk() -> Image.Image:
     """Words in black ink, and in no other."""
-    black = ~levels(sheet("Castle With"))
-    return Image.frombytes("CMYK", (SIDE_PX, SIDE_PX), np.dstack([np.zeros_like(black)] * 3 + [black]).tobytes())
+    black = PAPER - sheet()
+    return Image.frombytes("CMYK", (SIDE_PX, SIDE_PX), np.dstack([0 * black] * 3 + [black]).tobytes())
 
 
 def with_profile() -> Image.Image:
     """Words in 0, others in 250 on 255; by the page's ICC profile 0 is white and 250 is black."""
-    page = Image.fromarray(two_texts(INK, 250, PAPER).astype(np.uint8))
+    page = Image.fromarray(two_texts(250, PAPER).astype(np.uint8))
     curve = [65535 * (level not in range(128, 254)) for level in range(256)]
     tag = b"curv" + struct.pack(">II256H", 0, len(curve), *curve)
     head = struct.pack(
@@ -104,17 +100,10 @@ def with_profile() -> Image.Image:
     return page
 
 
-D50 = 0xF6D6, 0x10000, 0xD32D
-"""The white of every profile, in 65536ths."""
-
-
 def repeated() -> Image.Image:
-    """One word in two columns and eight rows."""
-    page, word = np.zeros((640, 640), np.bool_), words("Random")
-    for top in range(10, 640 - len(word), 80):
-        for left in (10, 20 + word.shape[1]):
-            page[top : top + len(word), left : left + word.shape[1]] = word
-    return Image.fromarray(levels(page))
+    """One word in two columns and seven rows."""
+    word = np.pad(words("Random"), ((0, 0), (10, 0)), constant_values=PAPER)
+    return Image.fromarray(np.pad(np.tile(word, (7, 2)), ((10, 70), (0, 30)), constant_values=PAPER))
 
 
 class OddPage(NamedTuple):
@@ -141,13 +130,15 @@ ODD_PAGES: Mapping[str, OddPage] = {
     "turned": OddPage(turned, "EXIF's orientation is followed, and a page squashed into a view of up to 640 px"),
     "transparent": OddPage(transparent, "alpha is dropped, and not blended"),
     "transparent_palette": OddPage(transparent_palette, "a palette's transparency is dropped"),
-    "16_bit": OddPage(lambda: Image.fromarray(two_texts(INK, 65535, 300)), "levels are clipped at 255, and not scaled"),
+    "16_bit": OddPage(lambda: Image.fromarray(two_texts(65535, 300)), "levels are clipped at 255, and not scaled"),
     "cmyk": OddPage(cmyk, "CMYK is converted as Pillow does, and not inverted"),
     "with_profile": OddPage(with_profile, "no ICC profile is applied"),
     "repeated": OddPage(repeated, NO_REPEAT),
-    "exactly_640": OddPage(lambda: plain("Castle With", 10, 40, 640, 640), "a page of 640 px is not cut", "gundam"),
+    "exactly_640": OddPage(
+        lambda: plain("Castle With", 10, 40, 640, 640), "it is not cut, for no side is above 640 px", "gundam"
+    ),
     "641_wide": OddPage(
-        lambda: plain("Random", 10, 40, 641, 320, 2), "a page is cut where one side is above 640 px", "gundam"
+        lambda: plain("Random", 10, 40, 641, 320, 2), "it is cut, for one side is above 640 px", "gundam"
     ),
     "tie": OddPage(lambda: plain("Castle With", 10, 40, 1240, 496, 2), LATER, "gundam"),
     "between_grids": OddPage(lambda: plain("Is South Weather", 445, 466, 1398, 560), NEAREST, "gundam"),

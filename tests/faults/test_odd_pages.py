@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import Setup
 from pytest_dsocr.observation.observation import InputsDigest
 from pytest_dsocr.subjects.checked import CheckedSubject
@@ -53,15 +53,17 @@ def by_profile(source: Any) -> Image.Image:
     return ImageCms.profileToProfile(page, profile, ImageCms.createProfile("sRGB"), outputMode="RGB") or page
 
 
-@pytest.fixture
-def case(name: str, tmp_path: Path) -> Case:
-    return ODD_PAGES[name].case(name, tmp_path)
+MADE_FOR: list[tuple[str, str | Callable[[Any], Image.Image]]] = [
+    *((name, mistake) for name, shown in SHOWS.items() for mistake in shown),
+    *(("cmyk", inverted), ("with_profile", by_profile)),
+]
 
 
-@pytest.mark.parametrize("name", ODD_PAGES)
-def test_its_pixels_are_the_recorded_ones_with_any_pillow(name: str, case: Case) -> None:
-    seen = InputsDigest.of(DEFAULT.prepare(case.page, case.prompt, case.preset, resolve(MINI).tokenizer).tensors)
-    assert {what: getattr(seen, what) for what in PIXELS} == {what: PAGES[name][what] for what in PIXELS}
+def test_pixels_are_the_recorded_ones_with_any_pillow(tmp_path: Path) -> None:
+    for name, page in ODD_PAGES.items():
+        case = page.case(name, tmp_path)
+        seen = InputsDigest.of(DEFAULT.prepare(case.page, case.prompt, case.preset, resolve(MINI).tokenizer).tensors)
+        assert {what: getattr(seen, what) for what in PIXELS} == {what: PAGES[name][what] for what in PIXELS}, name
 
 
 @pytest.mark.parametrize(("dtype", "attention"), [("float32", "sdpa"), ("bfloat16", "eager")])
@@ -72,18 +74,15 @@ def test_correct_kernels_read_what_is_recorded(dtype: str, attention: str, tmp_p
     assert min(page["margin_ulps"] for page in PAGES.values()) > BY_DTYPE["bfloat16"].ties
 
 
-@pytest.mark.parametrize(("name", "mistake"), [(name, one) for name, shown in SHOWS.items() for one in shown])
-def test_read_alone_it_shows_what_it_is_made_for(name: str, mistake: str, case: Case) -> None:
-    with planted(of_catalogue((mistake,))[mistake]) as subject:
-        assert CheckedSubject(subject).read(case) != PAGES[name]["text"]
-
-
-@pytest.mark.parametrize(("name", "opened"), [("cmyk", inverted), ("with_profile", by_profile)])
-def test_so_it_does_of_a_file_that_is_opened_otherwise(
-    name: str, opened: Callable[[Any], Image.Image], case: Case, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("name", "mistake"), MADE_FOR)
+def test_read_alone_it_shows_what_it_is_made_for(
+    name: str, mistake: str | Callable[[Any], Image.Image], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inputs, "load_image", opened)
-    assert CheckedSubject(loaded()).read(case) != PAGES[name]["text"]
+    case = ODD_PAGES[name].case(name, tmp_path)
+    if callable(mistake):
+        monkeypatch.setattr(inputs, "load_image", mistake)
+    with planted(of_catalogue((mistake,))[mistake]) if isinstance(mistake, str) else nullcontext(loaded()) as subject:
+        assert CheckedSubject(subject).read(case) != PAGES[name]["text"]
 
 
 @pytest.mark.usefixtures("warm")
