@@ -57,8 +57,10 @@ def plain(*placed: Any) -> Image.Image:
 
 
 def turned() -> Image.Image:
-    """A page on its side, which EXIF turns upright, and which is no square."""
-    page = plain("July", 20, 80, 640, 400).transpose(Image.Transpose.ROTATE_90)
+    """A page on its side, which EXIF turns upright, and which is no square; of its two colours the ink is transparent."""
+    page = Image.fromarray(sheet("July", 20, 80, 640, 400) // PAPER).transpose(Image.Transpose.ROTATE_90)
+    page.putpalette([INK] * 3 + [PAPER] * 3)
+    page.info["transparency"] = 0
     page.getexif()[ORIENTATION_TAG] = ROTATED_BY_90
     return page
 
@@ -67,14 +69,6 @@ def transparent() -> Image.Image:
     """The ink is transparent at the left, the paper at the right."""
     page, at_left = sheet(), np.arange(SIDE_PX) < SIDE_PX // 3
     return Image.fromarray(np.dstack([page, np.where((page == INK) == at_left, 0, 255).astype(np.uint8)]))
-
-
-def transparent_palette() -> Image.Image:
-    """The ink is the transparent one of two colours."""
-    page = Image.fromarray(sheet() // PAPER)
-    page.putpalette([INK] * 3 + [PAPER] * 3)
-    page.info["transparency"] = 0
-    return page
 
 
 def two_texts(faint: int, paper: int) -> NDArray[np.uint16]:
@@ -127,9 +121,8 @@ LATER = "of two grids that are equally near, the later is taken where the page c
 NEAREST = "the nearest grid is that by the difference of width over height, which is not rounded"
 ODD_PAGES: Mapping[str, OddPage] = {
     "plain": OddPage(plain, "a page with nothing odd about it is read"),
-    "turned": OddPage(turned, "EXIF's orientation is followed, and a page squashed into a view of up to 640 px"),
+    "turned": OddPage(turned, "EXIF is followed, a palette's transparency dropped, and a page squashed up to 640 px"),
     "transparent": OddPage(transparent, "alpha is dropped, and not blended"),
-    "transparent_palette": OddPage(transparent_palette, "a palette's transparency is dropped"),
     "16_bit": OddPage(lambda: Image.fromarray(two_texts(65535, 300)), "levels are clipped at 255, and not scaled"),
     "cmyk": OddPage(cmyk, "CMYK is converted as Pillow does, and not inverted"),
     "with_profile": OddPage(with_profile, "no ICC profile is applied"),

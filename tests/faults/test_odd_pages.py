@@ -29,9 +29,8 @@ from tests.faults.trial import loaded, planted
 
 PAGES = json.loads(RECORDED.read_text(encoding="utf-8"))["pages"]
 SHOWS = {
-    "turned": ("pixels.opened-no-orientation", "pixels.not-squashed"),
+    "turned": ("pixels.opened-no-orientation", "pixels.opened-on-white", "pixels.not-squashed"),
     "transparent": tuple(f"pixels.opened-on-{ground}" for ground in ("white", "black", "grey")),
-    "transparent_palette": ("pixels.opened-on-white",),
     "16_bit": ("pixels.opened-wide",),
     "repeated": ("read.no-rule", "read.most-16", *(f"tokens.size-{n}" for n in (0, 3, 19, 21, 35))),
     "exactly_640": tuple(f"pixels.grid-{rule}" for rule in ("limit-639", "always", "always-first", "always-last")),

@@ -13,22 +13,19 @@ from typing import Any
 from pytest_dsocr.compare.tolerances import BY_DTYPE
 from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.engine.places import MINI
-from pytest_dsocr.observation.observation import Observation, Step
+from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.reference.drift import one_line_each
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
 from suites.contract.odd_pages import ODD_PAGES, RECORDED
 from tests.vendor_live.golden import quietly_on_cpu
 
 
-def margin_ulps(step: Step) -> float:
-    """Return how far the next best token is from the chosen one in ULP of bfloat16; those before it were forbidden."""
-    at, logits = step.best.ids.index(step.token), step.best.logits
-    return (logits[at] - logits[at + 1]) / BY_DTYPE["bfloat16"].ulp(logits[0])
-
-
 def row(seen: Observation) -> dict[str, Any]:
+    """Return what was read, and how far the next best token is in ULP of bfloat16; those before it were forbidden."""
     pixels = {what: getattr(seen.inputs, what) for what in PIXELS}
-    return {"text": seen.output.text, "margin_ulps": round(min(map(margin_ulps, seen.steps)), 1), **pixels}
+    chosen = [(step.best.ids.index(step.token), step.best.logits) for step in seen.steps]
+    margins = [(logits[at] - logits[at + 1]) / BY_DTYPE["bfloat16"].ulp(logits[0]) for at, logits in chosen]
+    return {"text": seen.output.text, "margin_ulps": round(min(margins), 1), **pixels}
 
 
 def main(vendor_folder: str) -> None:
