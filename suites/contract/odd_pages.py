@@ -57,7 +57,7 @@ def plain(*placed: Any) -> Image.Image:
 
 
 def turned() -> Image.Image:
-    """A page on its side, which EXIF turns upright, and which is no square; of its two colours the ink is transparent."""
+    """A page on its side, which EXIF turns upright, and which is no square; of two colours the ink is transparent."""
     page = Image.fromarray(sheet("July", 20, 80, 640, 400) // PAPER).transpose(Image.Transpose.ROTATE_90)
     page.putpalette([INK] * 3 + [PAPER] * 3)
     page.info["transparency"] = 0
