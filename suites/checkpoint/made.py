@@ -10,6 +10,7 @@ are set so that what is rare happens on one page:
   that comes next looks at that channel alone: such logits do not depend on the order of sums.
 - In some places two tokens are equally good, to the bit, and the lower id is right; in others nearly so, apart by more
   than float32 rounds and less than float16 can tell. Pad is said in the middle, and EOS is second best early.
+- It says a blank in front of a stop, an entity, and two empty lines in a row, which a reader might tidy or resolve.
 - The prompt ends in the twenty letters that the chain begins with, so that the rule for n-grams, which counts the
   prompt, forbids the last of them. It is so long that the output goes beyond 2,048 positions.
 """
@@ -58,7 +59,7 @@ PAGES = {"float32": "exactly_640", "bfloat16": "halves"}
 """Drawn pages by dtype. The pixels of the second sum to zero: without vision the decoder is given the same bits."""
 LETTERS = "abcdefghijklmnopqrst"
 PROMPT = f"<image>\n{' '.join(map(str, range(971)))} {' '.join(LETTERS)}"
-CEILING = 40
+CEILING = 48
 """New tokens at most; the chain is shorter."""
 
 
@@ -86,7 +87,7 @@ CHAIN = (
     Link(" wonder", nearly="Wonder"),
     Link(" winter", nearly="Winter"),
     Link(" water", equal=" weather"),
-    Link("©"),
+    *map(Link, (" .", "&amp;", "\n\n", "\n", "©")),
     Link(EOS),
 )
 FORBIDDEN = " t"

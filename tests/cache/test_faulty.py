@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.config import Config
@@ -27,8 +27,7 @@ from suites.cache import (
     test_ways,
 )
 from suites.cache.conftest import _without_gradients  # noqa: F401 - is used by every test here
-from suites.cache.test_reading import AT_TEXT, LOOPING, _repeated
-from suites.cache.walk import QUICK, Walk
+from suites.cache.walk import Walk
 from suites.contract.pages import write_page
 from tests.cache.faulty import FAULTS
 
@@ -113,15 +112,6 @@ def test_every_test_of_the_suite_is_here() -> None:
 def test_a_page_of_which_vision_gives_nothing_is_reported(tiny: Engine[Any], tmp_path: Path) -> None:
     with pytest.raises(DsocrError, match=r"gave nothing of halves\.png in tiny; .* put another page first"):
         Walk.along(SessionSubject(tiny), write_page("halves", tmp_path))
-
-
-def test_a_reader_without_the_rule_for_n_grams_is_found_by_its_text(tmp_path: Path) -> None:
-    """With text alone, on the page that is asked for it."""
-    session = Engine.from_checkpoint("mini", engine="fast")
-    inputs = session.prepare(write_page(LOOPING, tmp_path), preset=QUICK)
-    for size, verdict in ((20, Verdict.MATCH), (0, Verdict.WRONG)):
-        text = session.run_prepared(inputs, max_new_tokens=AT_TEXT, no_repeat_ngram_size=size).text
-        assert _repeated(session.tokenizer.encode(text)).verdict is verdict
 
 
 @pytest.mark.parametrize(("test", "fault"), [(test, fault) for test, faults in CAUGHT.items() for fault in faults])

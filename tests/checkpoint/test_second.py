@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import html
+import re
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +44,22 @@ def ignores_it(setup: Setup) -> SessionSubject:
     return session_subject(replace(setup, checkpoint="mini"))
 
 
+class Tidies:
+    """Offers its text alone, which it changes."""
+
+    def __init__(self, setup: Setup, tidied: Callable[[str], str]) -> None:
+        self.session, self.tidied = session_subject(setup), tidied
+
+    def read(self, page: Path, **how: Any) -> str:
+        return self.tidied(self.session.read(page, **how))
+
+
+resolves_entities = partial(Tidies, tidied=html.unescape)
+joins_empty_lines = partial(Tidies, tidied=partial(re.sub, "\n{3,}", "\n\n"))
+joins_stops = partial(Tidies, tidied=partial(re.sub, r" (?=\.)", ""))
+changes_nothing = partial(Tidies, tidied=str)
+
+
 @pytest.fixture(scope="module")
 def second(tiny: Any, tmp_path_factory: pytest.TempPathFactory) -> Second:
     return Second.written(RUN, SessionSubject(tiny), tmp_path_factory.mktemp("second"))
@@ -63,6 +83,12 @@ def test_a_right_subject_passes_and_its_first_layer_is_held_to_a_limit_of_its_ow
     assert report.limits.seam == IN_BFLOAT16["seam"]
     assert FIRST_LAYER in [one.what for one in report.comparisons]
     assert OF_FIRST_LAYER["seam"] < IN_BFLOAT16["seam"]
+
+
+@pytest.mark.parametrize("subject", ["resolves_entities", "joins_empty_lines", "joins_stops", "changes_nothing"])
+def test_a_text_that_is_tidied_is_wrong_where_it_is_all_that_is_offered(subject: str, second: Second) -> None:
+    asked = replace(second, config=replace(RUN, subject=f"{__name__}:{subject}", explain=0.0))
+    assert asked.report("float32", second.reference("float32")).passes is (subject == "changes_nothing")
 
 
 @pytest.mark.parametrize(

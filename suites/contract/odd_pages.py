@@ -1,0 +1,139 @@
+"""Pages of a few words in forms that are easily misread: what ``mini`` says of them tells how a page was taken.
+
+The words are cut out of the shipped pages, as ink or paper, so that the pages are the same on every machine.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.pages.page_list import PAGES as SHIPPED
+from pytest_dsocr.reference.goldens import shipped_folder
+
+from .pages import ORIENTATION_TAG, ROTATED_BY_90
+
+RECORDED = shipped_folder() / "vendor" / "odd-pages.json"
+Levels = NDArray[np.uint8]
+"""``[H, W]``, ink on paper."""
+WORDS = {
+    "Castle With": ("generated/letter_054", (32, 258, 417, 329)),
+    "Is South Weather": ("typeset/two_columns_helvetica", (323, 102, 919, 179)),
+    "July": ("generated/form_001", (41, 392, 235, 501)),
+    "Random": ("generated/two_columns_005", (453, 452, 748, 532)),
+}
+"""A shipped page, and where on it the words are: left, top, right and bottom in pixels."""
+INK, PAPER, SIDE_PX = 0, 255, 600
+D50 = 0xF6D6, 0x10000, 0xD32D
+"""The white of every ICC profile, in 65536ths."""
+
+
+def words(text: str) -> Levels:
+    """Return words as they are on the shipped page, in black and white."""
+    name, box = WORDS[text]
+    with Image.open(SHIPPED / f"{name}.png") as page:
+        return np.where(np.asarray(page.convert("RGB").crop(box)).min(2) < 128, INK, PAPER).astype(np.uint8)
+
+
+def sheet(
+    text: str = "Castle With", x: int = 20, y: int = 80, w: int = SIDE_PX, h: int = SIDE_PX, by: int = 1
+) -> Levels:
+    """Return a sheet of a size in pixels with words at a place, ``by`` times as large; what does not fit is cut off."""
+    page, ink = np.full((h, w), PAPER, np.uint8), words(text).repeat(by, 0).repeat(by, 1)[: h - y, : w - x]
+    page[y : y + ink.shape[0], x : x + ink.shape[1]] = ink
+    return page
+
+
+def plain(*placed: Any) -> Image.Image:
+    """Draw what :func:`sheet` returns."""
+    return Image.fromarray(sheet(*placed))
+
+
+def turned() -> Image.Image:
+    """A page on its side, which EXIF turns upright, and which is no square; of two colours the ink is transparent."""
+    page = Image.fromarray(sheet("July", 20, 80, 640, 400) // PAPER).transpose(Image.Transpose.ROTATE_90)
+    page.putpalette([INK] * 3 + [PAPER] * 3)
+    page.info["transparency"] = 0
+    page.getexif()[ORIENTATION_TAG] = ROTATED_BY_90
+    return page
+
+
+def transparent() -> Image.Image:
+    """The ink is transparent at the left, the paper at the right."""
+    page, at_left = sheet(), np.arange(SIDE_PX) < SIDE_PX // 3
+    return Image.fromarray(np.dstack([page, np.where((page == INK) == at_left, 0, 255).astype(np.uint8)]))
+
+
+def two_texts(faint: int, paper: int) -> NDArray[np.uint16]:
+    """Return levels of words in 0, and of others that show where the levels are taken otherwise."""
+    return np.where(sheet() == INK, INK, np.where(sheet("July") == INK, faint, paper)).astype(np.uint16)
+
+
+def cmyk() -> Image.Image:
+    """Words in black ink, and in no other."""
+    black = PAPER - sheet()
+    return Image.frombytes("CMYK", (SIDE_PX, SIDE_PX), np.dstack([0 * black] * 3 + [black]).tobytes())
+
+
+def with_profile() -> Image.Image:
+    """Words in 0, others in 250 on 255; by the page's ICC profile 0 is white and 250 is black."""
+    page = Image.fromarray(two_texts(250, PAPER).astype(np.uint8))
+    curve = [65535 * (level not in range(128, 254)) for level in range(256)]
+    tag = b"curv" + struct.pack(">II256H", 0, len(curve), *curve)
+    head = struct.pack(
+        ">I4sI4s4s4s12x4s28x3i", 144 + len(tag), b"", 0x02100000, b"mntr", b"GRAY", b"XYZ ", b"acsp", *D50
+    )
+    page.info["icc_profile"] = head.ljust(128, b"\0") + struct.pack(">I4sII", 1, b"kTRC", 144, len(tag)) + tag
+    return page
+
+
+def repeated() -> Image.Image:
+    """One word in two columns and seven rows."""
+    word = np.pad(words("Random"), ((0, 0), (10, 0)), constant_values=PAPER)
+    return Image.fromarray(np.pad(np.tile(word, (7, 2)), ((10, 70), (0, 30)), constant_values=PAPER))
+
+
+class OddPage(NamedTuple):
+    """A page to be read by the prompt for free OCR."""
+
+    draw: Callable[[], Image.Image]
+    check: str
+    """What a subject that reads it otherwise may have missed."""
+    preset: str = "tiny"
+
+    def case(self, name: str, folder: Path) -> Case:
+        """Write the page without loss into ``folder``, and return what is asked of it."""
+        page = self.draw()
+        path = folder / f"{name}.{'tif' if page.mode == 'CMYK' else 'png'}"
+        page.save(path, exif=page.getexif(), icc_profile=page.info.get("icc_profile"))
+        return make_case(path, "free", self.preset, max_new_tokens=60)
+
+
+NO_REPEAT = "no 20 tokens are said twice (no_repeat_ngram_size, over prompt and output), and any fewer may be"
+LATER = "of two grids that are equally near, the later is taken where the page covers half of it"
+NEAREST = "the nearest grid is that by the difference of width over height, which is not rounded"
+ODD_PAGES: Mapping[str, OddPage] = {
+    "plain": OddPage(plain, "a page with nothing odd about it is read"),
+    "turned": OddPage(turned, "EXIF is followed, a palette's transparency dropped, and a page squashed up to 640 px"),
+    "transparent": OddPage(transparent, "alpha is dropped, and not blended"),
+    "16_bit": OddPage(lambda: Image.fromarray(two_texts(65535, 300)), "levels are clipped at 255, and not scaled"),
+    "cmyk": OddPage(cmyk, "CMYK is converted as Pillow does, and not inverted"),
+    "with_profile": OddPage(with_profile, "no ICC profile is applied"),
+    "repeated": OddPage(repeated, NO_REPEAT),
+    "exactly_640": OddPage(
+        lambda: plain("Castle With", 10, 40, 640, 640), "it is not cut, for no side is above 640 px", "gundam"
+    ),
+    "641_wide": OddPage(
+        lambda: plain("Random", 10, 40, 641, 320, 2), "it is cut, for one side is above 640 px", "gundam"
+    ),
+    "tie": OddPage(lambda: plain("Castle With", 10, 40, 1240, 496, 2), LATER, "gundam"),
+    "between_grids": OddPage(lambda: plain("Is South Weather", 445, 466, 1398, 560), NEAREST, "gundam"),
+}
+"""What the vendor's code reads on each stands in :data:`RECORDED`."""

@@ -1,0 +1,41 @@
+"""Record what the vendor's own code reads on the odd pages into ``golden/vendor/odd-pages.json``.
+
+Run where the vendor's code imports: ``python -m tests.vendor_live.record_odd_pages VENDOR_FOLDER``.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from pytest_dsocr.compare.tolerances import BY_DTYPE
+from pytest_dsocr.contract import PIXELS
+from pytest_dsocr.engine.places import MINI
+from pytest_dsocr.observation.observation import Observation
+from pytest_dsocr.reference.drift import one_line_each
+from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
+from suites.contract.odd_pages import ODD_PAGES, RECORDED
+from tests.vendor_live.golden import quietly_on_cpu
+
+
+def row(seen: Observation) -> dict[str, Any]:
+    """Return what was read, and how far the next best token is in ULP of bfloat16; those before it were forbidden."""
+    pixels = {what: getattr(seen.inputs, what) for what in PIXELS}
+    chosen = [(step.best.ids.index(step.token), step.best.logits) for step in seen.steps]
+    margins = [(logits[at] - logits[at + 1]) / BY_DTYPE["bfloat16"].ulp(logits[0]) for at, logits in chosen]
+    return {"text": seen.output.text, "margin_ulps": round(min(margins), 1), **pixels}
+
+
+def main(vendor_folder: str) -> None:
+    command = "python -m tests.vendor_live.record_odd_pages VENDOR_FOLDER"
+    with tempfile.TemporaryDirectory() as folder, quietly_on_cpu():
+        runtime = VendorRuntime.load(Path(vendor_folder), MINI, command=command)
+        pages = {name: row(runtime.observe(page.case(name, Path(folder)))) for name, page in ODD_PAGES.items()}
+    head = {"provenance": runtime.provenance.to_json()}
+    RECORDED.write_text(one_line_each(head, {"pages": pages}), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
