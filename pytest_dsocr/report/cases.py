@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 from pytest_dsocr.compare.divergence import of_whole_page
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.explain.hints import REFUTED, agreed
+from pytest_dsocr.explain.hints import agreed
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.report.outcomes import FAILING, TestResult
 from pytest_dsocr.report.payload import CasePayload
@@ -116,9 +116,8 @@ def _is_wrong(what: str, case: JudgedCase) -> bool:
 def _break(
     what: str, broken: Sequence[JudgedCase], failing: Sequence[TestResult], cases: Sequence[JudgedCase], unit: str
 ) -> Break:
-    """Make one; its cause is that of the case for which the fewest mistakes are left that explain it."""
-    first = max(broken, key=lambda case: (case["proven"], bool(case["explained"]), -len(case["explained"] or "")))
-    proven = first["proven"] and not any((case["explained"] or "").startswith(REFUTED) for case in broken)
+    """Make one; its cause is that of the case which says most about it."""
+    first, proven = _explained(broken, cases)
     compared = {case["id"]: {one["what"] for one in case["comparisons"]} for case in broken}
     wrong = {
         test.nodeid: (test.case_id, found)
@@ -136,6 +135,21 @@ def _break(
         "proven": proven,
         "tests": tests,
     }
+
+
+def _explained(broken: Sequence[JudgedCase], cases: Sequence[JudgedCase]) -> tuple[JudgedCase, bool]:
+    """Return the case that is explained best, and whether what it names is proven.
+
+    Of texts it is the one with which most pages were tried, right ones as well. Where these are not all, as workers
+    try each their own, every other page must leave what it names.
+    """
+    texts = [case for case in cases if case["tried_on"] and (case in broken or case["passes"])]
+    if not texts:
+        first = max(broken, key=lambda case: (case["proven"], bool(case["explained"])))
+        return first, first["proven"]
+    last = max(texts, key=lambda case: case["tried_on"])
+    agree = all({*last["mistakes"]} <= {*case["mistakes"]} for case in texts)
+    return last, last["proven"] and (agree or last["tried_on"] == len(cases))
 
 
 def _hint(what: str, broken: Sequence[JudgedCase], cases: Sequence[JudgedCase]) -> str:

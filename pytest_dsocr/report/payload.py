@@ -23,7 +23,7 @@ from pytest_dsocr.foundation.words import plain, printable
 from pytest_dsocr.observation.provenance import is_by_session
 
 if TYPE_CHECKING:
-    from pytest_dsocr.compare.case import CaseReport, Exchange
+    from pytest_dsocr.compare.case import CaseReport, Exchange, Explanation
     from pytest_dsocr.observation.answer import Answer
     from pytest_dsocr.observation.config import Config
     from pytest_dsocr.observation.level import Level
@@ -129,6 +129,10 @@ class CasePayload(TypedDict):
     """What explains the first wrong comparison, or how far that was looked for; None where it was not."""
     proven: bool
     """Whether ``explained`` is proven, so that ``cause``, a guess, need not be shown."""
+    mistakes: list[str]
+    """The ids of the mistakes that ``explained`` names."""
+    tried_on: int
+    """Of a text, on how many pages these were tried; else 0."""
     fault: FaultPayload | None
     """What raised, so that the rest of the case was not compared."""
     findings: list[str]
@@ -262,6 +266,7 @@ def of_comparison(comparison: Comparison) -> ComparisonPayload:
 def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -> CasePayload:
     """Return a case, judged under the run's own limits and not those of one test; see :class:`CasePayload`."""
     exchange, divergence = report.exchange, report.divergence
+    explanation = exchange.explanation or Explanation("")
     forced = exchange.answer.forced
     return {
         "id": report.case.id,
@@ -276,8 +281,10 @@ def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -
         "first_wrong": divergence.first.what if divergence else None,
         "right_before": divergence.right if divergence else 0,
         "cause": hint(divergence) if divergence else None,
-        "explained": exchange.explanation.text if exchange.explanation else None,
-        "proven": exchange.explanation is not None and exchange.explanation.is_proven,
+        "explained": explanation.text or None,
+        "proven": explanation.is_proven,
+        "mistakes": list(explanation.mistakes),
+        "tried_on": explanation.pages,
         "fault": of_fault(report.fault, report.case.id) if report.fault else None,
         "findings": list(exchange.findings),
         "seconds": {"reference": exchange.reference_s, "subject": exchange.subject_s},
