@@ -53,8 +53,8 @@ class Explainer:
         """Those whose text was judged."""
         self._left: tuple[str, ...] = ()
         """The ids of the mistakes that give the subject's text on each of them."""
-        self._tried = 0
-        """How many were tried on them, in their order."""
+        self._done = dict[str, None]()
+        """Those that were tried on them."""
         of_setup = {name: getattr(setup, name) for name in ("checkpoint", "device", "dtype", "attention")}
         load = {"runtime": RUNTIME, "vendor": None, "command": "", **of_setup}
         self._client = Client(Path(sys.executable), load, time_limit_s + budget_s, None)
@@ -89,13 +89,12 @@ class Explainer:
         goes_on = not question.page.is_right and len(self._pages) <= MOST_PAGES
         if not self._left and not goes_on:
             return None
-        known, skip = self._left, self._tried if goes_on else None
-        answer = self._answer(asked := replace(question, others=others[:MOST_PAGES], only=known, skip=skip))
+        known, done = self._left, tuple(self._done) if goes_on else None
+        answer = self._answer(asked := replace(question, others=others[:MOST_PAGES], only=known, done=done))
         if isinstance(answer, Explanation):
             return answer
-        computed = answer.tried + len(answer.raised)
-        self._left = (*answer.found, *known[computed:])
-        self._tried += max(computed - len(known), 0)
+        self._done |= dict.fromkeys(answer.done)
+        self._left = (*answer.found, *(one for one in known if one not in answer.done))
         if known and not self._left:
             return Explanation(f"{REFUTED} what explains the pages before", question.what, pages=len(self._pages))
         explanation = in_words(asked, answer)
@@ -156,7 +155,7 @@ def _of_texts(question: Question, answer: SearchResult) -> Explanation:
     text = f"by one of {len(answer.found)} mistakes, {one_part}: with {words}" if many else f"with {words}"
     where = "the subject's text of every page so far" if question.others else "the subject's text"
     text += f", the session reproduces {where} (equal){_untried(question, answer)}"
-    is_whole = answer.tried + len(answer.raised) >= len(question.only)
+    is_whole = {*question.only} <= {*answer.done}
     is_proven = is_whole and (not many or len(parts) == 1)
     return Explanation(text, question.what, answer.found, is_proven, pages)
 

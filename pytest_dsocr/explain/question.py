@@ -94,14 +94,18 @@ class PageRead:
     """How many the reference has, with the prompt's: what a page costs."""
     is_right: bool = False
     """Whether the page passes."""
+    is_cut: bool = False
+    """Whether it has crops."""
 
     @classmethod
     def of(cls, report: CaseReport) -> PageRead:
         """Take it of a judged case."""
         packed, exchange = pack_case(report.case), report.exchange
         case, said = {**packed, "preset": dict(packed["preset"])}, exchange.expected.token_ids
-        tokens = len(said) + sum(count for _, count in exchange.expected.inputs.input_ids)
-        return cls(case, exchange.answer.text, said, tokens, report.divergence is None)
+        inputs, is_right = exchange.expected.inputs, report.divergence is None
+        tokens = len(said) + sum(count for _, count in inputs.input_ids)
+        is_cut = not inputs.shapes.get("images_crop", "float32").startswith("float32")  # zeros where there are none
+        return cls(case, exchange.answer.text, said, tokens, is_right, is_cut)
 
 
 @dataclass(frozen=True)
@@ -127,14 +131,14 @@ class Question:
     """Of a text, the pages that were read before."""
     only: tuple[str, ...] = ()
     """The ids of the mistakes that explain these; they are tried in front."""
-    skip: int | None = 0
-    """How many were tried on these, in their order; None where no further one is to be tried."""
+    done: tuple[str, ...] | None = ()
+    """The ids of those that were tried on these; None where no further one is to be tried."""
 
     def left(self, candidates: Iterable[Mistake]) -> list[Mistake]:
         """Return those of the candidates that are to be tried."""
-        every = list(candidates)
+        every, done = list(candidates), {*(self.done or ())}
         known = [one for one in every if one.id in self.only]
-        return known if self.skip is None else [*known, *every[self.skip :]]
+        return known if self.done is None else [*known, *(one for one in every if one.id not in done)]
 
 
 @dataclass(frozen=True)
@@ -156,6 +160,8 @@ class SearchResult:
     """Whether it is reproduced; else what was found only comes nearer."""
     raised: tuple[str, ...] = ()
     """The words of those that could not be computed."""
+    done: tuple[str, ...] = ()
+    """The ids of all that were tried, those that could not be computed as well."""
     beyond: str = ""
     """Where the mistake gives the subject's values as well, or ``not`` and where it does not; ends a sentence."""
 

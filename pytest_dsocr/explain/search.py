@@ -47,10 +47,11 @@ def search(
     Returns:
         The answer, without what follows of it, and the candidates that it names.
     """
-    left, found, raised = question.left(candidates), list[tuple[float, Mistake]](), list[str]()
+    left, found, raised, done = question.left(candidates), list[tuple[float, Mistake]](), list[str](), list[str]()
     for one in left if without > 0 else ():
         if time.monotonic() > deadline_s:
             break
+        done.append(one.id)
         try:
             distance = measure(one)
         except Exception:  # a mistake may fit this checkpoint's sizes as little as a port's would
@@ -59,7 +60,7 @@ def search(
         found.append((distance if math.isfinite(distance) else math.inf, one))
         if distance == 0.0 and not goes_on(one):
             break
-    answer = SearchResult(len(found), len(left), without, raised=tuple(raised))
+    answer = SearchResult(len(found), len(left), without, raised=tuple(raised), done=tuple(done))
     return _verdict(answer, found, question.near if near is None else near)
 
 

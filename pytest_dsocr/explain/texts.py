@@ -24,6 +24,7 @@ from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
 from pytest_dsocr.explain.catalogue import groups, ports
 from pytest_dsocr.explain.catalogue.output import TEXTS
 from pytest_dsocr.explain.catalogue.reading import ReadingRule, reading
+from pytest_dsocr.explain.hints import RESIZED
 from pytest_dsocr.explain.mistake import Changes, Mistake, Target
 from pytest_dsocr.explain.question import PageRead, Question, SearchResult
 from pytest_dsocr.explain.recompute import Clean, inputs_under
@@ -43,10 +44,15 @@ SEVERAL = ("over-queries", "heads-not-merged", "block-before", "block-twice", "e
 ONE_BY_ONE = re.compile(rf"(steps\.)?prefill\.({'|'.join(SEVERAL)})|steps\.(?!prefill\.)")
 
 
+OF_CROPS = re.compile(rf"{RESIZED.pattern}|pixels\.(crops|grid)-|prompt\.counts-|vision_fusion\.")
+"""Ids of mistakes that may show on pages with crops alone."""
+
+
 def explain_texts(session: Engine[Any], question: Question, deadline_s: float) -> SearchResult:
     """Explain the texts of pages: what explains those before is tried on the new one, all else on every page."""
     pages = [TextPage(session, one) for one in (question.page, *question.others)]
-    by_cost = sorted(pages, key=lambda page: page.read.tokens)
+    of_crops = crops_alone([page.read for page in pages])
+    by_cost = sorted(pages, key=lambda page: (of_crops and page.read.is_right, page.read.tokens))
     is_same = pages[0].right == question.page.text and not question.page.is_right
 
     def measure(one: Mistake) -> float:
@@ -54,7 +60,14 @@ def explain_texts(session: Engine[Any], question: Question, deadline_s: float) -
         return 0.0 if all(page.gives(one) for page in asked if page.is_witness) else float("inf")
 
     found = of_text(question.level)
+    if of_crops:
+        found = sorted(found, key=lambda one: OF_CROPS.match(one.id) is None)
     return search(found, measure, 1.0 - is_same, question, deadline_s, near=0.0, goes_on=lambda one: True)[0]
+
+
+def crops_alone(pages: Sequence[PageRead]) -> bool:
+    """Return whether pages with crops alone are wrong, and one without is right."""
+    return all(page.is_right or page.is_cut for page in pages) and any(not page.is_cut for page in pages)
 
 
 def of_text(level: int) -> Sequence[Mistake]:
