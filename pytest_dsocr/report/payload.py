@@ -23,7 +23,7 @@ from pytest_dsocr.foundation.words import plain, printable
 from pytest_dsocr.observation.provenance import is_by_session
 
 if TYPE_CHECKING:
-    from pytest_dsocr.compare.case import CaseReport, Exchange, Explanation
+    from pytest_dsocr.compare.case import CaseReport, Exchange
     from pytest_dsocr.observation.answer import Answer
     from pytest_dsocr.observation.config import Config
     from pytest_dsocr.observation.level import Level
@@ -266,7 +266,7 @@ def of_comparison(comparison: Comparison) -> ComparisonPayload:
 def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -> CasePayload:
     """Return a case, judged under the run's own limits and not those of one test; see :class:`CasePayload`."""
     exchange, divergence = report.exchange, report.divergence
-    explanation = exchange.explanation or Explanation("")
+    explanation = exchange.explanation
     forced = exchange.answer.forced
     return {
         "id": report.case.id,
@@ -281,10 +281,10 @@ def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -
         "first_wrong": divergence.first.what if divergence else None,
         "right_before": divergence.right if divergence else 0,
         "cause": hint(divergence) if divergence else None,
-        "explained": explanation.text or None,
-        "proven": explanation.is_proven,
-        "mistakes": list(explanation.mistakes),
-        "tried_on": explanation.pages,
+        "explained": explanation.text if explanation else None,
+        "proven": explanation is not None and explanation.is_proven,
+        "mistakes": [*explanation.mistakes] if explanation else [],
+        "tried_on": explanation.pages if explanation else 0,
         "fault": of_fault(report.fault, report.case.id) if report.fault else None,
         "findings": list(exchange.findings),
         "seconds": {"reference": exchange.reference_s, "subject": exchange.subject_s},

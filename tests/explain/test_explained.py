@@ -117,7 +117,7 @@ def test_what_explains_a_text_is_tried_on_every_page_right_or_wrong_and_the_sear
         ((TWO_BOS, "read.no-rule"), everything, wrong, (TWO_BOS,), True),
         (("read.no-rule",), everything, wrong, (), False),
         ((TWO_BOS,), everything, right, (), False),
-        (("prompt.nothing",), but_one, wrong, (), False),
+        (("read.no-rule",), but_one, wrong, (), False),
     ):
         asking._left, asking._done = known, dict(tried)
         found = asking.explain(read)
