@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -39,6 +40,8 @@ SOON = ("text", "read")
 BEHIND_VISION = ("prompt", "steps", "vision_fusion", "projector", "prefill", "clip")
 """Groups for which SAM, which takes ten times as long as all that follows it, is not run again."""
 DEAR = ("pixels", "sam")
+MOST_AT_ONCE = 512
+"""Tokens that are passed at once, for the memory that attention takes."""
 SEVERAL = ("over-queries", "heads-not-merged", "block-before", "block-twice", "experts-capacity", "experts-room")
 """How mistakes of the decoder begin that do something else to one token than to several: they are decoded in steps."""
 ONE_BY_ONE = re.compile(rf"(steps\.)?prefill\.({'|'.join(SEVERAL)})|steps\.(?!prefill\.)")
@@ -51,23 +54,17 @@ OF_CROPS = re.compile(rf"{RESIZED.pattern}|pixels\.(crops|grid)-|prompt\.counts-
 def explain_texts(session: Engine[Any], question: Question, deadline_s: float) -> SearchResult:
     """Explain the texts of pages: what explains those before is tried on the new one, all else on every page."""
     pages = [TextPage(session, one) for one in (question.page, *question.others)]
-    of_crops = crops_alone([page.read for page in pages])
-    by_cost = sorted(pages, key=lambda page: (of_crops and page.read.is_right, page.read.tokens))
-    is_same = pages[0].right == question.page.text and not question.page.is_right
+    reads = [page.read for page in pages]
+    crops_alone = all(one.is_right or one.is_cut for one in reads) and not all(one.is_cut for one in reads)
+    by_cost = sorted(pages, key=lambda page: (crops_alone and page.read.is_right, page.read.tokens))
+    without = float(question.page.is_right or pages[0].right != question.page.text)
 
     def measure(one: Mistake) -> float:
         asked = pages[:1] if one.id in question.only else by_cost
         return 0.0 if all(page.gives(one) for page in asked if page.is_witness) else float("inf")
 
-    found = of_text(question.level)
-    if of_crops:
-        found = sorted(found, key=lambda one: OF_CROPS.match(one.id) is None)
-    return search(found, measure, 1.0 - is_same, question, deadline_s, near=0.0, goes_on=lambda one: True)[0]
-
-
-def crops_alone(pages: Sequence[PageRead]) -> bool:
-    """Return whether pages with crops alone are wrong, and one without is right."""
-    return all(page.is_right or page.is_cut for page in pages) and any(not page.is_cut for page in pages)
+    found = sorted(of_text(question.level), key=lambda one: crops_alone and not OF_CROPS.match(one.id))
+    return search(found, measure, without, question, deadline_s, near=0.0, goes_on=lambda one: True)[0]
 
 
 def of_text(level: int) -> Sequence[Mistake]:
@@ -96,8 +93,8 @@ class TextPage:
         self.session, self.read, self.case = session, read, unpack_case(read.case)
         self.ids = [*session.tokenizer.encode(read.text), session.policy.eos_id]
         self.right = clean_output(session.tokenizer.decode(read.reference_tokens))
-        both = zip(self.ids, read.reference_tokens, strict=False)
-        self.apart = next((at for at, (one, other) in enumerate(both) if one != other), len(self.ids))
+        both = zip(self.ids, session.tokenizer.encode(self.right), strict=False)
+        self.apart = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], both))
         """At which of its tokens the subject's text leaves the reference's."""
 
     @cached_property
@@ -107,19 +104,13 @@ class TextPage:
 
     @cached_property
     def state(self) -> DecodeState[Any]:
-        """The state behind the prompt, to be copied: decoding moves a state on."""
+        """The state behind the prompt."""
         return self.session.pipeline.prefill_with(self.clean.inputs, self.clean.in_prompt)
-
-    @cached_property
-    def page(self) -> Any:
-        """The image."""
-        return load_image(self.case.page)
 
     @cached_property
     def is_witness(self) -> bool:
         """Whether it tells mistakes apart: not where it is right, and the session reads it otherwise, as over a tie."""
-        model = Along(self.session.pipeline, self.ids, self.apart)
-        return not self.read.is_right or self._reads(self.clean.inputs, self._copy(), ReadingRule(), model)
+        return not self.read.is_right or self._reads(self.clean.inputs, self.copied(), ReadingRule())
 
     def gives(self, one: Mistake) -> bool:
         """Return whether the session with a mistake reads the subject's text."""
@@ -130,35 +121,27 @@ class TextPage:
             return False  # the first token is chosen in front of all steps
         with Changes() as changes:
             changes.set(pipeline, "scatter", _scatter)
-            prefilled = self._prefilled(one, group, name, changes)
-            if prefilled is None:
-                return self.read.is_right
-            inputs, state = prefilled
             by = reading(name) if group == "read" else ReadingRule()
-            model: Any = self.session.pipeline
-            if not ONE_BY_ONE.match(one.id):
-                model = Along(model, self.ids, self.apart)
-            return self._reads(inputs, state, by, model)
+            prefilled = self.prefilled(one, changes)
+            return self._reads(*prefilled, by, bool(ONE_BY_ONE.match(one.id))) if prefilled else self.read.is_right
 
-    def _prefilled(
-        self, one: Mistake, group: str, name: str, changes: Changes
-    ) -> tuple[Inputs, DecodeState[Any]] | None:
+    def prefilled(self, one: Mistake, changes: Changes) -> tuple[Inputs, DecodeState[Any]] | None:
         """Return the inputs and the state behind the prompt with a mistake in it; None where it changes nothing."""
-        right, model = self.clean.inputs, self.session.pipeline
-        in_prompt = self.clean.in_prompt
+        right, model, in_prompt = self.clean.inputs, self.session.pipeline, self.clean.in_prompt
+        group, _, name = one.id.partition(".")
         if group == "read":
-            return right, model.prefill_with(right, None) if reading(name).blind else self._copy()
+            return right, model.prefill_with(right, None) if reading(name).blind else self.copied()
         if group == "prompt" and not name.startswith("preset-"):  # these change pixels as well
-            brief = inputs_under(self.session, self.case, one, page=self.page)
+            brief = inputs_under(self.session, self.case, one, page=load_image(self.case.page))
             right = replace(right, input_ids=brief.input_ids, images_seq_mask=brief.images_seq_mask)
             return right, self._prefilled_behind(right)
         if group in INPUTS:
             made = inputs_under(self.session, self.case, one)
-            same = all(map(torch.equal, made.tensors.values(), right.tensors.values()))
-            return None if same else (made, model.prefill(made))
+            equal = map(torch.equal, made.tensors.values(), right.tensors.values())
+            return None if all(equal) else (made, model.prefill(made))
         if group in ("prefill", "steps"):
             notes = {"prompt": right.prompt_tokens, "last": int(right.input_ids[0, -1]), "logits": self.state.logits}
-            state = self._copy()
+            state = self.copied()
             one.plant(Target.of_stage(self.session, changes, "prefill", self.clean.image, **notes))
             return right, state if group == "steps" else model.prefill_with(right, in_prompt)
         if in_prompt is None:
@@ -175,31 +158,28 @@ class TextPage:
         same = int((new == own).all(0).long().cumprod(0).sum())
         if same < self.clean.image[1] or right.images_seq_mask[0, same:].any():
             return self.session.pipeline.prefill_with(right, self.clean.fused if right.has_vision else None)
-        state = self._copy()
+        state = self.copied()
         for _ in range(self.clean.inputs.prompt_tokens - same):
             state.cache.drop_last()
         state.logits = passed(self.session.pipeline, state, right.input_ids[0, same:].tolist())[-1]
         return state
 
-    def _copy(self) -> DecodeState[Any]:
+    def copied(self) -> DecodeState[Any]:
+        """Return the state behind the prompt, which decoding moves on."""
         return DecodeState(copy.deepcopy(self.state.cache), self.state.logits, self.state.last_embeds, [])
 
-    def _reads(self, inputs: Inputs, state: DecodeState[Any], by: ReadingRule, model: Any) -> bool:
+    def _reads(self, inputs: Inputs, state: DecodeState[Any], by: ReadingRule, stepped: bool = False) -> bool:
         """Return whether the session reads the subject's text; ends where it reads another one."""
         tokenizer, eos, most = self.session.tokenizer, self.session.policy.eos_id, self.case.max_new_tokens
-        said, is_along = list[int](), True
+        model: Any = self.session.pipeline if stepped else Along(self.session.pipeline, self.ids, self.apart)
+        said, is_along, text = list[int](), True, ""
         for token in by.tokens(model, state, inputs.input_ids[0].tolist(), tokenizer, eos, most):
             is_along = is_along and self.ids[len(said) : len(said) + 1] == [token]
             said.append(token)
-            if not is_along and token != eos and not self._may_be(said):
-                return False
+            text = text if is_along else clean_output(tokenizer.decode(said))
+            if token != eos and not self.read.text.startswith(text.rstrip("\N{REPLACEMENT CHARACTER}")):
+                return False  # but for its last character, which may be incomplete
         return clean_output(tokenizer.decode(said)) == self.read.text
-
-    def _may_be(self, said: Sequence[int]) -> bool:
-        """Return whether the text may go on as the subject's; its last character may still be incomplete."""
-        return self.read.text.startswith(
-            clean_output(self.session.tokenizer.decode(said)).rstrip("\N{REPLACEMENT CHARACTER}")
-        )
 
 
 class Along:
@@ -226,7 +206,7 @@ class Along:
             self.pipeline.decode_step(state, tokens)
             return
         if self.fed == len(self.logits):
-            behind = self.first if self.fed < self.first else None
+            behind = min(self.first if self.fed < self.first else len(self.ids), self.fed + MOST_AT_ONCE)
             self.logits += passed(self.pipeline, state, self.ids[self.fed : behind])
         state.logits = self.logits[self.fed]
         self.fed += 1

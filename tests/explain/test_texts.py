@@ -32,9 +32,9 @@ def logits(page: TextPage, one: Mistake, *, first: int | None) -> Tensor:
     """Those behind the prompt and each token ``[T, V]``, passed at once from ``first`` on, or in steps."""
     model = page.session.pipeline
     with Changes() as changes, torch.no_grad():
-        prefilled = page._prefilled(one, "prefill", one.id.partition(".")[2], changes)
+        prefilled = page.prefilled(one, changes)
         assert prefilled is not None
-        _, state = prefilled
+        state = prefilled[1]
         found, along = [state.logits], model if first is None else Along(model, page.ids, first)
         for token in page.ids:
             along.decode_step(state, [token])
@@ -57,10 +57,10 @@ def test_tokens_that_are_known_are_passed_at_once_to_what_steps_give(page: TextP
 
 
 def test_tokens_that_others_are_fed_in_place_of_are_forgotten(page: TextPage) -> None:
-    right, (first, second, *_), model = page._copy(), page.ids, page.session.pipeline
+    right, (first, second, *_), model = page.copied(), page.ids, page.session.pipeline
     for token in (first, second + 1, second):
         model.decode_step(right, [token])
-    state, along = page._copy(), Along(model, page.ids, 0)
+    state, along = page.copied(), Along(model, page.ids, 0)
     for token in (first, second + 1, second):
         along.decode_step(state, [token])
     assert state.cache.lengths == right.cache.lengths
