@@ -43,6 +43,13 @@ def test_what_is_equal_to_the_bit_ends_the_search() -> None:
     assert in_words(answer).startswith("with the mistake b, the session reproduces the subject's clip.page/0 (equal")
 
 
+def test_where_a_search_goes_on_what_is_like_one_that_explains_is_tried_next() -> None:
+    candidates = [Mistake(name, "", "block", lambda on: None) for name in ("grid-six", "crops-fit", "grid-four")]
+    deadline_s, asked = time.monotonic() + 60, Question(PAGE, "text", 0, 20, NEAR)
+    answer, _ = search(candidates, lambda one: 0.0, 1.0, asked, deadline_s, near=0.0, goes_on=lambda one: True)
+    assert answer.done == ("grid-six", "grid-four", "crops-fit")
+
+
 def test_the_nearest_explains_where_only_rounding_is_left() -> None:
     answer = made({"a": 0.03, "b": 3e-7, "c": 2e-5, "broken": -1})
     assert (answer.found, answer.explained) == (("b",), True)
