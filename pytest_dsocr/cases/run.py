@@ -70,10 +70,9 @@ def run_case(
         elapsed.move("subject", report.exchange.subject_s)
         elapsed.move("reference", report.exchange.reference_s)
     _note(report.exchange)
-    if report.divergence is not None:
-        with elapsed.on("explaining"):
-            explanation = explained_by_rounding(report) or explainer.explain(report)
-            report = replace(report, exchange=replace(report.exchange, explanation=explanation))
+    with elapsed.on("explaining"):  # of a text also where it is right: what explains another one must leave it so
+        explanation = explained_by_rounding(report) or explainer.explain(report)
+        report = replace(report, exchange=replace(report.exchange, explanation=explanation))
     with elapsed.on("drawing"):
         picture = _drawn(report, config.out) if config.out else None
     return report, of_case(report, place=place, picture=picture)

@@ -30,6 +30,8 @@ class Explanation:
     """The ids of the mistakes that it names."""
     is_proven: bool = False
     """Whether the session reproduces the subject's tensor with one of them; else it only comes nearer, or none does."""
+    pages: int = 0
+    """Of a text, on how many pages they were tried, all so far; 0 of anything else."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,11 +16,12 @@ from pytest_dsocr.contract import COMPARED, GRID
 from pytest_dsocr.contract import PIXELS as PIXELS_OF
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.catalogue import groups
-from pytest_dsocr.explain.decoding import explain_best, explain_reading, explain_steps, explain_written
+from pytest_dsocr.explain.decoding import explain_best, explain_steps, explain_written
 from pytest_dsocr.explain.mistake import Group, Mistake, Part
 from pytest_dsocr.explain.question import OF_TEXT, Question, SearchResult
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
 from pytest_dsocr.explain.search import search
+from pytest_dsocr.explain.texts import explain_texts
 from pytest_dsocr.families import STAGES, VISION
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import InputsDigest, Seam
@@ -47,7 +48,7 @@ def explain(session: Engine[Any], case: Case, question: Question) -> SearchResul
     if question.what in COMPARED:
         return _of_inputs(session, case, question, deadline_s)
     if question.what in OF_TEXT:
-        return explain_reading(session, case, question, deadline_s)
+        return explain_texts(session, question, deadline_s)
     if question.what == "result.mmd":
         return explain_written(question, deadline_s)
     clean = Clean(session, session.prepare(case.page, prompt=case.prompt, preset=case.preset))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import msgspec
 from pytest_dsocr.compare.case import CaseReport, Explanation
 from pytest_dsocr.compare.divergence import of_whole_page
 from pytest_dsocr.explain.hints import REFUTED
-from pytest_dsocr.explain.question import OF_TEXT, Question, SearchResult, question_of
+from pytest_dsocr.explain.question import OF_TEXT, PageRead, Question, SearchResult, question_of
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.config import Setup
 from pytest_dsocr.reference.live import Client
@@ -21,6 +22,14 @@ from pytest_dsocr.reference.protocol import ReferenceFaultError
 
 RUNTIME = "pytest_dsocr.explain.runtime:ExplainingRuntime"
 FLAG = "--dsocr-explain"
+PARTS = {
+    **dict.fromkeys(("sam", "clip", "projector", "vision_fusion"), "vision"),
+    **dict.fromkeys(("prefill", "steps"), "the decoder"),
+    **{"pixels": "pixels", "prompt": "the prompt", "read": "the choice of tokens", "text": "what is made of tokens"},
+}
+"""The parts of the model that groups of mistakes are of."""
+MOST_PAGES = 8
+"""A search among texts goes on at no more pages; on those behind them only what is left is tried."""
 MOST_WORDS = 3
 """The most mistakes that are named which explain a divergence equally well."""
 
@@ -36,11 +45,16 @@ class Explainer:
 
     def __init__(self, setup: Setup, budget_s: float, time_limit_s: float = 600) -> None:
         self.budget_s = budget_s
-        self._asked: dict[str, tuple[int, float]] = {}
-        """By stage how many mistakes were computed where time ended that search, else 0, and the page's tokens."""
-        self._ended = 0
+        self._asked = set[str]()
+        """The stages that were asked about."""
         self._proven: dict[str, tuple[Explanation, str]] = {}
-        """By comparison what explains it, with the case; of a text also where more mistakes do than can be named."""
+        """By comparison what explains it, with the case."""
+        self._pages = list[PageRead]()
+        """Those whose text was judged."""
+        self._left: tuple[str, ...] = ()
+        """The ids of the mistakes that give the subject's text on each of them."""
+        self._done = dict[str, None]()
+        """Those that were tried on them."""
         of_setup = {name: getattr(setup, name) for name in ("checkpoint", "device", "dtype", "attention")}
         load = {"runtime": RUNTIME, "vendor": None, "command": "", **of_setup}
         self._client = Client(Path(sys.executable), load, time_limit_s + budget_s, None)
@@ -49,35 +63,52 @@ class Explainer:
         """Explain the first divergence of a case, of the first case whose stage breaks.
 
         For another case that breaks at the same comparison the first proof is repeated; None for any other. Where crops
-        and the whole page are wrong, it is that of a page that is not cut as well. Of texts, which say little, or where
-        several mistakes give the same, those found are tried again on the next case, and kept if they explain it as
-        well. A search among texts that its time ended goes on at a page that is read quicker.
+        and the whole page are wrong, it is that of a page that is not cut as well. Of texts, which say little, what is
+        left is tried on each further page, right or wrong, and the search goes on where its time ended it.
         """
         question = question_of(report, self.budget_s) if self.budget_s else None
-        if question is None or report.divergence is None:
-            return None
-        page = of_whole_page(question.what)
+        if question is None or question.what in OF_TEXT:
+            return self._of_text(question) if question else None
+        page, stage = of_whole_page(question.what), question.what.partition("/")[0].partition(".")[0]
+        assert report.divergence is not None
         places = dict.fromkeys((question.what, *[page] * report.divergence.scene.wrong(page)))
         known, case_id = next((self._proven[what] for what in places if what in self._proven), (None, ""))
-        stage, is_text = question.what.partition("/")[0].partition(".")[0], question.what in OF_TEXT
-        skip, least = self._asked.get(stage, (0, math.inf))
-        tokens = sum(count for _, count in report.exchange.expected.inputs.input_ids) + len(question.reference_tokens)
-        if known and len(known.mistakes) == 1 and not is_text:
+        if known:
             return replace(known, text=f"{known.text}; as in {case_id}", what=question.what)
-        if not known and stage in self._asked and not (is_text and skip and tokens < least):
+        if stage in self._asked:
             return None
-        found = self.answered(replace(question, only=known.mistakes if known else (), skip=0 if known else skip))
-        if found and (found.is_proven or (is_text and found.mistakes)):
+        self._asked.add(stage)
+        found = self.answered(question)
+        if found and found.is_proven:
             self._proven |= dict.fromkeys(places, (found, report.case.id))
-        elif known and found and found.what and not self._ended:
-            return Explanation(f"{REFUTED} what explains {case_id}", question.what)
-        self._asked[stage] = self._ended, tokens
         return found
+
+    def _of_text(self, question: Question) -> Explanation | None:
+        """Explain the texts of all pages so far; of a page that is right, only by what explains those before."""
+        others, self._pages = tuple(self._pages), [*self._pages, question.page]
+        goes_on = not question.page.is_right and len(self._pages) <= MOST_PAGES
+        if not self._left and not goes_on:
+            return None
+        known, done = self._left, tuple(self._done) if goes_on else None
+        answer = self._answer(asked := replace(question, others=others[:MOST_PAGES], only=known, done=done))
+        if isinstance(answer, Explanation):
+            return answer
+        self._done |= dict.fromkeys(answer.done)
+        self._left = (*answer.found, *(one for one in known if one not in answer.done))
+        if known and not self._left:
+            return Explanation(f"{REFUTED} what explains the pages before", question.what, pages=len(self._pages))
+        explanation = in_words(asked, answer)
+        return explanation and replace(explanation, pages=explanation.pages and len(self._pages))
 
     def answered(self, question: Question) -> Explanation | None:
         """Answer a question, whatever was asked before."""
+        answer = self._answer(question)
+        return answer if isinstance(answer, Explanation) else in_words(question, answer)
+
+    def _answer(self, question: Question) -> SearchResult | Explanation:
+        """Ask the process; an explanation says why it did not answer."""
         try:
-            answer = self._client.ask(
+            return self._client.ask(
                 question.what,
                 "explain",
                 {"question": msgspec.to_builtins(question, str_keys=True)},
@@ -85,9 +116,6 @@ class Explainer:
             )
         except ReferenceFaultError as error:
             return Explanation(f"nothing was tried: {str(error).splitlines()[0]}")
-        computed = answer.tried + len(answer.raised)
-        self._ended = question.skip + computed if computed < answer.of else 0
-        return in_words(question, answer)
 
     def close(self) -> None:
         """End the process, where one was started."""
@@ -98,20 +126,38 @@ def in_words(question: Question, answer: SearchResult) -> Explanation | None:
     """Put an answer in words; None where nothing was tried."""
     if not answer.tried and not answer.raised:
         return None
+    what, is_text = question.what, question.what in OF_TEXT
     if not answer.found:
         tried = count(answer.tried, "known mistake")
-        left = f"{_raised(answer)}{_untried(question, answer)}"
-        return Explanation(f"by none of {tried} tried at {question.what}{left}", question.what)
+        untried = _untried(question, answer)
+        left = f"{'' if question.others else _raised(answer)}{untried}"
+        pages = len(question.others) + 1 if is_text and not untried else 0
+        return Explanation(f"by none of {tried} tried at {what}{left}", what, pages=pages)
+    if is_text:
+        return _of_texts(question, answer)
     words = _named(answer.words, ", or ")
-    if question.what in OF_TEXT and len(answer.found) > MOST_WORDS:
-        return Explanation(f"by too many mistakes to tell: with {words} it is the same", question.what, answer.found)
     apart = "equal" if answer.error == 0 else f"{answer.error:.0e} apart"
     without = "" if answer.without in (1.0, math.inf) else f", {answer.without:.0e} without"
     if not answer.explained:
-        nearer = f"the session comes nearer to the subject's {question.what} ({apart}{without})"
-        return Explanation(f"in part: with {words}, {nearer}", question.what, answer.found)
-    reproduced = f"the session reproduces the subject's {question.what} ({apart}{without})"
-    return Explanation(f"with {words}, {reproduced}{_behind(answer)}", question.what, answer.found, is_proven=True)
+        nearer = f"the session comes nearer to the subject's {what} ({apart}{without})"
+        return Explanation(f"in part: with {words}, {nearer}", what, answer.found)
+    reproduced = f"the session reproduces the subject's {what} ({apart}{without})"
+    return Explanation(f"with {words}, {reproduced}{_behind(answer)}", what, answer.found, is_proven=True)
+
+
+def _of_texts(question: Question, answer: SearchResult) -> Explanation:
+    """Say which mistakes give the texts of all pages so far, and of many, which part of the model they are of."""
+    pages, many = len(question.others) + 1, len(answer.found) > MOST_WORDS
+    parts = Counter(PARTS[name.partition(".")[0]] for name in answer.found)
+    of_parts = ", ".join(f"{n} of {part}" for part, n in parts.most_common())
+    one_part = f"all of them of {of_parts.partition(' of ')[2]}" if len(parts) == 1 else of_parts
+    words = _named(answer.words, ", or ")
+    text = f"by one of {len(answer.found)} mistakes, {one_part}: with {words}" if many else f"with {words}"
+    where = "the subject's text of every page so far" if question.others else "the subject's text"
+    text += f", the session reproduces {where} (equal){_untried(question, answer)}"
+    is_whole = {*question.only} <= {*answer.done}
+    is_proven = is_whole and (not many or len(parts) == 1)
+    return Explanation(text, question.what, answer.found, is_proven, pages)
 
 
 def _behind(answer: SearchResult) -> str:

@@ -15,6 +15,7 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract import COMPARED, PIXELS
 from pytest_dsocr.explain.mistake import Mistake
 from pytest_dsocr.observation import answer as of_subject
+from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.observation import Observation, Seam
 from pytest_dsocr.observation.packing import pack_inputs
 from pytest_dsocr.observation.summing import sample_positions
@@ -81,11 +82,37 @@ class ActualStep:
 
 
 @dataclass(frozen=True)
-class Question:
-    """A case's first divergence, and the subject's tensors."""
+class PageRead:
+    """What was read of a page."""
 
     case: Packed
     """See :func:`~pytest_dsocr.reference.protocol.pack_case`."""
+    text: str
+    """The subject's."""
+    reference_tokens: tuple[int, ...]
+    tokens: int = 0
+    """How many the reference has, with the prompt's: what a page costs."""
+    is_right: bool = False
+    """Whether the page passes."""
+    is_cut: bool = False
+    """Whether it has crops."""
+
+    @classmethod
+    def of(cls, report: CaseReport) -> PageRead:
+        """Take it of a judged case."""
+        packed, exchange = pack_case(report.case), report.exchange
+        case, said = {**packed, "preset": dict(packed["preset"])}, exchange.expected.token_ids
+        inputs, is_right = exchange.expected.inputs, report.divergence is None
+        tokens = len(said) + sum(count for _, count in inputs.input_ids)
+        is_cut = not inputs.shapes.get("images_crop", "float32").startswith("float32")  # zeros where there are none
+        return cls(case, exchange.answer.text, said, tokens, is_right, is_cut)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A case's first divergence, and the subject's tensors."""
+
+    page: PageRead
     what: str
     """The comparison that breaks first, or where its error begins."""
     level: int
@@ -97,20 +124,21 @@ class Question:
     seams: Mapping[str, SentSeam] = field(default_factory=dict)
     """The subject's, with its pixels under the names of the inputs."""
     steps: tuple[ActualStep, ...] = ()
-    reference_tokens: tuple[int, ...] = ()
-    """What the reference said."""
     best: Mapping[int, float] = field(default_factory=dict)
     """The subject's logits of the best first tokens."""
-    text: str = ""
     mmd: str | None = None
+    others: tuple[PageRead, ...] = ()
+    """Of a text, the pages that were read before."""
     only: tuple[str, ...] = ()
-    """The ids of the mistakes to try, of a page before that they explain; all that may be it where there are none."""
-    skip: int = 0
-    """How many were tried on a page before, in their order."""
+    """The ids of the mistakes that explain these; they are tried in front."""
+    done: tuple[str, ...] | None = ()
+    """The ids of those that were tried on these; None where no further one is to be tried."""
 
     def left(self, candidates: Iterable[Mistake]) -> list[Mistake]:
         """Return those of the candidates that are to be tried."""
-        return [one for one in candidates if not self.only or one.id in self.only][self.skip :]
+        every, done = list(candidates), {*(self.done or ())}
+        known = [one for one in every if one.id in self.only]
+        return known if self.done is None else [*known, *(one for one in every if one.id not in done)]
 
 
 @dataclass(frozen=True)
@@ -132,21 +160,26 @@ class SearchResult:
     """Whether it is reproduced; else what was found only comes nearer."""
     raised: tuple[str, ...] = ()
     """The words of those that could not be computed."""
+    done: tuple[str, ...] = ()
+    """The ids of all that were tried, those that could not be computed as well."""
     beyond: str = ""
     """Where the mistake gives the subject's values as well, or ``not`` and where it does not; ends a sentence."""
 
 
 def question_of(report: CaseReport, budget_s: float) -> Question | None:
-    """Ask about a case's first divergence; None where nothing is WRONG, or what is needed is missing."""
-    divergence, exchange = report.divergence, report.exchange
-    if divergence is None:
+    """Ask about a case's first divergence, or about the text where all is right and nothing in front of it is shown.
+
+    None where neither is so, or what is needed is missing.
+    """
+    divergence, answer, expected = report.divergence, report.exchange.answer, report.exchange.expected
+    if divergence is None and (answer.level >= Level.STAGES or not report.passes):
         return None
-    what, answer, expected = divergence.begins or divergence.first.what, exchange.answer, exchange.expected
+    what = (divergence.begins or divergence.first.what) if divergence else "text"
     if what in COMPARED and answer.inputs is None:
         return None
-    best, packed = answer.prefill_best, pack_case(report.case)
+    best = answer.prefill_best
     return Question(
-        case={**packed, "preset": dict(packed["preset"])},
+        page=PageRead.of(report),
         what=what,
         level=int(answer.level),
         budget_s=budget_s,
@@ -154,9 +187,7 @@ def question_of(report: CaseReport, budget_s: float) -> Question | None:
         inputs=None if answer.inputs is None else pack_inputs(answer.inputs)[0],
         seams={name: SentSeam.of(seam) for name, seam in _seams(what, answer).items()},
         steps=_steps(answer, expected),
-        reference_tokens=expected.token_ids,
         best={} if best is None else dict(zip(best.ids, best.logits, strict=True)),
-        text=answer.text,
         mmd=answer.mmd,
     )
 

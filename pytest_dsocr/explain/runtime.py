@@ -37,7 +37,7 @@ class ExplainingRuntime(SessionRuntime):
 
         asked = msgspec.convert(question, Question, str_keys=True)
         with torch.no_grad():
-            answer = explain(self.subject.session, unpack_case(asked.case), asked)
+            answer = explain(self.subject.session, unpack_case(asked.page.case), asked)
         packed: dict[str, Any] = msgspec.to_builtins(answer)
         return packed
 

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from pytest_dsocr.explain.mistake import Mistake
 from pytest_dsocr.explain.question import Question, SearchResult
@@ -47,20 +48,28 @@ def search(
     Returns:
         The answer, without what follows of it, and the candidates that it names.
     """
-    left, found, raised = question.left(candidates), list[tuple[float, Mistake]](), list[str]()
-    for one in left if without > 0 else ():
-        if time.monotonic() > deadline_s:
-            break
+    left, found, raised, done = question.left(candidates), list[tuple[float, Mistake]](), list[str](), list[str]()
+    of = len(left)
+    while left and without > 0 and time.monotonic() <= deadline_s:
+        one = left.pop(0)
+        done.append(one.id)
         try:
             distance = measure(one)
         except Exception:  # a mistake may fit this checkpoint's sizes as little as a port's would
             raised.append(one.words)
             continue
         found.append((distance if math.isfinite(distance) else math.inf, one))
-        if distance == 0.0 and not goes_on(one):
-            break
-    answer = SearchResult(len(found), len(left), without, raised=tuple(raised))
+        if distance == 0.0:
+            if not goes_on(one):
+                break
+            left.sort(key=partial(_rank, question, one))
+    answer = SearchResult(len(found), of, without, raised=tuple(raised), done=tuple(done))
     return _verdict(answer, found, question.near if near is None else near)
+
+
+def _rank(question: Question, one: Mistake, other: Mistake) -> tuple[bool, bool]:
+    """Order what is left: what explains the pages before, then what is like one that explains."""
+    return other.id not in question.only, one.id.partition("-")[0] != other.id.partition("-")[0]
 
 
 def _verdict(

@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 from pytest_dsocr.compare.divergence import of_whole_page
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.explain.hints import REFUTED, agreed
+from pytest_dsocr.explain.hints import agreed
 from pytest_dsocr.foundation.words import count, listed
 from pytest_dsocr.report.cases import JudgedCase
 from pytest_dsocr.report.outcomes import TestResult
@@ -50,9 +50,8 @@ def causes_of(cases: Sequence[JudgedCase], failing: Sequence[TestResult]) -> lis
         return next((causes[key] for key in keys if key in causes), new)
 
     for what, broken in sorted(_broken(cases), key=lambda one: -len(one[1])):
-        first = max(broken, key=lambda case: (case["proven"], bool(case["explained"]), -len(case["explained"] or "")))
-        proven = first["proven"] and not any((case["explained"] or "").startswith(REFUTED) for case in broken)
-        keys: list[Key] = [("mistake", name) for name in first.get("mistakes", ()) if proven]
+        first, proven = _explained(broken, cases)
+        keys: list[Key] = [("mistake", name) for name in first["mistakes"] if proven]
         cause = known(keys, what, (first["explained"] or "") if proven else _hint(what, broken, cases), proven)
         cause["cases"] += dict.fromkeys((first["id"], *(case["id"] for case in broken)))
         keys += [key for case in broken for key in (("case", case["id"]), ("at", what, case["cause"] or ""))]
@@ -79,6 +78,21 @@ def _broken(cases: Sequence[JudgedCase]) -> Iterator[tuple[str, list[JudgedCase]
         if what != page in by_what and all(page in _wrong(case["comparisons"]) for case in by_what[what]):
             by_what[what] += by_what.pop(page)  # pages that are not cut have no crops to break at
     yield from by_what.items()
+
+
+def _explained(broken: Sequence[JudgedCase], cases: Sequence[JudgedCase]) -> tuple[JudgedCase, bool]:
+    """Return the case that is explained best, and whether what it names is proven.
+
+    Of texts it is the one with which most pages were tried, right ones as well. Where these are not all, as workers
+    try each their own, every other page must leave what it names.
+    """
+    texts = [case for case in cases if case["tried_on"] and (case in broken or case["passes"])]
+    if not texts:
+        first = max(broken, key=lambda case: (case["proven"], bool(case["explained"])))
+        return first, first["proven"]
+    last = max(texts, key=lambda case: case["tried_on"])
+    agree = all({*last["mistakes"]} <= {*case["mistakes"]} for case in texts)
+    return last, last["proven"] and (agree or last["tried_on"] == len(cases))
 
 
 def _wrong(comparisons: Sequence[ComparisonPayload]) -> set[str]:

@@ -129,8 +129,10 @@ class CasePayload(TypedDict):
     """What explains the first wrong comparison, or how far that was looked for; None where it was not."""
     proven: bool
     """Whether ``explained`` is proven, so that ``cause``, a guess, need not be shown."""
-    mistakes: NotRequired[list[str]]
-    """The ids of the known mistakes that ``explained`` names."""
+    mistakes: list[str]
+    """The ids of the mistakes that ``explained`` names."""
+    tried_on: int
+    """Of a text, on how many pages these were tried; else 0."""
     fault: FaultPayload | None
     """What raised, so that the rest of the case was not compared."""
     findings: list[str]
@@ -275,6 +277,7 @@ def of_comparison(comparison: Comparison) -> ComparisonPayload:
 def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -> CasePayload:
     """Return a case, judged under the run's own limits and not those of one test; see :class:`CasePayload`."""
     exchange, divergence = report.exchange, report.divergence
+    explanation = exchange.explanation
     forced = exchange.answer.forced
     return {
         "id": report.case.id,
@@ -289,9 +292,10 @@ def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -
         "first_wrong": divergence.first.what if divergence else None,
         "right_before": divergence.right if divergence else 0,
         "cause": hint(divergence) if divergence else None,
-        "explained": exchange.explanation.text if exchange.explanation else None,
-        "proven": exchange.explanation is not None and exchange.explanation.is_proven,
-        "mistakes": list(exchange.explanation.mistakes) if exchange.explanation else [],
+        "explained": explanation.text if explanation else None,
+        "proven": explanation is not None and explanation.is_proven,
+        "mistakes": [*explanation.mistakes] if explanation else [],
+        "tried_on": explanation.pages if explanation else 0,
         "fault": of_fault(report.fault, report.case.id) if report.fault else None,
         "findings": list(exchange.findings),
         "seconds": {"reference": exchange.reference_s, "subject": exchange.subject_s},

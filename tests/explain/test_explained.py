@@ -15,12 +15,12 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.catalogue import mistakes
-from pytest_dsocr.explain.decoding import of_text
 from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.hints import REFUTED
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.question import question_of
+from pytest_dsocr.explain.texts import of_text
 from pytest_dsocr.observation.config import Setup
 from pytest_dsocr.observation.level import Level
 from tests.conftest import model_of
@@ -53,7 +53,7 @@ def explained(explainer: Explainer, report: CaseReport, *names: str) -> Explanat
     """What is said of a case, whatever was asked before; of mistakes where some are named."""
     question = question_of(report, ENOUGH_S)
     assert question is not None
-    explanation = explainer.answered(replace(question, only=names))
+    explanation = explainer.answered(replace(question, only=names, done=None if names else ()))
     assert explanation is not None
     return explanation
 
@@ -105,18 +105,27 @@ def test_of_texts_what_gives_the_same_is_named_together_and_what_raised_is_said(
     assert raised in explained(explainer, report, FEWER, NO_ID).text
 
 
-def test_of_what_explained_a_text_what_explains_the_next_is_left_and_what_ended_goes_on(explainer: Explainer) -> None:
-    asking, report = Explainer(Setup(), ENOUGH_S), judged(TWO_BOS, level=Level.TEXT)
-    asking._client = explainer._client
-    for known, left in (((TWO_BOS, "read.no-rule"), (TWO_BOS,)), (("read.no-rule",), ())):
-        asking._proven["text"] = Explanation("", "text", known, is_proven=True), "one before"
-        found = asking.explain(report)
+def test_what_explains_a_text_is_tried_on_every_page_right_or_wrong_and_the_search_goes_on(
+    explainer: Explainer,
+) -> None:
+    """What is left of one page that is wrong is narrowed by the next, and refuted by one that is right."""
+    asking, wrong, right = Explainer(Setup(), ENOUGH_S), judged(TWO_BOS, level=Level.TEXT), judged(level=Level.TEXT)
+    asking._client, everything = explainer._client, dict.fromkeys(one.id for one in of_text(0))
+    but_one = dict.fromkeys([*everything][:-1])
+    assert asking.explain(right) is None, "nothing is to be explained yet"
+    for known, tried, read, names, proven in (
+        ((TWO_BOS, "read.no-rule"), everything, wrong, (TWO_BOS,), True),
+        (("read.no-rule",), everything, wrong, (), False),
+        ((TWO_BOS,), everything, right, (), False),
+        (("read.no-rule",), but_one, wrong, (), False),
+    ):
+        asking._left, asking._done = known, dict(tried)
+        found = asking.explain(read)
         assert found is not None
-        assert (found.mistakes, found.is_proven, found.text.startswith(REFUTED)) == (left, bool(left), not left)
-    asking._proven.clear()
-    for tokens, words in ((9999, "by none of 1 known mistake tried at text"), (9, "None")):
-        asking._asked["text"] = len(of_text(0)) - 1, tokens
-        assert getattr(asking.explain(report), "text", "None") == words
+        assert (found.mistakes, found.is_proven, found.text.startswith(REFUTED)) == (names, proven, not names)
+        assert found.pages == len(asking._pages)
+    asking._left, asking._done = (), but_one
+    assert getattr(asking.explain(wrong), "text", "").startswith("by none of 1 known mistake tried at text")
 
 
 @pytest.mark.parametrize("name", [FRONT, "projector.no-bias", "steps.positions-one-low", "pixels.opened-bgr"])

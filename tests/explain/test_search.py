@@ -11,12 +11,13 @@ import torch
 
 from pytest_dsocr.explain import explainer, runtime
 from pytest_dsocr.explain.mistake import Mistake
-from pytest_dsocr.explain.question import Question, SearchResult
+from pytest_dsocr.explain.question import PageRead, Question, SearchResult
 from pytest_dsocr.explain.runtime import check_memory, free_bytes
 from pytest_dsocr.explain.search import search
 from pytest_dsocr.foundation.errors import DsocrError
 
 NEAR, WITHOUT = 1e-4, 0.04
+PAGE = PageRead({}, "", ())
 
 
 def made(distances: dict[str, float], *, budget_s: float = 60, without: float = WITHOUT) -> SearchResult:
@@ -28,11 +29,11 @@ def made(distances: dict[str, float], *, budget_s: float = 60, without: float = 
         return distances[one.id]
 
     candidates = [Mistake(name, f"the mistake {name}", "block", lambda on: None) for name in distances]
-    return search(candidates, measure, without, Question({}, "", 3, 20, NEAR), time.monotonic() + budget_s)[0]
+    return search(candidates, measure, without, Question(PAGE, "", 3, 20, NEAR), time.monotonic() + budget_s)[0]
 
 
 def in_words(answer: SearchResult, what: str = "clip.page/0") -> str:
-    explanation = explainer.in_words(Question({}, what, 3, 20, NEAR), answer)
+    explanation = explainer.in_words(Question(PAGE, what, 3, 20, NEAR), answer)
     return explanation.text if explanation else ""
 
 
@@ -40,6 +41,13 @@ def test_what_is_equal_to_the_bit_ends_the_search() -> None:
     answer = made({"a": 0.03, "b": 0.0, "c": 0.0})
     assert (answer.found, answer.explained, answer.tried, answer.of) == (("b",), True, 2, 3)
     assert in_words(answer).startswith("with the mistake b, the session reproduces the subject's clip.page/0 (equal")
+
+
+def test_where_a_search_goes_on_what_is_like_one_that_explains_is_tried_next() -> None:
+    candidates = [Mistake(name, "", "block", lambda on: None) for name in ("grid-six", "crops-fit", "grid-four")]
+    deadline_s, asked = time.monotonic() + 60, Question(PAGE, "text", 0, 20, NEAR)
+    answer, _ = search(candidates, lambda one: 0.0, 1.0, asked, deadline_s, near=0.0, goes_on=lambda one: True)
+    assert answer.done == ("grid-six", "grid-four", "crops-fit")
 
 
 def test_the_nearest_explains_where_only_rounding_is_left() -> None:
@@ -52,8 +60,32 @@ def test_those_that_come_as_near_are_reported_together() -> None:
     answer = made({"a": 3e-7, "b": 4e-7, "c": 0.04})
     assert answer.found == ("a", "b")
     assert "with the mistake a, or the mistake b, the session" in in_words(answer)
-    many = SearchResult(4, 4, 1.0, tuple("abcd"), tuple("abcd"), 0.0, explained=True)
-    assert in_words(many, "text") == "by too many mistakes to tell: with a, or b, or c, or 1 more it is the same"
+
+
+@pytest.mark.parametrize(
+    ("found", "words", "is_proven"),
+    [
+        ("sam", "with sam.0, the session reproduces the subject's text (equal)", True),
+        (
+            "sam clip sam sam",
+            "by one of 4 mistakes, all of them of vision: with sam.0, or clip.1, or sam.2, or 1 more,",
+            True,
+        ),
+        (
+            "steps prompt prefill read",
+            "by one of 4 mistakes, 2 of the decoder, 1 of the prompt, 1 of the choice of tokens:",
+            False,
+        ),
+    ],
+)
+def test_of_texts_the_part_is_named_where_many_mistakes_give_them(found: str, words: str, is_proven: bool) -> None:
+    ids = tuple(f"{group}.{k}" for k, group in enumerate(found.split()))
+    said = explainer.in_words(
+        Question(PAGE, "text", 0, 20, NEAR), SearchResult(4, 4, 1.0, ids, ids, 0.0, explained=True)
+    )
+    assert said is not None
+    assert said.text.startswith(words)
+    assert (said.is_proven, said.mistakes) == (is_proven, ids)
 
 
 @pytest.mark.parametrize(("least", "without"), [(3e-3, 0.04), (3e-6, 1e-4), (3e-4, 0.04)])

@@ -110,6 +110,8 @@ def case_payload(case_id: str = "page-tiny-free", *comparisons: Comparison, **ch
         "right_before": 0,
         "cause": None,
         "explained": None,
+        "mistakes": [],
+        "tried_on": 0,
         "proven": False,
         "fault": None,
         "findings": [],

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_dsocr.compare.verdict import Comparison
-from pytest_dsocr.explain.hints import REFUTED
 from pytest_dsocr.report.cases import judged_by_tests
 from pytest_dsocr.report.causes import causes_of
 from pytest_dsocr.report.outcomes import TestResult
@@ -23,16 +22,34 @@ def why(*changes: dict[str, Any]) -> str:
 
 
 def test_what_several_cases_have_in_common_is_why_they_break() -> None:
-    x, both = ({"explained": f"with {words}", "proven": True} for words in ("x", "x, or y"))
     assert [why({}, {"cause": "b, or c"}), why({}, {"cause": "c"})] == ["check b", "check a, or b (a)"]
-    assert why(both, x) == "with x (proven)"
-    assert why(both, {"explained": f"{REFUTED} the mistake"}) == "check a, or b"
+    assert why({"explained": "by none"}, {"explained": "with x", "proven": True}) == "with x (proven)"
+
+
+def left(names: str, pages: int) -> dict[str, Any]:
+    """A case whose text these mistakes explain, and those of the pages before it that were tried."""
+    return {"explained": f"with {names}", "proven": bool(names), "mistakes": [*names], "tried_on": pages}
+
+
+RIGHT = {"passes": True, "first_wrong": None}
+
+
+def test_of_texts_what_is_left_of_most_pages_is_why_they_break() -> None:
+    assert why(left("xy", 1), left("x", 2)) == "with x (proven)"
+    assert why(left("x", 1), left("yz", 2)) == "with yz (proven)", "the search went on at the second page"
+    assert why(left("xy", 1), left("", 2)) == why(left("x", 1), left("", 2) | RIGHT) == "check a, or b"
+
+
+def test_of_texts_that_several_workers_explain_each_must_leave_what_is_named() -> None:
+    assert why(left("xy", 1), left("x", 2), left("xz", 1)) == "with x (proven)"
+    assert (
+        why(left("xy", 1), left("x", 2), left("z", 1)) == why(left("x", 2), left("", 1) | RIGHT, {}) == "check a, or b"
+    )
 
 
 def test_of_texts_it_is_said_that_pages_without_crops_are_right() -> None:
     cut, whole = ({"shapes": {"reference": {"images_crop": f"{dtype} [4, 3]"}}} for dtype in ("bfloat16", "float32"))
-    right = {"passes": True, "first_wrong": None}
-    runs = ((cut, whole | right), (cut, cut | right), (cut, whole, whole | right), (cut,))
+    runs = ((cut, whole | RIGHT), (cut, cut | RIGHT), (cut, whole, whole | RIGHT), (cut,))
     assert [why(*run).endswith("the pages without crops are right") for run in runs] == [True, False, False, False]
 
 

@@ -216,7 +216,11 @@ ATTENDING: Table = {
 def _attend(
     q: Tensor, k: Tensor, v: Tensor, lengths: Any, repeat: Callable[..., Tensor] = repeat_heads, **how: Any
 ) -> Tensor:
-    return attended(q, repeat(k, q), repeat(v, q), **{"hidden": lambda q, k: k > q, **how})
+    how = {"hidden": lambda q, k: k > q, **how}
+    if 1 < q.shape[2] < k.shape[2]:  # several steps in one pass: none sees what would not be there yet
+        hidden = how["hidden"]
+        how |= {"hidden": lambda q, k: hidden(q, k) | (k > q), "fill": None}
+    return attended(q, repeat(k, q), repeat(v, q), **how)
 
 
 def _attends(on: Target, how: dict[str, Any]) -> None:
@@ -336,8 +340,10 @@ def _from_another(on: Target, at: Callable[[Target, int], int]) -> None:
     model = on.model
 
     def decode(embeds: Tensor, cache: KVCache, *, all_logits: bool = False) -> Tensor:
+        if cache.length:
+            return model.lm_head(model.model.decode(embeds, cache))  # type: ignore[no-any-return]
         hidden = model.model.decode(embeds, cache)
-        place = at(on, hidden.shape[1]) if hidden.shape[1] > 1 else 0
+        place = at(on, hidden.shape[1])
         logits: Tensor = model.lm_head(hidden[:, place : place + 1])
         return logits
 
@@ -419,7 +425,7 @@ ROTATIONS: dict[str, tuple[str, Rotate]] = {
 
 
 def _rotates(on: Target, rotate: Rotate) -> None:
-    on.changes.set(Rope, "rotate", rotate)
+    on.changes.set(Rope, "rotate", lambda rope, x: rotate(rope, x))  # a partial is no method
 
 
 def _one_side(on: Target, side: str) -> None:

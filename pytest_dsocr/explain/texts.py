@@ -1,0 +1,230 @@
+"""What explains texts: every page that a run has read is read again under mistakes, in one pass along its own tokens.
+
+Several mistakes may give the same text, so that none ends a search: what is left gives the subject's on every page.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import takewhile
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pytest_dsocr.contract.image import load_image
+from pytest_dsocr.contract.inputs import Inputs
+from pytest_dsocr.contract.mmd import clean_output
+from pytest_dsocr.engine import pipeline
+from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
+from pytest_dsocr.explain.catalogue import groups, ports
+from pytest_dsocr.explain.catalogue.output import TEXTS
+from pytest_dsocr.explain.catalogue.reading import ReadingRule, reading
+from pytest_dsocr.explain.hints import RESIZED
+from pytest_dsocr.explain.mistake import Changes, Mistake, Target
+from pytest_dsocr.explain.question import PageRead, Question, SearchResult
+from pytest_dsocr.explain.recompute import Clean, inputs_under
+from pytest_dsocr.explain.search import search
+from pytest_dsocr.families.family import DECODE
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.reference.protocol import unpack_case
+
+INPUTS = ("pixels", "prompt")
+SOON = ("text", "read")
+"""Groups that need no pass of their own over the prompt: what is made of tokens, and how these are chosen."""
+BEHIND_VISION = ("prompt", "steps", "vision_fusion", "projector", "prefill", "clip")
+"""Groups for which SAM, which takes ten times as long as all that follows it, is not run again."""
+DEAR = ("pixels", "sam")
+MOST_AT_ONCE = 512
+"""Tokens that are passed at once, for the memory that attention takes."""
+SEVERAL = ("over-queries", "heads-not-merged", "block-before", "block-twice", "experts-capacity", "experts-room")
+"""How mistakes of the decoder begin that do something else to one token than to several: they are decoded in steps."""
+ONE_BY_ONE = re.compile(rf"(steps\.)?prefill\.({'|'.join(SEVERAL)})|steps\.(?!prefill\.)")
+
+
+OF_CROPS = re.compile(rf"{RESIZED.pattern}|pixels\.(crops|grid)-|prompt\.counts-|vision_fusion\.")
+"""Ids of mistakes that may show on pages with crops alone."""
+
+
+def explain_texts(session: Engine[Any], question: Question, deadline_s: float) -> SearchResult:
+    """Explain the texts of pages: what explains those before is tried on the new one, all else on every page."""
+    pages = [TextPage(session, one) for one in (question.page, *question.others)]
+    reads = [page.read for page in pages]
+    crops_alone = all(one.is_right or one.is_cut for one in reads) and not all(one.is_cut for one in reads)
+    by_cost = sorted(pages, key=lambda page: (crops_alone and page.read.is_right, page.read.tokens))
+    without = float(question.page.is_right or pages[0].right != question.page.text)
+
+    def measure(one: Mistake) -> float:
+        asked = pages[:1] if one.id in question.only else by_cost
+        return 0.0 if all(page.gives(one) for page in asked if page.is_witness) else float("inf")
+
+    found = sorted(of_text(question.level), key=lambda one: crops_alone and not OF_CROPS.match(one.id))
+    return search(found, measure, without, question, deadline_s, near=0.0, goes_on=lambda one: True)[0]
+
+
+def of_text(level: int) -> Sequence[Mistake]:
+    """Return what may give another text: by the subject's level the inputs and the stages are known to be right.
+
+    In front is what is computed soon; of what costs as much, what was seen in real ports, or else thought of as such.
+    """
+    tiers = (SOON, BEHIND_VISION, DEAR) if level < Level.STAGES else (SOON,)
+    seen = {one.mistake: 2 - bool(one.topic) for one in sorted(ports().values(), key=lambda one: bool(one.topic))}
+    found = list[Mistake]()
+    for tier in tiers:
+        kinds = [kind for kind in tier if not (level and kind in INPUTS)]
+        found += sorted((one for kind in kinds for one in groups()[kind]), key=lambda one: seen.get(one.id, 3))
+    return [one for one in found if not one.id.startswith("text.") or one.id.partition(".")[2] in TEXTS]
+
+
+class TextPage:
+    """A page, and whether the session reads on it what the subject read, under a mistake.
+
+    Args:
+        session: without a mistake.
+        read: what the subject read.
+    """
+
+    def __init__(self, session: Engine[Any], read: PageRead) -> None:
+        self.session, self.read, self.case = session, read, unpack_case(read.case)
+        self.ids = [*session.tokenizer.encode(read.text), session.policy.eos_id]
+        self.right = clean_output(session.tokenizer.decode(read.reference_tokens))
+        both = zip(self.ids, session.tokenizer.encode(self.right), strict=False)
+        self.apart = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], both))
+        """At which of its tokens the subject's text leaves the reference's."""
+
+    @cached_property
+    def clean(self) -> Clean:
+        """What the session makes of the page without a mistake."""
+        return Clean(self.session, inputs_under(self.session, self.case))
+
+    @cached_property
+    def state(self) -> DecodeState[Any]:
+        """The state behind the prompt."""
+        return self.session.pipeline.prefill_with(self.clean.inputs, self.clean.in_prompt)
+
+    @cached_property
+    def is_witness(self) -> bool:
+        """Whether it tells mistakes apart: not where it is right, and the session reads it otherwise, as over a tie."""
+        return not self.read.is_right or self._reads(self.clean.inputs, self.copied(), ReadingRule())
+
+    def gives(self, one: Mistake) -> bool:
+        """Return whether the session with a mistake reads the subject's text."""
+        group, _, name = one.id.partition(".")
+        if group == "text":
+            return TEXTS[name][1](self.session.tokenizer, self.read.reference_tokens) == self.read.text
+        if group == "steps" and not self.apart:
+            return False  # the first token is chosen in front of all steps
+        with Changes() as changes:
+            changes.set(pipeline, "scatter", _scatter)
+            by = reading(name) if group == "read" else ReadingRule()
+            prefilled = self.prefilled(one, changes)
+            return self._reads(*prefilled, by, bool(ONE_BY_ONE.match(one.id))) if prefilled else self.read.is_right
+
+    def prefilled(self, one: Mistake, changes: Changes) -> tuple[Inputs, DecodeState[Any]] | None:
+        """Return the inputs and the state behind the prompt with a mistake in it; None where it changes nothing."""
+        right, model, in_prompt = self.clean.inputs, self.session.pipeline, self.clean.in_prompt
+        group, _, name = one.id.partition(".")
+        if group == "read":
+            return right, model.prefill_with(right, None) if reading(name).blind else self.copied()
+        if group == "prompt" and not name.startswith("preset-"):  # these change pixels as well
+            brief = inputs_under(self.session, self.case, one, page=load_image(self.case.page))
+            right = replace(right, input_ids=brief.input_ids, images_seq_mask=brief.images_seq_mask)
+            return right, self._prefilled_behind(right)
+        if group in INPUTS:
+            made = inputs_under(self.session, self.case, one)
+            equal = map(torch.equal, made.tensors.values(), right.tensors.values())
+            return None if all(equal) else (made, model.prefill(made))
+        if group in ("prefill", "steps"):
+            notes = {"prompt": right.prompt_tokens, "last": int(right.input_ids[0, -1]), "logits": self.state.logits}
+            state = self.copied()
+            one.plant(Target.of_stage(self.session, changes, "prefill", self.clean.image, **notes))
+            return right, state if group == "steps" else model.prefill_with(right, in_prompt)
+        if in_prompt is None:
+            return None
+        one.plant(Target.of_stage(self.session, changes, group))
+        features = self.clean.fused_under(group)
+        same = features.shape == in_prompt.shape and torch.equal(features, in_prompt)
+        return None if same else (right, model.prefill_with(right, features))
+
+    def _prefilled_behind(self, right: Inputs) -> DecodeState[Any]:
+        """Return the state behind another prompt, computed from where it leaves the page's own if that is no image."""
+        pairs = (torch.stack([one.input_ids[0], one.images_seq_mask[0]]) for one in (right, self.clean.inputs))
+        new, own = (pair[:, : min(right.prompt_tokens, self.clean.inputs.prompt_tokens) - 1] for pair in pairs)
+        same = int((new == own).all(0).long().cumprod(0).sum())
+        if same < self.clean.image[1] or right.images_seq_mask[0, same:].any():
+            return self.session.pipeline.prefill_with(right, self.clean.fused if right.has_vision else None)
+        state = self.copied()
+        for _ in range(self.clean.inputs.prompt_tokens - same):
+            state.cache.drop_last()
+        state.logits = passed(self.session.pipeline, state, right.input_ids[0, same:].tolist())[-1]
+        return state
+
+    def copied(self) -> DecodeState[Any]:
+        """Return the state behind the prompt, which decoding moves on."""
+        return DecodeState(copy.deepcopy(self.state.cache), self.state.logits, self.state.last_embeds, [])
+
+    def _reads(self, inputs: Inputs, state: DecodeState[Any], by: ReadingRule, stepped: bool = False) -> bool:
+        """Return whether the session reads the subject's text; ends where it reads another one."""
+        tokenizer, eos, most = self.session.tokenizer, self.session.policy.eos_id, self.case.max_new_tokens
+        model: Any = self.session.pipeline if stepped else Along(self.session.pipeline, self.ids, self.apart)
+        said, is_along, text = list[int](), True, ""
+        for token in by.tokens(model, state, inputs.input_ids[0].tolist(), tokenizer, eos, most):
+            is_along = is_along and self.ids[len(said) : len(said) + 1] == [token]
+            said.append(token)
+            text = text if is_along else clean_output(tokenizer.decode(said))
+            if token != eos and not self.read.text.startswith(text.rstrip("\N{REPLACEMENT CHARACTER}")):
+                return False  # but for its last character, which may be incomplete
+        return clean_output(tokenizer.decode(said)) == self.read.text
+
+
+class Along:
+    """Decodes in the place of a pipeline: known tokens in two passes, and step by step from where others are fed.
+
+    Args:
+        pipeline: decodes.
+        ids: the known tokens.
+        first: how many of them the first pass takes: most mistakes end there.
+    """
+
+    def __init__(self, pipeline: Pipeline[Any], ids: Sequence[int], first: int) -> None:
+        self.pipeline, self.ids, self.first = pipeline, [*ids], first
+        self.logits: list[Tensor] = []
+        """Those behind each of the tokens that were passed."""
+        self.fed = 0
+
+    def decode_step(self, state: DecodeState[Any], tokens: Sequence[int]) -> None:
+        """Feed one token; the state has its logits."""
+        if [*tokens] != self.ids[self.fed : self.fed + 1]:
+            for _ in self.logits[self.fed :]:
+                state.cache.drop_last()
+            self.ids, self.logits, self.fed = [], [], 0
+            self.pipeline.decode_step(state, tokens)
+            return
+        if self.fed == len(self.logits):
+            behind = min(self.first if self.fed < self.first else len(self.ids), self.fed + MOST_AT_ONCE)
+            self.logits += passed(self.pipeline, state, self.ids[self.fed : behind])
+        state.logits = self.logits[self.fed]
+        self.fed += 1
+
+    def redecode_last(self, state: DecodeState[Any]) -> None:
+        """Decode the prompt's last token again."""
+        self.pipeline.redecode_last(state)
+
+
+def passed(pipeline: Pipeline[Any], state: DecodeState[Any], tokens: Sequence[int]) -> Sequence[Tensor]:
+    """Feed several tokens at once; return the logits ``[1, V]`` behind each."""
+    model = pipeline.model
+    with pipeline.running(DECODE):
+        embeds = model.embed(torch.tensor([tokens], device=model.device))
+        logits: Tensor = model.decode(embeds, state.cache, all_logits=True)[0]
+    return list(logits[:, None])
+
+
+def _scatter(embeds: Tensor, mask: Tensor, features: Tensor, _: int) -> Tensor:
+    """Put features into the prompt as the vendor's code does, which counts none that are left over."""
+    return embeds.masked_scatter(mask[..., None], features.to(embeds.dtype))
