@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from pytest_dsocr.engine.places import MINI
+from pytest_dsocr.plugin.config import own_config
 
 from .asked import Asked, Drawn
 from .facts import Facts, Pixels
@@ -13,6 +17,17 @@ from .recipes import Recipes
 if TYPE_CHECKING:
     from pytest_dsocr.engine.tokenizer import Tokenizer
     from pytest_dsocr.observation.config import Config
+
+ODD_PAGES = Path(__file__).with_name("test_odd_pages.py")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the odd pages where the run is of another checkpoint: they are words that ``mini`` reads."""
+    own = [item for item in items if item.path == ODD_PAGES]
+    if own and own_config(config).checkpoint != MINI:
+        config.hook.pytest_deselected(items=own)
+        items[:] = [item for item in items if item not in own]
 
 
 @pytest.fixture(scope="session")

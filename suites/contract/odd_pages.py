@@ -105,7 +105,7 @@ class OddPage(NamedTuple):
 
     draw: Callable[[], Image.Image]
     check: str
-    """What a subject that reads it otherwise may have missed."""
+    """What a subject that reads it otherwise may have missed, in a few words."""
     preset: str = "tiny"
 
     def case(self, name: str, folder: Path) -> Case:
@@ -116,24 +116,23 @@ class OddPage(NamedTuple):
         return make_case(path, "free", self.preset, max_new_tokens=60)
 
 
-NO_REPEAT = "no 20 tokens are said twice (no_repeat_ngram_size, over prompt and output), and any fewer may be"
-LATER = "of two grids that are equally near, the later is taken where the page covers half of it"
-NEAREST = "the nearest grid is that by the difference of width over height, which is not rounded"
+def cut(check: str, *placed: Any) -> OddPage:
+    """Return a page whose words are read otherwise with other crops."""
+    return OddPage(lambda: plain(*placed), check, "gundam")
+
+
+LATER = "of grids equally near the later, where the page covers half of it"
 ODD_PAGES: Mapping[str, OddPage] = {
-    "plain": OddPage(plain, "a page with nothing odd about it is read"),
-    "turned": OddPage(turned, "EXIF is followed, a palette's transparency dropped, and a page squashed up to 640 px"),
+    "plain": OddPage(plain, ""),
+    "turned": OddPage(turned, "EXIF, a palette's transparency, a page squashed up to 640 px"),
     "transparent": OddPage(transparent, "alpha is dropped, and not blended"),
     "16_bit": OddPage(lambda: Image.fromarray(two_texts(65535, 300)), "levels are clipped at 255, and not scaled"),
     "cmyk": OddPage(cmyk, "CMYK is converted as Pillow does, and not inverted"),
     "with_profile": OddPage(with_profile, "no ICC profile is applied"),
-    "repeated": OddPage(repeated, NO_REPEAT),
-    "exactly_640": OddPage(
-        lambda: plain("Castle With", 10, 40, 640, 640), "it is not cut, for no side is above 640 px", "gundam"
-    ),
-    "641_wide": OddPage(
-        lambda: plain("Random", 10, 40, 641, 320, 2), "it is cut, for one side is above 640 px", "gundam"
-    ),
-    "tie": OddPage(lambda: plain("Castle With", 10, 40, 1240, 496, 2), LATER, "gundam"),
-    "between_grids": OddPage(lambda: plain("Is South Weather", 445, 466, 1398, 560), NEAREST, "gundam"),
+    "repeated": OddPage(repeated, "no_repeat_ngram_size of 20, over prompt and output"),
+    "exactly_640": cut("it is not cut, for no side is above 640 px", "Castle With", 10, 40, 640, 640),
+    "641_wide": cut("it is cut, for one side is above 640 px", "Random", 10, 40, 641, 320, 2),
+    "tie": cut(LATER, "Castle With", 10, 40, 1240, 496, 2),
+    "between_grids": cut("the nearest grid by width over height", "Is South Weather", 445, 466, 1398, 560),
 }
 """What the vendor's code reads on each stands in :data:`RECORDED`."""
