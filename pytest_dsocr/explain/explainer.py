@@ -51,7 +51,7 @@ class Explainer:
         """By comparison what explains it, with the case."""
         self._pages = list[PageRead]()
         """Those whose text was judged."""
-        self._left: tuple[str, ...] = ()
+        self.left: tuple[str, ...] = ()
         """The ids of the mistakes that give the subject's text on each of them."""
         self._done = dict[str, None]()
         """Those that were tried on them."""
@@ -87,15 +87,15 @@ class Explainer:
         """Explain the texts of all pages so far; of a page that is right, only by what explains those before."""
         others, self._pages = tuple(self._pages), [*self._pages, question.page]
         goes_on = not question.page.is_right and len(self._pages) <= MOST_PAGES
-        if not self._left and not goes_on:
+        if not self.left and not goes_on:
             return None
-        known, done = self._left, tuple(self._done) if goes_on else None
+        known, done = self.left, tuple(self._done) if goes_on else None
         answer = self._answer(asked := replace(question, others=others[:MOST_PAGES], only=known, done=done))
         if isinstance(answer, Explanation):
             return answer
         self._done |= dict.fromkeys(answer.done)
-        self._left = (*answer.found, *(one for one in known if one not in answer.done))
-        if known and not self._left:
+        self.left = (*answer.found, *(one for one in known if one not in answer.done))
+        if known and not self.left:
             return Explanation(f"{REFUTED} what explains the pages before", question.what, pages=len(self._pages))
         explanation = in_words(asked, answer)
         return explanation and replace(explanation, pages=explanation.pages and len(self._pages))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import takewhile
@@ -28,7 +28,7 @@ from pytest_dsocr.explain.catalogue.reading import ReadingRule, reading
 from pytest_dsocr.explain.hints import RESIZED
 from pytest_dsocr.explain.mistake import Changes, Mistake, Target
 from pytest_dsocr.explain.question import PageRead, Question, SearchResult
-from pytest_dsocr.explain.recompute import Clean, inputs_under
+from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
 from pytest_dsocr.explain.search import search
 from pytest_dsocr.families.family import DECODE
 from pytest_dsocr.observation.level import Level
@@ -36,17 +36,12 @@ from pytest_dsocr.reference.protocol import unpack_case
 
 INPUTS = ("pixels", "prompt")
 SOON = ("text", "read")
-"""Groups that need no pass of their own over the prompt: what is made of tokens, and how these are chosen."""
-BEHIND_VISION = ("prompt", "steps", "vision_fusion", "projector", "prefill", "clip")
-"""Groups for which SAM, which takes ten times as long as all that follows it, is not run again."""
-DEAR = ("pixels", "sam")
+GROUPS = (*SOON, "prompt", "steps", "vision_fusion", "projector", "prefill", "clip", "pixels", "sam")
 MOST_AT_ONCE = 512
 """Tokens that are passed at once, for the memory that attention takes."""
 SEVERAL = ("over-queries", "heads-not-merged", "block-before", "block-twice", "experts-capacity", "experts-room")
 """How mistakes of the decoder begin that do something else to one token than to several: they are decoded in steps."""
 ONE_BY_ONE = re.compile(rf"(steps\.)?prefill\.({'|'.join(SEVERAL)})|steps\.(?!prefill\.)")
-
-
 OF_CROPS = re.compile(rf"{RESIZED.pattern}|pixels\.(crops|grid)-|prompt\.counts-|vision_fusion\.")
 """Ids of mistakes that may show on pages with crops alone."""
 
@@ -72,13 +67,17 @@ def of_text(level: int) -> Sequence[Mistake]:
 
     In front is what is computed soon; of what costs as much, what was seen in real ports, or else thought of as such.
     """
-    tiers = (SOON, BEHIND_VISION, DEAR) if level < Level.STAGES else (SOON,)
     seen = {one.mistake: 2 - bool(one.topic) for one in sorted(ports().values(), key=lambda one: bool(one.topic))}
-    found = list[Mistake]()
-    for tier in tiers:
-        kinds = [kind for kind in tier if not (level and kind in INPUTS)]
-        found += sorted((one for kind in kinds for one in groups()[kind]), key=lambda one: seen.get(one.id, 3))
-    return [one for one in found if not one.id.startswith("text.") or one.id.partition(".")[2] in TEXTS]
+    kinds = GROUPS if level < Level.STAGES else SOON
+    found = [one for kind in kinds if not (level and kind in INPUTS) for one in groups()[kind]]
+    found = [one for one in found if not one.id.startswith("text.") or one.id.partition(".")[2] in TEXTS]
+    return sorted(found, key=lambda one: (_cost(one), seen.get(one.id, 3)))
+
+
+def _cost(one: Mistake) -> int:
+    """Order by what is run again: nothing in front of the choices; or not SAM's blocks, which take most of the time."""
+    group = one.id.partition(".")[0]
+    return 0 if group in SOON else 2 if group == "pixels" or (group == "sam" and one.part != "back") else 1
 
 
 class TextPage:
@@ -146,10 +145,18 @@ class TextPage:
             return right, state if group == "steps" else model.prefill_with(right, in_prompt)
         if in_prompt is None:
             return None
-        one.plant(Target.of_stage(self.session, changes, group))
-        features = self.clean.fused_under(group)
+        behind = self.behind_blocks if (group, one.part) == ("sam", "back") else {}
+        if not behind:
+            one.plant(Target.of_stage(self.session, changes, group))
+        features = self.clean.fused_under(group, {view: rest.compute(one.plant) for view, rest in behind.items()})
         same = features.shape == in_prompt.shape and torch.equal(features, in_prompt)
         return None if same else (right, model.prefill_with(right, features))
+
+    @cached_property
+    def behind_blocks(self) -> Mapping[tuple[str, str], Segment]:
+        """What lies behind SAM's last block, of each view."""
+        views = ("crops", "page") if self.clean.grid != (1, 1) else ("page",)
+        return {("sam", view): Segment(self.clean, f"sam.{view}", has_blocks=True) for view in views}
 
     def _prefilled_behind(self, right: Inputs) -> DecodeState[Any]:
         """Return the state behind another prompt, computed from where it leaves the page's own if that is no image."""

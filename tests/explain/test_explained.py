@@ -119,12 +119,12 @@ def test_what_explains_a_text_is_tried_on_every_page_right_or_wrong_and_the_sear
         ((TWO_BOS,), everything, right, (), False),
         (("read.no-rule",), but_one, wrong, (), False),
     ):
-        asking._left, asking._done = known, dict(tried)
+        asking.left, asking._done = known, dict(tried)
         found = asking.explain(read)
         assert found is not None
         assert (found.mistakes, found.is_proven, found.text.startswith(REFUTED)) == (names, proven, not names)
         assert found.pages == len(asking._pages)
-    asking._left, asking._done = (), but_one
+    asking.left, asking._done = (), but_one
     assert getattr(asking.explain(wrong), "text", "").startswith("by none of 1 known mistake tried at text")
 
 
