@@ -91,6 +91,8 @@ class TextPage:
     def __init__(self, session: Engine[Any], read: PageRead) -> None:
         self.session, self.read, self.case = session, read, unpack_case(read.case)
         self.ids = [*session.tokenizer.encode(read.text), session.policy.eos_id]
+        self.is_wide = session.model.dtype == torch.float32
+        """Whether passes and steps choose the same tokens; in fewer bits they round differently."""
         self.right = clean_output(session.tokenizer.decode(read.reference_tokens))
         both = zip(self.ids, session.tokenizer.encode(self.right), strict=False)
         self.apart = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], both))
@@ -121,8 +123,8 @@ class TextPage:
         with Changes() as changes:
             changes.set(pipeline, "scatter", _scatter)
             by = reading(name) if group == "read" else ReadingRule()
-            prefilled = self.prefilled(one, changes)
-            return self._reads(*prefilled, by, bool(ONE_BY_ONE.match(one.id))) if prefilled else self.read.is_right
+            prefilled, stepped = self.prefilled(one, changes), ONE_BY_ONE.match(one.id) is not None
+            return self._reads(*prefilled, by, stepped=stepped) if prefilled else self.read.is_right
 
     def prefilled(self, one: Mistake, changes: Changes) -> tuple[Inputs, DecodeState[Any]] | None:
         """Return the inputs and the state behind the prompt with a mistake in it; None where it changes nothing."""
@@ -163,7 +165,7 @@ class TextPage:
         pairs = (torch.stack([one.input_ids[0], one.images_seq_mask[0]]) for one in (right, self.clean.inputs))
         new, own = (pair[:, : min(right.prompt_tokens, self.clean.inputs.prompt_tokens) - 1] for pair in pairs)
         same = int((new == own).all(0).long().cumprod(0).sum())
-        if same < self.clean.image[1] or right.images_seq_mask[0, same:].any():
+        if not self.is_wide or same < self.clean.image[1] or right.images_seq_mask[0, same:].any():
             return self.session.pipeline.prefill_with(right, self.clean.fused if right.has_vision else None)
         state = self.copied()
         for _ in range(self.clean.inputs.prompt_tokens - same):
@@ -175,9 +177,10 @@ class TextPage:
         """Return the state behind the prompt, which decoding moves on."""
         return DecodeState(copy.deepcopy(self.state.cache), self.state.logits, self.state.last_embeds, [])
 
-    def _reads(self, inputs: Inputs, state: DecodeState[Any], by: ReadingRule, stepped: bool = False) -> bool:
+    def _reads(self, inputs: Inputs, state: DecodeState[Any], by: ReadingRule, *, stepped: bool = False) -> bool:
         """Return whether the session reads the subject's text; ends where it reads another one."""
         tokenizer, eos, most = self.session.tokenizer, self.session.policy.eos_id, self.case.max_new_tokens
+        stepped = stepped or not self.is_wide
         model: Any = self.session.pipeline if stepped else Along(self.session.pipeline, self.ids, self.apart)
         said, is_along, text = list[int](), True, ""
         for token in by.tokens(model, state, inputs.input_ids[0].tolist(), tokenizer, eos, most):
