@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,9 +46,18 @@ def test_what_is_equal_to_the_bit_ends_the_search() -> None:
 
 def test_where_a_search_goes_on_what_is_like_one_that_explains_is_tried_next() -> None:
     candidates = [Mistake(name, "", "block", lambda on: None) for name in ("grid-six", "crops-fit", "grid-four")]
-    deadline_s, asked = time.monotonic() + 60, Question(PAGE, "text", 0, 20, NEAR)
-    answer, _ = search(candidates, lambda one: 0.0, 1.0, asked, deadline_s, near=0.0, goes_on=lambda one: True)
-    assert answer.done == ("grid-six", "grid-four", "crops-fit")
+    asked, names = Question(PAGE, "text", 0, 20, NEAR), list[str]()
+
+    def measure(one: Mistake) -> float:
+        names.append(one.id)
+        return 0.0
+
+    deadline_s = time.monotonic() + 60
+    answer, _ = search(candidates, measure, 1.0, asked, deadline_s, near=0.0, goes_on=lambda one: True)
+    assert names == [*answer.done] == ["grid-six", "grid-four", "crops-fit"]
+    ids, known = ("prompt.bos-two",), replace(answer, found=("prompt.bos-two",), words=("two BOS",))
+    proofs = [explainer.in_words(asked, replace(known, done=ids, alike=left)) for left in (0, 1)]
+    assert [one is not None and one.is_proven for one in proofs] == [True, False], "where all like it were tried"
 
 
 def test_the_nearest_explains_where_only_rounding_is_left() -> None:
