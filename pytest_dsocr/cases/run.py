@@ -70,7 +70,7 @@ def run_case(
         elapsed.move("subject", report.exchange.subject_s)
         elapsed.move("reference", report.exchange.reference_s)
     _note(report.exchange)
-    with elapsed.on("explaining"):  # of a text also where it is right: what explains another one must leave it so
+    with elapsed.on("explaining" if report.divergence or explainer.left else COMPARING):
         explanation = explained_by_rounding(report) or explainer.explain(report)
         report = replace(report, exchange=replace(report.exchange, explanation=explanation))
     with elapsed.on("drawing"):

@@ -51,10 +51,12 @@ class Explainer:
         """By comparison what explains it, with the case."""
         self._pages = list[PageRead]()
         """Those whose text was judged."""
-        self._left: tuple[str, ...] = ()
+        self.left: tuple[str, ...] = ()
         """The ids of the mistakes that give the subject's text on each of them."""
         self._done = dict[str, None]()
         """Those that were tried on them."""
+        self._alike = 0
+        """How many were not tried that are like one that is left."""
         of_setup = {name: getattr(setup, name) for name in ("checkpoint", "device", "dtype", "attention")}
         load = {"runtime": RUNTIME, "vendor": None, "command": "", **of_setup}
         self._client = Client(Path(sys.executable), load, time_limit_s + budget_s, None)
@@ -87,17 +89,18 @@ class Explainer:
         """Explain the texts of all pages so far; of a page that is right, only by what explains those before."""
         others, self._pages = tuple(self._pages), [*self._pages, question.page]
         goes_on = not question.page.is_right and len(self._pages) <= MOST_PAGES
-        if not self._left and not goes_on:
+        if not self.left and not goes_on:
             return None
-        known, done = self._left, tuple(self._done) if goes_on else None
+        known, done = self.left, tuple(self._done) if goes_on else None
         answer = self._answer(asked := replace(question, others=others[:MOST_PAGES], only=known, done=done))
         if isinstance(answer, Explanation):
             return answer
         self._done |= dict.fromkeys(answer.done)
-        self._left = (*answer.found, *(one for one in known if one not in answer.done))
-        if known and not self._left:
+        self._alike = answer.alike if goes_on else self._alike
+        self.left = (*answer.found, *(one for one in known if one not in answer.done))
+        if known and not self.left:
             return Explanation(f"{REFUTED} what explains the pages before", question.what, pages=len(self._pages))
-        explanation = in_words(asked, answer)
+        explanation = in_words(asked, replace(answer, alike=self._alike))
         return explanation and replace(explanation, pages=explanation.pages and len(self._pages))
 
     def answered(self, question: Question) -> Explanation | None:
@@ -155,7 +158,7 @@ def _of_texts(question: Question, answer: SearchResult) -> Explanation:
     text = f"by one of {len(answer.found)} mistakes, {one_part}: with {words}" if many else f"with {words}"
     where = "the subject's text of every page so far" if question.others else "the subject's text"
     text += f", the session reproduces {where} (equal){_untried(question, answer)}"
-    is_whole = {*question.only} <= {*answer.done}
+    is_whole = {*question.only} <= {*answer.done} and not answer.alike
     is_proven = is_whole and (not many or len(parts) == 1)
     return Explanation(text, question.what, answer.found, is_proven, pages)
 

@@ -162,6 +162,8 @@ class SearchResult:
     """The words of those that could not be computed."""
     done: tuple[str, ...] = ()
     """The ids of all that were tried, those that could not be computed as well."""
+    alike: int = 0
+    """How many were not tried that are like one that is equal to the bit."""
     beyond: str = ""
     """Where the mistake gives the subject's values as well, or ``not`` and where it does not; ends a sentence."""
 

@@ -114,12 +114,12 @@ class Clean:
         """What goes into the prompt; None of a page on which the vendor's gate is shut."""
         return self.fused if self.inputs.has_vision else None
 
-    def fused_under(self, stage: str) -> Tensor:
-        """Compute what goes into the prompt anew from ``stage`` on, as it is changed by now."""
+    def fused_under(self, stage: str, changed: Mapping[tuple[str, str], Tensor]) -> Tensor:
+        """Compute what goes into the prompt anew from ``stage`` on, as it, or what it gives, is changed by now."""
         names = [one.name for one in self.session.family.stages]
         front = names[: names.index(stage)] if stage in names else names
         made = {key: tensor for key, tensor in self._features.items() if key[0] in front}
-        return Clean(self.session, self.inputs, made).fused
+        return Clean(self.session, self.inputs, made | dict(changed)).fused
 
     @property
     def image(self) -> tuple[int, int]:

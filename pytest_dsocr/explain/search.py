@@ -63,13 +63,19 @@ def search(
             if not goes_on(one):
                 break
             left.sort(key=partial(_rank, question, one))
-    answer = SearchResult(len(found), of, without, raised=tuple(raised), done=tuple(done))
+    kinds = {_kind(one) for distance, one in found if distance == 0.0}
+    alike = sum(_kind(one) in kinds for one in left)
+    answer = SearchResult(len(found), of, without, raised=tuple(raised), done=tuple(done), alike=alike)
     return _verdict(answer, found, question.near if near is None else near)
 
 
 def _rank(question: Question, one: Mistake, other: Mistake) -> tuple[bool, bool]:
     """Order what is left: what explains the pages before, then what is like one that explains."""
-    return other.id not in question.only, one.id.partition("-")[0] != other.id.partition("-")[0]
+    return other.id not in question.only, _kind(one) != _kind(other)
+
+
+def _kind(one: Mistake) -> str:
+    return one.id.partition("-")[0]
 
 
 def _verdict(

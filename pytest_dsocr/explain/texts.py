@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import takewhile
@@ -28,7 +28,7 @@ from pytest_dsocr.explain.catalogue.reading import ReadingRule, reading
 from pytest_dsocr.explain.hints import RESIZED
 from pytest_dsocr.explain.mistake import Changes, Mistake, Target
 from pytest_dsocr.explain.question import PageRead, Question, SearchResult
-from pytest_dsocr.explain.recompute import Clean, inputs_under
+from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
 from pytest_dsocr.explain.search import search
 from pytest_dsocr.families.family import DECODE
 from pytest_dsocr.observation.level import Level
@@ -36,17 +36,12 @@ from pytest_dsocr.reference.protocol import unpack_case
 
 INPUTS = ("pixels", "prompt")
 SOON = ("text", "read")
-"""Groups that need no pass of their own over the prompt: what is made of tokens, and how these are chosen."""
-BEHIND_VISION = ("prompt", "steps", "vision_fusion", "projector", "prefill", "clip")
-"""Groups for which SAM, which takes ten times as long as all that follows it, is not run again."""
-DEAR = ("pixels", "sam")
+GROUPS = (*SOON, "prompt", "steps", "vision_fusion", "projector", "prefill", "clip", "pixels", "sam")
 MOST_AT_ONCE = 512
 """Tokens that are passed at once, for the memory that attention takes."""
 SEVERAL = ("over-queries", "heads-not-merged", "block-before", "block-twice", "experts-capacity", "experts-room")
 """How mistakes of the decoder begin that do something else to one token than to several: they are decoded in steps."""
 ONE_BY_ONE = re.compile(rf"(steps\.)?prefill\.({'|'.join(SEVERAL)})|steps\.(?!prefill\.)")
-
-
 OF_CROPS = re.compile(rf"{RESIZED.pattern}|pixels\.(crops|grid)-|prompt\.counts-|vision_fusion\.")
 """Ids of mistakes that may show on pages with crops alone."""
 
@@ -72,13 +67,17 @@ def of_text(level: int) -> Sequence[Mistake]:
 
     In front is what is computed soon; of what costs as much, what was seen in real ports, or else thought of as such.
     """
-    tiers = (SOON, BEHIND_VISION, DEAR) if level < Level.STAGES else (SOON,)
     seen = {one.mistake: 2 - bool(one.topic) for one in sorted(ports().values(), key=lambda one: bool(one.topic))}
-    found = list[Mistake]()
-    for tier in tiers:
-        kinds = [kind for kind in tier if not (level and kind in INPUTS)]
-        found += sorted((one for kind in kinds for one in groups()[kind]), key=lambda one: seen.get(one.id, 3))
-    return [one for one in found if not one.id.startswith("text.") or one.id.partition(".")[2] in TEXTS]
+    kinds = GROUPS if level < Level.STAGES else SOON
+    found = [one for kind in kinds if not (level and kind in INPUTS) for one in groups()[kind]]
+    found = [one for one in found if not one.id.startswith("text.") or one.id.partition(".")[2] in TEXTS]
+    return sorted(found, key=lambda one: (_cost(one), seen.get(one.id, 3)))
+
+
+def _cost(one: Mistake) -> int:
+    """Order by what is run again: nothing in front of the choices; or not SAM's blocks, which take most of the time."""
+    group = one.id.partition(".")[0]
+    return 0 if group in SOON else 2 if group == "pixels" or (group == "sam" and one.part != "back") else 1
 
 
 class TextPage:
@@ -92,6 +91,8 @@ class TextPage:
     def __init__(self, session: Engine[Any], read: PageRead) -> None:
         self.session, self.read, self.case = session, read, unpack_case(read.case)
         self.ids = [*session.tokenizer.encode(read.text), session.policy.eos_id]
+        self.is_wide = session.model.dtype == torch.float32
+        """Whether passes and steps choose the same tokens; in fewer bits they round differently."""
         self.right = clean_output(session.tokenizer.decode(read.reference_tokens))
         both = zip(self.ids, session.tokenizer.encode(self.right), strict=False)
         self.apart = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], both))
@@ -122,8 +123,8 @@ class TextPage:
         with Changes() as changes:
             changes.set(pipeline, "scatter", _scatter)
             by = reading(name) if group == "read" else ReadingRule()
-            prefilled = self.prefilled(one, changes)
-            return self._reads(*prefilled, by, bool(ONE_BY_ONE.match(one.id))) if prefilled else self.read.is_right
+            prefilled, stepped = self.prefilled(one, changes), ONE_BY_ONE.match(one.id) is not None
+            return self._reads(*prefilled, by, stepped=stepped) if prefilled else self.read.is_right
 
     def prefilled(self, one: Mistake, changes: Changes) -> tuple[Inputs, DecodeState[Any]] | None:
         """Return the inputs and the state behind the prompt with a mistake in it; None where it changes nothing."""
@@ -146,17 +147,25 @@ class TextPage:
             return right, state if group == "steps" else model.prefill_with(right, in_prompt)
         if in_prompt is None:
             return None
-        one.plant(Target.of_stage(self.session, changes, group))
-        features = self.clean.fused_under(group)
+        behind = self.behind_blocks if (group, one.part) == ("sam", "back") else {}
+        if not behind:
+            one.plant(Target.of_stage(self.session, changes, group))
+        features = self.clean.fused_under(group, {view: rest.compute(one.plant) for view, rest in behind.items()})
         same = features.shape == in_prompt.shape and torch.equal(features, in_prompt)
         return None if same else (right, model.prefill_with(right, features))
+
+    @cached_property
+    def behind_blocks(self) -> Mapping[tuple[str, str], Segment]:
+        """What lies behind SAM's last block, of each view."""
+        views = ("crops", "page") if self.clean.grid != (1, 1) else ("page",)
+        return {("sam", view): Segment(self.clean, f"sam.{view}", has_blocks=True) for view in views}
 
     def _prefilled_behind(self, right: Inputs) -> DecodeState[Any]:
         """Return the state behind another prompt, computed from where it leaves the page's own if that is no image."""
         pairs = (torch.stack([one.input_ids[0], one.images_seq_mask[0]]) for one in (right, self.clean.inputs))
         new, own = (pair[:, : min(right.prompt_tokens, self.clean.inputs.prompt_tokens) - 1] for pair in pairs)
         same = int((new == own).all(0).long().cumprod(0).sum())
-        if same < self.clean.image[1] or right.images_seq_mask[0, same:].any():
+        if not self.is_wide or same < self.clean.image[1] or right.images_seq_mask[0, same:].any():
             return self.session.pipeline.prefill_with(right, self.clean.fused if right.has_vision else None)
         state = self.copied()
         for _ in range(self.clean.inputs.prompt_tokens - same):
@@ -168,9 +177,10 @@ class TextPage:
         """Return the state behind the prompt, which decoding moves on."""
         return DecodeState(copy.deepcopy(self.state.cache), self.state.logits, self.state.last_embeds, [])
 
-    def _reads(self, inputs: Inputs, state: DecodeState[Any], by: ReadingRule, stepped: bool = False) -> bool:
+    def _reads(self, inputs: Inputs, state: DecodeState[Any], by: ReadingRule, *, stepped: bool = False) -> bool:
         """Return whether the session reads the subject's text; ends where it reads another one."""
         tokenizer, eos, most = self.session.tokenizer, self.session.policy.eos_id, self.case.max_new_tokens
+        stepped = stepped or not self.is_wide
         model: Any = self.session.pipeline if stepped else Along(self.session.pipeline, self.ids, self.apart)
         said, is_along, text = list[int](), True, ""
         for token in by.tokens(model, state, inputs.input_ids[0].tolist(), tokenizer, eos, most):

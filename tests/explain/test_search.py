@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,9 +46,18 @@ def test_what_is_equal_to_the_bit_ends_the_search() -> None:
 
 def test_where_a_search_goes_on_what_is_like_one_that_explains_is_tried_next() -> None:
     candidates = [Mistake(name, "", "block", lambda on: None) for name in ("grid-six", "crops-fit", "grid-four")]
-    deadline_s, asked = time.monotonic() + 60, Question(PAGE, "text", 0, 20, NEAR)
-    answer, _ = search(candidates, lambda one: 0.0, 1.0, asked, deadline_s, near=0.0, goes_on=lambda one: True)
-    assert answer.done == ("grid-six", "grid-four", "crops-fit")
+    asked, names = Question(PAGE, "text", 0, 20, NEAR), list[str]()
+
+    def measure(one: Mistake) -> float:
+        names.append(one.id)
+        return 0.0
+
+    deadline_s = time.monotonic() + 60
+    answer, _ = search(candidates, measure, 1.0, asked, deadline_s, near=0.0, goes_on=lambda one: True)
+    assert names == [*answer.done] == ["grid-six", "grid-four", "crops-fit"]
+    ids, known = ("prompt.bos-two",), replace(answer, found=("prompt.bos-two",), words=("two BOS",))
+    proofs = [explainer.in_words(asked, replace(known, done=ids, alike=left)) for left in (0, 1)]
+    assert [one is not None and one.is_proven for one in proofs] == [True, False], "where all like it were tried"
 
 
 def test_the_nearest_explains_where_only_rounding_is_left() -> None:
@@ -62,30 +72,20 @@ def test_those_that_come_as_near_are_reported_together() -> None:
     assert "with the mistake a, or the mistake b, the session" in in_words(answer)
 
 
-@pytest.mark.parametrize(
-    ("found", "words", "is_proven"),
-    [
-        ("sam", "with sam.0, the session reproduces the subject's text (equal)", True),
-        (
-            "sam clip sam sam",
-            "by one of 4 mistakes, all of them of vision: with sam.0, or clip.1, or sam.2, or 1 more,",
-            True,
-        ),
-        (
-            "steps prompt prefill read",
-            "by one of 4 mistakes, 2 of the decoder, 1 of the prompt, 1 of the choice of tokens:",
-            False,
-        ),
-    ],
-)
-def test_of_texts_the_part_is_named_where_many_mistakes_give_them(found: str, words: str, is_proven: bool) -> None:
+MANY = {
+    "sam": "with sam.0, the session reproduces the subject's text (equal)",
+    "sam clip sam sam": "by one of 4 mistakes, all of them of vision: with sam.0, or clip.1, or sam.2, or 1 more,",
+    "steps prompt prefill read": "by one of 4 mistakes, 2 of the decoder, 1 of the prompt, 1 of the choice of tokens:",
+}
+
+
+@pytest.mark.parametrize(("found", "words"), MANY.items())
+def test_of_texts_the_part_is_named_where_many_mistakes_give_them(found: str, words: str) -> None:
     ids = tuple(f"{group}.{k}" for k, group in enumerate(found.split()))
-    said = explainer.in_words(
-        Question(PAGE, "text", 0, 20, NEAR), SearchResult(4, 4, 1.0, ids, ids, 0.0, explained=True)
-    )
+    said = explainer.in_words(Question(PAGE, "text", 0, 20, NEAR), SearchResult(4, 4, 1.0, ids, ids, 0.0, True))
     assert said is not None
     assert said.text.startswith(words)
-    assert (said.is_proven, said.mistakes) == (is_proven, ids)
+    assert (said.is_proven, said.mistakes) == ("prompt" not in found, ids)
 
 
 @pytest.mark.parametrize(("least", "without"), [(3e-3, 0.04), (3e-6, 1e-4), (3e-4, 0.04)])

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.explain.catalogue import groups
-from pytest_dsocr.explain.mistake import Changes, Mistake
+from pytest_dsocr.explain.mistake import Changes, Mistake, Target
 from pytest_dsocr.explain.question import PageRead
 from pytest_dsocr.explain.texts import ONE_BY_ONE, Along, TextPage
 from pytest_dsocr.observation.case import make_case
@@ -65,3 +65,13 @@ def test_tokens_that_others_are_fed_in_place_of_are_forgotten(page: TextPage) ->
         along.decode_step(state, [token])
     assert state.cache.lengths == right.cache.lengths
     torch.testing.assert_close(state.logits, right.logits)
+
+
+def test_what_lies_behind_the_blocks_of_sam_is_computed_alone_to_the_same(page: TextPage) -> None:
+    for one in groups()["sam"].of("back")[1::16]:
+        with Changes() as changes, torch.no_grad():
+            alone = page.prefilled(one, changes)
+        with Changes() as changes:
+            one.plant(Target.of_stage(page.session, changes, "sam"))
+            whole = page.session.pipeline.prefill(page.clean.inputs).logits
+        torch.testing.assert_close(page.state.logits if alone is None else alone[1].logits, whole, rtol=1e-3, atol=1e-3)
