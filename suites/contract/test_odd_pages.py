@@ -35,6 +35,6 @@ def test_it_reads_as_the_vendors_code(
     found = replace(compare_text(actual, expected, limit), what=f"text/{name}")
     if found.verdict is Verdict.WRONG:
         origin = f"{expected!r} was recorded on {recorded['provenance']['date']} of the vendor's infer in {page.preset}"
-        check = [f"check, if plain is right: {page.check}"] if page.check else []
+        check = [f"check: if plain is right, {page.check}"] if page.check else []
         found = replace(found, details=(*check, origin, *found.details))
     dsocr_check([found])
