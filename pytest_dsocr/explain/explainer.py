@@ -13,7 +13,7 @@ import msgspec
 
 from pytest_dsocr.compare.case import CaseReport, Explanation
 from pytest_dsocr.compare.divergence import of_whole_page
-from pytest_dsocr.explain.hints import REFUTED
+from pytest_dsocr.explain.hints import REFUTED, SMALL
 from pytest_dsocr.explain.question import OF_TEXT, PageRead, Question, SearchResult, question_of
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.config import Setup
@@ -149,17 +149,23 @@ def in_words(question: Question, answer: SearchResult) -> Explanation | None:
 
 
 def _of_texts(question: Question, answer: SearchResult) -> Explanation:
-    """Say which mistakes give the texts of all pages so far, and of many, which part of the model they are of."""
+    """Say which mistakes give the texts of all pages so far, and of many, which part of the model they are of.
+
+    One wrong text shows little: where rounding could turn one of its tokens, one of many small changes does so.
+    """
     pages, many = len(question.others) + 1, len(answer.found) > MOST_WORDS
     parts = Counter(PARTS[name.partition(".")[0]] for name in answer.found)
     of_parts = ", ".join(f"{n} of {part}" for part, n in parts.most_common())
     one_part = f"all of them of {of_parts.partition(' of ')[2]}" if len(parts) == 1 else of_parts
     words = _named(answer.words, ", or ")
+    wrong = sum(not page.is_right for page in (question.page, *question.others))
+    by_chance = wrong == 1 and all(SMALL.search(name) for name in answer.found)
     text = f"by one of {len(answer.found)} mistakes, {one_part}: with {words}" if many else f"with {words}"
+    text = f"perhaps by chance, as it changes numbers no more than rounding does: {text}" if by_chance else text
     where = "the subject's text of every page so far" if question.others else "the subject's text"
     text += f", the session reproduces {where} (equal){_untried(question, answer)}"
     is_whole = {*question.only} <= {*answer.done} and not answer.alike
-    is_proven = is_whole and (not many or len(parts) == 1)
+    is_proven = is_whole and not by_chance and (not many or len(parts) == 1)
     return Explanation(text, question.what, answer.found, is_proven, pages)
 
 

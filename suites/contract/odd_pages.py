@@ -33,6 +33,8 @@ WORDS = {
 INK, PAPER, SIDE_PX = 0, 255, 600
 D50 = 0xF6D6, 0x10000, 0xD32D
 """The white of every ICC profile, in 65536ths."""
+SRGB = (28580, 14582, 911), (25238, 46983, 6364), (9378, 3972, 46799)
+"""The red, green and blue of sRGB by that white, likewise."""
 
 
 def words(text: str) -> Levels:
@@ -84,13 +86,16 @@ def cmyk() -> Image.Image:
 
 def with_profile() -> Image.Image:
     """Words in 0, others in 250 on 255; by the page's ICC profile 0 is white and 250 is black."""
-    page = Image.fromarray(two_texts(250, PAPER).astype(np.uint8))
+    page = Image.fromarray(two_texts(250, PAPER).astype(np.uint8)).convert("RGB")
+    colours = [b"XYZ ".ljust(8, b"\0") + struct.pack(">3i", *colour) for colour in SRGB]
     curve = [65535 * (level not in range(128, 254)) for level in range(256)]
-    tag = b"curv" + struct.pack(">II256H", 0, len(curve), *curve)
-    head = struct.pack(
-        ">I4sI4s4s4s12x4s28x3i", 144 + len(tag), b"", 0x02100000, b"mntr", b"GRAY", b"XYZ ", b"acsp", *D50
-    )
-    page.info["icc_profile"] = head.ljust(128, b"\0") + struct.pack(">I4sII", 1, b"kTRC", 144, len(tag)) + tag
+    tags = [*colours, *[b"curv" + struct.pack(">II256H", 0, len(curve), *curve)] * 3]
+    at, table = 132 + 12 * len(tags), struct.pack(">I", len(tags))
+    for name, tag in zip(("rXYZ", "gXYZ", "bXYZ", "rTRC", "gTRC", "bTRC"), tags, strict=True):
+        table += struct.pack(">4sII", name.encode(), at, len(tag))
+        at += len(tag)
+    head = struct.pack(">I4sI4s4s4s12x4s28x3i", at, b"", 0x02100000, b"mntr", b"RGB ", b"XYZ ", b"acsp", *D50)
+    page.info["icc_profile"] = head.ljust(128, b"\0") + table + b"".join(tags)
     return page
 
 

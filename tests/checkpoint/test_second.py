@@ -11,8 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
 from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.decoder import RmsNorm
+from pytest_dsocr.explain.mistake import Changes
+from pytest_dsocr.explain.planted import PlantedSubject, spec_of
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.reference.goldens import shipped_folder
 from pytest_dsocr.reference.opening import Wanted, open_recorded
@@ -42,6 +47,19 @@ def takes_one(setup: Setup) -> SessionSubject:
 def ignores_it(setup: Setup) -> SessionSubject:
     """Load one checkpoint, whatever is asked for."""
     return session_subject(replace(setup, checkpoint="mini"))
+
+
+def rounds_once(setup: Setup) -> SessionSubject:
+    """Multiply by a norm's weight in front of the cast, as an exact norm does."""
+
+    def put(own: SessionSubject, changes: Changes) -> None:
+        def forward(self: RmsNorm, x: Tensor) -> Tensor:
+            wide = x.float()
+            return (self.weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps))).to(x.dtype)
+
+        changes.set(RmsNorm, "forward", forward)
+
+    return PlantedSubject(session_subject(setup).session, put)
 
 
 class Tidies:
@@ -93,18 +111,21 @@ def test_a_text_that_is_tidied_is_wrong_where_it_is_all_that_is_offered(subject:
 
 @pytest.mark.parametrize(
     ("subject", "first_wrong"),
-    [("HLD_65", None), ("prefill_norm_bfloat16", FIRST_LAYER), ("NEW_072", "prefill/1")],
+    [
+        (f"{__name__}:rounds_once", ()),
+        (spec_of("prefill.norm-bfloat16"), (FIRST_LAYER,)),
+        (spec_of("prefill.experts-router-bfloat16"), ("prefill/1", "prefill/2")),
+    ],
 )
 def test_in_bfloat16_more_exact_is_not_wrong_and_less_exact_is(
-    subject: str, first_wrong: str | None, second: Second
+    subject: str, first_wrong: tuple[str, ...], second: Second
 ) -> None:
-    """A norm rounded once, as one in float64 is as well; one in bfloat16; a router in bfloat16."""
-    module = "pytest_dsocr.explain.planted" if "norm" in subject else "tests.exam.subject"
-    asked = replace(second, config=replace(RUN, subject=f"{module}:{subject}", explain=0))
+    """Which layer's router chooses another expert first depends on the CPU."""
+    asked = replace(second, config=replace(RUN, subject=subject, explain=0))
     report = asked.report("bfloat16", second.reference("bfloat16"))
-    assert (report.divergence.first.what if report.divergence else None) == first_wrong
+    assert report.divergence.first.what in first_wrong if report.divergence else not first_wrong
     [first] = [one for one in report.comparisons if one.what == FIRST_LAYER]
-    assert (MORE_EXACT in first.measured) is (first_wrong is None)
+    assert (MORE_EXACT in first.measured) is (not first_wrong)
 
 
 @pytest.mark.parametrize(

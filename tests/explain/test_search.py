@@ -79,6 +79,14 @@ MANY = {
 }
 
 
+def test_of_one_wrong_text_what_is_as_small_as_rounding_is_no_proof() -> None:
+    known = SearchResult(1, 1, 1.0, ("clip.gives-bfloat16",), ("the mistake",), 0.0, True)
+    for others, is_proven in (((), False), ((replace(PAGE, is_right=True),), False), ((PAGE,), True)):
+        said = explainer.in_words(Question(PAGE, "text", 0, 20, NEAR, others=others), known)
+        assert said is not None
+        assert (said.is_proven, said.text.startswith("perhaps by chance")) == (is_proven, not is_proven)
+
+
 @pytest.mark.parametrize(("found", "words"), MANY.items())
 def test_of_texts_the_part_is_named_where_many_mistakes_give_them(found: str, words: str) -> None:
     ids = tuple(f"{group}.{k}" for k, group in enumerate(found.split()))
