@@ -1,4 +1,4 @@
-"""A session with one mistake of the exam as a subject: ``--dsocr-subject=tests.exam.subject:HLD_27``."""
+"""A session with one mistake of the exam as a subject: ``--dsocr-subject=tests.exam.subject:THD_27``."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pytest_dsocr.explain.planted import PlantedSubject
 from pytest_dsocr.observation.config import Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
-from tests.exam import SETS, exam
+from tests.exam import exam
 
 
 def __getattr__(name: str) -> Callable[[Setup], SessionSubject]:
-    found = next((exam(one)[name.replace("_", "-")] for one in SETS if name.replace("_", "-") in exam(one)), None)
+    found = exam().get(name.replace("_", "-"))
     if found is None:
         raise AttributeError(name)
     return lambda setup: PlantedSubject(session_subject(setup).session, found.put)

@@ -72,11 +72,11 @@ def _of_catalogue(name: str) -> Fault:
     )
 
 
-def of_exam(name: str) -> Mapping[str, Fault]:
-    """Return the mistakes of a set of the exam."""
+def of_exam() -> Mapping[str, Fault]:
+    """Return the mistakes of the exam."""
     return {
         one.id: Fault(one.stage, f"tests.exam.subject:{one.id.replace('-', '_')}", one.put, unseen=one.unseen)
-        for one in exam(name).values()
+        for one in exam().values()
     }
 
 

@@ -118,7 +118,7 @@ def lost_gpu(_: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def wrong_stage(_: Path, __: pytest.MonkeyPatch) -> list[str]:
-    subject, asked = "tests.exam.subject:HLD_11", "test_case and (test_inputs or test_text)"
+    subject, asked = "pytest_dsocr.explain.planted:pixels_levels_by_127", "test_case and (test_inputs or test_text)"
     return [f'subject = "{subject}"', 'parts = ["recorded"]', f'pytest = ["-k", "{asked}"]']
 
 

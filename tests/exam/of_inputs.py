@@ -17,8 +17,7 @@ from pytest_dsocr.contract.image import GREY
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.subjects.session import SessionSubject
-from tests.exam.planting import TALL, change_inputs, change_prompt, mistake
-from tests.exam.third import instead
+from tests.exam.planting import TALL, change_inputs, change_prompt, instead, mistake
 
 
 def change_padded(patch: pytest.MonkeyPatch, change: Any) -> None:

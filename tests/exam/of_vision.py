@@ -12,8 +12,7 @@ from torch import Tensor
 from pytest_dsocr.engine import clip, fusion, model, pipeline, sam
 from pytest_dsocr.engine.sam import join_windows, split_windows
 from pytest_dsocr.subjects.session import SessionSubject
-from tests.exam.planting import CROPS, core_of, mistake, run_instead
-from tests.exam.third import instead
+from tests.exam.planting import CROPS, core_of, instead, mistake, run_instead
 
 
 @mistake("THD-13", "Windows are cut before the norm", "sam")

@@ -18,8 +18,7 @@ from pytest_dsocr.engine.experts import MixtureOfExperts, Router
 from pytest_dsocr.engine.model import Core
 from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.subjects.session import SessionSubject
-from tests.exam.planting import core_of, mistake, run_instead
-from tests.exam.third import instead
+from tests.exam.planting import core_of, instead, mistake, run_instead
 
 CHUNK, BUCKET, SPLIT, RECENT, PENALTY = 512, 64, 256, 64, 1.1
 

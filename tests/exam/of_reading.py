@@ -10,8 +10,7 @@ import pytest
 from pytest_dsocr.contract import artifacts, drawing
 from pytest_dsocr.contract.markup import Box, PixelBox
 from pytest_dsocr.subjects.session import SessionSubject
-from tests.exam.planting import FIGURES, TALL, change_decoding, mistake
-from tests.exam.third import instead
+from tests.exam.planting import FIGURES, TALL, change_decoding, instead, mistake
 
 
 @mistake("THD-38", "Special tokens stand between blanks", "postprocess")
