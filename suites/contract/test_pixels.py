@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from pytest_dsocr.compare.verdict import Comparison, as_expected
+from pytest_dsocr.compare.verdict import as_expected
 from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import TextTokenizer
@@ -16,14 +14,9 @@ from pytest_dsocr.plugin.check import Check
 from .asked import OWN_BASE, OWN_PAGES, OWN_PRESETS, Asked, Drawn
 from .facts import Facts, Pixels
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 pytestmark = pytest.mark.dsocr_level("L1")
 
 CENTRE_PX = 320
-PADDING, WHITE = 127, 255
-WIDE_PX, TALL_PX = (1200, 600), (600, 1200)
 FORMS = {
     "exif": "rotated by its EXIF orientation",
     "alpha": "alpha dropped, not composited, so that the colours below it come back",
@@ -69,12 +62,6 @@ def test_order(grid: tuple[int, int], asked: Asked, drawn: Drawn, dsocr_check: C
     dsocr_check([as_expected("images_crop", shown, list(range(columns * rows)), "tiles row by row, as the crops show")])
 
 
-@pytest.mark.parametrize("size_px", [(5000, 600), (1225, 490), (700, 1358)], ids=lambda size: f"{size[0]}x{size[1]}")
-def test_stretched_and_not_padded(size_px: tuple[int, int], asked: Asked, drawn: Drawn, dsocr_check: Check) -> None:
-    darkest = float(asked.tensors(drawn.blank(*size_px))["images_crop"].min())
-    dsocr_check([as_expected("images_crop", darkest, 1.0, "the darkest pixel of a white page")])
-
-
 def test_crops_are_zeros_where_there_are_none(asked: Asked, drawn: Drawn, dsocr_check: Check) -> None:
     """The vendor's code sees by their sum that there are none."""
     largest = float(asked.tensors(drawn("tiny"))["images_crop"].abs().max())
@@ -88,26 +75,6 @@ def test_crops_are_zeros_where_there_are_none(asked: Asked, drawn: Drawn, dsocr_
 @pytest.mark.parametrize("page", ["portrait", "landscape", "exactly_640", "tiny", "panorama"])
 def test_every_bit_of_the_view(page: str, preset: str, pixels: Pixels, dsocr_check: Check) -> None:
     dsocr_check([pixels.compare("images_ori", page, preset, LARGE.get(page, ""))])
-
-
-@pytest.mark.parametrize("preset", DEFAULT.presets)
-@pytest.mark.parametrize("size_px", [WIDE_PX, TALL_PX], ids=["wide", "tall"])
-def test_bars_beside_a_white_page(
-    size_px: tuple[int, int], preset: str, asked: Asked, drawn: Drawn, dsocr_check: Check
-) -> None:
-    """Two bars of a quarter each; none where the page is squashed."""
-    view = asked.tensors(drawn.blank(*size_px), preset)["images_ori"][0].float().cpu()
-    levels = ((view + 1) * 127.5).round().int()
-    across = levels.transpose(1, 2) if size_px == TALL_PX else levels
-    bar = 0 if DEFAULT.presets[preset].is_squashed else DEFAULT.presets[preset].view_size // 4
-    parts = {"before": across[:, :bar], "after": across[:, across.shape[1] - bar :]}
-    bars = [_uniform(f"images_ori/{name}", part, PADDING) for name, part in parts.items() if bar]
-    dsocr_check([*bars, _uniform("images_ori/page", across[:, bar : across.shape[1] - bar], WHITE)])
-
-
-def _uniform(what: str, levels: Tensor, expected: int) -> Comparison:
-    found = [int(levels.min()), int(levels.max())]
-    return as_expected(what, found, [expected, expected], "lowest and highest level of 255")
 
 
 # Presets of a user's own: the vendor's ``infer`` takes any sizes, and makes tokens and views of them.

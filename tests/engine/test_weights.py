@@ -1,4 +1,4 @@
-"""Safetensors in and out of a model."""
+"""Safetensors in and out of a model; synthetic weights, which are the same everywhere."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,14 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from pytest_dsocr.engine.places import DEFAULT_SEED, SYNTHETIC
+from pytest_dsocr.engine.synthetic import fill, synthetic_fingerprint
 from pytest_dsocr.engine.weights import INDEX, fingerprint, load_weights, read_headers, save_weights
 from pytest_dsocr.foundation.errors import DsocrError
 
 SECOND = "model-00002-of-000003.safetensors"
+TINY_SHA256 = "123462bd469300898fdf06a3aa50331ab7947d3be0929bcff520f8bb8dfe3499"
+"""The fingerprint of ``synthetic:tiny``."""
 
 
 class Small(nn.Module):
@@ -143,3 +148,21 @@ def test_failed_save_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(NotImplementedError):
         save_weights(broken, tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+
+
+def test_the_fingerprint_is_the_recorded_one_and_tells_seeds_sizes_and_shapes_apart() -> None:
+    assert synthetic_fingerprint(SYNTHETIC["tiny"], DEFAULT_SEED) == TINY_SHA256
+    tiny = SYNTHETIC["tiny"]
+    architectures = [tiny, SYNTHETIC["small"], replace(tiny, decoder=replace(tiny.decoder, n_routed_experts=16))]
+    prints = [synthetic_fingerprint(arch, DEFAULT_SEED) for arch in architectures]
+    prints += [synthetic_fingerprint(tiny, seed) for seed in (0, 1)]
+    assert len(set(prints)) == 5
+
+
+def test_a_tensor_of_no_known_kind_is_refused() -> None:
+    model = nn.Module()
+    model.register_parameter("temperature", nn.Parameter(torch.zeros(1)))
+    with pytest.raises(DsocrError, match="named temperature"):
+        fill(model)

@@ -31,13 +31,7 @@ class Planted:
     title: str
     stage: str
     page: str
-    unseen: str
-    """Why a default run passes it, where that is known: no page can show it, or what would show it is not there."""
     plant: Plant
-
-    def __call__(self, patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
-        """Plant it."""
-        self.plant(patch, subject)
 
     def put(self, subject: SessionSubject, changes: Changes) -> None:
         """Plant it until the changes are undone."""
@@ -49,9 +43,9 @@ class Planted:
         return " ".join((getdoc(self.plant) or "").split())
 
 
-def mistake(name: str, title: str, stage: str, page: str = ANY, *, unseen: str = "") -> Callable[[Plant], Planted]:
+def mistake(name: str, title: str, stage: str, page: str = ANY) -> Callable[[Plant], Planted]:
     """Make a mistake of the function below, whose docstring is the cause."""
-    return lambda plant: Planted(name, title, stage, page, unseen, plant)
+    return lambda plant: Planted(name, title, stage, page, plant)
 
 
 def core_of(subject: SessionSubject) -> Core:

@@ -51,7 +51,6 @@ class Fault:
     mistake: str = ""
     """Its id in the catalogue."""
     shows: str = ""
-    unseen: str = ""
 
 
 def of_catalogue(names: tuple[str, ...] = ()) -> Mapping[str, Fault]:
@@ -74,10 +73,7 @@ def _of_catalogue(name: str) -> Fault:
 
 def of_exam() -> Mapping[str, Fault]:
     """Return the mistakes of the exam."""
-    return {
-        one.id: Fault(one.stage, f"tests.exam.subject:{one.id.replace('-', '_')}", one.put, unseen=one.unseen)
-        for one in exam().values()
-    }
+    return {one.id: Fault(one.stage, f"tests.exam:{one.id.replace('-', '_')}", one.put) for one in exam().values()}
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ def try_fault(fault: Fault, explainer: Explainer, *, suites: bool) -> Outcome | 
         pages = ((report, outcome_of(fault, report.case.page.stem, report)) for report in reports)
         shown = next(((report, found) for report, found in pages if found), None)
     if shown is None:
-        return ask_suites(fault) if suites and not fault.unseen else None
+        return ask_suites(fault) if suites else None
     return _explained(fault, *shown, explainer)
 
 
