@@ -150,8 +150,6 @@ def test_failed_save_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-
-
 def test_the_fingerprint_is_the_recorded_one_and_tells_seeds_sizes_and_shapes_apart() -> None:
     assert synthetic_fingerprint(SYNTHETIC["tiny"], DEFAULT_SEED) == TINY_SHA256
     tiny = SYNTHETIC["tiny"]
