@@ -13,12 +13,15 @@ from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.case import Case
+from pytest_dsocr.reference.goldens import shipped_folder
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from pytest_dsocr.observation.observation import InputsDigest
 
+READ = shipped_folder() / "vendor" / "odd-pages.json"
+"""What the vendor's code reads on the odd pages."""
 OWN_PRESETS = (
     Preset("own_crops", 768, 640, crop=True),
     Preset("own_odd", 800, 800, crop=False),

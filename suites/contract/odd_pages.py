@@ -16,11 +16,9 @@ from PIL import Image
 
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.pages.page_list import PAGES as SHIPPED
-from pytest_dsocr.reference.goldens import shipped_folder
 
 from .pages import ORIENTATION_TAG, ROTATED_BY_90
 
-RECORDED = shipped_folder() / "vendor" / "odd-pages.json"
 Levels = NDArray[np.uint8]
 """``[H, W]``, ink on paper."""
 WORDS = {
@@ -140,4 +138,4 @@ ODD_PAGES: Mapping[str, OddPage] = {
     "tie": cut(LATER, "Castle With", 10, 40, 1240, 496, 2),
     "between_grids": cut("the nearest grid by width over height", "Is South Weather", 445, 466, 1398, 560),
 }
-"""What the vendor's code reads on each stands in :data:`RECORDED`."""
+"""What the vendor's code reads on each stands in :data:`asked.READ`."""

@@ -13,14 +13,15 @@ from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.check import Check
 
-from .odd_pages import ODD_PAGES, RECORDED
+from .asked import READ
 
+RECORDED = json.loads(READ.read_text(encoding="utf-8"))
 WITH_BUDGET = 0.5
 """The share of a text that a port in fewer bits may read otherwise: a word, but not another page."""
 
 
 @pytest.mark.dsocr_level("L0")
-@pytest.mark.parametrize("name", ODD_PAGES)
+@pytest.mark.parametrize("name", RECORDED["pages"])
 def test_it_reads_as_the_vendors_code(
     name: str, dsocr_config: Config, dsocr_subject: Any, tmp_path: Path, dsocr_check: Check
 ) -> None:
@@ -28,13 +29,15 @@ def test_it_reads_as_the_vendors_code(
     from pytest_dsocr.compare.text import compare_text
     from pytest_dsocr.subjects.checked import CheckedSubject
 
-    page, recorded = ODD_PAGES[name], json.loads(RECORDED.read_text(encoding="utf-8"))
-    actual, expected = CheckedSubject(dsocr_subject).read(page.case(name, tmp_path)), recorded["pages"][name]["text"]
+    from .odd_pages import ODD_PAGES
+
+    page, expected = ODD_PAGES[name], RECORDED["pages"][name]["text"]
+    actual = CheckedSubject(dsocr_subject).read(page.case(name, tmp_path))
     has_budget = budget_of(dsocr_config, dsocr_subject) is not None
     limit = WITH_BUDGET if has_budget else own_limits(dsocr_config, dsocr_subject).text
     found = replace(compare_text(actual, expected, limit), what=f"text/{name}")
     if found.verdict is Verdict.WRONG:
-        origin = f"{expected!r} was recorded on {recorded['provenance']['date']} of the vendor's infer in {page.preset}"
+        origin = f"{expected!r} was recorded on {RECORDED['provenance']['date']} of the vendor's infer in {page.preset}"
         check = [f"check: if plain is right, {page.check}"] if page.check else []
         found = replace(found, details=(*check, origin, *found.details))
     dsocr_check([found])

@@ -16,7 +16,8 @@ from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.reference.drift import one_line_each
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
-from suites.contract.odd_pages import ODD_PAGES, RECORDED
+from suites.contract.asked import READ
+from suites.contract.odd_pages import ODD_PAGES
 from tests.vendor_live.golden import quietly_on_cpu
 
 
@@ -34,7 +35,7 @@ def main(vendor_folder: str) -> None:
         runtime = VendorRuntime.load(Path(vendor_folder), MINI, command=command)
         pages = {name: row(runtime.observe(page.case(name, Path(folder)))) for name, page in ODD_PAGES.items()}
     head = {"provenance": runtime.provenance.to_json()}
-    RECORDED.write_text(one_line_each(head, {"pages": pages}), encoding="utf-8")
+    READ.write_text(one_line_each(head, {"pages": pages}), encoding="utf-8")
 
 
 if __name__ == "__main__":
