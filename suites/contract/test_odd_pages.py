@@ -35,9 +35,9 @@ def test_it_reads_as_the_vendors_code(
     actual = CheckedSubject(dsocr_subject).read(page.case(name, tmp_path))
     has_budget = budget_of(dsocr_config, dsocr_subject) is not None
     limit = WITH_BUDGET if has_budget else own_limits(dsocr_config, dsocr_subject).text
-    found = replace(compare_text(actual, expected, limit), what=f"text/{name}")
+    found = replace(compare_text(actual, expected, limit), what=f"text/odd/{name}")
     if found.verdict is Verdict.WRONG:
         origin = f"{expected!r} was recorded on {RECORDED['provenance']['date']} of the vendor's infer in {page.preset}"
-        check = [f"check: if plain is right, {page.check}"] if page.check else []
+        check = [f"check: where all other pages are right, {page.check}"] if page.check else []
         found = replace(found, details=(*check, origin, *found.details))
     dsocr_check([found])

@@ -20,8 +20,9 @@ from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.experts import MixtureOfExperts, Router
 from pytest_dsocr.engine.model import Core
 from pytest_dsocr.engine.pipeline import Pipeline
+from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.subjects.session import SessionSubject
-from tests.exam.planting import FIGURES, TALL, change_decoding, core_of, instead, mistake, run_instead
+from tests.exam.planting import FIGURES, TALL, core_of, instead, mistake, run_instead
 
 CHUNK, BUCKET, SPLIT, RECENT, PENALTY = 512, 64, 256, 64, 1.1
 
@@ -180,7 +181,8 @@ def padding_seen(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 def spaced_out(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """spaces_between_special_tokens is left on, which joins special tokens and the text between them by blanks."""
     marks = re.compile(r"(<\|/?\w+\|>)")
-    change_decoding(patch, lambda right, own, ids: " ".join(part for part in marks.split(right(own, ids)) if part))
+    spaced: Any = lambda right, own, ids: " ".join(part for part in marks.split(right(own, ids)) if part)  # noqa: E731
+    instead(patch, Tokenizer, "decode", spaced)
 
 
 @mistake("THD-39", "Figures are cut out of the page with its boxes", "postprocess", FIGURES)

@@ -17,7 +17,7 @@ from pytest_dsocr.contract.image import GREY
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.subjects.session import SessionSubject
-from tests.exam.planting import TALL, change_inputs, change_prompt, instead, mistake
+from tests.exam.planting import TALL, instead, mistake
 
 
 def change_padded(patch: pytest.MonkeyPatch, change: Any) -> None:
@@ -79,7 +79,7 @@ def zero_padding(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
         bars = grey.all(dim=2, keepdim=True) | grey.all(dim=3, keepdim=True)
         return replace(made, images_ori=made.images_ori.masked_fill(bars, 0))
 
-    change_inputs(patch, padded)
+    instead(patch, inputs, "prepare_inputs", lambda right, *args: padded(right(*args)))
 
 
 @mistake("THD-05", "Colours are managed", "tokenizer", "a page with a colour profile")
@@ -137,4 +137,9 @@ def bos_again(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @mistake("THD-12", "The image comes last", "tokenizer")
 def text_first(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The server gathers the text of a message, and puts its images behind that."""
-    change_prompt(patch, lambda prompt: prompt.replace("<image>", "").strip() + "\n<image>")
+
+    def prepare(right: Any, page: Any, prompt: str, *rest: Any) -> Inputs:
+        made: Inputs = right(page, prompt.replace("<image>", "").strip() + "\n<image>", *rest)
+        return made
+
+    instead(patch, inputs, "prepare_inputs", prepare)

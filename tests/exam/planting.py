@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 from torch import nn
 
-from pytest_dsocr.contract import inputs
 from pytest_dsocr.engine.model import Core
-from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.conftest import model_of
@@ -56,24 +54,6 @@ def core_of(subject: SessionSubject) -> Core:
 def run_instead(patch: pytest.MonkeyPatch, module: nn.Module, forward: Callable[..., Any]) -> None:
     """Have one module run another function. An attribute that is set would stay, before pytest 9.2."""
     patch.setitem(vars(module), "forward", forward)
-
-
-def change_inputs(patch: pytest.MonkeyPatch, change: Any) -> None:
-    """Change what is handed to the model, behind the contract's own checks."""
-    right = inputs.prepare_inputs
-    patch.setattr(inputs, "prepare_inputs", lambda *args: change(right(*args)))
-
-
-def change_prompt(patch: pytest.MonkeyPatch, change: Any) -> None:
-    """Change the prompt that is asked for."""
-    right = inputs.prepare_inputs
-    patch.setattr(inputs, "prepare_inputs", lambda page, prompt, *rest: right(page, change(prompt), *rest))
-
-
-def change_decoding(patch: pytest.MonkeyPatch, change: Any) -> None:
-    """Change how tokens become text."""
-    right = Tokenizer.decode
-    patch.setattr(Tokenizer, "decode", lambda self, ids: change(right, self, ids))
 
 
 def instead(patch: pytest.MonkeyPatch, owner: Any, name: str, change: Any) -> None:
