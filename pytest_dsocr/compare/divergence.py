@@ -61,6 +61,11 @@ def of_whole_page(what: str) -> str:
     return "images_ori" if what == "images_crop" else what.replace(".crops", ".page")
 
 
+def is_cut(shapes: Mapping[str, str]) -> bool:
+    """Return whether a page has crops, by its inputs' shapes: where it has none, they are zeros in float32."""
+    return not shapes.get("images_crop", "float32").startswith("float32")
+
+
 @dataclass(frozen=True)
 class Divergence:
     """The first comparison that is WRONG."""

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.compare.case import CaseReport
+from pytest_dsocr.compare.divergence import is_cut
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract import COMPARED, PIXELS
 from pytest_dsocr.explain.mistake import Mistake
@@ -104,8 +105,7 @@ class PageRead:
         case, said = {**packed, "preset": dict(packed["preset"])}, exchange.expected.token_ids
         inputs, is_right = exchange.expected.inputs, report.divergence is None
         tokens = len(said) + sum(count for _, count in inputs.input_ids)
-        is_cut = not inputs.shapes.get("images_crop", "float32").startswith("float32")  # zeros where there are none
-        return cls(case, exchange.answer.text, said, tokens, is_right, is_cut)
+        return cls(case, exchange.answer.text, said, tokens, is_right, is_cut(inputs.shapes))
 
 
 @dataclass(frozen=True)

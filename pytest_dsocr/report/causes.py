@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypedDict
 
-from pytest_dsocr.compare.divergence import of_whole_page
+from pytest_dsocr.compare.divergence import is_cut, of_whole_page
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.explain.hints import agreed
 from pytest_dsocr.foundation.words import count, listed
@@ -14,7 +14,7 @@ from pytest_dsocr.report.outcomes import TestResult
 from pytest_dsocr.report.payload import ComparisonPayload
 
 Key = tuple[str, ...]
-ODD_PAGES = "text/odd/"
+OF_ODD_PAGES = "text/odd/"
 """How comparisons of pages begin that any mistake may show: where cases break, they are behind the first cause."""
 OF_TEST = ("mistake", "check", "raised", "test")
 """The kinds of keys by which a test begins a group; the others find the group of cases that break."""
@@ -57,7 +57,7 @@ def causes_of(cases: Sequence[JudgedCase], failing: Sequence[TestResult]) -> lis
         cause = known(keys, what, (first["explained"] or "") if proven else _hint(what, broken, cases), proven)
         cause["cases"] += dict.fromkeys((first["id"], *(case["id"] for case in broken)))
         keys += [key for case in broken for key in (("case", case["id"]), ("at", what, case["cause"] or ""))]
-        keys += [(ODD_PAGES,)] * (not causes)
+        keys += [(OF_ODD_PAGES,)] * (not causes)
         causes |= dict.fromkeys(keys, cause)
     for test in sorted(failing, key=lambda test: test.nodeid):
         keys = [*_keys(test)]
@@ -107,8 +107,8 @@ def _keys(test: TestResult) -> Iterator[Key]:
     case, wrong, own = test.payload.get("case"), _wrong(test.comparisons), test.payload.get("cause")
     if case and wrong and wrong <= {one["what"] for one in case["comparisons"]}:
         yield "case", case["id"]
-    if wrong and all(what.startswith(ODD_PAGES) for what in wrong):
-        yield (ODD_PAGES,)
+    if wrong and all(what.startswith(OF_ODD_PAGES) for what in wrong):
+        yield (OF_ODD_PAGES,)
     if own:
         yield from (("mistake", name) for name in own["mistakes"])
         yield "at", own["what"], own["why"]
@@ -145,8 +145,7 @@ def _hint(what: str, broken: Sequence[JudgedCase], cases: Sequence[JudgedCase]) 
 
 
 def _is_cut(case: JudgedCase) -> bool:
-    """Return whether the page has crops; where it has none, the tensor is of zeros in float32."""
-    return not case["shapes"]["reference"].get("images_crop", "float32").startswith("float32")
+    return is_cut(case["shapes"]["reference"])
 
 
 # In words; of a result as JSON values.

@@ -27,6 +27,7 @@ def test_it_reads_as_the_vendors_code(
 ) -> None:
     from pytest_dsocr.cases.limits import budget_of, own_limits
     from pytest_dsocr.compare.text import compare_text
+    from pytest_dsocr.report.causes import OF_ODD_PAGES
     from pytest_dsocr.subjects.checked import CheckedSubject
 
     from .odd_pages import ODD_PAGES
@@ -35,7 +36,7 @@ def test_it_reads_as_the_vendors_code(
     actual = CheckedSubject(dsocr_subject).read(page.case(name, tmp_path))
     has_budget = budget_of(dsocr_config, dsocr_subject) is not None
     limit = WITH_BUDGET if has_budget else own_limits(dsocr_config, dsocr_subject).text
-    found = replace(compare_text(actual, expected, limit), what=f"text/odd/{name}")
+    found = replace(compare_text(actual, expected, limit), what=f"{OF_ODD_PAGES}{name}")
     if found.verdict is Verdict.WRONG:
         origin = f"{expected!r} was recorded on {RECORDED['provenance']['date']} of the vendor's infer in {page.preset}"
         check = [f"check: where all other pages are right, {page.check}"] if page.check else []
