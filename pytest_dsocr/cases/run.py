@@ -21,12 +21,12 @@ from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.explain.exchange import cost_of_stages
 from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.rounding import Rounder, explained_by_rounding, parts_of
-from pytest_dsocr.foundation.elapsed import Elapsed
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
+from pytest_dsocr.foundation.process import Elapsed
+from pytest_dsocr.observation.answer import ROUNDED_DTYPES
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import Config, Setup
 from pytest_dsocr.observation.level import Level, SubjectFaultError
-from pytest_dsocr.observation.rounding import ROUNDED_DTYPES
 from pytest_dsocr.reference.protocol import Reference
 from pytest_dsocr.reference.recorded_case import CUT
 from pytest_dsocr.reference.session import SessionReference

@@ -12,11 +12,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from pytest_dsocr.compare.case import CaseReport, Exchange, judge
+from pytest_dsocr.compare.case import DECODING, CaseReport, Exchange, judge
 from pytest_dsocr.compare.inputs import compare_inputs
-from pytest_dsocr.compare.observations import DECODING
-from pytest_dsocr.compare.rounding import SUFFIX
-from pytest_dsocr.compare.seams import compare_seam
+from pytest_dsocr.compare.seams import SUFFIX, compare_seam
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract import COMPARED

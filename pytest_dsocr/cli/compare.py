@@ -1,6 +1,6 @@
 """``dsocr compare``: run the suites on a subject. The exit status is 0 only if the run was finished and passed.
 
-The others tell a wrong model from a machine out of order; see :mod:`pytest_dsocr.report.exit_status`.
+The others tell a wrong model from a machine out of order; see :mod:`pytest_dsocr.report.file`.
 
 pytest runs in a process of its own. If that process ends without a finished result, the run does not pass, whatever
 the process's own exit status; nor does it if the result is not the one whose digest pytest sent over a pipe.
@@ -25,8 +25,17 @@ from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.plugin.selection import MEASURING, WORDS, asks_for_times
 from pytest_dsocr.plugin.workers import SPREAD
 from pytest_dsocr.report.commands import SAFE_PATH, suites
-from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
-from pytest_dsocr.report.file import RUN_ID, WITNESS, RefusedError, RunIdentity, mark_refused, mark_running, read_result
+from pytest_dsocr.report.file import (
+    EXIT_STATUS,
+    RUN_ID,
+    WITNESS,
+    Ending,
+    RefusedError,
+    RunIdentity,
+    mark_refused,
+    mark_running,
+    read_result,
+)
 
 NAME, HOOKS = "dsocr", "pytest_dsocr.plugin.hooks"
 DEFAULT_OUT, OUT_FLAG = "dsocr-out", "--dsocr-out"

@@ -17,7 +17,7 @@ from pytest_dsocr.foundation.process import check_system
 from pytest_dsocr.foundation.words import Command, plain
 from pytest_dsocr.plugin import option_values
 from pytest_dsocr.plugin.options import OPTIONS
-from pytest_dsocr.report.exit_status import BAD_INPUT, BY_INTERRUPT, EXIT_STATUS, Ending
+from pytest_dsocr.report.file import BAD_INPUT, BY_INTERRUPT, EXIT_STATUS, Ending
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("run:run", "read a page or a PDF; print stages and boxes, draw the boxes"),
@@ -84,7 +84,7 @@ def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns one of the statuses of :mod:`pytest_dsocr.report.exit_status`."""
+    """Run the command line; returns one of the statuses of :mod:`pytest_dsocr.report.file`."""
     words, of_pytest = compare.split(sys.argv[1:] if arguments is None else arguments)
     options = parser(words).parse_args(words)
     options.of_pytest = of_pytest

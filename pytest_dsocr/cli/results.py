@@ -16,8 +16,7 @@ from pytest_dsocr.night import history as of_nights
 from pytest_dsocr.night import record
 from pytest_dsocr.report.ci import append_summary
 from pytest_dsocr.report.difference import Status, difference, lines, markdown
-from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
-from pytest_dsocr.report.file import RunIdentity, mark_running, read_result, write_json
+from pytest_dsocr.report.file import EXIT_STATUS, Ending, RunIdentity, mark_running, read_result, write_json
 from pytest_dsocr.report.html import write_index
 from pytest_dsocr.report.markdown import write_summary
 from pytest_dsocr.report.merge import Part, merged, read_parts

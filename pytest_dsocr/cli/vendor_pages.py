@@ -23,7 +23,7 @@ from pytest_dsocr.observation.case import Case
 from pytest_dsocr.pages.named import Cases, make_cases
 from pytest_dsocr.reference.environment import find_environment
 from pytest_dsocr.reference.goldens import OWN, RECORDINGS, check_writable
-from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
+from pytest_dsocr.report.file import EXIT_STATUS, Ending
 
 if TYPE_CHECKING:
     from pytest_dsocr.observation.observation import Observation

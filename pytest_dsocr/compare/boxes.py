@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from rapidfuzz.distance import Indel
 
-from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.compare.verdict import REFERENCE, Comparison, Verdict, not_compared
+from pytest_dsocr.compare.verdict import REFERENCE, Comparison, Reason, Verdict, not_compared
 from pytest_dsocr.contract.markup import UNITS, Box
 from pytest_dsocr.foundation.words import shown
 from pytest_dsocr.observation.observation import SpanSeen

@@ -13,9 +13,8 @@ from dataclasses import replace
 from statistics import fmean
 
 from pytest_dsocr.compare.boxes import pair_up
-from pytest_dsocr.compare.rounding import SUFFIX
-from pytest_dsocr.compare.signs import Sign
-from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.compare.seams import SUFFIX
+from pytest_dsocr.compare.verdict import Comparison, Sign, Verdict
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.contract.markup import UNITS
 from pytest_dsocr.observation.answer import Answer

@@ -1,21 +1,129 @@
-"""One case as it is judged: what both sides answered, every comparison of these, what explains the first break."""
+"""A whole case, from inputs to files: what both sides answered, every comparison, what explains the first break."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from pytest_dsocr.compare.budget import loss_of, on_budget
 from pytest_dsocr.compare.divergence import Divergence, first_divergence
-from pytest_dsocr.compare.observations import compare_observations
+from pytest_dsocr.compare.inputs import compare_inputs
+from pytest_dsocr.compare.output import Tie, compare_output, is_sure
+from pytest_dsocr.compare.seams import compare_rounding, compare_seam
+from pytest_dsocr.compare.tokens import compare_best, compare_logits, compare_tokens, does_not_end
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.compare.verdict import Comparison, Verdict, worst
-from pytest_dsocr.observation.answer import Answer
+from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, lost, not_compared, worst
+from pytest_dsocr.contract import COMPARED
+from pytest_dsocr.contract.artifacts import MMD
+from pytest_dsocr.families import VISION
+from pytest_dsocr.families.family import PREFILL
+from pytest_dsocr.observation.answer import Answer, Part
+from pytest_dsocr.observation.block_seams import in_stage_order
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.level import SubjectFaultError
-from pytest_dsocr.observation.observation import Observation
+from pytest_dsocr.observation.level import Level, SubjectFaultError
+from pytest_dsocr.observation.observation import Observation, Seam
+
+DECODING = ("prefill_best", "logits", "tokens")
+OUTPUT = ("text", "spans", "boxes")
+FILES = (MMD, "artefacts")
+STAGES = (*COMPARED, *VISION, PREFILL, *DECODING, "read", *OUTPUT, *FILES)
+"""Of the comparisons of a case, in their order."""
+
+
+def compare_observations(actual: Answer, expected: Observation, limits: Tolerances) -> Iterator[Comparison]:
+    """Yield every comparison of a case, in the stages' order.
+
+    What is above the subject's level, or what it does not say that it gives, is NOT-COMPARED as not offered; what was
+    lost to an error of the subject's is NOT-COMPARED as well, and never passes.
+    """
+    yield from _inputs(actual, expected)
+    for name in in_stage_order({**actual.seams, **expected.seams}):
+        yield from _seam(name, actual, expected.seams, limits)
+    for stage, rounding in actual.rounding.items():
+        yield compare_rounding(stage, rounding, limits.rounding)
+    decoding = list(_decoding(actual, expected, limits))
+    yield from decoding
+    if "read" in actual.lost:
+        yield from _absent(OUTPUT, actual, "read")
+        yield from _absent(FILES, actual, "write")
+        return
+    output = compare_output(actual, expected.output, limits, _tie(decoding[-1], actual, expected))
+    for one in _read(actual, output) if actual.reread else output:
+        yield from _absent((one.what,), actual, "write") if "write" in actual.lost and one.what in FILES else (one,)
+
+
+def _absent(names: Iterable[str], actual: Answer, part: Part) -> Iterator[Comparison]:
+    """Say for each thing that is not there whether it was lost to an error or is not offered."""
+    for name in names:
+        lost_to = actual.fault if part in actual.lost else None
+        yield not_compared(name, Reason.NOT_OFFERED) if lost_to is None else lost(name, lost_to)
+
+
+def _inputs(actual: Answer, expected: Observation) -> Iterator[Comparison]:
+    if actual.inputs is None:
+        yield from _absent(COMPARED, actual, "inputs")
+    else:
+        yield from compare_inputs(actual.inputs, expected.inputs)
+
+
+def _seam(name: str, actual: Answer, expected: Mapping[str, Seam], limits: Tolerances) -> Iterator[Comparison]:
+    deep = "/" in name
+    if deep and name not in expected:
+        return
+    part: Part = "prefill" if name.startswith("prefill") else "vision"
+    promised = actual.level >= Level.MODULES if deep else name in actual.promised or part in actual.lost
+    if name not in actual.seams and (part in actual.lost or not promised):
+        yield from _absent((name,), actual, part) if promised else (not_compared(name, Reason.NOT_OFFERED),)
+    else:
+        yield compare_seam(name, actual.seams.get(name), expected.get(name), limits.of_seam(name), limits.usual)
+
+
+def _decoding(actual: Answer, expected: Observation, limits: Tolerances) -> Iterator[Comparison]:
+    if actual.prefill_best is None:
+        yield from _absent(("prefill_best",), actual, "prefill")
+    else:
+        yield compare_best(actual.prefill_best, expected.prefill_best, limits)
+    if actual.forced is None:
+        yield from _absent(("logits", "tokens"), actual, "step")
+        return
+    heard = expected.steps[: len(actual.forced)] if "step" in actual.lost else expected.steps
+    tokens = compare_tokens(actual.forced, heard, limits)
+    for one in (compare_logits(actual.forced, heard, limits), tokens if actual.ends else does_not_end(tokens)):
+        yield _cut_short(one, actual.fault, len(heard)) if actual.fault and "step" in actual.lost else one
+
+
+def _cut_short(found: Comparison, fault: SubjectFaultError, steps: int) -> Comparison:
+    """Keep a WRONG verdict on the first ``steps``; any other is lost, as the remaining steps are unknown."""
+    if found.verdict is Verdict.WRONG:
+        return found
+    gone = lost(found.what, fault)
+    before = f"{found.verdict} up to there, {found.measured}" if steps else "it was the first"
+    return replace(gone, measured=f"step {steps} {gone.measured}; {before}")
+
+
+def _read(actual: Answer, output: Iterator[Comparison]) -> Iterator[Comparison]:
+    """Say first whether ``read`` returned the text of the subject's own tokens, all of which equal the reference's.
+
+    Where that text is wrong and is what the subject makes of these tokens apart from ``read``, ``read`` is right.
+    """
+    text = next(output)
+    steps = len(actual.forced or ())
+    verdict = Verdict.MATCH if text.verdict is Verdict.WRONG and actual.text == actual.text_of_tokens else text.verdict
+    agrees = "agrees" if verdict is not Verdict.WRONG else "disagrees"
+    measured = f"{agrees} with the subject's own {steps} steps, which equal the reference's"
+    yield Comparison("read", verdict, measured)
+    yield text
+    yield from output
+
+
+def _tie(tokens: Comparison, actual: Answer, expected: Observation) -> Tie | None:
+    """Return the tie after which free decoding may differ, where every difference of tokens is a tie."""
+    if tokens.verdict is not Verdict.TIE_FLIP or actual.forced is None or actual.continued is None:
+        return None
+    step = next(k for k, step in enumerate(expected.steps) if actual.forced[k].token != step.token)
+    return Tie(step, actual.continued, is_sure(expected.steps))
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from math import prod
 from torch import Tensor
 
 from pytest_dsocr.compare.seams import anatomy
-from pytest_dsocr.compare.signs import IN_WORDS, Sign
-from pytest_dsocr.compare.verdict import Comparison, Verdict, equal
+from pytest_dsocr.compare.verdict import IN_WORDS, Comparison, Sign, Verdict, equal
 from pytest_dsocr.observation.observation import InputsDigest, Runs, Seam
 from pytest_dsocr.observation.summing import bytes_sha256
 

@@ -10,10 +10,9 @@ from statistics import median
 from rapidfuzz.distance import Levenshtein, Prefix
 
 from pytest_dsocr.compare.boxes import compare_boxes, compare_spans, pair_up
-from pytest_dsocr.compare.signs import Reason, Sign
 from pytest_dsocr.compare.text import Astray, compare_content, compare_text, degenerations
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Reason, Sign, Verdict, not_compared
 from pytest_dsocr.contract.artifacts import GEOMETRY, MMD, OURS, OVERLAY
 from pytest_dsocr.contract.markup import UNITS
 from pytest_dsocr.foundation.words import count

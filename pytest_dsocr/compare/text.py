@@ -14,8 +14,7 @@ import numpy.typing as npt
 from rapidfuzz.distance import Levenshtein
 
 from pytest_dsocr.compare.diff import diff
-from pytest_dsocr.compare.signs import Sign
-from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.compare.verdict import Comparison, Sign, Verdict
 from pytest_dsocr.contract.markup import DET_END, REF
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.words import shown

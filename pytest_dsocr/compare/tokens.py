@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from pytest_dsocr.compare.signs import IN_WORDS, Reason, Sign
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
+from pytest_dsocr.compare.verdict import IN_WORDS, Comparison, Reason, Sign, Verdict, not_compared
 from pytest_dsocr.observation.answer import NO_CHOICE, ForcedStep
 from pytest_dsocr.observation.observation import Best, Step
 

@@ -12,8 +12,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from pytest_dsocr.compare.divergence import Divergence, Scene
-from pytest_dsocr.compare.signs import Sign
-from pytest_dsocr.compare.verdict import Comparison
+from pytest_dsocr.compare.verdict import Comparison, Sign
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.families import STAGES
 

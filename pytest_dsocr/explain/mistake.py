@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from torch import Tensor, nn
 
-from pytest_dsocr.compare.signs import Sign
+from pytest_dsocr.compare.verdict import Sign
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.model import DeepseekOCR
 

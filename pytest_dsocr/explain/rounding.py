@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.compare.case import CaseReport, Explanation
-from pytest_dsocr.compare.rounding import SUFFIX, known_effects
+from pytest_dsocr.compare.seams import SUFFIX, known_effects
 from pytest_dsocr.engine.decoder import Rope
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.mistake import Changes, Mistake, Target, blocks_of, image_places, model_of
@@ -28,10 +28,10 @@ from pytest_dsocr.explain.mistake import Part as PartOfStage
 from pytest_dsocr.families import STAGE_NAMES, STAGES
 from pytest_dsocr.families.family import PIXELS, PREFILL
 from pytest_dsocr.foundation.words import count
+from pytest_dsocr.observation.answer import Effect, Rounding
 from pytest_dsocr.observation.block_seams import BlockPass, watch_passes
 from pytest_dsocr.observation.config import Setup
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.observation.rounding import Effect, Rounding
 from pytest_dsocr.subjects.checked import CheckedSubject
 
 ROUNDINGS = ("float16", "tf32", "never-filled")

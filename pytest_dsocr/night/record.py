@@ -18,7 +18,7 @@ from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.reading import Format, Identity, Moment, Time
 from pytest_dsocr.foundation.words import short
 from pytest_dsocr.perf.run import Spread
-from pytest_dsocr.report.exit_status import Ending
+from pytest_dsocr.report.file import Ending
 
 INPUTS, TIMES, OTHER = "tokenizer", "times", "other"
 OUTPUT = "postprocess"

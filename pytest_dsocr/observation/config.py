@@ -1,14 +1,48 @@
-"""What a run compares, and how."""
+"""What a run compares, and how, and which part of its pages."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from pytest_dsocr.foundation.shard import Shard
 from pytest_dsocr.observation.level import Level
+
+MOST = 100_000
+
+
+class Shard(NamedTuple):
+    """One part of several, counted from 1."""
+
+    number: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+    @classmethod
+    def read(cls, text: str) -> Shard:
+        """Read ``i/n``; raise ``ValueError`` where it is no part of anything."""
+        number, of = (int(part) if part.isdecimal() else 0 for part in text.split("/"))
+        if not 1 <= number <= of <= MOST:
+            raise ValueError(text)
+        return cls(number, of)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether what belongs to no page is run here."""
+        return self.number == 1
+
+    def has(self, index: int) -> bool:
+        """Return whether the item at ``index`` of the full list, from 0 on, is in this shard."""
+        return index % self.of == self.number - 1
+
+    def place(self, index: int, together: int) -> int:
+        """Return the index in the full list of the item at ``index`` in this shard; groups of ``together`` stay so."""
+        group, within = divmod(index, together)
+        return (group * self.of + self.number - 1) * together + within
+
 
 MISSING = ("baseline", "gpu", "recording", "snapshot", "timings", "vendor")
 """What may be allowed to be missing from a run."""

@@ -15,9 +15,9 @@ from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.reading import is_regular
-from pytest_dsocr.foundation.shard import Shard
 from pytest_dsocr.foundation.words import plain
 from pytest_dsocr.observation.case import Case, PageFaultError, make_case
+from pytest_dsocr.observation.config import Shard
 from pytest_dsocr.pages.page_list import LIST_SUFFIXES, SUBSETS, BadPage, is_list, read_list, shipped
 
 IMAGE_SUFFIXES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"))

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_dsocr.compare.signs import Reason
-from pytest_dsocr.compare.verdict import Comparison
+from pytest_dsocr.compare.verdict import Comparison, Reason
 from pytest_dsocr.foundation.words import entry
 from pytest_dsocr.plugin import stash
 from pytest_dsocr.report.payload import Entry, of_comparison
@@ -95,7 +94,7 @@ class Check:
 
 
 def _names(found: Iterable[Comparison]) -> list[str]:
-    from pytest_dsocr.compare.observations import STAGES
+    from pytest_dsocr.compare.case import STAGES
 
     return list(dict.fromkeys([*STAGES, *(one.stage for one in found)]))
 

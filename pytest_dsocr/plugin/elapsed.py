@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 import pytest
 
-from pytest_dsocr.foundation.elapsed import Elapsed
+from pytest_dsocr.foundation.process import Elapsed
 from pytest_dsocr.plugin.stash import CASES, CONFIG, ELAPSED
 from pytest_dsocr.report.payload import ElapsedPayload
 from pytest_dsocr.report.times import COLLECTING, STARTING, TESTS, WAITING

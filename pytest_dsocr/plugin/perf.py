@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from pytest_dsocr.compare.signs import Reason
-from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.loading import waiting_for
 from pytest_dsocr.plugin.markers import arguments_of

@@ -6,8 +6,7 @@ from collections.abc import Generator, Iterable
 
 import pytest
 
-from pytest_dsocr.compare.signs import Reason
-from pytest_dsocr.compare.verdict import Comparison
+from pytest_dsocr.compare.verdict import Comparison, Reason
 from pytest_dsocr.foundation.errors import OF_MESSAGE, DsocrError, bounded, message_of, traced
 from pytest_dsocr.foundation.words import COLUMNS, count, fit
 from pytest_dsocr.perf.baseline import NoBaselineError

@@ -16,8 +16,7 @@ from pytest_dsocr.plugin.config import command_of, own_config, typed_options
 from pytest_dsocr.plugin.stash import DESELECTED, JOURNAL, UNMATCHED, WITNESS
 from pytest_dsocr.report.ci import append_summary, of_run
 from pytest_dsocr.report.collection import DIED, Plan
-from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
-from pytest_dsocr.report.file import RunIdentity, write_json
+from pytest_dsocr.report.file import EXIT_STATUS, Ending, RunIdentity, write_json
 from pytest_dsocr.report.markdown import write_summary
 from pytest_dsocr.report.outcomes import FAILING
 from pytest_dsocr.report.result import RunResult

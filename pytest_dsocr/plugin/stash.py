@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_dsocr.foundation.elapsed import Elapsed
+    from pytest_dsocr.foundation.process import Elapsed
     from pytest_dsocr.observation.config import Config
     from pytest_dsocr.pages.named import Cases
     from pytest_dsocr.plugin.check import Check, Journal

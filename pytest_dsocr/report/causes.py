@@ -9,8 +9,7 @@ from pytest_dsocr.compare.divergence import is_cut, of_whole_page
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.explain.hints import agreed
 from pytest_dsocr.foundation.words import count, listed
-from pytest_dsocr.report.cases import JudgedCase
-from pytest_dsocr.report.outcomes import TestResult
+from pytest_dsocr.report.outcomes import JudgedCase, TestResult
 from pytest_dsocr.report.payload import ComparisonPayload
 
 Key = tuple[str, ...]

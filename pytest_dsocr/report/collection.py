@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.compare.verdict import SEVERITY, Verdict
 from pytest_dsocr.foundation.words import count
-from pytest_dsocr.report.cases import JudgedCase, judged_by_tests
 from pytest_dsocr.report.file import RunIdentity
-from pytest_dsocr.report.outcomes import TestResult, gravity, outcome_of, why_skipped
+from pytest_dsocr.report.outcomes import JudgedCase, TestResult, gravity, judged_by_tests, outcome_of, why_skipped
 from pytest_dsocr.report.payload import CasePayload, ElapsedPayload, Entry, LeftPayload, RunPayload, TestPayload
 
 if TYPE_CHECKING:

@@ -1,7 +1,8 @@
 """``dsocr.json`` from a run's first moment on, so that an unfinished run or an old one is never taken for a pass.
 
 The file says *running* before pytest has loaded a test, and *finished* when everything else is written. Whoever reads
-it, reads it through :func:`read_result`.
+it, reads it through :func:`read_result`. How a run ended is a word in it and an exit status, so that CI can tell a wrong
+model from a machine out of order; ``docs/running.md`` has the statuses of every command.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ import html
 import json
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict
 
@@ -21,7 +23,44 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import sha256, write_whole
 from pytest_dsocr.foundation.process import commit_here
 from pytest_dsocr.foundation.reading import Format, Moment
-from pytest_dsocr.report.exit_status import Ending
+
+
+class Ending(StrEnum):
+    """How a run or one of its tests ended; ``ended_as`` in ``dsocr.json``."""
+
+    PASSES = "passes"
+    WRONG = "wrong"
+    """The subject is wrong, raised, or whatever else made a test fail for which no other word is certain."""
+    INFRASTRUCTURE = "infrastructure"
+    """Nothing wrong was seen, and not all was compared, for the machine lacks or lost what is needed."""
+    SLOWER = "slower"
+    """Everything was compared and nothing is wrong, but times or counts of work are worse than the baseline's."""
+    INTERRUPTED = "interrupted"
+    INTERNAL_ERROR = "internal error"
+    REFUSED = "refused"
+    NO_TESTS = "no tests"
+
+
+OF_PYTEST = {2: Ending.INTERRUPTED, 3: Ending.INTERNAL_ERROR, 4: Ending.REFUSED, 5: Ending.NO_TESTS}
+WRONG, INTERNAL_ERROR, INFRASTRUCTURE, SLOWER = 1, 3, 10, 11
+BAD_INPUT, UNDECIDED, BY_INTERRUPT = 2, 12, 130
+EXIT_STATUS: Mapping[Ending, int] = {
+    Ending.PASSES: 0,
+    Ending.WRONG: WRONG,
+    Ending.INFRASTRUCTURE: INFRASTRUCTURE,
+    Ending.SLOWER: SLOWER,
+    **{ending: status for status, ending in OF_PYTEST.items()},
+}
+"""Of ``dsocr compare``. 2 to 5 are pytest's own, and 128 + N is a signal's."""
+GRAVEST_FIRST = (Ending.WRONG, Ending.INFRASTRUCTURE, Ending.SLOWER)
+"""A run that could not compare everything is not called slower, which a CI may choose to let pass."""
+
+
+def gravest(found: Iterable[Ending]) -> Ending:
+    """Return the one that counts among those of failing tests; WRONG where there is none."""
+    endings = {*found}
+    return next((one for one in GRAVEST_FIRST if one in endings), Ending.WRONG)
+
 
 FORMAT = 2
 JSON_NAME, INDEX_NAME, PAGES = "dsocr.json", "index.html", "pages"
@@ -56,7 +95,7 @@ class RefusedError(DsocrError):
 
     Args:
         message: one sentence: where that is said, and why.
-        ended_as: a word of :class:`pytest_dsocr.report.exit_status.Ending`.
+        ended_as: a word of :class:`pytest_dsocr.report.file.Ending`.
     """
 
     def __init__(self, message: str, ended_as: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.compare.diff import Side
-from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.verdict import Reason
 from pytest_dsocr.foundation.files import templates, write_whole
 from pytest_dsocr.foundation.words import count, short
 from pytest_dsocr.report.budget import two_digits

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.shard import Shard
 from pytest_dsocr.foundation.words import COLUMNS, count, fit
+from pytest_dsocr.observation.config import Shard
 from pytest_dsocr.report.collection import Plan
 from pytest_dsocr.report.file import FINISHED, RunIdentity, read_result
 from pytest_dsocr.report.outcomes import TestResult

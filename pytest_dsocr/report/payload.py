@@ -49,9 +49,9 @@ class ComparisonPayload(TypedDict):
     error: Number
     details: list[str]
     reason: str | None
-    """A :class:`~pytest_dsocr.compare.signs.Reason` for what was not compared."""
+    """A :class:`~pytest_dsocr.compare.verdict.Reason` for what was not compared."""
     signs: list[str]
-    """Of :class:`~pytest_dsocr.compare.signs.Sign`, in the order of the alphabet."""
+    """Of :class:`~pytest_dsocr.compare.verdict.Sign`, in the order of the alphabet."""
     diff: list[list[list[str]]]
     """Of texts: lines of pieces, each the side that has it and what it says; see :mod:`pytest_dsocr.compare.diff`."""
 

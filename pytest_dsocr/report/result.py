@@ -9,20 +9,17 @@ from functools import cached_property
 from typing import Any, TypedDict
 
 import pytest_dsocr
-from pytest_dsocr.compare.signs import Reason, Sign
-from pytest_dsocr.compare.verdict import SEVERITY, Verdict
+from pytest_dsocr.compare.verdict import SEVERITY, Reason, Sign, Verdict
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.config import MISSING
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.provenance import versions
 from pytest_dsocr.report.budget import Spending
-from pytest_dsocr.report.cases import remarks
 from pytest_dsocr.report.causes import Cause, causes_of
 from pytest_dsocr.report.collection import Collected
-from pytest_dsocr.report.exit_status import OF_PYTEST, Ending, gravest
-from pytest_dsocr.report.file import FINISHED, head, now
-from pytest_dsocr.report.outcomes import FAILING, TestResult
+from pytest_dsocr.report.file import FINISHED, OF_PYTEST, Ending, gravest, head, now
+from pytest_dsocr.report.outcomes import FAILING, TestResult, remarks
 from pytest_dsocr.report.payload import ComparisonPayload, number
 from pytest_dsocr.report.words import by_session, compression_of
 

@@ -7,9 +7,8 @@ from typing import Annotated, NotRequired, TypedDict
 from msgspec import Meta
 
 from pytest_dsocr.foundation.reading import Count, Finite, Format, Identity, Ratio, Time
-from pytest_dsocr.report.cases import JudgedCase
-from pytest_dsocr.report.exit_status import Ending
-from pytest_dsocr.report.file import Head
+from pytest_dsocr.report.file import Ending, Head
+from pytest_dsocr.report.outcomes import JudgedCase
 from pytest_dsocr.report.payload import ComparisonPayload, ElapsedPayload, FaultPayload, LeftPayload, Origin, RunPayload
 
 Picture = Annotated[str, Meta(pattern=r"\A(pages/)?[^/\\\x00]+\Z", max_length=255)]

@@ -7,14 +7,13 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_dsocr.compare.signs import IN_WORDS, Sign
-from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.compare.verdict import IN_WORDS, Sign, Verdict
 from pytest_dsocr.foundation.words import count, entry, listed, near, plain
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.report.cases import remarks
 from pytest_dsocr.report.causes import Cause, behind, in_words, label
 from pytest_dsocr.report.ci import errors
 from pytest_dsocr.report.commands import following
+from pytest_dsocr.report.outcomes import remarks
 from pytest_dsocr.report.payload import number
 from pytest_dsocr.report.result import Missing, RunResult
 from pytest_dsocr.report.times import in_line, in_table, table

@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.compare.signs import Reason
-from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, not_compared
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.families import DEFAULT

@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.compare.signs import Reason
-from pytest_dsocr.compare.verdict import Comparison, as_expected, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Reason, as_expected, not_compared
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.stash import leave_out

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_dsocr.compare.signs import Reason
-from pytest_dsocr.compare.verdict import Comparison, as_expected, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Reason, as_expected, not_compared
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.subjects.kv_probe import KvProbe

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from PIL import Image
 
-from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.compare.verdict import as_expected, not_compared
+from pytest_dsocr.compare.verdict import Reason, as_expected, not_compared
 from pytest_dsocr.contract import GRID, PIXELS, ROWS
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.level import SubjectFaultError

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.compare.verdict import Comparison, as_expected, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Reason, as_expected, not_compared
 from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.plugin.check import Check
 

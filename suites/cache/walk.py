@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_dsocr.compare.signs import Reason
-from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, not_compared
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import make_case
 

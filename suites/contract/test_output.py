@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 from PIL import ExifTags, Image, ImageDraw
 
-from pytest_dsocr.compare.signs import Reason
-from pytest_dsocr.compare.verdict import Comparison, as_expected, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Reason, as_expected, not_compared
 from pytest_dsocr.contract.drawing import place
 from pytest_dsocr.contract.markup import IMAGE_LABEL, parse
 from pytest_dsocr.plugin.check import Check

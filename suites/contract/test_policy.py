@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.compare.signs import Reason
-from pytest_dsocr.compare.verdict import as_expected, equal, not_compared
+from pytest_dsocr.compare.verdict import Reason, as_expected, equal, not_compared
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.plugin.check import Check
 

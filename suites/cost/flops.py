@@ -10,8 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_dsocr.compare.signs import Reason
-from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, not_compared
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import render
 from pytest_dsocr.cost.cost import WHOLE, Cost, Difference, by_module, differences, with_those_around

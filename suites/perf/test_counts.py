@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_dsocr.compare.signs import Reason
-from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.perf.counts import FLAGS, flag
 from pytest_dsocr.perf.run import PerfRun

@@ -20,8 +20,8 @@ from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.mistake import Changes, model_of
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.precision import STAGES, Cost, Costs, fewest_bits
-from pytest_dsocr.foundation.elapsed import Elapsed
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.process import Elapsed
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.config import Setup
 from pytest_dsocr.pages.page_list import shipped

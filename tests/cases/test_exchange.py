@@ -10,9 +10,8 @@ import pytest
 
 from pytest_dsocr.cases.run import ask
 from pytest_dsocr.compare.case import CaseReport, Exchange, judge
-from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, not_compared
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.case import Case, make_case

@@ -8,10 +8,9 @@ from dataclasses import replace
 import pytest
 
 from pytest_dsocr.compare.budget import divergence, loss_of, on_budget
-from pytest_dsocr.compare.observations import compare_observations
-from pytest_dsocr.compare.signs import Sign
+from pytest_dsocr.compare.case import compare_observations
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.compare.verdict import Comparison, Sign, Verdict
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.observation import SpanSeen

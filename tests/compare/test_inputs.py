@@ -11,8 +11,7 @@ from syrupy.assertion import SnapshotAssertion
 from torch import Tensor
 
 from pytest_dsocr.compare.inputs import GREY, compare_inputs
-from pytest_dsocr.compare.signs import Sign
-from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.compare.verdict import Comparison, Sign, Verdict
 from pytest_dsocr.observation.observation import InputsDigest
 from tests.compare.made import input_tensors, shown
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.compare.observations import DECODING, FILES, OUTPUT, compare_observations
-from pytest_dsocr.compare.signs import Reason, Sign
+from pytest_dsocr.compare.case import DECODING, FILES, OUTPUT, compare_observations
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.compare.verdict import Comparison, Verdict, worst
+from pytest_dsocr.compare.verdict import Comparison, Reason, Sign, Verdict, worst
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.observation.answer import NO_CHOICE, ForcedStep, Part
 from pytest_dsocr.observation.level import Level, SubjectFaultError

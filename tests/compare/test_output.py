@@ -10,9 +10,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.compare.output import Tie, compare_artefacts, compare_output
-from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
-from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.observation.observation import Artefact, Output
 from tests.compare.made import OUTPUT, reading, shown

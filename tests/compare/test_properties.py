@@ -18,11 +18,10 @@ from pytest_dsocr.compare.boxes import compare_boxes
 from pytest_dsocr.compare.divergence import first_divergence
 from pytest_dsocr.compare.output import Tie, compare_output
 from pytest_dsocr.compare.seams import compare_seam
-from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.text import compare_content, compare_text
 from pytest_dsocr.compare.tokens import compare_best, compare_logits, compare_tokens
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
-from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
+from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Reason, Verdict
 from pytest_dsocr.contract.markup import UNITS, Box
 from pytest_dsocr.observation.answer import ForcedStep
 from pytest_dsocr.observation.observation import Artefact, Best, Output, Seam, SpanSeen, Step

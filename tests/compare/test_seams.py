@@ -13,8 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 from torch import Tensor
 
 from pytest_dsocr.compare.seams import compare_seam, relative_error
-from pytest_dsocr.compare.signs import IN_WORDS, Reason, Sign
-from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
+from pytest_dsocr.compare.verdict import IN_WORDS, Comparison, Reason, Sign, Verdict, not_compared
 from pytest_dsocr.observation.observation import Seam
 from tests.compare.made import random, shown
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.compare.text import (
     LONGEST_PERIOD,
     Circle,
@@ -14,7 +13,7 @@ from pytest_dsocr.compare.text import (
     degenerations,
     longest_circle,
 )
-from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.compare.verdict import Comparison, Sign, Verdict
 from tests.compare.made import PAGE_TEXT as PAGE
 from tests.compare.made import shown
 

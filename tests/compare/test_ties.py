@@ -13,12 +13,11 @@ from functools import cache
 
 import pytest
 
-from pytest_dsocr.compare.observations import compare_observations
+from pytest_dsocr.compare.case import compare_observations
 from pytest_dsocr.compare.output import BOXES, EDITS, LENGTH, Nearness, Tie, is_sure
-from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.compare.tokens import is_tie
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.compare.verdict import Comparison, Sign, Verdict
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.mmd import to_mmd
 from pytest_dsocr.engine.checkpoint import resolve

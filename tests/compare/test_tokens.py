@@ -7,10 +7,9 @@ import math
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from pytest_dsocr.compare.signs import Reason, Sign
 from pytest_dsocr.compare.tokens import compare_best, compare_logits, compare_tokens, is_tie
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
-from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.compare.verdict import Reason, Sign, Verdict
 from pytest_dsocr.observation.answer import ForcedStep
 from pytest_dsocr.observation.observation import Best, Step
 from tests.compare.made import shown

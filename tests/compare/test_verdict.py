@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_dsocr.compare.divergence import Divergence, first_divergence
-from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict, as_expected, equal, not_compared, worst
+from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Reason, Verdict, as_expected, equal, not_compared, worst
 
 
 def drifting(what: str, error: float, verdict: Verdict = Verdict.DRIFT) -> Comparison:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from pytest_dsocr.compare.divergence import Divergence, first_divergence
-from pytest_dsocr.compare.signs import Sign
-from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.compare.verdict import Comparison, Sign, Verdict
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.explain.catalogue import groups, mistakes
 from pytest_dsocr.explain.catalogue.blocks import NOT_FINITE

@@ -10,7 +10,7 @@ import torch
 
 from pytest_dsocr.cases.run import run_case
 from pytest_dsocr.compare.case import CaseReport
-from pytest_dsocr.compare.rounding import OF_BLOCKS, compare_rounding, known_effects
+from pytest_dsocr.compare.seams import OF_BLOCKS, compare_rounding, known_effects
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.checkpoint import resolve
@@ -19,13 +19,13 @@ from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.rounding import Part, Rounder, parts_of
-from pytest_dsocr.foundation.elapsed import Elapsed
 from pytest_dsocr.foundation.errors import MachineError
+from pytest_dsocr.foundation.process import Elapsed
+from pytest_dsocr.observation.answer import Rounding
 from pytest_dsocr.observation.block_seams import watch_passes
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.config import Setup
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.observation.rounding import Rounding
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.opening import Wanted, open_recorded
 from pytest_dsocr.report.payload import CasePayload

@@ -19,15 +19,15 @@ from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.question import question_of
 from pytest_dsocr.explain.rounding import Part, Rounder, explained_by_rounding, parts_of
+from pytest_dsocr.observation.answer import ROUNDED_DTYPES
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.config import Setup
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.observation.rounding import ROUNDED_DTYPES
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.opening import Wanted, open_recorded
 from pytest_dsocr.reference.recording import RecordedReference
-from pytest_dsocr.report.cases import judged_by_tests
 from pytest_dsocr.report.causes import causes_of
+from pytest_dsocr.report.outcomes import judged_by_tests
 from pytest_dsocr.report.payload import of_case
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.session import SessionSubject, session_subject

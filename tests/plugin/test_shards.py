@@ -10,7 +10,7 @@ import pytest
 
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.shard import Shard
+from pytest_dsocr.observation.config import Shard
 from pytest_dsocr.pages.named import make_cases
 from tests.plugin.conftest import TEST_TEXT, Repository
 

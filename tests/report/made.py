@@ -10,9 +10,8 @@ from typing import Any
 from PIL import Image
 
 from pytest_dsocr.compare.case import CaseReport, Exchange, judge
-from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
-from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, not_compared
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.config import Config

@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_dsocr.compare.verdict import Comparison
-from pytest_dsocr.report.cases import judged_by_tests
 from pytest_dsocr.report.causes import OF_ODD_PAGES, causes_of
-from pytest_dsocr.report.outcomes import TestResult
+from pytest_dsocr.report.outcomes import TestResult, judged_by_tests
 from pytest_dsocr.report.payload import Origin
 from tests.report.made import DRIFT, WRONG, case_payload, payload
 

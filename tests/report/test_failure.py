@@ -11,9 +11,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.compare.case import CaseReport, Explanation, judge
-from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.text import compare_text
-from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, not_compared
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.foundation.words import COLUMNS
 from pytest_dsocr.observation.observation import Seam, SpanSeen

@@ -11,11 +11,9 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.compare.signs import Reason
-from pytest_dsocr.compare.verdict import Comparison, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Reason, not_compared
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.report.exit_status import OF_PYTEST, Ending
-from pytest_dsocr.report.file import read_result, write_json
+from pytest_dsocr.report.file import OF_PYTEST, Ending, read_result, write_json
 from pytest_dsocr.report.result import level_of_comparison
 from tests.markdown import table
 from tests.report.made import (

@@ -11,9 +11,8 @@ from unittest.mock import Mock
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from pytest_dsocr.compare.signs import Reason, Sign
 from pytest_dsocr.compare.text import compare_text
-from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Reason, Sign, Verdict, not_compared
 from pytest_dsocr.cost.roofline import Bound, Roof, devices
 from pytest_dsocr.foundation.words import COLUMNS
 from pytest_dsocr.perf.run import PerfRun

@@ -13,7 +13,7 @@ import torch
 from syrupy.assertion import SnapshotAssertion
 from torch import Tensor
 
-from pytest_dsocr.compare.observations import compare_observations
+from pytest_dsocr.compare.case import compare_observations
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.engine import Engine

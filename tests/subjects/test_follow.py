@@ -13,10 +13,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from pytest_dsocr.compare.observations import compare_observations
-from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.case import compare_observations
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.compare.verdict import Reason, Verdict
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.families import DEFAULT, SEAMS

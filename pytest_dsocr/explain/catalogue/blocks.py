@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pytest_dsocr.compare.signs import Sign
+from pytest_dsocr.compare.verdict import Sign
 from pytest_dsocr.engine import clip, decoder, sam
 from pytest_dsocr.engine.clip import quick_gelu
 from pytest_dsocr.explain.mistake import Group, Target

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pytest_dsocr.compare.signs import Sign
+from pytest_dsocr.compare.verdict import Sign
 from pytest_dsocr.engine import clip, model
 from pytest_dsocr.engine.fusion import beside
 from pytest_dsocr.engine.sam import resize_grid

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pytest_dsocr.compare.signs import Sign
+from pytest_dsocr.compare.verdict import Sign
 from pytest_dsocr.engine import decoder, pipeline
 from pytest_dsocr.engine.attention import repeat_heads
 from pytest_dsocr.engine.cache import KVCache

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pytest_dsocr.compare.signs import Sign
+from pytest_dsocr.compare.verdict import Sign
 from pytest_dsocr.engine import pipeline
 from pytest_dsocr.engine.fusion import end_rows, mosaic, square
 from pytest_dsocr.engine.model import DeepseekOCR

@@ -13,7 +13,7 @@ from typing import Any
 
 from PIL import Image
 
-from pytest_dsocr.compare.signs import Sign
+from pytest_dsocr.compare.verdict import Sign
 from pytest_dsocr.contract import artifacts, drawing
 from pytest_dsocr.contract.markup import UNITS, PixelBox, find_spans, parse
 from pytest_dsocr.contract.mmd import IMAGE_REF, clean_output, to_mmd

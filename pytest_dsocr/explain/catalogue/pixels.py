@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from pytest_dsocr.compare.signs import Sign
+from pytest_dsocr.compare.verdict import Sign
 from pytest_dsocr.contract import inputs, presets
 from pytest_dsocr.contract.image import GREY, load_image
 from pytest_dsocr.contract.inputs import normalise

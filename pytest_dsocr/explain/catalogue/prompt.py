@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from pytest_dsocr.compare.signs import Sign
+from pytest_dsocr.compare.verdict import Sign
 from pytest_dsocr.contract import inputs, presets
 from pytest_dsocr.contract.presets import Grid, Preset
 from pytest_dsocr.contract.prompt import IMAGE, TextTokenizer, prompt_ids, split_at_images

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytest_dsocr.compare.signs import Sign
+from pytest_dsocr.compare.verdict import Sign
 from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.engine import engine, pipeline

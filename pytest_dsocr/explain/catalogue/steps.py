@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytest_dsocr.compare.signs import Sign
+from pytest_dsocr.compare.verdict import Sign
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.decoder import Rope
 from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
