@@ -8,7 +8,7 @@ from math import prod
 from torch import Tensor
 
 from pytest_dsocr.compare.seams import anatomy
-from pytest_dsocr.compare.verdict import IN_WORDS, Comparison, Sign, Verdict, equal
+from pytest_dsocr.compare.verdict import Comparison, Sign, Verdict, equal
 from pytest_dsocr.observation.observation import InputsDigest, Runs, Seam
 from pytest_dsocr.observation.summing import bytes_sha256
 
@@ -163,7 +163,7 @@ def inside_bars(view_CHW: Tensor) -> tuple[slice, slice] | None:
 
 def _wrong(what: str, measured: str, signs: Iterable[Sign] = (), details: Iterable[str] = ()) -> Comparison:
     found = tuple(signs)
-    lines = (*(IN_WORDS[sign] for sign in found if sign in IN_WORDS), *details)
+    lines = (*(sign.sentence for sign in found if sign.sentence), *details)
     return Comparison(what, Verdict.WRONG, measured, None, lines, frozenset(found))
 
 

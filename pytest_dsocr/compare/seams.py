@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from pytest_dsocr.compare.verdict import IN_WORDS, Comparison, Reason, Sign, Verdict, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Reason, Sign, Verdict, not_compared
 from pytest_dsocr.observation.answer import Effect, Rounding
 from pytest_dsocr.observation.observation import NotFinite, Seam
 from pytest_dsocr.observation.summing import sample_positions
@@ -50,7 +50,7 @@ def compare_seam(
     signs = tuple(_signs(actual, expected, error))
     if usual < error <= allowed:
         signs = (*signs, Sign.SUSPICIOUS)
-    details = (*(IN_WORDS[sign] for sign in signs), *anatomy(actual, expected))
+    details = (*(sign.sentence for sign in signs if sign.sentence), *anatomy(actual, expected))
     return Comparison(name, verdict, measured, error, details, frozenset(signs))
 
 

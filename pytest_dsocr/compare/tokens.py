@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.compare.verdict import IN_WORDS, Comparison, Reason, Sign, Verdict, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Reason, Sign, Verdict, not_compared
 from pytest_dsocr.observation.answer import NO_CHOICE, ForcedStep
 from pytest_dsocr.observation.observation import Best, Step
 
@@ -52,7 +52,7 @@ def compare_logits(forced: Sequence[ForcedStep], expected: Sequence[Step], limit
         measured = f"step {beyond[0]}: {spoilt}; the reference is finite"
     signs = tuple(_logit_signs(forced, beyond[0]))
     first = f"out of tolerance from step {beyond[0]} on, at {len(beyond)} of {len(errors)} steps"
-    details = (first, *(IN_WORDS[sign] for sign in signs if sign in IN_WORDS))
+    details = (first, *(sign.sentence for sign in signs if sign.sentence))
     return Comparison("logits", Verdict.WRONG, measured, error, details, frozenset(signs))
 
 
@@ -82,7 +82,7 @@ def compare_tokens(forced: Sequence[ForcedStep], expected: Sequence[Step], limit
     measured = f"{len(expected) - len(differing)} of {len(expected)} equal, {len(differing) - len(wrong)} ties"
     details = [_described(k, forced[k], expected[k], limits) for k in (wrong or differing)[:SHOWN_STEPS]]
     signs = _rule(forced[wrong[0]], expected[wrong[0]]) if wrong else frozenset()
-    details += [IN_WORDS[sign] for sign in signs]
+    details += [sign.sentence for sign in signs]
     measured += f"; first differing step {differing[0]}"
     return Comparison("tokens", verdict, measured, None, tuple(details), signs)
 
@@ -93,7 +93,7 @@ def does_not_end(tokens: Comparison) -> Comparison:
         return tokens
     signs = frozenset((Sign.NO_END,))
     measured = f"{tokens.measured}, but by the subject's policy they are not the whole output"
-    return replace(tokens, verdict=Verdict.WRONG, measured=measured, details=(IN_WORDS[Sign.NO_END],), signs=signs)
+    return replace(tokens, verdict=Verdict.WRONG, measured=measured, details=(Sign.NO_END.sentence,), signs=signs)
 
 
 def is_tie(actual: ForcedStep, expected: Step, limits: Tolerances) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -32,42 +32,51 @@ class Reason(StrEnum):
 class Sign(StrEnum):
     """What distinguishes one cause of a difference from another."""
 
+    sentence: str
+    """It in words; empty where that takes figures."""
+
+    def __new__(cls, value: str, sentence: str = "") -> Sign:
+        """Make one of its name and its sentence."""
+        sign = str.__new__(cls, value)
+        sign._value_, sign.sentence = value, sentence
+        return sign
+
     # the prompt's ids, the mask, the grid and the pixels
-    NO_BOS = "no BOS"
-    TWO_BOS = "two BOS"
-    IDS_REORDERED = "ids reordered"
-    BEHIND_IMAGE = "behind the image"
-    MASK_TOO_EARLY = "mask too early"
-    ONE_TOKEN_FEWER = "one token fewer"
-    OTHER_COUNT = "other count"
-    GRID_EXCHANGED = "grid exchanged"
-    NO_CROPS = "no crops"
-    CROPS = "crops"
-    UP_TO_SIX = "up to six crops"
-    VIEWS_REORDERED = "views reordered"
-    CHANNELS_REORDERED = "channels reordered"
-    WHOLE_LEVELS = "whole levels"
-    ROUNDED = "rounded"
+    NO_BOS = "no BOS", "the BOS in front is missing"
+    TWO_BOS = "two BOS", "there is one BOS too many in front"
+    IDS_REORDERED = "ids reordered", "the same ids in another order"
+    BEHIND_IMAGE = "behind the image", "they differ only after the image"
+    MASK_TOO_EARLY = "mask too early", "one place too early"
+    ONE_TOKEN_FEWER = "one token fewer", "one image token fewer"
+    OTHER_COUNT = "other count", "another number of image tokens"
+    GRID_EXCHANGED = "grid exchanged", "columns and rows exchanged"
+    NO_CROPS = "no crops", "no crops where the reference has some"
+    CROPS = "crops", "crops where the reference has none"
+    UP_TO_SIX = "up to six crops", "no more than 6 crops where the reference has up to 9"
+    VIEWS_REORDERED = "views reordered", "the same views in another order"
+    CHANNELS_REORDERED = "channels reordered", "the channels in the opposite order"
+    WHOLE_LEVELS = "whole levels", "no values but -1, 0 and 1"
+    ROUNDED = "rounded", "no pixel is more than one level of 255 away"
     """No pixel is as much as a level away."""
-    BARS_ALONE = "bars alone"
-    OTHER_BARS = "other bars"
+    BARS_ALONE = "bars alone", "the bars beside the page differ, and not the page"
+    OTHER_BARS = "other bars", "the bars beside the page are of another width than the reference's"
     # tensors
     OTHER_SHAPE = "other shape"
     """Of pixels, another dtype as well."""
-    NOT_FINITE = "not finite"
-    SHUFFLED = "shuffled"
-    LATER_ROWS = "later rows"
-    SUSPICIOUS = "suspicious"
+    NOT_FINITE = "not finite", "it holds NaN or infinity, the reference does not"
+    SHUFFLED = "shuffled", "mean and norm equal the reference's: the same values, in other places"
+    LATER_ROWS = "later rows", "its first rows are right, those behind them are not"
+    SUSPICIOUS = "suspicious", "larger than any error of a correct implementation measured on CPUs from SSE4 to AVX-512"
     """Inside the tolerance, and larger than what correct implementations were measured to have."""
     # steps
     FROM_PREFILL = "from prefill"
     """The first logits out of tolerance are those that prefill gave."""
     FROM_FIRST_STEP = "from the first step"
     """The first logits out of tolerance are those of the step after prefill."""
-    STANDS_STILL = "stands still"
-    SAID_FORBIDDEN = "said what is forbidden"
-    NOT_ITS_BEST = "not its best"
-    NO_END = "no end"
+    STANDS_STILL = "stands still", "every step gives the same logits as the first"
+    SAID_FORBIDDEN = "said what is forbidden", "the subject chose its best token, which the reference's rule forbids"
+    NOT_ITS_BEST = "not its best", "the subject did not choose its best token, and the reference did"
+    NO_END = "no end", "the subject's policy ends at another token than EOS, or only at the ceiling"
     # text
     EMPTINESS = "emptiness"
     TRUNCATION = "truncation"
@@ -83,36 +92,6 @@ class Sign(StrEnum):
     UNRELATED = "unrelated"
     LENGTH = "length"
     ELSEWHERE = "elsewhere"
-
-
-IN_WORDS: Mapping[Sign, str] = {
-    Sign.NO_BOS: "the BOS in front is missing",
-    Sign.TWO_BOS: "there is one BOS too many in front",
-    Sign.IDS_REORDERED: "the same ids in another order",
-    Sign.BEHIND_IMAGE: "they differ only after the image",
-    Sign.MASK_TOO_EARLY: "one place too early",
-    Sign.ONE_TOKEN_FEWER: "one image token fewer",
-    Sign.OTHER_COUNT: "another number of image tokens",
-    Sign.GRID_EXCHANGED: "columns and rows exchanged",
-    Sign.NO_CROPS: "no crops where the reference has some",
-    Sign.CROPS: "crops where the reference has none",
-    Sign.UP_TO_SIX: "no more than 6 crops where the reference has up to 9",
-    Sign.VIEWS_REORDERED: "the same views in another order",
-    Sign.CHANNELS_REORDERED: "the channels in the opposite order",
-    Sign.WHOLE_LEVELS: "no values but -1, 0 and 1",
-    Sign.ROUNDED: "no pixel is more than one level of 255 away",
-    Sign.BARS_ALONE: "the bars beside the page differ, and not the page",
-    Sign.OTHER_BARS: "the bars beside the page are of another width than the reference's",
-    Sign.NOT_FINITE: "it holds NaN or infinity, the reference does not",
-    Sign.SHUFFLED: "mean and norm equal the reference's: the same values, in other places",
-    Sign.SUSPICIOUS: "larger than any error of a correct implementation measured on CPUs from SSE4 to AVX-512",
-    Sign.LATER_ROWS: "its first rows are right, those behind them are not",
-    Sign.STANDS_STILL: "every step gives the same logits as the first",
-    Sign.SAID_FORBIDDEN: "the subject chose its best token, which the reference's rule forbids",
-    Sign.NOT_ITS_BEST: "the subject did not choose its best token, and the reference did",
-    Sign.NO_END: "the subject's policy ends at another token than EOS, or only at the ceiling",
-}
-"""The sentence of a sign that needs no figures."""
 
 
 class Verdict(StrEnum):

@@ -1,8 +1,8 @@
 """``dsocr.json`` from a run's first moment on, so that an unfinished run or an old one is never taken for a pass.
 
 The file says *running* before pytest has loaded a test, and *finished* when everything else is written. Whoever reads
-it, reads it through :func:`read_result`. How a run ended is a word in it and an exit status, so that CI can tell a wrong
-model from a machine out of order; ``docs/running.md`` has the statuses of every command.
+it, reads it through :func:`read_result`. How a run ended is a word in it, and an exit status: CI can tell a wrong model
+from a machine out of order. ``docs/running.md`` has the statuses of every command.
 """
 
 from __future__ import annotations

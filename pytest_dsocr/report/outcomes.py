@@ -1,4 +1,4 @@
-"""The outcome of one test, from pytest's reports of its phases and of each time that it was run, and of a case by it."""
+"""The outcome of a test, from pytest's reports of its phases and of each time that it was run, and of a case by it."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_dsocr.compare.verdict import IN_WORDS, Sign, Verdict
+from pytest_dsocr.compare.verdict import Sign, Verdict
 from pytest_dsocr.foundation.words import count, entry, listed, near, plain
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.report.causes import Cause, behind, in_words, label
@@ -136,7 +136,7 @@ class Summary:
         for case, error in sorted(drifts, key=lambda drift: -drift[1])[:MOST_DRIFTING]:
             yield from _labelled("largest drift", f"{case['id']}: {error:.1e}; {counts(case['counts'])}")
         for where, least in self.result.suspicious[:MOST_DRIFTING]:
-            yield from _labelled("SUSPICIOUS", f"{where}: {least:.1e}, {IN_WORDS[Sign.SUSPICIOUS]}", NOTED)
+            yield from _labelled("SUSPICIOUS", f"{where}: {least:.1e}, {Sign.SUSPICIOUS.sentence}", NOTED)
 
     def _perf(self) -> Iterator[Line]:
         """Yield each quantity's median, beside the baseline's where there is one, and what limits the subject."""

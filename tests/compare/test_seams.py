@@ -13,7 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 from torch import Tensor
 
 from pytest_dsocr.compare.seams import compare_seam, relative_error
-from pytest_dsocr.compare.verdict import IN_WORDS, Comparison, Reason, Sign, Verdict, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Reason, Sign, Verdict, not_compared
 from pytest_dsocr.observation.observation import Seam
 from tests.compare.made import random, shown
 
@@ -142,7 +142,7 @@ def test_values_in_other_places_are_known_by_their_size(
 ) -> None:
     rows = random(200, 40) + 0.5
     found = compared(change(rows), rows, whole)
-    assert (Sign.SHUFFLED in found.signs) is (IN_WORDS[Sign.SHUFFLED] in found.details) is shuffled
+    assert (Sign.SHUFFLED in found.signs) is (Sign.SHUFFLED.sentence in found.details) is shuffled
 
 
 def test_a_drift_larger_than_usual_passes_and_is_marked() -> None:
