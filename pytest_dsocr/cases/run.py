@@ -18,8 +18,8 @@ from pytest_dsocr.compare.case import CaseReport, Exchange, judge
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.explain.exchange import cost_of_stages
 from pytest_dsocr.explain.explainer import Explainer
+from pytest_dsocr.explain.precision import cost_of_stages
 from pytest_dsocr.explain.rounding import Rounder, explained_by_rounding, parts_of
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.process import Elapsed
@@ -31,8 +31,7 @@ from pytest_dsocr.reference.protocol import Reference
 from pytest_dsocr.reference.recorded_case import CUT
 from pytest_dsocr.reference.session import SessionReference
 from pytest_dsocr.report.payload import CasePayload, of_case
-from pytest_dsocr.report.pictures import draw
-from pytest_dsocr.report.side_files import side_folder, write_sides
+from pytest_dsocr.report.pictures import draw, side_folder, write_sides
 from pytest_dsocr.report.times import COMPARING
 from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.checked import CheckedSubject

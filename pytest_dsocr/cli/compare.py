@@ -24,7 +24,6 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.plugin.selection import MEASURING, WORDS, asks_for_times
 from pytest_dsocr.plugin.workers import SPREAD
-from pytest_dsocr.report.commands import SAFE_PATH, suites
 from pytest_dsocr.report.file import (
     EXIT_STATUS,
     RUN_ID,
@@ -36,6 +35,7 @@ from pytest_dsocr.report.file import (
     mark_running,
     read_result,
 )
+from pytest_dsocr.report.words import SAFE_PATH, suites
 
 NAME, HOOKS = "dsocr", "pytest_dsocr.plugin.hooks"
 DEFAULT_OUT, OUT_FLAG = "dsocr-out", "--dsocr-out"

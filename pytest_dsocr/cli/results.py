@@ -17,9 +17,8 @@ from pytest_dsocr.night import record
 from pytest_dsocr.report.ci import append_summary
 from pytest_dsocr.report.difference import Status, difference, lines, markdown
 from pytest_dsocr.report.file import EXIT_STATUS, Ending, RunIdentity, mark_running, read_result, write_json
-from pytest_dsocr.report.html import write_index
-from pytest_dsocr.report.markdown import write_summary
 from pytest_dsocr.report.merge import Part, merged, read_parts
+from pytest_dsocr.report.views import write_index, write_summary
 
 PICTURES = Format(bytes, "run that part again")
 

@@ -18,7 +18,7 @@ from pytest_dsocr.reference.anchors import CONTRACT, Anchors, read_anchors
 from pytest_dsocr.reference.drift import change_of, drifts, read_json, to_json
 from pytest_dsocr.reference.inspection import Loaded, load_in, modules_of
 from pytest_dsocr.reference.installation import is_made, set_up
-from pytest_dsocr.report.markdown import change_lines, change_markdown
+from pytest_dsocr.report.views import change_lines, change_markdown
 
 COMMAND = "dsocr vendor inspect path/to/folder --write"
 OWN_ANCHORS = goldens.OWN / goldens.RECORDINGS / goldens.ANCHORS

@@ -220,7 +220,7 @@ def run(options: Namespace) -> Iterator[str]:
     Raises:
         DsocrError: on a bad option; after all other pages, with the status 10, where one could not be read.
     """
-    from pytest_dsocr.report.side_files import is_kept
+    from pytest_dsocr.report.pictures import is_kept
 
     found = found_by(options).readable()
     made_anew(options.out / ".partial").rmdir()  # a folder that cannot be written is refused before anything is loaded
@@ -251,7 +251,7 @@ def run(options: Namespace) -> Iterator[str]:
 
 def _keep(case: Case, reference: LiveReference, out: Path) -> Observation:
     """Read a case into its folder, which appears whole; else the one before stays."""
-    from pytest_dsocr.report.side_files import info_of
+    from pytest_dsocr.report.pictures import info_of
 
     home, work = out / case.id, made_anew(out / f".{case.id}.partial")
     started_s = monotonic()

@@ -1,23 +1,93 @@
-"""What weights in fewer bits cost, stage by stage: the session with one stage's weights rounded, and with none."""
+"""What fewer bits cost, stage by stage.
+
+Of a subject: its stages up to one, the vendor's behind it, along the reference's tokens. Of a precision: the session
+with one stage's weights rounded, and with none.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from pytest_dsocr.compare.budget import divergence
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.catalogue import mistakes
-from pytest_dsocr.explain.exchange import logits_along
 from pytest_dsocr.explain.mistake import Changes, Target
 from pytest_dsocr.explain.recompute import Clean
-from pytest_dsocr.families.family import PREFILL
-from pytest_dsocr.observation.observation import BEST_OF_STEP
+from pytest_dsocr.families.family import FUSION, PREFILL
+from pytest_dsocr.observation.answer import Answer
+from pytest_dsocr.observation.observation import BEST_OF_STEP, Observation, Step
+
+DECODER = "decoder"
+"""Prefill and the steps, which are not exchanged apart."""
+
+
+def cost_of_stages(engine: Engine[Any], answer: Answer, expected: Observation) -> dict[str, float]:
+    """Return what each stage of a subject adds to the divergence from the reference, in nats.
+
+    Vision's tensors of the subject are put in the place of the engine's, one stage more at a time; what the decoder
+    costs is the rest. A stage whose tensors the subject does not give is in the cost of the next that it does.
+
+    Args:
+        engine: the vendor's kernels in the subject's dtype, on its device.
+        answer: of a subject with stages, whole.
+        expected: what the reference did.
+    """
+    if answer.input_tensors is None or not answer.forced or not answer.vision_tensors:
+        return {}
+    inputs = Inputs(**{name: tensor.to(engine.model.device) for name, tensor in answer.input_tensors.items()})
+    features = _vision(engine, inputs, {})
+    before = _divergence(logits_along(engine, inputs, features, expected.token_ids), expected.steps)
+    found = {}
+    for stage, given in _more_and_more(engine, answer.vision_tensors):
+        made, now = _vision(engine, inputs, given), before
+        if made.dtype != features.dtype or not torch.equal(made, features):  # of equal ones the decoder makes the same
+            now = _divergence(logits_along(engine, inputs, made, expected.token_ids), expected.steps)
+        found[stage], before, features = now - before, now, made
+    pairs = zip(answer.forced, expected.steps, strict=True)
+    return {**found, DECODER: fmean(divergence(own.at_reference, step.best.logits) for own, step in pairs) - before}
+
+
+def _more_and_more(engine: Engine[Any], seams: Mapping[str, Tensor]) -> Iterator[tuple[str, Mapping[str, Tensor]]]:
+    """Yield each stage that the subject shows, and its tensors up to there."""
+    given: dict[str, Tensor] = {}
+    for stage in (*(one.name for one in engine.family.of_views), FUSION):
+        own = {name: tensor for name, tensor in seams.items() if name.partition(".")[0] == stage}
+        if own:
+            given |= own
+            yield stage, given
+
+
+def _vision(engine: Engine[Any], inputs: Inputs, given: Mapping[str, Tensor]) -> Tensor:
+    """Return the features ``[T, C]`` that the engine makes of the pixels and of what it is given in its own's place."""
+    made = {(stage, view): tensor for name, tensor in given.items() for stage, _, view in [name.partition(".")]}
+    return given[FUSION] if FUSION in given else Clean(engine, inputs, made).fused
+
+
+def logits_along(engine: Engine[Any], inputs: Inputs, features: Tensor | None, tokens: tuple[int, ...]) -> Tensor:
+    """Return the logits ``[T, V]`` in front of each of ``tokens``, all of which one pass is given."""
+    own = torch.tensor([tokens[:-1]], dtype=inputs.input_ids.dtype, device=inputs.input_ids.device)
+    mask = torch.zeros_like(own, dtype=inputs.images_seq_mask.dtype)
+    longer = replace(
+        inputs,
+        input_ids=torch.cat([inputs.input_ids, own], 1),
+        images_seq_mask=torch.cat([inputs.images_seq_mask, mask], 1),
+    )
+    state = engine.pipeline.prefill_with(longer, features, all_logits=True)
+    assert state.all_logits is not None
+    return state.all_logits[0, -len(tokens) :]
+
+
+def _divergence(logits: Tensor, steps: tuple[Step, ...]) -> float:
+    at_best = (row[list(step.best.ids)].tolist() for row, step in zip(logits, steps, strict=True))
+    return fmean(divergence(own, step.best.logits) for own, step in zip(at_best, steps, strict=True))
+
 
 PRECISIONS: Mapping[str, int] = {"fp8": 8, "int8": 8, "int4": 4}
 """Of weights, with their bits: as in the catalogue of mistakes, ``int8`` with a scale for each row, ``int4`` for 32."""

@@ -14,10 +14,9 @@ from typing import Any
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import made_anew, write_whole
 from pytest_dsocr.foundation.words import Command, count
-from pytest_dsocr.night import process
 from pytest_dsocr.night.config import DOCTOR, PARTS, Config
 from pytest_dsocr.night.history import html
-from pytest_dsocr.night.jobs import LOG, command, environment, jobs, may_miss
+from pytest_dsocr.night.jobs import LOG, command, environment, jobs, may_miss, run_command
 from pytest_dsocr.night.record import Night, Outcome, about, add, read
 from pytest_dsocr.night.state import MACHINE, WRONG, Entry, NightState, Step, code_here, earlier, is_whole, key_of
 from pytest_dsocr.night.views import Results, for_github, markdown, results, write_views
@@ -128,7 +127,7 @@ def _do(entry: Entry, config: Config, left_s: float) -> None:
     entry.step, entry.why = Step.ENDED, "interrupted"
     variables = {**SILENT, **environment(entry, config)}
     try:
-        entry.status, entry.seconds, entry.why = process.run(
+        entry.status, entry.seconds, entry.why = run_command(
             shlex.split(entry.command), folder / LOG, variables, left_s, config.grace_seconds
         )
     finally:

@@ -13,7 +13,7 @@ from pytest_dsocr.night.jobs import DOCTOR_JSON, JUNIT, LOG
 from pytest_dsocr.night.state import PASSES, STATE_NAME, Entry, NightState, Step, result_in
 from pytest_dsocr.report import ci
 from pytest_dsocr.report.file import INDEX_NAME, JSON_NAME
-from pytest_dsocr.report.markdown import OF_CAUSES, SUMMARY_NAME, cell, part, table, wrong
+from pytest_dsocr.report.views import OF_CAUSES, SUMMARY_NAME, cell, part, table, wrong
 from pytest_dsocr.report.words import counts
 
 TEMPLATE = "index.html.j2"

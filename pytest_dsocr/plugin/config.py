@@ -28,7 +28,7 @@ from pytest_dsocr.plugin.workers import SPREAD, on_own_gpu
 from pytest_dsocr.reference.goldens import check_writable, golden_folder
 from pytest_dsocr.report.ci import append_summary, errors
 from pytest_dsocr.report.file import EXIT_STATUS, Ending, RunIdentity, mark_refused, mark_running, take_witness
-from pytest_dsocr.report.markdown import write_summary
+from pytest_dsocr.report.views import write_summary
 from pytest_dsocr.subjects.calls import current
 
 WORDS = {"checkpoint": ("mini",), "reference": ("recorded", "session")}

@@ -29,7 +29,7 @@ from pytest_dsocr.perf.statistics import Judgement, Pace, judge
 from pytest_dsocr.perf.summary import of_judgement, roof_over
 from pytest_dsocr.plugin.config import command_of, typed_options
 from pytest_dsocr.reference.goldens import baseline_places, check_writable
-from pytest_dsocr.report.commands import rerun
+from pytest_dsocr.report.words import rerun
 from pytest_dsocr.subjects.calls import current
 
 if TYPE_CHECKING:

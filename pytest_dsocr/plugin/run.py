@@ -17,10 +17,10 @@ from pytest_dsocr.plugin.stash import DESELECTED, JOURNAL, UNMATCHED, WITNESS
 from pytest_dsocr.report.ci import append_summary, of_run
 from pytest_dsocr.report.collection import DIED, Plan
 from pytest_dsocr.report.file import EXIT_STATUS, Ending, RunIdentity, write_json
-from pytest_dsocr.report.markdown import write_summary
 from pytest_dsocr.report.outcomes import FAILING
 from pytest_dsocr.report.result import RunResult
 from pytest_dsocr.report.terminal import Summary
+from pytest_dsocr.report.views import write_summary
 
 SHOW_EVERY_S = 5.0
 
@@ -192,7 +192,7 @@ class Run:
 
     def _write(self, out: Path) -> None:
         """Write the page of pictures, then the file that says that all is there; lose nothing where that fails."""
-        from pytest_dsocr.report.html import write_index
+        from pytest_dsocr.report.views import write_index
 
         try:
             result = self.result.to_json()

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pytest_dsocr.observation.answer import KvSize
     from pytest_dsocr.observation.case import Case
     from pytest_dsocr.subjects.checked import CheckedSubject
-    from pytest_dsocr.subjects.kv_probe import KvProbe
     from pytest_dsocr.subjects.protocol import DecodeView
 
 

@@ -160,7 +160,7 @@ def in_words(one: Mapping[str, Any]) -> str:
     if one["cases"]:
         where = f"{one['what']} in {len(one['cases'])} of {count(one['of'], one['unit'])}"
     else:
-        function, of = short(one["tests"][0])
+        function, of = function_of(one["tests"][0])
         where = f"{one['what']} of {function}" if one["what"] else function + of
     return f"{where}: {one['why']}{' (proven)' * one['proven']}" if one["why"] else where
 
@@ -175,12 +175,12 @@ def behind(one: Mapping[str, Any], named: int = 0, how: str = "") -> str:
 def _named(tests: Sequence[str]) -> Iterator[str]:
     """Yield their names; of the same function as the one in front only what is in brackets."""
     before = ""
-    for function, of in map(short, tests):
+    for function, of in map(function_of, tests):
         yield of if of and function == before else function + of
         before = function
 
 
-def short(test: str) -> tuple[str, str]:
+def function_of(test: str) -> tuple[str, str]:
     """Return the function of a test without its folder, and its parameters in their brackets."""
     function, bracket, of = test.partition("[")
     return function.rpartition("/")[2], bracket + of

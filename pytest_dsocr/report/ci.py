@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from pytest_dsocr.compare.verdict import SEVERITY, Verdict
 from pytest_dsocr.foundation.words import fit, listed
 from pytest_dsocr.report.causes import behind, by_first, in_words, label
-from pytest_dsocr.report.markdown import markdown
 from pytest_dsocr.report.payload import ComparisonPayload, number
+from pytest_dsocr.report.views import markdown
 from pytest_dsocr.report.words import reference_in_words
 
 if TYPE_CHECKING:

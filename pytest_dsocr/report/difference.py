@@ -11,8 +11,8 @@ from pytest_dsocr.compare.diff import Side, diff
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.foundation.words import HASH_CHARACTERS, count, entry, listed
 from pytest_dsocr.report.file import EXIT_STATUS, UNDECIDED, Ending
-from pytest_dsocr.report.markdown import cell
 from pytest_dsocr.report.outcomes import OF_TIMES
+from pytest_dsocr.report.views import cell
 
 Result = Mapping[str, Any]
 RIGHT, WRONG, OPEN = "right", "wrong", "not compared"

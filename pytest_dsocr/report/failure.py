@@ -15,9 +15,8 @@ from pytest_dsocr.contract import ROWS
 from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.foundation.words import COLUMNS, MARGIN, entry, fit, near, plain
-from pytest_dsocr.report.commands import rerun
 from pytest_dsocr.report.payload import Origin, RunPayload, of_run, picture_name
-from pytest_dsocr.report.words import first_wrong, reference_in_words, subject_in_words
+from pytest_dsocr.report.words import first_wrong, reference_in_words, rerun, subject_in_words
 
 if TYPE_CHECKING:
     from pathlib import Path

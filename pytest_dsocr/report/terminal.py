@@ -12,7 +12,6 @@ from pytest_dsocr.foundation.words import count, entry, listed, near, plain
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.report.causes import Cause, behind, in_words, label
 from pytest_dsocr.report.ci import errors
-from pytest_dsocr.report.commands import following
 from pytest_dsocr.report.outcomes import remarks
 from pytest_dsocr.report.payload import number
 from pytest_dsocr.report.result import Missing, RunResult
@@ -21,6 +20,7 @@ from pytest_dsocr.report.words import (
     compression_in_words,
     counts,
     first_token_in_words,
+    following,
     reference_in_words,
     subject_in_words,
 )

@@ -18,8 +18,8 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.plugin.selection import MEASURING
-from pytest_dsocr.report.commands import suites
 from pytest_dsocr.report.file import UNFINISHED, read_result
+from pytest_dsocr.report.words import suites
 
 SUBJECTS = """
     import time

@@ -24,7 +24,7 @@ from pytest_dsocr.perf.rounds import QUANTITIES
 from pytest_dsocr.reference.recorder import recorder
 from pytest_dsocr.reference.recording import Recording
 from pytest_dsocr.reference.session import SessionRuntime
-from pytest_dsocr.report.commands import suites
+from pytest_dsocr.report.words import suites
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject
 

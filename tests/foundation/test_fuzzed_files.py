@@ -51,10 +51,9 @@ from pytest_dsocr.reference.recorded_case import RecordedCase
 from pytest_dsocr.reference.recording import Recording
 from pytest_dsocr.report.difference import difference, lines
 from pytest_dsocr.report.file import read_result, write_json
-from pytest_dsocr.report.html import html
-from pytest_dsocr.report.markdown import markdown
 from pytest_dsocr.report.merge import Part, merged
-from pytest_dsocr.report.side_files import is_kept
+from pytest_dsocr.report.pictures import is_kept
+from pytest_dsocr.report.views import html, markdown
 from tests.checkout import CHECKOUT
 from tests.contract.fuzzing import fuzz
 from tests.engine.written import write_synthetic

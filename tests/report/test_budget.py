@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.report.budget import Spending
-from pytest_dsocr.report.html import html
-from pytest_dsocr.report.markdown import markdown
 from pytest_dsocr.report.result import RunResult
 from pytest_dsocr.report.terminal import Summary
+from pytest_dsocr.report.views import html, markdown
 from tests.report.made import MATCH, case_payload, payload, result
 
 ALLOWED = {"kl": 0.01, "pages": 0.0}

@@ -10,8 +10,8 @@ import pytest
 
 from pytest_dsocr.cli.main import parser
 from pytest_dsocr.plugin.config import typed_options
-from pytest_dsocr.report.commands import following, record
 from pytest_dsocr.report.payload import RunPayload
+from pytest_dsocr.report.words import following, record
 from tests.report.made import MADE, MATCH, WRONG, payload, result, run_payload
 
 GPU = {**MADE.to_json(), "checkpoint": "synthetic:full", "device": "cuda:0", "dtype": "bfloat16"}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.perf.run import PerfRun
-from pytest_dsocr.report.html import write_index
+from pytest_dsocr.report.views import write_index
 from tests.perf.made import measured
 from tests.report.made import MATCH, WRONG, case_payload, payload, result, run_payload
 

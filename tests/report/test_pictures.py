@@ -16,8 +16,18 @@ from pytest_dsocr.foundation.files import unseal
 from pytest_dsocr.observation.observation import SpanSeen
 from pytest_dsocr.report.file import mark_running
 from pytest_dsocr.report.payload import picture_name
-from pytest_dsocr.report.pictures import BLUE, FOOT_PX, GREY, HEAD_PX, LARGEST_PX, MARGIN_PX, RED, draw, side_by_side
-from pytest_dsocr.report.side_files import write_sides
+from pytest_dsocr.report.pictures import (
+    BLUE,
+    FOOT_PX,
+    GREY,
+    HEAD_PX,
+    LARGEST_PX,
+    MARGIN_PX,
+    RED,
+    draw,
+    side_by_side,
+    write_sides,
+)
 from tests.compare.made import OUTPUT
 from tests.report.made import new_result, report
 

@@ -19,10 +19,9 @@ from pytest_dsocr.perf.run import PerfRun
 from pytest_dsocr.perf.statistics import Judgement, Pace
 from pytest_dsocr.report.ci import errors, of_run, of_test
 from pytest_dsocr.report.file import RunIdentity
-from pytest_dsocr.report.html import html
-from pytest_dsocr.report.markdown import cell, markdown
 from pytest_dsocr.report.result import RunResult
 from pytest_dsocr.report.terminal import BAD, Summary
+from pytest_dsocr.report.views import cell, html, markdown
 from tests.perf.made import measured
 from tests.report.made import DRIFT, FAULT, GUESS, MATCH, SLOW, WRONG, Ended, case_payload, payload, result, run_payload
 
