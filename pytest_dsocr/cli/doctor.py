@@ -56,7 +56,7 @@ def run(options: Namespace) -> Iterator[str]:
 def _findings(run: Wanted) -> Iterator[Finding]:
     """Yield what each check finds; where a package cannot even be imported, that alone."""
     try:
-        from pytest_dsocr.doctor.examination import examine
+        from pytest_dsocr.doctor.machine import examine
     except (ImportError, OSError) as error:  # a torch for other libraries than are here raises either
         name = getattr(error, "name", None) or "packages"
         yield Finding(name, Level.FAULT, f"cannot be imported: {error}", "install pytest-dsocr anew, and torch with it")

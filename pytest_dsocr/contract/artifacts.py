@@ -12,8 +12,7 @@ from PIL import Image
 
 from pytest_dsocr.contract.drawing import MAX_JPEG_SIDE_PX, Region, crop_figure, draw_boxes, place
 from pytest_dsocr.contract.image import ImageSource, load_image
-from pytest_dsocr.contract.markup import Span, parse
-from pytest_dsocr.contract.mmd import clean_output, to_mmd
+from pytest_dsocr.contract.markup import Span, clean_output, parse, to_mmd
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 

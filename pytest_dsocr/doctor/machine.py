@@ -1,4 +1,4 @@
-"""Python and its packages, torch, the driver, the GPUs, the disk."""
+"""Python and its packages, torch, the driver, the GPUs, the disk; and every check, one after the other."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import torch as installed
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from pytest_dsocr.doctor import inputs
 from pytest_dsocr.doctor.finding import Finding, Level, Wanted
 from pytest_dsocr.engine.attention import attention_function
 from pytest_dsocr.engine.checkpoint import device_named, dtype_named, resolve
@@ -150,3 +151,30 @@ def _visible() -> str:
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     limit = "" if named is None else f" (CUDA_VISIBLE_DEVICES is {named!r})"
     return f"see that nvidia-smi lists it, and that this process may see it{limit}"
+
+
+CHECKS: dict[str, Callable[[Wanted], Iterator[Finding]]] = {
+    "python": python,
+    "torch": torch,
+    "attention": attention,
+    "gpu": gpus,
+    "weights": inputs.weights,
+    "pages": inputs.pages,
+    "vendor": inputs.vendor,
+    "vendor's env": inputs.environment,
+    "recordings": inputs.recordings,
+    "pillow": inputs.pillow,
+    "baselines": inputs.baselines,
+    "disk": disk,
+}
+
+
+def examine(wanted: Wanted) -> Iterator[Finding]:
+    """Yield what each check finds."""
+    for name, check in CHECKS.items():
+        try:
+            yield from check(wanted)
+        except DsocrError as error:
+            yield Finding(name, Level.FAULT, str(error))
+        except Exception as error:  # a broken machine breaks in ways that nobody has thought of
+            yield Finding(name, Level.FAULT, f"the check broke down: {type(error).__name__}: {error}")

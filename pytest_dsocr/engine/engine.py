@@ -10,8 +10,7 @@ import torch
 
 from pytest_dsocr.contract.image import ImageSource
 from pytest_dsocr.contract.inputs import Inputs
-from pytest_dsocr.contract.markup import parse
-from pytest_dsocr.contract.mmd import clean_output
+from pytest_dsocr.contract.markup import clean_output, parse
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import TextTokenizer

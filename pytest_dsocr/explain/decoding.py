@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from pytest_dsocr.contract.mmd import to_mmd
+from pytest_dsocr.contract.markup import to_mmd
 from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.explain.catalogue import groups

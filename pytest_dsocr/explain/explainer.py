@@ -20,7 +20,7 @@ from pytest_dsocr.observation.config import Setup
 from pytest_dsocr.reference.live import Client
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 
-RUNTIME = "pytest_dsocr.explain.runtime:ExplainingRuntime"
+RUNTIME = "pytest_dsocr.explain.explain:ExplainingRuntime"
 FLAG = "--dsocr-explain"
 PARTS = {
     **dict.fromkeys(("sam", "clip", "projector", "vision_fusion"), "vision"),

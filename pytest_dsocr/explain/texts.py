@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.inputs import Inputs
-from pytest_dsocr.contract.mmd import clean_output
+from pytest_dsocr.contract.markup import clean_output
 from pytest_dsocr.engine import pipeline
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.pipeline import DecodeState, Pipeline

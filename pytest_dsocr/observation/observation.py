@@ -20,8 +20,7 @@ from torch import Tensor
 
 from pytest_dsocr.contract import GRID, PIXELS, ROWS
 from pytest_dsocr.contract.artifacts import MMD, write_artifacts
-from pytest_dsocr.contract.markup import Box, parse
-from pytest_dsocr.contract.mmd import clean_output
+from pytest_dsocr.contract.markup import Box, clean_output, parse
 from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.observation.summing import Summing, Sums, bytes_sha256, host_sums
 

@@ -1,4 +1,4 @@
-"""The run's config: every option resolved once, when something of ours is first used.
+"""The run's config: every option resolved once, when something of ours is first used, and each worker's.
 
 The command line counts before the environment, then the ini file, then the default. A project that only has the plugin
 installed sees nothing of it, and is refused nothing.
@@ -18,18 +18,52 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
-from pytest_dsocr.foundation.process import check_system
+from pytest_dsocr.foundation.process import check_system, cores
 from pytest_dsocr.foundation.words import in_shell
 from pytest_dsocr.observation.config import Config
+from pytest_dsocr.observation.level import Level
 from pytest_dsocr.plugin import option_values as read
 from pytest_dsocr.plugin.options import OPTIONS, PREFIX, Option, texts_of, value_of
 from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, OUT_FOLDER, WITNESS
-from pytest_dsocr.plugin.workers import SPREAD, on_own_gpu
 from pytest_dsocr.reference.goldens import check_writable, golden_folder
 from pytest_dsocr.report.ci import append_summary, errors
 from pytest_dsocr.report.file import EXIT_STATUS, Ending, RunIdentity, mark_refused, mark_running, take_witness
 from pytest_dsocr.report.views import write_summary
 from pytest_dsocr.subjects.calls import current
+from pytest_dsocr.subjects.loading import level_before_loading
+
+SPREAD = "--numprocesses=auto"
+"""What ``dsocr compare`` adds where the user says nothing to pytest; in this very form, which marks it as ours."""
+WORKERS = 2
+"""Beside one, two save a third of the time of a subject with stages; each costs a start and the memory of a model."""
+
+
+def workers_for(config: Config) -> int:
+    """Return how many processes a run is spread over.
+
+    None beside pytest's own where the subject reads and no more, which takes no longer than another process's start,
+    and where the model is large or has a GPU.
+    """
+    offered = level_before_loading(config.subject, may_import=not config.isolate)
+    is_small = config.checkpoint == "mini" and config.device == "cpu"
+    return WORKERS if is_small and offered is not Level.TEXT and cores() >= WORKERS else 0
+
+
+def on_own_gpu(config: Config, worker: str) -> Config:
+    """Return a worker's config: of ``cuda`` one GPU for each worker in turn, of those that the caller made visible.
+
+    Args:
+        config: as the options say.
+        worker: its name, such as ``gw1``; empty where there are none.
+    """
+    if config.device != "cuda" or not worker:
+        return config
+    import torch
+
+    gpu = f"cuda:{int(worker.removeprefix('gw')) % torch.cuda.device_count()}"
+    reference = gpu if config.reference_device == "cuda" else config.reference_device
+    return replace(config, device=gpu, reference_device=reference)
+
 
 WORDS = {"checkpoint": ("mini",), "reference": ("recorded", "session")}
 """Words of options that also take paths. A folder of such a name is written ``./mini``."""

@@ -18,14 +18,22 @@ from pytest_dsocr.foundation.words import plain
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.plugin import stash
 from pytest_dsocr.plugin.check import Journal
-from pytest_dsocr.plugin.config import add_options, are_used, only_shows, own_config, refused, resolve, start
-from pytest_dsocr.plugin.elapsed import RunElapsed
+from pytest_dsocr.plugin.config import (
+    SPREAD,
+    add_options,
+    are_used,
+    only_shows,
+    own_config,
+    refused,
+    resolve,
+    start,
+    workers_for,
+)
 from pytest_dsocr.plugin.loading import is_live
 from pytest_dsocr.plugin.markers import arguments_of, check_markers, is_ours, registration_lines
-from pytest_dsocr.plugin.reports import LastWord
+from pytest_dsocr.plugin.reports import LastWord, RunElapsed
 from pytest_dsocr.plugin.run import Run
 from pytest_dsocr.plugin.selection import deselected
-from pytest_dsocr.plugin.workers import SPREAD, workers_for
 from pytest_dsocr.plugin.xfails import read_ledger
 from pytest_dsocr.reference.goldens import RECORDINGS, part_of
 from pytest_dsocr.subjects.calls import begin as begin_watch

@@ -8,8 +8,7 @@ from typing import Any
 
 from pytest_dsocr.contract.presets import crop_count
 from pytest_dsocr.cost.cost import Cost, as_counted
-from pytest_dsocr.cost.pages import Priced, by_grid
-from pytest_dsocr.cost.roofline import Bound, Device, bound
+from pytest_dsocr.cost.roofline import Bound, Device, Priced, bound, by_grid
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.foundation.words import aligned, count, entry, si
 from pytest_dsocr.perf.summary import ms

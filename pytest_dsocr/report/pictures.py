@@ -19,8 +19,7 @@ from pytest_dsocr.compare.case import CaseReport, Exchange
 from pytest_dsocr.contract.artifacts import MMD, OURS, OVERLAY
 from pytest_dsocr.contract.drawing import Font, Stroke, draw_boxes, draw_label, draw_outline, on_page
 from pytest_dsocr.contract.image import load_image
-from pytest_dsocr.contract.markup import UNITS, Box, PixelBox, Span, to_pixels
-from pytest_dsocr.contract.mmd import to_mmd
+from pytest_dsocr.contract.markup import UNITS, Box, PixelBox, Span, to_mmd, to_pixels
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import made_anew, seal, unseal, write_whole
 from pytest_dsocr.foundation.reading import Format

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_dsocr.compare.diff import Side
 from pytest_dsocr.compare.verdict import Reason, Verdict
 from pytest_dsocr.foundation.files import templates, write_whole
 from pytest_dsocr.foundation.words import count, entry, fit, listed, near, plain, short
@@ -184,8 +183,6 @@ def _files(change: Change) -> str:
 
 
 TEMPLATE = "index.html.j2"
-TAG_OF = {Side.REFERENCE: "del", Side.SUBJECT: "ins"}
-"""The element that shows what only one side of a diff has."""
 
 
 def write_index(result: Mapping[str, Any], folder: Path) -> Path:
@@ -195,6 +192,8 @@ def write_index(result: Mapping[str, Any], folder: Path) -> Path:
 
 def html(result: Mapping[str, Any]) -> str:
     """Return the page. Everything in the result is escaped, whatever a model wrote or a page is called."""
+    from pytest_dsocr.compare.diff import Side  # brings rapidfuzz, which a run that compares nothing does not need
+
     environment = templates(Path(__file__).parent)
     environment.filters |= {"in_words": counts, "error": _error, "of": count, "short": short}
     environment.filters |= {"cause": in_words, "label": label, "behind": behind, "two": two_digits, "share": _share}
@@ -205,7 +204,7 @@ def html(result: Mapping[str, Any]) -> str:
         sides=sides,
         times=list(rows(result["perf"])) if result.get("perf") else [],
         not_offered=Reason.NOT_OFFERED,
-        tag_of=TAG_OF,
+        tag_of={Side.REFERENCE: "del", Side.SUBJECT: "ins"},
         by_session=BY_SESSION,
         tests={test["nodeid"]: test for test in result["tests"]},
         behind={case for one in result["causes"] for case in one["cases"][1:]},

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pytest_dsocr.contract import TENSORS
 from pytest_dsocr.contract.artifacts import MMD
-from pytest_dsocr.contract.mmd import clean_output
+from pytest_dsocr.contract.markup import clean_output
 from pytest_dsocr.contract.policy import DecodePolicy, NgramBan
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.engine.pipeline import pick

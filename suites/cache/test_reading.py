@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict, as_expected
-from pytest_dsocr.contract.mmd import clean_output
+from pytest_dsocr.contract.markup import clean_output
 from pytest_dsocr.contract.policy import DecodePolicy, NgramBan
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.observation.case import Case, make_case

@@ -18,8 +18,7 @@ from pytest_dsocr.compare.output import BOXES, EDITS, LENGTH, Nearness, Tie, is_
 from pytest_dsocr.compare.tokens import is_tie
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Comparison, Sign, Verdict
-from pytest_dsocr.contract.markup import parse
-from pytest_dsocr.contract.mmd import to_mmd
+from pytest_dsocr.contract.markup import parse, to_mmd
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.observation.answer import Answer, ForcedStep
 from pytest_dsocr.observation.level import Level

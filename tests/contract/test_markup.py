@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_dsocr.contract.drawing import place
-from pytest_dsocr.contract.markup import LONGEST, find_spans, parse, read_boxes, to_pixels
-from pytest_dsocr.contract.mmd import clean_output, to_mmd
+from pytest_dsocr.contract.markup import LONGEST, clean_output, find_spans, parse, read_boxes, to_mmd, to_pixels
 from pytest_dsocr.contract.prompt import EOS
 from tests.contract.fuzzing import fuzz
 from tests.contract.recorded import IMAGE, OUTPUTS, PAGE_SIZE, TEXT, Recorded, each_recorded_output, span

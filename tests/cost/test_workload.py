@@ -9,9 +9,9 @@ import pytest
 
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.cost import pages as pages_module
+from pytest_dsocr.cost import roofline
 from pytest_dsocr.cost.model import stages_of
-from pytest_dsocr.cost.pages import priced
+from pytest_dsocr.cost.roofline import priced
 from pytest_dsocr.cost.workload import Workload, text_tokens, valid_image_tokens
 from pytest_dsocr.engine.places import SYNTHETIC
 from pytest_dsocr.families import DEFAULT
@@ -65,7 +65,7 @@ def test_pages_of_one_grid_are_calculated_once(monkeypatch: pytest.MonkeyPatch) 
     assert len(pages) == len(shipped("all"))
     assert all(page.stages == stages_of(FULL, page.work) for page in pages)
     calculated = MagicMock(side_effect=stages_of)
-    monkeypatch.setattr(pages_module, "stages_of", calculated)
+    monkeypatch.setattr(roofline, "stages_of", calculated)
     assert priced(FULL, works()) == pages
     assert calculated.call_count == len({page.work.grid for page in pages}) < len(pages)
     assert len({page.cost for page in priced(FULL, works("base"))}) == 1, "without crops all pages cost the same"

@@ -17,8 +17,8 @@ from packaging.requirements import Requirement
 
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.doctor import inputs, machine
-from pytest_dsocr.doctor.examination import CHECKS
 from pytest_dsocr.doctor.finding import Finding, Wanted
+from pytest_dsocr.doctor.machine import CHECKS
 from pytest_dsocr.engine.places import MINI_FOLDER
 from pytest_dsocr.plugin.options import OPTIONS
 from tests.reference.small_folder import MAIN, change, write_small_folder

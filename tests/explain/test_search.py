@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_dsocr.explain import explainer, runtime
+from pytest_dsocr.explain import explain as explaining
+from pytest_dsocr.explain import explainer
+from pytest_dsocr.explain.explain import check_memory, free_bytes
 from pytest_dsocr.explain.mistake import Mistake
 from pytest_dsocr.explain.question import PageRead, Question, SearchResult
-from pytest_dsocr.explain.runtime import check_memory, free_bytes
 from pytest_dsocr.explain.search import search
 from pytest_dsocr.foundation.errors import DsocrError
 
@@ -133,7 +134,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_loaded(
 ) -> None:
     meminfo = tmp_path / "meminfo"
     meminfo.write_text("MemTotal: 33554432 kB\nMemAvailable: 8388608 kB\n", encoding="utf-8")
-    monkeypatch.setattr(runtime, "MEMORY", meminfo)
+    monkeypatch.setattr(explaining, "MEMORY", meminfo)
     assert free_bytes(torch.device("cpu")) == 8 * 2**30
     check_memory("mini", "cpu", "float32")
     with pytest.raises(DsocrError, match=r"needs 18\.\d GiB, and 8\.0 are free on cpu.*--dsocr-explain=0"):

@@ -7,8 +7,7 @@ from dataclasses import asdict
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from pytest_dsocr.cost.pages import Priced, priced
-from pytest_dsocr.cost.roofline import bound, devices
+from pytest_dsocr.cost.roofline import Priced, bound, devices, priced
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.places import SYNTHETIC
 from pytest_dsocr.families import DEFAULT

@@ -15,8 +15,7 @@ from PIL import Image
 
 from pytest_dsocr.compare.verdict import Sign
 from pytest_dsocr.contract import artifacts, drawing
-from pytest_dsocr.contract.markup import UNITS, PixelBox, find_spans, parse
-from pytest_dsocr.contract.mmd import IMAGE_REF, clean_output, to_mmd
+from pytest_dsocr.contract.markup import IMAGE_REF, UNITS, PixelBox, clean_output, find_spans, parse, to_mmd
 from pytest_dsocr.contract.prompt import EOS, TextTokenizer
 from pytest_dsocr.engine import engine, pipeline
 from pytest_dsocr.engine.pipeline import Pipeline

@@ -33,8 +33,7 @@ from pytest_dsocr.observation.observation import (
 )
 from pytest_dsocr.observation.provenance import Provenance, device_class
 from pytest_dsocr.reference.protocol import OnProgress, provenance_of
-from pytest_dsocr.reference.vendor_code.build import build_overrides, load_vendor_model
-from pytest_dsocr.reference.vendor_code.code import VendorCode, load_vendor_code
+from pytest_dsocr.reference.vendor_code.code import VendorCode, build_overrides, load_vendor_code, load_vendor_model
 from pytest_dsocr.reference.vendor_code.observe import VENDOR_IMAGE_ID, VendorRun, observe_infer
 
 FLOP_TOKENS = 2  # the prefill's and one of a decode step

@@ -17,8 +17,7 @@ from torch import nn
 from pytest_dsocr.contract.artifacts import write_artifacts
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.inputs import prepare_inputs
-from pytest_dsocr.contract.markup import Span, parse
-from pytest_dsocr.contract.mmd import clean_output
+from pytest_dsocr.contract.markup import Span, clean_output, parse
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.families import DEFAULT

@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from pytest_dsocr.contract.inputs import Inputs
-from pytest_dsocr.contract.mmd import clean_output
+from pytest_dsocr.contract.markup import clean_output
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.pipeline import DecodeState, generate
