@@ -36,13 +36,7 @@ STATE = "training.pt"
 WORD_WEIGHT, BALANCE_WEIGHT = 2.0, 0.02
 EMBEDDING_STD, HEAD_STD, BRANCH_SCALE = 0.3, 0.02, 0.3
 LAST_OF_BRANCH = ("o_proj.weight", "down_proj.weight", "out_proj.weight", "fc2.weight", "lin2.weight")
-EMBEDDINGS = (
-    "embed_tokens.weight",
-    "image_newline",
-    "view_seperator",
-    "class_embedding",
-    "position_embedding.weight",
-)
+EMBEDDINGS = ("embed_tokens.weight", "image_newline", "view_seperator", "class_embedding", "position_embedding.weight")
 LOG_EVERY, SAVE_EVERY = 25, 500
 
 

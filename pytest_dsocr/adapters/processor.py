@@ -107,7 +107,8 @@ class _Processor:
         sizes = {"image_size": preset.image_size, "base_size": preset.base_size if preset.crop else preset.image_size}
         with redirect_stdout(StringIO()):
             values = {"tokenizer": tokenizer, **family.vendor.published["processor"], **sizes}
-            self._made = kind(**_taken(kind.__init__, values))
+            taken = inspect.signature(kind.__init__).parameters
+            self._made = kind(**{name: value for name, value in values.items() if name in taken})
         for name, size in sizes.items():
             if hasattr(self._made, name):
                 setattr(self._made, name, size)
@@ -144,11 +145,6 @@ def _in_shape(made: Mapping[str, Any], preset: Preset) -> dict[str, Tensor]:
         PIXELS[0]: crops,
         PIXELS[1]: pages,
     }
-
-
-def _taken(function: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those values that a function names."""
-    return {name: value for name, value in values.items() if name in inspect.signature(function).parameters}
 
 
 def _found(made: Any, names: Iterable[str]) -> Any:

@@ -37,7 +37,7 @@ from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.protocol import TextSubject
-from pytest_dsocr.subjects.session import SessionSubject, session_subject
+from pytest_dsocr.subjects.session import session_subject
 
 LOG = logging.getLogger(__name__)
 
@@ -167,12 +167,6 @@ def _tokenizer(checkpoint: str) -> TextTokenizer:
     return resolve(checkpoint).tokenizer
 
 
-@cache
-def _rounder(setup: Setup, budget_s: float, fewer_bits: bool) -> Rounder:
-    return Rounder(setup, budget_s, fewer_bits)
-
-
-@cache
-def _donor(setup: Setup) -> SessionSubject:
-    """Load the session whose tensors are given to a wrong subject; once, as it may be of full size."""
-    return session_subject(setup)
+_rounder = cache(Rounder)
+_donor = cache(session_subject)
+"""Loads the session whose tensors are given to a wrong subject; once, as it may be of full size."""

@@ -112,13 +112,21 @@ class Progress:
 
     def __init__(self) -> None:
         self.bar: tqdm[Any] = progress_bar(unit="case")
-        self.case_id = ""
+        self.case_id, self.started_s = "", 0.0
 
     def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.bar.close()
+
+    def over(self, cases: Sequence[Case]) -> Iterator[Case]:
+        """Yield cases, each when the one before is done."""
+        self.bar.reset(total=len(cases))
+        for case in cases:
+            self.case_id, self.started_s = case.id, monotonic()
+            yield case
+            self.bar.update()
 
     def __call__(self, what: str, done: int, total: int | None) -> None:
         """Show how far the reference is."""
@@ -150,17 +158,14 @@ def _record(
     missing = target.missing(cases, again=options.again)
     yield f"recording   {target.folder}: {len(cases) - len(missing)} of {len(cases)} cases are there"
     yield from (f"note        {note}" for note in target.notes)
-    progress.bar.reset(total=len(missing))
     done = 0
     try:
-        for case in missing:
-            progress.case_id, started_s = case.id, monotonic()
+        for case in progress.over(missing):
             observation = reference.observe(case)
             target.add(case, observation)
             done += 1
             progress.bar.clear()
-            yield line_of(case, observation, monotonic() - started_s)
-            progress.bar.update()
+            yield line_of(case, observation, monotonic() - progress.started_s)
     except (KeyboardInterrupt, DsocrError):
         how = "the same command without --again" if options.again else "the same command"
         yield f"kept        {len(cases) - len(missing) + done} of {len(cases)} cases; {how} continues from there"
@@ -175,11 +180,8 @@ def _count(
     yield f"flops       {counts.path}: {len(cases) - len(missing)} of {len(cases)} cases are there"
     if note:
         yield f"note        {note}"
-    progress.bar.reset(total=len(missing))
-    for case in missing:
-        progress.case_id = case.id
+    for case in progress.over(missing):
         counts.add(case, reference.provenance, reference.flops(case))
-        progress.bar.update()
 
 
 def line_of(case: Case, observation: Observation, seconds: float) -> str:
@@ -232,18 +234,15 @@ def run(options: Namespace) -> Iterator[str]:
         missing = [case for case in found.good if options.again or not is_kept(options.out / case.id, case, made)]
         yield f"reference   {made.checkpoint}, {made.device}, {made.dtype}, {made.attention}"
         yield f"pages       {options.out}: {len(found.good) - len(missing)} of {len(found.good)} are there"
-        progress.bar.reset(total=len(missing))
-        for case in missing:
-            progress.case_id, started_s = case.id, monotonic()
+        for case in progress.over(missing):
             try:
                 seen = _keep(case, reference, options.out)
-                message = line_of(case, seen, monotonic() - started_s)
+                message = line_of(case, seen, monotonic() - progress.started_s)
             except DsocrError as error:
                 failed.append(case.id)
                 message = f"failed      {case.id}: {error}"
             progress.bar.clear()
             yield message
-            progress.bar.update()
     if failed:
         raise DsocrError(f"{count(len(failed), 'case')} could not be read, as is said above; the others are there")
     options.status = 0

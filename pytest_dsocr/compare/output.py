@@ -30,9 +30,7 @@ that, in pages."""
 # Measured on some 230 ties of `mini`, bf16 against float32 and eager against sdpa and flash attention, on CPUs and on
 # an H200: half of them change a number or two; the worst has 0.32 edits, 0.12 in length, and 3 of 11 boxes. Of the 496
 # pairs of shipped pages none is as near but those few that are the same words in two faces (`ci/ties.py` at f393cf6).
-AMISS = frozenset(
-    (Sign.EMPTINESS, Sign.REPETITION, Sign.BYTE_MARKS, Sign.BROKEN_CHARACTERS, Sign.MARKUP, Sign.ECHO),
-)
+AMISS = frozenset((Sign.EMPTINESS, Sign.REPETITION, Sign.BYTE_MARKS, Sign.BROKEN_CHARACTERS, Sign.MARKUP, Sign.ECHO))
 """Degenerations that a tie does not cause. Where a text ends, or the only kind of difference in it, proves nothing."""
 
 
@@ -122,7 +120,8 @@ def compare_artefacts(actual: Files, expected: Files, limits: Tolerances) -> Com
     if names[0] == names[1] and own == others:
         measured = f"{_count(expected)} files; {count(len(others), 'figure')} of equal size"
         return Comparison("artefacts", Verdict.MATCH, measured)
-    fine = names[0] == names[1] and _drift(own, others, _page_px(expected), limits)
+    page_px = (OVERLAY in expected and expected[OVERLAY].size_px) or (0, 0)
+    fine = names[0] == names[1] and _drift(own, others, page_px, limits)
     counts = _count(actual), _count(expected)
     measured = f"{counts[0]} files, {len(own)} figures; the reference has {counts[1]}, {len(others)} figures"
     details = tuple(_details(actual, expected))[:SHOWN_FILES]
@@ -135,10 +134,6 @@ def _figures(files: Files) -> Files:
 
 def _count(files: Files) -> int:
     return len(set(files) - ONE_SIDED)
-
-
-def _page_px(files: Files) -> tuple[int, int]:
-    return (OVERLAY in files and files[OVERLAY].size_px) or (0, 0)
 
 
 def _drift(own: Files, others: Files, page_px: tuple[int, int], limits: Tolerances) -> bool:

@@ -56,16 +56,12 @@ def compare_seam(
 
 def relative_error(actual: Seam, expected: Seam) -> float:
     """Return the norm of the difference over that of ``expected``; infinite where either holds a NaN or infinity."""
-    a, b = (actual.values, expected.values) if _whole(actual, expected) else (actual.sketch, expected.sketch)
-    assert a is not None
-    assert b is not None
+    a, b = actual.sketch, expected.sketch
+    if actual.values is not None and expected.values is not None:
+        a, b = actual.values, expected.values
     difference = float((a.double() - b.double()).norm())
     error = difference / expected.norm if expected.norm else (math.inf if difference else 0.0)
     return error if math.isfinite(error) else math.inf
-
-
-def _whole(actual: Seam, expected: Seam) -> bool:
-    return actual.values is not None and expected.values is not None
 
 
 def _not_finite(actual: Seam, expected: Seam) -> str:
@@ -171,13 +167,10 @@ def limits_of(found: Rounding, effect: Effect | None = None) -> Limits:
     return OF_STAGES if is_whole or found.fewer_bits else OF_BLOCKS
 
 
-def _is_there(effect: Effect, limits: Limits) -> bool:
-    return limits.share[0] < effect.share < limits.share[1] and effect.z >= limits.z
-
-
 def known_effects(found: Rounding) -> tuple[Effect, ...]:
     """Give the known mistakes whose effect is there, the likeliest first; several where they cannot be told apart."""
-    there = [one for one in found.effects if _is_there(one, limits_of(found, one))]
+    limited = ((one, limits_of(found, one)) for one in found.effects)
+    there = [one for one, most in limited if most.share[0] < one.share < most.share[1] and one.z >= most.z]
     there.sort(key=lambda one: -one.likelihood)
     return tuple(one for one in there if one.likelihood >= there[0].likelihood - AS_LIKELY)
 

@@ -188,7 +188,7 @@ def to_mmd(text: str) -> str:
             continue
         changed = output.replace(span, replacement)
         if not replacement:
-            changed = _with_plain_symbols(changed)
+            changed = plain_symbols(changed)
         if changed == output:
             gone.add(span)
         else:
@@ -197,5 +197,6 @@ def to_mmd(text: str) -> str:
     return output
 
 
-def _with_plain_symbols(text: str) -> str:
+def plain_symbols(text: str) -> str:
+    """Rewrite the two LaTeX symbols that the vendor rewrites."""
     return text.replace("\\coloneqq", ":=").replace("\\eqqcolon", "=:")

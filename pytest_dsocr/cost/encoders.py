@@ -27,10 +27,7 @@ def sam_parameters(config: SamConfig) -> dict[str, int]:
     """Count the parameters of each module."""
     width, neck, inner = config.width, config.neck_channels, config.mlp_ratio * config.width
     middle, last = config.downsample_channels
-    found = {
-        "patch_embed.proj": COLOURS * config.patch_size**2 * width + width,
-        "pos_embed": config.grid**2 * width,
-    }
+    found = {"patch_embed.proj": COLOURS * config.patch_size**2 * width + width, "pos_embed": config.grid**2 * width}
     for layer in range(config.layers):
         tables = POSITION_TABLES * (2 * _window(config, layer, config.grid) - 1) * (width // config.heads)
         found[f"blocks.{layer}.norm1"] = 2 * width
@@ -136,9 +133,7 @@ def clip_layers(config: ClipConfig, side: int, views: int, size: int) -> dict[st
     numbers = rows * width
     through = moved(size, read=numbers, written=numbers)
     attn = product(rows, width, 4 * width) + attention(rows, positions, width)  # queries, keys, values and output
-    found = {
-        f"{CLIP}.embeddings": moved(size, read=views * side**2 * width, written=numbers),
-    }
+    found = {f"{CLIP}.embeddings": moved(size, read=views * side**2 * width, written=numbers)}
     for layer in range(config.layers):
         name = f"{CLIP}.transformer.layers.{layer}"
         found[f"{name}.self_attn"] = through + attn

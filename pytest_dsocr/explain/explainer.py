@@ -133,9 +133,10 @@ def in_words(question: Question, answer: SearchResult) -> Explanation | None:
     if not answer.found:
         tried = count(answer.tried, "known mistake")
         untried = _untried(question, answer)
-        left = f"{'' if question.others else _raised(answer)}{untried}"
+        failed = () if question.others else answer.raised
+        raised = f"; {len(failed)} could not be computed: {_named(failed, ', ')}" if failed else ""
         pages = len(question.others) + 1 if is_text and not untried else 0
-        return Explanation(f"by none of {tried} tried at {what}{left}", what, pages=pages)
+        return Explanation(f"by none of {tried} tried at {what}{raised}{untried}", what, pages=pages)
     if is_text:
         return _of_texts(question, answer)
     words = _named(answer.words, ", or ")
@@ -178,10 +179,6 @@ def _behind(answer: SearchResult) -> str:
 def _named(words: Sequence[str], between: str) -> str:
     more = [f"{len(words) - MOST_WORDS} more"] if len(words) > MOST_WORDS else []
     return between.join([*words[:MOST_WORDS], *more])
-
-
-def _raised(answer: SearchResult) -> str:
-    return f"; {len(answer.raised)} could not be computed: {_named(answer.raised, ', ')}" if answer.raised else ""
 
 
 def _untried(question: Question, answer: SearchResult) -> str:

@@ -155,11 +155,7 @@ class Family:
         return found if (found.tiling, found.layout) == own else replace(found, tiling=own[0], layout=own[1])
 
     def prepare(
-        self,
-        images: ImageSource | Sequence[ImageSource],
-        prompt: str,
-        preset: str | Preset,
-        tokenizer: TextTokenizer,
+        self, images: ImageSource | Sequence[ImageSource], prompt: str, preset: str | Preset, tokenizer: TextTokenizer
     ) -> Inputs:
         """Make the inputs of ``prompt``, a name or a text; see :func:`pytest_dsocr.contract.inputs.prepare_inputs`."""
         from pytest_dsocr.contract.inputs import prepare_inputs

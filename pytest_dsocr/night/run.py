@@ -191,13 +191,7 @@ def _record(night: NightState, found: Results) -> Night:
     config, facts = night.config, night.facts
     setting = f"{config.checkpoint}/{config.device}-{config.dtype}-{config.attention}"
     parts: list[Outcome] = [
-        {
-            "name": entry.name,
-            "word": entry.word,
-            "seconds": entry.seconds,
-            "why": entry.why,
-            "pages": len(entry.pages),
-        }
+        {"name": entry.name, "word": entry.word, "seconds": entry.seconds, "why": entry.why, "pages": len(entry.pages)}
         for entry in night.entries
     ]
     machine = facts.get("machine", {})

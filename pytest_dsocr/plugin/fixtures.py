@@ -159,10 +159,7 @@ def dsocr_limits(
 
 @pytest.fixture
 def dsocr_report(
-    request: pytest.FixtureRequest,
-    _dsocr_compared: CaseReport,
-    dsocr_limits: Tolerances,
-    _dsocr_kept: Kept,
+    request: pytest.FixtureRequest, _dsocr_compared: CaseReport, dsocr_limits: Tolerances, _dsocr_kept: Kept
 ) -> CaseReport:
     """Every comparison of the case within the test's limits, up to an error of the subject.
 

@@ -50,10 +50,7 @@ class CountedCase:
         """Say in which respects that FLOPs depend on it was counted otherwise than ``made``, one line each."""
         own = self.origin
         counted = replace(
-            made,
-            checkpoint_sha256=own.checkpoint_sha256,
-            vendor_sha256=own.vendor_sha256,
-            attention=own.attention,
+            made, checkpoint_sha256=own.checkpoint_sha256, vendor_sha256=own.vendor_sha256, attention=own.attention
         )
         return counted.differences(made)
 

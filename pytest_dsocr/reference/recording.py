@@ -138,7 +138,8 @@ def find_recordings(
     }
     least = min(far.values(), default=())
     chosen = min((folder for folder in far if far[folder] == least), key=str, default=None)
-    matches = [] if chosen is None else sorted((f for f in far if _alike(known[f], known[chosen])), key=str)
+    alike = None if chosen is None else (known[chosen].key, known[chosen].resampling)
+    matches = sorted((folder for folder in far if (known[folder].key, known[folder].resampling) == alike), key=str)
     is_found = False
     for place in places:
         own = [folder for folder in matches if folder.is_relative_to(place)]
@@ -155,10 +156,6 @@ def find_recordings(
     asked = options_to_leave_out(key, [made.key for made in known.values()], fixed)
     other = f"leave out {asked}, and the nearest serves; or " if asked else ""
     raise NoRecordingError(f"{lacking}, {there}; {other}make one with: dsocr vendor record")
-
-
-def _alike(made: Provenance, other: Provenance) -> bool:
-    return made.key == other.key and made.resampling == other.resampling
 
 
 def recordings_of(golden: Path, checkpoint_sha256: str) -> list[Provenance]:

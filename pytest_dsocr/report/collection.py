@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_dsocr.compare.verdict import SEVERITY, Verdict
+from pytest_dsocr.compare.verdict import SEVERITY
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.report.file import RunIdentity
 from pytest_dsocr.report.outcomes import JudgedCase, TestResult, gravity, judged_by_tests, outcome_of, why_skipped
@@ -135,7 +135,8 @@ class Collected:
 
     def add_case(self, case: CasePayload) -> None:
         """Take a case; where it was taken already, the graver report counts."""
-        self._cases[case["id"]] = max(self._cases.get(case["id"], case), case, key=_severity)
+        either = (self._cases.get(case["id"], case), case)
+        self._cases[case["id"]] = max(either, key=lambda one: (not one["passes"], SEVERITY.index(one["verdict"])))
 
     def add_elapsed(self, process: str, elapsed: ElapsedPayload) -> None:
         """Take where the time of a process went; its last report counts."""
@@ -153,7 +154,3 @@ class Collected:
             by_case.setdefault(test.case_id, []).append(test)
         found = [judged_by_tests(case, by_case.get(case["id"], [])) for case in self._cases.values()]
         return sorted(found, key=lambda case: case["place"])
-
-
-def _severity(case: CasePayload) -> tuple[bool, int]:
-    return not case["passes"], SEVERITY.index(Verdict(case["verdict"]))

@@ -85,10 +85,7 @@ def grids(pages: Sequence[Priced], device: Device) -> Iterator[str]:
 
 def to_json(pages: Sequence[Priced], device: Device, *, layers: bool = False) -> dict[str, Any]:
     """Return the costs of pages as JSON values, with ``layers`` of each layer."""
-    return {
-        "device": asdict(device),
-        "pages": [_page_to_json(page, device, layers) for page in pages],
-    }
+    return {"device": asdict(device), "pages": [_page_to_json(page, device, layers) for page in pages]}
 
 
 def _page_to_json(page: Priced, device: Device, layers: bool) -> dict[str, Any]:

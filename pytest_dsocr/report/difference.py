@@ -227,7 +227,8 @@ def lines(found: Difference, old: Result, new: Result) -> Iterator[str]:
     for title, changes in found.changes.items():
         for change in changes[:MOST]:
             now, was = change.after or "nothing", change.before or "nothing"
-            yield from entry(title, f"{_named(change)}: {now}; before: {was}")
+            name = f"{change.case}, {change.what}" if change.case else change.what
+            yield from entry(title, f"{name}: {now}; before: {was}")
         if len(changes) > MOST:
             yield from entry("", f"and {len(changes) - MOST} more")
     for reading in readings(old, new)[:MOST]:
@@ -268,10 +269,6 @@ def _differing(case: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Ite
 
 def _boxes(found: Sequence[Sequence[Any]]) -> str:
     return listed([f"{label} {list(where)}" for label, *where in found], MOST_BOXES) or "no other"
-
-
-def _named(change: Change) -> str:
-    return f"{change.case}, {change.what}" if change.case else change.what
 
 
 def _which(result: Result) -> str:

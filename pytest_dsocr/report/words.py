@@ -139,10 +139,7 @@ def following(result: RunResult, options: Sequence[str] = ()) -> Iterator[tuple[
     if missing and not result.counts.get(Verdict.WRONG):
         yield "to record what is missing, with the vendor's files", record(result.run)
         if result.run and result.run["reference"] == "recorded" and result.run["subject"] != SHIPPED_SUBJECT:
-            yield (
-                "or, without them, to let the session stand in",
-                f"{typed} --dsocr-reference=session",
-            )
+            yield "or, without them, to let the session stand in", f"{typed} --dsocr-reference=session"
     elif result.failing:
         first = next(test for one in result.causes for test in one["tests"])
         yield "to run the first failing test again", rerun(first, options, result.root)

@@ -15,7 +15,16 @@ from PIL import Image
 
 from pytest_dsocr.compare.verdict import Sign
 from pytest_dsocr.contract import artifacts, drawing
-from pytest_dsocr.contract.markup import IMAGE_REF, UNITS, PixelBox, clean_output, find_spans, parse, to_mmd
+from pytest_dsocr.contract.markup import (
+    IMAGE_REF,
+    UNITS,
+    PixelBox,
+    clean_output,
+    find_spans,
+    parse,
+    plain_symbols,
+    to_mmd,
+)
 from pytest_dsocr.contract.prompt import EOS, TextTokenizer
 from pytest_dsocr.engine import engine, pipeline
 from pytest_dsocr.engine.pipeline import Pipeline
@@ -211,12 +220,8 @@ def _links(text: str, link: str = "![](images/{}.jpg)\n", spans: str | None = ""
         output = output.replace(span, link.format(index))
     for span in found:
         if IMAGE_REF not in span and spans is not None:
-            output = _symbols(output.replace(span, spans))
+            output = plain_symbols(output.replace(span, spans))
     return output
-
-
-def _symbols(text: str) -> str:
-    return text.replace("\\coloneqq", ":=").replace("\\eqqcolon", "=:")
 
 
 def _unsymbolic(text: str) -> str:
@@ -242,7 +247,7 @@ def _greedy(text: str) -> str:
 
 WRITTEN: dict[str, tuple[str, Write]] = {
     "symbols-kept": ("\\coloneqq and \\eqqcolon left alone", _unsymbolic),
-    "symbols-always": ("\\coloneqq and \\eqqcolon rewritten in every output", lambda text: _symbols(to_mmd(text))),
+    "symbols-always": ("\\coloneqq and \\eqqcolon rewritten in every output", lambda text: plain_symbols(to_mmd(text))),
     "spans-kept": ("spans kept in result.mmd", partial(_links, spans=None)),
     "images-kept": ("image spans kept in result.mmd", partial(_links, link="")),
     "no-newline": ("no newline behind links to figures", partial(_links, link="![](images/{}.jpg)")),
