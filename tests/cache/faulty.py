@@ -1,7 +1,5 @@
 """Subjects on one session, each with one fault that the suite of the cache is there to see, and right ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import SimpleNamespace

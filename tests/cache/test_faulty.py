@@ -1,7 +1,5 @@
 """Each test of the suite of the cache fails on a subject with the fault that it is there to see; peaks of memory."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import replace

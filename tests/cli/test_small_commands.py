@@ -1,7 +1,5 @@
 """``dsocr diff`` on files that runs have written; ``dsocr faults``: the list, and one mistake on one's own page."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from argparse import Namespace

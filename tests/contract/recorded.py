@@ -1,7 +1,5 @@
 """What was recorded of the vendor's ``infer``: the inputs that it made, and what it read in many outputs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

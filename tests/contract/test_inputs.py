@@ -1,7 +1,5 @@
 """Inputs against what the vendor's ``infer`` handed to ``generate``, bit for bit; and which inputs are refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What is read in an output, against the vendor's reading; and that no text is lost, misread or slow to read."""
 
-from __future__ import annotations
-
 import re
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The arithmetic of small models: parameters, peaks, and the FLOPs of a session in each attention."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The model's dimensions, against the vendor's published ``config.json`` and index, and its rotary frequencies."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The ways to attend against each other, the mixture of experts, and greedy decoding: which token is best."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The layout of sealed files, which recordings hold, files that are written whole, and the commit of a folder."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Words for counts, paths and text of unknown origin; and which errors are the machine's, by types and numbers."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

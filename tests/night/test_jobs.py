@@ -1,7 +1,5 @@
 """The configuration, the jobs and commands it makes, what still fits, which status counts; how a process is ended."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import fields, replace
 from pathlib import Path

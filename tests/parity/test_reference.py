@@ -4,8 +4,6 @@ Random weights on drawn pages; and the embedded checkpoint to the last token, on
 ``suites/parity`` reads, or live on every shipped page.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """References for tests: the engine in the vendor's place, and observations played back."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

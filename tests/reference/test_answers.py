@@ -1,7 +1,5 @@
 """A live reference is not asked the same thing twice."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The worker answers as the runtime does in this process; and what becomes of one that fails: no verdict, no hang."""
 
-from __future__ import annotations
-
 import gc
 import hashlib
 import logging

@@ -1,7 +1,5 @@
 """Recordings read: everything that was written and nothing else, or an error that names the file and the reason."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
