@@ -1,7 +1,5 @@
 """Crops at a tenth of what ``gundam`` costs: two of the page ``landscape``, and the whole of it seen small."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pytest_dsocr.contract.presets import Preset

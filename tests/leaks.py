@@ -1,7 +1,5 @@
 """What a test leaves changed in its process, where all tests after it find it."""
 
-from __future__ import annotations
-
 import logging
 import signal
 import sys

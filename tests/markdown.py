@@ -1,7 +1,5 @@
 """The project's Markdown files: their blocks of code, tables, links and anchors."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

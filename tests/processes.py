@@ -1,7 +1,5 @@
 """Whether processes have ended, and waiting for what happens in others."""
 
-from __future__ import annotations
-
 import subprocess
 import time
 from collections.abc import Callable

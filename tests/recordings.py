@@ -1,7 +1,5 @@
 """Where the recordings are that this project's tests compare with."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The documentation agrees with the code: tables are compared with it, links lead somewhere, examples are run."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import re

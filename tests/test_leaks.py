@@ -1,7 +1,5 @@
 """A test that leaves its process changed fails itself."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

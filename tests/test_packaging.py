@@ -1,7 +1,5 @@
 """What the wheel holds, and that an installation runs what a checkout runs."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Who may import whom, as ``docs/rooms.md`` has it: the package's rooms, lowest first, and no way back."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

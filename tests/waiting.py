@@ -1,7 +1,5 @@
 """Whether the host waits for a GPU."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A server in a process of its own, for the tests of this folder."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

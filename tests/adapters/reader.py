@@ -1,7 +1,5 @@
 """A command that reads pages, and one that stays; the page's name selects what each does on it."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

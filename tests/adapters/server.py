@@ -3,8 +3,6 @@
 ``/DEED/v1``: a deed is done to pages, and, where it begins with ``load-``, to the handshake as well.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

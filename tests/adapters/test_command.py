@@ -1,7 +1,5 @@
 """``cli:`` on real processes: what they receive, what is taken for text, and the message for each misbehaviour."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

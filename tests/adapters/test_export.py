@@ -1,7 +1,5 @@
 """``dsocr export``: a checkpoint as other projects load it, and read back by this one."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

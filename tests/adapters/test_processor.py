@@ -1,7 +1,5 @@
 """``processor:``: inputs of a server's processor, with the session behind."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

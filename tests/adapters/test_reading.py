@@ -1,7 +1,5 @@
 """Programs that really read pages, compared with recordings of the vendor's code; and a run in which one crashes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

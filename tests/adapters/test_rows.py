@@ -1,7 +1,5 @@
 """The table of other implementations: each row names a subject that can be had, and what is kept makes the page."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``http:`` against a real server: its requests, the handshake's findings, and the message for each misbehaviour."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

@@ -1,7 +1,5 @@
 """``dsocr new-adapter``: what it writes runs as it is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

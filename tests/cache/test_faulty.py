@@ -1,6 +1,4 @@
-"""Each test of the suite of the cache fails on a subject with the fault that it is there to see, and on no other."""
-
-from __future__ import annotations
+"""Each test of the suite of the cache fails on a subject with the fault that it is there to see; peaks of memory."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -9,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.compare.verdict import Comparison
+from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.config import Config
@@ -27,7 +26,7 @@ from suites.cache import (
     test_ways,
 )
 from suites.cache.conftest import _without_gradients  # noqa: F401 - is used by every test here
-from suites.cache.walk import Walk
+from suites.cache.walk import Peak, Walk, compare_peaks
 from suites.contract.pages import write_page
 from tests.cache.faulty import FAULTS
 
@@ -117,3 +116,34 @@ def test_a_page_of_which_vision_gives_nothing_is_reported(tiny: Engine[Any], tmp
 @pytest.mark.parametrize(("test", "fault"), [(test, fault) for test, faults in CAUGHT.items() for fault in faults])
 def test_a_faulty_subject_does_not(outcome: Callable[..., list[Comparison]], test: str, fault: str) -> None:
     assert outcome(test, FAULTS[fault]) != []
+
+
+needs_two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA GPUs")
+
+
+@pytest.mark.parametrize(
+    ("prefill", "decode", "verdict"),
+    [
+        (Peak(100, 900), Peak(200, 900), Verdict.MATCH),
+        (Peak(100, 900), Peak(200, 901), Verdict.WRONG),
+        (Peak(0, 0), Peak(0, 0), Verdict.NOT_COMPARED),
+        (Peak(0, 0), Peak(0, 1), Verdict.NOT_COMPARED),
+        (Peak(500, 500), Peak(500, 500), Verdict.NOT_COMPARED),
+    ],
+    ids=["as much", "more", "nothing at all", "nothing in prefill", "nothing but weights"],
+)
+def test_decode_may_peak_as_high_as_a_prefill_that_was_measured(prefill: Peak, decode: Peak, verdict: Verdict) -> None:
+    compared = compare_peaks(prefill, decode, "cuda:1")
+    assert compared.verdict is verdict
+    assert compared.passes == (verdict is Verdict.MATCH)
+    assert "cuda:1" in compared.measured
+
+
+@needs_two_gpus
+def test_a_peak_is_the_named_gpus() -> None:
+    size = 64 << 20
+    with torch.cuda.device(0):
+        held, peak = Peak.of(lambda: torch.empty(size, dtype=torch.uint8, device="cuda:1"), "cuda:1")
+        _, elsewhere = Peak.of(lambda: torch.empty(size, dtype=torch.uint8, device="cuda:1"), "cuda:0")
+    assert peak.most - peak.before == held.nbytes
+    assert elsewhere.most == elsewhere.before

@@ -1,7 +1,5 @@
 """Ports in fewer bits, for real: judged by their budget, their cost found stage by stage, mistakes in them named."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache

@@ -1,7 +1,5 @@
 """One case put to both sides and judged: when it passes, and how often it is judged."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any

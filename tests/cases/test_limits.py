@@ -1,7 +1,5 @@
 """How far two sides may be apart: by the dtype that each computes in, and by whether both are run alike."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace

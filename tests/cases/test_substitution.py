@@ -1,7 +1,5 @@
 """Mistakes planted in a subject's parts, alone and together: which of them the reference's tensors remove."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The second checkpoint: the same bytes anywhere, what it reads, and which subjects are not asked about it."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Callable

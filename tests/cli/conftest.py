@@ -1,7 +1,5 @@
 """The command line, called again and again."""
 
-from __future__ import annotations
-
 import pytest
 
 

@@ -1,7 +1,5 @@
 """The command line: its commands, the cases that it names, what it refuses, and ``dsocr run`` as a user has it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

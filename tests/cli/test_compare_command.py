@@ -1,7 +1,5 @@
 """``dsocr compare`` as a user runs it: the plugin's own run, whose status is 0 only where its result passes."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

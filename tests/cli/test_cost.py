@@ -1,7 +1,5 @@
 """``dsocr cost`` from the command line: on shipped pages, and without torch."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

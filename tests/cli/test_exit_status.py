@@ -1,7 +1,5 @@
 """The exit status of ``dsocr compare``, and the same in words: what is wrong, what is the machine's, what is slower."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Observations and answers made up for tests, and what two of them have in common to the last bit."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Spans compared in order by their labels, boxes by their partners; snapshots pin the words."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

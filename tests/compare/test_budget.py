@@ -1,7 +1,5 @@
 """What a page in fewer bits loses, and which differences a budget pays for."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The first differences of two texts: which words, with how much around them, and never more than a few lines."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st

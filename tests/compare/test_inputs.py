@@ -1,7 +1,5 @@
 """Inputs are equal or wrong: a verdict for each of the five tensors and one for the dtypes, and signs of the cause."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 

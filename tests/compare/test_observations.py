@@ -1,7 +1,5 @@
 """A whole case: what is compared, in which order, under which limit, and what is not offered."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

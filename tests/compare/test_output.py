@@ -1,7 +1,5 @@
 """Text, spans, boxes, Markdown and files of two outputs, and what a tie excuses of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

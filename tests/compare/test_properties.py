@@ -1,7 +1,5 @@
 """Properties of every comparer, whatever its input."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial

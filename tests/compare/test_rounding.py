@@ -1,7 +1,5 @@
 """How a stage's rounding is judged: by the size of its errors, by their bias, and by effects of known mistakes."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

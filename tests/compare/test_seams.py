@@ -1,7 +1,5 @@
 """Two seams, whole or summed up, and the verdict on them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

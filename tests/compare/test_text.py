@@ -1,7 +1,5 @@
 """Texts by their edit distance, and the signs of one that went astray, which a page may show by itself."""
 
-from __future__ import annotations
-
 import pytest
 from syrupy.assertion import SnapshotAssertion
 

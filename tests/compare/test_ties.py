@@ -4,8 +4,6 @@ The real ones are the vendor's own runs of one page in bf16 on a GPU and in floa
 Nothing is computed here: both are recordings, made under Pillow 12, and no pixel of theirs is looked at.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

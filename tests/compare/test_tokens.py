@@ -1,7 +1,5 @@
 """Logits and choices along the reference's tokens, and which flips are ties."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """How far apart two sides may be, by what they compute in."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What a comparison can say, and of several which is the gravest, and where a case first breaks."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytest_dsocr.compare.divergence import Divergence, first_divergence

@@ -1,7 +1,5 @@
 """Property tests that run briefly in CI, and for ``DSOCR_FUZZ_SECONDS`` each where that is set."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

@@ -1,9 +1,7 @@
 """What was recorded of the vendor's ``infer``: the inputs that it made, and what it read in many outputs."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +9,6 @@ import pytest
 from torch import Tensor
 
 from pytest_dsocr.contract.prompt import EOS
-from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.observation import InputsDigest
 from pytest_dsocr.observation.packing import pack_inputs
 from tests.recordings import FOLDER, recording_of
@@ -19,21 +16,6 @@ from tests.recordings import FOLDER, recording_of
 INPUTS = recording_of("inputs")
 OUTPUTS: dict[str, Any] = json.loads((FOLDER / "postprocess.json").read_text(encoding="utf-8"))
 PAGE_SIZE: tuple[int, int] = (OUTPUTS["page_size"][0], OUTPUTS["page_size"][1])
-
-
-class RecordedTokenizer:
-    """Encodes the texts that were recorded with the real vocabulary, and no others."""
-
-    special = DEFAULT.special
-
-    def __init__(self, encoded: Mapping[str, list[int]]) -> None:
-        self._encoded = encoded
-
-    def encode(self, text: str) -> list[int]:
-        return list(self._encoded[text])
-
-    def decode(self, ids: Sequence[int]) -> str:
-        raise NotImplementedError
 
 
 def digest(tensors: Mapping[str, Tensor]) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """The files that an output leaves: those of the vendor, figures, and the page with its boxes."""
 
-from __future__ import annotations
-
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor

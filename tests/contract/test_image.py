@@ -1,7 +1,5 @@
 """Loading: what the vendor's reader does to a file, what a file that is none gets, and how Pillow resizes."""
 
-from __future__ import annotations
-
 import warnings
 from io import BytesIO
 from pathlib import Path

@@ -1,7 +1,5 @@
 """PDF pages, of files that Pillow and pypdfium2 write."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import closing
 from io import BytesIO

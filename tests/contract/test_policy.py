@@ -1,7 +1,5 @@
 """When decoding stops, and the n-gram rule against transformers' own."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

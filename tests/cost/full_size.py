@@ -1,7 +1,5 @@
 """The vendor's dimensions, and counted FLOPs compared with computed ones."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from torch import nn

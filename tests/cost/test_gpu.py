@@ -1,7 +1,5 @@
 """At full size on a GPU: FLOPs in each attention, the kernels that torch's counter does not know, and memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

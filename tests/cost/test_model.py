@@ -1,19 +1,28 @@
-"""The arithmetic of small models: their parameters, and what the vendor's code was counted to compute."""
-
-from __future__ import annotations
+"""The arithmetic of small models: parameters, peaks, and the FLOPs of a session in each attention."""
 
 from collections import Counter
+from dataclasses import replace
+from typing import Any
 
 import pytest
+import torch
+from PIL import Image
 
-from pytest_dsocr.cost.model import activation_peaks, cache_bytes, parameters
+from pytest_dsocr.cost.cost import as_counted, by_module
+from pytest_dsocr.cost.decoder import expected_experts
+from pytest_dsocr.cost.model import activation_peaks, cache_bytes, parameters, stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture
+from pytest_dsocr.engine.attention import attention_function
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.places import SYNTHETIC
+from pytest_dsocr.engine.synthetic import fill
 from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.perf.probe.flops import counted_flops
 from tests.conftest import model_of
+from tests.cost.full_size import apart, shown
 
 PEAKS = [
     ("full", "eager", "gundam", (868220928, 15720448, 97365240, 41438208, 48660480)),
@@ -44,3 +53,48 @@ def test_peaks_of_activations_are_as_when_they_were_held_to_torchs_allocator(
     arch, work = SYNTHETIC[size], Workload((1140, 1101), DEFAULT.presets[preset], 36, 64, attention=attention)
     found = activation_peaks(arch, work)
     assert (*found.values(), cache_bytes(arch, work)) == expected_bytes
+
+
+PAGE = Image.new("RGB", (64, 48), "white")
+TOKEN, TOKENS = 5, 4
+
+
+def shared_heads(tiny: Engine[Any], attention: str) -> Engine[Any]:
+    """A model with half as many keys and values as queries."""
+    arch = replace(SYNTHETIC["tiny"], decoder=replace(SYNTHETIC["tiny"].decoder, num_key_value_heads=2))
+    model = DeepseekOCR.empty(arch, attention_function(attention), torch.device("cpu"), torch.float32)
+    fill(model)
+    return Engine(model, tiny.tokenizer)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_products_of_a_page(tiny: Engine[Any], attention: str) -> None:
+    """In each module; and of them what torch's counter sees on the CPU."""
+    session = shared_heads(tiny, attention)
+    work = Workload.of_prompt(
+        PAGE.size, "free", "tiny", session.tokenizer, generated_tokens=TOKENS, dtype="float32", attention=attention
+    )
+    stages = stages_of(model_of(session).arch, work)
+    with counted_flops(shown(model_of(session))) as found:
+        state = session.prefill(session.prepare(PAGE, prompt="free", preset="tiny"))
+        for _ in range(TOKENS - 1):
+            session.decode_step(state, TOKEN)
+    assert not apart(by_module(stages.values()), found)
+    assert found.as_counted == sum(as_counted(one, attention, "cpu") for one in stages.values())
+    assert not found.unknown
+    modules = model_of(session).modules()
+    assert not any(one._forward_hooks or one._forward_pre_hooks for one in modules), "left as it was"
+
+
+@pytest.mark.parametrize(("tokens", "bounds"), [(0, (0, 0)), (8, (6, 48)), (1213, (6, 64))])
+def test_expected_experts_are_the_mean_of_many_draws_and_lie_between_the_bounds(
+    tokens: int, bounds: tuple[int, int]
+) -> None:
+    config, draws = SYNTHETIC["full"].decoder, 4000
+    found = expected_experts(config, tokens)
+    assert bounds[0] <= round(found, 9) <= bounds[1]
+    if tokens == 8:
+        torch.manual_seed(0)
+        chosen = torch.rand(draws, tokens, config.n_routed_experts).topk(config.num_experts_per_tok).indices.flatten(1)
+        distinct = torch.zeros(draws, config.n_routed_experts).scatter_(1, chosen, 1).sum() / draws
+        assert found == pytest.approx(float(distinct), rel=0.005)

@@ -1,7 +1,5 @@
 """Needless and missing work is named by its stage and its layer; work that is done in another way is none."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace

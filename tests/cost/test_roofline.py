@@ -1,7 +1,5 @@
 """The roof over a page: figures that can be checked by hand, the full-size model's, and the devices' peaks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How much work pages are: tokens of prompts, the vendor's figures of compression, and pages by their grids."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from unittest.mock import MagicMock
 

@@ -1,7 +1,5 @@
 """``dsocr doctor``: what is missing is named with its remedy, and only what the run needs is a fault."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

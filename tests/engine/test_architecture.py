@@ -1,8 +1,5 @@
 """The model's dimensions, against the vendor's published ``config.json`` and index, and its rotary frequencies."""
 
-from __future__ import annotations
-
-import copy
 import hashlib
 import json
 from dataclasses import replace
@@ -18,47 +15,7 @@ from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.places import SYNTHETIC
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 
-LANGUAGE: dict[str, Any] = {
-    "bos_token_id": 0,
-    "eos_token_id": 1,
-    "first_k_dense_replace": 1,
-    "hidden_size": 1280,
-    "intermediate_size": 6848,
-    "kv_lora_rank": None,
-    "max_position_embeddings": 8192,
-    "moe_intermediate_size": 896,
-    "n_group": 1,
-    "n_routed_experts": 64,
-    "n_shared_experts": 2,
-    "num_attention_heads": 10,
-    "num_experts_per_tok": 6,
-    "num_hidden_layers": 12,
-    "num_key_value_heads": 10,
-    "q_lora_rank": None,
-    "topk_group": 1,
-    "topk_method": "greedy",
-    "use_mla": False,
-    "vocab_size": 129280,
-}
-PUBLISHED: dict[str, Any] = {
-    "model_type": "deepseek_vl_v2",
-    "language_config": LANGUAGE,
-    "vision_config": {
-        "image_size": 1024,
-        "mlp_ratio": 3.7362,
-        "width": {
-            "clip-l-14-224": {"heads": 16, "image_size": 224, "layers": 24, "patch_size": 14, "width": 1024},
-            "sam_vit_b": {
-                "downsample_channels": [512, 1024],
-                "global_attn_indexes": [2, 5, 8, 11],
-                "heads": 12,
-                "layers": 12,
-                "width": 768,
-            },
-        },
-    },
-    **LANGUAGE,
-}
+PUBLISHED = json.loads(Path(__file__).with_name("published_config.json").read_text(encoding="utf-8"))
 """The entries of the published file that say how large the model is."""
 
 PUBLISHED_TENSORS = 2710
@@ -68,9 +25,7 @@ PUBLISHED_NAMES_SHA256 = "c3bd0ecd3dacf3b8d6bc9a086ae866572e5653437df4ac7d4c4bb6
 
 
 def published(**language: Any) -> dict[str, Any]:
-    config = copy.deepcopy(PUBLISHED)
-    config["language_config"] |= language
-    return config
+    return {**PUBLISHED, "language_config": {**PUBLISHED["language_config"], **language}}
 
 
 def test_published_config_is_the_full_model() -> None:

@@ -1,7 +1,5 @@
 """From a user's name of a checkpoint to the checkpoint, or to a message."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

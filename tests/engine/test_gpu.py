@@ -1,7 +1,5 @@
 """What only a GPU can show."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The session as its users call it: results, batches, stage times, bad input."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What watching the stages yields, and what it costs when it is off."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The tokenizer without transformers, and the synthetic vocabulary."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

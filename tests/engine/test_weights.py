@@ -1,7 +1,5 @@
 """Safetensors in and out of a model; synthetic weights, which are the same everywhere."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Synthetic models as checkpoint folders."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """A model with one more stage and another tile size is added by one folder and one line."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Use the toy where it is installed: write a checkpoint, read a page, time it, cost it, record it and compare it."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path

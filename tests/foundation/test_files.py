@@ -1,7 +1,6 @@
-"""The layout of sealed files, which recordings hold, and files that are written whole."""
+"""The layout of sealed files, which recordings hold, files that are written whole, and the commit of a folder."""
 
-from __future__ import annotations
-
+import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import locked, seal, unseal, write_whole
+from pytest_dsocr.foundation.process import commit_here
 from tests.checkout import CHECKOUT
 
 
@@ -51,3 +51,24 @@ def test_a_link_that_was_planted_is_not_written_through(name: str, tmp_path: Pat
     with suppress(DsocrError), locked(tmp_path / "lock"):
         pass
     assert (victim.read_bytes(), (tmp_path / "a.json").read_bytes()) == (b"mine", b"new")
+
+
+def test_a_commit_has_all_its_digits_and_says_whether_files_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def git(*arguments: str) -> str:
+        who = ("-c", "user.name=A", "-c", "user.email=a@b")
+        return subprocess.run(["git", *who, *arguments], check=True, capture_output=True, text=True).stdout.strip()
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert commit_here() is None
+    (tmp_path / "file").write_text("one", encoding="utf-8")
+    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "one"], ["tag", "-a", "v1", "-m", "one"]):
+        git(*command)
+    (tmp_path / "another").write_text("two", encoding="utf-8")
+    assert commit_here() == git("rev-parse", "HEAD"), "what git does not know is no part of it"
+    (tmp_path / "file").write_text("two", encoding="utf-8")
+    assert commit_here() == f"{git('rev-parse', 'HEAD')}-dirty"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert commit_here() is None

@@ -3,8 +3,6 @@
 DSOCR_FUZZ_SECONDS=60 pytest tests/foundation/test_fuzzed_files.py
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import math

@@ -1,7 +1,5 @@
 """A night in a folder of its own, as a command."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,6 @@
-"""The configuration, the jobs and commands it makes, what still fits, and which status counts."""
+"""The configuration, the jobs and commands it makes, what still fits, which status counts; how a process is ended."""
 
-from __future__ import annotations
-
+import sys
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -10,13 +9,14 @@ import pytest
 from pytest_dsocr.cli.main import parser
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.night.config import PARTS, Config, read_config
-from pytest_dsocr.night.jobs import command, environment, jobs
+from pytest_dsocr.night.jobs import TIME_IS_OVER, command, environment, jobs, run_command
 from pytest_dsocr.night.run import _too_long, facts
 from pytest_dsocr.night.state import Entry, NightState, Step, is_whole, key_of
 from pytest_dsocr.night.views import write_views
 from pytest_dsocr.report.file import write_json
 from tests.checkout import CHECKOUT
 from tests.markdown import table
+from tests.processes import await_, has_ended
 from tests.report.made import result
 
 PAGES = tuple(f"{name}.png" for name in "abcde")
@@ -180,3 +180,44 @@ def test_the_page_shows_what_others_wrote_as_text(tmp_path: Path) -> None:
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert "&lt;script&gt;" in page
     assert not [markup for markup in ("<b>", "<script>", "<i>") if markup in page]
+
+
+CHILD = "import time, os; open('child', 'w').write(str(os.getpid())); time.sleep(60)"
+STUBBORN = f"""
+import signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+subprocess.Popen([sys.executable, "-c", {CHILD!r}], start_new_session=True)
+print("begun", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(code: str, limit_s: float = 30, grace_s: float = 0.3) -> tuple[int, float, str]:
+    return run_command([sys.executable, "-c", code], Path("log"), {"OF_NIGHT": "1"}, limit_s, grace_s)
+
+
+def test_a_process_gives_its_status_and_its_output() -> None:
+    status, _, why = run("import os, sys; print(os.environ['OF_NIGHT']); sys.stderr.write('told'); sys.exit(3)")
+    assert (status, why) == (3, "")
+    assert all(word in Path("log").read_text() for word in ("1\n", "told"))
+    assert run("import os; os.kill(os.getpid(), 9)")[0] == 137
+
+
+def test_one_that_ends_itself_when_asked_may_write_what_it_has() -> None:
+    code = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(7)); time.sleep(60)"
+    status, seconds, why = run(code, limit_s=1, grace_s=20)
+    assert (status, why) == (7, TIME_IS_OVER)
+    assert seconds < 15
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the processes that another has started")
+def test_one_that_does_not_end_is_killed_with_its_children() -> None:
+    status, _, why = run(STUBBORN, limit_s=2)
+    assert (status, why) == (137, TIME_IS_OVER)
+    child = int(Path("child").read_text())
+    await_(lambda: has_ended(child), within_s=20)  # less than it sleeps

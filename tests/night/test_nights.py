@@ -1,7 +1,5 @@
 """Nights as files: nothing is changed in the folder, what broke when is shown, and so is what flips."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

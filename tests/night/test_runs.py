@@ -1,7 +1,5 @@
 """Real nights on the CPU: killed and resumed, out of time, and with every part failing once."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Deep seams: what each block gave, by the names, the shapes and the bits that the vendor's run has them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

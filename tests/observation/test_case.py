@@ -1,7 +1,5 @@
 """A case: its name, its page by content, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

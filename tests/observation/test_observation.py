@@ -1,7 +1,5 @@
 """What an observation keeps of tensors, rows, logits and files."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from pathlib import Path

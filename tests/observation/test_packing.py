@@ -1,7 +1,5 @@
 """Observations taken apart and put together again, through the files that recordings are made of."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Provenance: as JSON and back, distinguished from another, and as the place of a recording."""
 
-from __future__ import annotations
-
 import json
 import platform
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What a tensor is summed up to, on the host and on a device; what its sketch and sample see of it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext

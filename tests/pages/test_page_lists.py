@@ -1,7 +1,5 @@
 """Pages by list files and by the names of shipped subsets."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

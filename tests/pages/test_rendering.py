@@ -1,7 +1,5 @@
 """PDFs' pages as files: in a folder that only the user can write to, each rendered once."""
 
-from __future__ import annotations
-
 import os
 import stat
 import tempfile

@@ -1,7 +1,5 @@
 """A run on a device that has no recording: the nearest serves, up to the run's ceiling, and every view says so."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A user's repository, made up: one page, stand-ins for both sides, and tests of its own."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

@@ -5,8 +5,6 @@ The file is copied beside the tests of a made-up repository, and so imports noth
 whose name begins with ``good`` it does nothing of the kind.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

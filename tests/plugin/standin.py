@@ -3,8 +3,6 @@
 The file is copied beside the tests of a made-up repository, and so imports nothing of this one's own tests.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pytest_dsocr.contract.markup import Box

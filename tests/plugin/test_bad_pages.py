@@ -1,7 +1,5 @@
 """A page that cannot be had: named, the others compared, the run failed at the end; and names that would steer."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

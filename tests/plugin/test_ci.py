@@ -1,7 +1,5 @@
 """What CI reads: pytest's JUnit file with properties; GitHub's annotations and the job's summary."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree

@@ -1,7 +1,5 @@
 """A subject that raises in a run: what is compared all the same, how often the error is shown, and how much of it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -3,8 +3,6 @@
 A file holds every way to hide a comparison, each a test of its own; a conftest may rewrite what is reported of them.
 """
 
-from __future__ import annotations
-
 from textwrap import dedent
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """However the plugin is loaded, and on however many workers, a run says the same; without it, suites say so."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Both sides are loaded: where the run's time went, what the run waits for, and what is worked on ahead."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

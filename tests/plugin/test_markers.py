@@ -1,7 +1,5 @@
 """Markers: registered, checked, and of one test, one class or one file."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Whatever a subject does on one page, the run goes on to the next and says so, or ends and says why."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

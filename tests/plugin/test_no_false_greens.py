@@ -1,7 +1,5 @@
 """What must not pass: nothing compared, sides that could not answer, and what a run promised and did not keep."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

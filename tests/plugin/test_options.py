@@ -1,7 +1,5 @@
 """Options: which there are, where they may stand, which of several counts, and the messages for bad values."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace

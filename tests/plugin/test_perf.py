@@ -3,8 +3,6 @@
 The subject takes as long as a file says, by a clock that nothing else moves, so that a busy machine changes no verdict.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import re

@@ -3,8 +3,6 @@
 Each is a real run in a process of its own, beside the finished result of a run that passed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """How tests are spread over the workers of pytest-xdist: by case, unless somebody wants otherwise."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 

@@ -1,7 +1,5 @@
 """``--dsocr-shard``: each page in one shard, in the order of the list, and what is of no page in the first."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Snapshots: what is compared within which limits, how they are found, made anew and refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What a run shows: header, failures, verdict so far and summary; folded, and of less than the whole."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from textwrap import dedent

@@ -1,7 +1,5 @@
 """Suites that measure are left out of all suites, and never of a run that asks for them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The fixtures in a user's own repository: tests, cases and subjects of their own, without a suite of ours."""
 
-from __future__ import annotations
-
 from collections import Counter
 from textwrap import dedent
 

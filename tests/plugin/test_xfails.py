@@ -1,7 +1,5 @@
 """The ledger of known failures: what it marks, what it reports, and what it refuses."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from datetime import date

@@ -1,7 +1,5 @@
 """What the suites of the reference share: whose files to run, and by which interpreter."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -8,8 +8,6 @@ made anew. A step is anything that changes what others read from the disk: openi
 kilobytes of it, renaming, deleting. To wait for the disk changes nothing of that, and so nobody waits.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import shutil

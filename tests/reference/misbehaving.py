@@ -3,8 +3,6 @@
 ``exit 3`` ends the process; ``exit 3@FILE`` does so once, and then makes the file.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Mapping

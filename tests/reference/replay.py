@@ -1,22 +1,14 @@
 """References for tests: the engine in the vendor's place, and observations played back."""
 
-from __future__ import annotations
-
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.observation import (
-    Observation,
-)
-from pytest_dsocr.observation.packing import Packed
+from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.reference.recorder import recorder
 from pytest_dsocr.reference.recording import Recording
@@ -88,12 +80,3 @@ def content_of(folder: Path) -> dict[str, bytes]:
     """Every file below a folder."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
-
-
-def same(here: Packed, there: Packed) -> None:
-    """Fail unless two packed answers are the same to the bit."""
-    assert json.loads(json.dumps(here[0])) == json.loads(json.dumps(there[0]))
-    assert here[1].keys() == there[1].keys()
-    for name, tensor in here[1].items():
-        assert tensor.dtype == there[1][name].dtype, name
-        assert torch.equal(tensor, there[1][name]), name

@@ -1,7 +1,5 @@
 """A folder with the five files and every anchor, in our own words, for tests to change."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pytest_dsocr.reference.anchors import CONTRACT

@@ -1,7 +1,5 @@
 """Anchors and drift, on files in our own words: every change is found by its anchor, with what it affects."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

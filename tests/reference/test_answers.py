@@ -1,7 +1,5 @@
 """A live reference is not asked the same thing twice."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,9 +18,8 @@ from pytest_dsocr.reference.environment import FILES
 from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.recorded_case import RecordedCase
 from suites.contract.pages import write_page
-from tests.compare.made import observation
+from tests.compare.made import every_bit, observation
 from tests.reference.conftest import STAND_IN, copy_stand_in
-from tests.reference.replay import same
 from tests.report.made import MADE
 
 CHECKPOINT = "synthetic:tiny"
@@ -76,7 +73,7 @@ def test_the_second_run_does_not_ask_and_has_the_same_answer_whole(runs: Runs, c
     with LiveReference(STAND_IN, CHECKPOINT, python=tmp_path / "none") as unstarted:
         again = KeptReference(unstarted, runs.store(), runs.notes.append)
         second, made = again.observe(case), again.provenance
-    same(pack(second), pack(first))
+    assert every_bit(pack(second)) == every_bit(pack(first))
     assert any(name.startswith("values/") for name in pack(second)[1])
     assert made == runs.live.provenance
     assert second.provenance == first.provenance
@@ -130,7 +127,7 @@ def test_a_damaged_answer_is_reported_and_asked_anew(suffix: str, runs: Runs, ca
     harmed.write_bytes(data[:700] + bytes([data[700] ^ 1]) + data[701:])
     answer, was_asked = runs.ask(case)
     assert was_asked
-    same(pack(answer), pack(whole))
+    assert every_bit(pack(answer)) == every_bit(pack(whole))
     [note] = runs.notes
     assert "damaged, and asked anew" in note
     assert str(harmed.parent) in note

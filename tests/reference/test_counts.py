@@ -1,7 +1,5 @@
 """FLOPs beside recordings: what is kept, what is refused, and how a live vendor's are compared with them."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

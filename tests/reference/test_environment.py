@@ -1,7 +1,5 @@
 """Where the vendor's environment is looked for, and what setup refuses before it makes anything."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``dsocr vendor inspect`` on a folder in our own words, by the interpreter that runs the tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

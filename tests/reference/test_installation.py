@@ -1,7 +1,5 @@
 """The vendor's environment, made by real venvs and real pip from tiny wheels, without a network."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

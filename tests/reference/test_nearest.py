@@ -1,7 +1,5 @@
 """Which recording serves a machine or a copy without one of its own, what the run says of it, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """``dsocr vendor record`` from the command line to the recording, interrupted on the way; and where goldens are."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal

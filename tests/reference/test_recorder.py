@@ -1,7 +1,5 @@
 """The recorder: what it keeps, what it makes anew, and what is left where it is killed, at every step."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """``dsocr vendor run`` from the command line to the files: resumed, over pages that fail, and refused at once."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

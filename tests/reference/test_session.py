@@ -1,7 +1,5 @@
 """The session in the vendor's place: behind recordings, apart from this process, and not taken for the vendor."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The shipped recordings serve whoever installs the package, whichever Pillow comes with it."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The loader of a vendor folder, where what runs is what the hashes are of; and what is counted of a run."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import py_compile

@@ -1,7 +1,5 @@
 """Reports made up for tests: an exchange of two equal sides, payloads as workers send them, and results of these."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace

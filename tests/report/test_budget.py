@@ -1,7 +1,5 @@
 """What a run's pages lost in all: means, their intervals, and when a run is over its budget."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

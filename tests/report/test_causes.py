@@ -1,7 +1,5 @@
 """What is one cause: a proven mistake, else where cases break first, else what a test says; each failure has one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

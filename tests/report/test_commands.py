@@ -1,7 +1,5 @@
 """The command to type next, at the end of a report."""
 
-from __future__ import annotations
-
 import shlex
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Costs in words and pictures: what a reader sees is what was calculated."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 import pytest

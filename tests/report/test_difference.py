@@ -1,7 +1,5 @@
 """Two results: what became wrong, right, slower or faster, what is not compared any more, and what is new."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

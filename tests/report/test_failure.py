@@ -1,7 +1,5 @@
 """The text of a failing test: each is pinned by a snapshot, and fits one screen."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

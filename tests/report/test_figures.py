@@ -1,7 +1,5 @@
 """What a run counts and how long it took: verdicts, compression, the subject's times and the run's own."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytest_dsocr.report.payload import ElapsedPayload

@@ -1,7 +1,5 @@
 """The page of pictures of a failing run in a real browser: on a telephone, and in the dark."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Results of shards merged into one, as a single run would report it; refused where they are of different runs."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What goes from worker to controller: as JSON and back without a loss, whatever the numbers are."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Both sides of a case: the page twice, where what differs stands out, and the files of each side."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path

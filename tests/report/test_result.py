@@ -1,7 +1,5 @@
 """One run's result out of many tests' payloads, in whatever order workers send them, and how the run ended."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

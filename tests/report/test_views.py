@@ -1,7 +1,5 @@
 """The views of a result: whole runs as the terminal, Markdown, JUnit and the page show them, each a snapshot."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from html.parser import HTMLParser

@@ -1,7 +1,5 @@
 """What a session does by itself, as an observation: a reference for tests, made without what follows one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A session that is wrong on request: NaN in a seam, an error in a method, buffers that are used again."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Calls of a subject: what it raises is an error of its stage, what it changes is put back, what hangs is ended."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

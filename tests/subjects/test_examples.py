@@ -1,7 +1,5 @@
 """The examples of subjects on the shipped pages, compared with recordings of the vendor's code: what a user sees."""
 
-from __future__ import annotations
-
 from pytest_dsocr.cases.run import ask
 from pytest_dsocr.compare.case import CaseReport, judge
 from pytest_dsocr.compare.tolerances import tolerances

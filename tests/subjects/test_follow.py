@@ -1,7 +1,5 @@
 """A case put to a subject: along a reference's tokens, freely where they part, and as far as its level goes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What watching a step costs: no wait for the device, and as many bytes whatever the vocabulary; and its findings."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

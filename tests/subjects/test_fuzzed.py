@@ -1,7 +1,5 @@
 """Whatever a subject hands over, in whichever place: verdicts or a fault of the subject's come of it, nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any

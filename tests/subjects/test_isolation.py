@@ -1,7 +1,5 @@
 """A subject in a process of its own: it answers as it does here, and its end, however it comes, costs one call."""
 
-from __future__ import annotations
-
 import gc
 import os
 import re

@@ -1,7 +1,5 @@
 """What the cache probe finds in caches that are known, and in ones that go wrong."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A subject that raises half way, or returns NaN: what it answered is compared, and what was lost is no pass."""
 
-from __future__ import annotations
-
 import math
 import re
 from pathlib import Path

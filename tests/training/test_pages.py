@@ -1,7 +1,5 @@
 """Pages are made the same each time, say where everything is, and are read back with their truth."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The recipe trains: the loss falls, a run goes on where it ended, and what is written loads and reads a page."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Suites that run the vendor's real code, in an environment that has transformers 4.46 (``tox -e vendor``)."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A recorder makes anew what the golden holds already, and so asks what it names: 
 name.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import warnings

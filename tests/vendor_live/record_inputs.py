@@ -7,8 +7,6 @@ as well. The prompts go with the real vocabulary, of which only the ids of these
 for each way in which Pillow has resized pages: 13.0 changed it. What it asks is what the recordings name already.
 """
 
-from __future__ import annotations
-
 import hashlib
 import sys
 import tempfile

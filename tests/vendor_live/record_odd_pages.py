@@ -3,8 +3,6 @@
 Run where the vendor's code imports: ``python -m tests.vendor_live.record_odd_pages VENDOR_FOLDER``.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from pathlib import Path

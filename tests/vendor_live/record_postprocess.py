@@ -5,8 +5,6 @@ weights play no part: a ``generate`` that returns one token and a tokenizer that
 in for them; every line after the decoding is the vendor's.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys

@@ -3,8 +3,6 @@
 Nothing is read: in place of ``generate`` stand tokens that are given, so that the text is as long as a page's.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The vendor's model as a subject: as it is, ``vendor:FOLDER``, as a fork changed it, and inside of a wrapper."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from dataclasses import replace

@@ -6,8 +6,6 @@ that the server forks. It has the working directory, environment, files, argumen
 as a run of pytest does; a test of another installation, or of what is imported when, needs an interpreter of its own.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

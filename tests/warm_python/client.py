@@ -3,8 +3,6 @@
 A script of its own, without the site's packages, so that it starts at once.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -4,8 +4,6 @@ A script of its own. This project and the plugins of pytest are imported within 
 assertions, and so that a run in a process has nothing to say of them.
 """
 
-from __future__ import annotations
-
 import atexit
 import faulthandler
 import fcntl

@@ -1,7 +1,5 @@
 """Small layers with random weights, and a slot with random keys and values."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """What only a GPU can show of the fast session: what is captured, with every kernel and without, is right."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from typing import Any
 

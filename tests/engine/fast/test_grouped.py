@@ -1,7 +1,5 @@
 """Experts of many tokens at once, and a prompt through all layers, against the readable session."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Triton's kernels against the plain operations: on a GPU as they are, elsewhere by Triton's interpreter."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from importlib.util import find_spec
 

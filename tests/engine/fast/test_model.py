@@ -1,7 +1,5 @@
 """The fast session against the readable one: the same weights and seams, along the same tokens."""
 
-from __future__ import annotations
-
 import gc
 from typing import Any
 

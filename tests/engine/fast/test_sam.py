@@ -1,7 +1,5 @@
 """SAM of the fast session against the readable one, and its attention in Triton against that in plain torch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from importlib.util import find_spec
 

@@ -1,7 +1,5 @@
 """A toy: DeepSeek-OCR with one more stage behind the projector, 320 px crops, and no newlines."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from pytest_dsocr.contract.presets import Layout, Preset, Tiling

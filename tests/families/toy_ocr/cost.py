@@ -1,7 +1,5 @@
 """What the toy's vision costs."""
 
-from __future__ import annotations
-
 from pytest_dsocr.cost import encoders
 from pytest_dsocr.cost.cost import ITEM_BYTES, Cost, moved, product
 from pytest_dsocr.engine.architecture import Architecture

@@ -1,7 +1,5 @@
 """The engine's model of the toy."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from pytest_dsocr.engine.architecture import Architecture

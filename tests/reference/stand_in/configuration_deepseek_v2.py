@@ -1,7 +1,5 @@
 """The stand-in's configuration: see ``modeling_deepseekocr.py``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pytest_dsocr.engine.architecture import Architecture

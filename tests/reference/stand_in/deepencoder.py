@@ -1,7 +1,5 @@
 """The stand-in's encoders, built as the vendor's are: see ``modeling_deepseekocr.py``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor, nn

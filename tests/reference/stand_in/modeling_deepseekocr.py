@@ -5,8 +5,6 @@ contract. It is a double of the vendor's *process*, never of its numbers: what i
 ourselves, and says nothing about the vendor's model.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from types import SimpleNamespace

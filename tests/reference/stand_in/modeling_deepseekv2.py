@@ -1,7 +1,5 @@
 """The stand-in's decoding: see ``modeling_deepseekocr.py``."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

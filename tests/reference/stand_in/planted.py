@@ -3,8 +3,6 @@
 ``{"fault": "kill", "page": "tiny"}`` kills the worker where it reads ``tiny.png``; it leaves ``planted.log``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -4,8 +4,6 @@ A model that a loop of its own was put around for the sake of NVTX ranges or tim
 where the page has many.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
