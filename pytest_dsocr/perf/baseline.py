@@ -53,18 +53,21 @@ class Baseline(Measured):
         return write_whole(path, seal(head | content))
 
 
-def check_acceptable(measured: Measured, parity: Mapping[str, Any]) -> None:
-    """Raise ``NoBaselineError`` where a measurement may not become a baseline: its output was wrong, its rounds bad."""
+def check_right(parity: Mapping[str, Any]) -> None:
+    """Raise ``NoBaselineError`` where what is read of the page is wrong, so that its times are worth nothing."""
     if not parity.get("passes"):
         raise NoBaselineError(
             f"no baseline was made: what the subject reads is not right ({parity.get('verdict', 'not compared')}); "
             "a wrong answer may be fast, so mend it first"
         )
+
+
+def check_rounds(measured: Measured) -> None:
+    """Raise ``NoBaselineError`` where too few rounds are good for a baseline."""
     if len(measured.good) < FEWEST_GOOD:
-        why = next((reason for one in measured.rounds for reason in one.spoilt), "too few were taken")
         raise NoBaselineError(
             f"no baseline was made: {len(measured.good)} of {len(measured.rounds)} rounds are good, {FEWEST_GOOD} are "
-            f"needed ({why}); let the machine come to rest and run it again"
+            f"needed ({measured.why_spoilt}); let the machine come to rest and run it again"
         )
 
 

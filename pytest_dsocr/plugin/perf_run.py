@@ -19,7 +19,7 @@ from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.foundation.process import commit_here
 from pytest_dsocr.foundation.words import HASH_CHARACTERS
 from pytest_dsocr.observation.config import Config
-from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_acceptable, find, has_any
+from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_right, check_rounds, find, has_any
 from pytest_dsocr.perf.counts import changed_conditions
 from pytest_dsocr.perf.identity import PageSetting
 from pytest_dsocr.perf.identity import identity_of as measured_identity
@@ -54,13 +54,19 @@ def perf_run(
 ) -> PerfRun:
     """Measure ``probe``'s page, and judge it; with ``--dsocr-baseline-update`` write it as the baseline instead.
 
+    What is to become a baseline is held against the reference first: no time of a wrong answer is taken.
+
     Raises:
         NoBaselineError: where this machine has baselines, but none for this run, or where this run may not become one.
     """
     identity = counts.identity
     folders = baseline_places(config.golden)
-    baseline, no_baseline = (None, "") if config.baseline_update else _find_baseline(folders, identity, config)
-    alone = BASELINE_ROUNDS if config.baseline_update else ALONE
+    parity: dict[str, Any] = {}
+    if config.baseline_update:
+        check_writable(folders[0], "--dsocr-golden=FOLDER")
+        check_right(parity := _parity(request, config, case))
+    baseline, no_baseline = (None, "") if parity else _find_baseline(folders, identity, config)
+    alone = BASELINE_ROUNDS if parity else ALONE
     try:
         measured, judgements = measure(
             probe, counts, baseline, slower, most_rounds=config.rounds, rounds_alone=alone, on_round=on_round
@@ -68,7 +74,7 @@ def perf_run(
     finally:
         gc.unfreeze()  # what the probe froze as it began
     run = PerfRun(measured, judgements, baseline, no_baseline, roof=roof_of(measured, config.checkpoint, case.page))
-    return _accepted(request, config, case, run, folders[0]) if config.baseline_update else run
+    return _accepted(request.config, run, parity, folders[0]) if parity else run
 
 
 def identity_of(config: Config, case: Case) -> dict[str, Any]:
@@ -109,11 +115,9 @@ def _find_baseline(folders: list[Path], identity: Mapping[str, Any], config: Con
         return None, str(error)
 
 
-def _accepted(request: pytest.FixtureRequest, config: Config, case: Case, run: PerfRun, folder: Path) -> PerfRun:
-    check_writable(folder, "--dsocr-golden=FOLDER")
-    parity = _parity(request, config, case)
-    check_acceptable(run.measured, parity)
-    how: Any = {"command": command_of(request.config), "commit": commit_here()}
+def _accepted(config: pytest.Config, run: PerfRun, parity: Mapping[str, Any], folder: Path) -> PerfRun:
+    check_rounds(run.measured)
+    how: Any = {"command": command_of(config), "commit": commit_here()}
     path = Baseline(**vars(run.measured), parity=parity, made=date.today(), **how).write(folder)
     message = f"accepted as the baseline: {path}, {len(run.measured.good)} rounds; what it reads: {parity['verdict']}"
     current().note(message)

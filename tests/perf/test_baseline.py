@@ -11,7 +11,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.foundation.files import seal
-from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_acceptable, find, has_any
+from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_right, check_rounds, find, has_any
 from pytest_dsocr.perf.identity import PageSetting, identity_of
 from tests.perf.made import IDENTITY, PARITY, PLACE, identity, measured
 
@@ -116,11 +116,10 @@ def test_a_machine_has_one_or_has_none_and_other_files_are_none(tmp_path: Path) 
 
 def test_a_wrong_output_and_throttled_rounds_are_not_accepted(snapshot: SnapshotAssertion) -> None:
     spoilt = [replace(one, spoilt=("the GPU was throttled (power cap)",)) for one in OURS.rounds[:3]]
-    check_acceptable(replace(OURS, rounds=(*spoilt[:2], *OURS.rounds[2:])), PARITY)
-    refused = []
-    few, wrong = replace(OURS, rounds=(*spoilt, *OURS.rounds[3:])), {"passes": False, "verdict": "1 WRONG, 8 MATCH"}
-    for found, parity in ((OURS, wrong), (few, PARITY)):
-        with pytest.raises(NoBaselineError) as caught:
-            check_acceptable(found, parity)
-        refused.append(str(caught.value))
-    assert refused == snapshot
+    check_rounds(replace(OURS, rounds=(*spoilt[:2], *OURS.rounds[2:])))
+    check_right(PARITY)
+    with pytest.raises(NoBaselineError) as wrong:
+        check_right({"passes": False, "verdict": "1 WRONG, 8 MATCH"})
+    with pytest.raises(NoBaselineError) as few:
+        check_rounds(replace(OURS, rounds=(*spoilt, *OURS.rounds[3:])))
+    assert [str(wrong.value), str(few.value)] == snapshot
