@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, Literal
 from pytest_dsocr.foundation.errors import MachineError
 from pytest_dsocr.foundation.files import seal, unseal, write_whole
 from pytest_dsocr.foundation.reading import Format, is_regular
-from pytest_dsocr.perf.identity import file_name, key, machine_name
+from pytest_dsocr.perf.identity import HOST, OF_TIMES, file_name, key, machine_name
 from pytest_dsocr.perf.rounds import Measured
 
 FEWEST_GOOD = 10
@@ -101,9 +102,23 @@ def find(folders: Sequence[Path], identity: Mapping[str, Any], most_days: float)
     raise NoBaselineError(_nearest(identity, near, folders) + "".join(passed_over))
 
 
+def find_counts(folders: Sequence[Path], identity: Mapping[str, Any]) -> Baseline | None:
+    """Find the newest whose counts hold here, on whatever host its times were taken; what is exact does not age."""
+    wanted = key(identity, OF_TIMES)
+    fitting = (one for path in _files(folders) if (one := _readable(path)) and key(one.identity, OF_TIMES) == wanted)
+    return max(fitting, key=lambda one: one.made, default=None)
+
+
+def differing(counts: Baseline, identity: Mapping[str, Any]) -> str:
+    """Say in what the machine that a baseline was made on differs from this one."""
+    return "; ".join(_differences(key(identity), key(counts.identity)))
+
+
 def has_any(folders: Sequence[Path], machine: Mapping[str, Any]) -> bool:
-    """Return whether there is any baseline of a machine."""
-    return any(path.parent.name == machine_name(machine) for path in _files(folders))
+    """Return whether there is any baseline of this very host; one that cannot be read was promised as well."""
+    host = {name: str(machine.get(name.removeprefix("machine."))) for name in HOST}
+    here = (_readable(path) for path in _files(folders) if path.parent.name == machine_name(machine))
+    return any(one is None or host.items() <= key(one.identity).items() for one in here)
 
 
 def read(path: Path) -> Baseline:
@@ -121,6 +136,12 @@ def _files(folders: Sequence[Path]) -> Iterator[Path]:
         for path in sorted(folder.glob("*/*.json")):
             if path.name != "calibration.json" and is_regular(path) and _is_baseline(BASELINES.read_bytes(path)):
                 yield path
+
+
+def _readable(path: Path) -> Baseline | None:
+    with suppress(NoBaselineError):
+        return read(path)
+    return None
 
 
 def _is_baseline(data: bytes) -> bool:

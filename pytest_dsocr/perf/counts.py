@@ -138,6 +138,11 @@ def _equal(name: str, a: int | None, b: int | None) -> bool:
     return abs(a - b) <= (max(share * max(a, b), least) if share else 0)
 
 
+def exactly(found: Exact) -> Exact:
+    """Leave out what is only nearly the same each time, such as the time that a GPU works."""
+    return {name: value for name, value in found.items() if not name.endswith((*NEARLY,))}
+
+
 def text_change(a: str, b: str) -> str:
     """Say how two readings of the page differ; nothing where they do not."""
     if a == b:
