@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, Literal
 from pytest_dsocr.foundation.errors import MachineError
 from pytest_dsocr.foundation.files import seal, unseal, write_whole
 from pytest_dsocr.foundation.reading import Format, is_regular
-from pytest_dsocr.perf.identity import file_name, key, machine_name
+from pytest_dsocr.perf.identity import HOST, OF_TIMES, file_name, key, machine_name
 from pytest_dsocr.perf.rounds import Measured
 
 FEWEST_GOOD = 10
@@ -53,18 +54,21 @@ class Baseline(Measured):
         return write_whole(path, seal(head | content))
 
 
-def check_acceptable(measured: Measured, parity: Mapping[str, Any]) -> None:
-    """Raise ``NoBaselineError`` where a measurement may not become a baseline: its output was wrong, its rounds bad."""
+def check_right(parity: Mapping[str, Any]) -> None:
+    """Raise ``NoBaselineError`` where what is read of the page is wrong, so that its times are worth nothing."""
     if not parity.get("passes"):
         raise NoBaselineError(
             f"no baseline was made: what the subject reads is not right ({parity.get('verdict', 'not compared')}); "
             "a wrong answer may be fast, so mend it first"
         )
+
+
+def check_rounds(measured: Measured) -> None:
+    """Raise ``NoBaselineError`` where too few rounds are good for a baseline."""
     if len(measured.good) < FEWEST_GOOD:
-        why = next((reason for one in measured.rounds for reason in one.spoilt), "too few were taken")
         raise NoBaselineError(
             f"no baseline was made: {len(measured.good)} of {len(measured.rounds)} rounds are good, {FEWEST_GOOD} are "
-            f"needed ({why}); let the machine come to rest and run it again"
+            f"needed ({measured.why_spoilt}); let the machine come to rest and run it again"
         )
 
 
@@ -98,9 +102,23 @@ def find(folders: Sequence[Path], identity: Mapping[str, Any], most_days: float)
     raise NoBaselineError(_nearest(identity, near, folders) + "".join(passed_over))
 
 
+def find_counts(folders: Sequence[Path], identity: Mapping[str, Any]) -> Baseline | None:
+    """Find the newest whose counts hold here, on whatever host its times were taken; what is exact does not age."""
+    wanted = key(identity, OF_TIMES)
+    fitting = (one for path in _files(folders) if (one := _readable(path)) and key(one.identity, OF_TIMES) == wanted)
+    return max(fitting, key=lambda one: one.made, default=None)
+
+
+def differing(counts: Baseline, identity: Mapping[str, Any]) -> str:
+    """Say in what the machine that a baseline was made on differs from this one."""
+    return "; ".join(_differences(key(identity), key(counts.identity)))
+
+
 def has_any(folders: Sequence[Path], machine: Mapping[str, Any]) -> bool:
-    """Return whether there is any baseline of a machine."""
-    return any(path.parent.name == machine_name(machine) for path in _files(folders))
+    """Return whether there is any baseline of this very host; one that cannot be read was promised as well."""
+    host = {name: str(machine.get(name.removeprefix("machine."))) for name in HOST}
+    here = (_readable(path) for path in _files(folders) if path.parent.name == machine_name(machine))
+    return any(one is None or host.items() <= key(one.identity).items() for one in here)
 
 
 def read(path: Path) -> Baseline:
@@ -118,6 +136,12 @@ def _files(folders: Sequence[Path]) -> Iterator[Path]:
         for path in sorted(folder.glob("*/*.json")):
             if path.name != "calibration.json" and is_regular(path) and _is_baseline(BASELINES.read_bytes(path)):
                 yield path
+
+
+def _readable(path: Path) -> Baseline | None:
+    with suppress(NoBaselineError):
+        return read(path)
+    return None
 
 
 def _is_baseline(data: bytes) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -13,6 +13,8 @@ from pytest_dsocr.perf.rounds import Measured
 
 WAITS_A_TOKEN = 1
 """The host has to learn which token was chosen."""
+FEWEST_TOKENS = {"decode.early": 17, "decode.late": 17, "page.lines.growth": 18, "decode.": 4, "decode": 2}
+"""By how the name of what is timed or counted begins, the tokens that it takes; each but the first is a step."""
 WORK = ("tokens.", "page.characters", "vision.views")
 """Quantities of the work itself: where they differ, times are of different work."""
 NEARLY = {"_us": 0.03, "peak_bytes": 0.01}
@@ -84,6 +86,13 @@ def flag(name: str, exact: Exact) -> Flag | None:
     return Flag(values[0] > 0, judged.format(*values)) if isinstance(judged, str) else judged(*values)
 
 
+def too_few_tokens(quantities: Iterable[str], exact: Exact) -> str:
+    """Say that the page has too few tokens for some of these; nothing where it has enough, or they were not counted."""
+    starts = (next((start for start in FEWEST_TOKENS if one.startswith(start)), "") for one in quantities)
+    fewest, tokens = max((FEWEST_TOKENS.get(start, 0) for start in starts), default=0), exact.get("tokens.output")
+    return f"too few tokens ({tokens}, needs {fewest})" if tokens is not None and tokens < fewest else ""
+
+
 def flags(exact: Exact) -> dict[str, Flag]:
     """Evaluate every flag that the subject shows enough for, by name."""
     return {name: found for name in FLAGS if (found := flag(name, exact)) is not None}
@@ -127,6 +136,11 @@ def _equal(name: str, a: int | None, b: int | None) -> bool:
     share = next((share for end, share in NEARLY.items() if name.endswith(end)), 0.0)
     least = SHORT_US if name.endswith("_us") else 0
     return abs(a - b) <= (max(share * max(a, b), least) if share else 0)
+
+
+def exactly(found: Exact) -> Exact:
+    """Leave out what is only nearly the same each time, such as the time that a GPU works."""
+    return {name: value for name, value in found.items() if not name.endswith((*NEARLY,))}
 
 
 def text_change(a: str, b: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,6 +10,10 @@ from pytest_dsocr.subjects.loading import VENDOR
 
 NOT_KEY = frozenset(("versions.pytest-dsocr", "name", "commit"))
 """Of an identity, what may differ between two measurements: the package is under test as well."""
+HOST = frozenset(("machine.cpu", "machine.cores"))
+"""Which host it is."""
+OF_TIMES = HOST | {"machine.gpus", "machine.driver", "machine.power_cap_w", "setup.threads"}
+"""What times depend on beside all that counts depend on: what is exact is the same on any host with that GPU."""
 IN_TITLE = ("checkpoint", "dtype", "attention", "name", "preset", "max_new_tokens")
 """Of a setup and a page, what a title names."""
 
@@ -41,15 +45,15 @@ def identity_of(subject: str, setup: Mapping[str, Any], page: PageSetting, **cod
     return {**code, "subject": known, "setup": {**setup}, "page": asdict(page)}
 
 
-def key(identity: Mapping[str, Any]) -> dict[str, str]:
-    """Return what has to be equal, each under a name such as ``machine.gpu``."""
+def key(identity: Mapping[str, Any], without: Collection[str] = ()) -> dict[str, str]:
+    """Return what has to be equal but for some of it, each under a name such as ``machine.gpu``."""
     flat: dict[str, str] = {}
     for name, value in identity.items():
         if isinstance(value, Mapping):
             flat |= {f"{name}.{inner}": str(one) for inner, one in value.items()}
         else:
             flat[name] = str(value)
-    return {name: value for name, value in flat.items() if name not in NOT_KEY}
+    return {name: value for name, value in flat.items() if name not in NOT_KEY and name not in without}
 
 
 def file_name(identity: Mapping[str, Any]) -> str:

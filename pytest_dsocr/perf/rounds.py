@@ -58,7 +58,7 @@ class Measured:
     @property
     def why_spoilt(self) -> str:
         """The first reason why a round was not used."""
-        return next((reason for one in self.rounds for reason in one.spoilt), "none was taken")
+        return next((reason for one in self.rounds for reason in one.spoilt), "too few were taken")
 
     @property
     def quantities(self) -> tuple[str, ...]:

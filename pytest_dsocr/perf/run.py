@@ -12,7 +12,7 @@ from pytest_dsocr.cost.roofline import Roof
 from pytest_dsocr.foundation.reading import Time
 from pytest_dsocr.perf import summary
 from pytest_dsocr.perf.baseline import Baseline
-from pytest_dsocr.perf.counts import Change, exact_changes, flags
+from pytest_dsocr.perf.counts import Change, exact_changes, exactly, flags
 from pytest_dsocr.perf.host import host_ratio, idle_share, is_another, of_runs
 from pytest_dsocr.perf.limits import ALONE, LOOKS, Watcher, limits_of, looks_at, settle
 from pytest_dsocr.perf.rounds import Measured, Round
@@ -51,6 +51,8 @@ class PerfRun:
     baseline: Baseline | None = None
     no_baseline: str = ""
     """Why there is none to compare with."""
+    counts: Baseline | None = None
+    """One of another host, whose exact quantities hold here while its times do not."""
     accepted: Path | None = None
     """Where this run was written as a baseline."""
     roof: Roof | None = None
@@ -59,6 +61,8 @@ class PerfRun:
     @property
     def changes(self) -> list[Change]:
         """The exact quantities that differ from the baseline's."""
+        if self.counts:
+            return exact_changes(exactly(self.counts.exact), exactly(self.measured.exact))
         return exact_changes(self.baseline.exact, self.measured.exact) if self.baseline else []
 
     @property
@@ -83,14 +87,23 @@ class PerfRun:
             "idle_share": idle_share(of),
             "host_ratio": self.host_ratio,
             "roof": summary.nearness_json(of, self.roof) if self.roof else None,
-            "in_short": [*summary.of_run(of, self.roof), *summary.of_host(self.host_ratio)],
+            "in_short": [
+                *summary.of_run(of, self.roof),
+                *summary.of_host(self.host_ratio),
+                *([f"counts are those of another host's baseline, of {self.counts.made}"] if self.counts else []),
+            ],
             "flags": {name: asdict(one) for name, one in flags(of.exact).items()},
             "judgements": [one.to_json() for one in self.judgements],
             "changes": [one.text for one in self.changes],
-            "baseline": {"made": str(self.baseline.made), "commit": self.baseline.commit} if self.baseline else None,
+            "baseline": _made(self.baseline),
+            "counts_of": _made(self.counts),
             "no_baseline": self.no_baseline,
             "accepted": str(self.accepted) if self.accepted else None,
         }
+
+
+def _made(baseline: Baseline | None) -> dict[str, Any] | None:
+    return {"made": str(baseline.made), "commit": baseline.commit} if baseline else None
 
 
 def measure(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -131,10 +131,18 @@ def _slower(request: pytest.FixtureRequest, config: Config) -> Mapping[str, floa
 
 
 def leave_unmeasured_out(item: pytest.Item, run: PerfRun, quantity: str) -> NoReturn:
-    """Leave a test out whose quantity has no times: no round can be used, or the subject does not offer it."""
+    """Leave a test out whose quantity has no times: no round can be used, or nothing was there to be timed."""
     if run.measured.good:
-        leave_out(item, Reason.NOT_OFFERED, f"{quantity}: {Reason.NOT_OFFERED} by the subject")
+        leave_uncounted_out(item, quantity, (quantity,), run.measured.exact)
     leave_out(item, "timings", f"no round can be used: {run.measured.why_spoilt}")
+
+
+def leave_uncounted_out(item: pytest.Item, name: str, quantities: Sequence[str], exact: Mapping[str, int]) -> NoReturn:
+    """Leave a test out for which the page has too few tokens, or which the subject does not offer."""
+    from pytest_dsocr.perf.counts import too_few_tokens
+
+    why = too_few_tokens(quantities, exact) or f"{Reason.NOT_OFFERED} by the subject"
+    leave_out(item, Reason.NOT_OFFERED, f"{name}: {why}")
 
 
 def _hand_over(request: pytest.FixtureRequest, run: PerfRun, quantity: str) -> None:

@@ -18,8 +18,17 @@ from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.foundation.process import commit_here
 from pytest_dsocr.foundation.words import HASH_CHARACTERS
 from pytest_dsocr.observation.config import Config
-from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_acceptable, find, has_any
-from pytest_dsocr.perf.counts import changed_conditions
+from pytest_dsocr.perf.baseline import (
+    Baseline,
+    NoBaselineError,
+    check_right,
+    check_rounds,
+    differing,
+    find,
+    find_counts,
+    has_any,
+)
+from pytest_dsocr.perf.counts import changed_conditions, exactly
 from pytest_dsocr.perf.identity import PageSetting
 from pytest_dsocr.perf.identity import identity_of as measured_identity
 from pytest_dsocr.perf.limits import ALONE, LOOKS, Watcher
@@ -53,21 +62,33 @@ def perf_run(
 ) -> PerfRun:
     """Measure ``probe``'s page, and judge it; with ``--dsocr-baseline-update`` write it as the baseline instead.
 
+    What is to become a baseline is held against the reference first: no time of a wrong answer is taken.
+
     Raises:
         NoBaselineError: where this machine has baselines, but none for this run, or where this run may not become one.
     """
-    identity = counts.identity
     folders = baseline_places(config.golden)
-    baseline, no_baseline = (None, "") if config.baseline_update else _find_baseline(folders, identity, config)
-    alone = BASELINE_ROUNDS if config.baseline_update else ALONE
+    parity: dict[str, Any] = {}
+    if config.baseline_update:
+        check_writable(folders[0], "--dsocr-golden=FOLDER")
+        check_right(parity := _parity(request, config, case))
+    before = None if parity else against(config, counts)
+    alone = BASELINE_ROUNDS if parity else ALONE
     try:
         measured, judgements = measure(
-            probe, counts, baseline, slower, most_rounds=config.rounds, rounds_alone=alone, on_round=on_round
+            probe,
+            counts,
+            before.baseline if before else None,
+            slower,
+            most_rounds=config.rounds,
+            rounds_alone=alone,
+            on_round=on_round,
         )
     finally:
         gc.unfreeze()  # what the probe froze as it began
-    run = PerfRun(measured, judgements, baseline, no_baseline, roof=roof_of(measured, config.checkpoint, case.page))
-    return _accepted(request, config, case, run, folders[0]) if config.baseline_update else run
+    roof = roof_of(measured, config.checkpoint, case.page)
+    run = replace(before or PerfRun(counts), measured=measured, judgements=judgements, roof=roof)
+    return _accepted(request.config, run, parity, folders[0]) if parity else run
 
 
 def identity_of(config: Config, case: Case) -> dict[str, Any]:
@@ -98,21 +119,24 @@ def roof_of(measured: Measured, checkpoint: str, page: Path) -> Roof | None:
     return roof_over(measured, architecture_of(checkpoint), load_image(page).size, device) if device else None
 
 
-def _find_baseline(folders: list[Path], identity: Mapping[str, Any], config: Config) -> tuple[Baseline | None, str]:
-    """Return the baseline. A machine that has none at all has promised none; return why."""
+def against(config: Config, counts: Measured) -> PerfRun:
+    """Return a run that has counted and timed nothing yet, with what it is compared with; a host may have nothing.
+
+    Raises:
+        NoBaselineError: where this very host has baselines, but none for this run.
+    """
+    folders, identity = baseline_places(config.golden), counts.identity
     try:
-        return find(folders, identity, config.baseline_days), ""
+        return PerfRun(counts, baseline=find(folders, identity, config.baseline_days))
     except NoBaselineError as error:
         if "baseline" not in config.may_miss and has_any(folders, identity["machine"]):
             raise
-        return None, str(error)
+        return PerfRun(counts, no_baseline=str(error), counts=find_counts(folders, identity))
 
 
-def _accepted(request: pytest.FixtureRequest, config: Config, case: Case, run: PerfRun, folder: Path) -> PerfRun:
-    check_writable(folder, "--dsocr-golden=FOLDER")
-    parity = _parity(request, config, case)
-    check_acceptable(run.measured, parity)
-    how: Any = {"command": command_of(request.config), "commit": commit_here()}
+def _accepted(config: pytest.Config, run: PerfRun, parity: Mapping[str, Any], folder: Path) -> PerfRun:
+    check_rounds(run.measured)
+    how: Any = {"command": command_of(config), "commit": commit_here()}
     path = Baseline(**vars(run.measured), parity=parity, made=date.today(), **how).write(folder)
     message = f"accepted as the baseline: {path}, {len(run.measured.good)} rounds; what it reads: {parity['verdict']}"
     current().note(message)
@@ -156,13 +180,21 @@ def comparison_of(run: PerfRun, quantity: str, test: pytest.Item) -> Comparison:
 
 
 def exact_comparisons(run: PerfRun) -> Iterator[Comparison]:
-    """Compare the exact quantities with the baseline's; less for the same work is as good as equal."""
-    assert run.baseline is not None
+    """Compare the exact quantities with the baseline's; less for the same work is as good as equal.
+
+    Of a baseline of another host what is only nearly the same, such as the time that a GPU works, is left out.
+    """
+    before, exact, known = run.baseline, run.measured.exact, "the baseline has"
+    if run.counts:
+        before, exact = run.counts, exactly(exact)
+        apart = differing(before, run.measured.identity)
+        known = f"the counts of {before.made}, which hold here too ({apart}), have"
+    assert before is not None
     worse = {one.quantity: one for one in run.changes if one.is_work or one.is_worse}
-    for name, value in run.measured.exact.items():
+    for name, value in exact.items():
         if name in worse:
-            yield Comparison(f"perf/{name}", Verdict.WRONG, f"{value}; the baseline has {worse[name].before}")
-        elif name in run.baseline.exact:
+            yield Comparison(f"perf/{name}", Verdict.WRONG, f"{value}; {known} {worse[name].before}")
+        elif name in before.exact:
             yield Comparison(f"perf/{name}", Verdict.MATCH, str(value))
 
 

@@ -202,7 +202,7 @@ class RunResult(Collected):
     def verdict(self) -> str:
         """``passes``, or why not; and whether the session answered for the reference."""
         flaky = f"; {count(len(self.flaky), 'test')} FLAKY" if self.flaky else ""
-        passes = "passes" + "".join(self._but) + flaky
+        passes = ("no times judged, all else " if self.is_untimed else "") + "passes" + "".join(self._but) + flaky
         return ("; ".join(self.why_not) or passes) + by_session(self.cases)
 
     @property
@@ -215,6 +215,11 @@ class RunResult(Collected):
             yield f", {len(pages)} of {count(len(self.left['listed']), 'page')} left out"
         elif self.left["tests"]:
             yield f", {self.left['tests']} of {count(self.left['of'], 'test')} left out"
+
+    @property
+    def is_untimed(self) -> bool:
+        """Whether times were taken of which none was judged, as there is no baseline, nor became one."""
+        return bool(self.perf and self.perf["median_ms"] and not (self.perf["judgements"] or self.perf.get("accepted")))
 
     @property
     def pages_left(self) -> Sequence[str]:

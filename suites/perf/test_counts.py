@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict
+from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.perf.counts import FLAGS, flag
 from pytest_dsocr.perf.run import PerfRun
 from pytest_dsocr.plugin.check import Check
-from pytest_dsocr.plugin.perf import checked_or_left_out, leave_isolated_out, leave_unmeasured_out
+from pytest_dsocr.plugin.perf import checked_or_left_out, leave_isolated_out, leave_uncounted_out, leave_unmeasured_out
 from pytest_dsocr.plugin.stash import leave_out
 
 pytestmark = pytest.mark.dsocr_perf
@@ -18,18 +18,22 @@ pytestmark = pytest.mark.dsocr_perf
 @pytest.mark.parametrize("name", FLAGS)
 def test_no_red_flag(name: str, request: pytest.FixtureRequest, dsocr_config: Config, dsocr_check: Check) -> None:
     leave_isolated_out(request.node, dsocr_config)
-    found = flag(name, request.getfixturevalue("dsocr_counts").exact)
+    exact = request.getfixturevalue("dsocr_counts").exact
+    found = flag(name, exact)
     if found is None:
-        leave_out(request.node, Reason.NOT_OFFERED, f"{name}: {Reason.NOT_OFFERED} by the subject")
+        leave_uncounted_out(request.node, name, FLAGS[name][0], exact)
     dsocr_check([Comparison(f"perf/{name}", Verdict.WRONG if found.raised else Verdict.MATCH, found.measured)])
 
 
-@pytest.mark.usefixtures("_dsocr_alone")
-def test_counts_are_the_baselines(request: pytest.FixtureRequest, dsocr_check: Check) -> None:
-    from pytest_dsocr.plugin.perf_run import exact_comparisons
+def test_counts_are_the_baselines(request: pytest.FixtureRequest, dsocr_config: Config, dsocr_check: Check) -> None:
+    """Those of the baseline, or of one that was made on another host; no time is taken for it."""
+    from pytest_dsocr.plugin.perf_run import against, exact_comparisons
 
-    run: PerfRun = request.getfixturevalue("dsocr_perf_run")
-    if run.baseline is None:
+    leave_isolated_out(request.node, dsocr_config)
+    if dsocr_config.baseline_update:
+        leave_out(request.node, "baseline", "they are to become the baseline's")
+    run = against(dsocr_config, request.getfixturevalue("dsocr_counts"))
+    if not (run.baseline or run.counts):
         leave_out(request.node, "baseline", run.no_baseline)
     dsocr_check(exact_comparisons(run))
 

@@ -10,9 +10,23 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+import suites
+from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.foundation.files import seal
-from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_acceptable, find, has_any
+from pytest_dsocr.perf.baseline import (
+    Baseline,
+    NoBaselineError,
+    check_right,
+    check_rounds,
+    find,
+    find_counts,
+    has_any,
+    read,
+)
 from pytest_dsocr.perf.identity import PageSetting, identity_of
+from pytest_dsocr.perf.rounds import Measured
+from pytest_dsocr.perf.run import PerfRun
+from pytest_dsocr.plugin.perf_run import exact_comparisons
 from tests.perf.made import IDENTITY, PARITY, PLACE, identity, measured
 
 DAYS = 180
@@ -114,13 +128,43 @@ def test_a_machine_has_one_or_has_none_and_other_files_are_none(tmp_path: Path) 
     assert not has_any([tmp_path / "none"], machine)
 
 
+SHIPPED = Path(suites.__file__).parents[1] / "golden" / "baselines"
+
+
+def on_another_host(**exact: int) -> PerfRun:
+    """A run of the session at full size on an H200 of another host, with what it finds of the shipped baselines."""
+    own = read(SHIPPED / "nvidia-h200" / "session-synthetic-full-bfloat16-eager-invoice_016-gundam.json")
+    newer = {**own.identity["machine"], "driver": "590.1"}
+    machine = {**newer, "cores": 16}
+    here = {**own.identity, "machine": machine, "setup": {**own.identity["setup"], "threads": 4}}
+    with pytest.raises(NoBaselineError, match=r"has machine\.cores 32, here 16; machine\.driver 580.*, here 590"):
+        find([SHIPPED], here, 1e9)
+    assert [has_any([SHIPPED], one) for one in (machine, newer)] == [False, True]
+    assert find_counts([SHIPPED], {**here, "machine": {**machine, "gpu": "NVIDIA H100"}}) is None
+    assert find_counts([SHIPPED], {**here, "versions": {**own.identity["versions"], "torch": "2.12.0"}}) is None
+    found = find_counts([SHIPPED], here)
+    assert found == own
+    busy = {"decode.busy_us": 2 * own.exact["decode.busy_us"]}
+    return PerfRun(Measured(here, {**own.exact, **busy, **exact}, ()), counts=found)
+
+
+def test_the_counts_of_a_shipped_baseline_hold_on_another_host_and_a_changed_one_fails_there() -> None:
+    equal = [*exact_comparisons(on_another_host())]
+    assert {one.verdict for one in equal} == {Verdict.MATCH}
+    assert {"perf/decode.operators", "perf/decode.kernels", "perf/decode.bytes"} <= {one.what for one in equal}
+    assert not [one.what for one in equal if one.what.endswith(("_us", "peak_bytes"))], "these are not exact"
+    found = exact_comparisons(on_another_host(**{"decode.operators": 1499}))
+    [wrong] = [one for one in found if one.verdict is Verdict.WRONG]
+    told = "machine.cores 32, here 16; machine.driver 580.159.04, here 590.1; setup.threads 8, here 4"
+    assert wrong.measured == f"1499; the counts of 2026-11-22, which hold here too ({told}), have 1498"
+
+
 def test_a_wrong_output_and_throttled_rounds_are_not_accepted(snapshot: SnapshotAssertion) -> None:
     spoilt = [replace(one, spoilt=("the GPU was throttled (power cap)",)) for one in OURS.rounds[:3]]
-    check_acceptable(replace(OURS, rounds=(*spoilt[:2], *OURS.rounds[2:])), PARITY)
-    refused = []
-    few, wrong = replace(OURS, rounds=(*spoilt, *OURS.rounds[3:])), {"passes": False, "verdict": "1 WRONG, 8 MATCH"}
-    for found, parity in ((OURS, wrong), (few, PARITY)):
-        with pytest.raises(NoBaselineError) as caught:
-            check_acceptable(found, parity)
-        refused.append(str(caught.value))
-    assert refused == snapshot
+    check_rounds(replace(OURS, rounds=(*spoilt[:2], *OURS.rounds[2:])))
+    check_right(PARITY)
+    with pytest.raises(NoBaselineError) as wrong:
+        check_right({"passes": False, "verdict": "1 WRONG, 8 MATCH"})
+    with pytest.raises(NoBaselineError) as few:
+        check_rounds(replace(OURS, rounds=(*spoilt, *OURS.rounds[3:])))
+    assert [str(wrong.value), str(few.value)] == snapshot

@@ -11,7 +11,7 @@ from PIL import Image
 
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.perf.counts import FLAGS, exact_changes, flag, flags
+from pytest_dsocr.perf.counts import FLAGS, exact_changes, flag, flags, too_few_tokens
 from pytest_dsocr.perf.probe.counting import growth
 from pytest_dsocr.perf.probe.page import PageProbe
 from pytest_dsocr.subjects.session import SessionSubject
@@ -109,3 +109,16 @@ def test_growth_is_a_tokens_and_one_that_stands_out_is_none(values: list[int], g
 def test_what_is_measured_may_differ_a_little(name: str, before: int, after: int, differs: bool) -> None:
     found = exact_changes({name: before}, {name: after})
     assert [(one.quantity, one.is_worse) for one in found] == [(name, True)] * differs
+
+
+@pytest.mark.parametrize(("tokens", "fewest"), [(1, 2), (3, 4), (16, 17), (17, 18), (18, 0)])
+def test_what_takes_more_tokens_than_the_page_has_is_said(probe: Probe, tokens: int, fewest: int) -> None:
+    made = probe(SessionSubject, tokens)
+    exact, timed = made.exact(), made.round()["wall_ms"]
+    lacking = {name for name in ("decode", "decode.early", "decode.late") if name not in timed}
+    lacking |= {one for name in FLAGS if flag(name, exact) is None for one in FLAGS[name][0] if one not in exact}
+    said = {name: too_few_tokens((name,), exact) for name in ("decode", "decode.late", *lacking, *exact)}
+    assert lacking <= {name for name, why in said.items() if why}
+    there = (exact.keys() | timed.keys()) - {"decode.views"}
+    assert not [name for name in there if said.get(name)], "what is there is enough"
+    assert (f"too few tokens ({tokens}, needs {fewest})" in said.values()) is bool(fewest)

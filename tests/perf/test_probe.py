@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,7 @@ import pytest
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.perf.probe import page as page_module
 from pytest_dsocr.perf.probe.gpu_work import BEFORE, kernels_by_stage
-from pytest_dsocr.perf.probe.machine import Yardstick
+from pytest_dsocr.perf.probe.machine import Yardstick, descends
 from pytest_dsocr.perf.probe.page import READINGS, PageProbe
 from pytest_dsocr.perf.probe.stopwatch import Lap, Stopwatch, apart, in_quantities, shortest
 
@@ -99,6 +102,13 @@ def test_a_lap_within_another_has_the_pace_around_that(monkeypatch: pytest.Monke
     with watch.lap("prefill"):
         pass  # begins at once, with the pace that vision ended with
     assert {name: lap.host_ms for name, [lap] in watch.laps.items()} == {"sam": 3.0, "vision": 3.0, "prefill": 5.0}
+
+
+def test_what_a_friend_started_is_no_stranger_on_the_gpu() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        found = [descends(child.pid, friends) for friends in ({os.getpid()}, {child.pid}, {2**22 + 1}, set())]
+        assert found == [True, True, False, False]
+        child.communicate(b"\n")
 
 
 class Event:

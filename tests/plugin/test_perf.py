@@ -43,6 +43,8 @@ OPTIONS = ("--dsocr-golden=gold", "--dsocr-slower=0.5")
 SLEEP_MS = 15.0
 UPDATE = "--dsocr-baseline-update"
 TEST = r"'test_it\.py::test_is_no_slower\[page\]'"
+FIRST_READS = 2
+"""What a page is read for before it is timed: to be counted, and to be held against the reference."""
 OTHERS = 12
 """Quantities that a subject of one method does not offer."""
 
@@ -51,11 +53,11 @@ class Clock:
     """A clock that is moved by who sleeps, a little more or less each time."""
 
     def __init__(self, tick_ns: int = 0) -> None:
-        self.now_ns, self._sleeps, self._tick_ns = 0, 0, tick_ns
+        self.now_ns, self.sleeps, self._tick_ns = 0, 0, tick_ns
 
     def sleep(self, ms: float) -> None:
-        self._sleeps += 1
-        self.now_ns += int(1e6 * ms * (1 + 0.01 * (self._sleeps % 5)))
+        self.sleeps += 1
+        self.now_ns += int(1e6 * ms * (1 + 0.01 * (self.sleeps % 5)))
 
     def perf_counter_ns(self) -> int:
         self.now_ns += self._tick_ns
@@ -65,8 +67,8 @@ class Clock:
 class Timed:
     """A user's repository with a subject that sleeps."""
 
-    def __init__(self, repository: Repository) -> None:
-        self.repository, self.path = repository, repository.pytester.path
+    def __init__(self, repository: Repository, clock: Clock) -> None:
+        self.repository, self.path, self.clock = repository, repository.pytester.path, clock
         repository.pytester.makepyfile(sleeper=SLEEPER)
         (self.path / "gold").mkdir()
 
@@ -92,7 +94,7 @@ def timed(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Iterator[T
     monkeypatch.setattr("pytest_dsocr.perf.probe.machine.time", Clock(tick_ns=1_000_000))
     monkeypatch.setattr("pytest_dsocr.perf.probe.machine.WAITED_SHARE", 1e9)
     gc.freeze()  # each round begins with a collection, which takes long in a process with as much in it as this one
-    yield Timed(repository)
+    yield Timed(repository, clock)
     gc.unfreeze()
 
 
@@ -113,7 +115,7 @@ def test_without_a_baseline_it_is_skipped_with_a_reason_and_no_skip_fails_it(tim
 
 def test_a_run_that_reads_right_is_accepted_and_says_so(timed: Timed) -> None:
     timed.run(UPDATE, "-k", "page", subject="Misreader").assert_outcomes(errors=1)
-    assert timed.baselines == []
+    assert (timed.baselines, timed.clock.sleeps) == ([], FIRST_READS), "it is refused before it is timed"
     result = timed.run(UPDATE, "--dsocr-out=out")
     assert result.ret == pytest.ExitCode.OK
     result.assert_outcomes(passed=1, skipped=OTHERS)

@@ -11,6 +11,7 @@ import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Reason, not_compared
 from pytest_dsocr.observation.level import Level
+from pytest_dsocr.perf.statistics import Judgement
 from pytest_dsocr.report.file import OF_PYTEST, Ending, read_result, write_json
 from pytest_dsocr.report.result import level_of_comparison
 from tests.markdown import table
@@ -27,6 +28,7 @@ from tests.report.made import (
     case_payload,
     new_result,
     payload,
+    perf,
     result,
     run_payload,
 )
@@ -224,3 +226,12 @@ def test_the_json_file_is_the_result(tmp_path: Path) -> None:
     assert [one["what"] for one in read["tests"][0]["comparisons"]] == ["input_ids", "sam.page"]
     assert [left.name for left in tmp_path.iterdir()] == ["dsocr.json"]
     assert {name for row in table("docs/running.md", "field") for name in re.findall("`(.*?)`", row[0])} <= read.keys()
+
+
+def test_times_without_a_baseline_are_no_pass_of_times() -> None:
+    made = result(RIGHT)
+    verdicts = []
+    for found in (perf(), {**perf(), "accepted": "baseline.json"}, perf(Judgement.not_compared("decode", "no rounds"))):
+        made.perf = found
+        verdicts.append(made.verdict)
+    assert verdicts == ["no times judged, all else passes", "passes", "passes"]

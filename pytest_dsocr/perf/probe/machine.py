@@ -129,7 +129,7 @@ class Gpu:
         """Return the other processes that compute there. In a container that counts processes anew nobody can tell."""
         found = self._ask(lambda: self.nvml.nvmlDeviceGetComputeRunningProcesses(self.handle)) or []
         running = {process.pid for process in found}
-        return running - set(friends) if os.getpid() in running else set()
+        return {pid for pid in running if not descends(pid, friends)} if os.getpid() in running else set()
 
     def _ask(self, question: Any) -> Any:
         try:
@@ -170,6 +170,14 @@ def cpu_mhz() -> int | None:
     """Return the mean clock of the cores, where Linux says."""
     mhz = [float(line.partition(":")[2]) for line in _lines("/proc/cpuinfo") if line.startswith("cpu MHz")]
     return round(sum(mhz) / len(mhz)) if mhz else None
+
+
+def descends(pid: int, ancestors: Collection[int]) -> bool:
+    """Return whether a process is one of these, or was started by one: a live reference, which waits, or a server."""
+    while pid > 1 and pid not in ancestors:
+        fields = _lines(f"/proc/{pid}/stat")[0].rpartition(")")[2].split()
+        pid = int(fields[1]) if fields else 0
+    return pid in ancestors
 
 
 def _cpu() -> str:
