@@ -13,9 +13,10 @@ from pytest_dsocr.cli.arguments import add, add_model, add_reading
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.process import interrupted_by_sigterm, progress_bar
+from pytest_dsocr.foundation.words import entry
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.page_list import shipped
-from pytest_dsocr.perf.bench import Status, Task, compare, lines_of
+from pytest_dsocr.perf.bench import LABELS, Status, Task, compare, lines_of
 from pytest_dsocr.perf.identity import PageSetting
 from pytest_dsocr.perf.limits import LOOKS, TOKENS, Watcher
 from pytest_dsocr.perf.rounds import QUANTITIES
@@ -45,6 +46,8 @@ def add_run(command: ArgumentParser) -> None:
     add(command, "--out", "write the result and every round to this file", type=Path, metavar="FILE")
     counts = "judge by what is counted, such as operators and waits, and by no clock"
     command.add_argument("--counts", action="store_true", help=counts)
+    traces = "trace one page of each side, and say which line made the difference (default folder: dsocr-trace)"
+    command.add_argument("--trace", nargs="?", const=Path("dsocr-trace"), type=Path, metavar="FOLDER", help=traces)
     add_model(command)
     add_reading(command)
 
@@ -65,6 +68,10 @@ def run(options: Namespace) -> Iterator[str]:
         write_whole(options.out, json.dumps(bench.to_json(), indent=1).encode() + b"\n")
         yield f"written         {options.out}"
     yield f"verdict         {bench.verdict}"
+    if bench.trace:
+        yield from entry("trace", bench.trace.sentence)
+        yield from bench.trace.lines
+        yield f"written         {options.trace}: {', '.join(f'{label}.trace.json' for label in LABELS)}"
 
 
 def _task(options: Namespace) -> Task:
@@ -82,6 +89,7 @@ def _task(options: Namespace) -> Task:
         most_rounds=options.rounds,
         seconds=options.seconds or math.inf,
         limit_s=options.time_limit,
+        traces=options.trace and options.trace.absolute(),
     )
 
 

@@ -26,6 +26,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "merge": ("results:merge", "make one result of those of shards"),
     "doctor": ("doctor:run", "check this machine: is there what a run needs?"),
     "bench": ("bench:run", "measure two versions in turn: is the second slower?"),
+    "trace import": (
+        "trace:import_report",
+        "show what a report of Nsight Systems holds, or how two differ",
+    ),
     "cost": ("cost:run", "calculate what pages cost: FLOPs, bytes, and the least time on a device"),
     "precision": ("cost:precision", "measure what weights in fewer bits cost, stage by stage"),
     "nightly": ("results:nightly", "run every part of a night that a file describes"),
@@ -41,9 +45,17 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 }
 """Each command with its function, ``module:function``, and its purpose. The module has ``add_FUNCTION`` as well, which
 adds the arguments."""
+GROUPS = {
+    "vendor": "set up, inspect, run or record the vendor's code",
+    "trace": "read traces of other profilers",
+}
 CHECKED: Mapping[str, Mapping[str, Callable[[str], Any]]] = {
     "run": {"page": option_values.readable_page, "out": option_values.new_folder},
-    "bench": {"page": option_values.readable_page, "out": option_values.new_file},
+    "bench": {
+        "page": option_values.readable_page,
+        "out": option_values.new_file,
+        "trace": option_values.new_folder,
+    },
     "precision": {"pages": str},
     "vendor record": {},
 }
@@ -73,8 +85,8 @@ def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     for name, (where, purpose) in COMMANDS.items():
         group, _, own_name = name.rpartition(" ")
         if group not in groups:
-            vendor = commands.add_parser(group, help="set up, inspect, run or record the vendor's code")
-            groups[group] = vendor.add_subparsers(required=True, metavar="COMMAND")
+            of_group = commands.add_parser(group, help=GROUPS[group])
+            groups[group] = of_group.add_subparsers(required=True, metavar="COMMAND")
         command = groups[group].add_parser(own_name, help=purpose, description=purpose)
         command.set_defaults(command=name)
         if words is None or [*words[: len(name.split())]] == name.split():

@@ -20,11 +20,13 @@ from pytest_dsocr.perf.limits import ANY, LOOKS, Watcher, limits_of, looks_at, o
 from pytest_dsocr.perf.rounds import Measured, Round
 from pytest_dsocr.perf.side import Side, ask_all, sides
 from pytest_dsocr.perf.statistics import Judgement, Pace, Sides, judge
-from pytest_dsocr.subjects.loading import VENDOR
+from pytest_dsocr.perf.trace import Difference, Table, difference
+from pytest_dsocr.subjects.loading import SESSIONS, VENDOR
 
 LABELS = ("A", "B")
 HEAD = ("stage", "A ms", "B ms", "B / A", "interval", "allowed", "verdict")
 LEFT = ("stage", "verdict")
+ENDED = "interrupted"
 RoundPair = tuple[Round, Round]
 
 
@@ -60,6 +62,8 @@ class Task:
     """No pair of rounds is started after so many."""
     limit_s: float = 600.0
     """Seconds that one answer of a side may take."""
+    traces: Path | None = None
+    """The folder for a trace of each side; none is taken without it."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,8 @@ class Bench:
     """False where only what is counted is compared."""
     cut_short: str = ""
     """Why fewer rounds were taken than might have told more."""
+    trace: Difference | None = None
+    """What one traced page of each side shows, where it was asked for."""
 
     @property
     def changes(self) -> list[Change]:
@@ -122,6 +128,7 @@ class Bench:
             "cut_short": self.cut_short,
             "judgements": [one.to_json() for one in self.judgements],
             "changes": [change.text for change in self.changes],
+            "trace": self.trace and self.trace.to_json(),
             "a": asdict(self.a),
             "b": asdict(self.b),
         }
@@ -149,9 +156,25 @@ def compare(names: Sequence[str], task: Task, watch: Watcher, *, is_timed: bool 
             side.ask("warm_up")
             side.check_used()
         pairs, judgements, cut_short = settled(both, exact, task, watch) if is_timed else ([], [], "")
+        trace = _traced(both, task, judgements, watch) if task.traces and not cut_short.startswith(ENDED) else None
     identities = [_identity(side, task, found) for side, found in zip(both, loaded, strict=True)]
     a, b = (Measured(identities[k], exact[k], tuple(pair[k] for pair in pairs)) for k in (0, 1))
-    return Bench(a, b, tuple(judgements), text_change(*map(str.strip, texts)), is_timed, cut_short)
+    return Bench(a, b, tuple(judgements), text_change(*map(str.strip, texts)), is_timed, cut_short, trace)
+
+
+def _traced(both: Sequence[Side], task: Task, judged: Sequence[Judgement], watch: Watcher) -> Difference:
+    """Trace each side once, one after the other; both know both subjects' packages for code that is to blame."""
+    specs = [_absolute(side.candidate.subject or task.subject, VENDOR) for side in both]
+    own = [__package__ if one in SESSIONS else one for one in specs]
+    packages = [one.partition(":")[0].partition(".")[0] for one in own if not one.startswith(VENDOR)]
+    tables = []
+    for side in both:
+        watch(f"tracing {side.label}", 0, task.most_rounds)
+        trees = [*map(str, side.candidate.path), *(one.removeprefix(VENDOR) for one in own if one.startswith(VENDOR))]
+        file = f"{task.traces}/{side.label}.trace.json"
+        tables.append(Table.from_json(side.ask("trace", file=file, trees=trees, packages=packages)))
+    decided = [one.quantity for one in judged if one.pace in (Pace.SLOWER, Pace.FASTER)]
+    return difference(tables[0], tables[1], decided)
 
 
 class _TimeUpError(Exception):
@@ -187,7 +210,7 @@ def settled(
     except KeyboardInterrupt:
         for side in both:
             side.process.end()
-        return pairs, judged(len(looks), len(looks)), f"interrupted after {count(len(pairs), 'pair')}"
+        return pairs, judged(len(looks), len(looks)), f"{ENDED} after {count(len(pairs), 'pair')}"
 
 
 def _rounds(both: Sequence[Side], number: int) -> RoundPair:

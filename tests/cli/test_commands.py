@@ -34,6 +34,7 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
     "merge": ["a", "--out=b"],
     "doctor": [],
     "bench": ["a", "b"],
+    "trace import": ["a"],
     "cost": ["a"],
     "precision": ["a"],
     "nightly": ["a"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.subjects.protocol import Setup
-from pytest_dsocr.subjects.session import SessionSubject
+from pytest_dsocr.subjects.session import SessionSubject, session_subject
 
 NGRAM = 3
 
@@ -106,6 +106,41 @@ class NgramSearch(SessionSubject):
         return self.session.run_prepared(inputs, max_new_tokens=max_new_tokens, on_token=search).text
 
 
-def vision_in_decode(setup: Setup) -> VisionInDecode:
-    """Load one as the suites do."""
-    return VisionInDecode(Engine.from_checkpoint(setup.checkpoint))
+class QuadraticNgrams(SessionSubject):
+    """Looks at each token for n-grams that occur twice anywhere in the prompt and the text."""
+
+    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
+        inputs = self.session.prepare(page, prompt=prompt, preset=preset)
+        tokens: list[int] = inputs.input_ids[0].tolist()
+
+        def on_token(token: int) -> None:
+            tokens.append(token)
+            self.twice(tokens)
+
+        return self.session.run_prepared(inputs, max_new_tokens=max_new_tokens, on_token=on_token).text
+
+    def twice(self, tokens: list[int]) -> set[int]:
+        found = set()
+        for end in range(NGRAM, len(tokens)):
+            for start in range(NGRAM, end):
+                if tokens[start - NGRAM : start] == tokens[end - NGRAM : end]:
+                    found.add(tokens[end])
+        return found
+
+
+class CastsWeights(SessionSubject):
+    """Casts the output layer's weights in each step, as if they were kept in another dtype."""
+
+    def step(self, state: Any, token: int) -> Tensor:
+        self.session.model.get_submodule("lm_head").weight.to(torch.float64)
+        return super().step(state, token)
+
+
+def loaded(kind: type[SessionSubject]) -> Callable[[Setup], SessionSubject]:
+    """Load one as the suites and ``dsocr bench`` do."""
+    return lambda setup: kind(session_subject(setup).session)
+
+
+vision_in_decode, vision_twice = loaded(VisionInDecode), loaded(VisionTwice)
+cache_concatenated, casts_weights = loaded(CacheConcatenated), loaded(CastsWeights)
+quadratic_ngrams, waits_in_step = loaded(QuadraticNgrams), loaded(WaitsInStep)

@@ -32,6 +32,13 @@ class Worker:
         self.probe = PageProbe(subject, page, **asked, preset=preset, device=setup["device"], **how)
         return {"machine": machine(setup["device"]), "versions": versions(), "threads": torch.get_num_threads()}
 
+    def trace(self, file: str, trees: Sequence[str], packages: Sequence[str]) -> dict[str, Any]:
+        """Trace the page once, write the trace to a file, and return the table; see ``tracing``."""
+        from pytest_dsocr.perf.probe.lines import Own
+        from pytest_dsocr.perf.probe.tracing import trace
+
+        return trace(self.probe, Own(trees, packages), Path(file))
+
     def used(self, roots: Sequence[str]) -> list[str]:
         """Return the modules that were loaded from folders."""
         files = {name: getattr(module, "__file__", None) for name, module in [*sys.modules.items()]}

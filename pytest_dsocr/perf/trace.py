@@ -1,0 +1,319 @@
+"""What changed between two traced pages: operators, kernels, waits and lines of Python, and the line that is to blame.
+
+Counts are exact, and one that differs is a finding. One reading's times are not: where counts are the same, they tell
+something only in a stage that many rounds judged slower or faster.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from pytest_dsocr.families.family import DECODE
+from pytest_dsocr.foundation.words import aligned, count
+
+RUN, OPERATOR, KERNEL, WAIT, PYTHON = "run", "operator", "kernel", "wait", "python"
+DOMAIN = "dsocr"
+"""Of the NVTX ranges that are stages, whoever opens them."""
+PAGE = "page"
+"""What a page that is read whole is called; stages within it are ``page/decode``."""
+READS = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "unique_consecutive", "_unique2")
+"""Operators whose result, or its size, the host has to wait for."""
+NOTHING = "no operator, kernel or line explains it"
+LONGER, LONGER_ON_HOST = 1.1, 1.5
+"""How much longer the same calls have to take on the device, and on the host, which has other work as well."""
+SHARE, LEAST = 0.05, 0.01
+"""Of its stage's time, what longer times have to add to be a finding; what calls that differ have to, to go first."""
+BESIDE_CALL_MS = 0.02
+"""What Python takes to call an operator, under the profiler."""
+HEAD = ("stage", "what", "A calls", "B calls", "A ms", "B ms", "", "from")
+LEFT = ("stage", "what", "", "from")
+MOST_SHOWN = 5
+
+
+class Place(NamedTuple):
+    """A line of a side's own code; its text stays the same where lines before it are added."""
+
+    file: str
+    """Relative to the checked-out tree, or to the folder that the package is imported from."""
+    function: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What ran in one stage at one place."""
+
+    stage: str
+    kind: str
+    """:data:`RUN` of a stage within, :data:`OPERATOR`, :data:`KERNEL`, :data:`WAIT` or :data:`PYTHON`, a function."""
+    name: str
+    path: tuple[Place, ...]
+    """The places in own code that lead to a run, the innermost last; of all else that one alone."""
+    count: int
+    """Over all runs of the stage; of Python the lines that ran."""
+    host_ms: float = 0.0
+    """Milliseconds a run of the stage; of Python those in which no operator was at work."""
+    device_ms: float = 0.0
+    growth: int = 0
+    """By how much each run of the stage counts more than the one before."""
+
+    @property
+    def place(self) -> Place | None:
+        """The innermost."""
+        return self.path[-1] if self.path else None
+
+
+@dataclass(frozen=True)
+class Table:
+    """What one traced page ran: how often each stage, and what within."""
+
+    runs: Mapping[str, int]
+    rows: Sequence[Row]
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Table:
+        """Read what a probe returned."""
+        rows = [Row(**{**row, "path": tuple(Place(*one) for one in row["path"])}) for row in value["rows"]]
+        return cls(value["runs"], rows)
+
+    @cached_property
+    def by_name(self) -> Mapping[tuple[str, str, str], list[Row]]:
+        """The rows by stage, kind and name."""
+        found: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+        for row in self.rows:
+            found[row.stage, row.kind, row.name].append(row)
+        return found
+
+    @cached_property
+    def stage_ms(self) -> Mapping[str, float]:
+        """The milliseconds of a run of each stage, of the host or of the device; without what disturbed it."""
+        parts = {stage: [row for row in self.rows if row.stage == stage and row.kind != RUN] for stage in self.runs}
+        return {stage: max(sum(r.host_ms for r in of), sum(r.device_ms for r in of)) for stage, of in parts.items()}
+
+
+Both = tuple[float, float]
+"""A's and B's, a run of the stage."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing that runs more or less often, or longer, at one place."""
+
+    stage: str
+    kind: str
+    name: str
+    place: Place | None
+    calls: Both
+    host_ms: Both
+    device_ms: Both
+    runs: int
+    """Of the stage."""
+    grows: bool
+
+    @property
+    def ms(self) -> Both:
+        """Of the host or of the device, whichever differ more."""
+        return max(self.host_ms, self.device_ms, key=lambda both: abs(both[1] - both[0]))
+
+    @property
+    def more_ms(self) -> float:
+        """By how much longer it takes."""
+        return self.ms[1] - self.ms[0]
+
+    @property
+    def more_calls(self) -> float:
+        """How many more calls there are."""
+        return self.calls[1] - self.calls[0]
+
+    @property
+    def is_wait(self) -> bool:
+        """Whether the host waits for the device in it."""
+        return self.kind == WAIT or self.name.removeprefix("aten::") in READS
+
+    @property
+    def word(self) -> str:
+        """How the second side differs."""
+        a, b = self.calls
+        if a == b:
+            return "slower" if self.more_ms > 0 else "faster"
+        return "new" if not a else "gone" if not b else "more" if b > a else "fewer"
+
+
+@dataclass(frozen=True)
+class Cause:
+    """The changes in one function of a side's own code, in one stage."""
+
+    changes: Sequence[Change]
+
+    @property
+    def ms(self) -> float:
+        """Milliseconds more a run of the stage: those of the host or of the device, whichever are more."""
+        host, device = ([getattr(one, unit) for one in self.changes] for unit in ("host_ms", "device_ms"))
+        return max((sum(b - a for a, b in of) for of in (host, device)), key=abs)
+
+    @cached_property
+    def head(self) -> Change:
+        """What the others come with: a stage that runs again, a wait, or what takes longest."""
+        in_python = [one for one in self.changes if one.kind == PYTHON]
+        others = [one for one in self.changes if one.kind != PYTHON]
+        beside = sum(abs(one.more_ms) + abs(one.more_calls) * BESIDE_CALL_MS for one in others)
+        if not others or sum(abs(one.more_ms) for one in in_python) > beside:
+            return max(in_python, key=lambda one: abs(one.more_ms))
+        return max(others, key=lambda one: (one.kind == RUN, one.is_wait, one.kind != KERNEL, abs(one.more_ms)))
+
+    @property
+    def sentence(self) -> str:
+        """What happened, where, and by how much."""
+        head, stage = self.head, _shown(self.head.stage)
+        each = {DECODE: " a step", PAGE: " a page"}.get(stage, " a run" if head.runs > 1 else "")
+        number = f"{abs(head.more_calls):.4g} {'more' if head.more_calls > 0 else 'fewer'}"
+        noun = ("run" if head.kind == RUN else "call") + "s" * (abs(head.more_calls) != 1)
+        calls = f"{number} {noun}{each}" if head.more_calls else f"{head.word} in as many calls"
+        source = f", from {head.place}" if head.place else ""
+        if head.kind == PYTHON:
+            function = f" ({head.place.function})" if head.place else ""
+            return f"{stage}: {self.ms:+.3g} ms in Python at {head.place}{function}{', as steps grow' * head.grows}"
+        if head.kind == RUN and stage == PAGE:
+            return f"{_shown(head.name)}: {self.ms:+.3g} ms, {calls}{source}"
+        return f"{stage}: {self.ms:+.3g} ms {'waiting ' * head.is_wait}in {_shown(head.name)}, {calls}{source}"
+
+
+def _shown(stage: str) -> str:
+    return stage.removeprefix(f"{PAGE}/")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """All that differs, what takes longest first."""
+
+    causes: Sequence[Cause]
+
+    @property
+    def sentence(self) -> str:
+        """What explains most."""
+        return self.causes[0].sentence if self.causes else NOTHING
+
+    @property
+    def lines(self) -> Iterator[str]:
+        """The table of what explains most."""
+        shown = [cause.head for cause in self.causes[:MOST_SHOWN]]
+        if shown:
+            yield from aligned([HEAD, *map(_cells, shown)], LEFT)
+        if rest := sum(len(cause.changes) for cause in self.causes) - len(shown):
+            yield f"and {count(rest, 'change')} more"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        causes = [(one.sentence, [{**asdict(of), "change": of.word} for of in one.changes]) for one in self.causes]
+        return {"sentence": self.sentence, "causes": [{"sentence": one, "changes": of} for one, of in causes]}
+
+
+def _cells(one: Change) -> tuple[str, ...]:
+    numbers = (f"{value:.4g}" for value in one.calls), (f"{value:.3g}" for value in one.ms)
+    what = f"{one.kind} {_shown(one.name).rpartition('/')[2]}"[:48]
+    return (_shown(one.stage), what, *numbers[0], *numbers[1], one.word, str(one.place or ""))
+
+
+def difference(a: Table, b: Table, judged: Collection[str] = ()) -> Difference:
+    """Compare two tables; changes are put together by stage and function.
+
+    What is seen as the stages are called one by one is not said again of the page that is read whole.
+
+    Args:
+        a: the first side's.
+        b: the second side's.
+        judged: stages that are known to be slower or faster; in no other do the times of equal calls say anything.
+    """
+    found: dict[tuple[str, ...], list[Change]] = defaultdict(list)
+    for stage in (one for one in b.runs if one in a.runs):
+        is_judged = stage in judged or (stage.startswith(PAGE) and PAGE in judged)
+        for change in _of_stage(stage, a, b, is_judged):
+            found[(stage, *(change.place[:2] if change.place else ()))].append(change)
+    once = [
+        of for (stage, *place), of in found.items() if stage == _shown(stage) or (_shown(stage), *place) not in found
+    ]
+
+    def weight(cause: Cause) -> tuple[bool, float]:
+        is_felt = abs(cause.ms) > LEAST * a.stage_ms[cause.head.stage]
+        return is_felt and any(one.more_calls for one in cause.changes), abs(cause.ms) * cause.head.runs
+
+    return Difference(sorted(map(Cause, once), key=weight, reverse=True))
+
+
+def _of_stage(stage: str, a: Table, b: Table, is_judged: bool) -> Iterator[Change]:
+    names = dict.fromkeys(key for table in (a, b) for key in table.by_name if key[0] == stage)
+    found = [one for key in names for one in _of_name(key, a, b, is_judged)]
+    in_python = sum(one.more_ms for one in found if one.kind == PYTHON)
+    is_felt = abs(in_python) > SHARE * a.stage_ms[stage]
+    yield from (one for one in found if one.kind != PYTHON or is_felt)
+
+
+def _of_name(key: tuple[str, str, str], a: Table, b: Table, is_judged: bool) -> Iterator[Change]:
+    """Yield where one operator, kernel, function or stage has more calls, or takes longer."""
+    stage, kind, _ = key
+    rows = a.by_name.get(key, []), b.by_name.get(key, [])
+    runs = a.runs[stage], b.runs[stage]
+    whole = _change(rows, runs)
+    if whole.more_calls:
+        yield from [_run_again(rows, runs)] if kind == RUN else _more(rows, runs)
+    elif is_judged and kind not in (RUN, WAIT) and abs(whole.more_ms) > SHARE * a.stage_ms[stage]:
+        by = LONGER if kind == KERNEL else LONGER_ON_HOST
+        yield from [max(_at_places(rows, runs), key=lambda one: abs(one.more_ms))] * (
+            max(whole.ms) > by * min(whole.ms)
+        )
+
+
+Rows = tuple[Sequence[Row], Sequence[Row]]
+
+
+def _change(rows: Rows, runs: tuple[int, int], place: Place | None = None) -> Change:
+    one = (*rows[1], *rows[0])[0]
+    sums = [
+        [sum(getattr(row, of) for row in side) for side in rows] for of in ("count", "host_ms", "device_ms", "growth")
+    ]
+    (a, b), host, device, (before, after) = sums
+    calls = a / runs[0], b / runs[1]
+    place = place or one.place
+    return Change(one.stage, one.kind, one.name, place, calls, (*host,), (*device,), runs[1], after > before)
+
+
+def _more(rows: Rows, runs: tuple[int, int]) -> Iterator[Change]:
+    """Yield the places with more calls, or with fewer, until these are all; calls that moved are none."""
+    places = _at_places(rows, runs)
+    left = sum(one.more_calls for one in places)
+    for one in sorted(places, key=lambda one: one.more_calls, reverse=left > 0):
+        if left * one.more_calls <= 0:
+            return
+        yield one
+        left = left - one.more_calls if abs(one.more_calls) < abs(left) else 0
+
+
+def _at_places(rows: Rows, runs: tuple[int, int]) -> list[Change]:
+    """Return one of each line, whatever its number; of Python's functions one."""
+    by_place: dict[Any, tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
+    for side, of in enumerate(rows):
+        for row in of:
+            by_place[row.kind != PYTHON and _known(row.path)[-1:]][side].append(row)
+    return [_change(of, runs) for of in by_place.values()]
+
+
+def _known(path: Sequence[Place]) -> tuple[tuple[str, ...], ...]:
+    return tuple((one.file, one.function, one.text) for one in path)
+
+
+def _run_again(rows: Rows, runs: tuple[int, int]) -> Change:
+    """Blame the outermost line that leads to the stage on one side alone."""
+    fewer, more = sorted(rows, key=lambda of: sum(row.count for row in of))
+    paths = [_known(row.path) for row in fewer]
+    others = [row for row in more if not any(path and _known(row.path)[-len(path) :] == path for path in paths)] or more
+    path = max(others, key=lambda row: row.count).path
+    lines = {line for of in paths for line in of}
+    return _change(rows, runs, next((one for one in path if _known([one])[0] not in lines), (*path, None)[0]))
