@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -16,7 +17,7 @@ from pytest_dsocr.perf.candidate import SUBJECT, opened
 from pytest_dsocr.perf.counts import Change, exact_changes, other_changes, text_change
 from pytest_dsocr.perf.host import of_turns
 from pytest_dsocr.perf.identity import PageSetting, identity_of
-from pytest_dsocr.perf.limits import ANY, LOOKS, Watcher, limits_of, looks_at, order, settle
+from pytest_dsocr.perf.limits import ANY, LOOKS, Watcher, limits_of, looks_at, once_settled, order, settle
 from pytest_dsocr.perf.rounds import Measured, Round
 from pytest_dsocr.perf.side import Side, ask_all, sides
 from pytest_dsocr.perf.statistics import Judgement, Pace, Sides, judge
@@ -101,11 +102,11 @@ class Bench:
         if slower:
             return Status.SLOWER, f"B is slower: {listed(slower)}"
         if open_ones := self._of(Pace.AMBIGUOUS, Pace.NOT_COMPARED):
-            return Status.UNDECIDED, f"could not tell: {listed(open_ones)}{self.cut_short and f' ({self.cut_short})'}"
+            return Status.UNDECIDED, f"could not tell: {listed(open_ones)}{self._why_open}"
         if not self.is_timed:
             return Status.NOT_SLOWER, "B counts no more than A"
         if not self.judgements:
-            return Status.UNDECIDED, "could not tell: no round was fit for use"
+            return Status.UNDECIDED, f"could not tell: no round was fit for use{self._why_open}"
         faster = self._of(Pace.FASTER)
         return Status.NOT_SLOWER, f"B is faster: {listed(faster)}" if faster else "B is the same"
 
@@ -132,6 +133,13 @@ class Bench:
             "a": asdict(self.a),
             "b": asdict(self.b),
         }
+
+    @property
+    def _why_open(self) -> str:
+        """Why no more is known: what ended the run, and what spoilt rounds of it."""
+        spoilt = Counter(why for pair in zip(self.a.rounds, self.b.rounds, strict=True) for why in _spoilt(pair))
+        whys = [self.cut_short, *(f"{count(times, 'round')} spoilt: {why}" for why, times in spoilt.most_common(2))]
+        return f" ({'; '.join(filter(None, whys))})" if any(whys) else ""
 
     def _of(self, *paces: Pace) -> list[str]:
         return [one.quantity for one in self.judgements if one.pace in paces]
@@ -186,18 +194,18 @@ def settled(
 ) -> tuple[list[RoundPair], Sequence[Judgement], str]:
     """Take pairs of rounds until all is judged, or the bound is reached; return them, and the verdicts.
 
+    The first pair is of all, for limits depend on the page; then what is settled, or not asked for, is left out.
     Where the time is up, or Ctrl-C is pressed, those that were taken are judged; the third value says so.
     """
     ends_s = time.monotonic() + task.seconds
     pairs = [_rounds(both, 0)]
 
-    def judged(look: int, looks: int) -> list[Judgement]:
-        return judge_pairs(pairs, exact, task.slower, look, looks, task.stages)
+    judged = once_settled(lambda look, looks: judge_pairs(pairs, exact, task.slower, look, looks, task.stages))
 
-    def take() -> RoundPair:
+    def take(open_ones: Sequence[str]) -> RoundPair:
         if time.monotonic() > ends_s:
             raise _TimeUpError(f"the {task.seconds:g} s of --seconds were over after {count(len(pairs), 'pair')}")
-        return _rounds(both, len(pairs))
+        return _rounds(both, len(pairs), open_ones or task.stages)
 
     quantities = len(task.stages) or len(pairs[0][0].wall_ms)
     looks, [fewest, *_] = looks_at(quantities, task.most_rounds), looks_at(quantities)
@@ -213,9 +221,9 @@ def settled(
         return pairs, judged(len(looks), len(looks)), f"{ENDED} after {count(len(pairs), 'pair')}"
 
 
-def _rounds(both: Sequence[Side], number: int) -> RoundPair:
+def _rounds(both: Sequence[Side], number: int, only: Sequence[str] = ()) -> RoundPair:
     """Take one pair of rounds, the sides in the order of its number; return A's first."""
-    found = {k: Round.from_json(both[k].ask("round")) for k in order(number)}
+    found = {k: Round.from_json(both[k].ask("round", only=only)) for k in order(number)}
     return found[0], found[1]
 
 
@@ -240,16 +248,18 @@ def judge_pairs(
 
 
 def times_of(pairs: Sequence[RoundPair], exact: Sequence[Mapping[str, int]]) -> dict[str, Sides]:
-    """Return both sides' milliseconds in the good pairs, of each quantity that all have, corrected for the host."""
-    good = _good(pairs)
-    names = good[0][0].wall_ms if good else {}
-    common = [name for name in names if all(name in one.wall_ms for pair in good for one in pair)]
-    a, b = zip(*good, strict=True) if good else ((), ())
-    return {name: (of_turns(a, exact[0], name), of_turns(b, exact[1], name)) for name in common}
+    """Return both sides' milliseconds in the good pairs that took a quantity, corrected for the host.
 
-
-def _good(pairs: Sequence[RoundPair]) -> list[RoundPair]:
-    return [pair for pair in pairs if not _spoilt(pair)]
+    Of a quantity that one side alone has the time of in any pair there is nothing.
+    """
+    good = [pair for pair in pairs if not _spoilt(pair)]
+    found: dict[str, Sides] = {}
+    for name in dict.fromkeys(name for pair in good for one in pair for name in one.wall_ms):
+        timed = [pair for pair in good if any(name in one.wall_ms for one in pair)]
+        if all(name in one.wall_ms for pair in timed for one in pair):
+            a, b = zip(*timed, strict=True)
+            found[name] = of_turns(a, exact[0], name), of_turns(b, exact[1], name)
+    return found
 
 
 def _spoilt(pair: RoundPair) -> list[str]:

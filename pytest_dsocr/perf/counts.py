@@ -162,9 +162,7 @@ def other_changes(a: Measured, b: Measured) -> Iterator[str]:
     for name, was, now in changed_conditions(a, b):
         yield f"{name}: A {was:.4g}, B {now:.4g} (median of the rounds)"
     for label, side in (("A", a), ("B", b)):
-        clauses = (clause for one in side.rounds for clause in one.spoilt)
-        whys = Counter("the process waited for a core" if "waited" in clause else clause for clause in clauses)
-        for why, rounds in whys.items():  # numbers in the clauses are of single rounds
+        for why, rounds in Counter(clause for one in side.rounds for clause in one.spoilt).items():
             yield f"{label}: {count(rounds, 'round')} not used: {why}"
 
 

@@ -11,6 +11,8 @@ from pytest_dsocr.foundation.words import listed
 from pytest_dsocr.perf.statistics import AGREEING, ALPHA, Judgement, Sides, fewest_rounds
 
 Taken = TypeVar("Taken")
+Judge = Callable[[int, int], Sequence[Judgement]]
+"""Judges what was taken, given which look it is and how many there may be."""
 Watcher = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and the most there will be."""
 
@@ -65,11 +67,23 @@ def is_over(judgements: Sequence[Judgement]) -> bool:
     return bool(judgements) and all(one.settled or one.reason for one in judgements)
 
 
+def once_settled(judged: Judge) -> Judge:
+    """Return ``judged`` with each verdict as the look left it that settled it; no more is measured of it then."""
+    known: dict[str, Judgement] = {}
+
+    def kept(look: int, looks: int) -> Sequence[Judgement]:
+        found = [known.get(one.quantity, one) for one in judged(look, looks)]
+        known.update((one.quantity, one) for one in found if one.settled)
+        return found
+
+    return kept
+
+
 def settle(
     rounds: list[Taken],
-    take: Callable[[], Taken],
+    take: Callable[[Sequence[str]], Taken],
     spoilt: Callable[[Taken], Sequence[str]],
-    judged: Callable[[int, int], Sequence[Judgement]],
+    judged: Judge,
     looks: Sequence[int],
     watch: Watcher,
 ) -> Sequence[Judgement]:
@@ -77,9 +91,9 @@ def settle(
 
     Args:
         rounds: what was taken; of those that are spoilt others are taken, up to twice as many.
-        take: takes one more.
+        take: takes one more, given the quantities that are open; none before the first look.
         spoilt: says why one is not used.
-        judged: judges those taken, given which look it is and how many there may be.
+        judged: judges those taken.
         looks: after how many good ones they are judged. What is far slower or faster shows before the first.
         watch: called as it goes, with what is known so far.
     """
@@ -88,7 +102,7 @@ def settle(
         while (good := sum(not spoilt(one) for one in rounds)) < upto and len(rounds) < MOST_TAKEN * upto:
             known = _known(judgements, [why for one in rounds for why in spoilt(one)])
             watch("; ".join(("rounds", *known)), good, looks[-1])
-            rounds.append(take())
+            rounds.append(take([one.quantity for one in judgements if not one.settled]))
         judgements = judged(look, len(looks))
         if is_over(judgements) or (not good and upto >= looks[0]):
             break

@@ -79,11 +79,11 @@ def test_what_there_is_is_judged_where_the_time_is_up_or_the_user_stops_it(
     assert "(the 0.0001 s of --seconds were over after 1 pair)" in capsys.readouterr().out
     rounds, taken = bench_module._rounds, list[int]()
 
-    def stopped(both: Any, number: int) -> Any:
+    def stopped(both: Any, number: int, only: Any = ()) -> Any:
         taken.append(number)
         if number == 8:
             raise KeyboardInterrupt
-        return rounds(both, number)
+        return rounds(both, number, only)
 
     monkeypatch.setattr(bench_module, "_rounds", stopped)
     assert bench("Sleeping", "Slower", "--slower=page=0.1") == 2
@@ -94,6 +94,8 @@ def test_what_there_is_is_judged_where_the_time_is_up_or_the_user_stops_it(
 def test_one_stage_is_judged_alone_and_too_few_rounds_are_told(capsys: Capture) -> None:
     assert bench("Staged", "StagedSlower", "--stage=decode", "--slower=decode=0.1", "--rounds=4") == 2
     assert paces() == {"decode": "AMBIGUOUS"}
+    taken = [[*one["wall_ms"]] for one in result()["b"]["rounds"]]
+    assert ("page" in taken[0], taken[1:]) == (True, [["decode"]] * 3), "beyond the first pair no more is measured"
     assert "cut short       fewer than 12 pairs tell only what is twice as slow or fast" in capsys.readouterr().out
 
 

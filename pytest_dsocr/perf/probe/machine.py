@@ -71,7 +71,7 @@ class Surveyor:
             values["cpu_mhz"] = mhz
         spoilt = []
         if waited_ms > WAITED_SHARE * round_ms:
-            spoilt.append(f"the process waited {waited_ms:.0f} of {round_ms:.0f} ms for a core")
+            spoilt.append("the process waited for a core")
         if self._gpu is not None:
             found, why = self._gpu.look(self.friends)
             values |= found

@@ -13,7 +13,7 @@ import torch
 
 from pytest_dsocr.perf.probe.machine import Surveyor, Yardstick
 from pytest_dsocr.perf.probe.stopwatch import Laps, Stopwatch, apart, in_fields, in_quantities, shortest
-from pytest_dsocr.perf.probe.walk import Walk
+from pytest_dsocr.perf.probe.walk import Left, Walk
 
 STAGES = ("inputs", "vision", "prefill", "step")
 """The methods of a subject whose stages can be timed one by one."""
@@ -55,6 +55,7 @@ class PageProbe:
         self.max_new_tokens, self.device = max_new_tokens, device
         self.surveyor, self.yardstick = Surveyor(device, friends), Yardstick(device)
         self.has_stages = all(callable(getattr(subject, name, None)) for name in STAGES)
+        self.left = Left()
 
     def warm_up(self) -> int:
         """Read the page until a reading is no longer faster than the one before; return how many it took."""
@@ -68,8 +69,11 @@ class PageProbe:
             before = now
         return MOST_WARM_UPS
 
-    def round(self) -> dict[str, Any]:
+    def round(self, only: Collection[str] = ()) -> dict[str, Any]:
         """Read the page a few times, watched; return the fields of :class:`pytest_dsocr.perf.rounds.Round`.
+
+        Where some quantities are named, only what these need is done again: a decode step takes a prefilled cache, and
+        neither the page's inputs nor its features anew.
 
         Of each lap the shortest counts, since whatever disturbs one only makes it longer. Readings that were spoilt
         count only where all are; then the round is.
@@ -78,11 +82,12 @@ class PageProbe:
         fit: list[_Reading] = []
         with _without_collection(), torch.no_grad():
             while len(fit) < READINGS and len(readings) < READINGS + MOST_SPOILT:
-                readings.append(self._reading())
+                readings.append(self._reading(only))
                 fit = [one for one in readings if not one.spoilt]
         fit = fit or readings
         best = min(fit, key=lambda one: one.page_ms)
-        found = in_fields(in_quantities(shortest([one.laps for one in fit])))
+        timed = in_quantities(shortest([one.laps for one in fit]))
+        found = in_fields({name: lap for name, lap in timed.items() if not only or name in only})
         return {**found, "conditions": best.conditions, "spoilt": best.spoilt}
 
     def exact(self) -> dict[str, int]:
@@ -97,13 +102,14 @@ class PageProbe:
         text: str = self.subject.read(self.page, **self.asked, max_new_tokens=max_new_tokens or self.max_new_tokens)
         return text
 
-    def _reading(self) -> _Reading:
+    def _reading(self, only: Collection[str] = ()) -> _Reading:
         watch = Stopwatch(self.device, self.yardstick)
         self.surveyor.begin()
-        if self.has_stages:
-            self.walk(watch).whole()
-        with watch.lap("page"):
-            self.read()
+        if self.has_stages and {*only} != {"page"}:
+            self.walk(watch, only).whole()
+        if not only or "page" in only:
+            with watch.lap("page"):
+                self.read()
         took_ms = sum(lap.wall_ms for laps in watch.laps.values() for lap in laps)
         return _Reading(apart(watch.laps), *self.surveyor.end(took_ms))
 
@@ -111,9 +117,9 @@ class PageProbe:
         with _without_collection(), torch.no_grad():
             return self._reading().page_ms
 
-    def walk(self, watch: Stopwatch) -> Walk:
-        """Return the page to be read stage by stage."""
-        return Walk(self.subject, self.page, self.asked, self.max_new_tokens, watch)
+    def walk(self, watch: Stopwatch, only: Collection[str] = ()) -> Walk:
+        """Return the page to be read stage by stage, or those stages alone that some quantities need."""
+        return Walk(self.subject, self.page, self.asked, self.max_new_tokens, watch, self.left, frozenset(only))
 
 
 @dataclass(frozen=True)
@@ -126,7 +132,7 @@ class _Reading:
 
     @property
     def page_ms(self) -> float:
-        return sum(lap.wall_ms for lap in self.laps["page"])
+        return sum(lap.wall_ms for lap in self.laps.get("page", ()))
 
 
 @contextmanager

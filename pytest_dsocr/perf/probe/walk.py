@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,43 +12,74 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.families import OF_VIEWS
+from pytest_dsocr.families.family import PREFILL
 from pytest_dsocr.perf.probe.stopwatch import Stopwatch
+from pytest_dsocr.perf.rounds import ON_DEVICE
 
 MODULES = {stage: module for stage, module in OF_VIEWS.items() if module}
 """Stages that are modules, by the names that the vendor gives them."""
 FIRST_LAYER = "model.layers.0"
+OF_VISION = tuple(name for name in ON_DEVICE if name != PREFILL)
+STEPS = ("decode", "decode.early", "decode.late")
+
+
+@dataclass
+class Left:
+    """What the last walk left, for one that begins later on the way."""
+
+    inputs: Mapping[str, Tensor] = field(default_factory=dict)
+    fused: Tensor | None = None
+    tokens: Sequence[int] = ()
 
 
 @dataclass
 class Walk:
-    """One page, and the tokens that were the best on the way, without any rule of repetition."""
+    """One page, and the tokens that were the best on the way, without any rule of repetition.
+
+    Where ``only`` names quantities, stages that none of them needs are not done: what they gave before is taken.
+    """
 
     subject: Any
     page: Path
     asked: Mapping[str, Any]
     max_new_tokens: int
     watch: Stopwatch
+    left: Left = field(default_factory=Left)
+    only: frozenset[str] = frozenset()
     tokens: list[int] = field(default_factory=list)
 
     def whole(self) -> None:
         """Go from the page to its text."""
-        _, state = self.begin()
-        self.decode(state)
-        self.end()
+        if self._needs("tokenizer", *ON_DEVICE, "first_token", *STEPS):
+            _, state = self.begin()
+            if self._needs(*STEPS):
+                self.decode(state)
+                self.left.tokens = self.tokens
+        if self._needs("postprocess"):
+            self.end()
 
     def begin(self) -> tuple[Mapping[str, Tensor], Any]:
         """Make the inputs, run vision and prefill; return the inputs and the state. The first token is chosen."""
-        with self.watch.lap("tokenizer"):
-            inputs = self.subject.inputs(self.page, **self.asked)
-        kept = _copied(inputs)
-        with self._encoders(), self.watch.lap("vision"):
-            fused = self.subject.vision(inputs).get("vision_fusion")
+        if self._needs("tokenizer", "first_token"):
+            with self.watch.lap("tokenizer"):
+                inputs = self.subject.inputs(self.page, **self.asked)
+            self.left.inputs = _copied(inputs)
+        if self._needs(*OF_VISION, "first_token"):
+            inputs = _copied(self.left.inputs)
+            with self._encoders(), self.watch.lap("vision"):
+                fused = self.subject.vision(inputs).get("vision_fusion")
+            self.left.fused = None if fused is None else fused.clone()
+        if not self._needs(PREFILL, "first_token", *STEPS):
+            return self.left.inputs, None
+        inputs, fused = _copied(self.left.inputs), self.left.fused
         fused = None if fused is None else fused.clone()
-        inputs = _copied(kept)
         with self.watch.lap("prefill"):
             state = self.subject.prefill(inputs, fused)
             self.tokens.append(int(state.logits.argmax()))
-        return kept, state
+        return self.left.inputs, state
+
+    def _needs(self, *quantities: str) -> bool:
+        return not self.only or not self.only.isdisjoint(quantities)
 
     def decode(self, state: Any, around: Callable[[], Any] | None = None) -> None:
         """Feed each best token until the ceiling or the end of the text; ``around`` returns a context for each step."""
@@ -67,7 +98,7 @@ class Walk:
         if not callable(text_of := getattr(self.subject, "text_of", None)):
             return ""
         with self.watch.lap("postprocess"):
-            text: str = text_of(list(self.tokens))
+            text: str = text_of(list(self.left.tokens or self.tokens))
         return text
 
     @contextmanager
