@@ -17,13 +17,16 @@ from PIL import Image
 from torch import Tensor
 
 from pytest_dsocr.contract import PIXELS, ROWS, TENSORS
-from pytest_dsocr.contract.image import ImageSource, crops, global_view, load_image
+from pytest_dsocr.contract.image import ImageSource, load_image, views
 from pytest_dsocr.contract.presets import Grid, Preset, feature_count, image_token_count
 from pytest_dsocr.contract.prompt import TextTokenizer, prompt_ids, split_at_images
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.process import in_threads
 
 WHITE = 255
 MEAN = STD = 0.5
+PART = 2**19
+"""Levels that are normalised at a time: to map memory for all of them in float32 takes longer than to compute them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,10 +102,8 @@ def prepare_inputs(
     grids = [preset.grid(*page.size) for page in pages]
     counts = [image_token_count(preset, grid) for grid in grids]
     ids, mask = prompt_ids(pieces, counts, tokenizer)
-    local_views = [
-        crop for page, grid in zip(pages, grids, strict=True) for crop in crops(page, grid, preset.tiling.crop_px)
-    ]
-    global_views = [global_view(page, preset) for page in pages]
+    made = [views(page, preset, grid) for page, grid in zip(pages, grids, strict=True)]
+    local_views, global_views = [crop for _, crops in made for crop in crops], [whole for whole, _ in made]
     inputs = Inputs(
         input_ids=torch.tensor([ids]),
         images_seq_mask=torch.tensor([mask]),
@@ -124,12 +125,17 @@ def pixels(views: Sequence[Image.Image]) -> Tensor:
 
 def levels(views: Sequence[Image.Image]) -> Tensor:
     """Return RGB views of one size as levels from 0 to 255, channels first: uint8 ``[N, 3, H, W]``."""
-    return torch.from_numpy(np.stack([np.asarray(view) for view in views])).permute(0, 3, 1, 2).contiguous()
+    planes = np.stack([np.asarray(channel) for view in views for channel in view.split()])
+    return torch.from_numpy(planes).view(-1, 3, *planes.shape[1:])
 
 
 def normalise(whole: Tensor) -> Tensor:
     """Turn uint8 levels of 0 to 255, of any shape, into pixels in [-1, 1], bf16."""
-    return whole.float().div_(WHITE).sub_(MEAN).div_(STD).to(torch.bfloat16)
+    made = torch.empty_like(whole, dtype=torch.bfloat16)
+    parts = zip(whole.reshape(-1).split(PART), made.view(-1).split(PART), strict=True)
+    for _ in in_threads(lambda part: part[1].copy_(part[0].float().div_(WHITE).sub_(MEAN).div_(STD)), parts):
+        pass
+    return made
 
 
 def _as_list(images: ImageSource | Sequence[ImageSource]) -> list[ImageSource]:

@@ -29,8 +29,7 @@ def inputs_under(session: Engine[Any], case: Case, one: Mistake | None = None, *
         if one is not None:
             one.plant(Target(session, changes))
         if page is not None:
-            changes.set(of_inputs, "crops", lambda page, grid, _px: [page])
-            changes.set(of_inputs, "global_view", lambda page, preset: page)
+            changes.set(of_inputs, "views", lambda page, preset, grid: (page, [page]))
             changes.set(of_inputs, "pixels", lambda views: torch.zeros(1, 3, 1, 1))
         return session.prepare(case.page if page is None else page, prompt=case.prompt, preset=case.preset)
 

@@ -7,11 +7,13 @@ from typing import Any
 
 import PIL
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, ImageOps
 
-from pytest_dsocr.contract.image import ImageSource, load_image, resampling
+from pytest_dsocr.contract.image import GREY, ImageSource, load_image, resampling, views
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from suites.contract.pages import ORIENTATION_TAG, ROTATED_BY_90, rgb
 from tests.contract.fuzzing import fuzz
@@ -123,6 +125,23 @@ def test_nothing_but_the_projects_error_escapes(data: bytes) -> None:
         return
     assert page.mode == "RGB"
     assert min(page.size) > 0
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("channels", ["RGB", "RRR", "RRB", "RGG", "RGR"])
+def test_views_are_what_pillow_makes_of_all_channels_together(channels: str, threads: int) -> None:
+    colours, usual, side = dict(zip("RGB", rgb(900, 700).split(), strict=True)), torch.get_num_threads(), (1024, 1024)
+    page = Image.merge("RGB", [colours[name] for name in channels])
+    torch.set_num_threads(threads)
+    try:
+        whole, crops = views(page, DEFAULT.preset("gundam"), (3, 2))
+    finally:
+        torch.set_num_threads(usual)
+    stretched = Image.new("RGB", (1920, 1280))
+    for place, crop in enumerate(crops):
+        stretched.paste(crop, (place % 3 * 640, place // 3 * 640))
+    assert same(whole, ImageOps.pad(page, side, color=GREY))
+    assert same(stretched, page.resize(stretched.size))
 
 
 def test_the_installed_pillow_resizes_as_its_version_was_found_to() -> None:

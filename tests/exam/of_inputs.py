@@ -23,10 +23,11 @@ from tests.exam.planting import TALL, instead, mistake
 def change_padded(patch: pytest.MonkeyPatch, change: Any) -> None:
     """Change the padded view of a page, given the page, the view's side, and the right view."""
 
-    def view(right: Any, page: Any, preset: Any) -> Any:
-        return right(page, preset) if preset.is_squashed else change(page, preset.view_size, right(page, preset))
+    def views(right: Any, page: Any, preset: Any, grid: Any) -> Any:
+        whole, crops = right(page, preset, grid)
+        return whole if preset.is_squashed else change(page, preset.view_size, whole), crops
 
-    instead(patch, inputs, "global_view", view)
+    instead(patch, inputs, "views", views)
 
 
 def centred(page: Image.Image, side: int) -> Image.Image:

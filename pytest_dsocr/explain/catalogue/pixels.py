@@ -57,8 +57,7 @@ def plant_recipe(on: Target, how: Mapping[str, Any]) -> None:
     """Have the contract make pixels by the vendor's recipe, changed."""
     recipe = replace(Recipe(), **how)
     on.changes.set(inputs, "load_image", recipe.opened)
-    on.changes.set(inputs, "global_view", recipe.view)
-    on.changes.set(inputs, "crops", lambda page, grid, _px: recipe.crops(page, grid))
+    on.changes.set(inputs, "views", lambda page, preset, grid: (recipe.view(page, preset), recipe.crops(page, grid)))
     on.changes.set(presets, "crop_grid", lambda width, height, _tiling: recipe.grid(width, height))
     on.changes.set(inputs, "normalise", recipe.levels)
     on.changes.set(inputs, "check_inputs", lambda *_: None)
