@@ -47,14 +47,14 @@ class Own:
             self._files[code] = self._relative(code.co_filename)
         return self._files[code]
 
-    def path(self, frame: FrameType | None) -> list[Place]:
-        """Return the places in own code that lead to a frame, the innermost last."""
-        found = []
-        while frame is not None:
+    def path(self, frame: FrameType | None) -> tuple[Place, ...]:
+        """Return the places in own code that lead to a frame from what measures, the innermost last."""
+        found: list[Place] = []
+        while frame is not None and not (found and frame.f_code.co_filename.startswith(HERE)):
             if file := self.file(frame.f_code):
                 found.append(self.place(frame, file))
             frame = frame.f_back
-        return found[::-1]
+        return tuple(found[::-1])
 
     def innermost(self, frame: FrameType | None) -> Place | None:
         """Return the innermost place in own code."""
@@ -80,7 +80,7 @@ class Marks(Stopwatch):
         super().__init__("cpu")
         self.own = own
         self.open: list[str] = []
-        self.paths: dict[str, list[Place]] = {}
+        self.paths: dict[str, tuple[Place, ...]] = {}
         """By run of a stage, the places in own code that lead to it."""
         self._runs: Counter[str] = Counter()
         self._lasting: tuple[str, Callable[[], None]] | None = None

@@ -160,7 +160,7 @@ class Reading:
         if _is_stage(event):
             run = name.removeprefix(BEFORE)
             if at.runs:
-                self._add(replace(at, path=tuple(self.lines.marks.paths.get(run, ()))), RUN, event, stage_of(run))
+                self._add(replace(at, path=self.lines.marks.paths.get(run, ())), RUN, event, stage_of(run))
             self.runs[stage_of(run)] += 1
             self.shown.append(
                 {"ph": "X", "name": run, "cat": "stage", **STAGES, "ts": event["ts"], "dur": event["dur"]}

@@ -1,0 +1,243 @@
+"""``dsocr bench --trace``: a planted slow-down is named by its stage and its line, and nothing where nothing is."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_dsocr.cli.main import main
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.pages.page_list import shipped
+from pytest_dsocr.perf.probe.lines import Lines, Marks, Own
+from pytest_dsocr.perf.probe.page import PageProbe
+from pytest_dsocr.perf.probe.tracing import Reading, trace
+from pytest_dsocr.perf.trace import KERNEL, NOTHING, OPERATOR, PYTHON, Place, Row, Table, difference
+from pytest_dsocr.subjects.session import SessionSubject
+from tests.perf import planted
+
+DEVICE, DTYPE = os.environ.get("DSOCR_TRACE_ON", "cpu:float32").split(":")
+"""Where the session is traced, such as ``cuda:bfloat16``."""
+OWN = "tests", "pytest_dsocr"
+TOKENS = 14
+PLANTED = {
+    planted.CacheConcatenated: (r"decode: \+\S+ ms in aten::cat, 10 more calls a step, from {}", "torch.cat([old_keys"),
+    planted.CastsWeights: (r"decode: \+\S+ ms in aten::_to_copy, 1 more call a step, from {}", "to(torch.float64)"),
+    planted.QuadraticNgrams: (r"decode: \+\S+ ms in Python at {} \(twice\), as steps grow", "if tokens[start - NGRAM"),
+    planted.VisionTwice: (r"sam: \+\S+ ms, 1 more run a page, from {}", "self.vision(self.inputs"),
+    planted.WaitsInStep: (
+        r"decode: \+\S+ ms waiting in aten::_local_scalar_dense, 1 more call a step, from {}",
+        "logits.isfinite().all().item()",
+    ),
+}
+"""Subjects, with the sentence that is said of each, and what stands in the line that it names."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    """Threads that wait for each other on a busy machine would be in the operators' times."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def mini() -> Engine[Any]:
+    return Engine.from_checkpoint("mini", device=DEVICE, dtype=DTYPE)
+
+
+def traced(session: Engine[Any], kind: type[SessionSubject], file: Path, preset: Preset, tokens: int = TOKENS) -> Table:
+    how: Any = {"prompt": "<image>\nFree OCR.", "preset": preset, "max_new_tokens": tokens, "device": DEVICE}
+    probe = PageProbe(kind(session), shipped("dev-3")[0], **how)
+    probe.read()
+    return Table.from_json(json.loads(json.dumps(trace(probe, Own([], OWN), file))))
+
+
+@pytest.fixture(scope="module")
+def of_a(mini: Engine[Any], tmp_path_factory: pytest.TempPathFactory) -> tuple[Table, Path]:
+    """The session's table, and its trace."""
+    file = tmp_path_factory.mktemp("traces") / "A.trace.json"
+    return traced(mini, SessionSubject, file, DEFAULT.presets["tiny"]), file
+
+
+def line_of(text: str) -> str:
+    [number] = [k for k, line in enumerate(Path(planted.__file__).read_text().splitlines(), 1) if text in line]
+    return f"tests/perf/planted.py:{number}"
+
+
+@pytest.mark.parametrize("kind", PLANTED, ids=lambda kind: kind.__name__)
+def test_a_planted_slow_down_is_named_by_its_stage_and_its_line(
+    kind: type[SessionSubject], mini: Engine[Any], of_a: tuple[Table, Path], tmp_path: Path
+) -> None:
+    found = difference(of_a[0], traced(mini, kind, tmp_path / "B.trace.json", DEFAULT.presets["tiny"]))
+    sentence, text = PLANTED[kind]
+    print(found.sentence)  # noqa: T201  # what a run on a GPU is asked for
+    assert re.fullmatch(sentence.format(re.escape(line_of(text))), found.sentence), [*found.lines]
+
+
+def test_nothing_is_said_of_a_side_against_itself(tiny: Engine[Any], tmp_path: Path) -> None:
+    small = Preset("small view", 128, 128, crop=False)
+    tables = [traced(tiny, SessionSubject, tmp_path / "trace.json", small, 6) for _ in range(3)]
+    assert [difference(a, b).sentence for a in tables for b in tables] == [NOTHING] * 9
+
+
+def check(events: list[dict[str, Any]]) -> None:
+    """Hold events to the Trace Event format, strictly: their fields, and that those of a thread nest."""
+    threads: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
+    named = {(one["pid"], one["tid"]) for one in events if one["ph"] == "M" and one["name"] == "thread_name"}
+    for one in events:
+        assert one["ph"] in ("X", "M")
+        assert (
+            {"ph", "name", "pid", "tid", "ts"} <= one.keys() <= {"ph", "name", "cat", "pid", "tid", "ts", "dur", "args"}
+        )
+        assert (type(one["pid"]), type(one["tid"]), type(one["name"])) == (int, int, str)
+        if one["ph"] == "M":
+            assert one["name"] in ("process_name", "process_sort_index", "thread_name")
+            assert one["args"].keys() == {"sort_index" if one["name"].endswith("sort_index") else "name"}
+            continue
+        assert min(one["ts"], one["dur"]) >= 0
+        threads[one["pid"], one["tid"]].append((one["ts"], one["ts"] + one["dur"]))
+    assert named == {*threads}
+    for spans in threads.values():
+        open_: list[float] = []
+        for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
+            open_ = [one for one in open_ if one > start + 1e-6]
+            assert all(end <= one + 1e-3 for one in open_), "two events of a thread overlap"
+            open_.append(end)
+
+
+def test_a_trace_is_of_chromes_format_and_has_the_stages_on_a_track_of_their_own(of_a: tuple[Table, Path]) -> None:
+    content = json.loads(of_a[1].read_bytes())
+    assert content.keys() == {"traceEvents", "displayTimeUnit"}
+    events = content["traceEvents"]
+    check(events)
+    stages = [one["name"] for one in events if one.get("cat") == "stage"]
+    steps = range(TOKENS - 1)
+    assert [one for one in stages if one.startswith("decode")] == [f"decode {k}" for k in steps]
+    assert {f"page/decode {k}" for k in steps} <= {*stages}
+    assert {"prefill 0", "sam 0", "vision_fusion 0", "page 0", "page/prefill 0"} <= {*stages}
+    assert len({(one["pid"], one["tid"]) for one in events if one.get("cat") == "stage"}) == 1
+    assert of_a[1].stat().st_size < 16e6
+    for broken in ({"dur": -1.0}, {"ph": "B"}, {"pid": "1"}, {"dur": 1e9, "ts": events[-1]["ts"] + 1e-2}):
+        with pytest.raises(AssertionError):
+            check([*events, {**events[-2], **broken}])
+
+
+def test_two_processes_are_traced_and_the_sentence_stands_under_the_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], warm: None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sides = "subject:session", "subject:tests.perf.planted:casts_weights"
+    assert main(["bench", *sides, "--counts", "--preset=tiny", "--max-new-tokens=4", "--trace", "--out=out.json"]) == 1
+    said, sentence = capsys.readouterr().out, PLANTED[planted.CastsWeights][0].format(line_of("to(torch.float64)"))
+    assert re.search(rf"^verdict .*\ntrace +{sentence}\nstage ", said, re.MULTILINE)
+    kept = json.loads(Path("out.json").read_bytes())["trace"]
+    assert re.fullmatch(sentence, kept["sentence"])
+    assert (kept["causes"][0]["changes"][0]["change"], kept["causes"][0]["changes"][0]["calls"]) == ("new", [0, 1])
+    assert sorted(path.name for path in Path("dsocr-trace").iterdir()) == ["A.trace.json", "B.trace.json"]
+
+
+HERE, THERE = (Place("cache.py", "append", line, f"line {line}") for line in (88, 99))
+OTHER = Place("grown.py", "grow", 7, "grown")
+
+
+def table(*rows: Row, steps: int = 10) -> Table:
+    whole = Row("decode", OPERATOR, "aten::mm", (Place("model.py", "forward", 1, "mm"),), 100, 5.0)
+    return Table({"decode": steps, "page": 1}, [whole, *rows])
+
+
+def row(count: int, ms: float, place: Place = HERE, kind: str = OPERATOR, name: str = "aten::cat", **more: Any) -> Row:
+    times = {"device_ms": ms} if kind == KERNEL else {"host_ms": ms}
+    return Row("decode", kind, name, (place,), count, **times, **more)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "sentence"),
+    [
+        ([row(10, 1)], [row(10, 9)], NOTHING),
+        ([row(20, 1)], [row(20, 1, HERE._replace(line=90))], NOTHING),
+        ([row(20, 1)], [row(20, 1, THERE)], NOTHING),
+        (
+            [row(20, 1)],
+            [row(20, 1, THERE), row(240, 1.2, OTHER)],
+            "decode: +1.2 ms in aten::cat, 24 more calls a step, from grown.py:7",
+        ),
+        ([row(250, 1.2)], [row(10, 0.2)], "decode: -1 ms in aten::cat, 24 fewer calls a step, from cache.py:88"),
+        ([row(10, 1, kind=PYTHON)], [row(11, 1.1, kind=PYTHON)], NOTHING),
+        (
+            [row(10, 1, kind=PYTHON)],
+            [row(99, 4, kind=PYTHON, growth=3)],
+            "decode: +3 ms in Python at cache.py:88 (append), as steps grow",
+        ),
+        (
+            [],
+            [row(10, 0.001, name="aten::nonzero"), row(30, 1), row(10, 0.5, kind=PYTHON)],
+            "decode: +1.5 ms waiting in aten::nonzero, 1 more call a step, from cache.py:88",
+        ),
+    ],
+)
+def test_counts_that_differ_are_told_and_what_moved_is_not(a: list[Row], b: list[Row], sentence: str) -> None:
+    assert difference(table(*a), table(*b)).sentence == sentence
+
+
+def test_longer_times_of_the_same_calls_are_told_where_the_stage_was_judged() -> None:
+    sides = (
+        table(row(10, 1), row(10, 2, kind=KERNEL, name="gemm")),
+        table(row(10, 3), row(10, 3, kind=KERNEL, name="gemm")),
+    )
+    assert difference(*sides).sentence == NOTHING
+    assert (
+        difference(*sides, ["decode"]).sentence
+        == "decode: +2 ms in aten::cat, slower in as many calls, from cache.py:88"
+    )
+    [cause] = difference(*sides, ["decode"]).causes
+    assert [one.word for one in cause.changes] == ["slower", "slower"]
+    assert difference(table(row(10, 1)), table(row(10, 1.4)), ["decode"]).sentence == NOTHING, "a host has other work"
+
+
+def test_a_kernel_belongs_to_the_operator_that_launched_it_and_a_synchronise_is_a_wait() -> None:
+    """As torch's profiler writes them of a GPU: the kernel runs later, on a stream, after the stage has ended."""
+    lines = Lines(Marks(Own([], ())))
+    lines.calls["decode 0", "aten::cat"].append(HERE)
+
+    def event(name: str, cat: str, ts: float, dur: float, correlation: int = 0, tid: int = 5) -> dict[str, Any]:
+        args = {"args": {"correlation": correlation}}
+        return {
+            "ph": "X",
+            "name": name,
+            "cat": cat,
+            "pid": 0 if tid == 7 else 5,
+            "tid": tid,
+            "ts": ts,
+            "dur": dur,
+            **args,
+        }
+
+    reading = Reading(
+        [
+            event("dsocr decode 0", "user_annotation", 10, 30),
+            event("aten::cat", "cpu_op", 12, 5),
+            event("cudaLaunchKernel", "cuda_runtime", 13, 1, correlation=3),
+            event("CatArrayBatchedCopy", "kernel", 45, 20, correlation=3, tid=7),
+            event("cudaStreamSynchronize", "cuda_runtime", 20, 15, correlation=4),
+            event("another's", "kernel", 15, 20, correlation=9, tid=7),
+        ],
+        lines,
+    )
+    rows = {key[1:3]: (value["path"], value["host_ms"], value["device_ms"]) for key, value in reading.rows().items()}
+    assert rows == {
+        (OPERATOR, "aten::cat"): ((HERE,), 0.005, 0),
+        (KERNEL, "CatArrayBatchedCopy"): ((HERE,), 0, 0.02),
+        ("wait", "cudaStreamSynchronize"): ((), 0.015, 0),
+    }
+    check(reading.trace["traceEvents"])
