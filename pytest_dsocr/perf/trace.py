@@ -20,7 +20,7 @@ DOMAIN = "dsocr"
 """Of the NVTX ranges that are stages, whoever opens them."""
 PAGE = "page"
 """What a page that is read whole is called; stages within it are ``page/decode``."""
-READS = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "unique_consecutive", "_unique2")
+READS = frozenset(("_local_scalar_dense", "nonzero", "masked_select", "equal", "unique_consecutive", "_unique2"))
 """Operators whose result, or its size, the host has to wait for."""
 NOTHING = "no operator, kernel or line explains it"
 LONGER, LONGER_ON_HOST = 1.1, 1.5
@@ -156,8 +156,8 @@ class Cause:
     @property
     def ms(self) -> float:
         """Milliseconds more a run of the stage: those of the host or of the device, whichever are more."""
-        host, device = ([getattr(one, unit) for one in self.changes] for unit in ("host_ms", "device_ms"))
-        return max((sum(b - a for a, b in of) for of in (host, device)), key=abs)
+        both = [one.host_ms for one in self.changes], [one.device_ms for one in self.changes]
+        return max((sum(b - a for a, b in of) for of in both), key=abs)
 
     @cached_property
     def head(self) -> Change:

@@ -156,9 +156,10 @@ def table(*rows: Row, steps: int = 10) -> Table:
     return Table({"decode": steps, "page": 1}, [whole, *rows])
 
 
-def row(count: int, ms: float, place: Place = HERE, kind: str = OPERATOR, name: str = "aten::cat", **more: Any) -> Row:
-    times = {"device_ms": ms} if kind == KERNEL else {"host_ms": ms}
-    return Row("decode", kind, name, (place,), count, **times, **more)
+def row(
+    count: int, ms: float, place: Place = HERE, kind: str = OPERATOR, name: str = "aten::cat", growth: int = 0
+) -> Row:
+    return Row("decode", kind, name, (place,), count, *((0.0, ms) if kind == KERNEL else (ms, 0.0)), growth)
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,11 @@ from torch.utils._pytree import tree_iter
 from pytest_dsocr.perf.probe.gpu_work import of_gpu
 from pytest_dsocr.perf.probe.stopwatch import Stopwatch
 from pytest_dsocr.perf.probe.walk import FIRST_LAYER, MODULES, module_of
+from pytest_dsocr.perf.trace import READS
 
 if TYPE_CHECKING:
     from pytest_dsocr.perf.probe.page import PageProbe
 
-WAITS = frozenset(("_local_scalar_dense", "nonzero", "masked_select", "equal", "unique_consecutive", "_unique2"))
-"""Operators whose result, or its size, the host has to wait for."""
 COPIES = frozenset(("_to_copy", "copy_"))
 CONVOLUTION = "convolution"
 FEW = 8
@@ -153,7 +152,7 @@ class Counting(TorchDispatchMode):
         out = func(*args, **given[1])
         name = func.overloadpacket.__name__
         self.seen.count += 1
-        self.seen.synchronisations += name in WAITS or (name in COPIES and _leaves_gpu(name, args, out))
+        self.seen.synchronisations += name in READS or (name in COPIES and _leaves_gpu(name, args, out))
         self.seen.convolutions += name == CONVOLUTION
         self.seen.new_bytes += _new_bytes(given, out)
         return out

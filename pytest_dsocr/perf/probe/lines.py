@@ -51,8 +51,8 @@ class Own:
         """Return the places in own code that lead to a frame from what measures, the innermost last."""
         found: list[Place] = []
         while frame is not None and not (found and frame.f_code.co_filename.startswith(HERE)):
-            if file := self.file(frame.f_code):
-                found.append(self.place(frame, file))
+            if self.file(frame.f_code):
+                found.append(self.place(frame))
             frame = frame.f_back
         return tuple(found[::-1])
 
@@ -60,12 +60,12 @@ class Own:
         """Return the innermost place in own code."""
         while frame is not None and not self.file(frame.f_code):
             frame = frame.f_back
-        return None if frame is None else self.place(frame, self.file(frame.f_code))
+        return frame and self.place(frame)
 
-    def place(self, frame: FrameType, file: str) -> Place:
+    def place(self, frame: FrameType) -> Place:
         """Return where a frame of own code stands."""
-        text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-        return Place(file, frame.f_code.co_name, frame.f_lineno, text)
+        code, line = frame.f_code, frame.f_lineno
+        return Place(self.file(code), code.co_name, line, linecache.getline(code.co_filename, line).strip())
 
     def _relative(self, file: str) -> str:
         base = next((base for root, base in self._roots if Path(file).is_relative_to(root)), None)
@@ -194,12 +194,12 @@ class Lines(TorchDispatchMode):
         return self.marks.open[-1] if self.marks.open else ""
 
     def _trace(self, frame: FrameType, event: str, arg: Any) -> Any:
-        if not (file := self.own.file(frame.f_code)):
+        if not self.own.file(frame.f_code):
             return None
         now_ns = time.perf_counter_ns()
         if self._at:
             self.ns[self._at] += now_ns - self._since_ns
-        self._at = (self._run, self.own.place(frame, file)) if event == "line" else None
+        self._at = (self._run, self.own.place(frame)) if event == "line" else None
         if self._at:
             self.ran[self._at] += 1
         self._since_ns = time.perf_counter_ns()

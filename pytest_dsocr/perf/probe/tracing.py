@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -37,44 +36,6 @@ FEWEST = 3
 """Runs of a stage whose counts can be said to grow."""
 STAGES = {"pid": 999_999, "tid": 1}
 """The track of our stages: no process and no thread, nor a GPU and its stream, which begin with 0."""
-
-
-@dataclass
-class Open:
-    """What is open on the thread, the innermost last."""
-
-    runs: list[Event] = field(default_factory=list)
-    functions: list[Event] = field(default_factory=list)
-    """Of the side's own code."""
-    operators: list[Event] = field(default_factory=list)
-    """None, or the outermost that the other reading noted."""
-    path: tuple[Place, ...] = ()
-    """Where the operator is called."""
-
-    @property
-    def run(self) -> str:
-        """The run of a stage."""
-        return str(self.runs[-1]["name"]).removeprefix(BEFORE)
-
-    def end(self, event: Event) -> None:
-        """Take out what ends."""
-        for events in (self.runs, self.functions, self.operators):
-            events[:] = [one for one in events if one is not event]
-        self.path = self.path if self.operators else ()
-
-    def copy(self) -> Open:
-        """Return it as it is now."""
-        return Open([*self.runs], [*self.functions], [*self.operators], self.path)
-
-
-@dataclass
-class Sum:
-    """How often something ran, and its microseconds, by run of its stage."""
-
-    count: Counter[str] = field(default_factory=Counter)
-    us: Counter[str] = field(default_factory=Counter)
-
-
 Key = tuple[str, str, str, tuple[Place, ...]]
 """The stage, the kind, the name, and the places that lead there, the innermost last."""
 
@@ -124,110 +85,113 @@ class Reading:
 
     def __init__(self, events: Sequence[Event], lines: Lines) -> None:
         self.lines = lines
-        self.sums: dict[Key, Sum] = defaultdict(Sum)
         self.runs: Counter[str] = Counter()
         """By stage, how often it ran."""
         self.shown: list[Event] = []
-        self.python: Counter[tuple[str, tuple[str, str]]] = Counter()
-        """By run of a stage and function, the microseconds in which no operator is at work."""
-        self._functions = {(place.file, place.function) for _, place in lines.ran}
+        self._us: dict[Key, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        """The microseconds of each call, by run of its stage."""
+        self._python: dict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
+        """By stage, file and function the microseconds in which no operator is at work, by run."""
+        self._functions = {place[:2] for _, place in lines.ran}
         self._seen: Counter[tuple[str, str]] = Counter()
-        self._launched: dict[int, Open] = {}
+        self._launched: dict[int, tuple[str, tuple[Place, ...]]] = {}
+        self._open: tuple[list[Event], list[Event], list[Event]] = ([], [], [])
+        """Runs of stages, own functions, and the operator that the other reading noted; the innermost last."""
+        self._path: tuple[Place, ...] = ()
         whole = [event for event in events if event["ph"] == "X"]
-        mine = next((event["tid"] for event in whole if _is_stage(event)), None)
-        self._thread([event for event in whole if event["tid"] == mine and event.get("cat") not in ON_GPU])
-        for event in (event for event in whole if event.get("cat") in ON_GPU):
-            if at := self._launched.get(event["args"].get("correlation")):
-                self._add(at, KERNEL, event)
-                self._show(event, at)
+        mine = next(event["tid"] for event in whole if _is_stage(event))
+        on_gpu = [event for event in whole if event.get("cat") in ON_GPU]
+        self._thread(
+            [one for one in whole if one.get("cat") in CALLS or (one["tid"] == mine and one.get("cat") not in ON_GPU)]
+        )
+        for event in on_gpu:
+            if launch := self._launched.get(event["args"].get("correlation")):
+                self._add(*launch, KERNEL, event)
+                self._show(event, launch[1])
 
     def _thread(self, events: Sequence[Event]) -> None:
-        """Go from one beginning or end to the next; stages may end in another function than they begin in."""
-        at, since = Open(), 0.0
+        """Go from one beginning or end to the next; a stage may end in another function than it begins in."""
+        runs, functions, operators = self._open
+        since = 0.0
         begins = [(event["ts"], 1, -event["dur"], k) for k, event in enumerate(events)]
         ends = [(event["ts"] + max(event["dur"], SHORTEST_US), 0, 0.0, k) for k, event in enumerate(events)]
         for ts, is_begin, _, k in sorted(begins + ends):
-            if at.runs and at.functions and not at.operators:
-                self.python[at.run, _function(at.functions[-1])] += ts - since
-            since, event = ts, events[k]
+            if runs and functions and not operators:
+                self._python[(stage_of(self._run), *_function(functions[-1]))][self._run] += ts - since
+            since = ts
             if is_begin:
-                self._begin(event, at)
+                self._begin(events[k])
             else:
-                at.end(event)
+                for of in self._open:
+                    of[:] = [one for one in of if one is not events[k]]
 
-    def _begin(self, event: Event, at: Open) -> None:
+    @property
+    def _run(self) -> str:
+        return str(self._open[0][-1]["name"]).removeprefix(BEFORE)
+
+    def _begin(self, event: Event) -> None:
+        runs, functions, operators = self._open
         kind, name = event.get("cat"), str(event["name"])
         if _is_stage(event):
             run = name.removeprefix(BEFORE)
-            if at.runs:
-                self._add(replace(at, path=self.lines.marks.paths.get(run, ())), RUN, event, stage_of(run))
+            if runs:
+                self._add(self._run, self.lines.marks.paths.get(run, ()), RUN, {**event, "name": stage_of(run)})
             self.runs[stage_of(run)] += 1
-            self.shown.append(
-                {"ph": "X", "name": run, "cat": "stage", **STAGES, "ts": event["ts"], "dur": event["dur"]}
-            )
-            at.runs.append(event)
+            self._show({**event, **STAGES, "name": run, "cat": "stage"}, ())
+            runs.append(event)
         elif kind == "python_function" and _function(event) in self._functions:
-            at.functions.append(event)
-            if at.runs:
-                self._show(event, at)
-        elif at.runs and kind == "cpu_op" and not at.operators and self._is_noted(at.run, name):
-            at.operators.append(event)
-            at.path = self._path(at.run, name)
-            self._add(at, OPERATOR, event)
-            self._show(event, at)
-        elif at.runs and kind in CALLS:
-            self._launched[event["args"].get("correlation")] = at.copy()
+            functions.append(event)
+            if runs:
+                self._show(event, ())
+        elif runs and kind == "cpu_op" and not operators:
+            calls, number = self.lines.calls.get((self._run, name), ()), self._seen[self._run, name]
+            if number < len(calls):  # the other reading notes no operator that another calls
+                self._seen[self._run, name] += 1
+                self._path = (place,) if (place := calls[number]) else ()
+                operators.append(event)
+                self._add(self._run, self._path, OPERATOR, event)
+                self._show(event, self._path)
+        elif runs and kind in CALLS:
+            path = self._path if operators else ()
+            self._launched[event["args"].get("correlation")] = self._run, path
             if name.endswith(SYNCHRONISE) or name in COPIES:
-                self._add(at, WAIT, event)
+                self._add(self._run, path, WAIT, {**event, "dur": 0 if operators else event["dur"]})
 
-    def _is_noted(self, run: str, name: str) -> bool:
-        """Return whether the other reading noted that call; it notes no operator that another calls."""
-        return self._seen[run, name] < len(self.lines.calls.get((run, name), ()))
+    def _add(self, run: str, path: tuple[Place, ...], kind: str, event: Event) -> None:
+        self._us[stage_of(run), kind, event["name"], path][run].append(event["dur"])
 
-    def _path(self, run: str, name: str) -> tuple[Place, ...]:
-        """Return the line that the other reading had for that call of an operator."""
-        place = self.lines.calls[run, name][self._seen[run, name]]
-        self._seen[run, name] += 1
-        return (place,) if place else ()
-
-    def _add(self, at: Open, kind: str, event: Event, name: str = "") -> None:
-        found = self.sums[stage_of(at.run), kind, name or event["name"], at.path]
-        found.count[at.run] += 1
-        found.us[at.run] += 0 if kind == WAIT and at.operators else event["dur"]
-
-    def _show(self, event: Event, at: Open) -> None:
+    def _show(self, event: Event, path: tuple[Place, ...]) -> None:
         kept = {name: event[name] for name in ("ph", "name", "cat", "pid", "tid", "ts", "dur")}
-        self.shown.append({**kept, "args": {"from": str(at.path[-1])} if at.path else {}})
+        self.shown.append({**kept, "args": {"from": str(path[-1])} if path else {}})
 
     def rows(self) -> dict[Key, dict[str, Any]]:
         """Return the table's rows."""
-        self._add_python()
-        return {key: self._row(key, found) for key, found in self.sums.items()}
+        rows = {}
+        for key, us in self._us.items():
+            rows[key] = self._row(key, {run: len(of) for run, of in us.items()}, [sum(of) for of in us.values()])
+        lines: dict[tuple[str, str, str], list[tuple[str, Place]]] = defaultdict(list)
+        for run, place in self.lines.ran:
+            lines[(stage_of(run), *place[:2])].append((run, place))
+        for at, of in lines.items():
+            if at[0]:  # else between two stages
+                ran: Counter[str] = Counter()
+                for run, place in of:
+                    ran[run] += self.lines.ran[run, place]
+                hottest: Counter[Place] = Counter()
+                for one in of:
+                    hottest[one[1]] += self.lines.ns[one]
+                key = at[0], PYTHON, ":".join(at[1:]), (hottest.most_common(1)[0][0],)
+                rows[key] = self._row(key, ran, [self._python[at][run] for run in ran])
+        return rows
 
-    def _add_python(self) -> None:
-        """Add what Python itself takes of each function; its place is the line that takes most."""
-        ns: dict[tuple[str, tuple[str, str]], Counter[Place]] = defaultdict(Counter)
-        ran: dict[tuple[str, tuple[str, str]], Counter[str]] = defaultdict(Counter)
-        for (run, place), count in self.lines.ran.items():
-            if not run:
-                continue  # between two stages
-            key = stage_of(run), (place.file, place.function)
-            ns[key][place] += self.lines.ns[run, place]
-            ran[key][run] += count
-        for (stage, function), of_lines in ns.items():
-            us = Counter({run: self.python[run, function] for run in ran[stage, function]})
-            hottest = max(of_lines, key=lambda place: of_lines[place])
-            self.sums[stage, PYTHON, ":".join(function), (hottest,)] = Sum(ran[stage, function], us)
-
-    def _row(self, key: Key, found: Sum) -> dict[str, Any]:
+    def _row(self, key: Key, counts: Mapping[str, int], us: Sequence[float]) -> dict[str, Any]:
         stage, kind, name, path = key
         runs = self.runs[stage]
-        by_run = [found.count[f"{stage} {number}"] for number in range(runs)]
-        ms = median(found.us.values()) * len(found.us) / runs / 1e3
-        on_gpu = kind == KERNEL
+        by_run = [counts.get(f"{stage} {number}", 0) for number in range(runs)]
+        ms = median(us) * len(us) / runs / 1e3
         return {
             **{"stage": stage, "kind": kind, "name": name, "path": path, "count": sum(by_run)},
-            **{"host_ms": 0.0 if on_gpu else ms, "device_ms": ms if on_gpu else 0.0},
+            **{"host_ms": 0.0 if kind == KERNEL else ms, "device_ms": ms if kind == KERNEL else 0.0},
             "growth": growth(by_run) if runs >= FEWEST else 0,
         }
 
