@@ -21,7 +21,8 @@ from pytest_dsocr.perf.limits import ANY, LOOKS, Watcher, limits_of, looks_at, o
 from pytest_dsocr.perf.rounds import Measured, Round
 from pytest_dsocr.perf.side import Side, ask_all, sides
 from pytest_dsocr.perf.statistics import Judgement, Pace, Sides, judge
-from pytest_dsocr.perf.trace import Difference, Table, difference
+from pytest_dsocr.perf.trace import Difference, difference
+from pytest_dsocr.perf.traced import Table
 from pytest_dsocr.subjects.loading import SESSIONS, VENDOR
 
 LABELS = ("A", "B")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.perf.trace import DOMAIN, KERNEL, RUN, WAIT, Row, Table
+from pytest_dsocr.perf.traced import DOMAIN, KERNEL, RUN, WAIT, Row, Table
 
 RANGES = """
     SELECT n.start, n.end, n.globalTid, coalesce(n.text, s.value) FROM NVTX_EVENTS n

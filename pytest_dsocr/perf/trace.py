@@ -7,21 +7,15 @@ something only in a stage that many rounds judged slower or faster.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from pytest_dsocr.families.family import DECODE
 from pytest_dsocr.foundation.words import aligned, count
+from pytest_dsocr.perf.traced import KERNEL, PAGE, PYTHON, READS, RUN, WAIT, Place, Row, Table
 
-RUN, OPERATOR, KERNEL, WAIT, PYTHON = "run", "operator", "kernel", "wait", "python"
-DOMAIN = "dsocr"
-"""Of the NVTX ranges that are stages, whoever opens them."""
-PAGE = "page"
-"""What a page that is read whole is called; stages within it are ``page/decode``."""
-READS = frozenset(("_local_scalar_dense", "nonzero", "masked_select", "equal", "unique_consecutive", "_unique2"))
-"""Operators whose result, or its size, the host has to wait for."""
 NOTHING = "no operator, kernel or line explains it"
 LONGER, LONGER_ON_HOST = 1.1, 1.5
 """How much longer the same calls have to take on the device, and on the host, which has other work as well."""
@@ -32,71 +26,6 @@ BESIDE_CALL_MS = 0.02
 HEAD = ("stage", "what", "A calls", "B calls", "A ms", "B ms", "", "from")
 LEFT = ("stage", "what", "", "from")
 MOST_SHOWN = 5
-
-
-class Place(NamedTuple):
-    """A line of a side's own code; its text stays the same where lines before it are added."""
-
-    file: str
-    """Relative to the checked-out tree, or to the folder that the package is imported from."""
-    function: str
-    line: int
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
-
-
-@dataclass(frozen=True)
-class Row:
-    """What ran in one stage at one place."""
-
-    stage: str
-    kind: str
-    """:data:`RUN` of a stage within, :data:`OPERATOR`, :data:`KERNEL`, :data:`WAIT` or :data:`PYTHON`, a function."""
-    name: str
-    path: tuple[Place, ...]
-    """The places in own code that lead to a run, the innermost last; of all else that one alone."""
-    count: int
-    """Over all runs of the stage; of Python the lines that ran."""
-    host_ms: float = 0.0
-    """Milliseconds a run of the stage; of Python those in which no operator was at work."""
-    device_ms: float = 0.0
-    growth: int = 0
-    """By how much each run of the stage counts more than the one before."""
-
-    @property
-    def place(self) -> Place | None:
-        """The innermost."""
-        return self.path[-1] if self.path else None
-
-
-@dataclass(frozen=True)
-class Table:
-    """What one traced page ran: how often each stage, and what within."""
-
-    runs: Mapping[str, int]
-    rows: Sequence[Row]
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Table:
-        """Read what a probe returned."""
-        rows = [Row(**{**row, "path": tuple(Place(*one) for one in row["path"])}) for row in value["rows"]]
-        return cls(value["runs"], rows)
-
-    @cached_property
-    def by_name(self) -> Mapping[tuple[str, str, str], list[Row]]:
-        """The rows by stage, kind and name."""
-        found: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
-        for row in self.rows:
-            found[row.stage, row.kind, row.name].append(row)
-        return found
-
-    @cached_property
-    def stage_ms(self) -> Mapping[str, float]:
-        """The milliseconds of a run of each stage, of the host or of the device; without what disturbed it."""
-        parts = {stage: [row for row in self.rows if row.stage == stage and row.kind != RUN] for stage in self.runs}
-        return {stage: max(sum(r.host_ms for r in of), sum(r.device_ms for r in of)) for stage, of in parts.items()}
 
 
 Both = tuple[float, float]
@@ -178,9 +107,9 @@ class Cause:
         noun = ("run" if head.kind == RUN else "call") + "s" * (abs(head.more_calls) != 1)
         calls = f"{number} {noun}{each}" if head.more_calls else f"{head.word} in as many calls"
         source = f", from {head.place}" if head.place else ""
-        if head.kind == PYTHON:
-            function = f" ({head.place.function})" if head.place else ""
-            return f"{stage}: {self.ms:+.3g} ms in Python at {head.place}{function}{', as steps grow' * head.grows}"
+        if head.kind == PYTHON and head.place:
+            where = f"{head.place} ({head.place.function}){', as steps grow' * head.grows}"
+            return f"{stage}: {self.ms:+.3g} ms in Python at {where}"
         if head.kind == RUN and stage == PAGE:
             return f"{_shown(head.name)}: {self.ms:+.3g} ms, {calls}{source}"
         return f"{stage}: {self.ms:+.3g} ms {'waiting ' * head.is_wait}in {_shown(head.name)}, {calls}{source}"
@@ -212,8 +141,8 @@ class Difference:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
-        causes = [(one.sentence, [{**asdict(of), "change": of.word} for of in one.changes]) for one in self.causes]
-        return {"sentence": self.sentence, "causes": [{"sentence": one, "changes": of} for one, of in causes]}
+        changes = [{**asdict(one), "change": one.word} for cause in self.causes for one in cause.changes]
+        return {"sentence": self.sentence, "sentences": [one.sentence for one in self.causes], "changes": changes}
 
 
 def _cells(one: Change) -> tuple[str, ...]:
@@ -281,7 +210,7 @@ def _change(rows: Rows, runs: tuple[int, int], place: Place | None = None) -> Ch
     ]
     (a, b), host, device, (before, after) = sums
     calls = a / runs[0], b / runs[1]
-    place = place or one.place
+    place = place or next(reversed(one.path), None)
     return Change(one.stage, one.kind, one.name, place, calls, (*host,), (*device,), runs[1], after > before)
 
 

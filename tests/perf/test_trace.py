@@ -21,7 +21,8 @@ from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.perf.probe.lines import Lines, Marks, Own
 from pytest_dsocr.perf.probe.page import PageProbe
 from pytest_dsocr.perf.probe.tracing import Reading, trace
-from pytest_dsocr.perf.trace import KERNEL, NOTHING, OPERATOR, PYTHON, Place, Row, Table, difference
+from pytest_dsocr.perf.trace import NOTHING, difference
+from pytest_dsocr.perf.traced import KERNEL, OPERATOR, PYTHON, Place, Row, Table
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.perf import planted
 
@@ -143,7 +144,7 @@ def test_two_processes_are_traced_and_the_sentence_stands_under_the_verdict(
     assert re.search(rf"^verdict .*\ntrace +{sentence}\nstage ", said, re.MULTILINE)
     kept = json.loads(Path("out.json").read_bytes())["trace"]
     assert re.fullmatch(sentence, kept["sentence"])
-    assert (kept["causes"][0]["changes"][0]["change"], kept["causes"][0]["changes"][0]["calls"]) == ("new", [0, 1])
+    assert (kept["changes"][0]["change"], kept["changes"][0]["calls"]) == ("new", [0, 1])
     assert sorted(path.name for path in Path("dsocr-trace").iterdir()) == ["A.trace.json", "B.trace.json"]
 
 

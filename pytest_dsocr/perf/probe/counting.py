@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_iter
 from pytest_dsocr.perf.probe.gpu_work import of_gpu
 from pytest_dsocr.perf.probe.stopwatch import Stopwatch
 from pytest_dsocr.perf.probe.walk import FIRST_LAYER, MODULES, module_of
-from pytest_dsocr.perf.trace import READS
+from pytest_dsocr.perf.traced import READS
 
 if TYPE_CHECKING:
     from pytest_dsocr.perf.probe.page import PageProbe

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_dsocr.perf.probe.gpu_work import BEFORE
 from pytest_dsocr.perf.probe.stopwatch import Stopwatch
-from pytest_dsocr.perf.trace import DOMAIN, PAGE, Place
+from pytest_dsocr.perf.traced import DOMAIN, PAGE, Place
 
 HERE, MEASURING = str(Path(__file__).parents[1]), "pytest_dsocr/perf/"
 """What measures, and what did in the code that is measured."""
@@ -83,7 +83,8 @@ class Marks(Stopwatch):
         self.paths: dict[str, tuple[Place, ...]] = {}
         """By run of a stage, the places in own code that lead to it."""
         self._runs: Counter[str] = Counter()
-        self._lasting: tuple[str, Callable[[], None]] | None = None
+        self.finish: Callable[[], None] = lambda: None
+        """Ends the stage that lasts until the next."""
 
     def start(self, name: str) -> Callable[[], None]:
         """Open a range named ``decode 7``, or ``page/decode 7`` while a page is read whole; return what ends it."""
@@ -116,7 +117,8 @@ class Marks(Stopwatch):
 
         def pushed(message: Any = None, *rest: Any, domain: Any = None, **more: Any) -> Any:
             if domain == DOMAIN:
-                ends.append(self._next(str(message)) if self._is_between else self.start(str(message)))
+                is_within = ends or self.open[:1] != [f"{PAGE} 0"]
+                ends.append(self.start(str(message)) if is_within else self._next(str(message)))
             return push(message, *rest, domain=domain, **more)
 
         def popped(domain: Any = None) -> Any:
@@ -130,24 +132,11 @@ class Marks(Stopwatch):
         finally:
             nvtx.push_range, nvtx.pop_range = push, pop
 
-    @property
-    def _is_between(self) -> bool:
-        """Whether a page is read whole, and no stage is open but one that lasts until the next."""
-        lasting = self._lasting[0] if self._lasting else ""
-        return [stage_of(one) for one in self.open if one != lasting] == [PAGE]
-
     def _next(self, name: str) -> Callable[[], None]:
         """Open a stage that lasts until the next, for what follows a step belongs to it; return what ends nothing."""
         self.finish()
-        stop = self.start(name)
-        self._lasting = self.open[-1], stop
+        self.finish = self.start(name)
         return lambda: None
-
-    def finish(self) -> None:
-        """End the stage that lasts."""
-        if self._lasting:
-            self._lasting[1]()
-        self._lasting = None
 
 
 def stage_of(run: str) -> str:
@@ -170,7 +159,7 @@ class Lines(TorchDispatchMode):
         self.ran: Counter[tuple[str, Place]] = Counter()
         """By run of a stage and place, how often the line ran."""
         self.ns: Counter[tuple[str, Place]] = Counter()
-        """The same, nanoseconds until the next line of own code."""
+        """The same, the nanoseconds until the next."""
         self._at: tuple[str, Place] | None = None
         self._since_ns = 0
 

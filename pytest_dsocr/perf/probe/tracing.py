@@ -20,7 +20,7 @@ from torch.profiler import ProfilerActivity, profile
 from pytest_dsocr.perf.probe.counting import growth
 from pytest_dsocr.perf.probe.gpu_work import BEFORE
 from pytest_dsocr.perf.probe.lines import Lines, Marks, Own, stage_of
-from pytest_dsocr.perf.trace import KERNEL, OPERATOR, PAGE, PYTHON, RUN, WAIT, Place
+from pytest_dsocr.perf.traced import KERNEL, OPERATOR, PAGE, PYTHON, RUN, WAIT, Place
 
 if TYPE_CHECKING:
     from pytest_dsocr.perf.probe.page import PageProbe
@@ -41,7 +41,7 @@ Key = tuple[str, str, str, tuple[Place, ...]]
 
 
 def trace(probe: PageProbe, own: Own, path: Path) -> dict[str, Any]:
-    """Trace one page; write its trace, and return the table as :class:`pytest_dsocr.perf.trace.Table` reads it."""
+    """Trace one page; write its trace, and return the table as :class:`pytest_dsocr.perf.traced.Table` reads it."""
     lines = _read(probe, own, None)
     readings = [Reading(_profiled(probe, own), lines) for _ in range(TIMES)]
     path.write_text(json.dumps(readings[0].trace, separators=(",", ":")), encoding="utf-8")

@@ -1,0 +1,77 @@
+"""What one traced page ran, as a table; light, for it is loaded beside whatever version of the package is measured."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+RUN, OPERATOR, KERNEL, WAIT, PYTHON = "run", "operator", "kernel", "wait", "python"
+DOMAIN = "dsocr"
+"""Of the NVTX ranges that are stages, whoever opens them."""
+PAGE = "page"
+"""What a page that is read whole is called; stages within it are ``page/decode``."""
+READS = frozenset(("_local_scalar_dense", "nonzero", "masked_select", "equal", "unique_consecutive", "_unique2"))
+"""Operators whose result, or its size, the host has to wait for."""
+
+
+class Place(NamedTuple):
+    """A line of a side's own code; its text stays the same where lines before it are added."""
+
+    file: str
+    """Relative to the checked-out tree, or to the folder that the package is imported from."""
+    function: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What ran in one stage at one place."""
+
+    stage: str
+    kind: str
+    """:data:`RUN` of a stage within, :data:`OPERATOR`, :data:`KERNEL`, :data:`WAIT` or :data:`PYTHON`, a function."""
+    name: str
+    path: tuple[Place, ...]
+    """The places in own code that lead to a run, the innermost last; of all else that one alone."""
+    count: int
+    """Over all runs of the stage; of Python the lines that ran."""
+    host_ms: float = 0.0
+    """Milliseconds a run of the stage; of Python those in which no operator was at work."""
+    device_ms: float = 0.0
+    growth: int = 0
+    """By how much each run of the stage counts more than the one before."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """What one traced page ran: how often each stage, and what within."""
+
+    runs: Mapping[str, int]
+    rows: Sequence[Row]
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Table:
+        """Read what a probe returned."""
+        rows = [Row(**{**row, "path": tuple(Place(*one) for one in row["path"])}) for row in value["rows"]]
+        return cls(value["runs"], rows)
+
+    @cached_property
+    def by_name(self) -> Mapping[tuple[str, str, str], list[Row]]:
+        """The rows by stage, kind and name."""
+        found: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+        for row in self.rows:
+            found[row.stage, row.kind, row.name].append(row)
+        return found
+
+    @cached_property
+    def stage_ms(self) -> Mapping[str, float]:
+        """The milliseconds of a run of each stage, of the host or of the device; without what disturbed it."""
+        parts = {stage: [row for row in self.rows if row.stage == stage and row.kind != RUN] for stage in self.runs}
+        return {stage: max(sum(r.host_ms for r in of), sum(r.device_ms for r in of)) for stage, of in parts.items()}
