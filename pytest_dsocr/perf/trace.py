@@ -107,12 +107,17 @@ class Cause:
         noun = ("run" if head.kind == RUN else "call") + "s" * (abs(head.more_calls) != 1)
         calls = f"{number} {noun}{each}" if head.more_calls else f"{head.word} in as many calls"
         source = f", from {head.place}" if head.place else ""
+        more = f"{_in_figures(self.ms, '+')} ms"
         if head.kind == PYTHON and head.place:
             where = f"{head.place} ({head.place.function}){', as steps grow' * head.grows}"
-            return f"{stage}: {self.ms:+.3g} ms in Python at {where}"
+            return f"{stage}: {more} in Python at {where}"
         if head.kind == RUN and stage == PAGE:
-            return f"{_shown(head.name)}: {self.ms:+.3g} ms, {calls}{source}"
-        return f"{stage}: {self.ms:+.3g} ms {'waiting ' * head.is_wait}in {_shown(head.name)}, {calls}{source}"
+            return f"{_shown(head.name)}: {more}, {calls}{source}"
+        return f"{stage}: {more} {'waiting ' * head.is_wait}in {_shown(head.name)}, {calls}{source}"
+
+
+def _in_figures(ms: float, sign: str = "") -> str:
+    return f"{ms:{sign}.0f}" if abs(ms) >= 100 else f"{ms:{sign}.3g}"
 
 
 def _shown(stage: str) -> str:
@@ -146,7 +151,7 @@ class Difference:
 
 
 def _cells(one: Change) -> tuple[str, ...]:
-    numbers = (f"{value:.4g}" for value in one.calls), (f"{value:.3g}" for value in one.ms)
+    numbers = (f"{value:.4g}" for value in one.calls), map(_in_figures, one.ms)
     what = f"{one.kind} {_shown(one.name).rpartition('/')[2]}"[:48]
     return (_shown(one.stage), what, *numbers[0], *numbers[1], one.word, str(one.place or ""))
 
