@@ -32,15 +32,9 @@ def import_report(options: Namespace) -> Iterator[str]:
         yield found.sentence
         yield from found.lines
         return
-    rows = sorted(table.rows, key=lambda row: ([*table.runs].index(row.stage), -row.device_ms - row.host_ms))
-    cells = [
-        (
-            row.stage,
-            str(table.runs[row.stage]),
-            f"{row.kind} {row.name}"[:72],
-            f"{row.count / table.runs[row.stage]:.4g}",
-            f"{row.device_ms + row.host_ms:.3g}",
-        )
-        for row in rows
-    ]
+    order = [*table.runs]
+    cells = []
+    for row in sorted(table.rows, key=lambda row: (order.index(row.stage), -row.device_ms - row.host_ms)):
+        runs, ms = table.runs[row.stage], f"{row.device_ms + row.host_ms:.3g}"
+        cells.append((row.stage, str(runs), f"{row.kind} {row.name}"[:72], f"{row.count / runs:.4g}", ms))
     yield from aligned([HEAD, *cells], ("stage", "what"))

@@ -89,23 +89,6 @@ class CacheConcatenated(SessionSubject):
         return state
 
 
-class NgramSearch(SessionSubject):
-    """Looks through all that it has read for the last n-gram, at each token."""
-
-    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
-        tokens: list[int] = []
-
-        def search(token: int) -> None:
-            tokens.append(token)
-            for start in range(len(tokens) - NGRAM):
-                if tokens[start : start + NGRAM] == tokens[-NGRAM:]:
-                    self.repeats += 1
-
-        self.repeats = 0
-        inputs = self.session.prepare(page, prompt=prompt, preset=preset)
-        return self.session.run_prepared(inputs, max_new_tokens=max_new_tokens, on_token=search).text
-
-
 class QuadraticNgrams(SessionSubject):
     """Looks at each token for n-grams that occur twice anywhere in the prompt and the text."""
 

@@ -22,7 +22,9 @@ SCHEMA = """
     INSERT INTO StringIds VALUES (1, 'gemm'), (2, 'CatArrayBatchedCopy'), (3, 'cudaLaunchKernel_v7000'),
         (4, 'cudaStreamSynchronize_v3020'), (5, 'decode');
     INSERT INTO NVTX_EVENTS (start, eventType, text, globalTid, domainId) VALUES (0, 75, 'dsocr', 83886081, 2),
-        (0, 75, 'another', 83886081, 3);
+        (0, 75, 'another', 83886081, 3), (0, 75, 'another', 100663297, 2);
+    INSERT INTO NVTX_EVENTS (start, end, eventType, text, globalTid, domainId) VALUES
+        (0, 9000000, 59, 'decode', 100663297, 2);
 """
 THREAD = 5 << 24 | 1
 """Thread 1 of process 5."""
