@@ -231,6 +231,7 @@ def test_a_kernel_belongs_to_the_operator_that_launched_it_and_a_synchronise_is_
             event("dsocr decode 0", "user_annotation", 10, 30),
             event("aten::cat", "cpu_op", 12, 5),
             event("cudaLaunchKernel", "cuda_runtime", 13, 1, correlation=3),
+            event("cudaEventSynchronize", "cuda_runtime", 14, 2, correlation=5),
             event("CatArrayBatchedCopy", "kernel", 45, 20, correlation=3, tid=7),
             event("cudaStreamSynchronize", "cuda_runtime", 20, 15, correlation=4),
             event("another's", "kernel", 15, 20, correlation=9, tid=7),
@@ -242,5 +243,6 @@ def test_a_kernel_belongs_to_the_operator_that_launched_it_and_a_synchronise_is_
         (OPERATOR, "aten::cat"): ((HERE,), 0.005, 0),
         (KERNEL, "CatArrayBatchedCopy"): ((HERE,), 0, 0.02),
         ("wait", "cudaStreamSynchronize"): ((), 0.015, 0),
+        ("wait", "cudaEventSynchronize"): ((HERE,), 0, 0),  # its time is the operator's
     }
     check(reading.trace["traceEvents"])
