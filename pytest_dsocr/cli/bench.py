@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from pytest_dsocr.perf.identity import PageSetting
 from pytest_dsocr.perf.limits import LOOKS, TOKENS, Watcher
 from pytest_dsocr.perf.rounds import QUANTITIES
 from pytest_dsocr.plugin.option_values import slower as read_share
+from pytest_dsocr.report.bench import as_json, bencher, markdown
 
 
 def add_run(command: ArgumentParser) -> None:
@@ -44,6 +44,8 @@ def add_run(command: ArgumentParser) -> None:
     add(command, "--seconds", "judge after so many seconds of rounds, Ctrl-C at once", type=float, metavar="SECONDS")
     add(command, "--time-limit", "longest time without an answer", 600.0, type=float, metavar="SECONDS")
     add(command, "--out", "write the result and every round to this file", type=Path, metavar="FILE")
+    add(command, "--markdown", "write a comment for a pull request to this file", type=Path, metavar="FILE")
+    add(command, "--bencher", "write B's times in Bencher's format (BMF) to this file", type=Path, metavar="FILE")
     counts = "judge by what is counted, such as operators and waits, and by no clock"
     command.add_argument("--counts", action="store_true", help=counts)
     traces = "trace one page of each side, and say which line made the difference (default folder: dsocr-trace)"
@@ -64,9 +66,10 @@ def run(options: Namespace) -> Iterator[str]:
         bench = compare((options.a, options.b), task, watch, is_timed=not options.counts)
     options.status = bench.status  # before anything is printed, for the reader may close our output
     yield from lines_of(bench)
-    if options.out:
-        write_whole(options.out, json.dumps(bench.to_json(), indent=1).encode() + b"\n")
-        yield f"written         {options.out}"
+    for path, made in ((options.out, as_json), (options.markdown, markdown), (options.bencher, bencher)):
+        if path:
+            write_whole(path, made(bench))
+            yield f"written         {path}"
     yield f"verdict         {bench.verdict}"
     if bench.trace:
         yield from entry("trace", bench.trace.sentence)

@@ -291,15 +291,25 @@ def _absolute(name: str, prefix: str = "") -> str:
 
 def lines_of(bench: Bench) -> Iterator[str]:
     """Yield the comparison for a terminal, without the verdict."""
+    yield from sides_of(bench)
+    yield ""
+    if bench.judgements:
+        yield from aligned([HEAD, *map(row_of, bench.judgements)], LEFT)
+        yield ""
+    yield from differences_of(bench)
+
+
+def sides_of(bench: Bench) -> Iterator[str]:
+    """Yield what was compared: both sides, the page, the rounds."""
     for label, side in zip(LABELS, (bench.a, bench.b), strict=True):
         yield from entry(label, _side(side))
     page = bench.a.identity["page"]
     yield from entry("page", f"{page['name']}, {page['preset']}, up to {count(page['max_new_tokens'], 'token')}")
     yield from entry("rounds", f"{count(len(bench.a.rounds), 'pair')} taken in turn, A and B first by turns")
-    yield ""
-    if bench.judgements:
-        yield from aligned([HEAD, *(_row(one) for one in bench.judgements)], LEFT)
-        yield ""
+
+
+def differences_of(bench: Bench) -> Iterator[str]:
+    """Yield what differs beside the times, or that nothing does."""
     if bench.cut_short:
         yield from entry("cut short", bench.cut_short)
     if bench.apart:
@@ -325,7 +335,7 @@ def _side(side: Measured) -> str:
     return ", ".join(what)
 
 
-def _row(one: Judgement) -> tuple[str, ...]:
+def row_of(one: Judgement) -> tuple[str, ...]:
     """Return the row of one quantity."""
     if one.pace is Pace.NOT_COMPARED:
         return (one.quantity, "", "", "", "", "", f"{one.pace}: {one.reason}")
