@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from pytest_dsocr.perf.bench import HEAD, Bench, differences_of, row_of, sides_of
-from pytest_dsocr.perf.run import Spread
+from pytest_dsocr.perf.run import spreads_of
+from pytest_dsocr.report.file import now
 from pytest_dsocr.report.markdown import cell, table
 
 MARKER = "<!-- dsocr-bench -->"
@@ -15,8 +16,8 @@ NS = 1e6
 
 
 def as_json(bench: Bench) -> str:
-    """Return the result and every round."""
-    return json.dumps(bench.to_json(), indent=1) + "\n"
+    """Return the result and every round, and when it was made."""
+    return json.dumps({"started": now(), **bench.to_json()}, indent=1) + "\n"
 
 
 def markdown(bench: Bench) -> str:
@@ -29,13 +30,10 @@ def markdown(bench: Bench) -> str:
 
 def bencher(bench: Bench) -> str:
     """Return B's median and quartiles of each quantity, as its ``latency`` in nanoseconds (Bencher Metric Format)."""
-    good = bench.b.good
-    times = {name: [one.wall_ms[name] for one in good if name in one.wall_ms] for one in good for name in one.wall_ms}
-    spreads = {name: Spread.of(of) for name, of in times.items()}
     metrics = {
         f"dsocr/{name}": {
             "latency": {"value": NS * one.median_ms, "lower_value": NS * one.low_ms, "upper_value": NS * one.high_ms}
         }
-        for name, one in spreads.items()
+        for name, one in spreads_of(bench.b).items()
     }
     return json.dumps(metrics, indent=1) + "\n"

@@ -82,6 +82,18 @@ def test_the_slower_stage_is_named_and_no_other(capsys: Capture) -> None:
     assert {found[name] for name in ("vision", "prefill")} == {"SAME"}
 
 
+def test_an_accepted_slow_down_has_a_line_with_a_date_and_a_bench_is_on_the_axis_of_nights(capsys: Capture) -> None:
+    Path("known").write_text("perf/test_stages.py::test_is_no_slower[page]  # until 2999-01-31: checks its sums\n")
+    assert bench("Sleeping", "Slower", "--slower=page=0.1", "--xfails=known") == 0
+    shown = capsys.readouterr().out
+    assert "accepted        page: checks its sums (until 2999-01-31)\n" in shown
+    assert "verdict         B is slower as accepted: page" in shown
+    Path("known").write_text("test_is_no_slower[page]  # until 2026-01-31: no longer\n")
+    assert bench("Sleeping", "Slower", "--slower=page=0.1", "--xfails=known") == 1
+    assert main(["history", "nights", "--add=out.json", "--html=nights.html"]) == 0
+    assert re.search(r"^page +\d.* ms .*, SLOWER$", capsys.readouterr().out, re.MULTILINE)
+
+
 def test_what_there_is_is_judged_where_the_time_is_up_or_the_user_stops_it(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
