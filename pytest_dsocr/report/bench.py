@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
+from pytest_dsocr.foundation.words import entry
 from pytest_dsocr.perf.bench import HEAD, Bench, differences_of, row_of, sides_of
 from pytest_dsocr.perf.run import spreads_of
 from pytest_dsocr.report.file import now
-from pytest_dsocr.report.markdown import cell, table
+from pytest_dsocr.report.views import cell, table
 
 MARKER = "<!-- dsocr-bench -->"
 """The first line of a comment, by which a workflow finds the one to update."""
@@ -24,7 +25,8 @@ def markdown(bench: Bench) -> str:
     """Return a comment: the verdict first, then the table, what changed, and what was compared, as code."""
     rows = [row_of(one) for one in bench.judgements]
     lines = [MARKER, f"**dsocr bench: {cell(bench.verdict)}**", "", *table(HEAD, rows), ""]
-    found = [*differences_of(bench), *sides_of(bench)]
+    trace = entry("trace", bench.trace.sentence) if bench.trace else ()
+    found = [*differences_of(bench), *trace, *sides_of(bench)]
     return "\n".join((*lines, *(f"    {line}" for line in found))) + "\n"
 
 
