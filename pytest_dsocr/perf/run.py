@@ -103,15 +103,10 @@ class PerfRun:
             "flags": {name: asdict(one) for name, one in flags(of.exact).items()},
             "judgements": [one.to_json() for one in self.judgements],
             "changes": [one.text for one in self.changes],
-            "baseline": _made(self.baseline),
-            "counts_of": _made(self.counts),
+            "baseline": {"made": str(self.baseline.made), "commit": self.baseline.commit} if self.baseline else None,
             "no_baseline": self.no_baseline,
             "accepted": str(self.accepted) if self.accepted else None,
         }
-
-
-def _made(baseline: Baseline | None) -> dict[str, Any] | None:
-    return {"made": str(baseline.made), "commit": baseline.commit} if baseline else None
 
 
 def measure(
