@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_dsocr.cli.arguments import add, add_model, add_reading
@@ -21,6 +21,8 @@ from pytest_dsocr.perf.identity import PageSetting
 from pytest_dsocr.perf.limits import LOOKS, TOKENS, Watcher
 from pytest_dsocr.perf.rounds import QUANTITIES
 from pytest_dsocr.plugin.option_values import slower as read_share
+from pytest_dsocr.plugin.xfails import read_ledger
+from pytest_dsocr.report.bench import as_json, bencher, markdown
 
 
 def add_run(command: ArgumentParser) -> None:
@@ -40,10 +42,14 @@ def add_run(command: ArgumentParser) -> None:
     )
     alone = "judge this quantity alone; may be given several times"
     add(command, "--stage", alone, action="append", choices=QUANTITIES, metavar="STAGE")
+    known = "accepted slow-downs, as for --dsocr-xfails: test_is_no_slower[STAGE]  # until DATE: reason"
+    add(command, "--xfails", known, type=Path, metavar="FILE")
     add(command, "--rounds", "the most pairs of rounds to take", LOOKS[-1], type=int, metavar="PAIRS")
     add(command, "--seconds", "judge after so many seconds of rounds, Ctrl-C at once", type=float, metavar="SECONDS")
     add(command, "--time-limit", "longest time without an answer", 600.0, type=float, metavar="SECONDS")
     add(command, "--out", "write the result and every round to this file", type=Path, metavar="FILE")
+    add(command, "--markdown", "write a comment for a pull request to this file", type=Path, metavar="FILE")
+    add(command, "--bencher", "write B's times in Bencher's format (BMF) to this file", type=Path, metavar="FILE")
     counts = "judge by what is counted, such as operators and waits, and by no clock"
     command.add_argument("--counts", action="store_true", help=counts)
     traces = "trace one page of each side, and say which line made the difference (default folder: dsocr-trace)"
@@ -59,14 +65,18 @@ def run(options: Namespace) -> Iterator[str]:
         DsocrError: where a side cannot be run, or an option is bad.
     """
     options.status = Status.NOT_RUN
-    task = _task(options)
+    task, ledger = _task(options), read_ledger(options.xfails) if options.xfails else None
     with interrupted_by_sigterm(), _watching() as watch:
         bench = compare((options.a, options.b), task, watch, is_timed=not options.counts)
+    bench = replace(bench, accepted=ledger.slow_downs() if ledger else {})
     options.status = bench.status  # before anything is printed, for the reader may close our output
     yield from lines_of(bench)
-    if options.out:
-        write_whole(options.out, json.dumps(bench.to_json(), indent=1).encode() + b"\n")
-        yield f"written         {options.out}"
+    for why in ledger.over() if ledger else ():
+        yield from entry("noticed", why)
+    for path, made in ((options.out, as_json), (options.markdown, markdown), (options.bencher, bencher)):
+        if path:
+            write_whole(path, made(bench))
+            yield f"written         {path}"
     yield f"verdict         {bench.verdict}"
     if bench.trace:
         yield from entry("trace", bench.trace.sentence)

@@ -53,7 +53,7 @@ CHECKED: Mapping[str, Mapping[str, Callable[[str], Any]]] = {
     "run": {"page": option_values.readable_page, "out": option_values.new_folder},
     "bench": {
         "page": option_values.readable_page,
-        "out": option_values.new_file,
+        **dict.fromkeys(("out", "markdown", "bencher"), option_values.new_file),
         "trace": option_values.new_folder,
     },
     "precision": {"pages": str},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,7 @@ def _copy_folder(source: Path, target: Path) -> None:
 def add_history(command: ArgumentParser) -> None:
     """Add the folder, the results to add, and where the page goes."""
     command.add_argument("folder", type=Path, metavar="FOLDER", help="a folder of nights")
-    add = "add the result in this folder, or this dsocr.json, as a night first; may be given several times"
+    add = "add the result in this folder, or this dsocr.json or file of bench --out, first; may be given several times"
     command.add_argument("--add", type=Path, action="append", metavar="RESULT", help=add)
     command.add_argument("--html", type=Path, metavar="FILE", help="draw it as a page as well")
 
@@ -121,7 +122,7 @@ def history(options: Namespace) -> Iterator[str]:
         DsocrError: where no night can be read, a result to add cannot, or something cannot be written.
     """
     for result in options.add or ():
-        yield f"{'added':<16}{record.add(options.folder, record.of_run(read_result(result)))}"
+        yield f"{'added':<16}{record.add(options.folder, _night_of(result))}"
     nights, damaged = record.read(options.folder)
     yield from of_nights.lines(nights, damaged)
     if options.html:
@@ -130,6 +131,14 @@ def history(options: Namespace) -> Iterator[str]:
         yield f"{'written':<16}{options.html}"
     if not nights:
         raise DsocrError(f"{options.folder} holds no night that can be read; name a folder of them, or --add a result")
+
+
+def _night_of(result: Path) -> record.Night:
+    """Return what a history keeps of a run, or of the file that ``dsocr bench --out`` wrote."""
+    if result.is_file():
+        with suppress(DsocrError):
+            return record.of_bench(record.BENCHES.read(result))
+    return record.of_run(read_result(result))
 
 
 LOCK = ".night.lock"

@@ -17,7 +17,9 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.reading import Format, Identity, Moment, Time
 from pytest_dsocr.foundation.words import short
-from pytest_dsocr.perf.run import Spread
+from pytest_dsocr.perf.identity import machine_name
+from pytest_dsocr.perf.rounds import Measured
+from pytest_dsocr.perf.run import Spread, spreads_of
 from pytest_dsocr.report.file import Ending
 
 INPUTS, TIMES, OTHER = "tokenizer", "times", "other"
@@ -196,6 +198,39 @@ def of_run(result: Mapping[str, Any]) -> Night:
         machine=", ".join([result["environment"]["platform"], *sorted(gpus)]),
         parts=[part],
         **about({"run": result}),
+    )
+
+
+@dataclass(frozen=True)
+class BenchResult:
+    """What ``dsocr bench --out`` wrote, as far as a history needs it."""
+
+    started: Moment
+    verdict: str
+    status: int
+    b: Measured
+    judgements: Sequence[Mapping[str, Any]]
+
+
+BENCHES = Format(BenchResult, "make it again, dsocr bench --out")
+
+
+def of_bench(result: BenchResult) -> Night:
+    """Make a night of the second side of a comparison, so that its commit is on one axis with those of runs."""
+    identity, setup = result.b.identity, result.b.identity["setup"]
+    series = {name: identity.get(name) for name in OF_SERIES}
+    verdicts = {str(one["quantity"]): str(one["pace"]) for one in result.judgements}
+    device = identity["machine"].get("gpu", "cpu")
+    return Night(
+        started=result.started,
+        ended=result.started,
+        commit=str(identity["commit"]),
+        word={0: "passes", 1: "slower"}.get(result.status, "incomplete"),
+        verdict=f"bench: {result.verdict}",
+        subject=str(identity["subject"]),
+        setting=f"{setup['checkpoint']}/{device}-{setup['dtype']}-{setup['attention']}",
+        machine=machine_name(identity["machine"]),
+        times=[Timed(series, spreads_of(result.b), verdicts)],
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -83,6 +82,8 @@ class Bench:
     """Why fewer rounds were taken than might have told more."""
     trace: Difference | None = None
     """What one traced page of each side shows, where it was asked for."""
+    accepted: Mapping[str, str] = field(default_factory=dict)
+    """The quantities of which a slow-down is accepted, each with its reason."""
 
     @property
     def changes(self) -> list[Change]:
@@ -99,15 +100,19 @@ class Bench:
         """The exit status and why, in words: more of what is counted is worse, whether or not times could be judged."""
         if not self.is_same_work:
             return Status.UNDECIDED, "could not tell: the sides do different work, so that their times do not compare"
-        slower = self._of(Pace.SLOWER) + [f"{one.quantity} (counted)" for one in self.changes if one.is_worse]
+        slower, known = ([one for one in self._of(Pace.SLOWER) if (one in self.accepted) is so] for so in (False, True))
+        slower += [f"{one.quantity} (counted)" for one in self.changes if one.is_worse]
         if slower:
             return Status.SLOWER, f"B is slower: {listed(slower)}"
         if open_ones := self._of(Pace.AMBIGUOUS, Pace.NOT_COMPARED):
-            return Status.UNDECIDED, f"could not tell: {listed(open_ones)}{self._why_open}"
+            return Status.UNDECIDED, f"could not tell: {listed(open_ones)}{self.cut_short and f' ({self.cut_short})'}"
         if not self.is_timed:
             return Status.NOT_SLOWER, "B counts no more than A"
         if not self.judgements:
-            return Status.UNDECIDED, f"could not tell: no round was fit for use{self._why_open}"
+            whys = dict.fromkeys(why for side in (self.a, self.b) for one in side.rounds for why in one.spoilt)
+            return Status.UNDECIDED, f"could not tell: no round was fit for use: {listed([*whys]) or 'none was taken'}"
+        if known:
+            return Status.NOT_SLOWER, f"B is slower as accepted: {listed(known)}"
         faster = self._of(Pace.FASTER)
         return Status.NOT_SLOWER, f"B is faster: {listed(faster)}" if faster else "B is the same"
 
@@ -134,13 +139,6 @@ class Bench:
             "a": asdict(self.a),
             "b": asdict(self.b),
         }
-
-    @property
-    def _why_open(self) -> str:
-        """Why no more is known: what ended the run, and what spoilt rounds of it."""
-        spoilt = Counter(why for pair in zip(self.a.rounds, self.b.rounds, strict=True) for why in _spoilt(pair))
-        whys = [self.cut_short, *(f"{count(times, 'round')} spoilt: {why}" for why, times in spoilt.most_common(2))]
-        return f" ({'; '.join(filter(None, whys))})" if any(whys) else ""
 
     def _of(self, *paces: Pace) -> list[str]:
         return [one.quantity for one in self.judgements if one.pace in paces]
@@ -292,15 +290,25 @@ def _absolute(name: str, prefix: str = "") -> str:
 
 def lines_of(bench: Bench) -> Iterator[str]:
     """Yield the comparison for a terminal, without the verdict."""
+    yield from sides_of(bench)
+    yield ""
+    if bench.judgements:
+        yield from aligned([HEAD, *map(row_of, bench.judgements)], LEFT)
+        yield ""
+    yield from differences_of(bench)
+
+
+def sides_of(bench: Bench) -> Iterator[str]:
+    """Yield what was compared: both sides, the page, the rounds."""
     for label, side in zip(LABELS, (bench.a, bench.b), strict=True):
         yield from entry(label, _side(side))
     page = bench.a.identity["page"]
     yield from entry("page", f"{page['name']}, {page['preset']}, up to {count(page['max_new_tokens'], 'token')}")
     yield from entry("rounds", f"{count(len(bench.a.rounds), 'pair')} taken in turn, A and B first by turns")
-    yield ""
-    if bench.judgements:
-        yield from aligned([HEAD, *(_row(one) for one in bench.judgements)], LEFT)
-        yield ""
+
+
+def differences_of(bench: Bench) -> Iterator[str]:
+    """Yield what differs beside the times, or that nothing does."""
     if bench.cut_short:
         yield from entry("cut short", bench.cut_short)
     if bench.apart:
@@ -308,6 +316,10 @@ def lines_of(bench: Bench) -> Iterator[str]:
     else:
         counts = "" if bench.changes else f", and all {len(bench.a.exact)} quantities that are counted"
         yield from entry("equal", f"the text that is read{counts}")
+    paces = {one.quantity: one.pace for one in bench.judgements}
+    for name, why in bench.accepted.items():
+        mended = "; no longer slower: remove its line" if paces.get(name) in (Pace.SAME, Pace.FASTER) else ""
+        yield from entry("accepted", f"{name}: {why}{mended}")
     for change in (*(one.text for one in bench.changes), *other_changes(bench.a, bench.b)):
         yield from entry("changed", change)
 
@@ -326,7 +338,7 @@ def _side(side: Measured) -> str:
     return ", ".join(what)
 
 
-def _row(one: Judgement) -> tuple[str, ...]:
+def row_of(one: Judgement) -> tuple[str, ...]:
     """Return the row of one quantity."""
     if one.pace is Pace.NOT_COMPARED:
         return (one.quantity, "", "", "", "", "", f"{one.pace}: {one.reason}")

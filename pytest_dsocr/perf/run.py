@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import quantiles
 from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.cost.roofline import Roof
@@ -40,6 +40,14 @@ class Spread:
 
     def __str__(self) -> str:
         return f"{summary.ms(self.median_ms)} ({summary.ms(self.low_ms)} to {summary.ms(self.high_ms)})"
+
+
+def spreads_of(measured: Measured) -> dict[str, Spread]:
+    """Return that of each quantity, over the good rounds that took it."""
+    times: dict[str, list[float]] = {}
+    for name, time_ms in (item for one in measured.good for item in one.wall_ms.items()):
+        times.setdefault(name, []).append(time_ms)
+    return {name: Spread.of(of) for name, of in times.items()}
 
 
 @dataclass(frozen=True)
@@ -77,11 +85,11 @@ class PerfRun:
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values: medians and verdicts by quantity, flags, changes, and sentences of it all."""
         of = self.measured
-        spreads = {name: Spread.of(of.wall_ms(name)) for name in of.quantities}
+        spreads = spreads_of(of)
         return {
             "identity": dict(of.identity),
             "rounds": {"taken": len(of.rounds), "used": len(of.good)},
-            "median_ms": {name: median(of.wall_ms(name)) for name in of.quantities},
+            "median_ms": {name: one.median_ms for name, one in spreads.items()},
             "quartiles_ms": {name: (one.low_ms, one.high_ms) for name, one in spreads.items()},
             "exact": dict(of.exact),
             "idle_share": idle_share(of),
@@ -95,15 +103,10 @@ class PerfRun:
             "flags": {name: asdict(one) for name, one in flags(of.exact).items()},
             "judgements": [one.to_json() for one in self.judgements],
             "changes": [one.text for one in self.changes],
-            "baseline": _made(self.baseline),
-            "counts_of": _made(self.counts),
+            "baseline": {"made": str(self.baseline.made), "commit": self.baseline.commit} if self.baseline else None,
             "no_baseline": self.no_baseline,
             "accepted": str(self.accepted) if self.accepted else None,
         }
-
-
-def _made(baseline: Baseline | None) -> dict[str, Any] | None:
-    return {"made": str(baseline.made), "commit": baseline.commit} if baseline else None
 
 
 def measure(

@@ -72,22 +72,16 @@ def perf_run(
     if config.baseline_update:
         check_writable(folders[0], "--dsocr-golden=FOLDER")
         check_right(parity := _parity(request, config, case))
-    before = None if parity else against(config, counts)
+    before = PerfRun(counts) if parity else against(config, counts)
     alone = BASELINE_ROUNDS if parity else ALONE
     try:
         measured, judgements = measure(
-            probe,
-            counts,
-            before.baseline if before else None,
-            slower,
-            most_rounds=config.rounds,
-            rounds_alone=alone,
-            on_round=on_round,
+            probe, counts, before.baseline, slower, most_rounds=config.rounds, rounds_alone=alone, on_round=on_round
         )
     finally:
         gc.unfreeze()  # what the probe froze as it began
     roof = roof_of(measured, config.checkpoint, case.page)
-    run = replace(before or PerfRun(counts), measured=measured, judgements=judgements, roof=roof)
+    run = replace(before, measured=measured, judgements=judgements, roof=roof)
     return _accepted(request.config, run, parity, folders[0]) if parity else run
 
 

@@ -125,12 +125,26 @@ class Run:
         failed = {word: stats[word] for word in FAILING if summary and word in stats}
         if summary:
             stats.update((word, [*summary.folded(reports)]) for word, reports in failed.items())
-        done = yield
+        try:
+            done = yield
+        except Exception as error:  # a gate of another plugin, such as --benchmark-compare-fail; pytest fails by it
+            self._fail_by(error, terminalreporter)
+            raise
         stats.update(failed)
         if summary:
             summary.show_causes(terminalreporter)
         return done
 
+    def _fail_by(self, error: Exception, reporter: pytest.TerminalReporter) -> None:
+        """Have the result say that another plugin's gate failed the run behind its last test."""
+        self.plan.gates.append(f"{type(error).__module__.partition('.')[0]} failed the run: {error}")
+        self.plan.others_failed |= type(error).__name__ != "PerformanceRegression"
+        if self._session is not None:
+            self._session.exitstatus = self._session.exitstatus or pytest.ExitCode.TESTS_FAILED
+            self._settle(self._session)
+        self.pytest_terminal_summary(reporter)
+
+    @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Show the result, after the failures and before pytest's closing line."""
         if self.summary:

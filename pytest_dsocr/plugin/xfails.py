@@ -21,6 +21,8 @@ from pytest_dsocr.foundation.words import shown
 
 LEDGERS = Format(str, "give a text file, a known failure a line", most_bytes=2**24)
 LINE = re.compile(r"(?P<test>.*?)(?:\s+#\s*(?:until\s+(?P<until>[^\s:]+):\s*)?(?P<reason>.*))?")
+SLOW_DOWN = re.compile(r"(?:^|::)test_is_no_slower\[([\w.]+)\]$")
+"""The test of ``suites/perf`` whose failure is an accepted slow-down."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,11 @@ class Ledger:
                     item.add_marker(pytest.mark.xfail(reason=self.known[test].reason, strict=True))
                 unmatched.pop(test, None)
         return tuple(unmatched)
+
+    def slow_downs(self) -> dict[str, str]:
+        """Return the quantities of which a slow-down is accepted today, each with the reason of its line."""
+        found = ((SLOW_DOWN.search(test), one) for test, one in self.known.items() if not one.is_over(self.today))
+        return {test[1]: f"{one.reason} (until {one.until or 'further notice'})" for test, one in found if test}
 
     def over(self) -> list[str]:
         """Say of each line whose date is over that it excuses no longer."""

@@ -43,6 +43,8 @@ class Plan:
     """pytest's own, before a run that does not pass changes it; None as long as the run goes on."""
     problems: list[str] = field(default_factory=list)
     """Other reasons why the run does not pass, none of them the subject's, a sentence each."""
+    gates: list[str] = field(default_factory=list)
+    """What other plugins failed the run by once its tests had ended, a sentence each."""
     others_failed: bool = False
     """Whether a test failed that does not use pytest-dsocr."""
 
@@ -73,9 +75,9 @@ class Plan:
             reasons.append(f"{count(len(self.uncollected), 'file')} could not be collected")
         if self.exit_status is None:
             reasons.append("the run has not ended")
-        elif self.exit_status and not (self.exit_status == 1 and (failing or reasons or self.problems)):
+        elif self.exit_status and not (self.exit_status == 1 and (failing or reasons or self.problems or self.gates)):
             reasons.append(STATUS_IN_WORDS.get(self.exit_status, f"pytest ended with status {self.exit_status}"))
-        return reasons + self.problems
+        return reasons + self.problems + self.gates
 
 
 @dataclass

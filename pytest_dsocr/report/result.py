@@ -190,6 +190,8 @@ class RunResult(Collected):
         found = [test.ended_as for test in self.tests.values() if test.ended_as is not Ending.PASSES]
         if self.plan.problems or (self.missing and not self.made):
             found.append(Ending.INFRASTRUCTURE)
+        if self.plan.gates:
+            found.append(Ending.SLOWER)
         ended = Ending.WRONG if self.plan.others_failed else gravest(found)
         return ended if ended is not Ending.SLOWER or self.plan.is_whole else Ending.WRONG
 

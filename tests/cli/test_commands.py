@@ -143,6 +143,8 @@ REFUSED = {
     "bench . . --max-new-tokens=0": (3, "'0' is not a number of tokens"),
     "bench . . --out=/proc/nope": (3, "/proc/nope cannot be written (No such file or directory)"),
     "bench . . --out=empty": (3, "'empty' is a folder; give a file"),
+    "bench . . --markdown=empty": (3, "'empty' is a folder; give a file"),
+    "bench . . --bencher=empty": (3, "'empty' is a folder; give a file"),
     "precision empty --max-new-tokens=0": (2, "'0' is not a number of tokens"),
     "vendor record code empty --presets=nope": (2, "there is no preset 'nope'"),
 }

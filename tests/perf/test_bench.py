@@ -11,6 +11,7 @@ import sys
 import tempfile
 from math import nan
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from pytest_dsocr.perf.limits import LOOKS
 from pytest_dsocr.perf.rounds import Round
 from pytest_dsocr.perf.side import Side
 from pytest_dsocr.perf.statistics import Judgement, Pace
+from pytest_dsocr.report.bench import MARKER
 from tests.checkout import CHECKOUT
 from tests.perf.made import measured
 from tests.processes import await_, await_ended
@@ -65,10 +67,31 @@ def test_a_side_against_itself_is_the_same_and_one_that_sleeps_longer_slower(cap
 
 
 def test_the_slower_stage_is_named_and_no_other(capsys: Capture) -> None:
-    assert bench("Staged", "StagedSlower", "--slower=0.6", "--slower=decode=0.1", "--rounds=24") == 1
+    views = ("--markdown=comment.md", "--bencher=bmf.json")
+    assert bench("Staged", "StagedSlower", "--slower=0.6", "--slower=decode=0.1", "--rounds=24", *views) == 1
+    comment = Path("comment.md").read_text(encoding="utf-8").splitlines()
+    assert comment[:2] == [MARKER, "**dsocr bench: B is slower: decode**"]
+    assert [line.split(" | ")[-1] for line in comment if line.startswith("| decode |")] == ["SLOWER |"]
+    metrics, walls = json.loads(Path("bmf.json").read_bytes()), [one["wall_ms"] for one in result()["b"]["rounds"]]
+    assert metrics.keys() == {f"dsocr/{name}" for name in walls[0]}
+    latency = metrics["dsocr/page"]["latency"]
+    assert latency["value"] == pytest.approx(1e6 * median(one["page"] for one in walls if "page" in one))
+    assert latency["lower_value"] < latency["value"] < latency["upper_value"]
     found = paces()
     assert found.pop("decode") == "SLOWER"
     assert {found[name] for name in ("vision", "prefill")} == {"SAME"}
+
+
+def test_an_accepted_slow_down_has_a_line_with_a_date_and_a_bench_is_on_the_axis_of_nights(capsys: Capture) -> None:
+    Path("known").write_text("perf/test_stages.py::test_is_no_slower[page]  # until 2999-01-31: checks its sums\n")
+    assert bench("Sleeping", "Slower", "--slower=page=0.1", "--xfails=known") == 0
+    shown = capsys.readouterr().out
+    assert "accepted        page: checks its sums (until 2999-01-31)\n" in shown
+    assert "verdict         B is slower as accepted: page" in shown
+    Path("known").write_text("test_is_no_slower[page]  # until 2026-01-31: no longer\n")
+    assert bench("Sleeping", "Slower", "--slower=page=0.1", "--xfails=known") == 1
+    assert main(["history", "nights", "--add=out.json", "--html=nights.html"]) == 0
+    assert re.search(r"^page +\d.* ms .*, SLOWER$", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_what_there_is_is_judged_where_the_time_is_up_or_the_user_stops_it(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,3 +123,35 @@ def test_what_takes_more_tokens_than_the_page_has_is_said(probe: Probe, tokens: 
     there = (exact.keys() | timed.keys()) - {"decode.views"}
     assert not [name for name in there if said.get(name)], "what is there is enough"
     assert (f"too few tokens ({tokens}, needs {fewest})" in said.values()) is bool(fewest)
+
+
+@pytest.mark.parametrize(
+    ("only", "asked"),
+    [
+        ((), ["inputs", "vision", "prefill", "step", "text_of", "read"]),
+        (("decode",), ["prefill", "step"]),
+        (("tokenizer", "page"), ["inputs", "read"]),
+        (("sam", "postprocess"), ["vision", "text_of"]),
+        (("first_token",), ["inputs", "vision", "prefill"]),
+        (("page",), ["read"]),
+    ],
+)
+def test_a_round_does_again_what_its_quantities_need_and_no_more(
+    monkeypatch: pytest.MonkeyPatch, probe: Probe, only: tuple[str, ...], asked: list[str]
+) -> None:
+    made, seen, texts = probe(SessionSubject), list[str](), set[Any]()
+    monkeypatch.setattr("pytest_dsocr.perf.probe.machine.WAITED_SHARE", 1e9)
+    whole = made.round()["wall_ms"]
+
+    def noted(name: str, call: Callable[..., Any], *given: Any, **how: Any) -> Any:
+        seen.append(name)
+        texts.update([call(*given, **how)] if name == "text_of" else [])
+        return call(*given, **how)
+
+    for name in ("inputs", "vision", "prefill", "step", "text_of", "read"):
+        monkeypatch.setattr(made.subject, name, partial(noted, name, getattr(made.subject, name)))
+    made.round(())
+    seen.clear()
+    assert [*made.round(only)["wall_ms"]] == [name for name in whole if not only or name in only]
+    assert list(dict.fromkeys(seen)) == asked
+    assert len(texts) == 1, "what is taken from an earlier walk is what that gave"

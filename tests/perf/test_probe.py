@@ -8,11 +8,9 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.perf.probe import page as page_module
@@ -62,60 +60,6 @@ def test_of_several_fit_readings_the_shortest_lap_counts(
 def test_a_round_is_spoilt_where_each_reading_is(monkeypatch: pytest.MonkeyPatch, probe: PageProbe) -> None:
     handed_out(monkeypatch, probe, *[(12.0, 2.0, SPOILT)] * 4)
     assert probe.round()["spoilt"] == ["the process waited for a core"]
-
-
-class Staged(Reader):
-    """Notes which of its stages it is asked for."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def read(self, page: Path, **how: Any) -> str:
-        self.asked.append("read")
-        return ""
-
-    def inputs(self, page: Path, **how: Any) -> dict[str, torch.Tensor]:
-        self.asked.append("inputs")
-        return {"input_ids": torch.zeros(1, 8)}
-
-    def vision(self, inputs: Any) -> dict[str, torch.Tensor]:
-        self.asked.append("vision")
-        return {"vision_fusion": inputs.pop("input_ids") + 1}
-
-    def prefill(self, inputs: Any, fused: torch.Tensor) -> Any:
-        self.asked.append(f"prefill {int(inputs.pop('input_ids').sum() + fused.sum())}")
-        fused.zero_()
-        return SimpleNamespace(logits=torch.zeros(4))
-
-    def step(self, state: Any, token: int) -> torch.Tensor:
-        self.asked += [] if self.asked[-1] == "steps" else ["steps"]
-        return torch.zeros(4)
-
-    def text_of(self, tokens: list[int]) -> str:
-        self.asked.append(f"text of {len(tokens)}")
-        return ""
-
-
-@pytest.mark.parametrize(
-    ("only", "asked"),
-    [
-        ((), ["inputs", "vision", "prefill 8", "steps", "text of 8", "read"]),
-        (("decode",), ["prefill 8", "steps"]),
-        (("tokenizer", "page"), ["inputs", "read"]),
-        (("vision", "postprocess"), ["vision", "text of 8"]),
-        (("first_token",), ["inputs", "vision", "prefill 8"]),
-        (("page",), ["read"]),
-    ],
-)
-def test_a_round_does_again_what_its_quantities_need_and_no_more(
-    monkeypatch: pytest.MonkeyPatch, probe: PageProbe, only: tuple[str, ...], asked: list[str]
-) -> None:
-    monkeypatch.setattr("pytest_dsocr.perf.probe.machine.WAITED_SHARE", 1e9)
-    probe.subject, probe.has_stages = (subject := Staged()), True
-    whole = probe.round()["wall_ms"]
-    subject.asked.clear()
-    found = probe.round(only)["wall_ms"]
-    assert (subject.asked, [*found]) == (asked * READINGS, [name for name in whole if not only or name in only])
 
 
 def laps(**walls_ms: list[float]) -> dict[str, list[Lap]]:

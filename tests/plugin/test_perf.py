@@ -141,6 +141,20 @@ def test_the_same_again_passes_and_is_reported_everywhere(accepted: Timed) -> No
     assert 1e3 * benchmark["stats"]["median"] == pytest.approx(perf["median_ms"]["page"])
 
 
+def test_a_gate_of_pytest_benchmarks_is_in_the_result_too(accepted: Timed) -> None:
+    ours = ("-k", "page", "--dsocr-slower=9", "--dsocr-out=out")
+    accepted.run(*ours, "--benchmark-save=first").assert_outcomes(passed=1)
+    gate = ("--benchmark-compare", "--benchmark-compare-fail=median:20%")
+    accepted.run(*ours, *gate).assert_outcomes(passed=1)
+    assert read_result(accepted.path / "out")["ended_as"] == "passes"
+    result = accepted.run(*ours, *gate, sleep_ms=3 * SLEEP_MS)
+    assert result.ret != pytest.ExitCode.OK
+    found = read_result(accepted.path / "out")
+    why = "pytest_benchmark failed the run: Performance has regressed."
+    assert (found["ended_as"], found["verdict"]) == ("slower", why)
+    assert f"verdict         {why}" in result.stdout.str()
+
+
 def test_a_slower_one_fails_its_own_test_and_says_all_there_is_to_say(accepted: Timed) -> None:
     result = accepted.run(sleep_ms=3 * SLEEP_MS)
     result.assert_outcomes(failed=1, skipped=OTHERS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,16 +81,13 @@ class Walk:
     def _needs(self, *quantities: str) -> bool:
         return not self.only or not self.only.isdisjoint(quantities)
 
-    def decode(self, state: Any, around: Callable[[], Any] | None = None) -> None:
+    def decode(self, state: Any, around: Callable[[], Any] = nullcontext) -> None:
         """Feed each best token until the ceiling or the end of the text; ``around`` returns a context for each step."""
         eos = getattr(getattr(self.subject, "policy", None), "eos_id", None)
         while len(self.tokens) < self.max_new_tokens and self.tokens[-1] != eos:
             with self.watch.lap("decode"):
-                if around is None:
+                with around():
                     logits = self.subject.step(state, self.tokens[-1])
-                else:
-                    with around():
-                        logits = self.subject.step(state, self.tokens[-1])
                 self.tokens.append(int(logits.argmax()))
 
     def end(self) -> str:
