@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+from pytest_dsocr.plugin.options import OPTIONS
 from tests.checkout import CHECKOUT
 from tests.leaks import OwnModulesSnapshot, changes, lost, state
 
@@ -79,6 +80,14 @@ def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyte
     """Its runs keep the order of their files."""
     monkeypatch.setenv("PYTEST_ADDOPTS", IN_ORDER)
     return pytester
+
+
+@pytest.fixture
+def unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No option is set in the environment, but that nothing is explained."""
+    for option in OPTIONS:
+        monkeypatch.delenv(option.env, raising=False)
+    monkeypatch.setenv("DSOCR_EXPLAIN", "0")
 
 
 @pytest.fixture(scope="session")

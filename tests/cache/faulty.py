@@ -1,4 +1,4 @@
-"""Subjects on one session, each with one fault that the suite of the cache is there to see, and right ones."""
+"""Subjects on one session, each with one fault that the suite of the cache is there to see."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

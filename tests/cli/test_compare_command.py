@@ -33,12 +33,9 @@ TEXT_ALONE = ("--", "-k", "test_text", "-p", "no:cacheprovider")
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def _elsewhere(unset: None, pytester: pytest.Pytester) -> None:
     """In an empty folder with subjects, and nothing said in the environment."""
     pytester.makepyfile(mine=SUBJECTS)
-    for option in OPTIONS:
-        monkeypatch.delenv(option.env, raising=False)
-    monkeypatch.setenv("DSOCR_EXPLAIN", "0")
 
 
 def compare(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -15,7 +15,6 @@ from pytest_dsocr.cli import main as command_line
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.perf.bench import Status as BenchStatus
-from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.report.difference import Status as DiffStatus
 from pytest_dsocr.report.file import read_result
 from tests.cli.test_commands import ARGUMENTS
@@ -59,15 +58,12 @@ TESTS = """
 
 
 @pytest.fixture(autouse=True)
-def _repository(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def _repository(unset: None, pytester: pytest.Pytester) -> None:
     """Two pages, stand-ins for both sides, and tests of the user's own."""
     Repository(pytester).settle()
     pytester.makepyfile(mine=SUBJECTS, test_it=TESTS.format(pace="MATCH"))
     for name in ("page", "second"):
         shutil.copy("page.png", pytester.mkdir(name) / f"{name}.png")
-    for option in OPTIONS:
-        monkeypatch.delenv(option.env, raising=False)
-    monkeypatch.setenv("DSOCR_EXPLAIN", "0")
 
 
 def ended(*arguments: str, subject: str = "Reader") -> tuple[int, str]:

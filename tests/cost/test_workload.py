@@ -22,7 +22,7 @@ FACTS = {
     "receipt_086": (64, 100, 130, 203, 330),
     "figures_201": (64, 100, 227, 355, 227),
 }
-"""Valid image tokens that the vendor's code told of three shipped pages, in the order of the presets."""
+"""Valid image tokens that the vendor's ``test_compress`` told of three pages, in the order of the presets."""
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,6 @@ def shown(page_px: tuple[int, int], preset: Preset) -> int:
 
 
 def test_image_tokens_that_show_a_page_are_as_recorded() -> None:
-    """Live, the figures of the vendor's ``test_compress`` are held in ``tests/vendor_live``."""
     sizes = {page.stem: load_image(page).size for page in shipped("all") if page.stem in FACTS}
     found = {name: tuple(shown(size, preset) for preset in DEFAULT.presets.values()) for name, size in sizes.items()}
     assert found == FACTS

@@ -18,7 +18,6 @@ from pytest_dsocr.doctor import inputs, machine
 from pytest_dsocr.doctor.finding import Finding, Wanted
 from pytest_dsocr.doctor.machine import CHECKS
 from pytest_dsocr.engine.places import MINI_FOLDER
-from pytest_dsocr.plugin.options import OPTIONS
 from tests.reference.small_folder import MAIN, change, write_small_folder
 
 needs_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -26,10 +25,8 @@ needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machin
 
 
 @pytest.fixture(autouse=True)
-def _by_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _by_itself(unset: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Nothing is said in the environment, and the user's cache is empty."""
-    for option in OPTIONS:
-        monkeypatch.delenv(option.env, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
 

@@ -7,17 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.plugin.options import OPTIONS
-
 AS = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository of one commit; no option of ours is set but that nothing is explained."""
-    for option in OPTIONS:
-        monkeypatch.delenv(option.env, raising=False)
-    monkeypatch.setenv("DSOCR_EXPLAIN", "0")
+def home(unset: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository of one commit."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = tmp_path / "home"
     folder.mkdir()

@@ -1,6 +1,9 @@
-"""Pages by list files and by the names of shipped subsets."""
+"""Pages by list files and by the names of shipped subsets; PDFs' pages as files, each rendered once."""
 
 import hashlib
+import os
+import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,8 @@ from PIL import Image
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.pages.named import make_cases, pages_in
 from pytest_dsocr.pages.page_list import PAGES, SUBSETS, BadPage, read_list, shipped
+from pytest_dsocr.pages.rendering import pages_of_pdf
+from tests.contract.test_pdf import pdf_of
 
 SHA256 = "5446d4716dc83e250ad4fd1a0d2b5e982ad557714bec90fb13a97a7f0a79b84b"
 """Of the name and bytes of every shipped page, truth and list: recordings are of these pages and no others."""
@@ -116,3 +121,61 @@ def test_the_bytes_of_shipped_pages_are_those_that_were_recorded() -> None:
 def test_subsets_are_what_their_names_say() -> None:
     assert {name: len(shipped(name)) for name in SUBSETS} == {"dev-3": 3, "dev-20": 20, "typeset": 12, "all": 34}
     assert {*shipped("dev-3")} < {*shipped("dev-20")} < {*shipped("all")}
+
+
+@pytest.fixture
+def usual(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the user's folder is, in a temporary folder of its own."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    return tmp_path / "tmp" / f"dsocr-pdf-{os.getuid()}"
+
+
+def rendered(tmp_path: Path, *colours: str) -> list[Path | BadPage]:
+    path = tmp_path / "it.pdf"
+    path.write_bytes(pdf_of(*colours))
+    return [*pages_of_pdf(path)]
+
+
+def test_a_page_is_rendered_once_for_its_content_into_a_folder_of_the_users_own(usual: Path, tmp_path: Path) -> None:
+    usual.mkdir(mode=0o755)  # others can read it: it is closed to them
+    first = rendered(tmp_path, "red", "blue")
+    pages = [page for page in first if isinstance(page, Path)]
+    assert [page.name for page in pages] == ["it-p001.png", "it-p002.png"]
+    assert {page.parent.parent for page in pages} == {usual}
+    assert stat.S_IMODE(usual.stat().st_mode) == 0o700
+    written = [page.stat().st_mtime_ns for page in pages]
+    assert rendered(tmp_path, "red", "blue") == first
+    assert [page.stat().st_mtime_ns for page in pages] == written
+    assert not {*first} & {*rendered(tmp_path, "green", "blue")}
+
+
+@pytest.mark.parametrize("how", ["link", "dangling", "file", "others", "another user"])
+def test_what_somebody_else_put_in_its_place_is_not_written_to(usual: Path, tmp_path: Path, how: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    if how == "another user" and os.getuid():
+        pytest.skip("nobody but root can give a folder away")
+    if how in ("link", "dangling"):
+        usual.symlink_to(elsewhere)
+    if how == "link":
+        elsewhere.mkdir()
+    elif how == "file":
+        usual.write_text("precious")
+    elif how == "others":
+        usual.mkdir()
+        usual.chmod(0o1777)
+    elif how == "another user":
+        usual.mkdir(mode=0o700)
+        os.chown(usual, 12345, 12345)
+    [bad] = rendered(tmp_path, "red")
+    assert isinstance(bad, BadPage)
+    assert f"{usual} is not a folder that you alone can write to" in bad.why
+    assert not (usual.is_dir() and [*usual.iterdir()])
+    assert elsewhere.exists() is (how == "link")
+
+
+def test_a_disk_that_does_not_take_them_is_reported(usual: Path, tmp_path: Path) -> None:
+    usual.parent.rmdir()
+    [bad] = rendered(tmp_path, "white")
+    assert isinstance(bad, BadPage)
+    assert bad.why.startswith(f"the pages of {tmp_path / 'it.pdf'} cannot be written (")

@@ -8,7 +8,6 @@ import pytest
 from PIL import Image
 
 import pytest_dsocr
-from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.reference.goldens import golden_folder
 
 STANDIN = Path(__file__).with_name("standin.py")
@@ -30,14 +29,13 @@ UNNEEDED = ("cacheprovider", "hypothesispytest", "randomly", "threadexception", 
 
 
 @pytest.fixture(autouse=True)
-def _without_the_unneeded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, warm: None) -> None:
+def _without_the_unneeded(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, warm: None, unset: None
+) -> None:
     """By the environment, so that no command that is shown has them; behind ``pytester``, which clears it."""
     if "pytester" in request.fixturenames:
         request.getfixturevalue("pytester")
     monkeypatch.setenv("PYTEST_ADDOPTS", " ".join(f"-p no:{name}" for name in UNNEEDED))
-    for option in OPTIONS:
-        monkeypatch.delenv(option.env, raising=False)
-    monkeypatch.setenv("DSOCR_EXPLAIN", "0")
 
 
 class Repository:
