@@ -126,15 +126,12 @@ def _choices(clean: Clean, question: Question, deadline_s: float) -> SearchResul
             ban.push(step.reference)
         return wrong / len(question.steps)
 
+    def measure(one: Mistake) -> float:
+        return differing(int(one.id.removeprefix(SIZE)))
+
     sizes = [one for one in groups()["tokens"] if one.id.startswith(SIZE)]
-    return search(
-        sizes,
-        lambda one: differing(int(one.id.removeprefix(SIZE))),
-        differing(clean.session.family.decoding.no_repeat_ngram_size),
-        question,
-        deadline_s,
-        near=0.0,
-    )[0]
+    without = differing(clean.session.family.decoding.no_repeat_ngram_size)
+    return search(sizes, measure, without, question, deadline_s, near=0.0)[0]
 
 
 def explain_written(question: Question, deadline_s: float) -> SearchResult:

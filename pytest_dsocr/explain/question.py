@@ -41,14 +41,8 @@ class SentSeam:
     @classmethod
     def of(cls, seam: Seam) -> SentSeam:
         """Take what is needed of a seam."""
-        return cls(
-            tuple(seam.shape),
-            seam.dtype,
-            seam.sha256,
-            seam.norm,
-            tuple(seam.sketch.tolist()),
-            tuple(seam.sample.tolist()),
-        )
+        sketch, sample = tuple(seam.sketch.tolist()), tuple(seam.sample.tolist())
+        return cls(tuple(seam.shape), seam.dtype, seam.sha256, seam.norm, sketch, sample)
 
     def distance(self, seam: Seam) -> float:
         """Return the norm of the difference from ``seam`` over its norm: 0 where every bit is equal."""

@@ -35,8 +35,7 @@ EPSILONS = (1e-6, 1e-12, 1e-8, 1e-3)
 def clip_mistakes() -> Group:
     """Make those of CLIP, the likeliest first."""
     group = Group("clip", {**NOT_FINITE, Sign.SHUFFLED: ("features-turned",)})
-    grids = {key: (words, resize) for key, words, resize in grid_variants()}
-    group.rows("positions-", grids, _grid, "front", "CLIP's positions {}")
+    group.rows("positions-", dict(grid_variants()), _grid, "front", "CLIP's positions {}")
     add_activations(group, "CLIP", "quick", lambda act, mlp, x: mlp.fc2(act(mlp.fc1(x))), clip.Mlp)
     linears = ("self_attn.qkv_proj", "self_attn.out_proj", "mlp.fc1", "mlp.fc2")
     add_linears(group, "CLIP", linears, ("self_attn.out_proj",))
