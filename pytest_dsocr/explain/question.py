@@ -16,7 +16,7 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract import COMPARED, PIXELS
 from pytest_dsocr.explain.mistake import Mistake
 from pytest_dsocr.observation import answer as of_subject
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Level
 from pytest_dsocr.observation.observation import Observation, Seam
 from pytest_dsocr.observation.packing import pack_inputs
 from pytest_dsocr.observation.summing import sample_positions

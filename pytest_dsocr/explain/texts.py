@@ -31,7 +31,7 @@ from pytest_dsocr.explain.question import PageRead, Question, SearchResult
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
 from pytest_dsocr.explain.search import search
 from pytest_dsocr.families.family import DECODE
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Level
 from pytest_dsocr.reference.protocol import unpack_case
 
 INPUTS = ("pixels", "prompt")

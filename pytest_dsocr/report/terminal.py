@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_dsocr.compare.verdict import Sign, Verdict
 from pytest_dsocr.foundation.words import count, entry, listed, near, plain
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Level
 from pytest_dsocr.report.causes import Cause, behind, in_words, label
 from pytest_dsocr.report.ci import errors
 from pytest_dsocr.report.outcomes import remarks

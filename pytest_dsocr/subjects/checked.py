@@ -15,10 +15,9 @@ from pytest_dsocr.contract import GRID, ROWS, TENSORS
 from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.families import VISION_SEAMS
-from pytest_dsocr.foundation.exact import exact
-from pytest_dsocr.foundation.words import shown
+from pytest_dsocr.foundation.words import exact, shown
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.level import SubjectFaultError
+from pytest_dsocr.observation.config import SubjectFaultError
 from pytest_dsocr.subjects import values
 from pytest_dsocr.subjects.calls import at_stage
 from pytest_dsocr.subjects.protocol import DecodeView, Offers, TextSubject, level_of

@@ -6,9 +6,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from pytest_dsocr.foundation.exact import exact
-from pytest_dsocr.foundation.words import shown
-from pytest_dsocr.observation.level import SubjectFaultError
+from pytest_dsocr.foundation.words import exact, shown
+from pytest_dsocr.observation.config import SubjectFaultError
 from pytest_dsocr.subjects.calls import at_stage
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ from typing import TypeGuard
 from torch import Tensor
 
 from pytest_dsocr.contract.policy import DecodePolicy
-from pytest_dsocr.foundation.exact import exact, exact_tensor, is_text
-from pytest_dsocr.foundation.words import shown
-from pytest_dsocr.observation.level import SubjectFaultError
+from pytest_dsocr.foundation.words import exact, exact_tensor, is_text, shown
+from pytest_dsocr.observation.config import SubjectFaultError
 from pytest_dsocr.subjects.calls import at_stage
 
 

@@ -17,9 +17,9 @@ from pytest_dsocr.compare.case import compare_observations
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.foundation.exact import exact
+from pytest_dsocr.foundation.words import exact
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.level import SubjectFaultError
+from pytest_dsocr.observation.config import SubjectFaultError
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.subjects import values
 from pytest_dsocr.subjects.checked import CheckedSubject
