@@ -11,20 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pytest_dsocr.engine import sam
-from pytest_dsocr.explain.catalogue.blocks import (
-    ACTIVATIONS,
-    NOT_FINITE,
-    Change,
-    Table,
-    add_activations,
-    add_flows,
-    add_linears,
-    add_norms,
-    add_numbers,
-    normed,
-    rounded,
-    rounding,
-)
+from pytest_dsocr.explain.catalogue import blocks
+from pytest_dsocr.explain.catalogue.blocks import ACTIVATIONS, NOT_FINITE, Change, Table, normed, rounded, rounding
 from pytest_dsocr.explain.catalogue.encoders import Resize, add_attention, grid_variants, line_variants
 from pytest_dsocr.explain.mistake import Group, Target
 
@@ -35,16 +23,16 @@ Bias = Callable[..., Tensor]
 def sam_mistakes() -> Group:
     """Make those of SAM, the likeliest first."""
     group = Group("sam", NOT_FINITE)
-    add_activations(group, "SAM", "erf", lambda act, mlp, x: mlp.lin2(act(mlp.lin1(x))), sam.Mlp)
-    add_linears(group, "SAM", ("attn.qkv", "attn.proj", "mlp.lin1", "mlp.lin2"), ("attn.proj",))
+    blocks.add_activations(group, "SAM", "erf", lambda act, mlp, x: mlp.lin2(act(mlp.lin1(x))), sam.Mlp)
+    blocks.add_linears(group, "SAM", ("attn.qkv", "attn.proj", "mlp.lin1", "mlp.lin2"), ("attn.proj",))
     group.rows("relative-", dict(line_variants()), _line, words="SAM's tables of relative positions {}")
     group.rows("relative-", BIASES, _biased)
     group.rows("relative-", RELATIVE, _relative, words="{} in SAM")
     group.rows("", WINDOWS, lambda on, plant: plant(on), "wide")
-    add_norms(group, "SAM", 1e-6, (1e-5, 1e-12, 1e-8, 1e-3))
+    blocks.add_norms(group, "SAM", 1e-6, (1e-5, 1e-12, 1e-8, 1e-3))
     add_attention(group, "SAM")
-    add_flows(group, "SAM")
-    add_numbers(group, "SAM")
+    blocks.add_flows(group, "SAM")
+    blocks.add_numbers(group, "SAM")
     group.rows("positions-", dict(grid_variants()), _grid, "front", "SAM's absolute positions {}")
     group.rows("pixels-", PIXELS, _pixels, "front", "{} in front of SAM")
     group.rows("patches-", PATCHES, _patches, "front")
