@@ -30,7 +30,6 @@ def clip_mistakes() -> Group:
     linears = ("self_attn.qkv_proj", "self_attn.out_proj", "mlp.fc1", "mlp.fc2")
     blocks.add_linears(group, "CLIP", linears, ("self_attn.out_proj",))
     blocks.add_flows(group, "CLIP")
-    blocks.add_numbers(group, "CLIP")
     group.rows("", EMBEDDINGS, _embeds, "front")
     group.add("class-none", "CLIP without a class token", _classless, "front")
     group.rows("", PRE_NORMS, _pre, "front")

@@ -52,7 +52,6 @@ def prefill_mistakes() -> Group:
     blocks.add_norms(group, "the decoder", 1e-6, (1e-5, 1e-12, 1e-8, 1e-3))
     blocks.add_linears(group, "the decoder", (), tuple(f"self_attn.{name}_proj" for name in "qkvo"))
     blocks.add_flows(group, "the decoder")
-    blocks.add_numbers(group, "the decoder")
     add_experts(group)
     group.rows("", LAST_NORMS, _last_norm, "back")
     epsilons: Table = {f"{eps:g}": (f"{eps:g}", eps) for eps in (1e-5, 1e-12, 1e-3)}

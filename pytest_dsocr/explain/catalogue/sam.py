@@ -32,7 +32,6 @@ def sam_mistakes() -> Group:
     blocks.add_norms(group, "SAM", 1e-6, (1e-5, 1e-12, 1e-8, 1e-3))
     add_attention(group, "SAM")
     blocks.add_flows(group, "SAM")
-    blocks.add_numbers(group, "SAM")
     group.rows("positions-", dict(grid_variants()), _grid, "front", "SAM's absolute positions {}")
     group.rows("pixels-", PIXELS, _pixels, "front", "{} in front of SAM")
     group.rows("patches-", PATCHES, _patches, "front")
