@@ -15,9 +15,8 @@ from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.explain.catalogue import groups
 from pytest_dsocr.explain.catalogue.output import WRITTEN
 from pytest_dsocr.explain.mistake import Changes, Mistake, Target
-from pytest_dsocr.explain.question import ActualStep, Question, SearchResult
+from pytest_dsocr.explain.question import SOMEWHAT_NEARER, ActualStep, Question, SearchResult, search
 from pytest_dsocr.explain.recompute import Clean
-from pytest_dsocr.explain.search import SOMEWHAT_NEARER, search
 
 SIZE = "tokens.size-"
 WINDOW = 4

@@ -108,7 +108,7 @@ class KvProbe:
 
 def _part(cache: CacheView, kind: Kind, layer: int) -> Tensor:
     """Return a layer's keys or values ``[B, G, S, D]``, on the subject's own memory."""
-    from pytest_dsocr.subjects.values import viewed
+    from pytest_dsocr.subjects.checked import viewed
 
     part = viewed("decode", f"cache.{kind}({layer}) gave", kind, getattr(cache, kind)(layer))
     if part.ndim != DIMENSIONS:
