@@ -24,7 +24,7 @@ from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.explain.catalogue import ports
 from pytest_dsocr.families import DEFAULT, STAGE_NAMES
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Level
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin import fixtures, perf, stage_fixtures
 from pytest_dsocr.plugin.markers import registration_lines

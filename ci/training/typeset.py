@@ -21,7 +21,7 @@ from reportlab.lib.styles import ParagraphStyle
 from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import Paragraph, Table
 
-from ci.training.page import Block, Page, Rect, Word
+from ci.training.rows import Block, Page, Rect, Word
 from pytest_dsocr.foundation.errors import DsocrError
 
 SIZES_PT = {"tall": (595.0, 842.0), "wide": (842.0, 595.0), "square": (600.0, 600.0), "strip": (295.0, 850.0)}

@@ -21,7 +21,7 @@ from msgspec import Struct
 from pytest_dsocr.adapters.fields import MOST_BYTES
 from pytest_dsocr.foundation.errors import MachineError
 from pytest_dsocr.foundation.words import fit
-from pytest_dsocr.observation.level import SubjectFaultError, SubjectHungError
+from pytest_dsocr.observation.config import SubjectFaultError, SubjectHungError
 from pytest_dsocr.subjects.calls import current, hung
 from pytest_dsocr.subjects.time_limit import Overdue
 

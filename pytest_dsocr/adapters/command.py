@@ -21,7 +21,7 @@ from pytest_dsocr.adapters import fields
 from pytest_dsocr.adapters.process import RunningCommand
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Level
 from pytest_dsocr.subjects.loading import CLI
 from pytest_dsocr.subjects.protocol import Offers, Setup
 

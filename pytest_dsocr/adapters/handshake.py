@@ -16,7 +16,7 @@ from pytest_dsocr.contract.presets import Preset, crop_grid, image_token_count
 from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import listed
-from pytest_dsocr.observation.level import SubjectFaultError
+from pytest_dsocr.observation.config import SubjectFaultError
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.subjects.calls import current
 

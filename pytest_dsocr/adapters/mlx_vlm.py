@@ -69,14 +69,8 @@ def _clip(clip: ClipConfig) -> dict[str, int]:
 def resize_sam(sam: SamConfig) -> None:
     """Make mlx-vlm build SAM in these sizes; it knows those of the published model alone."""
     module: Any = importlib.import_module("mlx_vlm.models.deepseekocr.deepseekocr")
-    sizes = {
-        "image_size": sam.image_size,
-        "width": sam.width,
-        "layers": sam.layers,
-        "heads": sam.heads,
-        "window_size": sam.window_size,
-        "global_attn_indexes": sam.global_attn_indexes,
-    }
+    names = ("image_size", "width", "layers", "heads", "window_size", "global_attn_indexes")
+    sizes = {name: getattr(sam, name) for name in names}
     config: Any = importlib.import_module("mlx_vlm.models.deepseekocr.config").SAMViTConfig
     encoder: Any = importlib.import_module("mlx_vlm.models.deepseekocr.sam").SAMEncoder
     module.SAMViTConfig = partial(config, **sizes)

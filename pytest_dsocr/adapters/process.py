@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from pytest_dsocr.adapters.fields import MOST_BYTES
 from pytest_dsocr.foundation.words import fit, in_shell
-from pytest_dsocr.observation.level import SubjectFaultError, SubjectHungError
+from pytest_dsocr.observation.config import SubjectFaultError, SubjectHungError
 from pytest_dsocr.subjects.isolation.transport import how_it_ended, kill_group
 
 TRACE_BYTES, TRACE_LINES, COLUMNS = 16_384, 40, 200

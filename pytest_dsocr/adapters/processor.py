@@ -30,7 +30,7 @@ from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.engine.portable import write_portable
 from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Level
 from pytest_dsocr.subjects.calls import guarded, refusal
 from pytest_dsocr.subjects.loading import PROCESSOR as WORD
 from pytest_dsocr.subjects.loading import named_factory

@@ -25,7 +25,7 @@ from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import EOS
 from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Level
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.subjects.calls import guarded, refusal
 from pytest_dsocr.subjects.loading import HTTP

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Level
 from pytest_dsocr.observation.provenance import versions
 from pytest_dsocr.reference.environment import PINS, SERIES, check_vendor_folder
 from pytest_dsocr.subjects.loading import FORK, VENDOR

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -12,10 +12,9 @@ from typing import Any
 
 from torch import OutOfMemoryError
 
-from pytest_dsocr.cases.limits import dtype_of, limits_of
 from pytest_dsocr.cases.substitution import substitute
 from pytest_dsocr.compare.case import CaseReport, Exchange, judge
-from pytest_dsocr.compare.tolerances import Tolerances
+from pytest_dsocr.compare.tolerances import BUDGETS, OF_ONE_KEY, Tolerances, tolerances
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.explain.explainer import Explainer
@@ -23,13 +22,20 @@ from pytest_dsocr.explain.precision import cost_of_stages
 from pytest_dsocr.explain.rounding import Rounder, explained_by_rounding, parts_of
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.process import Elapsed
+from pytest_dsocr.foundation.words import exact
 from pytest_dsocr.observation.answer import ROUNDED_DTYPES
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.config import Config, Setup
-from pytest_dsocr.observation.level import Level, SubjectFaultError
-from pytest_dsocr.reference.protocol import Reference
+from pytest_dsocr.observation.config import Config, Level, Setup, SubjectFaultError
+from pytest_dsocr.observation.provenance import Key
+from pytest_dsocr.reference.answers import KeptReference, Store, making_of
+from pytest_dsocr.reference.environment import answers_folder
+from pytest_dsocr.reference.goldens import recording_places
+from pytest_dsocr.reference.live import LiveReference
+from pytest_dsocr.reference.nearest import WAYS
+from pytest_dsocr.reference.opening import Wanted, open_recorded, open_reference
+from pytest_dsocr.reference.protocol import OnProgress, Reference
 from pytest_dsocr.reference.recorded_case import CUT
-from pytest_dsocr.reference.session import SessionReference
+from pytest_dsocr.reference.session import SessionReference, open_session_reference
 from pytest_dsocr.report.payload import CasePayload, of_case
 from pytest_dsocr.report.pictures import draw, side_folder, write_sides
 from pytest_dsocr.report.times import COMPARING
@@ -38,6 +44,50 @@ from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.protocol import TextSubject
 from pytest_dsocr.subjects.session import session_subject
+
+
+@cache
+def key_of(setup: Setup) -> Key:
+    """Return the key of the subject; once, for every test asks, and the real vocabulary takes a third of a second."""
+    return Wanted(resolve(setup.checkpoint), setup.device, setup.dtype, setup.attention).key
+
+
+def own_limits(config: Config, subject: Any) -> Tolerances:
+    """Return how far a subject may be from itself."""
+    return tolerances(dtype_of(config.setup, subject)).but(config.tolerances)
+
+
+def limits_of(config: Config, subject: Any, reference: Reference) -> Tolerances:
+    """Return how far the sides may be apart: outputs are exact where their keys are the same."""
+    limits = limits_between(subject, reference, config.setup).but(config.tolerances)
+    return replace(limits, budget=budget_of(config, subject))
+
+
+def budget_of(config: Config, subject: Any) -> Mapping[str, float] | None:
+    """Return what may be lost: by the precision that the subject declares, and by the run; None where neither says.
+
+    Raises:
+        DsocrError: where it declares a precision that has no budget.
+    """
+    precision = exact(str(getattr(subject, "precision", "") or ""))
+    if precision and precision not in BUDGETS:
+        raise DsocrError(f"the subject's precision is {precision!r}; declare one of {', '.join(BUDGETS)}, or none")
+    return {**BUDGETS[precision], **config.budget} if precision else config.budget or None
+
+
+def limits_between(subject: Any, reference: Reference, setup: Setup) -> Tolerances:
+    """Return the limits that follow from the sides' dtypes and keys alone."""
+    made = reference.provenance
+    is_same = key_of(setup) == made.key
+    limits = tolerances(dtype_of(setup, subject), made.dtype, same_key=is_same)
+    return limits.but(OF_ONE_KEY.get(limits.dtype, {})) if is_same and made.device == "cpu" else limits
+
+
+def dtype_of(setup: Setup, subject: Any) -> str:
+    """Return what a subject computes in; the run's dtype where it does not say."""
+    dtype: str = exact(str(getattr(subject, "dtype", setup.dtype)))
+    return dtype
+
 
 LOG = logging.getLogger(__name__)
 
@@ -170,3 +220,30 @@ def _tokenizer(checkpoint: str) -> TextTokenizer:
 _rounder = cache(Rounder)
 _donor = cache(session_subject)
 """Loads the session whose tensors are given to a wrong subject; once, as it may be of full size."""
+
+
+def reference_of(config: Config, on_progress: OnProgress | None = None) -> Reference:
+    """Open the reference of a run. A live one is ready to answer.
+
+    Args:
+        config: of the run.
+        on_progress: called with the progress of a live one.
+
+    Raises:
+        DsocrError: if it cannot be opened.
+    """
+    named = frozenset(way for way in WAYS if getattr(config, f"reference_{way}"))
+    wanted = Wanted(resolve(config.checkpoint), *config.reference_key, named)
+    places = recording_places(config.golden)
+    if config.reference == "session":
+        exact = replace(wanted, fixed=Wanted.fixed)  # what is not recorded of this key, the session answers
+        return open_session_reference(places, exact, time_limit_s=config.time_limit)
+    if config.reference is None:
+        return open_recorded(places, wanted)
+    reference = open_reference(
+        config.reference, wanted, env=config.vendor_env, time_limit_s=config.time_limit, on_progress=on_progress
+    )
+    if not isinstance(reference, LiveReference):
+        return reference
+    making = making_of(config.reference, wanted.key, reference.versions())
+    return KeptReference(reference, Store(answers_folder(), making), current().note, fresh=config.fresh)

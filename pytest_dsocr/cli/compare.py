@@ -51,12 +51,8 @@ def add_run(command: ArgumentParser) -> None:
     """Add every option of the plugin, with and without ``dsocr-`` in its name."""
     command.usage = "dsocr compare [PAGES ...] [options] [-- options of pytest's]"
     command.add_argument("named", nargs="*", metavar="PAGES", help="the same as --pages=PAGES")
-    command.add_argument(
-        "--tests",
-        action="append",
-        metavar="PATH",
-        help="run these tests in place of the suites; may be given several times",
-    )
+    what = "run these tests in place of the suites; may be given several times"
+    command.add_argument("--tests", action="append", metavar="PATH", help=what)
     for option in OPTIONS:
         option.add_to(command, DEFAULT_OUT if option.name == "out" else "")
 

@@ -16,9 +16,8 @@ from pytest_dsocr.foundation.reading import Format
 from pytest_dsocr.foundation.words import count, in_shell
 from pytest_dsocr.night import history as of_nights
 from pytest_dsocr.night import record
-from pytest_dsocr.night.config import read_config
 from pytest_dsocr.night.run import run as run_night
-from pytest_dsocr.night.state import MACHINE
+from pytest_dsocr.night.state import MACHINE, read_config
 from pytest_dsocr.report.ci import append_summary
 from pytest_dsocr.report.difference import Status, difference, lines, markdown
 from pytest_dsocr.report.file import EXIT_STATUS, Ending, RunIdentity, mark_running, read_result, write_json

@@ -35,13 +35,8 @@ def add_run(command: ArgumentParser) -> None:
     add_model(command)
     add_reading(command)
     add(command, "--max-new-tokens", "stop after this many tokens", 1024, type=int, metavar="TOKENS")
-    add(
-        command,
-        "--out",
-        "folder for the files written; of a PDF, one in it for each page",
-        Path("dsocr-out"),
-        type=Path,
-    )
+    what = "folder for the files written; of a PDF, one in it for each page"
+    add(command, "--out", what, Path("dsocr-out"), type=Path)
 
 
 def run(options: Namespace) -> Iterator[str]:

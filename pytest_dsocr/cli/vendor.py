@@ -30,14 +30,8 @@ def add_setup(command: ArgumentParser) -> None:
     add_vendor(command)
     add_environment(command)
     command.add_argument("--reuse-torch", action="store_true", help="use the torch installed here, and install none")
-    command.add_argument(
-        "--with",
-        action="append",
-        default=[],
-        dest="extra",
-        metavar="PACKAGE",
-        help="install this package as well; may be given several times",
-    )
+    what = "install this package as well; may be given several times"
+    command.add_argument("--with", action="append", default=[], dest="extra", metavar="PACKAGE", help=what)
 
 
 def setup(options: Namespace) -> Iterator[str]:

@@ -58,9 +58,8 @@ def add_cases(command: ArgumentParser) -> None:
     add_environment(command)
     add_model(command)
     add(command, "--presets", "tiny, small, base, large, gundam", ["gundam"], nargs="+", metavar="PRESET")
-    add(
-        command, "--prompts", "prompts' names, or texts with <image> in them", ["markdown"], nargs="+", metavar="PROMPT"
-    )
+    what = "prompts' names, or texts with <image> in them"
+    add(command, "--prompts", what, ["markdown"], nargs="+", metavar="PROMPT")
     ceiling = "stop after this many tokens (default: as many as the vendor's code)"
     command.add_argument("--max-new-tokens", type=int, metavar="TOKENS", help=ceiling)
     add(command, "--time-limit", "longest time without a sign of progress", 600.0, type=float, metavar="SECONDS")

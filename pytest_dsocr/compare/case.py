@@ -22,7 +22,7 @@ from pytest_dsocr.families.family import PREFILL
 from pytest_dsocr.observation.answer import Answer, Part
 from pytest_dsocr.observation.block_seams import in_stage_order
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.level import Level, SubjectFaultError
+from pytest_dsocr.observation.config import Level, SubjectFaultError
 from pytest_dsocr.observation.observation import Observation, Seam
 
 DECODING = ("prefill_best", "logits", "tokens")

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from pytest_dsocr.foundation.exact import exact
-from pytest_dsocr.foundation.words import shown
+from pytest_dsocr.foundation.words import exact, shown
 
 if TYPE_CHECKING:
     from pytest_dsocr.compare.diff import Line

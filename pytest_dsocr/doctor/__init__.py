@@ -1,4 +1,1 @@
-"""What a machine has and lacks for a run: one finding for each thing, with what to do about it.
-
-Each check looks at the real thing as a run would, and none changes anything.
-"""
+"""What a machine has and lacks for a run, looked at as a run would: a finding each, and what to do about it."""

@@ -1,4 +1,1 @@
-"""What would explain a failure: a stage of the session computed again under one mistake after the other.
-
-Where one of them reproduces the subject's tensor, that is the subject's mistake, and no guess.
-"""
+"""What would explain a failure: the stage computed again under each known mistake, until one gives the same tensor."""

@@ -15,9 +15,8 @@ from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.explain.catalogue import groups
 from pytest_dsocr.explain.catalogue.output import WRITTEN
 from pytest_dsocr.explain.mistake import Changes, Mistake, Target
-from pytest_dsocr.explain.question import ActualStep, Question, SearchResult
+from pytest_dsocr.explain.question import SOMEWHAT_NEARER, ActualStep, Question, SearchResult, search
 from pytest_dsocr.explain.recompute import Clean
-from pytest_dsocr.explain.search import SOMEWHAT_NEARER, search
 
 SIZE = "tokens.size-"
 WINDOW = 4
@@ -126,15 +125,12 @@ def _choices(clean: Clean, question: Question, deadline_s: float) -> SearchResul
             ban.push(step.reference)
         return wrong / len(question.steps)
 
+    def measure(one: Mistake) -> float:
+        return differing(int(one.id.removeprefix(SIZE)))
+
     sizes = [one for one in groups()["tokens"] if one.id.startswith(SIZE)]
-    return search(
-        sizes,
-        lambda one: differing(int(one.id.removeprefix(SIZE))),
-        differing(clean.session.family.decoding.no_repeat_ngram_size),
-        question,
-        deadline_s,
-        near=0.0,
-    )[0]
+    without = differing(clean.session.family.decoding.no_repeat_ngram_size)
+    return search(sizes, measure, without, question, deadline_s, near=0.0)[0]
 
 
 def explain_written(question: Question, deadline_s: float) -> SearchResult:

@@ -26,9 +26,8 @@ from pytest_dsocr.engine.model import weights_bytes
 from pytest_dsocr.explain.catalogue import groups
 from pytest_dsocr.explain.decoding import explain_best, explain_steps, explain_written
 from pytest_dsocr.explain.mistake import Group, Mistake, Part
-from pytest_dsocr.explain.question import OF_TEXT, Question, SearchResult
+from pytest_dsocr.explain.question import OF_TEXT, Question, SearchResult, search
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
-from pytest_dsocr.explain.search import search
 from pytest_dsocr.explain.texts import explain_texts
 from pytest_dsocr.families import STAGES, VISION
 from pytest_dsocr.foundation.errors import DsocrError

@@ -6,7 +6,7 @@ What is in front of the seam is right, so it is computed once; of the blocks onl
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property, partial
 from typing import Any
 
@@ -196,11 +196,8 @@ class Segment:
     def block_input(self) -> Tensor:
         """What the block gets."""
         kept: list[Tensor] = []
-        handle = self.blocks[0].register_forward_pre_hook(lambda _m, args: kept.append(args[0]))
-        try:
+        with self.blocks[0].register_forward_pre_hook(lambda _m, args: kept.append(args[0])):
             self.compute(None)
-        finally:
-            handle.remove()
         return kept[0]
 
     def behind(self, plant: Plant, *, alone: bool) -> Iterator[tuple[str, Seam]]:
@@ -208,17 +205,10 @@ class Segment:
         whole = f"{self.stage}.{self.view}" if self.view else self.stage
         outs: list[tuple[str, Seam]] = []
         blocks = self.blocks if alone else self.all_blocks[self.first :]
-        with self._planted(plant, len(self.all_blocks), blocks, stops=False):
-            handles = [
-                block.register_forward_hook(partial(_keep, outs, f"{whole}/{depth}"))
-                for depth, block in enumerate(self.all_blocks)
-                if depth >= self.last
-            ]
-            try:
-                out = Seam.of(self.clean.run(self.stage, self.view))
-            finally:
-                for handle in handles:
-                    handle.remove()
+        with self._planted(plant, len(self.all_blocks), blocks, stops=False), ExitStack() as hooks:
+            for depth, block in enumerate(self.all_blocks[self.last :], self.last):
+                hooks.enter_context(block.register_forward_hook(partial(_keep, outs, f"{whole}/{depth}")))
+            out = Seam.of(self.clean.run(self.stage, self.view))
         yield from (*outs, (whole, out))
 
     @contextmanager
@@ -238,11 +228,8 @@ class Segment:
     def _captured(self) -> Tensor:
         """Return the output of the block in front."""
         kept: list[Tensor] = []
-        handle = self.all_blocks[self.first - 1].register_forward_hook(lambda _m, _a, out: kept.append(out))
-        try:
+        with self.all_blocks[self.first - 1].register_forward_hook(lambda _m, _a, out: kept.append(out)):
             self.clean.run(self.stage, self.view)
-        finally:
-            handle.remove()
         return kept[0]
 
 

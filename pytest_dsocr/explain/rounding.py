@@ -30,8 +30,7 @@ from pytest_dsocr.families.family import PIXELS, PREFILL
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.answer import Effect, Rounding
 from pytest_dsocr.observation.block_seams import BlockPass, watch_passes
-from pytest_dsocr.observation.config import Setup
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Level, Setup
 from pytest_dsocr.subjects.checked import CheckedSubject
 
 ROUNDINGS = ("float16", "tf32", "never-filled")

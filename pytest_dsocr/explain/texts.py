@@ -27,11 +27,10 @@ from pytest_dsocr.explain.catalogue.output import TEXTS
 from pytest_dsocr.explain.catalogue.reading import ReadingRule, reading
 from pytest_dsocr.explain.hints import RESIZED
 from pytest_dsocr.explain.mistake import Changes, Mistake, Target
-from pytest_dsocr.explain.question import PageRead, Question, SearchResult
+from pytest_dsocr.explain.question import PageRead, Question, SearchResult, search
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
-from pytest_dsocr.explain.search import search
 from pytest_dsocr.families.family import DECODE
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Level
 from pytest_dsocr.reference.protocol import unpack_case
 
 INPUTS = ("pixels", "prompt")

@@ -11,8 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 
-from pytest_dsocr.night.config import DOCTOR, PARTS, Config, Part
-from pytest_dsocr.night.state import Entry
+from pytest_dsocr.night.state import DOCTOR, PARTS, Config, Entry, Part
 from pytest_dsocr.report.words import SAFE_PATH, suites
 
 DOCTOR_JSON, JUNIT, LOG = "doctor.json", "junit.xml", "output.log"

@@ -181,19 +181,14 @@ def about(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 def of_run(result: Mapping[str, Any]) -> Night:
     """Make a night of one run, as ``dsocr compare`` writes it."""
-    part: Outcome = {
-        "name": "run",
-        "word": result["ended_as"],
-        "seconds": 0.0,
-        "pages": len(result["cases"]),
-        "why": "",
-    }
+    word, pages = result["ended_as"], len(result["cases"])
+    part: Outcome = {"name": "run", "word": word, "seconds": 0.0, "pages": pages, "why": ""}
     gpus = {one["device"] for one in result.get("elapsed", ())} - {"cpu"}
     return Night(
         started=result["started"],
         ended=result["ended"] or "",
         commit=result["commit"] or "",
-        word={"infrastructure": "machine"}.get(result["ended_as"], result["ended_as"]),
+        word={"infrastructure": "machine"}.get(word, word),
         verdict=result["verdict"],
         machine=", ".join([result["environment"]["platform"], *sorted(gpus)]),
         parts=[part],

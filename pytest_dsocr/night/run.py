@@ -14,11 +14,23 @@ from typing import Any
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import made_anew, write_whole
 from pytest_dsocr.foundation.words import Command, count
-from pytest_dsocr.night.config import DOCTOR, PARTS, Config
 from pytest_dsocr.night.history import html
 from pytest_dsocr.night.jobs import LOG, command, environment, jobs, may_miss, run_command
 from pytest_dsocr.night.record import Night, Outcome, about, add, read
-from pytest_dsocr.night.state import MACHINE, WRONG, Entry, NightState, Step, code_here, earlier, is_whole, key_of
+from pytest_dsocr.night.state import (
+    DOCTOR,
+    MACHINE,
+    PARTS,
+    WRONG,
+    Config,
+    Entry,
+    NightState,
+    Step,
+    code_here,
+    earlier,
+    is_whole,
+    key_of,
+)
 from pytest_dsocr.night.views import Results, for_github, markdown, results, write_views
 from pytest_dsocr.pages.named import pages_in
 from pytest_dsocr.pages.page_list import BadPage

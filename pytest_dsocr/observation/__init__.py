@@ -1,4 +1,1 @@
-"""Cases, and what one implementation did with a case: observations, answers, steps, levels, and their storage.
-
-Nothing here asks a side, and nothing judges.
-"""
+"""Cases, and what one implementation did with a case: observations, answers, steps, levels, and their storage."""

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from torch import Tensor
 
-from pytest_dsocr.observation.level import Level, SubjectFaultError
+from pytest_dsocr.observation.config import Level, SubjectFaultError
 from pytest_dsocr.observation.observation import Artefact, Best, InputsDigest, NotFinite, Output, Seam, SpanSeen, Step
 
 ROUNDED_DTYPES = ("bfloat16", "float16")

@@ -1,4 +1,1 @@
-"""Pages and cases: what a user names, turned into files; and the pages that are shipped, in ``files/``.
-
-No model, no reference, no pytest.
-"""
+"""Pages and cases: what a user names, turned into files; and the pages that are shipped, in ``files/``."""

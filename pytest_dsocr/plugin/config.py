@@ -20,8 +20,7 @@ import pytest
 from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
 from pytest_dsocr.foundation.process import check_system, cores
 from pytest_dsocr.foundation.words import in_shell
-from pytest_dsocr.observation.config import Config
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Config, Level
 from pytest_dsocr.plugin import option_values as read
 from pytest_dsocr.plugin.options import OPTIONS, PREFIX, Option, texts_of, value_of
 from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, OUT_FOLDER, WITNESS

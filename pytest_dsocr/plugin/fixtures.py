@@ -18,8 +18,7 @@ import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.process import share_threads, spare_what_is_imported
-from pytest_dsocr.observation.config import Config
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Config, Level
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.config import own_config
 from pytest_dsocr.plugin.loading import waiting_for
@@ -82,7 +81,7 @@ def dsocr_reference(request: pytest.FixtureRequest, dsocr_config: Config) -> Ite
     It is live if ``--dsocr-reference`` names the folder of the vendor's files. With ``--dsocr-reference=session`` the
     session answers for the cases that no recording holds.
     """
-    from pytest_dsocr.cases.reference import reference_of
+    from pytest_dsocr.cases.run import reference_of
 
     share_threads(_workers(request.config))
     what = f"the reference, {dsocr_config.reference or 'recorded'}, of {dsocr_config.checkpoint}"
@@ -152,7 +151,7 @@ def dsocr_limits(
     request: pytest.FixtureRequest, dsocr_config: Config, dsocr_subject: Any, dsocr_reference: Reference
 ) -> Tolerances:
     """How far the two sides may differ: by their dtypes and keys, the run's options, and the test's marker."""
-    from pytest_dsocr.cases.limits import limits_of
+    from pytest_dsocr.cases.run import limits_of
 
     return _marked(limits_of(dsocr_config, dsocr_subject, dsocr_reference), request.node)
 
@@ -183,7 +182,7 @@ def dsocr_check(request: pytest.FixtureRequest, dsocr_config: Config) -> Check:
     reference = request.getfixturevalue("dsocr_reference") if "dsocr_reference" in names else None
     usual = None
     if reference is not None and "dsocr_subject" in names:
-        from pytest_dsocr.cases.limits import limits_between
+        from pytest_dsocr.cases.run import limits_between
 
         usual = limits_between(request.getfixturevalue("dsocr_subject"), reference, dsocr_config.setup)
     check = Check(request.node, _reported(request, dsocr_config), reference, usual)
@@ -216,7 +215,7 @@ def dsocr_snapshot(request: pytest.FixtureRequest, dsocr_config: Config, dsocr_s
     """A snapshot of the subject's own accepted state: ``assert dsocr_snapshot == value`` (syrupy's fixture)."""
     if not request.config.pluginmanager.has_plugin("syrupy"):
         raise DsocrError("dsocr_snapshot needs syrupy; install it, or add -p syrupy where plugins are not autoloaded")
-    from pytest_dsocr.cases.limits import key_of, own_limits
+    from pytest_dsocr.cases.run import key_of, own_limits
     from pytest_dsocr.plugin.snapshots import snapshot_extension
 
     limits = _marked(own_limits(dsocr_config, dsocr_subject), request.node)

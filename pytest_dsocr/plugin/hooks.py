@@ -15,7 +15,7 @@ import pytest_dsocr
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import plain
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Level
 from pytest_dsocr.plugin import stash
 from pytest_dsocr.plugin.check import Journal
 from pytest_dsocr.plugin.config import (

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_dsocr.compare.tolerances import NAMES, check_tolerance
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Level
 from pytest_dsocr.perf.limits import ANY
 from pytest_dsocr.plugin import option_values
 

@@ -139,8 +139,7 @@ def _accepted(config: pytest.Config, run: PerfRun, parity: Mapping[str, Any], fo
 
 def _parity(request: pytest.FixtureRequest, config: Config, case: Case) -> dict[str, Any]:
     """Compare what the subject reads of the page with the reference: a wrong answer may be fast."""
-    from pytest_dsocr.cases.limits import limits_of
-    from pytest_dsocr.cases.run import compare_sides
+    from pytest_dsocr.cases.run import compare_sides, limits_of
     from pytest_dsocr.report.words import counts
 
     subject, reference = request.getfixturevalue("dsocr_subject"), request.getfixturevalue("dsocr_reference")

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.config import Config
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Config, Level
 from pytest_dsocr.plugin.stash import Kept
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.protocol import level_of

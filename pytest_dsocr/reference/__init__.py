@@ -1,4 +1,1 @@
-"""What the implementation under test is compared with: the vendor's code live, recordings of it, its anchors.
-
-Nothing here knows the subject.
-"""
+"""What the implementation under test is compared with: the vendor's code live, recordings of it, its anchors."""

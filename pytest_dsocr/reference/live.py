@@ -275,15 +275,8 @@ class LiveReference(Client):
         runtime: str = VENDOR_RUNTIME,
         on_progress: OnProgress | None = None,
     ) -> None:
-        load = {
-            "runtime": runtime,
-            "vendor": vendor and str(vendor.absolute()),
-            "checkpoint": checkpoint,
-            "device": device,
-            "dtype": dtype,
-            "attention": attention,
-            "command": command,
-        }
+        how = {"device": device, "dtype": dtype, "attention": attention, "command": command}
+        load = {"runtime": runtime, "vendor": vendor and str(vendor.absolute()), "checkpoint": checkpoint, **how}
         super().__init__(python, load, time_limit_s, on_progress)
         self.keep_values = keep_values
 

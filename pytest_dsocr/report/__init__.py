@@ -1,4 +1,1 @@
-"""What a run found: one result, of which the terminal's lines, the JSON file and the page of pictures are views.
-
-No hook of pytest's: the plugin hands over plain values.
-"""
+"""What a run found: one result, of which the terminal's lines, the JSON file and the page of pictures are views."""

@@ -67,19 +67,10 @@ def grids(pages: Sequence[Priced], device: Device) -> Iterator[str]:
     groups = by_grid(pages)
     most = max(map(len, groups.values()))
     for group in groups.values():
-        page = group[0]
-        cells = (
-            grid_in_words(page.work),
-            str(len(group)),
-            str(len(page.work.views_px)),
-            str(page.work.image_tokens),
-            si(page.vision.matrix_flops),
-            si(page.cost.matrix_flops),
-            f"{si(page.cost.bytes)}B",
-            ms(page.least(device).ms),
-            "█" * max(1, round(BAR * len(group) / most)),
-        )
-        rows.append(cells)
+        page, bar = group[0], "█" * max(1, round(BAR * len(group) / most))
+        numbers = map(str, (len(group), len(page.work.views_px), page.work.image_tokens))
+        costs = (si(page.vision.matrix_flops), si(page.cost.matrix_flops), f"{si(page.cost.bytes)}B")
+        rows.append((grid_in_words(page.work), *numbers, *costs, ms(page.least(device).ms), bar))
     yield from aligned(rows, LEFT)
 
 
@@ -93,26 +84,10 @@ def _page_to_json(page: Priced, device: Device, layers: bool) -> dict[str, Any]:
     for name, stage in page.stages.items():
         of_layers = {"layers": {layer: asdict(cost) for layer, cost in stage.layers.items()}} if layers else {}
         stages[name] = {**asdict(stage.cost), "least_ms": page.bound(name, device).ms, **of_layers}
-    return {
-        "page": page.name,
-        **asdict(work),
-        "preset": work.preset.sizes,
-        "grid": work.grid,
-        "views_px": work.views_px,
-        "image_tokens": work.image_tokens,
-        "prompt_tokens": work.prompt_tokens,
-        "stages": stages,
-    }
+    follows = {name: getattr(work, name) for name in ("grid", "views_px", "image_tokens", "prompt_tokens")}
+    return {"page": page.name, **asdict(work), "preset": work.preset.sizes, **follows, "stages": stages}
 
 
 def _row(name: str, cost: Cost, counted: str, one: Bound) -> tuple[str, ...]:
-    return (
-        name,
-        si(cost.matrix_flops),
-        counted,
-        f"{si(cost.weight_bytes)}B",
-        f"{si(cost.bytes)}B",
-        si(cost.intensity),
-        ms(one.ms),
-        str(one.limit),
-    )
+    moved = (f"{si(cost.weight_bytes)}B", f"{si(cost.bytes)}B", si(cost.intensity))
+    return (name, si(cost.matrix_flops), counted, *moved, ms(one.ms), str(one.limit))

@@ -25,8 +25,7 @@ from pytest_dsocr.observation.provenance import is_by_session
 if TYPE_CHECKING:
     from pytest_dsocr.compare.case import CaseReport, Exchange
     from pytest_dsocr.observation.answer import Answer
-    from pytest_dsocr.observation.config import Config
-    from pytest_dsocr.observation.level import Level
+    from pytest_dsocr.observation.config import Config, Level
     from pytest_dsocr.reference.protocol import Reference
 
 MAY_DIFFER = (

@@ -12,8 +12,7 @@ import pytest_dsocr
 from pytest_dsocr.compare.verdict import SEVERITY, Reason, Sign, Verdict
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.foundation.words import count
-from pytest_dsocr.observation.config import MISSING
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import MISSING, Level
 from pytest_dsocr.observation.provenance import versions
 from pytest_dsocr.report.budget import Spending
 from pytest_dsocr.report.causes import Cause, causes_of

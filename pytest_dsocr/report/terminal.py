@@ -9,21 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_dsocr.compare.verdict import Sign, Verdict
 from pytest_dsocr.foundation.words import count, entry, listed, near, plain
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Level
+from pytest_dsocr.report import words
 from pytest_dsocr.report.causes import Cause, behind, in_words, label
 from pytest_dsocr.report.ci import errors
 from pytest_dsocr.report.outcomes import remarks
 from pytest_dsocr.report.payload import number
 from pytest_dsocr.report.result import Missing, RunResult
 from pytest_dsocr.report.times import in_line, in_table, table
-from pytest_dsocr.report.words import (
-    compression_in_words,
-    counts,
-    first_token_in_words,
-    following,
-    reference_in_words,
-    subject_in_words,
-)
 
 if TYPE_CHECKING:
     import pytest
@@ -92,9 +85,9 @@ class Summary:
     def _lines(self) -> Iterator[Line]:
         yield from self._sides()
         yield self._counted()
-        if first_token := first_token_in_words(self.result.cases):
+        if first_token := words.first_token_in_words(self.result.cases):
             yield from _labelled("first token", first_token)
-        if compression := compression_in_words(self.result.cases):
+        if compression := words.compression_in_words(self.result.cases):
             yield from _labelled("compression", compression)
         if spending := self.result.spending:
             yield from _labelled("budget", spending.title)
@@ -110,14 +103,14 @@ class Summary:
         if elapsed := [*self.result.elapsed.values()]:
             yield from _labelled("time", in_line(elapsed))
             yield from (Line(f"    {line}") for line in in_table(elapsed) if self.verbose)
-        for reason, command in following(self.result, self.options):
+        for reason, command in words.following(self.result, self.options):
             yield from _labelled("next", f"{reason}:")
             yield Line(f"    {command}")
 
     def _sides(self) -> Iterator[Line]:
         if self.result.run:
-            yield from _labelled("subject", subject_in_words(self.result.run))
-            yield from _labelled("reference", reference_in_words(self.result.run))
+            yield from _labelled("subject", words.subject_in_words(self.result.run))
+            yield from _labelled("reference", words.reference_in_words(self.result.run))
 
     def _counted(self) -> Line:
         result = self.result
@@ -125,7 +118,7 @@ class Summary:
             if result.tests and not result.promised:
                 return Line("0 comparisons: none was promised, as no test asked for dsocr_check or is marked dsocr")
             return Line("0 comparisons: nothing was compared, so the run does not pass", BAD)
-        by_verdict = counts(result.counts, result.worst_drift)
+        by_verdict = words.counts(result.counts, result.worst_drift)
         cases = f" in {count(len(result.cases), 'case')}" if result.cases else ""
         bad = Verdict.WRONG in result.counts
         return Line(f"{count(result.made, 'comparison')}{cases}: {by_verdict}", BAD if bad else GOOD)
@@ -134,7 +127,7 @@ class Summary:
         is_right = all(case["passes"] for case in self.result.cases)
         drifts = [(case, error) for case in self.result.cases if is_right and (error := number(case["worst_error"]))]
         for case, error in sorted(drifts, key=lambda drift: -drift[1])[:MOST_DRIFTING]:
-            yield from _labelled("largest drift", f"{case['id']}: {error:.1e}; {counts(case['counts'])}")
+            yield from _labelled("largest drift", f"{case['id']}: {error:.1e}; {words.counts(case['counts'])}")
         for where, least in self.result.suspicious[:MOST_DRIFTING]:
             yield from _labelled("SUSPICIOUS", f"{where}: {least:.1e}, {Sign.SUSPICIOUS.sentence}", NOTED)
 

@@ -11,19 +11,12 @@ from typing import TYPE_CHECKING, Any
 from pytest_dsocr.compare.verdict import Reason, Verdict
 from pytest_dsocr.foundation.files import templates, write_whole
 from pytest_dsocr.foundation.words import count, entry, fit, listed, near, plain, short
+from pytest_dsocr.report import words
 from pytest_dsocr.report.budget import two_digits
 from pytest_dsocr.report.causes import behind, by_first, function_of, in_words, label
 from pytest_dsocr.report.file import INDEX_NAME
 from pytest_dsocr.report.payload import Number, number
 from pytest_dsocr.report.times import rows
-from pytest_dsocr.report.words import (
-    BY_SESSION,
-    counts,
-    first_token_in_words,
-    first_wrong,
-    reference_in_words,
-    subject_in_words,
-)
 
 if TYPE_CHECKING:
     from pytest_dsocr.reference.drift import Change
@@ -92,12 +85,12 @@ def _lines(result: Result) -> Iterator[str]:
 
 def _run(result: Result) -> Iterator[tuple[str, str]]:
     if run := result.get("run"):
-        yield "subject", subject_in_words(run)
-        yield "reference", reference_in_words(run)
+        yield "subject", words.subject_in_words(run)
+        yield "reference", words.reference_in_words(run)
     if "counts" in result:
-        found = counts(result["counts"]) or "none"
+        found = words.counts(result["counts"]) or "none"
         yield "comparisons", f"{result['comparisons']} in {count(len(result['cases']), 'case')}: {found}"
-    if first_token := first_token_in_words(result.get("cases", ())):
+    if first_token := words.first_token_in_words(result.get("cases", ())):
         yield "first token", first_token
     yield "commit", result["commit"] or "unknown"
     yield "run", f"{result['started']} to {result['ended'] or 'its refusal'}, {result['id']}"
@@ -195,20 +188,20 @@ def html(result: Mapping[str, Any]) -> str:
     from pytest_dsocr.compare.diff import Side  # brings rapidfuzz, which a run that compares nothing does not need
 
     environment = templates(Path(__file__).parent)
-    environment.filters |= {"in_words": counts, "error": _error, "of": count, "short": short}
+    environment.filters |= {"in_words": words.counts, "error": _error, "of": count, "short": short}
     environment.filters |= {"cause": in_words, "label": label, "behind": behind, "two": two_digits, "share": _share}
     run = result["run"]
-    sides = (reference_in_words(run), subject_in_words(run)) if run else None
+    sides = (words.reference_in_words(run), words.subject_in_words(run)) if run else None
     return environment.get_template(TEMPLATE).render(
         result=result,
         sides=sides,
         times=list(rows(result["perf"])) if result.get("perf") else [],
         not_offered=Reason.NOT_OFFERED,
         tag_of={Side.REFERENCE: "del", Side.SUBJECT: "ins"},
-        by_session=BY_SESSION,
+        by_session=words.BY_SESSION,
         tests={test["nodeid"]: test for test in result["tests"]},
         behind={case for one in result["causes"] for case in one["cases"][1:]},
-        first_wrong=first_wrong,
+        first_wrong=words.first_wrong,
     )
 
 

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import fit
-from pytest_dsocr.observation.level import SubjectFaultError, SubjectHungError
+from pytest_dsocr.observation.config import SubjectFaultError, SubjectHungError
 from pytest_dsocr.subjects.surroundings import Surroundings
 from pytest_dsocr.subjects.time_limit import GRACE_S, Overdue, TimeLimit
 

@@ -1,13 +1,17 @@
 """A subject's methods, checked: each returns what the protocol states or raises a :class:`SubjectFaultError`.
 
+What a subject hands over is made our own at once: copies, in exact types, which its next call cannot change. It may
+give the same buffers again (CUDA graphs do), tensors of a class of its own, or texts that compare as they like.
+
 Shapes: S prompt tokens, V vocabulary.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from torch import Tensor
 
@@ -15,13 +19,94 @@ from pytest_dsocr.contract import GRID, ROWS, TENSORS
 from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.families import VISION_SEAMS
-from pytest_dsocr.foundation.exact import exact
-from pytest_dsocr.foundation.words import shown
+from pytest_dsocr.foundation.words import exact, exact_tensor, is_text, shown
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.level import SubjectFaultError
-from pytest_dsocr.subjects import values
+from pytest_dsocr.observation.config import SubjectFaultError
 from pytest_dsocr.subjects.calls import at_stage
 from pytest_dsocr.subjects.protocol import DecodeView, Offers, TextSubject, level_of
+
+
+def own_text(stage: str, method: str, given: object) -> str:
+    """Return the text that ``method`` returned."""
+    if not is_text(given):
+        raise SubjectFaultError(stage, f"the subject's {method} gave {kind(given)}; give the text, a str")
+    made: str = exact(given)
+    return made
+
+
+def own_texts(stage: str, method: str, given: object, number: int) -> list[str]:
+    """Return the texts that ``method`` returned; there must be ``number`` of them."""
+    if not isinstance(given, Sequence) or is_text(given):
+        raise SubjectFaultError(stage, f"the subject's {method} gave {kind(given)}; give a list of texts, one a page")
+    with at_stage(stage, method):
+        own = list(given)
+    if len(own) != number:
+        raise SubjectFaultError(
+            stage, f"the subject's {method} gave {len(own)} texts of {number} pages; give one a page"
+        )
+    return [own_text(stage, method, one) for one in own]
+
+
+def own_tensors(stage: str, method: str, given: object) -> dict[str, Tensor]:
+    """Return copies of the tensors that ``method`` returned, by their names."""
+    if not isinstance(given, Mapping):
+        raise SubjectFaultError(stage, f"the subject's {method} gave {kind(given)}; give a mapping of names to tensors")
+    with at_stage(stage, method):  # an error on a GPU is heard of where its values are waited for
+        pairs = list(given.items())
+        if others := [name for name, _ in pairs if not is_text(name)]:
+            raise SubjectFaultError(stage, f"the subject's {method} gave {kind(others[0])} for a name; give a str")
+        return {exact(name): copied(stage, f"{method} gave", name, value) for name, value in pairs}
+
+
+def copied(stage: str, given_by: str, name: str, given: object) -> Tensor:
+    """Return a copy of one tensor, as torch's own class, on its device; called where a stage is open.
+
+    Raises:
+        SubjectFaultError: where it is none, or one whose values cannot be read one by one.
+    """
+    return viewed(stage, given_by, name, given).clone()
+
+
+def viewed(stage: str, given_by: str, name: str, given: object) -> Tensor:
+    """Do what :func:`copied` does, on the subject's own memory."""
+    named = exact(shown(name))
+    if not is_tensor(given):
+        raise SubjectFaultError(stage, f"the subject's {given_by} {kind(given)} for {named}; give a tensor")
+    own = exact_tensor(given)
+    if (what := _unreadable(own)) is None:
+        return own
+    raise SubjectFaultError(stage, f"the subject's {given_by} {what} for {named}; give a tensor that holds its values")
+
+
+def _unreadable(own: Tensor) -> str | None:
+    """Say what a tensor is whose values cannot be read one by one as real numbers; None of one whose values can."""
+    if type(own) is not Tensor:
+        return kind(own)
+    layout = "meta" if own.is_meta else "nested" if own.is_nested else str(own.layout).removeprefix("torch.")
+    readable = layout == "strided" and not own.is_complex() and not own.is_quantized
+    return None if readable else f"a {layout} tensor of {own.dtype}"
+
+
+def is_tensor(value: object) -> TypeGuard[Tensor]:
+    """Return whether ``value`` is a tensor, whatever it says of itself in ``__class__``."""
+    return issubclass(type(value), Tensor)
+
+
+def copies(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return copies for a subject, which it may overwrite."""
+    return {name: value.clone() for name, value in given.items()}
+
+
+def own_policy(given: object) -> DecodePolicy:
+    """Return a policy's numbers, as a policy."""
+    named = {field.name: getattr(given, field.name) for field in fields(DecodePolicy) if hasattr(given, field.name)}
+    return DecodePolicy(**exact(named))
+
+
+def kind(value: object) -> str:
+    """Describe a value by its type, the only part of it that can be trusted."""
+    return "None" if value is None else f"a {exact(shown(type(value).__name__))}"
+
 
 T = TypeVar("T")
 ALWAYS_PROMISED = frozenset(("vision_fusion", "prefill"))
@@ -46,7 +131,7 @@ class CheckedSubject:
     @property
     def policy(self) -> DecodePolicy | None:
         """How it declares that it chooses tokens; None means as the vendor does."""
-        return self._own("decode", "policy", None, lambda given: None if given is None else values.policy(given))
+        return self._own("decode", "policy", None, lambda given: None if given is None else own_policy(given))
 
     @property
     def first_token_ms(self) -> float | None:
@@ -56,7 +141,7 @@ class CheckedSubject:
     @property
     def ended_by(self) -> str:
         """Why its last ``read`` ended, if it says."""
-        return self._own("read", "ended_by", "", lambda given: values.text("read", "ended_by", given))
+        return self._own("read", "ended_by", "", lambda given: own_text("read", "ended_by", given))
 
     @property
     def writes(self) -> bool:
@@ -92,7 +177,7 @@ class CheckedSubject:
         page = case.page.absolute()  # the subject may have a working directory of its own
         with at_stage("read", "read"):
             text = self.subject.read(page, prompt=case.prompt, preset=case.preset, max_new_tokens=case.max_new_tokens)
-        return values.text("read", "read", text).strip()
+        return own_text("read", "read", text).strip()
 
     def read_many(self, cases: Sequence[Case]) -> list[str]:
         """Return what it reads of several pages together; all but the page is the first case's."""
@@ -101,7 +186,7 @@ class CheckedSubject:
             texts = self.subject.read_many(
                 pages, prompt=asked.prompt, preset=asked.preset, max_new_tokens=asked.max_new_tokens
             )
-        return [text.strip() for text in values.texts("read", "read_many", texts, len(pages))]
+        return [text.strip() for text in own_texts("read", "read_many", texts, len(pages))]
 
     def inputs(self, case: Case) -> dict[str, Tensor]:
         """Return what goes into its model, at least the vendor's five tensors."""
@@ -109,7 +194,7 @@ class CheckedSubject:
         page = case.page.absolute()
         with at_stage("tokenizer", "inputs"):
             given = self.subject.inputs(page, prompt=case.prompt, preset=case.preset)
-        tensors = values.tensors("tokenizer", "inputs", given)
+        tensors = own_tensors("tokenizer", "inputs", given)
         if absent := [name for name in TENSORS if name not in tensors]:
             raise SubjectFaultError("tokenizer", f"the subject's inputs lack {', '.join(absent)}; give these as well")
         for name in ROWS:
@@ -122,8 +207,8 @@ class CheckedSubject:
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return its vision's seams; none where the gate is shut. It gets copies, which it may overwrite."""
         with at_stage("vision", "vision"):
-            given = self.subject.vision(values.copies(inputs))
-        tensors = values.tensors("vision", "vision", given)
+            given = self.subject.vision(copies(inputs))
+        tensors = own_tensors("vision", "vision", given)
         if unknown := [name for name in tensors if name not in VISION_SEAMS]:
             raise SubjectFaultError("vision", f"the subject's vision gave {shown(unknown[0])}; {_valid_seams()}")
         if tensors and "vision_fusion" not in tensors:
@@ -137,7 +222,7 @@ class CheckedSubject:
         """
         with at_stage("prefill", "prefill"):
             fused = None if vision_fusion is None else vision_fusion.clone()
-            state: DecodeView = self.subject.prefill(values.copies(inputs), fused)
+            state: DecodeView = self.subject.prefill(copies(inputs), fused)
             return state, _logits("prefill", "prefill gave a state with", getattr(state, "logits", None))
 
     def step(self, state: DecodeView, token: int) -> Tensor:
@@ -149,7 +234,7 @@ class CheckedSubject:
         """Return the text of tokens."""
         with at_stage("postprocess", "text_of"):
             text = self.subject.text_of(list(token_ids))
-        return values.text("postprocess", "text_of", text)
+        return own_text("postprocess", "text_of", text)
 
     def write(self, text: str, page: Path, folder: Path) -> None:
         """Write the files that the vendor writes, ``result.mmd`` at least."""
@@ -171,9 +256,9 @@ class CheckedSubject:
 
 def _logits(stage: str, given_by: str, given: object) -> Tensor:
     """Return logits of whatever dtype as a float32 tensor of our own ``[V]``; called where a stage is open."""
-    if not values.is_tensor(given):
-        raise SubjectFaultError(stage, f"the subject's {given_by} {values.kind(given)} for logits; give a tensor [V]")
-    own = values.copied(stage, given_by, "logits", given)
+    if not is_tensor(given):
+        raise SubjectFaultError(stage, f"the subject's {given_by} {kind(given)} for logits; give a tensor [V]")
+    own = copied(stage, given_by, "logits", given)
     if own.ndim == 0 or own.numel() != own.shape[-1]:
         raise SubjectFaultError(stage, f"the subject's {given_by} logits of shape {list(own.shape)}; give [V]")
     return own.float().flatten()

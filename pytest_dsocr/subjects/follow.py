@@ -22,7 +22,7 @@ from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.answer import Answer, ForcedStep, Part
 from pytest_dsocr.observation.block_seams import in_stage_order, watch_deep
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.level import Level, SubjectFaultError
+from pytest_dsocr.observation.config import Level, SubjectFaultError
 from pytest_dsocr.observation.observation import (
     BEST_OF_PREFILL,
     Artefact,

@@ -6,9 +6,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from pytest_dsocr.foundation.exact import exact
-from pytest_dsocr.foundation.words import shown
-from pytest_dsocr.observation.level import SubjectFaultError
+from pytest_dsocr.foundation.words import exact, shown
+from pytest_dsocr.observation.config import SubjectFaultError
 from pytest_dsocr.subjects.calls import at_stage
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ class KvProbe:
 
 def _part(cache: CacheView, kind: Kind, layer: int) -> Tensor:
     """Return a layer's keys or values ``[B, G, S, D]``, on the subject's own memory."""
-    from pytest_dsocr.subjects.values import viewed
+    from pytest_dsocr.subjects.checked import viewed
 
     part = viewed("decode", f"cache.{kind}({layer}) gave", kind, getattr(cache, kind)(layer))
     if part.ndim != DIMENSIONS:

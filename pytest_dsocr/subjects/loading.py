@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast, get_type_hints
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Level
 from pytest_dsocr.subjects.calls import at_stage, brief, guarded, refusal
 from pytest_dsocr.subjects.protocol import Offers, Setup, TextSubject, level_of
 

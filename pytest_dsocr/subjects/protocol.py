@@ -27,8 +27,8 @@ from pytest_dsocr.engine.protocol import CacheView
 from pytest_dsocr.families import PRESET_NAMES, PROMPT_NAMES
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import listed
+from pytest_dsocr.observation.config import Level
 from pytest_dsocr.observation.config import Setup as Setup
-from pytest_dsocr.observation.level import Level
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

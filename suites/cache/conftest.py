@@ -39,7 +39,7 @@ def walk(dsocr_subject: Any, first_page: Path) -> Walk:
 @pytest.fixture(scope="session")
 def limits(dsocr_subject: Any, dsocr_config: Config) -> Tolerances:
     """How far two ways of the subject's own may be apart: by its dtype and the run's options."""
-    from pytest_dsocr.cases.limits import own_limits
+    from pytest_dsocr.cases.run import own_limits
 
     return own_limits(dsocr_config, dsocr_subject)
 

@@ -5,7 +5,7 @@ The rule forbids the best token there; a loop that lacks it, or looks at a short
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,67 +31,54 @@ repeats was written more than 90 tokens before; that of the second ends with the
 OF_PROMPTS = 8
 OF_OTHERS = 24
 """Tokens where another checkpoint is read, which these pages do not make repeat itself."""
+Read = Callable[[Case], tuple[str, str]]
+
+
+@pytest.fixture
+def read(dsocr_subject: Any, dsocr_config: Config) -> Read:
+    """What ``read`` gives of a case, and the text of what the vendor's loop chooses by the subject's logits."""
+    from pytest_dsocr.engine.checkpoint import resolve
+    from pytest_dsocr.subjects.checked import CheckedSubject
+
+    asked, tokenizer = CheckedSubject(dsocr_subject), resolve(dsocr_config.checkpoint).tokenizer
+    return lambda case: (asked.read(case), clean_output(tokenizer.decode(list(_choices(asked, case, tokenizer)))))
 
 
 @pytest.mark.dsocr_level("L2")
 @pytest.mark.parametrize("name", PAGES)
 def test_read_says_what_its_own_steps_choose(
-    name: str, tmp_path: Path, dsocr_subject: Any, dsocr_config: Config, dsocr_check: Check
+    name: str, tmp_path: Path, read: Read, dsocr_config: Config, dsocr_check: Check
 ) -> None:
     from pytest_dsocr.compare.text import compare_text
-    from pytest_dsocr.engine.checkpoint import resolve
-    from pytest_dsocr.subjects.checked import CheckedSubject
 
     from ..contract.pages import write_page
 
     ceiling = PAGES[name] if dsocr_config.checkpoint == MINI else OF_OTHERS
-    case = make_case(write_page(name, tmp_path), "markdown", QUICK, ceiling)
-    asked, tokenizer = CheckedSubject(dsocr_subject), resolve(dsocr_config.checkpoint).tokenizer
-    text = compare_text(asked.read(case), _own_text(asked, case, tokenizer), 0.0)
+    text = compare_text(*read(make_case(write_page(name, tmp_path), "markdown", QUICK, ceiling)), 0.0)
     agrees = "agrees" if text.verdict is Verdict.MATCH else "disagrees"
-    read = Comparison("read", text.verdict, f"{agrees} with the subject's own steps, by the vendor's rule")
-    dsocr_check([read, text])
+    measured = f"{agrees} with the subject's own steps, by the vendor's rule"
+    dsocr_check([Comparison("read", text.verdict, measured), text])
 
 
 @pytest.mark.dsocr_level("L2")
-def test_a_page_without_text_is_not_made_to_have_some(
-    tmp_path: Path, dsocr_subject: Any, dsocr_config: Config, dsocr_check: Check
-) -> None:
+def test_a_page_without_text_is_not_made_to_have_some(tmp_path: Path, read: Read, dsocr_check: Check) -> None:
     """``mini`` ends at once on a page too small to read."""
-    from pytest_dsocr.engine.checkpoint import resolve
-    from pytest_dsocr.subjects.checked import CheckedSubject
-
     from ..contract.pages import write_page
 
-    case = make_case(write_page("tiny", tmp_path), "markdown", QUICK, OF_OTHERS)
-    asked, tokenizer = CheckedSubject(dsocr_subject), resolve(dsocr_config.checkpoint).tokenizer
-    own = _own_text(asked, case, tokenizer)
+    text, own = read(make_case(write_page("tiny", tmp_path), "markdown", QUICK, OF_OTHERS))
     why = "what its own steps choose: EOS may be the first token, and no least number of tokens is asked for"
-    dsocr_check([as_expected("read/page without text", asked.read(case), own, why)])
+    dsocr_check([as_expected("read/page without text", text, own, why)])
 
 
 @pytest.mark.dsocr_level("L2")
-def test_another_prompt_of_a_page_is_another_reading(
-    tmp_path: Path, dsocr_subject: Any, dsocr_config: Config, dsocr_check: Check
-) -> None:
+def test_another_prompt_of_a_page_is_another_reading(tmp_path: Path, read: Read, dsocr_check: Check) -> None:
     """What is kept of a page by its name or its pixels must not be what was read of it."""
-    from pytest_dsocr.engine.checkpoint import resolve
-    from pytest_dsocr.subjects.checked import CheckedSubject
-
     from ..contract.pages import write_page
 
     page = write_page("alpha", tmp_path)
-    asked, tokenizer = CheckedSubject(dsocr_subject), resolve(dsocr_config.checkpoint).tokenizer
-    asked.read(make_case(page, "markdown", QUICK, OF_PROMPTS))
-    case = make_case(page, "free", QUICK, OF_PROMPTS)
-    own = _own_text(asked, case, tokenizer)
+    _, (text, own) = (read(make_case(page, prompt, QUICK, OF_PROMPTS)) for prompt in ("markdown", "free"))
     why = "what its own steps choose, and not what is kept of the page and found without the prompt"
-    dsocr_check([as_expected("read/another prompt", asked.read(case), own, why)])
-
-
-def _own_text(asked: CheckedSubject, case: Case, tokenizer: TextTokenizer) -> str:
-    """Return the text of what the vendor's loop chooses by the subject's logits."""
-    return clean_output(tokenizer.decode(list(_choices(asked, case, tokenizer))))
+    dsocr_check([as_expected("read/another prompt", text, own, why)])
 
 
 def _choices(asked: CheckedSubject, case: Case, tokenizer: TextTokenizer) -> Iterator[int]:

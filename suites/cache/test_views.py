@@ -17,7 +17,7 @@ from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Reason, as_expected, not_compared
 from pytest_dsocr.contract import GRID, PIXELS, ROWS
 from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.observation.level import SubjectFaultError
+from pytest_dsocr.observation.config import SubjectFaultError
 from pytest_dsocr.plugin.check import Check
 
 from .walk import QUICK, compare_ways

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.cases.limits import limits_of
-from pytest_dsocr.cases.run import compare_sides
+from pytest_dsocr.cases.run import compare_sides, limits_of
 from pytest_dsocr.compare.case import CaseReport, judge
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict

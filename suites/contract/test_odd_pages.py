@@ -25,7 +25,7 @@ WITH_BUDGET = 0.5
 def test_it_reads_as_the_vendors_code(
     name: str, dsocr_config: Config, dsocr_subject: Any, tmp_path: Path, dsocr_check: Check
 ) -> None:
-    from pytest_dsocr.cases.limits import budget_of, own_limits
+    from pytest_dsocr.cases.run import budget_of, own_limits
     from pytest_dsocr.compare.text import compare_text
     from pytest_dsocr.report.causes import OF_ODD_PAGES
     from pytest_dsocr.subjects.checked import CheckedSubject

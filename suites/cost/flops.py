@@ -70,7 +70,7 @@ class Scales:
 
     def begin(self, page_px: tuple[int, int], prompt: str, preset: str | Preset) -> Counted:
         """Run the stages of a page up to its first token."""
-        from pytest_dsocr.subjects.values import copies
+        from pytest_dsocr.subjects.checked import copies
 
         work = self.work(page_px, prompt, preset)
         inputs = self.subject.inputs(self._page(page_px), prompt=render(prompt), preset=work.preset)

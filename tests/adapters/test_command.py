@@ -14,7 +14,7 @@ import pytest
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.observation.level import SubjectFaultError, SubjectHungError
+from pytest_dsocr.observation.config import SubjectFaultError, SubjectHungError
 from pytest_dsocr.subjects.calls import watching
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.loading import close_subject, load_subject, open_subject

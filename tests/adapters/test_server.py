@@ -20,7 +20,7 @@ from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
 from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.observation.level import SubjectFaultError, SubjectHungError
+from pytest_dsocr.observation.config import SubjectFaultError, SubjectHungError
 from pytest_dsocr.observation.observation import Output
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.subjects.calls import watching

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.cases.limits import budget_of
-from pytest_dsocr.cases.run import run_case
+from pytest_dsocr.cases.run import budget_of, run_case
 from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.compare.tolerances import BUDGETS
 from pytest_dsocr.engine.checkpoint import resolve

@@ -13,7 +13,7 @@ from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, not_compar
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.observation.level import SubjectFaultError
+from pytest_dsocr.observation.config import SubjectFaultError
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.subjects.session import SessionSubject

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.cases.limits import key_of, limits_between, limits_of, own_limits
-from pytest_dsocr.cases.run import compare_sides
+from pytest_dsocr.cases.run import compare_sides, key_of, limits_between, limits_of, own_limits
 from pytest_dsocr.compare.tolerances import OF_ONE_KEY, tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.engine import Engine

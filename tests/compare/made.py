@@ -11,7 +11,7 @@ from pytest_dsocr.compare.diff import plain_line
 from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.observation.answer import Answer, ForcedStep
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Level
 from pytest_dsocr.observation.observation import Artefact, Best, InputsDigest, Observation, Output, Seam, SpanSeen, Step
 from pytest_dsocr.observation.summing import bytes_sha256
 

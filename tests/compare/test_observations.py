@@ -11,7 +11,7 @@ from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Reason, Sign, Verdict, worst
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.observation.answer import NO_CHOICE, ForcedStep, Part
-from pytest_dsocr.observation.level import Level, SubjectFaultError
+from pytest_dsocr.observation.config import Level, SubjectFaultError
 from pytest_dsocr.observation.observation import Best, InputsDigest, NotFinite, Observation, Seam, Step
 from tests.compare.made import OUTPUT as SAID
 from tests.compare.made import STEPS, along, answer, input_tensors, observation, seam_tensors

@@ -19,7 +19,7 @@ from pytest_dsocr.compare.verdict import Comparison, Sign, Verdict
 from pytest_dsocr.contract.markup import parse, to_mmd
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.observation.answer import Answer, ForcedStep
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Level
 from pytest_dsocr.observation.observation import Best, Observation, Output, SpanSeen, Step
 from pytest_dsocr.observation.provenance import Key
 from pytest_dsocr.reference.recording import Recording

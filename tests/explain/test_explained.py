@@ -21,8 +21,7 @@ from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.question import question_of
 from pytest_dsocr.explain.texts import of_text
-from pytest_dsocr.observation.config import Setup
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Level, Setup
 from tests.conftest import model_of
 from tests.faults.trial import cases, loaded, reference
 from tests.subjects.test_follow import only

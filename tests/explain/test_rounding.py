@@ -24,8 +24,7 @@ from pytest_dsocr.foundation.process import Elapsed
 from pytest_dsocr.observation.answer import Rounding
 from pytest_dsocr.observation.block_seams import watch_passes
 from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.observation.config import Setup
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Level, Setup
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.opening import Wanted, open_recorded
 from pytest_dsocr.report.payload import CasePayload

@@ -14,8 +14,7 @@ from pytest_dsocr.explain import explain as explaining
 from pytest_dsocr.explain import explainer
 from pytest_dsocr.explain.explain import check_memory, free_bytes
 from pytest_dsocr.explain.mistake import Mistake
-from pytest_dsocr.explain.question import PageRead, Question, SearchResult
-from pytest_dsocr.explain.search import search
+from pytest_dsocr.explain.question import PageRead, Question, SearchResult, search
 from pytest_dsocr.foundation.errors import DsocrError
 
 NEAR, WITHOUT = 1e-4, 0.04

@@ -12,8 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.observation.config import Setup
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Level, Setup
 from pytest_dsocr.plugin.option_values import level
 from pytest_dsocr.subjects.protocol import METHODS
 from tests.checkout import CHECKOUT

@@ -14,7 +14,7 @@ import pytest
 
 from pytest_dsocr.explain.catalogue import mistakes, ports
 from pytest_dsocr.explain.explainer import Explainer
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Level
 from tests.exam import exam
 from tests.faults.outcome import STAGES, Fault, of_catalogue, of_exam
 from tests.faults.suites import LEVEL, failure

@@ -9,8 +9,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from pytest_dsocr.cases.limits import limits_between
-from pytest_dsocr.cases.run import ask
+from pytest_dsocr.cases.run import ask, limits_between
 from pytest_dsocr.compare.case import CaseReport, judge
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.checkpoint import resolve
@@ -21,8 +20,7 @@ from pytest_dsocr.explain.question import question_of
 from pytest_dsocr.explain.rounding import Part, Rounder, explained_by_rounding, parts_of
 from pytest_dsocr.observation.answer import ROUNDED_DTYPES
 from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.observation.config import Setup
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Level, Setup
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.opening import Wanted, open_recorded
 from pytest_dsocr.reference.recording import RecordedReference

@@ -31,8 +31,7 @@ from pytest_dsocr.engine.weights import INDEX, read_headers
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import seal
 from pytest_dsocr.night import record
-from pytest_dsocr.night.config import Config, read_config
-from pytest_dsocr.night.state import NIGHTS, STATE_NAME, Entry, NightState
+from pytest_dsocr.night.state import NIGHTS, STATE_NAME, Config, Entry, NightState, read_config
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.named import make_cases
 from pytest_dsocr.pages.page_list import shipped

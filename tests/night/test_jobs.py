@@ -8,10 +8,9 @@ import pytest
 
 from pytest_dsocr.cli.main import parser
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.night.config import PARTS, Config, read_config
 from pytest_dsocr.night.jobs import TIME_IS_OVER, command, environment, jobs, run_command
 from pytest_dsocr.night.run import _too_long, facts
-from pytest_dsocr.night.state import Entry, NightState, Step, is_whole, key_of
+from pytest_dsocr.night.state import PARTS, Config, Entry, NightState, Step, is_whole, key_of, read_config
 from pytest_dsocr.night.views import write_views
 from pytest_dsocr.report.file import write_json
 from tests.checkout import CHECKOUT

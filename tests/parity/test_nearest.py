@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.cases.reference import reference_of
+from pytest_dsocr.cases.run import reference_of
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.observation.provenance import Key

@@ -12,8 +12,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.engine import checkpoint
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.config import Config
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Config, Level
 from pytest_dsocr.plugin.config import own_config
 from pytest_dsocr.plugin.option_values import importable_subject
 from pytest_dsocr.plugin.options import OPTIONS, value_of

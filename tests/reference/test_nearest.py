@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.cases.limits import key_of
+from pytest_dsocr.cases.run import key_of
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.checkpoint import resolve

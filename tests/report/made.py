@@ -12,8 +12,7 @@ from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, not_compared
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.observation.config import Config
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Config, Level
 from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.perf.statistics import Judgement
 from pytest_dsocr.plugin.options import OPTIONS

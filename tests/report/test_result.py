@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Reason, not_compared
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Level
 from pytest_dsocr.perf.statistics import Judgement
 from pytest_dsocr.report.file import OF_PYTEST, Ending, read_result, write_json
 from pytest_dsocr.report.result import level_of_comparison

@@ -16,7 +16,7 @@ import torch
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import traced
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.level import SubjectFaultError, SubjectHungError
+from pytest_dsocr.observation.config import SubjectFaultError, SubjectHungError
 from pytest_dsocr.subjects.calls import COLUMNS, Watch, at_stage, watching
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.loading import close_subject

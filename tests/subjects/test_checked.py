@@ -17,12 +17,11 @@ from pytest_dsocr.compare.case import compare_observations
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.foundation.exact import exact
+from pytest_dsocr.foundation.words import exact
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.level import SubjectFaultError
+from pytest_dsocr.observation.config import SubjectFaultError
 from pytest_dsocr.observation.observation import Observation
-from pytest_dsocr.subjects import values
-from pytest_dsocr.subjects.checked import CheckedSubject
+from pytest_dsocr.subjects.checked import CheckedSubject, copied
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.protocol import METHODS
@@ -190,7 +189,7 @@ def test_tensors_of_other_classes_are_read_as_torchs_own(subject: Any, case: Cas
 
 def test_what_is_copied_keeps_its_order_in_memory_and_nothing_of_a_class_or_gradient() -> None:
     given = torch.nn.Parameter(torch.randn(3, 4, 5).transpose(0, 2))
-    own = values.copied("vision", "vision gave", "sam.page", given)
+    own = copied("vision", "vision gave", "sam.page", given)
     assert (own.stride(), type(own), own.requires_grad) == (given.stride(), Tensor, False)
     given.data.zero_()
     assert own.any()

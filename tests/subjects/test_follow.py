@@ -19,7 +19,7 @@ from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.families import DEFAULT, SEAMS
 from pytest_dsocr.observation.answer import ForcedStep
 from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Level
 from pytest_dsocr.observation.observation import Best, Observation, Output, Step
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.protocol import METHODS

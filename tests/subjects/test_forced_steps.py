@@ -14,7 +14,7 @@ from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.engine.pipeline import pick
 from pytest_dsocr.observation.answer import NO_CHOICE
 from pytest_dsocr.observation.columns import FIRST_ROOM
-from pytest_dsocr.observation.level import SubjectFaultError
+from pytest_dsocr.observation.config import SubjectFaultError
 from pytest_dsocr.observation.observation import Best, NotFinite, Step
 from pytest_dsocr.subjects.forced_steps import ForcedSteps
 

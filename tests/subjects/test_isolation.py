@@ -20,7 +20,7 @@ from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError, traced
 from pytest_dsocr.observation.block_seams import watch_deep
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.level import Level, SubjectFaultError, SubjectHungError
+from pytest_dsocr.observation.config import Level, SubjectFaultError, SubjectHungError
 from pytest_dsocr.subjects.calls import Watch, watching
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.isolation.subject import IsolatedSubject

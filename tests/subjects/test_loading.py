@@ -17,7 +17,7 @@ from pytest_dsocr.engine.attention import attention_function
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Level
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.loading import level_before_loading, load_subject, offers_before_loading
 from pytest_dsocr.subjects.protocol import NotOfferedError, Offers, Setup, level_of

@@ -15,7 +15,7 @@ from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.config import Level
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.report.payload import of_case
 from pytest_dsocr.report.pictures import draw

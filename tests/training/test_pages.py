@@ -7,8 +7,7 @@ import pytest
 import tokenizers
 from PIL import Image
 
-from ci.training.page import Block, Page, Rect, Word
-from ci.training.rows import IGNORED, collate, make_row, token_places, words_of
+from ci.training.rows import IGNORED, Block, Page, Rect, Word, collate, make_row, token_places, words_of
 from ci.training.typeset import ANSWERS, typeset
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.presets import image_token_count

@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from ci.training.__main__ import main
-from ci.training.page import Page
 from ci.training.recipe import STATE, Recipe, Training, train
-from ci.training.rows import Pages
+from ci.training.rows import Page, Pages
 from ci.training.typeset import typeset
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.engine import Engine

@@ -147,7 +147,7 @@ def _twice(on: Target) -> None:
 
 
 def add_flows(group: Group, name: str) -> None:
-    """Add what may be wrong with the residuals and norms of each block of ``name``, and with their order."""
+    """Add what may be wrong with the residuals and norms of each block of ``name``, their order, and their numbers."""
     group.rows("", FLOWS, _flows, words=f"{{}} in {name}'s blocks")
     group.add("block-left-out", f"a block of {name} left out", partial(_another, by=1))
     words = f"the block in front of it run once more in place of {name}'s block"
@@ -155,6 +155,7 @@ def add_flows(group: Group, name: str) -> None:
     group.add("blocks-exchanged", f"two neighbouring blocks of {name} exchanged", _exchanged)
     group.add("block-skipped", f"a block of {name} that gives what it gets", lambda on: _skipped(on.blocks[0], on))
     group.add("block-twice", f"a block of {name} run twice", _twice)
+    _add_numbers(group, name)
 
 
 def normed(
@@ -262,7 +263,7 @@ def _transposed(on: Target, path: str) -> None:
         on.changes.weight(linear.weight, linear.weight.data.T)
 
 
-def add_numbers(group: Group, name: str) -> None:
+def _add_numbers(group: Group, name: str) -> None:
     """Add numbers that are rounded: weights, what blocks get, compute in and give."""
     weights: Table = {
         **rounding("rounded to {}"),

@@ -14,18 +14,8 @@ from pytest_dsocr.compare.verdict import Sign
 from pytest_dsocr.engine import clip, model
 from pytest_dsocr.engine.fusion import beside
 from pytest_dsocr.engine.sam import resize_grid
-from pytest_dsocr.explain.catalogue.blocks import (
-    NOT_FINITE,
-    Change,
-    Table,
-    add_activations,
-    add_flows,
-    add_linears,
-    add_norms,
-    add_numbers,
-    rounded,
-    rounding,
-)
+from pytest_dsocr.explain.catalogue import blocks
+from pytest_dsocr.explain.catalogue.blocks import NOT_FINITE, Change, Table, rounded, rounding
 from pytest_dsocr.explain.catalogue.encoders import Resize, add_attention, grid_variants
 from pytest_dsocr.explain.mistake import Group, Target
 
@@ -35,17 +25,15 @@ EPSILONS = (1e-6, 1e-12, 1e-8, 1e-3)
 def clip_mistakes() -> Group:
     """Make those of CLIP, the likeliest first."""
     group = Group("clip", {**NOT_FINITE, Sign.SHUFFLED: ("features-turned",)})
-    grids = {key: (words, resize) for key, words, resize in grid_variants()}
-    group.rows("positions-", grids, _grid, "front", "CLIP's positions {}")
-    add_activations(group, "CLIP", "quick", lambda act, mlp, x: mlp.fc2(act(mlp.fc1(x))), clip.Mlp)
+    group.rows("positions-", dict(grid_variants()), _grid, "front", "CLIP's positions {}")
+    blocks.add_activations(group, "CLIP", "quick", lambda act, mlp, x: mlp.fc2(act(mlp.fc1(x))), clip.Mlp)
     linears = ("self_attn.qkv_proj", "self_attn.out_proj", "mlp.fc1", "mlp.fc2")
-    add_linears(group, "CLIP", linears, ("self_attn.out_proj",))
-    add_flows(group, "CLIP")
-    add_numbers(group, "CLIP")
+    blocks.add_linears(group, "CLIP", linears, ("self_attn.out_proj",))
+    blocks.add_flows(group, "CLIP")
     group.rows("", EMBEDDINGS, _embeds, "front")
     group.add("class-none", "CLIP without a class token", _classless, "front")
     group.rows("", PRE_NORMS, _pre, "front")
-    add_norms(group, "CLIP", 1e-5, EPSILONS)
+    blocks.add_norms(group, "CLIP", 1e-5, EPSILONS)
     add_attention(group, "CLIP")
     for eps in EPSILONS:
         for key, where in (("all-norms", "all norms of CLIP"), ("pre-norm", "the norm in front of CLIP's blocks")):

@@ -16,20 +16,8 @@ from pytest_dsocr.engine import decoder, pipeline
 from pytest_dsocr.engine.attention import repeat_heads
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.decoder import Rope
-from pytest_dsocr.explain.catalogue.blocks import (
-    DTYPES,
-    NARROW,
-    NOT_FINITE,
-    Change,
-    Table,
-    add_flows,
-    add_linears,
-    add_norms,
-    add_numbers,
-    linear_in,
-    rounded,
-    rounding,
-)
+from pytest_dsocr.explain.catalogue import blocks
+from pytest_dsocr.explain.catalogue.blocks import NARROW, NOT_FINITE, Change, Table, rounded, rounding
 from pytest_dsocr.explain.catalogue.encoders import ATTENDED, LETTERS, attended
 from pytest_dsocr.explain.catalogue.experts import add_experts
 from pytest_dsocr.explain.mistake import Group, Target
@@ -61,10 +49,9 @@ def prefill_mistakes() -> Group:
         words = f"heads of the decoder's {one}_proj read as the innermost axis"
         group.add(f"dims-first-{one}_proj", words, partial(_projected, names=one, change=_dims_first))
     group.add("heads-not-merged", "the decoder's heads not moved back behind the positions", _not_merged)
-    add_norms(group, "the decoder", 1e-6, (1e-5, 1e-12, 1e-8, 1e-3))
-    add_linears(group, "the decoder", (), tuple(f"self_attn.{name}_proj" for name in "qkvo"))
-    add_flows(group, "the decoder")
-    add_numbers(group, "the decoder")
+    blocks.add_norms(group, "the decoder", 1e-6, (1e-5, 1e-12, 1e-8, 1e-3))
+    blocks.add_linears(group, "the decoder", (), tuple(f"self_attn.{name}_proj" for name in "qkvo"))
+    blocks.add_flows(group, "the decoder")
     add_experts(group)
     group.rows("", LAST_NORMS, _last_norm, "back")
     epsilons: Table = {f"{eps:g}": (f"{eps:g}", eps) for eps in (1e-5, 1e-12, 1e-3)}
@@ -283,7 +270,7 @@ Head = Callable[[Any, Change, Tensor], Tensor]
 
 
 def _head_in(model: Any, run: Change, x: Tensor, dtype: torch.dtype) -> Tensor:
-    return linear_in(model.lm_head, dtype, x).float()
+    return blocks.linear_in(model.lm_head, dtype, x).float()
 
 
 def _logits_changed(model: Any, run: Change, x: Tensor, change: Change) -> Tensor:
@@ -295,7 +282,7 @@ HEADS: dict[str, tuple[str, Head]] = {
         "the embeddings in the place of the head's weights (tied)",
         lambda model, run, x: F.linear(x, model.model.embed_tokens.weight).float(),
     ),
-    **{key: (f"the head computed in {key}", partial(_head_in, dtype=dtype)) for key, dtype in DTYPES.items()},
+    **{key: (f"the head computed in {key}", partial(_head_in, dtype=dtype)) for key, dtype in blocks.DTYPES.items()},
     **{
         f"logits-{key}": (words, partial(_logits_changed, change=change))
         for key, (words, change) in rounding("logits rounded to {}").items()

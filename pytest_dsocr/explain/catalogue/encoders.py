@@ -216,43 +216,43 @@ CHANGED: dict[str, tuple[str, Change]] = {
 }
 
 
-def grid_variants() -> Iterator[tuple[str, str, Resize]]:
-    """Yield a name, what is done to a square table in words, and the function that does it."""
+def grid_variants() -> Iterator[tuple[str, tuple[str, Resize]]]:
+    """Yield rows of what may be done to a square table that has another size."""
     for mode, antialias, corners in ((m, a, c) for m in ("bicubic", "bilinear") for a in (False, True) for c in (0, 1)):
         if (mode, antialias, corners) == ("bicubic", True, 0):
             continue
         words = f"{mode}, {'with' if antialias else 'without'} antialias{', corners aligned' if corners else ''}"
         resize = _planes(mode=mode, antialias=antialias, align_corners=bool(corners))
-        yield f"{mode}-{int(antialias)}{corners}", f"resized {words}", resize
+        yield f"{mode}-{int(antialias)}{corners}", (f"resized {words}", resize)
     for mode in ("nearest", "nearest-exact", "area"):
-        yield mode, f"resized by {mode}", _planes(mode=mode)
+        yield mode, (f"resized by {mode}", _planes(mode=mode))
     parts = {"front": "first rows and columns", "middle": "middle", "end": "last rows and columns"}
     for place, (key, part) in enumerate(parts.items()):
-        yield f"cut-{key}", f"cut to its {part}, not resized", _unless_equal(partial(_cut, share=place / 2))
-    yield "scale-factor", "resized by a scale factor of a little more than the size", _unless_equal(_by_scale)
-    yield "strided", "read in steps, not resized", _unless_equal(_strided)
-    yield "in-bfloat16", "resized in bfloat16", _planes(torch.bfloat16, mode="bicubic", antialias=True)
+        yield f"cut-{key}", (f"cut to its {part}, not resized", _unless_equal(partial(_cut, share=place / 2)))
+    yield "scale-factor", ("resized by a scale factor of a little more than the size", _unless_equal(_by_scale))
+    yield "strided", ("read in steps, not resized", _unless_equal(_strided))
+    yield "in-bfloat16", ("resized in bfloat16", _planes(torch.bfloat16, mode="bicubic", antialias=True))
     for key, (words, change) in CHANGED.items():
-        yield key, words, partial(_changed, change=change)
+        yield key, (words, partial(_changed, change=change))
     edge = partial(_beyond, places=lambda at, side: at.clamp(max=side - 1))
-    yield "edge", "of larger views repeated at the edge, not resized", edge
+    yield "edge", ("of larger views repeated at the edge, not resized", edge)
     anew = partial(_beyond, places=lambda at, side: at % side)
-    yield "anew", "of larger views taken anew from the first row, not resized", anew
+    yield "anew", ("of larger views taken anew from the first row, not resized", anew)
 
 
-def line_variants() -> Iterator[tuple[str, str, Resize]]:
-    """Yield what may be done to a table of relative positions ``[L, C]`` that has another length."""
-    yield "corners", "resized linearly with corners aligned", _line(mode="linear", align_corners=True)
+def line_variants() -> Iterator[tuple[str, tuple[str, Resize]]]:
+    """Yield rows of what may be done to a table of relative positions ``[L, C]`` that has another length."""
+    yield "corners", ("resized linearly with corners aligned", _line(mode="linear", align_corners=True))
     for mode in ("nearest", "nearest-exact", "area"):
-        yield mode, f"resized by {mode}", _line(mode=mode)
-    yield "antialias", "resized linearly with antialias", _line(mode="bilinear", antialias=True)
-    yield "bicubic", "resized bicubic", _line(mode="bicubic", antialias=False)
-    yield "bicubic-antialias", "resized bicubic with antialias", _line(mode="bicubic", antialias=True)
-    yield "asymmetric", "resized linearly without half-pixel centres", _unless_equal(_asymmetric)
+        yield mode, (f"resized by {mode}", _line(mode=mode))
+    yield "antialias", ("resized linearly with antialias", _line(mode="bilinear", antialias=True))
+    yield "bicubic", ("resized bicubic", _line(mode="bicubic", antialias=False))
+    yield "bicubic-antialias", ("resized bicubic with antialias", _line(mode="bicubic", antialias=True))
+    yield "asymmetric", ("resized linearly without half-pixel centres", _unless_equal(_asymmetric))
     for key, part, share in (("middle", "middle", 0.5), ("front", "beginning", 0.0), ("end", "end", 1.0)):
-        yield key, f"cut to its {part}, not resized", partial(_cut_line, share=share)
-    yield "in-bfloat16", "resized in bfloat16", _line(torch.bfloat16, mode="linear")
-    yield "clamped", "clamped for larger views, not resized", _clamped
+        yield key, (f"cut to its {part}, not resized", partial(_cut_line, share=share))
+    yield "in-bfloat16", ("resized in bfloat16", _line(torch.bfloat16, mode="linear"))
+    yield "clamped", ("clamped for larger views, not resized", _clamped)
 
 
 def _line(dtype: torch.dtype = torch.float32, **how: Any) -> Resize:

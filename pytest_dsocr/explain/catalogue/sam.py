@@ -11,20 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pytest_dsocr.engine import sam
-from pytest_dsocr.explain.catalogue.blocks import (
-    ACTIVATIONS,
-    NOT_FINITE,
-    Change,
-    Table,
-    add_activations,
-    add_flows,
-    add_linears,
-    add_norms,
-    add_numbers,
-    normed,
-    rounded,
-    rounding,
-)
+from pytest_dsocr.explain.catalogue import blocks
+from pytest_dsocr.explain.catalogue.blocks import ACTIVATIONS, NOT_FINITE, Change, Table, normed, rounded, rounding
 from pytest_dsocr.explain.catalogue.encoders import Resize, add_attention, grid_variants, line_variants
 from pytest_dsocr.explain.mistake import Group, Target
 
@@ -35,19 +23,16 @@ Bias = Callable[..., Tensor]
 def sam_mistakes() -> Group:
     """Make those of SAM, the likeliest first."""
     group = Group("sam", NOT_FINITE)
-    add_activations(group, "SAM", "erf", lambda act, mlp, x: mlp.lin2(act(mlp.lin1(x))), sam.Mlp)
-    add_linears(group, "SAM", ("attn.qkv", "attn.proj", "mlp.lin1", "mlp.lin2"), ("attn.proj",))
-    lines = {key: (words, resize) for key, words, resize in line_variants()}
-    group.rows("relative-", lines, _line, words="SAM's tables of relative positions {}")
+    blocks.add_activations(group, "SAM", "erf", lambda act, mlp, x: mlp.lin2(act(mlp.lin1(x))), sam.Mlp)
+    blocks.add_linears(group, "SAM", ("attn.qkv", "attn.proj", "mlp.lin1", "mlp.lin2"), ("attn.proj",))
+    group.rows("relative-", dict(line_variants()), _line, words="SAM's tables of relative positions {}")
     group.rows("relative-", BIASES, _biased)
     group.rows("relative-", RELATIVE, _relative, words="{} in SAM")
     group.rows("", WINDOWS, lambda on, plant: plant(on), "wide")
-    add_norms(group, "SAM", 1e-6, (1e-5, 1e-12, 1e-8, 1e-3))
+    blocks.add_norms(group, "SAM", 1e-6, (1e-5, 1e-12, 1e-8, 1e-3))
     add_attention(group, "SAM")
-    add_flows(group, "SAM")
-    add_numbers(group, "SAM")
-    grids = {key: (words, resize) for key, words, resize in grid_variants()}
-    group.rows("positions-", grids, _grid, "front", "SAM's absolute positions {}")
+    blocks.add_flows(group, "SAM")
+    group.rows("positions-", dict(grid_variants()), _grid, "front", "SAM's absolute positions {}")
     group.rows("pixels-", PIXELS, _pixels, "front", "{} in front of SAM")
     group.rows("patches-", PATCHES, _patches, "front")
     group.add("patches-no-bias", "the patches without their bias", _no_patch_bias, "front")
@@ -122,14 +107,9 @@ def _windowed(on: Target) -> list[Any]:
     return [block for block in on.modules(sam.Block) if block.window]
 
 
-def _windows(on: Target, size: int) -> None:
-    for block in _windowed(on):
+def _windows(on: Target, size: int, everywhere: bool = False) -> None:
+    for block in on.modules(sam.Block) if everywhere else _windowed(on):
         on.changes.set(block, "window", size)
-
-
-def _all_windows(on: Target) -> None:
-    for block in on.modules(sam.Block):
-        on.changes.set(block, "window", 14)
 
 
 def _pads(on: Target, mode: str = "constant", share: float = 0.0) -> None:
@@ -195,7 +175,10 @@ WINDOWS: Table = {
         "a block of SAM attending to the whole view that should keep to its windows",
         partial(_windows, size=0),
     ),
-    "windows-everywhere": ("a block of SAM keeping to windows that should attend to the whole view", _all_windows),
+    "windows-everywhere": (
+        "a block of SAM keeping to windows that should attend to the whole view",
+        partial(_windows, size=14, everywhere=True),
+    ),
     **{f"windows-{size}": (f"windows of {size} in SAM", partial(_windows, size=size)) for size in (7, 8, 10, 12, 16)},
     "pad-before": ("SAM's windows padded in front, not behind", partial(_pads, share=1.0)),
     "pad-middle": ("SAM's windows padded on both sides", partial(_pads, share=0.5)),

@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError, is_of_machine, traced
-from pytest_dsocr.observation.level import SubjectFaultError
+from pytest_dsocr.observation.config import SubjectFaultError
 from pytest_dsocr.subjects.calls import at_stage, begin, brief
 from pytest_dsocr.subjects.isolation.transport import REFUSAL, Channel, end_with_parent, serve
 from pytest_dsocr.subjects.loading import close_subject, load_subject

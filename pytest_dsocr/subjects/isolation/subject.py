@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.observation.level import SubjectFaultError
+from pytest_dsocr.observation.config import SubjectFaultError
 from pytest_dsocr.subjects.calls import current, hung
 from pytest_dsocr.subjects.isolation.transport import REFUSAL, ChildProcess, ProcessLostError
 from pytest_dsocr.subjects.protocol import Setup
