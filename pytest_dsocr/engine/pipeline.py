@@ -133,10 +133,11 @@ class Pipeline(Generic[CacheT]):
 
     def prefill_with(self, inputs: Inputs, features: Tensor | None, *, all_logits: bool = False) -> DecodeState[CacheT]:
         """Run the prompt through the decoder, with these features ``[tokens, C]`` at its image tokens."""
-        with self.running(PREFILL):
+        with self.running(FUSION):
             embeds = self.model.embed(inputs.input_ids)
             if features is not None:
                 embeds = scatter(embeds, inputs.images_seq_mask, features, inputs.image_tokens)
+        with self.running(PREFILL):
             cache = self.model.new_cache()
             logits = self.model.decode(embeds, cache, all_logits=all_logits)
         return DecodeState(cache, logits[:, -1], embeds[:, -1:], [], logits if all_logits else None)

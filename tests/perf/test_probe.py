@@ -15,11 +15,13 @@ import pytest
 import torch
 
 from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.perf.bench import _rounds
 from pytest_dsocr.perf.probe import page as page_module
 from pytest_dsocr.perf.probe.gpu_work import BEFORE, kernels_by_stage
 from pytest_dsocr.perf.probe.machine import Yardstick, descends
 from pytest_dsocr.perf.probe.page import READINGS, PageProbe
 from pytest_dsocr.perf.probe.stopwatch import Lap, Stopwatch, apart, in_quantities, shortest
+from pytest_dsocr.perf.rounds import Round, alike
 
 FIT = {"load": 0.1}, list[str]()
 SPOILT = {"load": 9.0}, ["the process waited for a core"]
@@ -139,6 +141,30 @@ def test_fusion_is_what_vision_takes_beside_its_encoders() -> None:
     assert (found["sam"], found["vision_fusion"], found["first_token"]) == (12.0, 2.0, 28.0)
     assert apart(laps(vision=[18.0])) == laps(vision=[18.0]), "a subject that does not show its modules"
     assert walls(in_quantities(laps(tokenizer=[1.0], vision=[18.0], prefill=[9.0])))["first_token"] == 28.0
+
+
+def test_a_stage_within_a_method_is_taken_out_of_it() -> None:
+    encoders = laps(sam=[12.0], clip=[3.0], projector=[1.0])
+    inner = laps(preprocess=[30.0, 10.0], tokenizer=[45.0], vision=[18.0], vision_fusion=[1.0], prefill=[9.0])
+    found = walls(in_quantities(apart({**inner, **encoders})))
+    expected = {"preprocess": 40.0, "tokenizer": 5.0, "vision_fusion": 3.0, "prefill": 8.0, "first_token": 72.0}
+    assert {name: found[name] for name in expected} == expected
+    assert [*found][:2] == ["preprocess", "tokenizer"]
+
+
+def test_a_round_is_taken_as_an_older_one_that_does_not_split_it() -> None:
+    now, older = (Round(wall) for wall in ({"preprocess": 40.0, "tokenizer": 5.0}, {"tokenizer": 50.0}))
+    assert alike(now, older).wall_ms == {"tokenizer": 45.0}
+    assert (alike(older, now), alike(now, now)) == (older, now)
+
+
+def test_a_version_that_does_not_split_its_tokenizer_is_compared_with_all_of_it() -> None:
+    def side(**times: float) -> Any:
+        timed = lambda _, only: {"wall_ms": {name: times[name] for name in only if name in times}, "spoilt": []}  # noqa: E731
+        return SimpleNamespace(ask=timed)
+
+    pair = _rounds((side(tokenizer=50.0), side(preprocess=40.0, tokenizer=5.0)), 1, ["tokenizer"])
+    assert [one.wall_ms for one in pair] == [{"tokenizer": 50.0}, {"tokenizer": 45.0}]
 
 
 def test_steps_are_split_early_and_late_where_there_are_enough() -> None:
