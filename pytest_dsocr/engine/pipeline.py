@@ -16,7 +16,7 @@ from torch import Tensor
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.policy import DecodePolicy, NgramBan
 from pytest_dsocr.contract.presets import Grid, crop_count
-from pytest_dsocr.engine.fusion import fuse, fuse_in_turn, scatter
+from pytest_dsocr.engine.fusion import fuse, scatter
 from pytest_dsocr.engine.protocol import CacheT, OcrModel
 from pytest_dsocr.engine.stages import Stages
 from pytest_dsocr.families.family import DECODE, FUSION, PIXELS, PREFILL, VIEWS
@@ -103,8 +103,7 @@ class Pipeline(Generic[CacheT]):
         layout = self.model.family.layout
         newline = self.model.image_newline if layout.newlines else None
         with self.running(FUSION):
-            laid = fuse if layout.mosaic else fuse_in_turn
-            return laid(crops, page[0], grid, newline, self.model.view_seperator)
+            return fuse(crops, page[0], grid if layout.mosaic else None, newline, self.model.view_seperator)
 
     def vision(self, inputs: Inputs) -> list[Vision]:
         """Run vision on every image; nothing where the vendor's gate is shut."""

@@ -129,12 +129,11 @@ def measure(
     """
     on_round("warming up", 0, most_rounds)
     probe.warm_up()
-    like = baseline.rounds[:1] if baseline else ()
 
     def take(_: Sequence[str] = ()) -> Round:
         """Take all, as the baseline did: alone, and with warmer caches, a stage may take less."""
         one = Round.from_json(probe.round())
-        return alike(one, like[0]) if like else one
+        return alike(one, baseline.rounds[0]) if baseline else one
 
     rounds = [take()]
     looks = looks_at(len(rounds[0].wall_ms), most_rounds) if baseline else (min(rounds_alone, most_rounds),)

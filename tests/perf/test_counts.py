@@ -22,6 +22,7 @@ TOKENS = 24
 """The fewest show what grows: eight at each end, and some between."""
 
 Probe = Callable[..., PageProbe]
+ON_CPU = [name for name in FLAGS if name != "short prefill"]
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def test_a_planted_cost_raises_its_own_flag_alone(
     probe: Probe, subject: type[SessionSubject], name: str, figures: str
 ) -> None:
     found = flags(probe(subject).exact())
-    assert [*found] == [name for name in FLAGS if name != "short prefill"], "all are evaluated but a GPU's"
+    assert [*found] == ON_CPU, "all of them are evaluated"
     raised = {one: flag.measured for one, flag in found.items() if flag.raised}
     assert [*raised] == ([name] if name else [])
     assert all(figures in measured for measured in raised.values())
@@ -124,13 +125,7 @@ def test_what_takes_more_tokens_than_the_page_has_is_said(probe: Probe, tokens: 
     made = probe(SessionSubject, tokens)
     exact, timed = made.exact(), made.round()["wall_ms"]
     lacking = {name for name in ("decode", "decode.early", "decode.late") if name not in timed}
-    lacking |= {
-        one
-        for name in FLAGS
-        if flag(name, exact) is None
-        for one in FLAGS[name][0]
-        if one not in exact and name != "short prefill"
-    }
+    lacking |= {one for name in ON_CPU if flag(name, exact) is None for one in FLAGS[name][0] if one not in exact}
     said = {name: too_few_tokens((name,), exact) for name in ("decode", "decode.late", *lacking, *exact)}
     assert lacking <= {name for name, why in said.items() if why}
     there = (exact.keys() | timed.keys()) - {"decode.views"}

@@ -21,7 +21,6 @@ from pytest_dsocr.perf.probe.gpu_work import BEFORE, kernels_by_stage
 from pytest_dsocr.perf.probe.machine import Yardstick, descends
 from pytest_dsocr.perf.probe.page import READINGS, PageProbe
 from pytest_dsocr.perf.probe.stopwatch import Lap, Stopwatch, apart, in_quantities, shortest
-from pytest_dsocr.perf.rounds import Round, alike
 
 FIT = {"load": 0.1}, list[str]()
 SPOILT = {"load": 9.0}, ["the process waited for a core"]
@@ -152,19 +151,22 @@ def test_a_stage_within_a_method_is_taken_out_of_it() -> None:
     assert [*found][:2] == ["preprocess", "tokenizer"]
 
 
-def test_a_round_is_taken_as_an_older_one_that_does_not_split_it() -> None:
-    now, older = (Round(wall) for wall in ({"preprocess": 40.0, "tokenizer": 5.0}, {"tokenizer": 50.0}))
-    assert alike(now, older).wall_ms == {"tokenizer": 45.0}
-    assert (alike(older, now), alike(now, now)) == (older, now)
-
-
 def test_a_version_that_does_not_split_its_tokenizer_is_compared_with_all_of_it() -> None:
-    def side(**times: float) -> Any:
-        timed = lambda _, only: {"wall_ms": {name: times[name] for name in only if name in times}, "spoilt": []}  # noqa: E731
-        return SimpleNamespace(ask=timed)
+    def side(**ms: float) -> Any:
+        return SimpleNamespace(
+            ask=lambda _, only: {"wall_ms": {one: ms[one] for one in only if one in ms}, "spoilt": ()}
+        )
 
-    pair = _rounds((side(tokenizer=50.0), side(preprocess=40.0, tokenizer=5.0)), 1, ["tokenizer"])
-    assert [one.wall_ms for one in pair] == [{"tokenizer": 50.0}, {"tokenizer": 45.0}]
+    older, now, split = (
+        side(tokenizer=50.0),
+        side(preprocess=40.0, tokenizer=5.0),
+        {"preprocess": 40.0, "tokenizer": 5.0},
+    )
+    assert [one.wall_ms for one in _rounds((older, now), 1, ["tokenizer"])] == [
+        {"tokenizer": 50.0},
+        {"tokenizer": 45.0},
+    ]
+    assert [one.wall_ms for one in _rounds((now, now), 0, ["tokenizer"])] == [split, split]
 
 
 def test_steps_are_split_early_and_late_where_there_are_enough() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pytest_dsocr.contract import Watch
 from pytest_dsocr.families import OF_VIEWS
 from pytest_dsocr.families.family import FUSION, PREFILL, PREPROCESS, TOKENIZER
 from pytest_dsocr.perf.probe.stopwatch import Stopwatch
@@ -103,13 +104,12 @@ class Walk:
 
     def _within(self, part: str) -> AbstractContextManager[None]:
         """Time a stage that is part of a method, where the subject shows when it runs."""
-        watched = getattr(self.subject, "watched", None)
-        if not callable(watched):
-            return nullcontext()
-        found: AbstractContextManager[None] = watched(
-            lambda stage: self.watch.lap(stage) if stage == part else nullcontext()
+        watched: Callable[[Watch], AbstractContextManager[None]] | None = getattr(self.subject, "watched", None)
+        return (
+            watched(lambda stage: self.watch.lap(stage) if stage == part else nullcontext())
+            if watched
+            else nullcontext()
         )
-        return found
 
     @contextmanager
     def _encoders(self) -> Iterator[None]:
