@@ -5,6 +5,9 @@ Here are the names of what goes into the model, as the vendor's code has them; l
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
 ROWS = ("input_ids", "images_seq_mask")
 """One value for each token of the prompt."""
 GRID = "images_spatial_crop"
@@ -15,3 +18,5 @@ TENSORS = (*ROWS, GRID, *PIXELS)
 """The fields of :class:`~pytest_dsocr.contract.inputs.Inputs`."""
 COMPARED = (*TENSORS, "dtypes")
 """What two sides' inputs are compared by: the tensors' content, and the dtypes of all but the pixels."""
+Watch = Callable[[str], AbstractContextManager[None]]
+"""Returns the context of one run of a stage."""

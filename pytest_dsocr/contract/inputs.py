@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -16,7 +17,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from pytest_dsocr.contract import PIXELS, ROWS, TENSORS
+from pytest_dsocr.contract import PIXELS, ROWS, TENSORS, Watch
 from pytest_dsocr.contract.image import ImageSource, load_image, views
 from pytest_dsocr.contract.presets import Grid, Preset, feature_count, image_token_count
 from pytest_dsocr.contract.prompt import TextTokenizer, prompt_ids, split_at_images
@@ -82,6 +83,7 @@ def prepare_inputs(
     prompt: str,
     preset: Preset,
     tokenizer: TextTokenizer,
+    stages: Watch = nullcontext,  # type: ignore[assignment]
 ) -> Inputs:
     """Turn one page, or several, and a prompt into the model's inputs.
 
@@ -92,26 +94,25 @@ def prepare_inputs(
         prompt: a text.
         preset: of the model's family.
         tokenizer: of the model that will read them.
+        stages: returns a context for ``preprocess``, from the file to pixels, and one for ``tokenizer``.
 
     Raises:
         DsocrError: for a page that cannot be read, a prompt that does not fit the pages, or a preset
             whose views do not give as many features as the prompt has image tokens.
     """
-    pages = [load_image(image) for image in _as_list(images)]
-    pieces = split_at_images(prompt, len(pages))
-    grids = [preset.grid(*page.size) for page in pages]
-    counts = [image_token_count(preset, grid) for grid in grids]
-    ids, mask = prompt_ids(pieces, counts, tokenizer)
-    made = [views(page, preset, grid) for page, grid in zip(pages, grids, strict=True)]
-    local_views, global_views = [crop for _, crops in made for crop in crops], [whole for whole, _ in made]
-    inputs = Inputs(
-        input_ids=torch.tensor([ids]),
-        images_seq_mask=torch.tensor([mask]),
-        images_spatial_crop=torch.tensor(grids or [(0, 0)]),
-        images_crop=pixels(local_views) if local_views else _blank(preset.base_size),
-        images_ori=pixels(global_views) if global_views else _blank(preset.image_size),
-    )
-    check_inputs(inputs, preset)
+    with stages("preprocess"):
+        pages = [load_image(image) for image in _as_list(images)]
+        grids = [preset.grid(*page.size) for page in pages]
+        made = [views(page, preset, grid) for page, grid in zip(pages, grids, strict=True)]
+        local_views, global_views = [crop for _, crops in made for crop in crops], [whole for whole, _ in made]
+        images_crop = pixels(local_views) if local_views else _blank(preset.base_size)
+        images_ori = pixels(global_views) if global_views else _blank(preset.image_size)
+    with stages("tokenizer"):
+        pieces = split_at_images(prompt, len(pages))
+        ids, mask = prompt_ids(pieces, [image_token_count(preset, grid) for grid in grids], tokenizer)
+        spatial_crop = torch.tensor(grids or [(0, 0)])
+        inputs = Inputs(torch.tensor([ids]), torch.tensor([mask]), spatial_crop, images_crop, images_ori)
+        check_inputs(inputs, preset)
     return inputs
 
 

@@ -72,6 +72,7 @@ def _fusion(arch: Architecture, work: Workload) -> Layers:
     size, width = ITEM_BYTES[work.dtype], arch.decoder.hidden_size
     features = sum(views * encoders.features_side(arch.sam, side_px) ** 2 for side_px, views in calls(work))
     through = moved(size, read=features * width, written=work.image_tokens * width)
+    through += moved(size, read=work.image_tokens * width)  # scattered into the prompt's embeddings
     return {NEWLINE: through + moved(size, weights=width), SEPARATOR: moved(size, weights=width)}
 
 
@@ -79,8 +80,7 @@ def _prefill(arch: Architecture, work: Workload, way: Way) -> Layers:
     size, config = ITEM_BYTES[work.dtype], arch.decoder
     call = Call(range(work.prompt_tokens), size, way)
     embedded = decoder.embedding(config, work.prompt_tokens, size)
-    scattered = moved(size, read=work.image_tokens * config.hidden_size)
-    return {decoder.EMBEDDING: embedded + scattered, **decoder.layers(config, call)}
+    return {decoder.EMBEDDING: embedded, **decoder.layers(config, call)}
 
 
 def _decode(arch: Architecture, work: Workload, way: Way) -> Layers:

@@ -19,30 +19,21 @@ def beside(clip: Tensor, sam: Tensor) -> Tensor:
 
 
 def fuse(
-    crops_PNC: Tensor | None, page_NC: Tensor, grid: tuple[int, int], newline: Tensor | None, separator: Tensor
+    crops_PNC: Tensor | None, page_NC: Tensor, grid: tuple[int, int] | None, newline: Tensor | None, separator: Tensor
 ) -> Tensor:
-    """Arrange one image's projected tokens as the decoder reads them, its crops as a mosaic: ``[tokens, C]``.
+    """Arrange one image's projected tokens as the decoder reads them: ``[tokens, C]``.
 
     Args:
         crops_PNC: the crops' tokens ``[P, q * q, C]``, or None where the page is not cropped.
         page_NC: the whole page's tokens ``[h * w, C]``.
-        grid: columns and rows of crops.
+        grid: columns and rows of crops that are a mosaic; None where one follows another.
         newline: the vector that ends each row, ``[C]``, or None where nothing does.
         separator: the vector that ends the image, ``[C]``.
     """
     parts = [end_rows(square(page_NC), newline), separator[None]]
     if crops_PNC is not None:
-        parts.insert(0, end_rows(mosaic(crops_PNC, grid), newline))
-    return torch.cat(parts)
-
-
-def fuse_in_turn(
-    crops_PNC: Tensor | None, page_NC: Tensor, grid: tuple[int, int], newline: Tensor | None, separator: Tensor
-) -> Tensor:
-    """Arrange one image's projected tokens, one crop behind the other; takes and returns what :func:`fuse` does."""
-    parts = [end_rows(square(page_NC), newline), separator[None]]
-    if crops_PNC is not None:
-        parts.insert(0, end_rows(square(crops_PNC), newline).flatten(0, 1))
+        rows = square(crops_PNC) if grid is None else mosaic(crops_PNC, grid)
+        parts.insert(0, end_rows(rows, newline).flatten(0, -2))
     return torch.cat(parts)
 
 

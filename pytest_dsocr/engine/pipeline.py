@@ -16,7 +16,7 @@ from torch import Tensor
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.policy import DecodePolicy, NgramBan
 from pytest_dsocr.contract.presets import Grid, crop_count
-from pytest_dsocr.engine.fusion import fuse, fuse_in_turn, scatter
+from pytest_dsocr.engine.fusion import fuse, scatter
 from pytest_dsocr.engine.protocol import CacheT, OcrModel
 from pytest_dsocr.engine.stages import Stages
 from pytest_dsocr.families.family import DECODE, FUSION, PIXELS, PREFILL, VIEWS
@@ -103,8 +103,7 @@ class Pipeline(Generic[CacheT]):
         layout = self.model.family.layout
         newline = self.model.image_newline if layout.newlines else None
         with self.running(FUSION):
-            laid = fuse if layout.mosaic else fuse_in_turn
-            return laid(crops, page[0], grid, newline, self.model.view_seperator)
+            return fuse(crops, page[0], grid if layout.mosaic else None, newline, self.model.view_seperator)
 
     def vision(self, inputs: Inputs) -> list[Vision]:
         """Run vision on every image; nothing where the vendor's gate is shut."""
@@ -133,10 +132,11 @@ class Pipeline(Generic[CacheT]):
 
     def prefill_with(self, inputs: Inputs, features: Tensor | None, *, all_logits: bool = False) -> DecodeState[CacheT]:
         """Run the prompt through the decoder, with these features ``[tokens, C]`` at its image tokens."""
-        with self.running(PREFILL):
+        with self.running(FUSION):
             embeds = self.model.embed(inputs.input_ids)
             if features is not None:
                 embeds = scatter(embeds, inputs.images_seq_mask, features, inputs.image_tokens)
+        with self.running(PREFILL):
             cache = self.model.new_cache()
             logits = self.model.decode(embeds, cache, all_logits=all_logits)
         return DecodeState(cache, logits[:, -1], embeds[:, -1:], [], logits if all_logits else None)

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 
 import torch
 
+from pytest_dsocr.contract import Watch
 from pytest_dsocr.families import STAGE_NAMES, STAGES
 from pytest_dsocr.foundation.errors import DsocrError
 
@@ -49,12 +50,14 @@ class Stages:
             raise DsocrError(f"instrument {instrument!r} is unknown; choose one of {', '.join(INSTRUMENTS)}")
         self.instrument = instrument
         self._gpu = device if device.type == "cuda" else None
+        self.also: Watch | None = None
+        """Whose context each stage is run in as well, if there is one."""
         self._marks: list[tuple[str, Any, Any]] = []
         self._nvtx = None if instrument == "off" else _nvtx_package()
 
     def __call__(self, stage: str) -> AbstractContextManager[None]:
         """Return the context of one run of ``stage``."""
-        return _NOTHING if self.instrument == "off" else self._watch(stage)
+        return _NOTHING if self.instrument == "off" and self.also is None else self._watch(stage)
 
     def clear(self) -> None:
         """Forget the times taken so far."""
@@ -76,7 +79,8 @@ class Stages:
             self._nvtx.push_range(stage, domain="dsocr")
         start = self._now(stage)
         try:
-            yield
+            with self.also(stage) if self.also else _NOTHING:
+                yield
         finally:
             if self.instrument == "timed":
                 self._marks.append((stage, start, self._now(stage)))

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from pytest_dsocr.contract import Watch
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.presets import Layout, Preset, Tiling, get_preset
 from pytest_dsocr.contract.prompt import SpecialTokens, TextTokenizer
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 Kind = Literal["host", "view", "fusion", "prompt", "step"]
 """What a stage works on: ``host``, outside of the model; each ``view`` of a page; all views (``fusion``); the
 ``prompt``; and each ``step`` of decoding."""
+PREPROCESS, TOKENIZER = "preprocess", "tokenizer"
 FUSION, PREFILL, DECODE = "vision_fusion", "prefill", "decode"
 """Stages that every family has: the image's tokens, the decoder on the prompt, the decoder on each new token."""
 VIEWS = ("crops", "page")
@@ -155,12 +158,17 @@ class Family:
         return found if (found.tiling, found.layout) == own else replace(found, tiling=own[0], layout=own[1])
 
     def prepare(
-        self, images: ImageSource | Sequence[ImageSource], prompt: str, preset: str | Preset, tokenizer: TextTokenizer
+        self,
+        images: ImageSource | Sequence[ImageSource],
+        prompt: str,
+        preset: str | Preset,
+        tokenizer: TextTokenizer,
+        stages: Watch = nullcontext,  # type: ignore[assignment]
     ) -> Inputs:
         """Make the inputs of ``prompt``, a name or a text; see :func:`pytest_dsocr.contract.inputs.prepare_inputs`."""
         from pytest_dsocr.contract.inputs import prepare_inputs
 
-        return prepare_inputs(images, self.prompts.get(prompt, prompt), self.preset(preset), tokenizer)
+        return prepare_inputs(images, self.prompts.get(prompt, prompt), self.preset(preset), tokenizer, stages)
 
 
 def merged(families: Iterable[Family]) -> tuple[Stage, ...]:

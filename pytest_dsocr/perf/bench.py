@@ -11,13 +11,14 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
+from pytest_dsocr.families.family import PREPROCESS, TOKENIZER
 from pytest_dsocr.foundation.words import HASH_CHARACTERS, aligned, count, entry, listed
 from pytest_dsocr.perf.candidate import SUBJECT, opened
 from pytest_dsocr.perf.counts import Change, exact_changes, other_changes, text_change
 from pytest_dsocr.perf.host import of_turns
 from pytest_dsocr.perf.identity import PageSetting, identity_of
 from pytest_dsocr.perf.limits import ANY, LOOKS, Watcher, limits_of, looks_at, once_settled, order, settle
-from pytest_dsocr.perf.rounds import Measured, Round
+from pytest_dsocr.perf.rounds import Measured, Round, alike
 from pytest_dsocr.perf.side import Side, ask_all, sides
 from pytest_dsocr.perf.statistics import Judgement, Pace, Sides, judge
 from pytest_dsocr.perf.trace import Difference, difference
@@ -222,8 +223,10 @@ def settled(
 
 def _rounds(both: Sequence[Side], number: int, only: Sequence[str] = ()) -> RoundPair:
     """Take one pair of rounds, the sides in the order of its number; return A's first."""
-    found = {k: Round.from_json(both[k].ask("round", only=only)) for k in order(number)}
-    return found[0], found[1]
+    both_of = {TOKENIZER: (PREPROCESS, TOKENIZER)}  # of which one side may have the first as part of the second
+    asked = [name for one in only for name in both_of.get(one, (one,))]
+    found = {k: Round.from_json(both[k].ask("round", only=asked)) for k in order(number)}
+    return alike(found[0], found[1]), alike(found[1], found[0])
 
 
 def judge_pairs(

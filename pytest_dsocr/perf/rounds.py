@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_dsocr.families import OF_VIEWS
-from pytest_dsocr.families.family import FUSION, PREFILL
+from pytest_dsocr.families.family import FUSION, PREFILL, PREPROCESS, TOKENIZER
 from pytest_dsocr.foundation.reading import Identity, Time
 
 ENCODERS = tuple(OF_VIEWS)
 """Stages that are modules within vision."""
 ON_DEVICE = (*ENCODERS, FUSION, "vision", PREFILL)
 """Stages that a GPU works for once a page. ``vision`` is that of a subject without modules."""
-BEFORE_STEPS = ("tokenizer", *ON_DEVICE)
+BEFORE_STEPS = (PREPROCESS, TOKENIZER, *ON_DEVICE)
 """What the first token waits for."""
 QUANTITIES = (*BEFORE_STEPS, "first_token", "decode", "decode.early", "decode.late", "postprocess", "page")
 """What may be timed; what a subject does not offer is left out."""
@@ -38,6 +38,15 @@ class Round:
     def from_json(cls, value: Mapping[str, Any]) -> Round:
         """Read what a probe returned; raise ``KeyError`` or ``TypeError`` where something is missing."""
         return cls(**{**value, "spoilt": tuple(value["spoilt"])})
+
+
+def alike(one: Round, other: Round) -> Round:
+    """Return a round with the stages of another: where that has no ``preprocess``, this is part of ``tokenizer``."""
+    if PREPROCESS in other.wall_ms or not {PREPROCESS, TOKENIZER} <= {*one.wall_ms}:
+        return one
+    times = dict(one.wall_ms)
+    times[TOKENIZER] += times.pop(PREPROCESS)
+    return replace(one, wall_ms=times)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pytest_dsocr.perf.baseline import Baseline
 from pytest_dsocr.perf.counts import Change, exact_changes, exactly, flags
 from pytest_dsocr.perf.host import host_ratio, idle_share, is_another, of_runs
 from pytest_dsocr.perf.limits import ALONE, LOOKS, Watcher, limits_of, looks_at, settle
-from pytest_dsocr.perf.rounds import Measured, Round
+from pytest_dsocr.perf.rounds import Measured, Round, alike
 from pytest_dsocr.perf.statistics import Judgement, Pace, judge
 
 if TYPE_CHECKING:
@@ -132,17 +132,19 @@ def measure(
     """
     on_round("warming up", 0, most_rounds)
     probe.warm_up()
-    rounds = [Round.from_json(probe.round())]
-    looks = looks_at(len(rounds[0].wall_ms), most_rounds) if baseline else (min(rounds_alone, most_rounds),)
 
-    def whole(_: Sequence[str]) -> Round:
+    def take(_: Sequence[str] = ()) -> Round:
         """Take all, as the baseline did: alone, and with warmer caches, a stage may take less."""
-        return Round.from_json(probe.round())
+        one = Round.from_json(probe.round())
+        return alike(one, baseline.rounds[0]) if baseline else one
+
+    rounds = [take()]
+    looks = looks_at(len(rounds[0].wall_ms), most_rounds) if baseline else (min(rounds_alone, most_rounds),)
 
     def judged(look: int, looks: int) -> Sequence[Judgement]:
         return judge_run(baseline, replace(counts, rounds=tuple(rounds)), slower, look, looks) if baseline else ()
 
-    judgements = settle(rounds, whole, lambda one: one.spoilt, judged, looks, on_round)
+    judgements = settle(rounds, take, lambda one: one.spoilt, judged, looks, on_round)
     return replace(counts, rounds=tuple(rounds)), tuple(judgements)
 
 

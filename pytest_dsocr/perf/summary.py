@@ -10,13 +10,15 @@ from typing import Any
 from pytest_dsocr.cost.roofline import LAUNCH_BOUND, Bound, Device, Limit, Roof, Share, limit_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture
+from pytest_dsocr.families.family import FUSION, PREFILL, PREPROCESS, TOKENIZER
 from pytest_dsocr.perf.host import busy_ms, idle_share
-from pytest_dsocr.perf.rounds import Measured
+from pytest_dsocr.perf.rounds import ENCODERS, Measured
 from pytest_dsocr.perf.statistics import Judgement, Pace
 
 TELLING = 0.02
 """Share by which the host has to be faster or slower to be mentioned."""
 TOKENS = ("tokens.prompt", "tokens.image", "tokens.output")
+OF_FIRST = (PREPROCESS, TOKENIZER, "vision", FUSION, PREFILL)
 NOT_KNOWN = "not known"
 
 
@@ -89,6 +91,8 @@ def of_run(measured: Measured, roof: Roof | None = None) -> Iterator[str]:
             f"{ms(times['first_token'])}, {share:.0%} of the page"
         )
     yield page
+    if "first_token" in times:
+        yield _first_token(times)
     yield from _limit(measured, times)
     if roof is not None:
         by_limit: dict[str, list[str]] = {}
@@ -105,6 +109,15 @@ def of_run(measured: Measured, roof: Roof | None = None) -> Iterator[str]:
         )
     if spoilt := len(measured.rounds) - len(measured.good):
         yield f"{spoilt} of {len(measured.rounds)} rounds were not used: {measured.why_spoilt}"
+
+
+def _first_token(times: Mapping[str, float]) -> str:
+    """Say what the first token waits for, as shares, and how long the step behind it is beside that."""
+    first, vision = times["first_token"], sum(times.get(name, 0.0) for name in (*ENCODERS, "vision"))
+    found = {**times, "vision": vision}
+    shares = ", ".join(f"{name} {found[name] / first:.0%}" for name in OF_FIRST if found.get(name))
+    step = f"; the step behind it is as long as {times['decode'] / first:.0%}" if "decode" in times else ""
+    return f"of the first token: {shares}{step}"
 
 
 def _limit(measured: Measured, times: Mapping[str, float]) -> Iterator[str]:

@@ -104,6 +104,8 @@ class StagedSubject(InputsSubject, Protocol):
     Beside it, it may have
 
     - ``seams``: names of what ``vision`` gives in addition to ``vision_fusion``; it must give what it names;
+    - ``watched(stages)``: a context in which it enters ``stages(name)`` around each of its stages, or some: so that
+      ``preprocess`` is timed apart from what else ``inputs`` does, and ``vision_fusion`` from ``prefill``;
     - ``policy``: a ``contract.policy.DecodePolicy``, how it chooses; the vendor's if left out;
     - ``text_of(token_ids)``: tokens to text, special tokens kept. A subject that has it says that its ``read`` goes
       through ``prefill`` and ``step``, so that the same tokens mean the same text: ``read`` is then called for a run's

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from pytest_dsocr.contract import Watch
 from pytest_dsocr.contract.artifacts import write_artifacts
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.policy import DecodePolicy
@@ -42,6 +44,15 @@ class SessionStages:
     def policy(self) -> DecodePolicy:
         """How tokens are chosen, and which one ends the output."""
         return self.session.policy
+
+    @contextmanager
+    def watched(self, stages: Watch) -> Iterator[None]:
+        """Enter ``stages(name)`` around each stage, within a method or not, until the context is left."""
+        self.session.stages.also = stages
+        try:
+            yield
+        finally:
+            self.session.stages.also = None
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Run vision on each image, the seams of several one behind the other; nothing where the gate is shut."""

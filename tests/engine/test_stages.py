@@ -75,6 +75,6 @@ def test_each_stage_is_a_range_of_nvtx(profiled: subprocess.CompletedProcess[str
         pytest.skip("needs a C compiler")
     opened = [line.removeprefix("dsocr+") for line in seen if line != "dsocr-"]
     assert list(dict.fromkeys(opened)) == [
-        *("tokenizer", "sam", "clip", "projector", "vision_fusion", "prefill", "decode", "postprocess")
+        *("preprocess", "tokenizer", "sam", "clip", "projector", "vision_fusion", "prefill", "decode", "postprocess")
     ]
     assert len(opened) == seen.count("dsocr-")

@@ -62,7 +62,7 @@ def main(folder: Path, page: Path) -> None:
     assert inputs.images_crop.shape == (2, 3, 320, 320)
     image_tokens = 4 * 4 + 1 + 2 * 5 * 5  # no newlines: the page, the separator, two crops
     assert result.counts.image_tokens == work.image_tokens == image_tokens
-    assert list(result.stage_times)[3:6] == ["projector", "adapter", "vision_fusion"]
+    assert list(result.stage_times)[4:7] == ["projector", "adapter", "vision_fusion"]
     seams = [f"{stage}.{view}" for stage in ("projector", "adapter") for view in ("crops", "page")]
     assert list(vision.seams)[4:9] == [*seams, "vision_fusion"]
     assert stages_of(arch, work)["adapter"].cost.matrix_flops == 2 * (4 * 4 + 2 * 5 * 5) * 64 * 64

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,15 @@ class VisionTwice(SessionSubject):
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
         self.vision(self.inputs(page, prompt=prompt, preset=preset))
         return super().read(page, prompt=prompt, preset=preset, max_new_tokens=max_new_tokens)
+
+
+class VisionLeftOut(SessionSubject):
+    """Reads the prompt, and no page: what is all zero is taken for none."""
+
+    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
+        inputs = self.session.prepare(page, prompt=prompt, preset=preset)
+        blank = replace(inputs, images_ori=torch.zeros_like(inputs.images_ori))
+        return self.session.run_prepared(blank, max_new_tokens=max_new_tokens).text
 
 
 class WaitsInStep(SessionSubject):

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.perf.bench import _rounds
 from pytest_dsocr.perf.probe import page as page_module
 from pytest_dsocr.perf.probe.gpu_work import BEFORE, kernels_by_stage
 from pytest_dsocr.perf.probe.machine import Yardstick, descends
@@ -83,6 +84,33 @@ def test_fusion_is_what_vision_takes_beside_its_encoders() -> None:
     assert (found["sam"], found["vision_fusion"], found["first_token"]) == (12.0, 2.0, 28.0)
     assert apart(laps(vision=[18.0])) == laps(vision=[18.0]), "a subject that does not show its modules"
     assert walls(in_quantities(laps(tokenizer=[1.0], vision=[18.0], prefill=[9.0])))["first_token"] == 28.0
+
+
+def test_a_stage_within_a_method_is_taken_out_of_it() -> None:
+    encoders = laps(sam=[12.0], clip=[3.0], projector=[1.0])
+    inner = laps(preprocess=[30.0, 10.0], tokenizer=[45.0], vision=[18.0], vision_fusion=[1.0], prefill=[9.0])
+    found = walls(in_quantities(apart({**inner, **encoders})))
+    expected = {"preprocess": 40.0, "tokenizer": 5.0, "vision_fusion": 3.0, "prefill": 8.0, "first_token": 72.0}
+    assert {name: found[name] for name in expected} == expected
+    assert [*found][:2] == ["preprocess", "tokenizer"]
+
+
+def test_a_version_that_does_not_split_its_tokenizer_is_compared_with_all_of_it() -> None:
+    def side(**ms: float) -> Any:
+        return SimpleNamespace(
+            ask=lambda _, only: {"wall_ms": {one: ms[one] for one in only if one in ms}, "spoilt": ()}
+        )
+
+    older, now, split = (
+        side(tokenizer=50.0),
+        side(preprocess=40.0, tokenizer=5.0),
+        {"preprocess": 40.0, "tokenizer": 5.0},
+    )
+    assert [one.wall_ms for one in _rounds((older, now), 1, ["tokenizer"])] == [
+        {"tokenizer": 50.0},
+        {"tokenizer": 45.0},
+    ]
+    assert [one.wall_ms for one in _rounds((now, now), 0, ["tokenizer"])] == [split, split]
 
 
 def test_steps_are_split_early_and_late_where_there_are_enough() -> None:

@@ -41,6 +41,7 @@ def test_a_run_in_sentences(snapshot: SnapshotAssertion) -> None:
     spoilt = replace(alone.rounds[0], spoilt=("the GPU was throttled (heat)",))
     runs = {
         "bare": [*of_run(measured(TIMES, EXACT))],
+        "a shipped baseline": [*of_run(baseline("session"))],
         "under a roof": [*of_run(whole, Roof(H200, "bfloat16", bounds))],
         "device not watched": [*of_run(measured(TIMES, {"tokens.output": 64, "tokens.prompt": 1239}))],
         "the page alone, a round spoilt": [*of_run(replace(alone, rounds=(spoilt, *alone.rounds[1:])))],

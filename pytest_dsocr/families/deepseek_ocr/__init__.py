@@ -8,7 +8,7 @@ from pathlib import Path
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.presets import Layout, Preset, Tiling
 from pytest_dsocr.contract.prompt import SpecialTokens
-from pytest_dsocr.families.family import PIXELS, CachePolicy, Family, PageTokens, Stage, Vendor
+from pytest_dsocr.families.family import PIXELS, PREPROCESS, TOKENIZER, CachePolicy, Family, PageTokens, Stage, Vendor
 
 TILING = Tiling(crop_px=640, least=2, most=9, squashed_up_to_px=640)
 LAYOUT = Layout(newlines=True, mosaic=True)
@@ -36,7 +36,8 @@ FAMILY = Family(
     name="deepseek_ocr",
     title="DeepSeek-OCR",
     stages=(
-        Stage("tokenizer", "host"),
+        Stage(PREPROCESS, "host"),
+        Stage(TOKENIZER, "host"),
         Stage("sam", "view", "model.sam_model", "model.sam_model.blocks", takes=(PIXELS,), attention="sdpa"),
         Stage(
             "clip",

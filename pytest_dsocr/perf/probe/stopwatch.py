@@ -10,11 +10,14 @@ from statistics import fmean, median
 
 import torch
 
+from pytest_dsocr.families.family import FUSION, PREFILL, PREPROCESS, TOKENIZER
 from pytest_dsocr.perf.probe.machine import MS, Yardstick
-from pytest_dsocr.perf.rounds import BEFORE_STEPS, ENCODERS
+from pytest_dsocr.perf.rounds import BEFORE_STEPS, ENCODERS, QUANTITIES
 
 FRESH_NS = 500_000
 """The greatest age of a timing of the small work that the next lap may begin with."""
+WITHIN = {TOKENIZER: PREPROCESS, PREFILL: FUSION}
+"""By the method's lap: the stage that it holds as well, where a subject shows when that runs."""
 FEW = 8
 """Decode steps at each end that early and late are the median of."""
 
@@ -104,14 +107,20 @@ def shortest(readings: Sequence[Laps]) -> dict[str, list[Lap]]:
 
 
 def apart(laps: Laps) -> Laps:
-    """Return ``vision`` without its encoders and projector, as ``vision_fusion``, where these were timed."""
-    within = [lap for name in ENCODERS for lap in laps.get(name, ())]
-    if "vision" not in laps or not sum(lap.wall_ms for lap in within):
-        return laps
-    whole, inner = total(laps["vision"]), total(within)
-    fusion = Lap(whole.wall_ms - inner.wall_ms, whole.host_ms)
-    named = (("vision_fusion", [fusion]) if name == "vision" else (name, laps[name]) for name in laps)
-    return dict(named)
+    """Return laps without those within them, in the order of the stages; ``vision`` without its encoders is fusion."""
+    found = dict(laps)
+    for whole, part in WITHIN.items():
+        if whole in found and part in found:
+            found[whole] = [_without(found[whole], found[part])]
+    encoders = [lap for name in ENCODERS for lap in laps.get(name, ())]
+    if "vision" in found and total(encoders).wall_ms:
+        found[FUSION] = [_without(found.pop("vision"), encoders), *found.get(FUSION, ())]
+    return {name: found[name] for name in QUANTITIES if name in found}
+
+
+def _without(laps: Sequence[Lap], within: Sequence[Lap]) -> Lap:
+    whole = total(laps)
+    return Lap(whole.wall_ms - total(within).wall_ms, whole.host_ms)
 
 
 def in_quantities(laps: Laps) -> dict[str, Lap]:

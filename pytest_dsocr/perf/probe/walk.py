@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pytest_dsocr.contract import Watch
 from pytest_dsocr.families import OF_VIEWS
-from pytest_dsocr.families.family import PREFILL
+from pytest_dsocr.families.family import FUSION, PREFILL, PREPROCESS, TOKENIZER
 from pytest_dsocr.perf.probe.stopwatch import Stopwatch
-from pytest_dsocr.perf.rounds import ON_DEVICE
+from pytest_dsocr.perf.rounds import BEFORE_STEPS, ON_DEVICE
 
 MODULES = {stage: module for stage, module in OF_VIEWS.items() if module}
 """Stages that are modules, by the names that the vendor gives them."""
@@ -50,7 +51,7 @@ class Walk:
 
     def whole(self) -> None:
         """Go from the page to its text."""
-        if self._needs("tokenizer", *ON_DEVICE, "first_token", *STEPS):
+        if self._needs(*BEFORE_STEPS, "first_token", *STEPS):
             _, state = self.begin()
             if self._needs(*STEPS):
                 self.decode(state)
@@ -60,8 +61,8 @@ class Walk:
 
     def begin(self) -> tuple[Mapping[str, Tensor], Any]:
         """Make the inputs, run vision and prefill; return the inputs and the state. The first token is chosen."""
-        if self._needs("tokenizer", "first_token"):
-            with self.watch.lap("tokenizer"):
+        if self._needs(PREPROCESS, TOKENIZER, "first_token"):
+            with self._within(PREPROCESS), self.watch.lap(TOKENIZER):
                 inputs = self.subject.inputs(self.page, **self.asked)
             self.left.inputs = _copied(inputs)
         if self._needs(*OF_VISION, "first_token"):
@@ -69,11 +70,11 @@ class Walk:
             with self._encoders(), self.watch.lap("vision"):
                 fused = self.subject.vision(inputs).get("vision_fusion")
             self.left.fused = None if fused is None else fused.clone()
-        if not self._needs(PREFILL, "first_token", *STEPS):
+        if not self._needs(FUSION, PREFILL, "first_token", *STEPS):
             return self.left.inputs, None
         inputs, fused = _copied(self.left.inputs), self.left.fused
         fused = None if fused is None else fused.clone()
-        with self.watch.lap("prefill"):
+        with self._within(FUSION), self.watch.lap(PREFILL):
             state = self.subject.prefill(inputs, fused)
             self.tokens.append(int(state.logits.argmax()))
         return self.left.inputs, state
@@ -97,6 +98,15 @@ class Walk:
         with self.watch.lap("postprocess"):
             text: str = text_of(list(self.left.tokens or self.tokens))
         return text
+
+    def _within(self, part: str) -> AbstractContextManager[None]:
+        """Time a stage that is part of a method, where the subject shows when it runs."""
+        watched: Callable[[Watch], AbstractContextManager[None]] | None = getattr(self.subject, "watched", None)
+        return (
+            watched(lambda stage: self.watch.lap(stage) if stage == part else nullcontext())
+            if watched
+            else nullcontext()
+        )
 
     @contextmanager
     def _encoders(self) -> Iterator[None]:
