@@ -21,6 +21,7 @@ from pytest_dsocr.report.words import (
     counts,
     first_token_in_words,
     following,
+    readings_in_words,
     reference_in_words,
     subject_in_words,
 )
@@ -92,10 +93,13 @@ class Summary:
     def _lines(self) -> Iterator[Line]:
         yield from self._sides()
         yield self._counted()
-        if first_token := first_token_in_words(self.result.cases):
-            yield from _labelled("first token", first_token)
-        if compression := compression_in_words(self.result.cases):
-            yield from _labelled("compression", compression)
+        shown = {
+            "first token": first_token_in_words,
+            "compression": compression_in_words,
+            "readings": readings_in_words,
+        }
+        for label_of, words in ((name, of(self.result.cases)) for name, of in shown.items()):
+            yield from _labelled(label_of, words) if words else ()
         if spending := self.result.spending:
             yield from _labelled("budget", spending.title)
             for text, is_over in spending.lines:
