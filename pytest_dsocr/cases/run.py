@@ -17,7 +17,7 @@ from pytest_dsocr.compare.case import CaseReport, Exchange, judge
 from pytest_dsocr.compare.tolerances import BUDGETS, OF_ONE_KEY, Tolerances, tolerances
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.explain.explainer import Explainer
+from pytest_dsocr.explain.explainer import Explainer, explained_by_readings
 from pytest_dsocr.explain.precision import cost_of_stages
 from pytest_dsocr.explain.rounding import Rounder, explained_by_rounding, parts_of
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
@@ -43,6 +43,7 @@ from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.protocol import TextSubject
+from pytest_dsocr.subjects.readings import Again
 from pytest_dsocr.subjects.session import session_subject
 
 
@@ -93,7 +94,14 @@ LOG = logging.getLogger(__name__)
 
 
 def run_case(
-    case: Case, place: int, subject: Any, reference: Reference, config: Config, elapsed: Elapsed, explainer: Explainer
+    case: Case,
+    place: int,
+    subject: Any,
+    reference: Reference,
+    config: Config,
+    elapsed: Elapsed,
+    explainer: Explainer,
+    again: Again | None = None,
 ) -> tuple[CaseReport, CasePayload]:
     """Run a case under the run's own limits; return its report, and what the run's result holds of it.
 
@@ -106,6 +114,7 @@ def run_case(
         config: of the run.
         elapsed: takes the seconds of each part.
         explainer: of the run; it tries the known mistakes at the first case of each stage.
+        again: reads the page again and again, where the run asks for it.
 
     Raises:
         DsocrError: where the reference cannot answer, or both sides would be the session.
@@ -115,12 +124,13 @@ def run_case(
     limits = limits_of(config, subject, reference)
     with elapsed.on(COMPARING):
         rounder = _rounder(config.setup, config.explain, limits.budget is not None)
-        report = compare_sides(case, subject, reference, config.setup, limits, rounder, always_read=place == 0)
+        sides = (case, subject, reference, config.setup)
+        report = compare_sides(*sides, limits, rounder, always_read=place == 0, again=again)
         elapsed.move("subject", report.exchange.subject_s)
         elapsed.move("reference", report.exchange.reference_s)
     _note(report.exchange)
     with elapsed.on("explaining" if report.divergence or explainer.left else COMPARING):
-        explanation = explained_by_rounding(report) or explainer.explain(report)
+        explanation = explained_by_readings(report) or explained_by_rounding(report) or explainer.explain(report)
         report = replace(report, exchange=replace(report.exchange, explanation=explanation))
     with elapsed.on("drawing"):
         picture = _drawn(report, config.out) if config.out else None
@@ -136,15 +146,22 @@ def compare_sides(
     rounder: Rounder | None = None,
     *,
     always_read: bool = False,
+    again: Again | None = None,
 ) -> CaseReport:
     """Ask both sides about ``case`` and judge them, with what the reference's tensors tell where something is wrong.
 
     With a ``rounder`` a subject in fewer bits than float32, or with a budget, is also held to how the vendor's kernels
-    round, and what each stage spends of a budget is found.
+    round, and what each stage spends of a budget is found. With ``again`` the page is read several times.
     """
-    exchange = ask(subject, reference, case, always_read=always_read, tokenizer=_tokenizer(setup.checkpoint))
+    tokenizer = _tokenizer(setup.checkpoint)
+    exchange = ask(subject, reference, case, always_read=always_read or again is not None, tokenizer=tokenizer)
     if rounder and (limits.budget is not None or dtype_of(setup, subject) in ROUNDED_DTYPES):
         exchange = _with_rounding(exchange, subject, rounder)
+    if again and exchange.answer.fault is None:
+        started = time.perf_counter()
+        readings = tuple(again(exchange.answer, exchange.expected))
+        subject_s = exchange.subject_s + time.perf_counter() - started
+        exchange = replace(exchange, readings=readings, subject_s=subject_s)
     report = judge(exchange, limits)
     findings = substitute(subject, report, donor=lambda: _donor(setup))
     return replace(report, exchange=replace(exchange, findings=findings)) if findings else report

@@ -11,6 +11,7 @@ from pytest_dsocr.compare.budget import loss_of, on_budget
 from pytest_dsocr.compare.divergence import Divergence, first_divergence
 from pytest_dsocr.compare.inputs import compare_inputs
 from pytest_dsocr.compare.output import Tie, compare_output, is_sure
+from pytest_dsocr.compare.readings import Readings
 from pytest_dsocr.compare.seams import compare_rounding, compare_seam
 from pytest_dsocr.compare.tokens import compare_best, compare_logits, compare_tokens, does_not_end
 from pytest_dsocr.compare.tolerances import Tolerances
@@ -19,7 +20,7 @@ from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.families import VISION
 from pytest_dsocr.families.family import PREFILL
-from pytest_dsocr.observation.answer import Answer, Part
+from pytest_dsocr.observation.answer import Answer, Part, Reading
 from pytest_dsocr.observation.block_seams import in_stage_order
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import Level, SubjectFaultError
@@ -158,6 +159,8 @@ class Exchange:
     """What explains the first divergence; None where nothing was asked."""
     stages: Mapping[str, float] = field(default_factory=dict)
     """What each stage adds to the divergence of the next token's distribution, in nats, where a budget is set."""
+    readings: tuple[Reading, ...] = ()
+    """The first reading and further ones, where several were asked for."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +170,8 @@ class CaseReport:
     exchange: Exchange
     comparisons: tuple[Comparison, ...]
     limits: Tolerances
+    readings: Readings | None = None
+    """Each with its comparisons, where there are several; the case's own are of all of them."""
 
     @property
     def case(self) -> Case:
@@ -176,7 +181,8 @@ class CaseReport:
     @property
     def fault(self) -> SubjectFaultError | None:
         """The subject's error that part of the case was lost to, if any."""
-        return self.exchange.answer.fault
+        answers = (self.exchange.answer, *(one.answer for one in self.exchange.readings))
+        return next((one.fault for one in answers if one.fault), None)
 
     @property
     def verdict(self) -> Verdict:
@@ -218,6 +224,12 @@ class CaseReport:
 
 
 def judge(exchange: Exchange, limits: Tolerances) -> CaseReport:
-    """Compare everything that the reference has and the subject offers."""
-    found = compare_observations(exchange.answer, exchange.expected, limits)
-    return CaseReport(exchange, tuple(found if limits.budget is None else map(on_budget, found)), limits)
+    """Compare everything that the reference has and the subject offers; of several readings each that is another."""
+    answers = {id(one): one for one in (exchange.answer, *(one.answer for one in exchange.readings))}
+    found = {name: (*compare_observations(one, exchange.expected, limits),) for name, one in answers.items()}
+    if limits.budget is not None:
+        found = {name: (*map(on_budget, one),) for name, one in found.items()}
+    if not exchange.readings:
+        return CaseReport(exchange, found[id(exchange.answer)], limits)
+    readings = Readings(exchange.readings, [found[id(one.answer)] for one in exchange.readings])
+    return CaseReport(exchange, (*readings.summed(),), limits, readings)

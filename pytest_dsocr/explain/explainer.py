@@ -13,6 +13,7 @@ import msgspec
 
 from pytest_dsocr.compare.case import CaseReport, Explanation
 from pytest_dsocr.compare.divergence import of_whole_page
+from pytest_dsocr.compare.readings import REPEATED
 from pytest_dsocr.explain.hints import REFUTED, SMALL
 from pytest_dsocr.explain.question import OF_TEXT, PageRead, Question, SearchResult, question_of
 from pytest_dsocr.foundation.words import count
@@ -123,6 +124,14 @@ class Explainer:
     def close(self) -> None:
         """End the process, where one was started."""
         self._client.close()
+
+
+def explained_by_readings(report: CaseReport) -> Explanation | None:
+    """Return what explains a case whose readings are not alike, where it breaks at what they read; else None."""
+    divergence, why = report.divergence, report.readings.why if report.readings else ""
+    if divergence is None or not why or divergence.first.what not in REPEATED:
+        return None
+    return Explanation(why, divergence.first.what, is_proven=True)
 
 
 def in_words(question: Question, answer: SearchResult) -> Explanation | None:

@@ -164,3 +164,14 @@ class Answer:
         if self.fault is not None:
             raise self.fault.with_traceback(None)
         return self
+
+
+class Reading(NamedTuple):
+    """One of several readings of a page."""
+
+    answer: Answer
+    """Of a further reading the text, and the inputs where they are offered; the rest is the first one's."""
+    after: str
+    """The case that was read before it in the same process; empty where none was."""
+    place: int
+    """Which reading of that process it is, from 1 on."""

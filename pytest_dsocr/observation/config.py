@@ -127,6 +127,8 @@ class Config:
     shard: Shard | None
     presets: tuple[str, ...]
     prompts: tuple[str, ...]
+    repeat: int
+    """How often each page is read by one process."""
     max_new_tokens: int | None
     device: str
     dtype: str

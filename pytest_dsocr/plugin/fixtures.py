@@ -9,8 +9,9 @@ answer to a case is kept until the next case, so a test must not change what it 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,15 +131,20 @@ def _dsocr_compared(
     def compare() -> CaseReport:
         from pytest_dsocr.cases.run import run_case
         from pytest_dsocr.report.payload import of_run
+        from pytest_dsocr.subjects.readings import read_again
 
         reported = _reported(request, dsocr_config)
         request.config.stash[RUN] = of_run(reported, dsocr_reference, level_of(dsocr_subject))
         named = request.config.stash.get(NAMED, None)
         place = named.good.index(dsocr_case) if named and dsocr_case in named.good else 0
         elapsed = request.config.stash[ELAPSED]
-        report, payload = run_case(
-            dsocr_case, place, dsocr_subject, dsocr_reference, reported, elapsed, _dsocr_explainer
-        )
+        sides, again = (dsocr_subject, dsocr_reference), None
+        with ExitStack() as waiting:
+            if (times := reported.repeat) > 1:
+                shown = waiting.enter_context(waiting_for(f"{times} readings of {dsocr_case.id}", request.config))
+                cases = named.good if named else ()
+                again = partial(read_again, dsocr_subject, dsocr_case, cases, times, shown.on_progress)
+            report, payload = run_case(dsocr_case, place, *sides, reported, elapsed, _dsocr_explainer, again)
         request.config.stash.setdefault(CASES, {})[dsocr_case.id] = payload
         return report
 

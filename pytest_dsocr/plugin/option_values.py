@@ -46,6 +46,7 @@ days = number(float, "of days above 0")
 seconds = number(float, "of seconds above 0")
 seconds_or_none = number(float, "of seconds, 0 or more", least=0)
 rounds = number(int, "of rounds, 1 or more")
+times = number(int, "of readings, 1 or more")
 tokens = number(int, "of tokens, 1 or more")
 share = number(float, f"above 0, such as {EXAMPLE_OF_SLOWER}")
 

@@ -197,6 +197,13 @@ OPTIONS = (
         many=True,
     ),
     Option(
+        "repeat",
+        read.times,
+        "readings of each page by one process, after itself and others; 149 show a fault in one of 50 at 95 per cent",
+        "READINGS",
+        default="1",
+    ),
+    Option(
         "max_new_tokens", read.tokens, "stop after this many tokens", "TOKENS", unset="as many as the vendor's code"
     ),
     Option("device", read.device, "the subject's device: cpu, cuda or cuda:N", "DEVICE", default="cpu"),

@@ -226,7 +226,8 @@ class _Failure:
         wrong = [one.what for one in self.failing if one.verdict is Verdict.WRONG]
         if self.report is None or self._elsewhere or len(wrong) < len(self.failing):
             return
-        if chosen := acceptable(self.report, wrong):
+        is_steady = self.report.readings is None or not self.report.readings.why
+        if is_steady and (chosen := acceptable(self.report, wrong)):
             typed = " ".join(f"--dsocr-tolerances={name}={value:g}" for name, value in chosen.items())
             marked = ", ".join(f"{name}={value:g}" for name, value in chosen.items())
             yield from entry("accept", f"where this may differ: {typed}, or in the test: @pytest.mark.dsocr({marked})")

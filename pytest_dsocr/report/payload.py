@@ -145,6 +145,8 @@ class CasePayload(TypedDict):
     """None where the vendor counts no image tokens of such a preset, or the reference wrote nothing."""
     loss: NotRequired[LossPayload | None]
     """None where no budget is set, or the subject raised."""
+    readings: NotRequired[dict[str, list[Any]] | None]
+    """Of several what was read before each (``after``), and which are wrong, from 1 on (``failing``)."""
     said: Said | None
     """None where the subject did not come to its text."""
     picture: str | None
@@ -277,7 +279,7 @@ def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -
     """Return a case, judged under the run's own limits and not those of one test; see :class:`CasePayload`."""
     exchange, divergence = report.exchange, report.divergence
     explanation = exchange.explanation
-    forced = exchange.answer.forced
+    forced, readings = exchange.answer.forced, report.readings
     return {
         "id": report.case.id,
         "place": place,
@@ -310,6 +312,9 @@ def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -
         },
         "compression": _compression(exchange),
         "loss": _loss(report),
+        "readings": {"after": [one.after for one in readings.made], "failing": [*readings.failing]}
+        if readings
+        else None,
         "said": None if "read" in exchange.answer.lost else _output_payload(exchange.answer),
         "picture": picture,
         "by_session": is_by_session(exchange.expected.provenance),

@@ -20,7 +20,7 @@ from pytest_dsocr.report.collection import Collected
 from pytest_dsocr.report.file import FINISHED, OF_PYTEST, Ending, gravest, head, now
 from pytest_dsocr.report.outcomes import FAILING, TestResult, remarks
 from pytest_dsocr.report.payload import ComparisonPayload, number
-from pytest_dsocr.report.words import by_session, compression_of
+from pytest_dsocr.report.words import by_session, compression_of, readings_in_words
 
 MOST_NOT_ENDED = 100
 """How many tests that did not end are named in the file."""
@@ -260,6 +260,7 @@ class RunResult(Collected):
             "counts": {str(verdict): self.counts.get(verdict, 0) for verdict in SEVERITY[::-1]},
             "run": self.run,
             "compression": compression_of(self.cases),
+            "readings": readings_in_words(self.cases),
             "looser": self.looser,
             "budget": spending.to_json() if (spending := self.spending) else None,
             "left": {**self.left, "pages": self.pages_left},

@@ -85,10 +85,14 @@ class Summary:
     def _lines(self) -> Iterator[Line]:
         yield from self._sides()
         yield self._counted()
-        if first_token := words.first_token_in_words(self.result.cases):
-            yield from _labelled("first token", first_token)
-        if compression := words.compression_in_words(self.result.cases):
-            yield from _labelled("compression", compression)
+        shown = {
+            "first token": words.first_token_in_words,
+            "compression": words.compression_in_words,
+            "readings": words.readings_in_words,
+        }
+        for name, of in shown.items():
+            if said := of(self.result.cases):
+                yield from _labelled(name, said)
         if spending := self.result.spending:
             yield from _labelled("budget", spending.title)
             for text, is_over in spending.lines:

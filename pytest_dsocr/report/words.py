@@ -10,6 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import pytest_dsocr
+from pytest_dsocr.compare.readings import SURE, excluded
 from pytest_dsocr.compare.verdict import SEVERITY, Verdict
 from pytest_dsocr.foundation.words import HASH_CHARACTERS, count, in_shell, near
 
@@ -85,6 +86,16 @@ def compression_in_words(cases: Sequence[Mapping[str, Any]]) -> str:
         return ""
     page, ratio = found["vision_tokens_per_page"], found["text_tokens_per_vision_token"]
     return f"{page:.0f} vision tokens a page, {ratio:.2f} text tokens for each, in {count(int(found['cases']), 'case')}"
+
+
+def readings_in_words(cases: Sequence[Mapping[str, Any]]) -> str:
+    """Say how many readings were made and are wrong, and what that shows; nothing where each page was read once."""
+    counted = [one["readings"] for one in cases if one.get("readings")]
+    made, wrong = sum(len(one["after"]) for one in counted), sum(len(one["failing"]) for one in counted)
+    if not counted:
+        return ""
+    seen = f"none of them wrong: a fault in one of {excluded(made):.3g} would have been seen with {SURE:.0%}"
+    return f"{made} of {count(len(counted), 'case')}, {f'{wrong} of them wrong' if wrong else seen}"
 
 
 def subject_in_words(run: RunPayload) -> str:

@@ -42,6 +42,8 @@ class Watch:
 
     def __init__(self, notes: list[str], stderr: int = STDERR) -> None:
         self.notes = notes
+        self.read = list[str]()
+        """The ids of the cases that were read so far, of any page again and again."""
         self.surroundings = Surroundings(notes)
         self._limit: TimeLimit | None = None
         self._stderr = stderr

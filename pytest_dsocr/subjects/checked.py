@@ -22,7 +22,7 @@ from pytest_dsocr.families import VISION_SEAMS
 from pytest_dsocr.foundation.words import exact, exact_tensor, is_text, shown
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import SubjectFaultError
-from pytest_dsocr.subjects.calls import at_stage
+from pytest_dsocr.subjects.calls import at_stage, current
 from pytest_dsocr.subjects.protocol import DecodeView, Offers, TextSubject, level_of
 
 
@@ -175,6 +175,7 @@ class CheckedSubject:
         """Return what it reads, with its markup, and without the white space around it, as the vendor strips it."""
         self.offers.check(case)
         page = case.page.absolute()  # the subject may have a working directory of its own
+        current().read.append(case.id)
         with at_stage("read", "read"):
             text = self.subject.read(page, prompt=case.prompt, preset=case.preset, max_new_tokens=case.max_new_tokens)
         return own_text("read", "read", text).strip()

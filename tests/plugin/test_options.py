@@ -30,6 +30,7 @@ GOOD: Mapping[str, tuple[str, object]] = {
     "shard": ("2/3", (2, 3)),
     "presets": ("Small\nBASE", ("small", "base")),
     "prompts": ("ocr\n<image>Read.", ("ocr", "<image>Read.")),
+    "repeat": ("149", 149),
     "max_new_tokens": ("20", 20),
     "device": ("cuda:3", "cuda:3"),
     "dtype": ("bfloat16", "bfloat16"),

@@ -1,0 +1,87 @@
+"""Several readings of one page by one process: how often one fails, and what tells those that fail from the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import comb
+
+from pytest_dsocr.compare.verdict import SEVERITY, Comparison
+from pytest_dsocr.contract import COMPARED
+from pytest_dsocr.foundation.words import listed
+from pytest_dsocr.observation.answer import Reading
+
+REPEATED = (*COMPARED, "read", "text", "spans", "boxes")
+"""The comparisons of which each reading has its own."""
+SURE = 0.95
+CHANCES, ALIKE = 100, 5
+"""A pattern is no chance where so many others were possible, or where so many readings fail, and all alike."""
+CHANCE = "by chance: look for a race of streams or threads, memory read before it is written, a draw without a seed"
+STATE = "by what was read before: look for a cache not emptied, what is kept of a page by its name or ids, what grows"
+EITHER = "by chance, or by what was read before; more readings tell them apart"
+
+
+def excluded(readings: int) -> float:
+    """Return R: a fault in one reading of R would have been seen with 95 % in so many that do not depend on another."""
+    return float(1 / (1 - (1 - SURE) ** (1 / readings)))
+
+
+@dataclass(frozen=True)
+class Readings:
+    """The readings of a page, and the comparisons of each."""
+
+    made: Sequence[Reading]
+    found: Sequence[Sequence[Comparison]]
+
+    @property
+    def failing(self) -> tuple[int, ...]:
+        """Those that do not pass, from 1 on."""
+        return _failing([all(one.passes for one in found if one.what in REPEATED) for found in self.found])
+
+    @property
+    def why(self) -> str:
+        """Why some fail and others do not, or each otherwise; empty where all that fail are all, and alike."""
+        failing, of = self.failing, len(self.made)
+        texts = {self.made[k - 1].answer.text for k in failing}
+        if not failing or (len(failing) == of and len(texts) == 1):
+            return ""
+        if len(failing) == of or not self._pattern(failing)[1]:
+            return CHANCE
+        return STATE if comb(of, len(failing)) >= CHANCES or (len(failing) >= ALIKE and len(texts) == 1) else EITHER
+
+    def summed(self) -> Iterator[Comparison]:
+        """Yield each comparison over all readings: the gravest, and which readings it is of."""
+        each = [{one.what: one for one in found} for found in self.found]
+        for what, first in each[0].items():
+            yield self._summed([one[what] for one in each]) if what in REPEATED else first
+
+    def _summed(self, each: Sequence[Comparison]) -> Comparison:
+        failing, of = _failing([one.passes for one in each]), len(each)
+        gravest = max((one for one in each if one.passes != bool(failing)), key=lambda one: SEVERITY.index(one.verdict))
+        if not failing:
+            return gravest
+        which = f" ({listed([*map(str, failing)])}, {self._pattern(failing)[0]})" if len(failing) < of else ""
+        return replace(gravest, measured=f"wrong in {len(failing)} of {of} readings{which}: {gravest.measured}")
+
+    def _pattern(self, failing: Sequence[int]) -> tuple[str, bool]:
+        """Say what came before those that fail, and whether it tells two or more of them from all others."""
+        own, first = self.made[0].answer.case_id, self.made[failing[0] - 1]
+        bad, good = (
+            [one.after for k, one in enumerate(self.made, 1) if (k in failing) is fails] for fails in (True, False)
+        )
+        after = [_named(one, own) for one in dict.fromkeys(bad)]
+        if len(failing) > 1 and failing == _failing([k < failing[0] for k, _ in enumerate(self.made, 1)]):
+            return f"each from reading {first.place} of its process on, after {after[0]}", True
+        if len(after) == 1:
+            return f"{'each ' * (len(failing) > 1)}after {after[0]}", len(failing) > 1 and bad[0] not in good
+        if own not in bad:
+            return "each after another page", {*good} <= {own, ""}
+        return f"after {listed(after, 2)}", False
+
+
+def _failing(passes: Sequence[bool]) -> tuple[int, ...]:
+    return tuple(k for k, one in enumerate(passes, 1) if not one)
+
+
+def _named(case: str, own: str) -> str:
+    return "itself" if case == own else case or "nothing"

@@ -1,0 +1,69 @@
+"""A page read several times by one process: again after itself, and after other pages in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import torch
+
+from pytest_dsocr.observation.answer import Answer, Reading
+from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.level import SubjectFaultError
+from pytest_dsocr.observation.observation import Observation, spans_in
+from pytest_dsocr.observation.packing import pack_inputs
+from pytest_dsocr.subjects.calls import current
+from pytest_dsocr.subjects.checked import CheckedSubject
+from pytest_dsocr.subjects.follow import digest
+from pytest_dsocr.subjects.protocol import TextSubject
+
+Again = Callable[[Answer, Observation], Iterator[Reading]]
+"""Of what a subject answered first, and the reference, gives the first reading and further ones."""
+
+
+@torch.no_grad()
+def read_again(
+    subject: TextSubject,
+    case: Case,
+    cases: Sequence[Case],
+    times: int,
+    on_reading: Callable[[str, int, int], None],
+    first: Answer,
+    expected: Observation,
+) -> Iterator[Reading]:
+    """Yield ``times`` readings of a page, first the one just made; every second of the others follows another page.
+
+    The first that raises is the last. ``on_reading`` is told of each what is done, its number, and ``times``.
+    """
+    others, asked, read = [one for one in cases if one != case], CheckedSubject(subject), current().read
+    yield Reading(first, next(iter(read[-2:-1]), ""), len(read))
+    for k in range(2, times + 1):
+        on_reading("reading", k, times)
+        after, answer, inputs = read[-1], first, first.inputs
+        try:
+            if others and k % 2:
+                _read_between(asked, others[(k // 2 - 1) % len(others)])
+                after = read[-1]
+            inputs = inputs and digest(asked.inputs(case), expected)
+            text = asked.read(case)
+        except SubjectFaultError as fault:
+            named = type(fault)(fault.stage, f"reading {k} of {times}, after {after}: {fault}")
+            named.__cause__ = fault
+            yield Reading(replace(first, fault=named, lost=frozenset(("read",))), after, len(read))
+            return
+        packed = [one and pack_inputs(one)[0] for one in (inputs, first.inputs)]
+        if text != first.text or packed[0] != packed[1]:
+            answer = replace(first, text=text, spans=spans_in(text), inputs=inputs, ended_by=asked.ended_by)
+        yield Reading(answer, after, len(read))
+
+
+def _read_between(asked: CheckedSubject, other: Case) -> None:
+    """Read another page; an error that comes again is that page's, and told by its own case."""
+    try:
+        asked.read(other)
+    except SubjectFaultError:
+        try:
+            asked.read(other)
+        except SubjectFaultError:
+            return
+        raise

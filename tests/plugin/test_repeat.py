@@ -1,0 +1,60 @@
+"""``--dsocr-repeat``: a subject that is wrong now and then, or after something, is found, and it is told how often."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from syrupy.assertion import SnapshotAssertion
+
+from tests.plugin.conftest import TEST_TEXT, Repository
+
+PLANTED = """
+import random
+
+import standin
+
+class Unsteady(standin.Counted):
+    def __init__(self):
+        self.draw, self.pages = random.Random(3), []
+
+    def read(self, page, **how):
+        self.pages.append(page)
+        text = super().read(page, **how)
+        return text.replace("Minutes", "Minuets") if {} else text
+"""
+RULES = {
+    "never": "False",
+    "always": "True",
+    "race": "self.draw.random() < 0.2",
+    "left": "self.pages[-2:-1] not in ([], [page])",
+    "leak": "len(self.pages) > 7",
+    "crash": "len(self.pages) == 4 and 1 / 0",
+    "crash_between": "len(self.pages) == 3 and 1 / 0",
+    "crash_on_one": "page.stem == 'c' and 1 / 0",
+}
+"""When it is wrong."""
+
+
+@pytest.fixture(params=RULES)
+def found(repository: Repository, request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The result of a run over three pages, each read ten times; the first, which passes, by two workers."""
+    repository.pytester.mkdir("pages")
+    for name in "abc":
+        Image.new("RGB", (32, 32)).save(Path("pages", f"{name}.png"))
+    repository.pytester.makepyfile(planted=PLANTED.format(RULES[request.param]))
+    repository.settle(ini="dsocr_explain = 0\ndsocr_out = out")
+    options = ("--dsocr-pages=pages", "--dsocr-subject=planted:Unsteady", "--dsocr-repeat=10")
+    repository.run(TEST_TEXT, *options, *(["-n2"] * (request.param == "never")))
+    found: dict[str, Any] = json.loads(Path("out/dsocr.json").read_text(encoding="utf-8"))
+    return found
+
+
+def test_it_is_told_how_often_after_what_and_why(found: dict[str, Any], snapshot: SnapshotAssertion) -> None:
+    readings = [one["readings"] or {"after": [], "failing": []} for one in found["cases"]]
+    told = ["".join(name[0] for name in one["after"][1:]) + f": {one['failing']}" for one in readings]
+    why = [test["why"] for test in found["tests"] if test["why"]][:1]
+    assert [found["readings"], told, why, [one["why"] for one in found["causes"]]] == snapshot
