@@ -15,7 +15,7 @@ from pytest_dsocr.families.family import PREPROCESS, TOKENIZER
 from pytest_dsocr.foundation.words import HASH_CHARACTERS, aligned, count, entry, listed
 from pytest_dsocr.perf.candidate import SUBJECT, opened
 from pytest_dsocr.perf.counts import Change, exact_changes, other_changes, text_change
-from pytest_dsocr.perf.host import of_turns
+from pytest_dsocr.perf.host import of_turns, steady
 from pytest_dsocr.perf.identity import PageSetting, identity_of
 from pytest_dsocr.perf.limits import ANY, LOOKS, Watcher, limits_of, looks_at, once_settled, order, settle
 from pytest_dsocr.perf.rounds import Measured, Round, alike
@@ -158,7 +158,7 @@ def compare(names: Sequence[str], task: Task, watch: Watcher, *, is_timed: bool 
         loads = [_load(side, task, [one.process.pid for one in both]) for side in both]
         loaded = ask_all(both, "load", loads)
         watch("counting", 0, task.most_rounds)
-        texts, exact = ask_all(both, "read"), ask_all(both, "exact")
+        texts, exact = ask_all(both, "read"), [side.ask("exact") for side in both]  # a GPU's work is timed as well
         for side in both:
             watch(f"warming up {side.label}", 0, task.most_rounds)
             side.ask("warm_up")
@@ -250,7 +250,7 @@ def judge_pairs(
 
 
 def times_of(pairs: Sequence[RoundPair], exact: Sequence[Mapping[str, int]]) -> dict[str, Sides]:
-    """Return both sides' milliseconds in the good pairs that took a quantity, corrected for the host.
+    """Return both sides' milliseconds in the good and steady pairs that took a quantity, corrected for the host.
 
     Of a quantity that one side alone has the time of in any pair there is nothing.
     """
@@ -259,7 +259,7 @@ def times_of(pairs: Sequence[RoundPair], exact: Sequence[Mapping[str, int]]) -> 
     for name in dict.fromkeys(name for pair in good for one in pair for name in one.wall_ms):
         timed = [pair for pair in good if any(name in one.wall_ms for one in pair)]
         if all(name in one.wall_ms for pair in timed for one in pair):
-            a, b = zip(*timed, strict=True)
+            a, b = zip(*steady(timed, name), strict=True)
             found[name] = of_turns(a, exact[0], name), of_turns(b, exact[1], name)
     return found
 

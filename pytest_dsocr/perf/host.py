@@ -16,6 +16,8 @@ from pytest_dsocr.perf.statistics import Sides
 
 MOST = 1.33
 """The greatest ratio of the host's paces at which times are judged; beyond it, it is as good as another machine."""
+STEADY = 0.1
+"""How much the host's pace may change from one side of a pair to the other, as a logarithm, beyond the usual."""
 STEEPEST = 1.5
 """The steepest slope of log times over log pace; beside a busy neighbour on the same core, decode steps had 1.25."""
 
@@ -43,6 +45,18 @@ def of_runs(before: Measured, after: Measured, quantity: str) -> Sides:
     """Return a quantity's milliseconds in two runs, corrected to the median pace of the first run's host."""
     pace = host_ms(before.good, quantity) if host_ms(after.good, quantity) else None
     return at_pace(before.good, before.exact, quantity, pace), at_pace(after.good, after.exact, quantity, pace)
+
+
+def steady(pairs: Sequence[tuple[Round, Round]], quantity: str) -> Sequence[tuple[Round, Round]]:
+    """Leave out pairs in whose turns the host had another pace for one side than for the other.
+
+    What makes one side's host slower in most pairs, such as a thread that it leaves running, is no such change.
+    """
+    if not all(quantity in one.host_ms for pair in pairs for one in pair):
+        return pairs
+    changes = [math.log(after.host_ms[quantity] / before.host_ms[quantity]) for before, after in pairs]
+    usual = median(changes)
+    return [pair for pair, change in zip(pairs, changes, strict=True) if abs(change - usual) <= STEADY]
 
 
 def of_turns(rounds: Sequence[Round], exact: Mapping[str, int], quantity: str) -> list[float]:

@@ -25,7 +25,7 @@ OF_PAGE = 0.005
 EACH_TOKEN = "decode"
 """The prefix of quantities that recur with each token; the time of one says nothing of its share of the page."""
 LOOKS = (12, 24, 48)
-"""After how many pairs of rounds they are judged; there are no more after the last."""
+"""After how many pairs of rounds they are judged; where more than the last are asked for, at each doubling."""
 ALONE = 8
 """Rounds of a run without a baseline; enough to compare its own late steps with its early ones."""
 TOKENS = 24
@@ -59,7 +59,8 @@ def limits_of(times: Mapping[str, Sides], options: Mapping[str, float]) -> dict[
 def looks_at(quantities: int, most_rounds: int = LOOKS[-1]) -> tuple[int, ...]:
     """Return after how many pairs of rounds these quantities are judged: never before a test can find anything."""
     fewest = max(fewest_rounds(max(quantities, 1), ALPHA, len(LOOKS), paired=True), LOOKS[0])
-    return (*(look for look in (fewest + fewest % 2, *LOOKS[1:]) if look < most_rounds), most_rounds)
+    doubled = (LOOKS[0] << k for k in range(1, most_rounds.bit_length()))
+    return (*(look for look in (fewest + fewest % 2, *doubled) if look < most_rounds), most_rounds)
 
 
 def is_over(judgements: Sequence[Judgement]) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from pytest_dsocr.perf.probe.machine import Surveyor, Yardstick
+from pytest_dsocr.perf.probe.machine import Surveyor, Yardstick, move_to
 from pytest_dsocr.perf.probe.stopwatch import Laps, Stopwatch, apart, in_fields, in_quantities, shortest
 from pytest_dsocr.perf.probe.walk import Left, Walk
 
@@ -56,6 +56,7 @@ class PageProbe:
         self.surveyor, self.yardstick = Surveyor(device, friends), Yardstick(device)
         self.has_stages = all(callable(getattr(subject, name, None)) for name in STAGES)
         self.left = Left()
+        self.rounds = 0
 
     def warm_up(self) -> int:
         """Read the page until a reading is no longer faster than the one before; return how many it took."""
@@ -78,10 +79,13 @@ class PageProbe:
         Of each lap the shortest counts, since whatever disturbs one only makes it longer. Readings that were spoilt
         count only where all are; then the round is.
         """
+        self.rounds += 1
         readings: list[_Reading] = []
         fit: list[_Reading] = []
         with _without_collection(), torch.no_grad():
             while len(fit) < READINGS and len(readings) < READINGS + MOST_SPOILT:
+                if self.device.startswith("cuda"):  # a CPU's subject has threads on several cores
+                    move_to(self.rounds)
                 readings.append(self._reading(only))
                 fit = [one for one in readings if not one.spoilt]
         fit = fit or readings
