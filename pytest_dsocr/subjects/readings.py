@@ -9,7 +9,7 @@ import torch
 
 from pytest_dsocr.observation.answer import Answer, Reading
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.level import SubjectFaultError
+from pytest_dsocr.observation.config import SubjectFaultError
 from pytest_dsocr.observation.observation import Observation, spans_in
 from pytest_dsocr.observation.packing import pack_inputs
 from pytest_dsocr.subjects.calls import current
