@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -244,10 +244,14 @@ def _known(path: Sequence[Place]) -> tuple[tuple[str, ...], ...]:
 
 
 def _run_again(rows: Rows, runs: tuple[int, int]) -> Change:
-    """Blame the outermost line that leads to the stage on one side alone."""
+    """Blame the outermost line that leads to the stage on one side alone; that side's time there is what it adds."""
     fewer, more = sorted(rows, key=lambda of: sum(row.count for row in of))
     paths = [_known(row.path) for row in fewer]
-    others = [row for row in more if not any(path and _known(row.path)[-len(path) :] == path for path in paths)] or more
-    path = max(others, key=lambda row: row.count).path
+    others = [row for row in more if not any(path and _known(row.path)[-len(path) :] == path for path in paths)]
+    path = max(others or more, key=lambda row: row.count).path
     lines = {line for of in paths for line in of}
-    return _change(rows, runs, next((one for one in path if _known([one])[0] not in lines), (*path, None)[0]))
+    found = _change(rows, runs, next((one for one in path if _known([one])[0] not in lines), (*path, None)[0]))
+    if not others:
+        return found
+    least, added = sum(row.host_ms for row in fewer), sum(row.host_ms for row in others)
+    return replace(found, host_ms=(least, least + added) if more is rows[1] else (least + added, least))

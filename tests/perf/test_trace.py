@@ -193,6 +193,15 @@ def test_counts_that_differ_are_told_and_what_moved_is_not(a: list[Row], b: list
     assert (found.sentence, len(found.causes)) == (sentence, sentence != NOTHING)
 
 
+def test_a_stage_that_runs_again_adds_what_it_takes_from_its_own_line() -> None:
+    def run(ms: float, *lines: int) -> Row:
+        return Row("page", "run", "page/sam", tuple(Place("ocr.py", "read", n, f"{n}") for n in lines), 1, ms)
+
+    once, twice = (Table({"page": 1}, rows) for rows in ([run(300, 5, 9)], [run(100, 5, 9), run(90, 4, 9)]))
+    assert difference(once, twice).sentence == "sam: +90 ms, 1 more run a page, from ocr.py:4"
+    assert difference(twice, once).sentence == "sam: -90 ms, 1 fewer run a page, from ocr.py:4"
+
+
 def test_longer_times_of_the_same_calls_are_told_where_the_stage_was_judged() -> None:
     sides = (
         table(row(10, 1), row(10, 2, kind=KERNEL, name="gemm")),
