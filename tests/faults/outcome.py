@@ -11,7 +11,6 @@ from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.planted import plant, spec_of
 from pytest_dsocr.subjects.session import SessionSubject
-from tests.exam import exam
 
 STAGES = {
     "tokenizer": ("input_ids", "images_seq_mask", "images_spatial_crop", "images_crop", "images_ori", "dtypes"),
@@ -41,7 +40,7 @@ def stage_of(name: str) -> str:
 
 @dataclass(frozen=True)
 class Fault:
-    """A mistake of the catalogue or of the exam."""
+    """A mistake of the catalogue."""
 
     stage: str
     spec: str
@@ -69,11 +68,6 @@ def _of_catalogue(name: str) -> Fault:
         one.id,
         port.shows,
     )
-
-
-def of_exam() -> Mapping[str, Fault]:
-    """Return the mistakes of the exam."""
-    return {one.id: Fault(one.stage, f"tests.exam:{one.id.replace('-', '_')}", one.put) for one in exam().values()}
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""Known mistakes and those of the exam, planted: each is found in its own stage. On every change some of them are.
+"""Known mistakes, planted: each is found in its own stage. On every change some of them are.
 
-DSOCR_FAULTS=catalogue pytest tests/faults/test_matrix.py -n 2 --junit-xml=faults.xml  # or exam, SAM-09,THD-27
+DSOCR_FAULTS=catalogue pytest tests/faults/test_matrix.py -n 2 --junit-xml=faults.xml  # or SAM-09,POS-01
 DSOCR_FAULTS_LEVEL=L0 (L1, L2) before it records what a run says of a subject that shows no more, and always passes.
 """
 
@@ -15,8 +15,7 @@ import pytest
 from pytest_dsocr.explain.catalogue import mistakes, ports
 from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.observation.config import Level
-from tests.exam import exam
-from tests.faults.outcome import STAGES, Fault, of_catalogue, of_exam
+from tests.faults.outcome import STAGES, Fault, of_catalogue
 from tests.faults.suites import LEVEL, failure
 from tests.faults.trial import BUDGET_S, SETUP, try_at_level, try_fault
 
@@ -26,12 +25,9 @@ QUICK = ("PRM-02", "SAM-09", "SAM-W3", "CLP-08", "PRJ-W1", "FUS-01", "MOE-02", "
 
 
 def faults() -> Mapping[str, Fault]:
-    """Return those that are asked for: of the catalogue, of the exam, or of ids of either."""
-    if ASKED in ("", "catalogue"):
-        return of_catalogue(() if ASKED else QUICK)
-    if ASKED == "exam":
-        return of_exam()
-    return {name: of_exam().get(name) or of_catalogue((name,))[name] for name in ASKED.split(",")}
+    """Return those that are asked for: of the catalogue, or of ids of it."""
+    every = ASKED == "catalogue"
+    return of_catalogue(() if every else tuple(ASKED.split(",")) if ASKED else QUICK)
 
 
 @pytest.fixture(scope="module")
@@ -64,12 +60,6 @@ def test_what_was_seen_is_in_the_catalogue_or_cannot_be_planted() -> None:
     assert {one.mistake for one in ports().values()} - {"", *mistakes()} == set()
     stages = {*STAGES, "sam", "clip", "projector", "vision_fusion", "read"}
     assert {fault.stage for fault in of_catalogue().values()} == stages
-
-
-def test_the_exam_is_whole_and_none_of_it_is_in_the_catalogue() -> None:
-    assert len(exam()) == 40
-    assert not {*exam()} & {*ports(), *mistakes()}
-    assert all(one.cause for one in exam().values())
 
 
 @pytest.mark.usefixtures("warm")
