@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytest_dsocr.contract import Watch
 from pytest_dsocr.families import OF_VIEWS
 from pytest_dsocr.families.family import FUSION, PREFILL, PREPROCESS, TOKENIZER
 from pytest_dsocr.perf.probe.stopwatch import Stopwatch
@@ -101,7 +100,7 @@ class Walk:
 
     def _within(self, part: str) -> AbstractContextManager[None]:
         """Time a stage that is part of a method, where the subject shows when it runs."""
-        watched: Callable[[Watch], AbstractContextManager[None]] | None = getattr(self.subject, "watched", None)
+        watched: Callable[[Any], AbstractContextManager[None]] | None = getattr(self.subject, "watched", None)
         return (
             watched(lambda stage: self.watch.lap(stage) if stage == part else nullcontext())
             if watched
