@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import comb
+from typing import TYPE_CHECKING
 
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.foundation.words import listed
-from pytest_dsocr.observation.answer import Reading
+
+if TYPE_CHECKING:
+    from pytest_dsocr.observation.answer import Reading
 
 REPEATED = (*COMPARED, "read", "text", "spans", "boxes")
 """The comparisons of which each reading has its own."""

@@ -57,7 +57,11 @@ ATTENTION_CLASSES = {"eager": DeepseekV2Attention, "flash_attention_2": Deepseek
 
 OF_DECODER = ("DeepseekV2DecoderLayer", "DeepseekV2MLP", "DeepseekV2MoE", "MoEGate", "DeepseekV2RMSNorm")
 OF_MAIN = (
-    *(name for name in CONTRACT["tokenizer"] if name not in ("get_conv_template", "Conversation")),
+    *(
+        name
+        for name in (*CONTRACT["tokenizer"], *CONTRACT["preprocess"])
+        if name not in ("get_conv_template", "Conversation")
+    ),
     *CONTRACT["postprocess"],
     "NoEOSTextStreamer",
 )

@@ -16,8 +16,9 @@ LAYOUT = Layout(newlines=True, mosaic=True)
 CONTRACT = {
     stage: tuple(names.split())
     for stage, names in {
-        "tokenizer": "format_messages get_conv_template Conversation text_encode load_image load_pil_images "
-        "find_closest_aspect_ratio dynamic_preprocess normalize_transform BasicImageTransform",
+        TOKENIZER: "format_messages get_conv_template Conversation text_encode",
+        PREPROCESS: "load_image load_pil_images find_closest_aspect_ratio dynamic_preprocess normalize_transform "
+        "BasicImageTransform",
         "sam": "build_sam_vit_b _build_sam ImageEncoderViT Block Attention MLPBlock LayerNorm2d PatchEmbed "
         "get_abs_pos_sam get_rel_pos add_decomposed_rel_pos window_partition window_unpartition",
         "clip": "build_clip_l vit_model_cfg VitModel CLIPVisionEmbeddings NoTPTransformer NoTPTransformerBlock "
