@@ -1,7 +1,5 @@
 """``python -m pytest_dsocr`` is ``dsocr``."""
 
-from __future__ import annotations
-
 from pytest_dsocr.cli.main import main
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """The suites need the plugin; where it is not there, say so before anything else fails for want of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Run a row of ``rows.toml`` with the default suites, and print the rows of docs/implementations.md that it makes."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -5,8 +5,6 @@ no more than it uses. A wrapper is made with the vendor's model, whose files are
 names; what it does to a page, a prompt and the text is its own.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys

@@ -4,8 +4,6 @@ A run goes on where the last one in OUT ended. The architecture and the tokenize
 are not read; the pages come from a function in Python.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Iterator, Sequence

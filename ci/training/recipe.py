@@ -3,8 +3,6 @@
 Shapes: B rows, T tokens, C hidden channels.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,6 @@
 A row has a page's inputs as the contract makes them, its answer, and the words that vision names.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The same seed gives the same bytes. The text is random words, so that a model mu
 top left corner of the sheet.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO

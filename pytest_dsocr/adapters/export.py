@@ -1,7 +1,5 @@
 """A checkpoint in the forms that other implementations load: ``hf``, ``mlx``, ``gguf``."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import tempfile

@@ -1,7 +1,5 @@
 """What an adapter fills in for each page: ``{page}`` and the others, in a command or a prompt."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict

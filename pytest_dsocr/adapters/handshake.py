@@ -1,7 +1,5 @@
 """What a server does to tokens, prompt and image, probed with a shipped page before any page is compared."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from contextlib import suppress

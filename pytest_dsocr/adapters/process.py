@@ -1,7 +1,5 @@
 """A running command: its output is read within limits of time and size, and it ends when asked or is killed."""
 
-from __future__ import annotations
-
 import os
 import selectors
 import subprocess

@@ -4,8 +4,6 @@
 which of llama.cpp's pre-tokenizers is nearest. Nothing of this project is imported, as that Python need not have it.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@
 ``docs/adapters.md``; ``ci/implementations`` has two that others wrote.
 """
 
-from __future__ import annotations
-
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator

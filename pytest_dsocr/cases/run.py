@@ -1,7 +1,5 @@
 """One case from start to end: both sides run, limits chosen, answers judged, the first break explained, all drawn."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Mapping

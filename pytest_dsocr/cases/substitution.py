@@ -4,8 +4,6 @@ The first seam that is wrong tells where to look; what comes after it may be wro
 reference's inputs, then its vision features, a part that is right of itself becomes so.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """``dsocr new-adapter`` and ``export``: the way into another implementation, and the checkpoint in its form."""
 
-from __future__ import annotations
-
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator

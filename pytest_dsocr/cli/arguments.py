@@ -1,7 +1,5 @@
 """What several commands take: a model, how a page is read, the vendor's code."""
 
-from __future__ import annotations
-
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``dsocr bench``: two sides measured in turn. The status is 0 if B is not slower."""
 
-from __future__ import annotations
-
 import math
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ pytest runs in a process of its own. If that process ends without a finished res
 the process's own exit status; nor does it if the result is not the one whose digest pytest sent over a pipe.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

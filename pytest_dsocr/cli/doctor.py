@@ -1,7 +1,5 @@
 """``dsocr doctor``: whether this machine has what a run needs, and what to do where it has not."""
 
-from __future__ import annotations
-
 import json
 from argparse import ArgumentParser, Namespace
 from collections import Counter

@@ -1,7 +1,5 @@
 """The command line: ``dsocr run``, ``compare``, ``doctor``, ``bench``, ``export``, ``vendor`` and others."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import os

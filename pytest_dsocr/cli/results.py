@@ -1,7 +1,5 @@
 """``dsocr diff``, ``merge`` and ``history``: results compared, merged, and shown night by night."""
 
-from __future__ import annotations
-
 import shutil
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """``dsocr trace import``: reports of Nsight Systems as a table by stage, or what differs between two."""
 
-from __future__ import annotations
-
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from pathlib import Path

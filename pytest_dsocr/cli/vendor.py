@@ -1,7 +1,5 @@
 """``dsocr vendor setup``, ``vendor inspect`` and ``watch-vendor``: the vendor's code, and what has changed in it."""
 
-from __future__ import annotations
-
 import platform
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ boxes that differ are DRIFT, and what they come to over the pages of the run is 
 bits changes is WRONG as ever: inputs, shapes, NaN, how decoding ends, and the effect of a known mistake.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A whole case, from inputs to files: what both sides answered, every comparison, what explains the first break."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The first differences of two texts, word by word, in lines that a terminal holds."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from enum import StrEnum

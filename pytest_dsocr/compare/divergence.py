@@ -1,7 +1,5 @@
 """Where a case first breaks, in the order of the stages: what is wrong later may follow from the first."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Compare inputs: ids, mask, grid and pixels must be equal. Some differences show their cause, which becomes a sign."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from math import prod
 

@@ -3,8 +3,6 @@
 And how a stage rounds with how the vendor's kernels round on the same input; see ``observation.answer.Rounding``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Compare greedy tokens, step by step along the reference's own output."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

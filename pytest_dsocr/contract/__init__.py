@@ -3,8 +3,6 @@
 Here are the names of what goes into the model, as the vendor's code has them; light to import.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 

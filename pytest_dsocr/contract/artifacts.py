@@ -1,7 +1,5 @@
 """The files that one output leaves: text, figures, and the page with its boxes."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Boxes on a page: where they lie, which are figures, which are faulty, and how they are drawn."""
 
-from __future__ import annotations
-
 import colorsys
 import hashlib
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """A page as the RGB image that the vendor's code would see, and the views of it that go into the encoders."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

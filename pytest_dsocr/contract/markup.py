@@ -5,8 +5,6 @@ boxes are those that it goes on to draw. What the vendor drops in silence is a `
 output as Markdown, is byte for byte as the vendor writes it.
 """
 
-from __future__ import annotations
-
 import ast
 import warnings
 from collections.abc import Iterator

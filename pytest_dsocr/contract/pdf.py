@@ -1,7 +1,5 @@
 """The pages of a PDF, through pypdfium2, which the extra ``pdf`` installs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from PIL import Image

@@ -1,7 +1,5 @@
 """Prompts: special tokens, the plain template, the pieces between the images, and the ids that they become."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol

@@ -1,7 +1,5 @@
 """The decoder's share: one call on new positions behind those in the cache, and how many experts' weights it reads."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

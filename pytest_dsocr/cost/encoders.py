@@ -1,7 +1,5 @@
 """The encoders' share: SAM, CLIP behind it, and the projector behind both."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from pytest_dsocr.contract.presets import encoded_side, halved

@@ -1,7 +1,5 @@
 """What a page costs, stage by stage and module by module, and the memory that its activations take at most."""
 
-from __future__ import annotations
-
 from pytest_dsocr.contract.presets import crop_count
 from pytest_dsocr.cost import decoder, encoders
 from pytest_dsocr.cost.cost import ITEM_BYTES, Cost, StageCost, moved, total

@@ -1,7 +1,5 @@
 """The run that a machine is examined for, and the finding of a check."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path

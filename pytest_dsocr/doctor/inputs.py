@@ -1,7 +1,5 @@
 """What a run reads: the checkpoint's weights, pages, the vendor's files, recordings, baselines."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path

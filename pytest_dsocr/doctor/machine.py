@@ -1,7 +1,5 @@
 """Python and its packages, torch, the driver, the GPUs, the disk; and every check, one after the other."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

@@ -4,8 +4,6 @@ Shapes: B rows, N query heads, G key-value heads, T queries, S keys, D channels 
 last T of the S positions.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """From what a user types to a checkpoint, a device and a dtype."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

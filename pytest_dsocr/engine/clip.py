@@ -3,8 +3,6 @@
 Shapes: B views, P = h * w positions, C channels, N heads, D channels of a head.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 

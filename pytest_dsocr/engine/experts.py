@@ -3,8 +3,6 @@
 Shapes: T tokens, C hidden channels, K experts of a token, E experts, I channels inside an expert.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Self
 

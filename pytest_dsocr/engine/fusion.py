@@ -3,8 +3,6 @@
 Shapes: P crops in R rows of K columns, q x q tokens of a crop, h x w tokens of the whole page, C channels.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

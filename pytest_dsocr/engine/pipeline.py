@@ -3,8 +3,6 @@
 Shapes: B rows, S prompt tokens, C hidden channels, V vocabulary, N images, P crops.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Names of checkpoints, the synthetic sizes among them, and where their files are on this machine; imports no torch."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -4,8 +4,6 @@ The portable form has a text and a row for every id, merges, and whole configs; 
 them, stay the same.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from itertools import product

@@ -1,7 +1,5 @@
 """The result of reading one page."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -4,8 +4,6 @@ Shapes: B views, H x W patches, C channels, N heads, D channels of a head. A 102
 ``[B, 1024, 16, 16]``, a 640 px crop ``[B, 1024, 10, 10]``.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

@@ -4,8 +4,6 @@ On a GPU a stage is timed by CUDA events on the stream that does its work, so th
 elapsed times are read once, when they are asked for.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext

@@ -4,8 +4,6 @@ The stream is Philox's raw words, which numpy keeps the same for ever; all that 
 float32 and once to the model's dtype. So a tensor has the same bytes on every machine, device and torch version.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Sequence

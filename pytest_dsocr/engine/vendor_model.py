@@ -4,8 +4,6 @@
 ``forward``, which runs vision and decoder in one, is not called: the stages are.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Safetensors on disk: loaded into a model, written from one, and identified by their content."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import tempfile

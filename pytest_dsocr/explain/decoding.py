@@ -1,7 +1,5 @@
 """Decode steps run again under mistakes, from the prompt's own state, which is right; and what is made of a text."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Iterator

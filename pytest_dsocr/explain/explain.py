@@ -3,8 +3,6 @@
 In the process that explains, by a session without a mistake.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Mapping, Sequence

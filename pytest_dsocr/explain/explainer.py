@@ -1,7 +1,5 @@
 """Who asks the explaining process: once for each stage of a run, and with the first question it is started."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections import Counter

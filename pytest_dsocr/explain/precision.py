@@ -4,8 +4,6 @@ Of a subject: its stages up to one, the vendor's behind it, along the reference'
 with one stage's weights rounded, and with none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean

@@ -3,8 +3,6 @@
 What is in front of the seam is right, so it is computed once; of the blocks only the one that broke is computed again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property, partial

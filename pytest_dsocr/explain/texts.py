@@ -3,8 +3,6 @@
 Several mistakes may give the same text, so that none ends a search: what is left gives the subject's on every page.
 """
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The models that are known: a folder each, which holds what is true of that model and no other."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 

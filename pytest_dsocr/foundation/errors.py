@@ -1,7 +1,5 @@
 """The one exception that this project raises on bad input, what is a machine's fault, and errors in words."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sys

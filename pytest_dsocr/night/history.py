@@ -1,7 +1,5 @@
 """All nights: what went wrong when, what is wrong still, and the times; for the terminal, and as a page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The jobs of a night, each a part of it or a batch of its pages, the commands that run them, and their processes."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A night: what is done already, what still fits, each job after the other."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """A night: its parts, its configuration, and what it has done so far, in a file from which the next one goes on."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

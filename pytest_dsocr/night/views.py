@@ -1,7 +1,5 @@
 """A night as a page, as Markdown, and as annotations where CI is GitHub's."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path

@@ -4,8 +4,6 @@
 layer 3 of the decoder for the prompt. They tell which block broke where ``sam.page`` tells only that one did.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor

@@ -6,8 +6,6 @@ nothing is slowed down by it. What is kept of a step does not grow with the voca
 Shapes: B steps that are reduced at once, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

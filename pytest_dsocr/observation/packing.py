@@ -1,7 +1,5 @@
 """Observations as JSON beside named tensors: what goes through the worker's pipe, and what a recording keeps."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -3,8 +3,6 @@
 Empty lines and lines that begin with ``#`` are ignored.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

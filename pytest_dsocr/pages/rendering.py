@@ -1,7 +1,5 @@
 """The pages of PDFs as image files, each rendered once, in a folder that only the user can write to."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os

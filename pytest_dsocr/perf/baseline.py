@@ -1,7 +1,5 @@
 """Baselines: what a proven run measured, kept by what it was measured on, and refused where any of that differs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """Two versions measured in turn, in processes of their own, until each quantity is judged or the bound is reached."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence

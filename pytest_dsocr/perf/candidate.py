@@ -1,7 +1,5 @@
 """What a side of ``dsocr bench`` runs: a commit, an environment, a subject, or the files here."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What is counted and not timed: signs of work that a page does not need, and what differs between two measurements."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass

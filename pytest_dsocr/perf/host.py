@@ -5,8 +5,6 @@ waits for launches follows. Around each lap the host does the same small work (`
 for how long that takes. What a GPU does by itself does not depend on the host, and is left as it is.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from statistics import median

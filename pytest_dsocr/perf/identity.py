@@ -1,7 +1,5 @@
 """What is measured where, by the names that baselines, histories and tables know it under."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any

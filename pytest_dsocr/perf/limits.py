@@ -1,7 +1,5 @@
 """How much slower a quantity may be, how many rounds are taken, in which order, and when they are looked at."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median

@@ -3,8 +3,6 @@
 A kernel belongs to the innermost range that was open, on its thread, as it was launched.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """One side of a comparison in a process of its own, with its own interpreter and path."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A measurement in sentences: where the time goes, what limits it, and how near to the roofline it is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from statistics import median

@@ -4,8 +4,6 @@ Counts are exact, and one that differs is a finding. One reading's times are not
 something only in a stage that many rounds judged slower or faster.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -4,8 +4,6 @@ It mends two things of the scheduler that it is made of, which by itself tries t
 worker after another, and waits for ever where the last unit of work is lost, or is given to a worker that is new.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

@@ -4,8 +4,6 @@ The command line counts before the environment, then the ini file, then the defa
 installed sees nothing of it, and is refused nothing.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections import ChainMap

@@ -3,8 +3,6 @@
 An argument that the function does not take, or a bad value, is an error that lists what is valid.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Readers: from an option's text to its value. Each raises a ``DsocrError`` that names what is valid."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -1,7 +1,5 @@
 """Every option, in one table: its names, how its value is read, and its help text."""
 
-from __future__ import annotations
-
 import os
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """What this plugin adds to a test's report: what was compared, why that is not a pass, and where the time went."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterable
 
 import pytest

@@ -1,7 +1,5 @@
 """Which tests are deselected, and the suites that run only on request."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 from typing import Any

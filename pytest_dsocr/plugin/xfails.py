@@ -5,8 +5,6 @@ suites/parity/test_case.py::test_boxes[form_015-gundam-markdown]  # until 2027-0
 From the day after its date on a line excuses nothing, and the run reports that.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ A file's pinned hash says only that the file changed; the hashes of its parts sa
 affected, and comments do not count. None of the vendor's code is kept, only names, line numbers and hashes.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import warnings

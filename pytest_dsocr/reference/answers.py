@@ -3,8 +3,6 @@
 What is kept of a case is a recorded case, with its tensors. An answer that is damaged is asked anew.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """How the vendor's files differ from the anchors that were written down, and what the change affects."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """Where goldens are: those of the folder that one works in, and behind them the shipped ones."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pytest_dsocr.foundation.errors import DsocrError

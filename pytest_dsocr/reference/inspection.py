@@ -3,8 +3,6 @@
 :func:`load_in` runs this module by the interpreter of that environment.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import json

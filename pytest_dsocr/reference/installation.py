@@ -4,8 +4,6 @@ Python's own venv and pip make it. What is added: the versions that both sides m
 a check of what is really imported, and that an interrupted setup is never taken for a complete one.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -3,8 +3,6 @@
 The session, where it stands in for that code, answers from such a worker as well.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

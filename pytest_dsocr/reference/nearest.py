@@ -1,7 +1,5 @@
 """Which recording, and which recorded facts, are nearest to what none was made of."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path

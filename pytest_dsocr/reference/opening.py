@@ -1,7 +1,5 @@
 """From what a user names to a reference: the vendor's files, a recording, or a folder of recordings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -4,8 +4,6 @@ The session is proven equal to the vendor's code where that was recorded, and it
 session's. It runs in a process of its own: what a subject does to torch, or to the engine, does not reach it.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """A comparison of two versions in files: JSON, a comment on a pull request, and Bencher's format."""
 
-from __future__ import annotations
-
 import json
 
 from pytest_dsocr.foundation.words import entry

@@ -1,7 +1,5 @@
 """The failures of a run, grouped by their cause: each cause is shown once in full, with the tests behind it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypedDict
 

@@ -1,7 +1,5 @@
 """What pages cost, as lines for a terminal and as JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any

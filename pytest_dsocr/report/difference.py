@@ -1,7 +1,5 @@
 """From an earlier result to a later one: what became wrong, right, slower, faster; as text or Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum

@@ -1,7 +1,5 @@
 """Results of runs over parts of the same pages, merged as if one run had made them."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Of a run that compares, ``pages/CASE.jpg``, ``pages/CASE/reference`` and ``pages
 a folder a case, with ``info.json``, ``result.mmd`` and the page with its boxes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO

@@ -1,7 +1,5 @@
 """The result of one run: what its tests come to, and whether it passes."""
 
-from __future__ import annotations
-
 import platform
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What the result of a finished run holds, as far as anything reads it again."""
 
-from __future__ import annotations
-
 from typing import Annotated, NotRequired, TypedDict
 
 from msgspec import Meta

@@ -1,7 +1,5 @@
 """The times of a run: what was measured of the subject, as rows, and where the run itself spent its time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 Outside of a run nothing is limited, and notes are lost.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress

@@ -6,8 +6,6 @@ give the same buffers again (CUDA graphs do), tensors of a class of its own, or 
 Shapes: S prompt tokens, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One case with one subject: along the reference's tokens, and freely where the two differ."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress

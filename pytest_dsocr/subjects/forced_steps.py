@@ -3,8 +3,6 @@
 Shapes: V vocabulary, T steps, B of them at once, K best tokens of a step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain
 

@@ -6,8 +6,6 @@ is called with one :class:`~pytest_dsocr.subjects.protocol.Setup`, or with nothi
 Nothing here imports torch before a subject is loaded.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import sys

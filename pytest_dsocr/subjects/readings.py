@@ -1,7 +1,5 @@
 """A page read several times by one process: again after itself, and after other pages in turn."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 

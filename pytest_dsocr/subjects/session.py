@@ -1,7 +1,5 @@
 """A session as a subject: the engine's model or the vendor's, open to its modules."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path

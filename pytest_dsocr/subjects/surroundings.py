@@ -1,7 +1,5 @@
 """State of the process that a subject changes, such as the working directory: noticed, reported once, and put back."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence

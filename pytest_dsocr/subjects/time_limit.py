@@ -4,8 +4,6 @@ Run as a script, this is the guard, a process of its own, which alone is sure to
 stopped, or held up in C.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import os
 import select

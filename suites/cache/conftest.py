@@ -1,7 +1,5 @@
 """What the suite of the cache shares."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

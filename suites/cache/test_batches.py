@@ -6,8 +6,6 @@ In float32 the texts are equal. In narrower dtypes a batch rounds otherwise than
 the other way; there each text must be nearest to its own page's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

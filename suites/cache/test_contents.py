@@ -4,8 +4,6 @@ To begin with the prompt's positions, and one more for each step, in every layer
 and no more memory in decode than in prefill.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable

@@ -4,8 +4,6 @@ For that the vendor's gate is shut, and the cache begins with one position. A su
 ``NotImplementedError``.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from pytest_dsocr.compare.tolerances import Tolerances

@@ -3,8 +3,6 @@
 The words are cut out of the shipped pages, as ink or paper, so that the pages are the same on every machine.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path

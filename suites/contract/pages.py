@@ -3,8 +3,6 @@
 ``python -m suites.contract.pages FOLDER`` writes them as files.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path

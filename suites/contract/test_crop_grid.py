@@ -3,8 +3,6 @@
 The grid comes with its image tokens: one for each feature of its crops, and for the newline of each of its rows.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

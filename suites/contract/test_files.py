@@ -4,8 +4,6 @@ The subject is compared with itself: each file with a plain PNG of what Pillow d
 the vendor's code has it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Ids and mask: what holds among them whatever the page, how many image tokens there are, and the ids of prompts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

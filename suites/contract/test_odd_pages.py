@@ -1,7 +1,5 @@
 """Odd pages, read: where text is all that a subject offers, nothing else shows how it takes such a page."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 Malformed markup, figures of several boxes, LaTeX, boxes beyond the page: the outputs are given, so no model is asked.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from functools import cache

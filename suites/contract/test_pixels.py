@@ -1,7 +1,5 @@
 """Pixels: what is read of a file, the view of the whole page, and crops cut row by row, against the vendor's own."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytest_dsocr.compare.verdict import as_expected

@@ -1,7 +1,5 @@
 """How tokens are chosen and where decoding ends, compared with the arguments of the vendor's ``generate``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Tokens to text: what a subject's ``text_of`` makes of the tokens of texts that few pages give."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

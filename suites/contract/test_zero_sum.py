@@ -1,7 +1,5 @@
 """A page whose pixels sum to zero: the vendor's gate takes it for no image, so that vision returns no tokens."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

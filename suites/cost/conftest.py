@@ -1,7 +1,5 @@
 """What the suite of FLOPs shares."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Vision and prefill cost what a page of that size needs: for every grid, every preset and several prompts."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytest_dsocr.contract.prompt import locate

@@ -1,7 +1,5 @@
 """A decode step costs what its position needs, a later one more by its attention alone; a page costs their sum."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

@@ -1,7 +1,5 @@
 """What noise does not touch: no sign of needless work, and no count that has grown since the baseline."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict

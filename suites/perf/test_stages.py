@@ -1,7 +1,5 @@
 """No stage is slower than its baseline, beyond what its limit allows and noise explains."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Where the recordings of a run are, and what they pin."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pytest_dsocr.observation.config import Config

@@ -1,7 +1,5 @@
 """The vendor's files against what the contract was read from, by the stage that would change."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Several readings of a page: what fails by chance is told from what state leaves, and what none of them excludes."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Collection

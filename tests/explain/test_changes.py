@@ -1,7 +1,5 @@
 """What a mistake changes is put back, whatever it was."""
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Mistakes planted in a session: the explaining process names the one that explains the divergence."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where nothing explains a failure, the known mistakes that fit the signs are named, the likeliest first."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

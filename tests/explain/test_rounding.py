@@ -1,7 +1,5 @@
 """Rounding of real blocks in bfloat16 on a CPU, with and without mistakes that are smaller than it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 

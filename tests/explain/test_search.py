@@ -1,7 +1,5 @@
 """What the search for a failure's explanation takes for one, and how it ends."""
 
-from __future__ import annotations
-
 import math
 import time
 from dataclasses import replace

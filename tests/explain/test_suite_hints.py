@@ -1,7 +1,5 @@
 """A wrong fact of the contract: the suite names the mistake of inputs that leads to it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A page's text under mistakes: known tokens are passed at once, to the same logits as step by step."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

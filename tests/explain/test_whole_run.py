@@ -1,7 +1,5 @@
 """A run over a subject with a mistake: its failure, its result and its summary name the mistake."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A mistake to be planted, and what a default run reports of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The suites of a default run beside the pages, run on one mistake in a process of their own."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """What was measured of correct variants and of small mistakes: the limit of what is usual lies between them."""
 
-from __future__ import annotations
-
 import json
 from contextlib import nullcontext
 from pathlib import Path

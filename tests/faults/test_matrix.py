@@ -4,8 +4,6 @@ DSOCR_FAULTS=catalogue pytest tests/faults/test_matrix.py -n 2 --junit-xml=fault
 DSOCR_FAULTS_LEVEL=L0 (L1, L2) before it records what a run says of a subject that shows no more, and always passes.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict

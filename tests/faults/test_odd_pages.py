@@ -1,7 +1,5 @@
 """Odd pages: what was recorded of them holds for correct kernels, and read alone each shows what it is made for."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """Mistake after mistake planted in one loaded session, which is compared with the recordings of the quick pages."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager

@@ -1,7 +1,5 @@
 """Measurements made up: of one page on one GPU, as exact as a test wants them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

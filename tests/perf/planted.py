@@ -1,7 +1,5 @@
 """The session with one needless cost each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 In their process nobody sleeps: the clock is moved on instead, and does not depend on what else the machine does.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import time

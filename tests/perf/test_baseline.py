@@ -1,7 +1,5 @@
 """Baselines: found again where all is equal, and refused where anything differs; snapshots pin the messages."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``dsocr bench`` with real processes: what it finds, what a side may be, and one that cannot be measured."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Needless work is named by its own sign, and by no other; and what differs between two measurements."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

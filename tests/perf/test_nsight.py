@@ -1,7 +1,5 @@
 """``dsocr trace import``: reports of Nsight Systems, made here after the schema that its documentation gives."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing

@@ -1,7 +1,5 @@
 """A round of several readings: the shortest of each lap, disturbed readings left out, stages kept apart."""
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A run compared with a baseline: measured until it is judged, and corrected for the pace of its host."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Verdicts on times: the tests are scipy's, alarms as rare as they say, and slowdowns found, on known machines."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

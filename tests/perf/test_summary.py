@@ -1,7 +1,5 @@
 """A measurement in sentences, and how near it is to the roofline: the shipped baselines on an H200."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

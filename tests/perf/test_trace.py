@@ -1,7 +1,5 @@
 """``dsocr bench --trace``: a planted slow-down is named by its stage and its line, and nothing where nothing is."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

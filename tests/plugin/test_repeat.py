@@ -1,7 +1,5 @@
 """``--dsocr-repeat``: a subject that is wrong now and then, or after something, is found, and it is told how often."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Takes the place of ``gate_up`` and ``down`` in :mod:`~pytest_dsocr.engine.fast.s
 prompt. Shapes as in :mod:`~pytest_dsocr.engine.fast.weights`.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -1,7 +1,5 @@
 """Forward hooks where code goes past modules: of some they are called from outside, others have to run themselves."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from torch import Tensor, nn

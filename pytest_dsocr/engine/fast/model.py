@@ -1,7 +1,5 @@
 """The engine's model with fast decode steps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Self

@@ -5,8 +5,6 @@ a row has not filled, with weights of 0. Shapes as in :mod:`~pytest_dsocr.engine
 room.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

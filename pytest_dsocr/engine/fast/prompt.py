@@ -3,8 +3,6 @@
 Shapes as in :mod:`~pytest_dsocr.engine.fast.weights`; L layers, T tokens, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """SAM and CLIP captured, a graph for each number and size of views."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any

@@ -4,8 +4,6 @@ A mistake is a row: the end of its id, its words, and what is changed in a sessi
 it is called in ``docs/bugs.md`` stands in ``ports.toml``.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Mistakes in CLIP: its embeddings, its blocks and its end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Mistakes of the decoder as it reads the prompt: embeddings, attention, rotary positions, the last norm, the head."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

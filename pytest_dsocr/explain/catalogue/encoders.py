@@ -1,7 +1,5 @@
 """Mistakes of attention, and those that both encoders of images may have in it and in tables that are resized."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """Mistakes of the decoder's perceptrons: the experts, how they are chosen, and what is inside of each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

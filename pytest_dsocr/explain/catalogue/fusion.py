@@ -1,7 +1,5 @@
 """Mistakes of the projector, and of how vision's tokens are laid out in the prompt."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

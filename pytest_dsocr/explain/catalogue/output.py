@@ -1,7 +1,5 @@
 """Mistakes of what is made of tokens: text, ``result.mmd``, figures and boxes, and the answers to several pages."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable, Sequence

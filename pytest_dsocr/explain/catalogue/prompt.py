@@ -1,7 +1,5 @@
 """Mistakes of the prompt: its text, its ids, how many of them stand for an image, and the mask."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any

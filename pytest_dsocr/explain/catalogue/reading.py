@@ -1,7 +1,5 @@
 """Mistakes of a reading's own loop: which token is chosen, and when it ends."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Mistakes in SAM: patches, positions, windows, relative positions, and the neck."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

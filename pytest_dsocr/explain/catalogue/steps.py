@@ -4,8 +4,6 @@ What is planted acts once the prompt has been read. Its notes have ``prompt``, t
 ``last``, its last token, and ``logits``, those behind it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """DeepSeek-OCR: SAM and CLIP beside each other, 640 px crops laid out as one page, rows that end with a newline."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """FLOPs as torch's own counter has them, by module and operator, and what that counter does not know."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Which line of a side's own code is at work: stages named as they run, and the place of each operator."""
 
-from __future__ import annotations
-
 import linecache
 import sys
 import time

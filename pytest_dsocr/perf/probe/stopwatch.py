@@ -1,7 +1,5 @@
 """Laps on the host's clock, and the quantities that are made of them."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """One page read stage by stage from outside: each stage of the subject called by itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field

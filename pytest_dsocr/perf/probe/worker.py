@@ -1,7 +1,5 @@
 """The process of one side: it loads the subject, and measures on request."""
 
-from __future__ import annotations
-
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence

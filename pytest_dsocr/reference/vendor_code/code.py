@@ -1,7 +1,5 @@
 """Import the vendor's files from a folder that the user named, for an environment that has transformers 4.46."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import importlib.util

@@ -5,8 +5,6 @@ changed is the ceiling of ``generate``, which ``infer`` hard-codes, and, for a v
 size, the image token's id.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 from collections.abc import Callable, Iterator, Mapping

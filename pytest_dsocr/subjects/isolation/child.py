@@ -1,7 +1,5 @@
 """The subject's process: it loads the subject, and answers the run's requests until the run is gone."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading
