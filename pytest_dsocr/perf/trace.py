@@ -173,9 +173,11 @@ def difference(a: Table, b: Table, judged: Collection[str] = ()) -> Difference:
         of for (stage, *place), of in found.items() if stage == _shown(stage) or (_shown(stage), *place) not in found
     ]
 
-    def weight(cause: Cause) -> tuple[bool, float]:
+    def weight(cause: Cause) -> tuple[bool, bool, float]:
+        """Put in front what calls differ in, and what takes longer: where work is replaced, what it was is no cause."""
         is_felt = abs(cause.ms) > LEAST * a.stage_ms[cause.head.stage]
-        return is_felt and any(one.more_calls for one in cause.changes), abs(cause.ms) * cause.head.runs
+        felt_calls = is_felt and any(one.more_calls for one in cause.changes)
+        return felt_calls, felt_calls and cause.ms > 0, abs(cause.ms) * cause.head.runs
 
     return Difference(sorted(map(Cause, once), key=weight, reverse=True))
 

@@ -49,8 +49,9 @@ class VisionTwice(SessionSubject):
     """Encodes the page a second time before it reads it."""
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
-        self.vision(self.inputs(page, prompt=prompt, preset=preset))
-        return super().read(page, prompt=prompt, preset=preset, max_new_tokens=max_new_tokens)
+        inputs = self.session.prepare(page, prompt=prompt, preset=preset)
+        self.session.pipeline.vision(inputs)
+        return self.session.run_prepared(inputs, max_new_tokens=max_new_tokens).text
 
 
 class VisionLeftOut(SessionSubject):

@@ -32,7 +32,7 @@ PLANTED = {
     planted.CacheConcatenated: (r"decode: \+\S+ ms in aten::cat, 10 more calls a step, from {}", "torch.cat([old_keys"),
     planted.CastsWeights: (r"decode: \+\S+ ms in aten::_to_copy, 1 more call a step, from {}", "to(torch.float64)"),
     planted.QuadraticNgrams: (r"decode: \+\S+ ms in Python at {} \(twice\), as steps grow", "if tokens[start - NGRAM"),
-    planted.VisionTwice: (r"sam: \+\S+ ms, 1 more run a page, from {}", "self.vision(self.inputs"),
+    planted.VisionTwice: (r"sam: \+\S+ ms, 1 more run a page, from {}", "self.session.pipeline.vision("),
     planted.WaitsInStep: (
         r"decode: \+\S+ ms waiting in aten::_local_scalar_dense, 1 more call a step, from {}",
         "logits.isfinite().all().item()",
