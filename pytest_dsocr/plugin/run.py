@@ -1,5 +1,7 @@
 """A run as its controller sees it: collects every test's result, shows the verdict so far, reports and writes all."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Generator, Sequence
 from pathlib import Path

@@ -15,7 +15,7 @@ from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.perf.bench import _rounds
 from pytest_dsocr.perf.probe import page as page_module
 from pytest_dsocr.perf.probe.gpu_work import BEFORE, kernels_by_stage
-from pytest_dsocr.perf.probe.machine import Yardstick, descends
+from pytest_dsocr.perf.probe.machine import Yardstick, descends, move_to
 from pytest_dsocr.perf.probe.page import READINGS, PageProbe
 from pytest_dsocr.perf.probe.stopwatch import Lap, Stopwatch, apart, in_quantities, shortest
 
@@ -136,6 +136,18 @@ def test_what_a_friend_started_is_no_stranger_on_the_gpu() -> None:
         found = [descends(child.pid, friends) for friends in ({os.getpid()}, {child.pid}, {2**22 + 1}, set())]
         assert found == [True, True, False, False]
         child.communicate(b"\n")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says and sets where a thread runs")
+def test_cores_are_taken_in_turn_and_none_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed, taken = os.sched_getaffinity(0), list[set[int]]()
+    move_to(1)
+    assert os.sched_getaffinity(0) == allowed
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5})
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, cores: taken.append(cores))
+    for turn in range(3):
+        move_to(turn)
+    assert taken == [{3}, {3, 5}, {5}, {3, 5}, {3}, {3, 5}]
 
 
 class Event:

@@ -12,7 +12,7 @@ import pytest
 from pytest_dsocr.cost.roofline import Bound, Roof, devices
 from pytest_dsocr.perf.baseline import Baseline
 from pytest_dsocr.perf.counts import Change
-from pytest_dsocr.perf.host import busy_ms, host_ratio, idle_share, is_another, of_runs, of_turns
+from pytest_dsocr.perf.host import busy_ms, host_ratio, idle_share, is_another, of_runs, of_turns, steady
 from pytest_dsocr.perf.limits import LOOKS
 from pytest_dsocr.perf.probe.page import PageProbe
 from pytest_dsocr.perf.rounds import Measured, Round
@@ -204,6 +204,15 @@ def test_in_turn_a_side_that_slows_the_host_throughout_keeps_its_times() -> None
     after = hosted([2.6] * ROUNDS, LAUNCHES)
     assert of_turns(after.rounds, EXACT, "decode") == after.wall_ms("decode")
     assert of_turns((), EXACT, "sam") == []
+
+
+def test_pairs_in_whose_turns_the_host_changed_are_left_out_and_one_side_that_slows_it_is_not() -> None:
+    hosts_ms = [(2.0, 2.1), (1.3, 2.0), (1.4, 1.4), (2.0, 1.3), (1.3, 1.3)]
+    pairs = [(Round({}, {"decode": a}), Round({}, {"decode": b})) for a, b in hosts_ms]
+    assert steady(pairs, "decode") == [pairs[0], pairs[2], pairs[4]]
+    throughout = [(Round({}, {"decode": a}), Round({}, {"decode": a * 1.5})) for a, _ in hosts_ms]
+    assert steady(throughout, "decode") == throughout
+    assert steady(pairs, "page") == pairs, "not timed"
 
 
 def test_a_host_of_another_pace_is_another_machine() -> None:

@@ -206,6 +206,7 @@ def test_a_slowdown_is_found_in_noise_of_two_per_cent(slower: float, limit: floa
 
 def test_the_first_look_can_find_something_and_all_looks_share_alpha() -> None:
     for quantities in (0, 1, 10, 40, 300):
+        assert looks_at(quantities, 200)[1:] == (24, 48, 96, 192, 200)
         first, *others = looks_at(quantities)
         assert fewest_rounds(max(quantities, 1), 0.01, len(LOOKS), paired=True) <= first < others[0]
         assert (first % 2, others) == (0, [*LOOKS[1:]]), "whole blocks of ABBA"
