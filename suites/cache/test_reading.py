@@ -36,11 +36,16 @@ Read = Callable[[Case], tuple[str, str]]
 
 @pytest.fixture
 def read(dsocr_subject: Any, dsocr_config: Config) -> Read:
-    """What ``read`` gives of a case, and the text of what the vendor's loop chooses by the subject's logits."""
+    """See :func:`both_ways`."""
+    return both_ways(dsocr_subject, dsocr_config)
+
+
+def both_ways(subject: Any, config: Config) -> Read:
+    """Return what gives, of a case, what ``read`` says and what the vendor's loop chooses by the subject's logits."""
     from pytest_dsocr.engine.checkpoint import resolve
     from pytest_dsocr.subjects.checked import CheckedSubject
 
-    asked, tokenizer = CheckedSubject(dsocr_subject), resolve(dsocr_config.checkpoint).tokenizer
+    asked, tokenizer = CheckedSubject(subject), resolve(config.checkpoint).tokenizer
     return lambda case: (asked.read(case), clean_output(tokenizer.decode(list(_choices(asked, case, tokenizer)))))
 
 

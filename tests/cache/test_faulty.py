@@ -84,6 +84,7 @@ def outcome(tiny: Engine[Any], two_pages: tuple[Path, Path], dsocr_config: Confi
         def check(found: Iterable[Comparison], *stages: str) -> None:
             made.extend(found)
 
+        config = replace(dsocr_config, checkpoint="synthetic:tiny", dtype="float32")
         at_hand = {
             **GIVEN,
             "walk": Walk.along(subject, two_pages[0]),
@@ -92,7 +93,8 @@ def outcome(tiny: Engine[Any], two_pages: tuple[Path, Path], dsocr_config: Confi
             "tmp_path": two_pages[0].parent,
             "limits": tolerances("float32"),
             "dsocr_subject": subject,
-            "dsocr_config": replace(dsocr_config, checkpoint="synthetic:tiny", dtype="float32"),
+            "dsocr_config": config,
+            "read": test_reading.both_ways(subject, config),
             "dsocr_kv": KvProbe,
             "dsocr_check": check,
         }
