@@ -1,6 +1,7 @@
 """PDF pages, of files that Pillow and pypdfium2 write."""
 
 import sys
+import time
 from contextlib import closing
 from io import BytesIO
 from typing import Any
@@ -17,7 +18,8 @@ def pdf_of(*colours: str) -> bytes:
     """A PDF with a page of 2 x 1 inches for each colour."""
     pages = [Image.new("RGB", (200, 100), colour) for colour in colours]
     buffer = BytesIO()
-    pages[0].save(buffer, "PDF", save_all=True, append_images=pages[1:], resolution=100)
+    dates = dict.fromkeys(("creationDate", "modDate"), time.gmtime(0))  # the same bytes at any time
+    pages[0].save(buffer, "PDF", save_all=True, append_images=pages[1:], resolution=100, **dates)
     return buffer.getvalue()
 
 
