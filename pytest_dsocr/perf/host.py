@@ -7,7 +7,7 @@ for how long that takes. What a GPU does by itself does not depend on the host, 
 
 import math
 from collections.abc import Mapping, Sequence
-from statistics import median
+from statistics import median, median_low
 
 from pytest_dsocr.perf.rounds import ON_DEVICE, Measured, Round
 from pytest_dsocr.perf.statistics import Sides
@@ -53,7 +53,7 @@ def steady(pairs: Sequence[tuple[Round, Round]], quantity: str) -> Sequence[tupl
     if not all(quantity in one.host_ms for pair in pairs for one in pair):
         return pairs
     changes = [math.log(after.host_ms[quantity] / before.host_ms[quantity]) for before, after in pairs]
-    usual = median(changes)
+    usual = median_low(changes)  # one of them, so that some pair is always left
     return [pair for pair, change in zip(pairs, changes, strict=True) if abs(change - usual) <= STEADY]
 
 

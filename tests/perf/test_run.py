@@ -213,6 +213,7 @@ def test_pairs_in_whose_turns_the_host_changed_are_left_out_and_one_side_that_sl
     throughout = [(Round({}, {"decode": a}), Round({}, {"decode": a * 1.5})) for a, _ in hosts_ms]
     assert steady(throughout, "decode") == throughout
     assert steady(pairs, "page") == pairs, "not timed"
+    assert steady([pairs[1], pairs[3]], "decode") == [pairs[3]], "of two that are apart one is left"
 
 
 def test_a_host_of_another_pace_is_another_machine() -> None:
