@@ -179,8 +179,7 @@ def _traced(both: Sequence[Side], task: Task, judged: Sequence[Judgement], watch
         trees = [*map(str, side.candidate.path), *(one.removeprefix(VENDOR) for one in own if one.startswith(VENDOR))]
         file = f"{task.traces}/{side.label}.trace.json"
         tables.append(Table.from_json(side.ask("trace", file=file, trees=trees, packages=packages)))
-    decided = [one.quantity for one in judged if one.pace in (Pace.SLOWER, Pace.FASTER)]
-    return difference(tables[0], tables[1], decided)
+    return difference(tables[0], tables[1], [one.quantity for one in judged if one.is_change])
 
 
 class _TimeUpError(Exception):

@@ -198,11 +198,10 @@ def _of_name(key: tuple[str, str, str], a: Table, b: Table, is_judged: bool) -> 
     whole = _change(rows, runs)
     if whole.more_calls:
         yield from [_run_again(rows, runs)] if kind == RUN else _more(rows, runs)
-    elif is_judged and kind not in (RUN, WAIT) and abs(whole.more_ms) > SHARE * a.stage_ms[stage]:
+    elif is_judged and kind not in (RUN, WAIT):
         by = LONGER if kind == KERNEL else LONGER_ON_HOST
-        yield from [max(_at_places(rows, runs), key=lambda one: abs(one.more_ms))] * (
-            max(whole.ms) > by * min(whole.ms)
-        )
+        if abs(whole.more_ms) > SHARE * a.stage_ms[stage] and max(whole.ms) > by * min(whole.ms):
+            yield max(_at_places(rows, runs), key=lambda one: abs(one.more_ms))
 
 
 Rows = tuple[Sequence[Row], Sequence[Row]]
