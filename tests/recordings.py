@@ -3,12 +3,15 @@
 from pathlib import Path
 from typing import Any
 
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.provenance import Key
 from pytest_dsocr.reference.goldens import shipped_folder
 from pytest_dsocr.reference.nearest import read_facts
 from pytest_dsocr.reference.recording import Recording, find_recordings
 
 FOLDER = shipped_folder() / "vendor"
+FILES, CONTRACT = DEFAULT.vendor.files, DEFAULT.vendor.contract
+SYMBOLS = tuple(symbol for symbols in CONTRACT.values() for symbol in symbols)
 
 
 def find_recording(golden: Path, key: Key, resampling: str) -> Recording:

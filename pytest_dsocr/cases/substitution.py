@@ -101,7 +101,7 @@ class _Trial:
     def _decodes(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> bool:
         state, logits = self.asked.prefill(inputs, vision_fusion)
         expected = self.report.exchange.expected.steps
-        steps = forced_steps(self.asked, inputs, expected)
+        steps = forced_steps(self.asked, inputs, expected, self.report.exchange.case.family)
         steps_along(self.asked, state, logits, expected, steps)
         best = Best.of(logits, BEST_OF_PREFILL)
         return self._is_right(TOKENS, {"prefill": logits}, prefill_best=best, forced=steps.fetch())

@@ -2,7 +2,7 @@
 
 import platform
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
@@ -12,14 +12,13 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.process import progress_bar
 from pytest_dsocr.reference import environment, goldens
-from pytest_dsocr.reference.anchors import CONTRACT, Anchors, read_anchors
+from pytest_dsocr.reference.anchors import Anchors, read_anchors
 from pytest_dsocr.reference.drift import change_of, drifts, read_json, to_json
 from pytest_dsocr.reference.inspection import Loaded, load_in, modules_of
 from pytest_dsocr.reference.installation import is_made, set_up
 from pytest_dsocr.report.views import change_lines, change_markdown
 
 COMMAND = "dsocr vendor inspect path/to/folder --write"
-OWN_ANCHORS = goldens.OWN / goldens.RECORDINGS / goldens.ANCHORS
 STAND_IN = {"torchvision": "any, or a stand-in"}
 
 
@@ -76,7 +75,7 @@ def watch(options: Namespace) -> Iterator[str]:
         DsocrError: where the vendor's files, the anchors or a recording cannot be read, or the Markdown not be written.
     """
     places = goldens.recording_places(options.golden or goldens.golden_folder())
-    change = change_of(options.vendor, options.anchors or goldens.anchors_file(), places)
+    change = change_of(options.vendor, options.anchors or _anchors(options.vendor), places)
     options.status = int(not change.is_none)
     yield from change_lines(change)
     if options.markdown:
@@ -110,12 +109,18 @@ def inspect(options: Namespace) -> Iterator[str]:
     loaded = load_in(python, options.vendor) if python else None
     yield f"environment  {f'{python}, Python {loaded.python}' if loaded else absent}"
     yield from _files(anchors)
-    yield from _symbols(anchors)
+    family = environment.check_vendor_folder(options.vendor)
+    yield from _symbols(anchors, family.vendor.contract)
     yield from _packages(options.vendor, loaded)
     yield ""
-    yield from _write(anchors, options.anchors or OWN_ANCHORS) if options.write else _drift(anchors, options)
+    own = options.anchors or goldens.anchors_of(goldens.OWN / goldens.RECORDINGS, family)
+    yield from _write(anchors, own) if options.write else _drift(anchors, options)
     if loaded and loaded.fault:  # last, because what is shown above does not need it
         raise DsocrError(f"{python} cannot import {options.vendor}; see above what differs ({loaded.fault})")
+
+
+def _anchors(folder: Path) -> Path:
+    return goldens.anchors_file(environment.check_vendor_folder(folder))
 
 
 def _files(anchors: Anchors) -> Iterator[str]:
@@ -125,10 +130,10 @@ def _files(anchors: Anchors) -> Iterator[str]:
         yield f"{name:<30}{file.bytes:>8}  {file.sha256}"
 
 
-def _symbols(anchors: Anchors) -> Iterator[str]:
+def _symbols(anchors: Anchors, contract: Mapping[str, Sequence[str]]) -> Iterator[str]:
     yield ""
     yield f"{'stage':<14}{'anchor':<54}{'where':<32}tree"
-    for stage, symbol in ((stage, symbol) for stage, symbols in CONTRACT.items() for symbol in symbols):
+    for stage, symbol in ((stage, symbol) for stage, symbols in contract.items() for symbol in symbols):
         if symbol in anchors.symbols:
             anchor = anchors.symbols[symbol]
             yield f"{stage:<14}{symbol:<54}{f'{anchor.file}:{anchor.line}':<32}{anchor.tree[:12]}"
@@ -161,8 +166,8 @@ def _write(anchors: Anchors, path: Path) -> Iterator[str]:
 
 
 def _drift(anchors: Anchors, options: Namespace) -> Iterator[str]:
-    path = options.anchors or goldens.anchors_file()
-    expected = read_json(path)
+    path = options.anchors or _anchors(options.vendor)
+    expected = read_json(path, environment.check_vendor_folder(options.vendor))
     found = drifts(expected, anchors)
     options.status = 1 if found else options.status
     changed = [name for name, file in anchors.files.items() if file.sha256 != expected.files[name].sha256]

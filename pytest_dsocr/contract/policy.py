@@ -17,11 +17,15 @@ class DecodePolicy:
         eos_id: the token that ends the output.
         no_repeat_ngram_size: length of n-grams that may not occur twice in prompt and output together; 0 for none.
         max_new_tokens: ceiling of the output's length.
+        ngram_window: tokens at the end of prompt and output in which an n-gram may not occur twice; None for all.
+        max_length: ceiling of prompt and output together; None for none.
     """
 
     eos_id: int
     no_repeat_ngram_size: int = 20
     max_new_tokens: int = 8192
+    ngram_window: int | None = None
+    max_length: int | None = None
 
     def __post_init__(self) -> None:
         if self.max_new_tokens < 1:
@@ -31,32 +35,51 @@ class DecodePolicy:
 
     def for_model(self, eos_id: int, max_position_embeddings: int | None) -> DecodePolicy:
         """Return this policy of a family for one model, whose ceiling is its limit of positions, if it has one."""
-        return replace(self, eos_id=eos_id, max_new_tokens=max_position_embeddings or self.max_new_tokens)
+        limited = "max_new_tokens" if self.max_length is None else "max_length"
+        return replace(self, eos_id=eos_id, **{limited: max_position_embeddings or getattr(self, limited)})
+
+    def room(self, prompt_tokens: int) -> int:
+        """Return how many tokens may follow a prompt; raise ``DsocrError`` where that leaves nothing to decode."""
+        if self.max_length is None:
+            return self.max_new_tokens
+        if prompt_tokens >= self.max_length:
+            raise DsocrError(
+                f"a prompt of {prompt_tokens} tokens leaves none of {self.max_length}; give a smaller page"
+            )
+        return min(self.max_new_tokens, self.max_length - prompt_tokens)
+
+    def ban(self, tokens: Iterable[int]) -> NgramBan:
+        """Return its rule on n-grams behind ``tokens``."""
+        return NgramBan(self.no_repeat_ngram_size, tokens, self.ngram_window)
 
 
 class NgramBan:
     """Which tokens would repeat an n-gram of those pushed; the cost of a token does not grow with their number.
 
-    Equal to transformers' ``NoRepeatNGramLogitsProcessor``.
+    Equal to transformers' ``NoRepeatNGramLogitsProcessor``, and with a window to Unlimited-OCR's own processor.
 
     Args:
         size: tokens of the n-gram; 0 bans nothing.
         tokens: what is pushed to begin with, usually the prompt.
+        window: the last tokens, among which the n-gram is looked for; None for all.
     """
 
-    def __init__(self, size: int, tokens: Iterable[int] = ()) -> None:
-        self._size = size
+    def __init__(self, size: int, tokens: Iterable[int] = (), window: int | None = None) -> None:
+        self._size, self._window, self._pushed = size, window, 0
         self._last: deque[int] = deque(maxlen=max(size - 1, 0))
-        self._followers: dict[tuple[int, ...], set[int]] = {}
+        self._followers: dict[tuple[int, ...], dict[int, int]] = {}
+        """What followed the first tokens of an n-gram, and where the n-gram began last."""
         for token in tokens:
             self.push(token)
 
     def push(self, token: int) -> None:
         """Take one more token."""
+        self._pushed += 1
         if len(self._last) == self._size - 1:
-            self._followers.setdefault(tuple(self._last), set()).add(token)
+            self._followers.setdefault(tuple(self._last), {})[token] = self._pushed - self._size
         self._last.append(token)
 
     def banned(self) -> list[int]:
         """Return the tokens that may not come next, in ascending order."""
-        return sorted(self._followers.get(tuple(self._last), ()))
+        first = 0 if self._window is None else self._pushed - self._window
+        return sorted(token for token, at in self._followers.get(tuple(self._last), {}).items() if at >= first)

@@ -5,7 +5,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 
-from pytest_dsocr.reference.environment import FILES
+from pytest_dsocr.reference.environment import VENDOR_FILES
 
 
 class Level(StrEnum):
@@ -59,7 +59,7 @@ class Wanted:
     def vendor(self) -> Path | None:
         """The folder with the vendor's files, where the reference is live."""
         folder = self.reference if isinstance(self.reference, Path) else None
-        return folder if folder and any((folder / name).is_file() for name in FILES) else None
+        return folder if folder and any((folder / name).is_file() for name in VENDOR_FILES) else None
 
     @property
     def needs_recording(self) -> bool:

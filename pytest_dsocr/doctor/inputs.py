@@ -18,7 +18,7 @@ from pytest_dsocr.perf.probe.machine import machine
 from pytest_dsocr.reference import opening
 from pytest_dsocr.reference.anchors import read_anchors
 from pytest_dsocr.reference.drift import drifts, read_json
-from pytest_dsocr.reference.environment import find_environment
+from pytest_dsocr.reference.environment import check_vendor_folder, find_environment
 from pytest_dsocr.reference.goldens import anchors_file, baseline_places, recording_places
 from pytest_dsocr.reference.inspection import load_in
 from pytest_dsocr.reference.live import LiveReference
@@ -53,7 +53,7 @@ def vendor(wanted: Wanted) -> Iterator[Finding]:
     if folder is None:
         yield Finding("vendor", Level.NOTE, "its files are not given, so that nothing runs live", "--reference=FOLDER")
         return
-    found, expected = read_anchors(folder), read_json(anchors_file())
+    found, expected = read_anchors(folder), read_json(anchors_file(check_vendor_folder(folder)))
     if drifted := drifts(expected, found):
         message = f"{count(len(drifted), 'anchor')} drifted: {listed([one.anchor for one in drifted])}"
         yield Finding("vendor", Level.FAULT, message, f"see what that affects: dsocr watch-vendor {folder}")

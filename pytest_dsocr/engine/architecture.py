@@ -120,6 +120,8 @@ class _Config(Struct):
     vision_config: _Vision
     language_config: DecoderConfig
     projector_config: _Projector = _Projector()
+    sliding_window_size: Size | None = None
+    sliding_window: Size | None = None
     architectures: tuple[str, ...] = ()
 
 
@@ -145,27 +147,34 @@ class Architecture:
         return self.clip.width + self.sam.downsample_channels[-1]
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any], where: str = "config.json") -> Architecture:
-        """Read a parsed ``config.json``; raise ``DsocrError`` where it describes another kind of model."""
+    def from_config(
+        cls, config: Mapping[str, Any], where: str = "config.json", family: Family | None = None
+    ) -> Architecture:
+        """Read a parsed ``config.json``, of the family that it names or of this one.
+
+        Raises:
+            DsocrError: where it describes another kind of model.
+        """
         own = _without_nulls(config)
         if isinstance(language := own.get("language_config", {}), dict):
             own["language_config"] = {**own, **language}
         found = CONFIG.convert(own, where)
         _refuse_other_decoders(own["language_config"])
         towers = found.vision_config.width
-        return cls(towers.sam, towers.clip, found.language_config, family_of(found.architectures))
+        family = (family or family_of(found.architectures)).with_ring(found.sliding_window_size or found.sliding_window)
+        return cls(towers.sam, towers.clip, found.language_config, family)
 
     @classmethod
-    def from_folder(cls, folder: Path) -> Architecture:
+    def from_folder(cls, folder: Path, family: Family | None = None) -> Architecture:
         """Read ``folder/config.json``."""
         path = folder / "config.json"
-        return cls.from_config(OBJECT.read(path), str(path))
+        return cls.from_config(OBJECT.read(path), str(path), family)
 
     def to_config(self) -> dict[str, Any]:
         """Return a ``config.json`` that :meth:`from_config`, the vendor's code and other projects' loaders read."""
-        published = self.family.vendor.published
+        published, ring = self.family.vendor.published, self.family.cache.ring
         decoder = {f.name: getattr(self.decoder, f.name) for f in fields(DecoderConfig)}
-        decoder |= published["decoder"]
+        decoder |= {**published["decoder"], **({} if ring is None else {"sliding_window_size": ring})}
         towers = {SAM_KEY: _plain(self.sam), CLIP_KEY: _plain(self.clip)}
         projector = {"input_dim": self.projector_input, "n_embed": self.decoder.hidden_size}
         return {
@@ -175,6 +184,7 @@ class Architecture:
             "projector_config": {**published["projector"], **projector},
             "language_config": {**published["language"], **decoder},
             **decoder,
+            **({} if ring is None else {"sliding_window": ring}),
         }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from pytest_dsocr.engine.architecture import Architecture
-from pytest_dsocr.engine.places import folder_of, synthetic
+from pytest_dsocr.engine.places import folder_of, split_model, synthetic
 from pytest_dsocr.engine.synthetic import fill, synthetic_fingerprint
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.engine.weights import fingerprint, load_weights
@@ -83,11 +83,13 @@ class Checkpoint:
 
         A snapshot in the hub's cache, whose folder is called by its revision, has the hub's name.
         """
-        folder = Path(self.name).resolve()
+        family, name = split_model(self.name)
+        folder = Path(name).resolve()
         if not folder.is_dir():
             return self.name
         repository = HUB_SNAPSHOT.search(folder.as_posix())
-        return "/".join(repository.groups()) if repository else folder.name
+        own = "/".join(repository.groups()) if repository else folder.name
+        return f"{family.name}:{own}" if family else own
 
     @cached_property
     def sha256(self) -> str:
@@ -101,7 +103,7 @@ def resolve(path_or_name: str | Path) -> Checkpoint:
     Args:
         path_or_name: ``mini``, which is part of this package; a folder; ``synthetic:<name>``, with ``@<seed>`` for
             other weights than the default's; or a hub name such as ``deepseek-ai/DeepSeek-OCR``, if the local hub
-            cache holds it.
+            cache holds it. Each may stand behind a model's name and a colon, whose weights they then are.
 
     Raises:
         DsocrError: where there is none of that name, or its config or its tokenizer is missing or broken.
@@ -119,6 +121,7 @@ def _synthetic(name: str, architecture: Architecture, seed: int) -> Checkpoint:
 
 
 def _from_folder(name: str, folder: Path) -> Checkpoint:
-    architecture, tokenizer = Architecture.from_folder(folder), Tokenizer.from_folder(folder)
+    architecture = Architecture.from_folder(folder, split_model(name)[0])
+    tokenizer = Tokenizer.from_folder(folder)
     weights, identity = partial(load_weights, folder=folder), partial(fingerprint, folder)
     return Checkpoint(name, architecture, tokenizer, weights, identity, folder)

@@ -172,7 +172,7 @@ class Engine(Generic[CacheT]):
             steps.append(step)
             if on_token:
                 on_token(step[0])
-        rows = [[step[row] for step in steps] for row in range(len(pages))]
+        rows = [[step[row] for step in steps[: policy.room(len(prompt))]] for row, prompt in enumerate(prompts)]
         results = [
             self._result_of(row, inputs, own.visions, state.steps, policy)
             for row, inputs, own in zip(rows, pages, states, strict=True)

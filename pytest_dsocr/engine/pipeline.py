@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.contract.inputs import Inputs
-from pytest_dsocr.contract.policy import DecodePolicy, NgramBan
+from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.presets import Grid, crop_count
 from pytest_dsocr.engine.fusion import fuse, scatter
 from pytest_dsocr.engine.protocol import CacheT, OcrModel
@@ -195,10 +195,11 @@ def generate(
         policy: when to stop and what not to repeat.
         pad_id: what an ended row is fed and gives.
     """
-    bans = [NgramBan(policy.no_repeat_ngram_size, prompt) for prompt in prompts]
+    bans = [policy.ban(prompt) for prompt in prompts]
+    rooms = [policy.room(len(prompt)) for prompt in prompts]
     ended = [False] * len(prompts)
     tokens: list[int] = []
-    for _ in range(policy.max_new_tokens):
+    for number in range(1, max(rooms) + 1):
         if tokens:
             pipeline.decode_step(state, tokens)
         best = pick(state.logits, [ban.banned() for ban in bans])
@@ -206,7 +207,10 @@ def generate(
         yield tokens
         for ban, token in zip(bans, tokens, strict=True):
             ban.push(token)
-        ended = [end or token == policy.eos_id for end, token in zip(ended, tokens, strict=True)]
+        ended = [
+            end or token == policy.eos_id or number == room
+            for end, token, room in zip(ended, tokens, rooms, strict=True)
+        ]
         if all(ended):
             return
 

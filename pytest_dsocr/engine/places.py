@@ -60,16 +60,29 @@ DEFAULT_SEED = 2
 """Of the first few seeds the one whose small models differ most from page to page and do not stop at once."""
 
 
-def synthetic(name: str) -> tuple[Architecture, int] | None:
+def split_model(path_or_name: str | Path) -> tuple[Family | None, str]:
+    """Split ``unlimited_ocr:mini``, a checkpoint's weights as another model of the family, into that and the name."""
+    model, _, name = str(path_or_name).partition(":")
+    return (FAMILIES[model], name) if model in FAMILIES else (None, str(path_or_name))
+
+
+def synthetic(path_or_name: str) -> tuple[Architecture, int] | None:
     """Return the size and the seed that ``synthetic:<name>`` stands for; None for any other name."""
+    family, name = split_model(path_or_name)
     found = SYNTHETIC_NAME.fullmatch(name)
-    return (SYNTHETIC[found["size"]], int(found["seed"] or DEFAULT_SEED)) if found else None
+    if not found:
+        return None
+    arch = SYNTHETIC[found["size"]]
+    if family:
+        limit = family.decoding.max_length or arch.decoder.max_position_embeddings
+        arch = replace(arch, family=family, decoder=replace(arch.decoder, max_position_embeddings=limit))
+    return arch, int(found["seed"] or DEFAULT_SEED)
 
 
 def architecture_of(path_or_name: str | Path) -> Architecture:
     """Return a checkpoint's dimensions; takes and raises what :func:`~pytest_dsocr.engine.checkpoint.resolve` does."""
     known = synthetic(str(path_or_name))
-    return known[0] if known else Architecture.from_folder(folder_of(path_or_name))
+    return known[0] if known else Architecture.from_folder(folder_of(path_or_name), split_model(path_or_name)[0])
 
 
 def family_named(path_or_name: str | Path) -> Family:
@@ -86,8 +99,8 @@ def folder_of(path_or_name: str | Path) -> Path:
     Raises:
         MachineError: where there is none of that name.
     """
-    name = str(path_or_name)
-    if path_or_name in EMBEDDED:
+    _, name = split_model(path_or_name)
+    if name in EMBEDDED and not isinstance(path_or_name, Path):
         return _embedded(name)
     if synthetic(name):
         raise MachineError(f"{name} is made of random numbers and has no files; give a checkpoint that has a folder")

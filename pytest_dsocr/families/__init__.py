@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 from pytest_dsocr.families.family import FUSION, Family, Stage, merged
+from pytest_dsocr.foundation.errors import DsocrError
 
-NAMES = ("deepseek_ocr",)
+NAMES = ("deepseek_ocr", "unlimited_ocr")
 """The folders; what names no family is of the first."""
 
 
@@ -24,7 +25,23 @@ PRESET_NAMES = tuple(dict.fromkeys(name for family in FAMILIES.values() for name
 PROMPT_NAMES = tuple(dict.fromkeys(name for family in FAMILIES.values() for name in family.prompts))
 
 
+def family_of_class(kind: type) -> Family:
+    """Return the family of the vendor's class, or of one that derives from it; the first where it is neither."""
+    names = {one.__name__ for one in kind.__mro__}
+    return next((family for family in FAMILIES.values() if family.vendor.architecture in names), DEFAULT)
+
+
 def family_of(architectures: Sequence[str]) -> Family:
-    """Return the family that ``architectures`` of a ``config.json`` names; the first where that is none."""
+    """Return the family that ``architectures`` of a ``config.json`` names; the first where it names none.
+
+    Raises:
+        DsocrError: where it names another model.
+    """
     known = {family.vendor.architecture: family for family in FAMILIES.values()}
-    return next((known[one] for one in architectures if one in known), DEFAULT)
+    found = next((known[one] for one in architectures if one in known), None if architectures else DEFAULT)
+    if found is None:
+        raise DsocrError(
+            f"the architecture {', '.join(architectures)} is of no model that is known ({', '.join(known)}); where it "
+            f"is one of them under another name, say which: --dsocr-model={'|'.join(NAMES)}"
+        )
+    return found

@@ -67,6 +67,10 @@ class CachePolicy:
         """Count the positions in the cache after a prompt and ``generated`` tokens."""
         return prompt + (generated if self.ring is None else min(generated, self.ring))
 
+    def slot(self, prompt: int, generated: int) -> int:
+        """Return where in the cache the next token goes after a prompt and ``generated`` tokens."""
+        return prompt + (generated if self.ring is None or generated < self.ring else generated % self.ring)
+
 
 @dataclass(frozen=True)
 class PageTokens:
@@ -86,10 +90,12 @@ class Vendor:
     architecture: str
     """Its class, as ``architectures`` of a checkpoint's ``config.json`` has it."""
     files: tuple[str, ...]
-    """Their names, the one with the class first; their sums are in ``golden/vendor/anchors.json``."""
+    """Their names, the one with the class first; their sums are in an ``anchors.json`` in ``golden/vendor``."""
     contract: Mapping[str, tuple[str, ...]]
     """By stage, what the contract was read from: functions, classes, methods and tables, in whichever file they
     stand."""
+    result: str
+    """The file that it writes a page's text to."""
     page_tokens: PageTokens
     published: Mapping[str, Mapping[str, Any]]
     """What the published ``config.json`` says beside the sizes: of the ``whole`` file, of ``vision``, ``projector`` and
@@ -141,6 +147,11 @@ class Family:
     def vision_seams(self) -> tuple[str, ...]:
         """The tensors that vision returns, in order; those of crops only of a page that has some."""
         return tuple(seam for stage in self.stages if stage.kind in ("view", "fusion") for seam in stage.seams)
+
+    def with_ring(self, ring: int | None) -> Family:
+        """Return the family as a checkpoint has it whose config names a ring of its own; None leaves it as it is."""
+        own = ring is None or self.cache.ring in (None, ring)
+        return self if own else replace(self, cache=replace(self.cache, ring=ring))
 
     @property
     def tiling(self) -> Tiling:

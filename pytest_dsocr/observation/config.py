@@ -117,6 +117,8 @@ class Config:
     isolate: bool
     subject_time_limit: float
     checkpoint: str
+    """Behind ``model`` and a colon, where that is given."""
+    model: str | None
     reference: Path | Literal["session"] | None
     """None for the recordings of the golden folder; ``session`` for these, and the session where they lack a case."""
     vendor_env: Path | None

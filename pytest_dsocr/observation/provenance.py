@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.process import versions_of
 
 OF_NO_CONSEQUENCE = ("checkpoint", "date", "command")
@@ -83,13 +84,12 @@ class Provenance:
         """Return the same with one more override, such as that of a single case."""
         return replace(self, overrides=(*self.overrides, override))
 
-    def with_ceiling(self, max_new_tokens: int) -> Provenance:
+    def with_ceiling(self, max_new_tokens: int, family: Family = DEFAULT) -> Provenance:
         """Return the same for a case that is decoded so far, which is an override unless the vendor's code has it."""
-        if max_new_tokens == DEFAULT.decoding.max_new_tokens:
+        usual = family.decoding.max_new_tokens
+        if max_new_tokens == usual:
             return self
-        return self.with_override(
-            f"generate: max_new_tokens {max_new_tokens} in place of {DEFAULT.decoding.max_new_tokens}"
-        )
+        return self.with_override(f"generate: max_new_tokens {max_new_tokens} in place of {usual}")
 
     def differences(self, other: Provenance) -> list[str]:
         """Say in which respects of consequence the two were made differently, one line each."""

@@ -114,6 +114,8 @@ def resolve(config: pytest.Config) -> Config:
     found["slower"] = dict(found["slower"])
     found["may_miss"] = frozenset(found["may_miss"])
     found["golden"] = found["golden"] or golden_folder()
+    if found["model"]:
+        found["checkpoint"] = f"{found['model']}:{found['checkpoint']}"
     return Config(**found)
 
 

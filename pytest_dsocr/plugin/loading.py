@@ -13,12 +13,12 @@ import pytest
 
 from pytest_dsocr.foundation.words import plain
 from pytest_dsocr.observation.config import Config
-from pytest_dsocr.reference.environment import FILES
+from pytest_dsocr.reference.environment import family_in
 
 
 def is_live(config: Config) -> bool:
     """Return whether the reference is the vendor's code, running."""
-    return isinstance(config.reference, Path) and (config.reference / FILES[0]).is_file()
+    return isinstance(config.reference, Path) and family_in(config.reference) is not None
 
 
 FIRST_S, EVERY_S = 5.0, 30.0

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pytest_dsocr.compare.tolerances import BUDGETS, NAMES, check_budget, check_tolerance
 from pytest_dsocr.contract.prompt import IMAGE
-from pytest_dsocr.engine.places import HUB_NAME, MINI, SYNTHETIC_NAME, VALID_CHECKPOINT
+from pytest_dsocr.engine.places import HUB_NAME, MINI, SYNTHETIC_NAME, VALID_CHECKPOINT, split_model
 from pytest_dsocr.families import PRESET_NAMES, PROMPT_NAMES
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.observation.config import Level, Shard
@@ -76,8 +76,9 @@ def importable_subject(text: str) -> str:
 
 
 def checkpoint(text: str) -> str:
-    """Read ``mini``, a folder, ``synthetic:NAME`` with or without ``@SEED``, or a hub name."""
-    if text == MINI or SYNTHETIC_NAME.fullmatch(text) or Path(text).is_dir() or HUB_NAME.fullmatch(text):
+    """Read ``mini``, a folder, ``synthetic:NAME`` with or without ``@SEED``, or a hub name; behind ``MODEL:`` too."""
+    _, name = split_model(text)
+    if name == MINI or SYNTHETIC_NAME.fullmatch(name) or Path(name).is_dir() or HUB_NAME.fullmatch(name):
         return text
     raise MachineError(f"{text!r} is not a checkpoint; {VALID_CHECKPOINT}")
 

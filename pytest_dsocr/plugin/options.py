@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_dsocr.compare.tolerances import BUDGETS, LOSSES
-from pytest_dsocr.families import PROMPT_NAMES
+from pytest_dsocr.families import NAMES, PROMPT_NAMES
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.config import MISSING
 from pytest_dsocr.observation.provenance import DTYPES_OF_VENDOR, OF_VENDOR
@@ -146,6 +146,13 @@ OPTIONS = (
         "weights: mini (embedded), a checkpoint's folder, synthetic:NAME (random), or a hub name in the local cache",
         "CHECKPOINT",
         default="mini",
+    ),
+    Option(
+        "model",
+        read.one_of(*NAMES),
+        f"the model whose weights they are: {', '.join(NAMES)}",
+        "MODEL",
+        unset="that of the checkpoint's architectures",
     ),
     Option(
         "reference",

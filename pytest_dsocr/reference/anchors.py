@@ -9,12 +9,12 @@ import hashlib
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.reference.environment import FILES, check_vendor_folder
+from pytest_dsocr.reference.environment import check_vendor_folder
 
 HASH_DIGITS = 16
 
@@ -32,12 +32,6 @@ def _dump(node: Any, without: frozenset[ast.AST]) -> str:
     if isinstance(node, list):
         return f"[{','.join(_dump(item, without) for item in node if item not in without)}]"
     return repr(node)
-
-
-CONTRACT = DEFAULT.vendor.contract
-"""By stage, what the contract was read from: functions, classes, methods and tables, in whichever file they stand."""
-
-SYMBOLS = tuple(symbol for symbols in CONTRACT.values() for symbol in symbols)
 
 
 @dataclass(frozen=True)
@@ -74,10 +68,10 @@ def read_anchors(folder: Path) -> Anchors:
     Raises:
         DsocrError: where a file is missing or is not Python.
     """
-    check_vendor_folder(folder)
-    trees = {name: parse_python(folder / name) for name in FILES}
+    vendor = check_vendor_folder(folder).vendor
+    trees = {name: parse_python(folder / name) for name in vendor.files}
     places = {symbol: (file, node) for file, tree in trees.items() for symbol, node in _definitions(tree.body)}
-    places = {symbol: places[symbol] for symbol in SYMBOLS if symbol in places}
+    places = {symbol: places[symbol] for symbol in chain(*vendor.contract.values()) if symbol in places}
     inner = frozenset(node for _, node in places.values())
     return Anchors(
         {name: _source_file(folder / name, tree_hash(tree, inner)) for name, tree in trees.items()},

@@ -17,7 +17,7 @@ from pytest_dsocr.foundation.files import sha256, write_whole
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.provenance import Key, Provenance
-from pytest_dsocr.reference.environment import FILES
+from pytest_dsocr.reference.environment import check_vendor_folder
 from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 from pytest_dsocr.reference.recorded_case import CASES, RecordedCase, tensors_beside, traits
@@ -158,7 +158,7 @@ def making_of(vendor: Path, key: Key, versions: Mapping[str, str]) -> dict[str, 
         versions: of Python and of the packages in the vendor's environment.
     """
     return {
-        "vendor": {name: sha256((vendor / name).read_bytes()) for name in FILES},
+        "vendor": {name: sha256((vendor / name).read_bytes()) for name in check_vendor_folder(vendor).vendor.files},
         "checkpoint": key.checkpoint_sha256,
         "way": key.way,
         "versions": dict(versions),

@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
-from pytest_dsocr.families import STAGES
-from pytest_dsocr.families.family import Kind
+from pytest_dsocr.families import FAMILIES, STAGES
+from pytest_dsocr.families.family import Family, Kind
 from pytest_dsocr.foundation.reading import Format
-from pytest_dsocr.reference.anchors import CONTRACT, SYMBOLS, Anchor, Anchors, read_anchors
-from pytest_dsocr.reference.environment import FILES
+from pytest_dsocr.reference.anchors import Anchor, Anchors, read_anchors
+from pytest_dsocr.reference.environment import family_with
 from pytest_dsocr.reference.goldens import ANCHORS
 
 ANCHORS_FORMAT = Format(Anchors, "name another file with --anchors, or --write it")
@@ -35,7 +35,8 @@ class Drift:
 
 def drifts(expected: Anchors, found: Anchors) -> list[Drift]:
     """Find the anchors that differ; the line on which an anchor stands does not count."""
-    pairs = ((symbol, expected.symbols.get(symbol), found.symbols.get(symbol)) for symbol in SYMBOLS)
+    symbols = {**expected.symbols, **found.symbols}
+    pairs = ((symbol, expected.symbols.get(symbol), found.symbols.get(symbol)) for symbol in symbols)
     of_symbols = [drift for symbol, was, now in pairs for drift in _of_symbol(symbol, was, now)]
     return of_symbols + [
         Drift(f"the rest of {name}", "outside of every anchor", (_hashes(was.rest, found.files[name].rest),))
@@ -44,15 +45,16 @@ def drifts(expected: Anchors, found: Anchors) -> list[Drift]:
     ]
 
 
-def read_json(path: Path) -> Anchors:
-    """Read anchors that were written down.
+def read_json(path: Path, family: Family | None = None) -> Anchors:
+    """Read anchors that were written down, of any family or of this one.
 
     Raises:
         DsocrError: where the file is missing or damaged.
     """
     found = ANCHORS_FORMAT.read(path)
-    if {*found.files} != {*FILES}:
-        raise ANCHORS_FORMAT.fault(path, f"is of other files than {', '.join(FILES)}")
+    files = (family or family_with(found.files)).vendor.files
+    if {*found.files} != {*files}:
+        raise ANCHORS_FORMAT.fault(path, f"is of other files than {', '.join(files)}")
     return found
 
 
@@ -104,7 +106,12 @@ OF_KIND: Mapping[Kind, tuple[str, ...]] = {
 }
 """By the kind of a stage, the suites that test a subject for what the anchors of the stage contain."""
 SUITES = {stage.name: OF_KIND[stage.kind] for stage in STAGES}
-STAGE_OF = {symbol: stage for stage, symbols in CONTRACT.items() for symbol in symbols}
+STAGE_OF = {
+    symbol: stage
+    for family in FAMILIES.values()
+    for stage, symbols in family.vendor.contract.items()
+    for symbol in symbols
+}
 
 
 class _Made(TypedDict):
@@ -167,7 +174,8 @@ def change_of(folder: Path, anchors: Path, recordings: Sequence[Path]) -> Change
     Raises:
         DsocrError: where files are missing or are not Python, or the anchors or a recording cannot be read.
     """
-    found, expected = read_anchors(folder), read_json(anchors)
+    found = read_anchors(folder)
+    expected = read_json(anchors, family_with(found.files))
     here = {name: file.sha256 for name, file in found.files.items()}
     made = {path: files for place in recordings for path, files in _made_from(place)}
     differing = {

@@ -8,23 +8,36 @@ import os
 import platform
 import site
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families import DEFAULT, FAMILIES
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 
-FILES = DEFAULT.vendor.files
+VENDOR_FILES = frozenset(name for family in FAMILIES.values() for name in family.vendor.files)
 
 
-def check_vendor_folder(folder: Path) -> None:
-    """Raise ``DsocrError`` unless the folder holds all of the vendor's files."""
-    missing = [name for name in FILES if not (folder / name).is_file()]
+def family_in(folder: Path) -> Family | None:
+    """Return the family whose vendor's code is in a folder, by the file with the model's class."""
+    return next((family for family in FAMILIES.values() if (folder / family.vendor.files[0]).is_file()), None)
+
+
+def family_with(files: Collection[str]) -> Family:
+    """Return the family whose vendor's files these are; the first where they are nobody's."""
+    return next((family for family in FAMILIES.values() if {*files} == {*family.vendor.files}), DEFAULT)
+
+
+def check_vendor_folder(folder: Path) -> Family:
+    """Return the family whose code a folder holds; raise ``DsocrError`` unless it holds all of the vendor's files."""
+    family = family_in(folder) or DEFAULT
+    missing = [name for name in family.vendor.files if not (folder / name).is_file()]
     if missing:
         raise MachineError(f"{folder} lacks {', '.join(missing)}; give a folder with the vendor's Python files")
+    return family
 
 
 PINS = tuple(Path(__file__).with_name("requirements.txt").read_text(encoding="utf-8").split())

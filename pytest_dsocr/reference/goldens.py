@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
 
 PACKAGE_FOLDER = Path(__file__).parents[1]
@@ -40,10 +42,15 @@ def baseline_places(golden: Path) -> list[Path]:
     return [own] if own.resolve() == shipped.resolve() else [own, shipped]
 
 
-def anchors_file() -> Path:
+def anchors_of(recordings: Path, family: Family) -> Path:
+    """Return the anchors of a family in a folder of recordings; all but the first have a folder of their own."""
+    return (recordings if family is DEFAULT else recordings / family.name) / ANCHORS
+
+
+def anchors_file(family: Family) -> Path:
     """Return the anchors that drift is measured from: those beside one's own recordings, or the shipped ones."""
-    own = OWN / RECORDINGS / ANCHORS
-    return own if own.is_file() else shipped_folder() / RECORDINGS / ANCHORS
+    own = anchors_of(OWN / RECORDINGS, family)
+    return own if own.is_file() else anchors_of(shipped_folder() / RECORDINGS, family)
 
 
 def check_writable(path: Path, instead: str) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.reference.anchors import parse_python
-from pytest_dsocr.reference.environment import FILES, command_in
+from pytest_dsocr.reference.environment import check_vendor_folder, command_in
 
 TIME_LIMIT_S = 300
 TAIL_LINES = 12
@@ -76,7 +76,7 @@ def main(folder: str, out: str, *modules: str) -> None:
 def modules_of(folder: Path) -> dict[str, bool]:
     """Return the third-party modules that the vendor's files import, and whether they do so unconditionally."""
     found: dict[str, bool] = {}
-    for name in FILES:
+    for name in check_vendor_folder(folder).vendor.files:
         tree = parse_python(folder / name)
         for node in ast.walk(tree):
             for module in _imported(node):

@@ -1,6 +1,8 @@
 """From what a user names to a reference: the vendor's files, a recording, or a folder of recordings."""
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,8 +11,8 @@ from pytest_dsocr.engine.checkpoint import Checkpoint
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.provenance import Key, device_class
 from pytest_dsocr.reference.drift import read_json
-from pytest_dsocr.reference.environment import FILES, find_environment
-from pytest_dsocr.reference.goldens import ANCHORS
+from pytest_dsocr.reference.environment import family_in, family_with, find_environment
+from pytest_dsocr.reference.goldens import anchors_of
 from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.nearest import WAYS
 from pytest_dsocr.reference.protocol import OnProgress
@@ -57,7 +59,7 @@ def open_reference(
         DsocrError: where there is nothing of the kind.
         ReferenceFaultError: where the recording is damaged, of another checkpoint, stale, or not there.
     """
-    if (where / FILES[0]).is_file():
+    if family_in(where):
         return LiveReference(
             where,
             wanted.checkpoint.name,
@@ -94,13 +96,13 @@ def _recorded(wanted: Wanted, recording: Recording, behind: Sequence[Recording] 
         recording,
         behind,
         checkpoint_sha256=wanted.checkpoint.sha256,
-        vendor_sha256=pinned(recording.folder.resolve().parents[1]),
+        vendor_sha256=pinned(recording.folder.resolve().parents[1], recording.provenance.vendor_sha256),
         wanted=None if {*WAYS} <= wanted.fixed else wanted.key,
         tokenizer=lambda: wanted.checkpoint.tokenizer,
     )
 
 
-def pinned(golden: Path) -> Mapping[str, str] | None:
-    """Return the hashes of the vendor's files that a folder of recordings pins, where it does."""
-    path = golden / ANCHORS
+def pinned(golden: Path, files: Collection[str] = ()) -> Mapping[str, str] | None:
+    """Return the hashes that a folder of recordings pins of the vendor's files of these names, where it does."""
+    path = anchors_of(golden, family_with(files))
     return {name: file.sha256 for name, file in read_json(path).files.items()} if path.is_file() else None

@@ -196,7 +196,7 @@ def is_kept(folder: Path, case: Case, made: Provenance) -> bool:
         info = INFOS.read(folder / OURS)
         if traits(info["case"]) != traits(case.to_json()):
             return False
-        if Provenance.from_json(info["provenance"]).differences(made.with_ceiling(case.max_new_tokens)):
+        if Provenance.from_json(info["provenance"]).differences(made.with_ceiling(case.max_new_tokens, case.family)):
             return False
         return all((folder / name).stat().st_size == size for name, size in info["files"].items())
     except (OSError, *MALFORMED):

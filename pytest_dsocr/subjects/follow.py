@@ -13,10 +13,10 @@ from torch import Tensor
 from pytest_dsocr.contract import TENSORS
 from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.contract.markup import clean_output
-from pytest_dsocr.contract.policy import DecodePolicy, NgramBan
+from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.engine.pipeline import pick
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.observation.answer import Answer, ForcedStep, Part
 from pytest_dsocr.observation.block_seams import in_stage_order, watch_deep
 from pytest_dsocr.observation.case import Case
@@ -131,7 +131,7 @@ class _Following:
         with suppress(SubjectFaultError):  # the cache belongs to no stage: a test that needs it asks again, and fails
             self.learn(kv=KvProbe(state).size)
         self.left.remove("prefill")
-        steps = forced_steps(self.asked, inputs, self.expected.steps)
+        steps = forced_steps(self.asked, inputs, self.expected.steps, self.case.family)
         try:
             steps_along(self.asked, state, logits, self.expected.steps, steps, self.on_token)
         finally:
@@ -159,8 +159,8 @@ class _Following:
             return
         first = differing[0]
         tokens = [*self.expected.token_ids[:first], forced[first].token]
-        policy = self.asked.policy or DecodePolicy(tokenizer.special.eos)
-        ban = NgramBan(policy.no_repeat_ngram_size, [*inputs["input_ids"][0].tolist(), *tokens])
+        policy = self.asked.policy or self.case.family.decoding.for_model(tokenizer.special.eos, None)
+        ban = policy.ban([*inputs["input_ids"][0].tolist(), *tokens])
         state, _ = self.asked.prefill(inputs, vision_fusion)
         for token in tokens[:-1]:
             self.asked.step(state, token)
@@ -239,10 +239,11 @@ def steps_along(
         on_token(k)
 
 
-def forced_steps(asked: CheckedSubject, inputs: Mapping[str, Tensor], expected: Sequence[Step]) -> ForcedSteps:
-    """Prepare to see the steps along the reference's, by the rule that the subject says it chooses by."""
-    size = asked.policy.no_repeat_ngram_size if asked.policy else DEFAULT.decoding.no_repeat_ngram_size
-    return ForcedSteps(expected, size, inputs["input_ids"][0].tolist())
+def forced_steps(
+    asked: CheckedSubject, inputs: Mapping[str, Tensor], expected: Sequence[Step], family: Family
+) -> ForcedSteps:
+    """Prepare to see the steps along the reference's, by the rule that the subject, or its family, chooses by."""
+    return ForcedSteps(expected, (asked.policy or family.decoding).ban(inputs["input_ids"][0].tolist()))
 
 
 def _ends(policy: DecodePolicy | None, case: Case, tokens: Sequence[int]) -> bool:

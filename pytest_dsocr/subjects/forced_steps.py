@@ -25,13 +25,12 @@ class ForcedSteps:
 
     Args:
         expected: the reference's steps.
-        ngram: the length of what may not be repeated.
-        prompt_ids: the prompt's, which the rule counts as well.
+        ban: the rule behind the prompt.
     """
 
-    def __init__(self, expected: Sequence[Step], ngram: int, prompt_ids: Sequence[int]) -> None:
+    def __init__(self, expected: Sequence[Step], ban: NgramBan) -> None:
         self._expected = expected
-        self._banned = _banned(expected, ngram, prompt_ids)
+        self._banned = _banned(expected, ban)
         self._seen = Columns(self._reduced)
         self._sizes: list[int] = []
         self._reference_TK, self._bans = _padded(expected), torch.tensor([*chain(*self._banned)], dtype=torch.long)
@@ -97,8 +96,8 @@ def _not_finite(size: int, values: int, nans: int, first: int) -> NotFinite | No
     return NotFinite(nans, size - values - nans, size, (first,)) if values < size else None
 
 
-def _banned(expected: Sequence[Step], ngram: int, prompt_ids: Sequence[int]) -> list[list[int]]:
-    ban, found = NgramBan(ngram, prompt_ids), []
+def _banned(expected: Sequence[Step], ban: NgramBan) -> list[list[int]]:
+    found = []
     for step in expected:
         found.append(ban.banned())
         ban.push(step.token)

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.config import Config
-from pytest_dsocr.reference.environment import FILES
-from pytest_dsocr.reference.goldens import ANCHORS, RECORDINGS, part_of, shipped_folder
+from pytest_dsocr.reference import goldens
+from pytest_dsocr.reference.environment import family_in
+from pytest_dsocr.reference.goldens import RECORDINGS, part_of, shipped_folder
 
 MANIFEST, FLOPS = "manifest.json", "*/flops-*.json"
 
@@ -12,12 +14,13 @@ MANIFEST, FLOPS = "manifest.json", "*/flops-*.json"
 def recordings_of(config: Config) -> Path:
     """Return the folder of recordings: the one that the run names, its golden folder's, or the shipped one."""
     named = config.reference
-    if not isinstance(named, Path) or (named / FILES[0]).is_file():
+    if not isinstance(named, Path) or family_in(named):
         return part_of(config.golden, RECORDINGS)
     return named.resolve().parents[1] if (named / MANIFEST).is_file() else named
 
 
 def anchors_of(config: Config) -> Path:
     """Return the file of anchors beside the recordings, or the shipped one where there is none."""
-    own = recordings_of(config) / ANCHORS
-    return own if own.is_file() else shipped_folder() / "vendor" / ANCHORS
+    family = (family_in(config.reference) if isinstance(config.reference, Path) else None) or DEFAULT
+    own = goldens.anchors_of(recordings_of(config), family)
+    return own if own.is_file() else goldens.anchors_of(shipped_folder() / RECORDINGS, family)

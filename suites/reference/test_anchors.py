@@ -5,17 +5,17 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families.family import Vendor
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.check import Check
-from pytest_dsocr.reference.anchors import CONTRACT, Anchors, read_anchors
+from pytest_dsocr.reference.anchors import Anchors, read_anchors
 from pytest_dsocr.reference.drift import Drift, drifts, read_json
-from pytest_dsocr.reference.environment import FILES
+from pytest_dsocr.reference.environment import check_vendor_folder
 
 from .goldens import anchors_of
 
 pytestmark = pytest.mark.dsocr_vendor
-
-RESTS = tuple(f"the rest of {name}" for name in FILES)
 
 
 @pytest.fixture(scope="module")
@@ -25,14 +25,21 @@ def drifted(dsocr_config: Config) -> dict[str, Drift]:
     return {one.anchor: one for one in drifts(_pinned(dsocr_config), read_anchors(dsocr_config.reference))}
 
 
-@pytest.mark.parametrize("stage", CONTRACT)
+@pytest.mark.parametrize("stage", DEFAULT.vendor.contract)
 def test_stage(stage: str, drifted: dict[str, Drift], dsocr_config: Config, dsocr_check: Check) -> None:
     pinned = _pinned(dsocr_config).symbols
-    dsocr_check(_compared(symbol, drifted.get(symbol), pinned[symbol].file) for symbol in CONTRACT[stage])
+    symbols = _vendor(dsocr_config).contract[stage]
+    dsocr_check(_compared(symbol, drifted.get(symbol), pinned[symbol].file) for symbol in symbols)
 
 
-def test_the_rest_of_the_files(drifted: dict[str, Drift], dsocr_check: Check) -> None:
-    dsocr_check(_compared(rest, drifted.get(rest), "the code outside of every anchor") for rest in RESTS)
+def test_the_rest_of_the_files(drifted: dict[str, Drift], dsocr_config: Config, dsocr_check: Check) -> None:
+    rests = [f"the rest of {name}" for name in _vendor(dsocr_config).files]
+    dsocr_check(_compared(rest, drifted.get(rest), "the code outside of every anchor") for rest in rests)
+
+
+def _vendor(config: Config) -> Vendor:
+    assert isinstance(config.reference, Path)
+    return check_vendor_folder(config.reference).vendor
 
 
 def _pinned(config: Config) -> Anchors:

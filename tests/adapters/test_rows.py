@@ -8,8 +8,8 @@ import pytest
 
 from ci.implementations.__main__ import ROWS, expanded, main, rows_of
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.reference.environment import FILES
 from pytest_dsocr.subjects.loading import adapter_of, level_before_loading
+from tests.recordings import FILES
 
 FORK = "cpu-win-fork"
 LEVELS = dict(zip(ROWS, ["L2", "L1", "L1", "L1", "L1", "L3", "L3", "L0", "L0"], strict=True))

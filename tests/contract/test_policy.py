@@ -29,6 +29,11 @@ def test_the_defaults_are_what_the_vendor_hands_to_generate() -> None:
 def test_the_ceiling_is_the_models_own_limit_or_the_familys() -> None:
     assert DecodePolicy(1).for_model(2, 4096) == DecodePolicy(2, max_new_tokens=4096)
     assert DecodePolicy(1).for_model(1, None) == DecodePolicy(1)
+    whole = DecodePolicy(1, max_new_tokens=30, max_length=40)
+    assert whole.for_model(2, 4096) == DecodePolicy(2, max_new_tokens=30, max_length=4096)
+    assert [whole.room(prompt) for prompt in (1, 10, 39)] == [30, 30, 1]
+    with pytest.raises(DsocrError, match="a prompt of 40 tokens leaves none of 40"):
+        whole.room(40)
 
 
 def test_a_policy_that_cannot_be_is_refused() -> None:
@@ -51,3 +56,12 @@ def test_bans_are_transformers(tokens: list[int], size: int, prompt_length: int)
         ban.push(token)
     assert ban.banned() == banned_by_transformers(tokens, size, 5)
     assert NgramBan(0, tokens).banned() == []
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=60), st.integers(1, 6), st.integers(0, 40))
+@settings(max_examples=300, deadline=None)
+def test_in_a_window_only_what_begins_there_counts(tokens: list[int], size: int, window: int) -> None:
+    within = tokens[-window:] if window else []
+    prefix, last = tokens[len(tokens) - size + 1 :], range(len(within) - size + 1)
+    expected = {within[at + size - 1] for at in last if len(tokens) >= size and within[at : at + size - 1] == prefix}
+    assert NgramBan(size, tokens, window).banned() == sorted(expected)

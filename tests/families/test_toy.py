@@ -34,9 +34,9 @@ def installed(tmp_path: Path) -> Path:
     shutil.copytree(HERE / "toy_ocr", own / "families" / "toy_ocr")
     names = own / "families" / "__init__.py"
     text = names.read_text(encoding="utf-8")
-    line = 'NAMES = ("deepseek_ocr", "toy_ocr")'
-    assert text.count('NAMES = ("deepseek_ocr",)') == 1
-    names.write_text(text.replace('NAMES = ("deepseek_ocr",)', line), encoding="utf-8")
+    line = 'NAMES = ("deepseek_ocr", "unlimited_ocr")'
+    assert text.count(line) == 1
+    names.write_text(text.replace(line, f'{line[:-1]}, "toy_ocr")'), encoding="utf-8")
     return root
 
 

@@ -22,6 +22,7 @@ GOOD: Mapping[str, tuple[str, object]] = {
     "isolate": ("Yes", True),
     "subject_time_limit": ("2.5", 2.5),
     "checkpoint": ("synthetic:tiny@3", "synthetic:tiny@3"),
+    "model": ("unlimited_ocr", "unlimited_ocr"),
     "reference": ("a", Path("a")),
     "vendor_env": ("a", Path("a")),
     "time_limit": ("3e2", 300.0),
@@ -56,6 +57,7 @@ GOOD: Mapping[str, tuple[str, object]] = {
 BAD: Mapping[str, Sequence[str]] = {
     "subject": ["sessions", "vendor:empty", "absent.module:make", "json:make", "json:__name__", "torn:make"],
     "checkpoint": ["maxi"],
+    "model": ["mini_ocr"],
     "reference": ["absent"],
     "vendor_env": ["torn.py"],
     "isolate": ["perhaps"],
@@ -117,7 +119,7 @@ def test_each_may_be_given_in_the_ini_file_the_environment_and_on_the_command_li
     alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = {name: text for name, (text, _) in GOOD.items()}
-    expected = {name: value for name, (_, value) in GOOD.items()}
+    expected = {name: value for name, (_, value) in GOOD.items()} | {"checkpoint": "unlimited_ocr:synthetic:tiny@3"}
     assert resolved(alone, ini=texts) == expected
     words = [
         word

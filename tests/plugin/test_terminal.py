@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from pytest_dsocr.reference.environment import FILES
 from pytest_dsocr.report.file import read_result
 from tests.plugin.conftest import CONFTEST, TEST_TEXT, TWO, Repository, rendered
+from tests.recordings import FILES
 
 THREE_TIMES = """
     import pytest

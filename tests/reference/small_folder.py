@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from pytest_dsocr.reference.anchors import CONTRACT
-from pytest_dsocr.reference.environment import FILES
+from tests.recordings import CONTRACT, FILES
 
 MAIN, DECODER, ENCODER, CONVERSATION, CONFIG = FILES
 

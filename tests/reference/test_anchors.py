@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.cli.main import main
+from pytest_dsocr.families import FAMILIES
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import sha256
-from pytest_dsocr.reference.anchors import CONTRACT, SYMBOLS, Anchors, read_anchors
+from pytest_dsocr.reference.anchors import Anchors, read_anchors
 from pytest_dsocr.reference.drift import EVERY, STAGE_OF, SUITES, change_of, drifts, read_json, suites_of, to_json
-from pytest_dsocr.reference.environment import FILES
 from tests.checkout import CHECKOUT
-from tests.recordings import FOLDER
+from tests.recordings import CONTRACT, FILES, FOLDER, SYMBOLS
 from tests.reference.small_folder import CONVERSATION, DECODER, ENCODER, MAIN, body_of, change, write_small_folder
 
 GATE = "len(pages.views) > 3"
@@ -127,7 +127,8 @@ def watched(vendor: Path) -> tuple[list[str], list[str], list[str]]:
 
 def test_every_anchor_affects_suites_that_there_are_and_every_suite_is_affected_by_some() -> None:
     assert {*SUITES} == {*CONTRACT}
-    assert {*STAGE_OF} == {*SYMBOLS}
+    contracts = [family.vendor.contract for family in FAMILIES.values()]
+    assert {*STAGE_OF} == {symbol for one in contracts for symbols in one.values() for symbol in symbols} > {*SYMBOLS}
     there = {init.parent.name for init in (CHECKOUT / "suites").glob("*/__init__.py")}
     assert there == {*EVERY} == {suite for symbol in SYMBOLS for suite in suites_of(symbol)}
     assert suites_of("the rest of deepencoder.py") == EVERY

@@ -14,11 +14,11 @@ from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.packing import pack
 from pytest_dsocr.observation.provenance import Key
 from pytest_dsocr.reference.answers import KeptReference, Store, making_of
-from pytest_dsocr.reference.environment import FILES
 from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.recorded_case import RecordedCase
 from suites.contract.pages import write_page
 from tests.compare.made import every_bit, observation
+from tests.recordings import FILES
 from tests.reference.conftest import STAND_IN, copy_stand_in
 from tests.report.made import MADE
 

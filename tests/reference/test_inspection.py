@@ -6,8 +6,8 @@ import pytest
 
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.reference.environment import FILES
 from pytest_dsocr.reference.inspection import load_in, modules_of
+from tests.recordings import FILES
 from tests.reference.small_folder import CONFIG, ENCODER, MAIN, change, write_small_folder
 
 

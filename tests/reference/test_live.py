@@ -18,13 +18,14 @@ from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.block_seams import in_stage_order
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.packing import pack
-from pytest_dsocr.reference.environment import FILES, interpreter
+from pytest_dsocr.reference.environment import interpreter
 from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.protocol import ReferenceFaultError, pack_case, unpack_case
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
 from tests.compare.made import every_bit
 from tests.crops import cropped_case
 from tests.processes import await_ended
+from tests.recordings import FILES
 from tests.reference.conftest import STAND_IN, Home, copy_stand_in, worker_folders
 from tests.reference.misbehaving import RUNTIME
 

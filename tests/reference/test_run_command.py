@@ -10,7 +10,7 @@ import pytest
 
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.foundation.files import sha256, unseal
-from pytest_dsocr.reference.environment import FILES
+from tests.recordings import FILES
 from tests.reference.conftest import STAND_IN, home_names
 
 MACHINE, BAD_INPUT = 10, 2

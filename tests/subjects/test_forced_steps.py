@@ -46,7 +46,7 @@ def expected_along(logits_TV: Tensor) -> list[Step]:
 def seen(
     logits_TV: Sequence[Tensor] | Tensor, expected: Sequence[Step], prompt: Sequence[int] = (0,), ngram: int = 20
 ) -> ForcedSteps:
-    steps = ForcedSteps(expected, ngram, prompt)
+    steps = ForcedSteps(expected, NgramBan(ngram, prompt))
     for logits in logits_TV:
         steps.see(logits)
     return steps

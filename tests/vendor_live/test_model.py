@@ -17,12 +17,12 @@ from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.vendor_model import VendorModel
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.reference.environment import FILES
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
 from pytest_dsocr.subjects.loading import level_before_loading, load_subject
 from pytest_dsocr.subjects.protocol import Setup, level_of
 from suites.contract.pages import write_page
 from tests.checkout import CHECKOUT
+from tests.recordings import FILES
 from tests.vendor_live.conftest import vendor_folder
 
 CHECKPOINT = "synthetic:small"

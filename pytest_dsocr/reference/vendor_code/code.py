@@ -17,9 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pytest_dsocr.families import family_of
+from pytest_dsocr.families import family_of_class
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.reference.environment import FILES, PINS, check_vendor_folder
+from pytest_dsocr.reference.environment import PINS, check_vendor_folder
 
 IMPORTED_AS = "dsocr_vendor_code"
 
@@ -28,6 +29,7 @@ IMPORTED_AS = "dsocr_vendor_code"
 class VendorCode:
     """The vendor's imported modules, the hashes of their files, and what was overridden to import them."""
 
+    family: Family
     modeling: Any
     encoder: Any
     sha256: dict[str, str]
@@ -40,7 +42,8 @@ def load_vendor_code(folder: Path) -> VendorCode:
     Raises:
         DsocrError: where a file is missing, or the environment cannot import it.
     """
-    check_vendor_folder(folder)
+    family = check_vendor_folder(folder)
+    files = family.vendor.files
     overrides = stand_in_for_torchvision()
     for name in [name for name in sys.modules if name.split(".")[0] == IMPORTED_AS]:
         del sys.modules[name]  # of a folder loaded before
@@ -50,15 +53,15 @@ def load_vendor_code(folder: Path) -> VendorCode:
     try:
         with tempfile.TemporaryDirectory() as nowhere, mock.patch.object(sys, "pycache_prefix", nowhere):
             # Compiled again: a stale __pycache__ would run older code than the hashes below are of.
-            modeling = importlib.import_module(f"{IMPORTED_AS}.{Path(FILES[0]).stem}")
+            modeling = importlib.import_module(f"{IMPORTED_AS}.{Path(files[0]).stem}")
     except ImportError as error:
         raise DsocrError(
             f"the vendor's code cannot be imported here ({error}); run in an environment with {', '.join(PINS)}"
         ) from error
-    imported = {name: sys.modules[f"{IMPORTED_AS}.{Path(name).stem}"].__file__ for name in FILES}
+    imported = {name: sys.modules[f"{IMPORTED_AS}.{Path(name).stem}"].__file__ for name in files}
     sha256 = {name: hashlib.sha256(Path(str(path)).read_bytes()).hexdigest() for name, path in imported.items()}
     encoder = sys.modules[modeling.MlpProjector.__module__]
-    return VendorCode(modeling, encoder, sha256, tuple(overrides))
+    return VendorCode(family, modeling, encoder, sha256, tuple(overrides))
 
 
 @contextmanager
@@ -69,7 +72,7 @@ def vendor_on_cpu(model: Any) -> Iterator[None]:
         dtype = next(module.parameters()).dtype
         return tuple(arg.to(dtype) for arg in args)
 
-    first, *_ = family_of([type(model).__name__]).of_views
+    first, *_ = family_of_class(type(model)).of_views
     hook = model.get_submodule(first.module).register_forward_pre_hook(to_weights)
     try:
         with cuda_stays():

@@ -100,7 +100,7 @@ class VendorRuntime:
         """
         with tempfile.TemporaryDirectory() as scratch:
             run = self._run(case, Path(scratch), save_results=True)
-            output = _output(run, Path(scratch))
+            output = _output(run, Path(scratch), case.family.vendor.result)
             if out:
                 shutil.copytree(scratch, out, dirs_exist_ok=True)
         assert run.prefill_logits is not None
@@ -113,7 +113,7 @@ class VendorRuntime:
             prefill_best=Best.of(run.prefill_logits, BEST_OF_PREFILL),
             steps=run.steps,
             output=output,
-            provenance=self.provenance.with_ceiling(case.max_new_tokens),
+            provenance=self.provenance.with_ceiling(case.max_new_tokens, case.family),
         )
 
     def flops(self, case: Case) -> Mapping[str, int]:
@@ -135,11 +135,11 @@ class VendorRuntime:
         )
 
 
-def _output(run: VendorRun, folder: Path) -> Output:
+def _output(run: VendorRun, folder: Path, result: str) -> Output:
     spans = tuple(SpanSeen(label, _boxes(coordinates)) for label, coordinates in run.spans)
     files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
     artefacts = {name: Artefact.of(path) for name, path in files.items()}
-    mmd = files["result.mmd"].read_bytes().decode()
+    mmd = files[result].read_bytes().decode()
     return Output(run.text, spans, mmd, artefacts)
 
 
@@ -193,7 +193,16 @@ def load_vendor_model(
 
     It is built in float32 and cast, as the model card's ``model.to(torch.bfloat16)`` does, so that the rotary
     frequencies are rounded with the rest.
+
+    Raises:
+        DsocrError: where the code is another family's.
     """
+    asked = checkpoint.architecture.family
+    if asked.name != code.family.name:
+        raise DsocrError(
+            f"{checkpoint.name} is a checkpoint of {asked.title}, and the vendor's folder has the code of "
+            f"{code.family.title}; name the folder with that of {asked.title}, or another --dsocr-model"
+        )
     place = device_named(device)
     with place:
         model = build_vendor_model(code, checkpoint.architecture, attention)
@@ -205,11 +214,13 @@ def load_vendor_model(
 def build_vendor_model(code: VendorCode, arch: Architecture, attention: str = "eager") -> Any:
     """Build the vendor's model with ``arch``'s dimensions in place of those its builders hard-code."""
     modeling = code.modeling
-    config = modeling.DeepseekOCRConfig(**arch.to_config(), attn_implementation=attention)
+    name = code.family.vendor.architecture
+    of_config, of_model = getattr(modeling, f"{name.removesuffix('ForCausalLM')}Config"), getattr(modeling, name)
+    config = of_config(**arch.to_config(), attn_implementation=attention)
     if _is_the_vendors(arch):
-        return modeling.DeepseekOCRForCausalLM(config).eval()
+        return of_model(config).eval()
     with mock.patch.dict(vars(modeling), _builders(code, arch)):
-        model = modeling.DeepseekOCRForCausalLM(config)
+        model = of_model(config)
     for name in ("image_newline", "view_seperator"):
         setattr(model.model, name, nn.Parameter(torch.zeros(arch.decoder.hidden_size)))
     return model.eval()
@@ -223,8 +234,8 @@ def build_overrides(arch: Architecture) -> list[str]:
 
 
 def _is_the_vendors(arch: Architecture) -> bool:
-    hidden_size = Architecture().decoder.hidden_size
-    return arch == replace(Architecture(), decoder=arch.decoder) and arch.decoder.hidden_size == hidden_size
+    published = replace(Architecture(), decoder=arch.decoder, family=arch.family)
+    return arch == published and arch.decoder.hidden_size == Architecture().decoder.hidden_size
 
 
 def _builders(code: VendorCode, arch: Architecture) -> dict[str, Callable[..., Any]]:

@@ -4,10 +4,12 @@ import os
 import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import fields
 from functools import partial
 from itertools import count
 from typing import Any
 
+from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.foundation.errors import DsocrError, is_of_machine, traced
 from pytest_dsocr.observation.config import SubjectFaultError
 from pytest_dsocr.subjects.calls import at_stage, begin, brief
@@ -16,7 +18,6 @@ from pytest_dsocr.subjects.loading import close_subject, load_subject
 from pytest_dsocr.subjects.protocol import METHODS, Setup
 
 OPTIONAL = ("read_many", "text_of", "write")
-POLICY = ("eos_id", "no_repeat_ngram_size", "max_new_tokens")
 
 SubjectRequest = Mapping[str, Any]
 
@@ -78,7 +79,8 @@ class SubjectServer:
         policy = getattr(self._subject, "policy", None)
         words = {name: getattr(self._subject, name, None) for name in ("dtype", "precision")}
         attributes = {
-            "policy": policy and {name: getattr(policy, name) for name in POLICY},
+            "policy": policy
+            and {one.name: getattr(policy, one.name) for one in fields(DecodePolicy) if hasattr(policy, one.name)},
             **{name: word and str(word) for name, word in words.items()},
             "seams": [*getattr(self._subject, "seams", ())],
             **{name: [*(getattr(self._subject, name, None) or ())] for name in ("presets", "prompts", "dtypes")},

@@ -1,0 +1,90 @@
+"""Unlimited-OCR as a family: how it cuts pages, how a checkpoint is taken for it, and how it decodes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.contract.presets import Preset, image_token_count
+from pytest_dsocr.engine.architecture import Architecture
+from pytest_dsocr.engine.cache import KVCache
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.engine.places import MINI_FOLDER, SYNTHETIC, architecture_of, family_named
+from pytest_dsocr.families import DEFAULT, FAMILIES
+from pytest_dsocr.families.family import CachePolicy
+from pytest_dsocr.foundation.errors import DsocrError
+from suites.contract.pages import PAGES
+
+OWN = FAMILIES["unlimited_ocr"]
+TINY = "unlimited_ocr:synthetic:tiny"
+
+
+@pytest.mark.parametrize(
+    ("width_px", "height_px", "grid", "tokens"),
+    [
+        (2480, 3508, (4, 6), 2733),
+        (3508, 2480, (4, 3), 1503),
+        (1240, 1754, (2, 3), 903),
+        (1700, 2200, (3, 4), 1513),
+        (1920, 1080, (7, 4), 3113),
+        (1280, 1024, (5, 4), 2313),
+        (640, 640, (1, 1), 273),
+        (700, 700, (2, 2), 693),
+        (640, 20480, (1, 32), 3793),
+    ],
+)
+def test_a_page_is_cut_into_up_to_32(width_px: int, height_px: int, grid: tuple[int, int], tokens: int) -> None:
+    preset = OWN.preset("gundam")
+    assert preset.grid(width_px, height_px) == grid
+    assert image_token_count(preset, grid) == tokens
+    assert (OWN.preset("base").view_size, OWN.preset("base").crop, [*OWN.presets]) == (1024, False, ["gundam", "base"])
+
+
+def written(folder: Path, **config: Any) -> Path:
+    found = json.loads((MINI_FOLDER / "config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(json.dumps(found | config), encoding="utf-8")
+    return folder
+
+
+def test_architectures_and_not_the_type_say_which_model_it_is(tmp_path: Path) -> None:
+    assert Architecture.from_folder(written(tmp_path, model_type="unlimited-ocr")).family is DEFAULT
+    named = written(tmp_path, architectures=["UnlimitedOCRForCausalLM"], sliding_window_size=128)
+    assert architecture_of(named).family is OWN
+    assert architecture_of(f"deepseek_ocr:{named}").family is DEFAULT
+    with pytest.raises(DsocrError, match=r"DeepseekOCR2ForCausalLM is of no model that is known .*--dsocr-model="):
+        architecture_of(written(tmp_path, architectures=["DeepseekOCR2ForCausalLM"]))
+
+
+def test_a_ring_of_its_own_is_read_and_written(tmp_path: Path) -> None:
+    other = replace(SYNTHETIC["tiny"], family=OWN.with_ring(8))
+    (tmp_path / "config.json").write_text(json.dumps(other.to_config()), encoding="utf-8")
+    found = Architecture.from_folder(tmp_path)
+    assert (found.family.name, found.family.cache) == ("unlimited_ocr", CachePolicy(ring=8))
+    assert "sliding_window" not in json.dumps(SYNTHETIC["tiny"].to_config())
+
+
+def test_any_checkpoints_weights_may_be_taken_for_it(tmp_path: Path) -> None:
+    mini = resolve("unlimited_ocr:mini")
+    assert (mini.architecture.family, mini.label, mini.sha256) == (OWN, "unlimited_ocr:mini", resolve("mini").sha256)
+    assert family_named(TINY) is OWN
+    assert architecture_of(TINY).decoder.max_position_embeddings == 32768
+    assert resolve(f"unlimited_ocr:{MINI_FOLDER}").label == "unlimited_ocr:mini"
+
+
+@pytest.fixture(scope="module")
+def session() -> Engine[KVCache]:
+    return Engine.from_checkpoint(TINY)
+
+
+def test_prompt_and_output_together_have_the_limit(session: Engine[KVCache]) -> None:
+    inputs = [session.prepare(PAGES["tiny"](), preset=Preset("view", side, side, False)) for side in (320, 256)]
+    prompts = [one.prompt_tokens for one in inputs]
+    assert (session.policy.max_length, session.policy.no_repeat_ngram_size) == (32768, 0)
+    results = session._read(inputs, replace(session.policy, max_length=prompts[0] + 3))
+    assert [len(result.token_ids) for result in results] == [3, 3 + prompts[0] - prompts[1]] == [3, 13]
+    assert {result.finish_reason for result in results} == {"length"}
