@@ -53,7 +53,7 @@ class Attention(nn.Module):
         k = rope.rotate(self.split_heads(self.k_proj(x_BTC)))
         v = self.split_heads(self.v_proj(x_BTC))
         keys, values = cache.append(self.layer, k, v, rope.positions)
-        lengths = [length + 1 for length in cache.lengths] if cache.is_ragged else None
+        lengths = cache.lengths_after(1) if cache.is_ragged else None
         out = self.attend(q, keys, values, lengths)
         return self.o_proj(out.transpose(1, 2).flatten(2))
 

@@ -83,7 +83,7 @@ class DeepseekOCR(nn.Module, OcrModel[KVCache]):
 
     def new_cache(self) -> KVCache:
         """Return an empty cache for one row."""
-        return KVCache(self.arch.decoder.num_hidden_layers)
+        return KVCache(self.arch.decoder.num_hidden_layers, policy=self.family.cache)
 
     def join_caches(self, caches: Sequence[KVCache]) -> KVCache:
         """Put single rows' caches side by side."""

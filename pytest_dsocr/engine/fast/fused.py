@@ -56,6 +56,7 @@ def qkv(x_BC: Tensor, layer: LayerWeights, place: Place) -> Tensor:
         *layer.before_attention,
         layer.qkv,
         place.positions,
+        place.targets,
         place.cos,
         place.sin,
         queries,
@@ -86,7 +87,7 @@ def attend(q_BH: Tensor, place: Place, *, round_scores: bool) -> Tensor:
         q_BH,
         place.keys,
         place.values,
-        place.positions,
+        place.lasts,
         partial,
         peaks,
         sums,
@@ -99,7 +100,7 @@ def attend(q_BH: Tensor, place: Place, *, round_scores: bool) -> Tensor:
     )
     mixed = torch.empty_like(q_BH)
     join_kernel[(heads, rows)](
-        partial, peaks, sums, place.positions, mixed, blocks, AT_ONCE=JOINED_AT_ONCE, **sizes, num_warps=tile.warps
+        partial, peaks, sums, place.lasts, mixed, blocks, AT_ONCE=JOINED_AT_ONCE, **sizes, num_warps=tile.warps
     )
     return mixed
 

@@ -60,7 +60,7 @@ class FastDeepseekOCR(DeepseekOCR):
 
     def new_cache(self) -> StaticCache:
         """Return an empty cache for one row."""
-        return StaticCache(self.arch.decoder.num_hidden_layers, self._slots_like)
+        return StaticCache(self.arch.decoder.num_hidden_layers, self._slots_like, self.family.cache)
 
     def decode(self, embeds: Tensor, cache: KVCache, *, all_logits: bool = False) -> Tensor:
         """Run the decoder on ``[B, T, C]``, growing ``cache`` by T; float32 logits ``[B, 1 or T, V]``."""
@@ -92,7 +92,7 @@ class FastDeepseekOCR(DeepseekOCR):
     def _step(self, x_BC: Tensor, cache: StaticCache) -> Tensor:
         slot = cache.ready()
         if x_BC.device.type != "cuda":  # nothing is captured, so that the step need not cover the whole room
-            return self._step_on(slot.first(cache.length + 1), x_BC)
+            return self._step_on(slot.first(max(cache.lengths_after(1))), x_BC)
         key = (self.operations, torch.is_autocast_enabled("cuda"), id(self.weights))
         if key not in slot.captured:
             slot.captured[key] = CapturedCalls(partial(self._step_on, slot))
@@ -104,7 +104,7 @@ class FastDeepseekOCR(DeepseekOCR):
         round_router = torch.is_autocast_enabled(device)
         with torch.autocast(device, enabled=False):
             logits = step(x_BC, self.weights, slot, self.operations, round_router=round_router)
-        slot.positions.add_(1)
+        slot.advance()
         return logits
 
     def _fast_vision(self) -> FastVision | None:
@@ -112,7 +112,8 @@ class FastDeepseekOCR(DeepseekOCR):
 
     def _slots_like(self, keys: Tensor) -> Slots:
         if self._slots is None:
-            self._slots = Slots(self.arch.decoder.num_hidden_layers, keys, self.model.inv_freq)
+            of_ring = self.family.cache.ring, self.max_position_embeddings
+            self._slots = Slots(self.arch.decoder.num_hidden_layers, keys, self.model.inv_freq, *of_ring)
         return self._slots
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:

@@ -29,8 +29,8 @@ def qkv(x_BC: Tensor, layer: LayerWeights, place: Place) -> Tensor:
     turned, v = heads[:, :-groups], heads[:, -groups:]
     turned = rotate(turned, place.cos[place.positions, None], place.sin[place.positions, None])
     rows = torch.arange(len(x_BC), device=x_BC.device)
-    place.keys[rows, :, place.positions] = turned[:, -groups:]
-    place.values[rows, :, place.positions] = v
+    place.keys[rows, :, place.targets] = turned[:, -groups:]
+    place.values[rows, :, place.targets] = v
     return turned[:, :-groups].contiguous().flatten(1)
 
 
@@ -40,7 +40,7 @@ def attend(q_BH: Tensor, place: Place, *, round_scores: bool) -> Tensor:
     q = q_BH.view(rows, groups, -1, channels)
     scores = q @ place.keys.transpose(2, 3) / math.sqrt(channels)
     scores = scores if round_scores else scores.float()
-    ahead = torch.arange(room, device=q.device) > place.positions[:, None]
+    ahead = torch.arange(room, device=q.device) > place.lasts[:, None]
     scores = scores.masked_fill(ahead[:, None, None], -torch.inf)
     return (scores.softmax(dim=-1, dtype=torch.float32).to(q.dtype) @ place.values).flatten(1)
 

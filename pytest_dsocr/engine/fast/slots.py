@@ -7,29 +7,37 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from pytest_dsocr.engine.cache import KVCache
+from pytest_dsocr.engine.cache import ALL_TOKENS, KVCache
 from pytest_dsocr.engine.decoder import Rope
+from pytest_dsocr.families.family import CachePolicy
+from pytest_dsocr.foundation.errors import DsocrError
 
 LEAST_ROOM = {"cpu": 256, "cuda": 2048}
 """Positions that a first slot has room for: on a GPU enough for most pages, as each size is captured anew."""
+RING_POSITIONS = 32768
+"""Of a model with a ring whose config has no limit."""
 
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Where one layer's keys and values are, and which positions the step fills."""
+    """Where one layer's keys and values are, which position the step's token has, and where it is written."""
 
     keys: Tensor
     """``[1, G, S, D]``; in a slot, those of all layers: ``[L, 1, G, S, D]``."""
     values: Tensor
     positions: Tensor
     """``[1]`` int64, on the device: the new token's."""
+    targets: Tensor
+    """``[1]`` int64: where its keys and values go; without a ring, ``positions`` itself."""
+    lasts: Tensor
+    """``[1]`` int64: the last that is filled behind the step; without a ring, ``positions`` itself."""
     cos: Tensor
-    """``[S, D / 2]``, in the model's dtype, as ``sin``."""
+    """``[P, D / 2]``, in the model's dtype, as ``sin``; P is no less than S."""
     sin: Tensor
 
 
@@ -37,6 +45,9 @@ class Place:
 class Slot(Place):
     """The memory of one cache, handed on to another when that one is gone."""
 
+    ring: int | None = None
+    prompts: Tensor | None = None
+    """``[1]`` int64, with a ring: the prompt's tokens."""
     captured: dict[object, Callable[[Tensor], Tensor]] = field(default_factory=dict)
     """Steps that are captured over this memory, by what they compute."""
 
@@ -48,11 +59,26 @@ class Slot(Place):
     def first(self, positions: int) -> Slot:
         """Return the same memory with no more room than ``positions``; nothing is captured over it."""
         keys, values = (stored[:, :, :, :positions] for stored in (self.keys, self.values))
-        return Slot(keys, values, self.positions, self.cos, self.sin)
+        return replace(self, keys=keys, values=values, captured={})
+
+    def place(self, cache: KVCache) -> None:
+        """Bring to the device where the next step stands."""
+        self.positions.copy_(torch.tensor(cache.seen))
+        if self.prompts is not None:
+            self.prompts.copy_(torch.tensor(cache.prompts))
+            self.targets.copy_(torch.tensor(cache.slots))
+            self.lasts.copy_(torch.tensor(cache.lengths_after(1)) - 1)
+
+    def advance(self) -> None:
+        """Go on to the next token, on the device."""
+        self.positions.add_(1)
+        if self.prompts is not None and self.ring is not None:
+            self.targets.copy_(self.prompts + (self.positions - self.prompts) % self.ring)
+            self.lasts.copy_(torch.minimum(self.positions, self.prompts + self.ring - 1))
 
     def at(self, layer: int) -> Place:
         """Return one layer's place."""
-        return Place(self.keys[layer], self.values[layer], self.positions, self.cos, self.sin)
+        return Place(self.keys[layer], self.values[layer], self.positions, self.targets, self.lasts, self.cos, self.sin)
 
 
 class Slots:
@@ -62,9 +88,14 @@ class Slots:
         layers: L.
         like: a tensor ``[1, G, T, D]`` of keys, for its heads, channels, dtype and device.
         inverse_frequencies: of the rotary positions, ``[D / 2]``.
+        ring: of generated tokens, whose positions go past the room; None where there is none.
+        limit: of positions, where there is a ring.
     """
 
-    def __init__(self, layers: int, like: Tensor, inverse_frequencies: Tensor) -> None:
+    def __init__(
+        self, layers: int, like: Tensor, inverse_frequencies: Tensor, ring: int | None = None, limit: int | None = None
+    ) -> None:
+        self._ring, self._limit = ring, (limit or RING_POSITIONS) if ring else 0
         _, self._heads, _, self._channels = like.shape
         self._layers, self._like, self._frequencies = layers, like.new_empty(0), inverse_frequencies
         self._free: list[Slot] = []
@@ -88,12 +119,16 @@ class Slots:
     def _made(self, room: int) -> Slot:
         like = self._like
         shape = (self._layers, 1, self._heads, room, self._channels)
-        at = torch.arange(room, device=like.device)[None]
+        at = torch.arange(max(room, self._limit), device=like.device)[None]
         rope = Rope(self._frequencies, at, like.dtype)
         half = self._channels // 2
         cos, sin = (table[0, 0, :, :half].contiguous() for table in (rope.cos, rope.sin))
+        memory = like.new_zeros(shape), like.new_zeros(shape)
         positions = torch.zeros(1, dtype=torch.int64, device=like.device)
-        return Slot(like.new_zeros(shape), like.new_zeros(shape), positions, cos, sin)
+        if self._ring is None:
+            return Slot(*memory, positions, positions, positions, cos, sin)
+        targets, lasts, prompts = (torch.zeros_like(positions) for _ in range(3))
+        return Slot(*memory, positions, targets, lasts, cos, sin, self._ring, prompts)
 
 
 class StaticCache(KVCache):
@@ -105,19 +140,20 @@ class StaticCache(KVCache):
     Args:
         layers: number of layers.
         slots: gives the model's slots, once there is something to write.
+        policy: which tokens it keeps.
     """
 
-    def __init__(self, layers: int, slots: Callable[[Tensor], Slots]) -> None:
-        super().__init__(layers)
+    def __init__(self, layers: int, slots: Callable[[Tensor], Slots], policy: CachePolicy = ALL_TOKENS) -> None:
+        super().__init__(layers, policy=policy)
         self._slots = slots
         self._slot: Slot | None = None
         self._let_go: weakref.finalize[..., StaticCache] | None = None
         self._placed: int | None = None
-        """The position that is on the device."""
+        """The position that is on the device, as ``seen`` counts."""
 
     def append(self, layer: int, keys: Tensor, values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Write ``[1, G, T, D]`` as :meth:`KVCache.append` does."""
-        self._reserve(self.length + keys.shape[2], keys)
+        self._reserve(max(self.lengths_after(keys.shape[2])), keys)
         return super().append(layer, keys, values, positions)
 
     def fill(self, keys_LGTD: Tensor, values_LGTD: Tensor) -> None:
@@ -129,17 +165,23 @@ class StaticCache(KVCache):
         self.advance(length)
 
     def ready(self) -> Slot:
-        """Return the slot, with room for one more position, and with the next position on the device."""
-        slot = self._reserve(self.length + 1, self.keys(0))
-        if self._placed != self.length:
-            slot.positions.copy_(torch.tensor(self.lengths))
-            self._placed = self.length
+        """Return the slot, with room for one more position, and with the next position on the device.
+
+        Raises:
+            DsocrError: where a ring has gone past the last position that there is.
+        """
+        slot = self._reserve(max(self.lengths_after(1)), self.keys(0))
+        if self.seen[0] >= len(slot.cos):
+            raise DsocrError(f"the model has {len(slot.cos)} positions, and all are taken; decode fewer tokens")
+        if self._placed != self.seen[0]:
+            slot.place(self)
+            self._placed = self.seen[0]
         return slot
 
     def stepped(self) -> None:
         """Count the position that a step has filled, and that it has gone past on the device."""
         self.advance(1)
-        self._placed = self.length
+        self._placed = self.seen[0]
 
     def _reserve(self, positions: int, like: Tensor) -> Slot:
         old = self._slot

@@ -22,6 +22,8 @@ class Sizes:
     inner: int = 16
     shared: int = 32
     length: int = 70
+    ring: int | None = None
+    """Of the positions: the new one's is then far behind ``length``."""
     normalise: bool = False
     scale: float = 1.0
 
@@ -65,8 +67,13 @@ def make(sizes: Sizes, dtype: torch.dtype, device: str) -> Made:
     output = matrix(width, sizes.heads * sizes.head_dim)
     layer = LayerWeights(norm(), qkv, output, norm(), feed, sizes.head_dim)
     frequencies = 1e4 ** -(torch.arange(0, sizes.head_dim, 2, device=device) / sizes.head_dim)
-    slot = Slots(1, normal(1, sizes.groups, 1, sizes.head_dim), frequencies).take(sizes.length)
+    slots = Slots(1, normal(1, sizes.groups, 1, sizes.head_dim), frequencies, sizes.ring, 10 * sizes.length)
+    slot = slots.take(sizes.length)
     slot.keys.copy_(normal(*slot.keys.shape))
     slot.values.copy_(normal(*slot.values.shape))
     slot.positions.fill_(sizes.length - 1)
+    if slot.prompts is not None and sizes.ring:
+        slot.prompts.fill_(sizes.length - sizes.ring)
+        slot.positions.fill_(5 * sizes.length)
+        slot.advance()
     return Made(layer, slot, normal(1, width), matrix(45, width))

@@ -22,6 +22,7 @@ SIZES = {
     "fewer key heads, odd sizes": Sizes(
         width=40, heads=4, head_dim=12, experts=9, per_token=3, inner=20, shared=24, normalise=True, scale=1.5
     ),
+    "a ring": Sizes(ring=16),
     "one perceptron": Sizes(experts=0, per_token=0, inner=0, shared=52, heads=2, groups=1, length=256),
 }
 LIMITS = {torch.float32: 1e-6, torch.bfloat16: 0.015 if ON_GPU else 0.03}
@@ -63,7 +64,7 @@ def test_queries_and_what_is_written_into_the_cache(fused: Operations, made: Mad
     near(fused.qkv(made.x, made.layer, made.slot.at(0)), expected, dtype)
     near(made.slot.values, values, dtype)
     written = (made.slot.keys != before).any(dim=-1)[0, :, 0].nonzero().tolist()
-    at = int(made.slot.positions)
+    at = int(made.slot.targets)
     assert written == [[0, at]]
     near(made.slot.keys[0, 0, :, at], keys[0, 0, :, at], dtype)
 
@@ -75,7 +76,7 @@ def test_attention(fused: Operations, made: Made, dtype: torch.dtype, round_scor
     found = fused.attend(q, place, round_scores=round_scores)
     near(found, plain.attend(q, place, round_scores=round_scores), dtype)
     for stored in (made.slot.keys, made.slot.values):
-        stored[:, :, :, int(made.slot.positions) + 1 :] = torch.nan
+        stored[:, :, :, int(made.slot.lasts) + 1 :] = torch.nan
     assert torch.equal(fused.attend(q, place, round_scores=round_scores), found), "nothing is read of what comes later"
 
 

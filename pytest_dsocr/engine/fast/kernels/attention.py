@@ -15,6 +15,7 @@ def qkv_kernel(
     eps,
     weight,
     positions,
+    targets,
     cos,
     sin,
     queries,
@@ -45,7 +46,7 @@ def qkv_kernel(
     a, b = both_times_normalised(first, second, x, norm, inverse_rms(x, eps, C, C_UP), C, WIDTH)
     a, b = rounded(a, x), rounded(b, x)
 
-    position = tl.load(positions + token)
+    position, target = tl.load(positions + token), tl.load(targets + token)
     c = tl.load(cos + position * HALF + pair, mask=valid, other=0.0).to(tl.float32)
     s = tl.load(sin + position * HALF + pair, mask=valid, other=0.0).to(tl.float32)
     turned_a = rounded(a * c, x) - rounded(b * s, x)
@@ -56,11 +57,11 @@ def qkv_kernel(
         tl.store(out, turned_a.to(to), mask=valid)
         tl.store(out + HALF, turned_b.to(to), mask=valid)
     elif head < N + G:
-        out = keys + ((token * G + head - N).to(tl.int64) * room + position) * D + pair
+        out = keys + ((token * G + head - N).to(tl.int64) * room + target) * D + pair
         tl.store(out, turned_a.to(to), mask=valid)
         tl.store(out + HALF, turned_b.to(to), mask=valid)
     else:
-        out = values + ((token * G + head - N - G).to(tl.int64) * room + position) * D + pair
+        out = values + ((token * G + head - N - G).to(tl.int64) * room + target) * D + pair
         tl.store(out, a.to(to), mask=valid)
         tl.store(out + HALF, b.to(to), mask=valid)
 
@@ -70,7 +71,7 @@ def attend_kernel(
     queries,
     keys,
     values,
-    positions,
+    lasts,
     partial,
     peaks,
     sums,
@@ -88,7 +89,7 @@ def attend_kernel(
     Programs: ``[room / BLOCK, N, B]``; those behind the last position end at once.
     """
     block, head, token = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    length = tl.load(positions + token) + 1
+    length = tl.load(lasts + token) + 1
     if block * BLOCK < length:
         at = block * BLOCK + tl.arange(0, BLOCK)
         d = tl.arange(0, D_UP)
@@ -119,7 +120,7 @@ def join_kernel(
     partial,
     peaks,
     sums,
-    positions,
+    lasts,
     mixed,
     BLOCKS: tl.constexpr,
     N: tl.constexpr,
@@ -130,7 +131,7 @@ def join_kernel(
 ):
     """Put the blocks of one head together. Programs: ``[N, B]``."""
     head, token = tl.program_id(0), tl.program_id(1)
-    filled = (tl.load(positions + token) + BLOCK) // BLOCK
+    filled = (tl.load(lasts + token) + BLOCK) // BLOCK
     base = (token * N + head) * BLOCKS
     d = tl.arange(0, D_UP)
     peak = -float("inf")
