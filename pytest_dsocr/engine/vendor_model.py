@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from pytest_dsocr.engine.fusion import beside
 from pytest_dsocr.engine.protocol import OcrModel
-from pytest_dsocr.families import family_of
+from pytest_dsocr.families import family_of_class
 from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
 
@@ -21,6 +21,8 @@ class VendorCache:
 
     def __init__(self) -> None:
         self.past: Any = None
+        self.seen = 0
+        """Tokens given: the next one's position."""
 
     @property
     def length(self) -> int:
@@ -43,6 +45,7 @@ class VendorCache:
     def drop_last(self) -> None:
         """Forget the last position."""
         self.past.crop(self.length - 1)
+        self.seen -= 1
 
 
 class VendorModel(OcrModel[VendorCache]):
@@ -53,7 +56,7 @@ class VendorModel(OcrModel[VendorCache]):
     """
 
     def __init__(self, model: Any) -> None:
-        family = family_of([type(model).__name__])
+        family = family_of_class(type(model))
         absent = [one.module for one in family.of_views if not hasattr(model.model, one.module.rpartition(".")[2])]
         if absent:
             raise DsocrError(
@@ -65,11 +68,15 @@ class VendorModel(OcrModel[VendorCache]):
                 "the vendor's model is in training mode, where vision runs again at every step; call model.eval()"
             )
         self._whole, self.model, self.lm_head = model, model.model, model.lm_head
+        if family.cache.ring is not None:  # as infer does, without which its decoder attends to all
+            config = model.config
+            config._ring_window = getattr(config, "sliding_window_size", None) or config.sliding_window
+            config.sliding_window = None
 
     @property
     def family(self) -> Family:
         """The family by the class of the vendor's object."""
-        return family_of([type(self._whole).__name__])
+        return family_of_class(type(self._whole))
 
     @property
     def max_position_embeddings(self) -> int | None:
@@ -98,7 +105,7 @@ class VendorModel(OcrModel[VendorCache]):
 
     def decode(self, embeds: Tensor, cache: VendorCache, *, all_logits: bool = False) -> Tensor:
         """Run the vendor's decoder on ``[1, T, C]``: the forward that its OCR model inherits."""
-        start = cache.length
+        start = cache.seen
         decoder: Any = super(type(self.model), self.model)
         out = decoder.forward(
             inputs_embeds=embeds,
@@ -108,6 +115,7 @@ class VendorModel(OcrModel[VendorCache]):
             return_dict=True,
         )
         cache.past = out.past_key_values
+        cache.seen += embeds.shape[1]
         hidden = out.last_hidden_state
         return self.lm_head(hidden if all_logits else hidden[:, -1:]).float()
 

@@ -14,15 +14,12 @@ from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.attention import eager
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.fast.model import FastDeepseekOCR
-from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.engine.places import SYNTHETIC
-from pytest_dsocr.engine.synthetic import fill
-from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.families import FAMILIES
-from pytest_dsocr.families.family import CachePolicy, Family
+from pytest_dsocr.families.family import CachePolicy
 from pytest_dsocr.foundation.errors import DsocrError
 from suites.contract.pages import PAGES
 from tests.conftest import model_of
+from tests.engine.written import synthetic_session
 
 RING, STEPS = 8, 21
 SMALL_RING = FAMILIES["unlimited_ocr"].with_ring(RING)
@@ -30,18 +27,9 @@ WITHOUT = replace(SMALL_RING, cache=CachePolicy())
 VIEW = Preset("view", 256, 256, False)
 
 
-def session(family: Family, kind: type[DeepseekOCR] = DeepseekOCR) -> Engine[Any]:
-    arch = replace(SYNTHETIC["tiny"], family=family)
-    model = kind.empty(arch, eager, torch.device("cpu"), torch.float32)
-    fill(model)
-    if kind is FastDeepseekOCR:
-        model.stack_experts()
-    return Engine(model, Tokenizer.byte_level(arch.decoder.vocab_size), instrument="off")
-
-
 @pytest.fixture(scope="module")
 def ringed() -> Engine[Any]:
-    return session(SMALL_RING)
+    return synthetic_session(SMALL_RING)
 
 
 def walked(own: Engine[Any], tokens: Sequence[int] = ()) -> tuple[list[Tensor], list[int], Any]:
@@ -56,7 +44,7 @@ def walked(own: Engine[Any], tokens: Sequence[int] = ()) -> tuple[list[Tensor], 
 
 def test_a_step_sees_the_prompt_and_the_last_of_the_ring_itself_included(ringed: Engine[Any]) -> None:
     """Against keys that are all kept, of which a mask hides those behind the prompt and before the ring."""
-    whole = session(WITHOUT)
+    whole = synthetic_session(WITHOUT)
     prompt = ringed.prepare(PAGES["tiny"](), preset=VIEW).prompt_tokens
 
     def masked(q: Tensor, k: Tensor, v: Tensor, lengths: Any) -> Tensor:
@@ -114,7 +102,7 @@ def test_the_last_prompt_token_may_be_decoded_again(ringed: Engine[Any]) -> None
 
 def test_fast_steps_have_the_ring_in_fixed_memory(ringed: Engine[Any]) -> None:
     expected, tokens, of_readable = walked(ringed)
-    actual, _, state = walked(session(SMALL_RING, FastDeepseekOCR), tokens)
+    actual, _, state = walked(synthetic_session(SMALL_RING, FastDeepseekOCR), tokens)
     torch.testing.assert_close(torch.stack(actual), torch.stack(expected), rtol=1e-4, atol=1e-5)
     assert (state.cache.lengths, state.cache.seen) == (of_readable.cache.lengths, of_readable.cache.seen)
     torch.testing.assert_close(state.cache.keys(1), of_readable.cache.keys(1), rtol=1e-4, atol=1e-5)

@@ -1,20 +1,41 @@
 """Synthetic models as checkpoint folders."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from pytest_dsocr.engine.attention import eager
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.places import DEFAULT_SEED, SYNTHETIC
 from pytest_dsocr.engine.portable import write_checkpoint
 from pytest_dsocr.engine.synthetic import fill
-from pytest_dsocr.engine.tokenizer import byte_level_vocabulary
+from pytest_dsocr.engine.tokenizer import Tokenizer, byte_level_vocabulary
+from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families.family import Family
 
 
-def write_synthetic(name: str, folder: Path, dtype: torch.dtype = torch.bfloat16, seed: int = DEFAULT_SEED) -> None:
+def write_synthetic(
+    name: str,
+    folder: Path,
+    dtype: torch.dtype = torch.bfloat16,
+    seed: int = DEFAULT_SEED,
+    family: Family = DEFAULT,
+) -> None:
     """Write ``synthetic:name`` with config, weights and tokenizer."""
-    arch = SYNTHETIC[name]
+    arch = replace(SYNTHETIC[name], family=family)
     model = DeepseekOCR.empty(arch, eager, torch.device("cpu"), dtype)
     fill(model, seed)
     write_checkpoint(folder, arch, model.state_dict(), byte_level_vocabulary(arch.decoder.vocab_size))
+
+
+def synthetic_session(family: Family, kind: type[DeepseekOCR] = DeepseekOCR) -> Engine[Any]:
+    """Load ``synthetic:tiny`` as a model of ``family``."""
+    arch = replace(SYNTHETIC["tiny"], family=family)
+    model = kind.empty(arch, eager, torch.device("cpu"), torch.float32)
+    fill(model)
+    if kind is not DeepseekOCR:
+        model.stack_experts()
+    return Engine(model, Tokenizer.byte_level(arch.decoder.vocab_size), instrument="off")

@@ -228,7 +228,10 @@ def _generate_called_with(model: Any, run: VendorRun, max_new_tokens: int, image
         if image_id != VENDOR_IMAGE_ID:
             input_ids = input_ids.masked_fill(input_ids == VENDOR_IMAGE_ID, image_id)
         run.generate_kwargs = {"input_ids": input_ids, **kwargs}
-        out: Tensor = original(input_ids, **{**kwargs, "max_new_tokens": max_new_tokens})
+        ceiling = {"max_new_tokens": max_new_tokens}
+        if (of_all := kwargs.get("max_length")) is not None:
+            ceiling = {"max_length": min(of_all, input_ids.shape[1] + max_new_tokens)}
+        out: Tensor = original(input_ids, **{**kwargs, **ceiling})
         run.token_ids = out[0, input_ids.shape[1] :].tolist()
         return out
 
