@@ -82,12 +82,12 @@ def _prefill(arch: Architecture, work: Workload, way: Way) -> Layers:
 
 
 def _decode(arch: Architecture, work: Workload, way: Way) -> Layers:
-    """Sum the steps, each of which costs as much more than the one before."""
-    lengths = range(work.prompt_tokens + 1, work.prompt_tokens + 1 + work.decode_steps)
-    if not lengths:
+    """Sum the steps, each of which costs as much more than the one before, until the cache is full."""
+    if not (growing := min(work.decode_steps, arch.family.cache.ring or work.decode_steps)):
         return {}
-    first, last = (decode_step(arch, work, length, way=way).layers for length in (lengths[0], lengths[-1]))
-    return {name: (first[name] + last[name]).scaled(len(lengths), 2) for name in first}
+    first, last = (decode_step(arch, work, work.prompt_tokens + step, way=way).layers for step in (1, growing))
+    full = work.decode_steps - growing
+    return {name: (first[name] + last[name]).scaled(growing, 2) + last[name].scaled(full) for name in first}
 
 
 def _sum(parts: list[dict[str, Layers]]) -> dict[str, Layers]:
@@ -106,7 +106,7 @@ def activation_peaks(arch: Architecture, work: Workload) -> dict[str, int]:
     return {
         **{stage: max(one[stage] for one in each) for stage in each[0]},
         "prefill": _prefill_bytes(arch.decoder, work, size),
-        "decode": _decode_bytes(arch.decoder, work, size),
+        "decode": _decode_bytes(arch, work, size),
     }
 
 
@@ -121,9 +121,10 @@ def _prefill_bytes(config: DecoderConfig, work: Workload, size: int) -> int:
     return around + max(attention, dense, routed, logits)
 
 
-def _decode_bytes(config: DecoderConfig, work: Workload, size: int) -> int:
+def _decode_bytes(arch: Architecture, work: Workload, size: int) -> int:
     """On a GPU the weights of the chosen experts are copied together."""
-    pairs = (work.prompt_tokens + work.decode_steps) * config.num_attention_heads
+    config, cached = arch.decoder, arch.family.cache.length(work.prompt_tokens, work.decode_steps)
+    pairs = cached * config.num_attention_heads
     gathered = config.num_experts_per_tok * decoder.expert_parameters(config) * size
     logits = config.vocab_size * (size + decoder.LOGIT_BYTES)
     around = (8 * config.hidden_size + 4 * config.intermediate_size) * WIDE_BYTES

@@ -131,7 +131,7 @@ class Roof:
         first_token = vision + stages["prefill"]
         found = {**stages, "vision": vision, "first_token": first_token, "page": first_token + decode}
         if work.decode_steps:
-            middle = work.prompt_tokens + (work.decode_steps + 1) // 2
+            middle = arch.family.cache.length(work.prompt_tokens, (work.decode_steps + 1) // 2)
             found["decode"] = bound(decode_step(arch, work, middle).cost, device, work.dtype)
         return cls(device, work.dtype, found)
 

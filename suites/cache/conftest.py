@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.compare.tolerances import Tolerances
+from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.pages.named import first_pages
 
@@ -29,9 +30,9 @@ def first_page(dsocr_config: Config) -> Path:
 
 
 @pytest.fixture(scope="session")
-def walk(dsocr_subject: Any, first_page: Path) -> Walk:
-    """The subject on the run's first page, in Tiny."""
-    return Walk.along(dsocr_subject, first_page)
+def walk(dsocr_subject: Any, first_page: Path, dsocr_config: Config) -> Walk:
+    """The subject on the run's first page, in the quickest preset."""
+    return Walk.along(dsocr_subject, first_page, family=family_named(dsocr_config.checkpoint))
 
 
 @pytest.fixture(scope="session")

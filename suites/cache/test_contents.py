@@ -1,7 +1,8 @@
-"""The contents of the cache: how many positions, of which tokens, never written again; and its cost in memory.
+"""The contents of the cache: how many positions, of which tokens, which are written again; and its cost in memory.
 
 To begin with the prompt's positions, and one more for each step, in every layer: exactly the computed bytes a token,
-and no more memory in decode than in prefill.
+and no more memory in decode than in prefill. Where the family keeps a ring, none more once it is full: then a step
+writes over the oldest in it, and over no other.
 """
 
 import math
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Reason, as_expected, not_compared
+from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.stash import leave_out
@@ -45,7 +47,9 @@ def test_it_grows_by_one_in_every_layer_a_step(walk: Walk, dsocr_kv: Probe, dsoc
     found: list[Comparison] = []
     for step, token in enumerate(walk.tokens, 1):
         walk.steps(state, [token])
-        found += _lengths(dsocr_kv(state), walk.prompt_tokens + step, f"after step {step}", f"the prompt's and {step}")
+        held = walk.held(step)
+        why = f"the prompt's and {held - walk.prompt_tokens}"
+        found += _lengths(dsocr_kv(state), held, f"after step {step}", why)
     dsocr_check(found)
 
 
@@ -66,7 +70,10 @@ def test_earlier_positions_stay_as_they_are(walk: Walk, dsocr_kv: Probe, dsocr_c
     for step, token in enumerate(walk.tokens, 1):
         walk.steps(state, [token])
         after = dsocr_kv(state).digest()
-        found.append(_unchanged(before, after, step))
+        full = walk.held(step) == walk.held(step - 1)
+        found.append(
+            _unchanged(before, after, step, [walk.family.cache.slot(walk.prompt_tokens, step - 1)] if full else [])
+        )
         before = after
     dsocr_check(found)
 
@@ -79,14 +86,19 @@ def test_another_token_is_another_content(walk: Walk, dsocr_kv: Probe, dsocr_che
     dsocr_check([as_expected("cache/contents of a token", differing, expected, "keys and values of each layer")])
 
 
-def _unchanged(before: KvDigest, after: KvDigest, step: int) -> Comparison:
+def _unchanged(before: KvDigest, after: KvDigest, step: int, over: list[int]) -> Comparison:
+    """Compare what a step changed of earlier positions with those that it is to write ``over``."""
     what = f"cache/contents at step {step}"
     if not any(kind for layer in before.hashes for kind in layer):
         measured = "the cache shows no positions before it; see its layers, keys and values"
         return not_compared(what, Reason.NOT_GIVEN, measured)
     changed = before.changed(after)
-    where = f"{len(changed)} changed, first {changed[0]}" if changed else "none changed"
-    return as_expected(what, where, "none changed", f"of {len(after.hashes)} layers' positions before step {step}")
+    others = [place for place in changed if place.position not in over]
+    whole = len(KINDS) * len(before.hashes) * len(over)
+    expected = f"position {over[0]} in every layer" if over else "none changed"
+    where = f"{len(changed)} changed, first {(others or changed)[0]}" if changed else "none changed"
+    where = expected if not others and len(changed) == whole else where
+    return as_expected(what, where, expected, f"of {len(after.hashes)} layers' positions before step {step}")
 
 
 def test_a_token_takes_the_computed_bytes(
@@ -118,7 +130,8 @@ def test_growth_is_linear(walk: Walk, dsocr_kv: Probe, dsocr_check: Check) -> No
         before = probe.total_bytes
         walk.steps(probe.state, [token])
         grown = probe.total_bytes - before
-        found.append(as_expected(f"cache/bytes of step {step}", grown, a_token, "those of one token"))
+        expected, why = (a_token, "those of one token") if walk.held(step) > walk.held(step - 1) else (0, "it is full")
+        found.append(as_expected(f"cache/bytes of step {step}", grown, expected, why))
     dsocr_check(found)
 
 
@@ -132,7 +145,7 @@ def test_decode_peaks_no_higher_than_prefill(
         leave_out(request.node, "gpu", f"the subject is on {device}; name a GPU: --dsocr-device=cuda")
     if dsocr_config.isolate:
         leave_out(request.node, "gpu", "the subject's memory is its own process's; run this without --dsocr-isolate")
-    walk = Walk.along(dsocr_subject, first_page, dsocr_config.presets[0])
+    walk = Walk.along(dsocr_subject, first_page, dsocr_config.presets[0], family_named(dsocr_config.checkpoint))
     inputs = walk.copies()
 
     def begin() -> DecodeView:

@@ -32,7 +32,7 @@ def test_a_prefill_begins_with_an_empty_cache(
     two_pages: tuple[Path, Path], walk: Walk, limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
 ) -> None:
     _, before = walk.start()
-    other = Walk.along(dsocr_subject, two_pages[1])
+    other = Walk.along(dsocr_subject, two_pages[1], family=walk.family)
     state, logits = other.start()
     other.steps(state, walk.tokens)
     state, after = walk.start()

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, not_compared
+from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import make_case
 
@@ -37,16 +39,18 @@ class Walk:
     features: Tensor
     """The page's features, ``vision_fusion``; never handed to it but as a copy."""
     tokens: tuple[int, ...]
-    """The subject's own :data:`STEPS` first choices, without any rule of repetition."""
+    """The subject's own :data:`STEPS` first choices, without any rule of repetition; behind a ring, so many."""
+    family: Family
 
     @classmethod
-    def along(cls, subject: Any, page: Path, preset: str = QUICK) -> Walk:
+    def along(cls, subject: Any, page: Path, preset: str = "", family: Family = DEFAULT) -> Walk:
         """Ask ``subject`` for a page's inputs, features and first choices.
 
         Args:
             subject: the implementation under test.
             page: an image.
             preset: its sizes; the quickest where they do not matter.
+            family: of the checkpoint.
 
         Raises:
             DsocrError: where it does not give them.
@@ -57,20 +61,25 @@ class Walk:
 
         checked = CheckedSubject(subject)
         with torch.no_grad():
-            inputs = _copied(checked.inputs(make_case(page, "markdown", preset)))
+            preset = preset or (QUICK if QUICK in family.presets else "base")
+            inputs = _copied(checked.inputs(make_case(page, "markdown", preset, family=family)))
             features = checked.vision(_copied(inputs)).get("vision_fusion")
             if features is None:
                 raise DsocrError(
                     f"the subject's vision gave nothing of {page.name} in {preset}; "
                     "if its pixels sum to zero there, as the vendor's gate has it, put another page first"
                 )
-            walk = cls(checked, inputs, features.clone(), ())
+            walk = cls(checked, inputs, features.clone(), (), family)
             return replace(walk, tokens=walk._choices())
 
     @property
     def prompt_tokens(self) -> int:
         """Tokens of the prompt."""
         return self.inputs["input_ids"].shape[1]
+
+    def held(self, steps: int) -> int:
+        """Return the positions in the cache after so many steps, as the family keeps them."""
+        return self.family.cache.length(self.prompt_tokens, steps)
 
     def copies(self, more: Sequence[int] = ()) -> dict[str, Tensor]:
         """Return the inputs anew, with ``more`` tokens of text behind the prompt."""
@@ -101,7 +110,7 @@ class Walk:
     def _choices(self) -> tuple[int, ...]:
         state, logits = self.start()
         chosen = [int(logits.argmax())]
-        while len(chosen) < STEPS:
+        while len(chosen) < STEPS + (self.family.cache.ring or 0):
             chosen.append(int(self.subject.step(state, chosen[-1]).argmax()))
         return tuple(chosen)
 

@@ -30,7 +30,7 @@ def test_steps(scales: Scales, dsocr_check: Check) -> None:
             continue
         with scales.counting() as flops:
             scales.subject.step(counted.state, TOKEN)
-        length = counted.work.prompt_tokens + step
+        length = scales.arch.family.cache.length(counted.work.prompt_tokens, step)
         taken[length] = flops.algorithmic
         found.append(step_of(scales.arch, counted.work, length, flops))
     for short, long in pairwise(taken):

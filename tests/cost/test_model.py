@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -13,16 +12,15 @@ from pytest_dsocr.cost.decoder import expected_experts
 from pytest_dsocr.cost.model import activation_peaks, cache_bytes, parameters, stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture
-from pytest_dsocr.engine.attention import attention_function
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.places import SYNTHETIC
-from pytest_dsocr.engine.synthetic import fill
 from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families.family import CachePolicy
 from pytest_dsocr.perf.probe.flops import counted_flops
 from tests.conftest import model_of
 from tests.cost.full_size import apart, shown
+from tests.engine.written import synthetic_session
 
 PEAKS = [
     ("full", "eager", "gundam", (868220928, 15720448, 97365240, 41438208, 48660480)),
@@ -59,18 +57,11 @@ PAGE = Image.new("RGB", (64, 48), "white")
 TOKEN, TOKENS = 5, 4
 
 
-def shared_heads(tiny: Engine[Any], attention: str) -> Engine[Any]:
-    """A model with half as many keys and values as queries."""
-    arch = replace(SYNTHETIC["tiny"], decoder=replace(SYNTHETIC["tiny"].decoder, num_key_value_heads=2))
-    model = DeepseekOCR.empty(arch, attention_function(attention), torch.device("cpu"), torch.float32)
-    fill(model)
-    return Engine(model, tiny.tokenizer)
-
-
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
-def test_products_of_a_page(tiny: Engine[Any], attention: str) -> None:
+@pytest.mark.parametrize(("attention", "ring"), [("eager", None), ("sdpa", None), ("eager", 1), ("eager", 2)])
+def test_products_of_a_page(attention: str, ring: int | None) -> None:
     """In each module; and of them what torch's counter sees on the CPU."""
-    session = shared_heads(tiny, attention)
+    family, shared = replace(DEFAULT, cache=CachePolicy(ring)), 2  # half as many keys and values as queries
+    session = synthetic_session(family, attention=attention, num_key_value_heads=shared)
     work = Workload.of_prompt(
         PAGE.size, "free", "tiny", session.tokenizer, generated_tokens=TOKENS, dtype="float32", attention=attention
     )

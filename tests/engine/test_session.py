@@ -12,6 +12,7 @@ from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.fusion import scatter
 from pytest_dsocr.engine.vendor_model import VendorModel
 from pytest_dsocr.families import DEFAULT, STAGE_NAMES
+from pytest_dsocr.families.family import CachePolicy
 from pytest_dsocr.foundation.errors import DsocrError
 from suites.contract.pages import PAGES
 from tests.conftest import model_of
@@ -24,9 +25,10 @@ SMALL = replace(
 """The family with crops of 128 px, a twenty-fifth of the work."""
 
 
-def cropping(attention: str = "eager", **options: Any) -> Engine[Any]:
+def cropping(attention: str = "eager", ring: int | None = None, **options: Any) -> Engine[Any]:
     session = Engine.from_checkpoint("synthetic:tiny", attention=attention, **options)
-    model_of(session).arch = replace(model_of(session).arch, family=SMALL)
+    family = replace(SMALL, cache=CachePolicy(ring))
+    model_of(session).arch = replace(model_of(session).arch, family=family)
     return session
 
 
@@ -68,9 +70,10 @@ def test_a_page_run_twice_is_timed_twice_and_not_added_up(tiny: Engine[Any]) -> 
     assert "tokenizer" not in second
 
 
-def test_batched_rows_equal_their_single_runs() -> None:
+@pytest.mark.parametrize("ring", [None, 3])
+def test_batched_rows_equal_their_single_runs(ring: int | None) -> None:
     """Pages of three prompt lengths, one of which ends long before the others."""
-    session = cropping("sdpa")
+    session = cropping("sdpa", ring)
     pages = [PAGES[name]() for name in ("square", "tiny", "landscape")]
     free = [session.run(page, preset=CROPS, max_new_tokens=TOKENS).token_ids for page in pages]
     others = {*free[0], *free[2]}

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from pytest_dsocr.engine.attention import eager
+from pytest_dsocr.engine.attention import attention_function, eager
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.places import DEFAULT_SEED, SYNTHETIC
@@ -31,10 +31,12 @@ def write_synthetic(
     write_checkpoint(folder, arch, model.state_dict(), byte_level_vocabulary(arch.decoder.vocab_size))
 
 
-def synthetic_session(family: Family, kind: type[DeepseekOCR] = DeepseekOCR) -> Engine[Any]:
-    """Load ``synthetic:tiny`` as a model of ``family``."""
-    arch = replace(SYNTHETIC["tiny"], family=family)
-    model = kind.empty(arch, eager, torch.device("cpu"), torch.float32)
+def synthetic_session(
+    family: Family, kind: type[DeepseekOCR] = DeepseekOCR, attention: str = "eager", **decoder: Any
+) -> Engine[Any]:
+    """Load ``synthetic:tiny`` as a model of ``family``, its decoder of other sizes."""
+    arch = replace(SYNTHETIC["tiny"], family=family, decoder=replace(SYNTHETIC["tiny"].decoder, **decoder))
+    model = kind.empty(arch, attention_function(attention), torch.device("cpu"), torch.float32)
     fill(model)
     if kind is not DeepseekOCR:
         model.stack_experts()

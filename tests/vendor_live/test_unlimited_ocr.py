@@ -1,10 +1,6 @@
 """Unlimited-OCR's session against its vendor's real ``infer``: to the bit in float32, past the ring."""
 
-from __future__ import annotations
-
 import json
-import random
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.engine import Engine
@@ -22,7 +17,6 @@ from pytest_dsocr.families import FAMILIES
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Observation
-from pytest_dsocr.reference.vendor_code.code import load_vendor_code
 from pytest_dsocr.reference.vendor_code.observe import observe_infer
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
 from suites.contract.odd_pages import ODD_PAGES
@@ -36,6 +30,8 @@ SMALL_RING, NEW_TOKENS = 8, 20
 VIEW = OWN.preset(Preset("view", 256, 256, False))
 CROPPED = OWN.preset(Preset("cropped", 512, 640, True))
 """As ``gundam``, with a page that costs less."""
+PARTS = ("vision_config", "language_config")
+"""Of a config, where the vendor's code has numbers of its own."""
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the vendor's code warns on every recent torch
 
@@ -47,9 +43,9 @@ class Pair:
     session: Engine[Any]
     vendor: VendorRuntime
 
-    @classmethod
-    def load(cls, checkpoint: str) -> Pair:
-        return cls(Engine.from_checkpoint(checkpoint), VendorRuntime.load(vendor_folder(OWN), checkpoint))
+
+def load(checkpoint: str) -> Pair:
+    return Pair(Engine.from_checkpoint(checkpoint), VendorRuntime.load(vendor_folder(OWN), checkpoint))
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +53,13 @@ def eight(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     """A checkpoint whose config has a ring of eight."""
     folder = tmp_path_factory.mktemp("eight") / "checkpoint"
     write_synthetic("tiny", folder, torch.float32, family=OWN.with_ring(SMALL_RING))
-    return Pair.load(str(folder))
+    return load(str(folder))
 
 
 @pytest.fixture(scope="module")
 def published() -> Pair:
     """The published ring, and the vendor's vocabulary."""
-    return Pair.load("unlimited_ocr:synthetic:small")
+    return load("unlimited_ocr:synthetic:small")
 
 
 def case_of(page: Path, preset: Preset, tokens: int) -> Case:
@@ -118,21 +114,19 @@ def test_vendors_object_behind_the_session(eight: Pair, tmp_path: Path) -> None:
     assert_equal_to_the_bit(Engine(VendorModel(eight.vendor.model), eight.session.tokenizer), case, expected)
 
 
-@pytest.mark.parametrize(("size", "window"), [(4, 12), (4, 0), (3, 2), (6, 40)])
+@pytest.mark.parametrize(("size", "window"), [(4, 12), (4, 0), (3, 2), (35, 128)])
 def test_ngram_rule_in_a_window_is_the_vendors(eight: Pair, size: int, window: int, tmp_path: Path) -> None:
     """A model made to repeat itself is stopped at the same tokens by both."""
-    case = case_of(write_page("square", tmp_path), VIEW, 100)
+    case = case_of(write_page("square", tmp_path), VIEW, 200)
+    policy = replace(eight.session.policy, no_repeat_ngram_size=size, ngram_window=window or None)
+    ruled = Engine(eight.session.model, eight.session.tokenizer, policy=policy)
+    how: dict[str, Any] = {"no_repeat_ngram_size": size, "ngram_window": window, "image_id": eight.vendor.image_id}
     weights, vendors = model_of(eight.session).lm_head.weight, eight.vendor.model.lm_head.weight.data
     saved = weights.clone()
     weights.copy_(model_of(eight.session).model.embed_tokens.weight * 50)
     vendors.copy_(weights)
     try:
-        how: dict[str, Any] = {"no_repeat_ngram_size": size, "ngram_window": window}
-        run = observe_infer(
-            eight.vendor.model, eight.vendor.tokenizer, case, tmp_path, image_id=eight.vendor.image_id, **how
-        )
-        policy = replace(eight.session.policy, no_repeat_ngram_size=size, ngram_window=window or None)
-        ruled = Engine(eight.session.model, eight.session.tokenizer, policy=policy)
+        run = observe_infer(eight.vendor.model, eight.vendor.tokenizer, case, tmp_path, **how)
         actual = ruled.run(case.page, prompt=case.prompt, preset=VIEW, max_new_tokens=case.max_new_tokens)
     finally:
         weights.copy_(saved)
@@ -141,34 +135,16 @@ def test_ngram_rule_in_a_window_is_the_vendors(eight: Pair, size: int, window: i
     assert [*actual.token_ids] == run.token_ids
 
 
-@pytest.mark.parametrize(("size", "window"), [(35, 128), (35, 1024), (3, 7), (1, 5)])
-def test_a_windows_bans_are_the_vendors(size: int, window: int) -> None:
-    processor = load_vendor_code(vendor_folder(OWN)).modeling.SlidingWindowNoRepeatNgramProcessor(size, window)
-    draw, fired = random.Random(size), 0
-    for period in (2, 5, window - size, window - size + 1, window - size + 2):
-        loop = [draw.randrange(9) for _ in range(max(period, 1))]
-        tokens: Sequence[int] = [draw.randrange(9) for _ in range(50)] + loop * (2 * window // len(loop) + 2)
-        for end in range(len(tokens) - 40, len(tokens)):
-            banned = processor(torch.tensor([tokens[:end]]), torch.zeros(1, 9))[0].isinf().nonzero().flatten().tolist()
-            assert NgramBan(size, tokens[:end], window).banned() == banned
-            fired += bool(banned)
-    assert fired
-
-
 def test_the_published_config_is_read_and_written() -> None:
     of_vendor = json.loads((vendor_folder(OWN) / "config.json").read_text(encoding="utf-8"))
-    found, own = Architecture.from_config(of_vendor), architecture_of("unlimited_ocr:synthetic:full")
-    assert found == own
-    written = own.to_config()
-    left_out = {"_name_or_path", "auto_map", "torch_dtype", "transformers_version"}
-    parts = {"vision_config", "projector_config", "language_config"}
-    assert {name for name in of_vendor if of_vendor[name] != written.get(name)} == left_out | parts - {
-        "projector_config"
-    }
-    language = of_vendor["language_config"]
-    assert {name for name in language if language[name] != written["language_config"].get(name)} == left_out & {
-        *language
-    }
+    own = architecture_of("unlimited_ocr:synthetic:full")
+    assert Architecture.from_config(of_vendor) == own
+    for expected, written in (
+        (of_vendor, own.to_config()),
+        (of_vendor["language_config"], own.to_config()["language_config"]),
+    ):
+        differing = {name for name, value in expected.items() if value != written.get(name)}
+        assert differing <= {"_name_or_path", "auto_map", "torch_dtype", "transformers_version", *PARTS}
 
 
 def test_another_familys_checkpoint_is_refused() -> None:

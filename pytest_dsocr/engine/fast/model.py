@@ -112,7 +112,7 @@ class FastDeepseekOCR(DeepseekOCR):
 
     def _slots_like(self, keys: Tensor) -> Slots:
         if self._slots is None:
-            of_ring = self.family.cache.ring, self.max_position_embeddings
+            of_ring = self.family.cache.ring, self.max_position_embeddings or self.family.decoding.max_length
             self._slots = Slots(self.arch.decoder.num_hidden_layers, keys, self.model.inv_freq, *of_ring)
         return self._slots
 

@@ -19,8 +19,6 @@ from pytest_dsocr.foundation.errors import DsocrError
 
 LEAST_ROOM = {"cpu": 256, "cuda": 2048}
 """Positions that a first slot has room for: on a GPU enough for most pages, as each size is captured anew."""
-RING_POSITIONS = 32768
-"""Of a model with a ring whose config has no limit."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +93,7 @@ class Slots:
     def __init__(
         self, layers: int, like: Tensor, inverse_frequencies: Tensor, ring: int | None = None, limit: int | None = None
     ) -> None:
-        self._ring, self._limit = ring, (limit or RING_POSITIONS) if ring else 0
+        self._ring, self._limit = ring, (limit or 0) if ring else 0
         _, self._heads, _, self._channels = like.shape
         self._layers, self._like, self._frequencies = layers, like.new_empty(0), inverse_frequencies
         self._free: list[Slot] = []

@@ -1,7 +1,5 @@
 """Unlimited-OCR: DeepSeek-OCR's encoder and tensors, up to 32 crops, and a ring of 128 for keys and values."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from pytest_dsocr.contract.policy import DecodePolicy

@@ -1,6 +1,7 @@
 """The fast session against the readable one: the same weights and seams, along the same tokens."""
 
 import gc
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,10 +14,13 @@ from pytest_dsocr.engine.fast import plain, slots
 from pytest_dsocr.engine.fast.model import FastDeepseekOCR
 from pytest_dsocr.engine.fast.slots import StaticCache
 from pytest_dsocr.engine.pipeline import DecodeState
+from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families.family import CachePolicy
 from pytest_dsocr.perf.probe.flops import counted_flops
 from suites.contract.pages import PAGES
 from tests.conftest import model_of
 from tests.engine.fast.layers import Sizes, make
+from tests.engine.written import synthetic_session
 
 TOKENS = 12
 
@@ -34,7 +38,10 @@ def prefilled(session: Engine[Any], page: str = "portrait") -> DecodeState[Any]:
     return session.prefill(session.prepare(PAGES[page](), preset="tiny"))
 
 
-def test_prefill_and_steps_are_within_rounding(tiny: Engine[Any], fast: Engine[Any]) -> None:
+@pytest.mark.parametrize("ring", [None, 8])
+def test_prefill_and_steps_are_within_rounding(ring: int | None) -> None:
+    family = replace(DEFAULT, cache=CachePolicy(ring))
+    tiny, fast = synthetic_session(family), synthetic_session(family, FastDeepseekOCR)
     readable, actual = prefilled(tiny), prefilled(fast)
     assert_near(actual.logits, readable.logits)
     assert isinstance(actual.cache, StaticCache)
