@@ -1,7 +1,6 @@
 """The key-value cache: one buffer a layer, grown by doubling, so that a step's cost does not grow with its index.
 
-Where the family keeps a ring of generated tokens, a new one is written over the oldest behind the prompt, which is what
-a cache is given at first; positions go on.
+Of a ring of generated tokens, which stands behind the prompt, the oldest is written over; positions go on.
 
 Shapes: B rows, G key-value heads, S positions, T new positions, D channels of a head.
 """

@@ -11,7 +11,7 @@ from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.reference.anchors import Anchors, read_anchors
 from pytest_dsocr.reference.drift import Drift, drifts, read_json
-from pytest_dsocr.reference.environment import check_vendor_folder
+from pytest_dsocr.reference.environment import family_with
 
 from .goldens import anchors_of
 
@@ -38,8 +38,7 @@ def test_the_rest_of_the_files(drifted: dict[str, Drift], dsocr_config: Config, 
 
 
 def _vendor(config: Config) -> Vendor:
-    assert isinstance(config.reference, Path)
-    return check_vendor_folder(config.reference).vendor
+    return family_with(_pinned(config).files).vendor
 
 
 def _pinned(config: Config) -> Anchors:

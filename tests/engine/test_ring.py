@@ -20,7 +20,6 @@ from tests.engine.written import synthetic_session
 
 RING, STEPS = 8, 21
 SMALL_RING = FAMILIES["unlimited_ocr"].with_ring(RING)
-WITHOUT = replace(SMALL_RING, cache=CachePolicy())
 VIEW = Preset("view", 256, 256, False)
 
 
@@ -41,7 +40,7 @@ def walked(own: Engine[Any], tokens: Sequence[int] = ()) -> tuple[list[Tensor], 
 
 def test_a_step_sees_the_prompt_and_the_last_of_the_ring_itself_included(ringed: Engine[Any]) -> None:
     """Against keys that are all kept, of which a mask hides those behind the prompt and before the ring."""
-    whole = synthetic_session(WITHOUT)
+    whole = synthetic_session(replace(SMALL_RING, cache=CachePolicy()))
     prompt = ringed.prepare(PAGES["tiny"](), preset=VIEW).prompt_tokens
 
     def masked(q: Tensor, k: Tensor, v: Tensor, lengths: Any) -> Tensor:

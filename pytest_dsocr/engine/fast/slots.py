@@ -86,8 +86,7 @@ class Slots:
         layers: L.
         like: a tensor ``[1, G, T, D]`` of keys, for its heads, channels, dtype and device.
         inverse_frequencies: of the rotary positions, ``[D / 2]``.
-        ring: of generated tokens, whose positions go past the room; None where there is none.
-        limit: of positions, where there is a ring.
+        ring: of generated tokens, where there is one, whose positions go past the room, up to ``limit``.
     """
 
     def __init__(

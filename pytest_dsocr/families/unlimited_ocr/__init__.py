@@ -22,11 +22,7 @@ PUBLISHED = {
     "whole": {**OF_LIKE["whole"], "model_type": "unlimited-ocr"},
     "language": {"architectures": ["DeepseekOCRForCausalLM"]},
     "decoder": {**OF_LIKE["decoder"], "v_head_dim": 128},
-    "processor": {
-        **OF_LIKE["processor"],
-        "processor_class": "UnlimitedOCRHFProcessor",
-        "sft_format": "unlimitedocr",
-    },
+    "processor": {**OF_LIKE["processor"], "processor_class": "UnlimitedOCRHFProcessor", "sft_format": "unlimitedocr"},
 }
 
 FAMILY = replace(

@@ -199,10 +199,8 @@ def load_vendor_model(
     """
     asked = checkpoint.architecture.family
     if asked.name != code.family.name:
-        raise DsocrError(
-            f"{checkpoint.name} is a checkpoint of {asked.title}, and the vendor's folder has the code of "
-            f"{code.family.title}; name the folder with that of {asked.title}, or another --dsocr-model"
-        )
+        found = f"{checkpoint.name} is a checkpoint of {asked.title}, and the vendor's folder has the code of"
+        raise DsocrError(f"{found} {code.family.title}; name the folder with that of {asked.title}, or another model")
     place = device_named(device)
     with place:
         model = build_vendor_model(code, checkpoint.architecture, attention)
