@@ -9,18 +9,21 @@ from pathlib import Path
 from PIL import Image
 
 from pytest_dsocr.contract.drawing import MAX_JPEG_SIDE_PX, Region, crop_figure, draw_boxes, place
-from pytest_dsocr.contract.image import ImageSource, load_image
-from pytest_dsocr.contract.markup import Span, clean_output, parse, to_mmd
+from pytest_dsocr.contract.image import SINGLE, ImageSource, load_image
+from pytest_dsocr.contract.markup import DEEPSEEK_FORM, OutputForm, Span, clean_output, parse, rewritten, to_mmd
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
+from pytest_dsocr.foundation.words import count
 
-MMD = "result.mmd"
+MMD = DEEPSEEK_FORM.result_file
 OVERLAY = "result_with_boxes.jpg"
 OURS = "info.json"
 """What this project keeps beside the files of a case: everything that was read, as JSON."""
 GEOMETRY = "geo.jpg"
 """A picture that the vendor draws of an output with lines and points, with matplotlib. Nothing here draws it: another
 version of matplotlib draws other pixels, and what it shows stands in ``result.mmd``."""
+PAGE = "<PAGE>"
+"""What a model that reads several pages in one prompt writes in front of each."""
 _GEOMETRY_MARKER = "line_type"  # the vendor takes any output that holds this word for a geometry figure
 
 
@@ -32,41 +35,80 @@ class Artifacts:
     problems: tuple[str, ...]
 
 
-def write_artifacts(text: str, image: ImageSource, directory: str | Path) -> Artifacts:
+def write_artifacts(
+    text: str,
+    image: ImageSource | Sequence[ImageSource],
+    directory: str | Path,
+    form: OutputForm = DEEPSEEK_FORM,
+) -> Artifacts:
     """Write what the vendor writes for the decoded output ``text`` of the page ``image``.
 
     The files are ``result.mmd``, ``images/<k>.jpg`` for each figure that can be cut out, and
-    ``result_with_boxes.jpg``. The vendor's ``geo.jpg`` is not drawn; see :data:`GEOMETRY`. Everything is made before
-    anything is written; each file then appears whole or not at all, even where several writers share the directory.
-    Other files in it stay.
+    ``result_with_boxes.jpg``. Of a list of pages in one prompt each has ``images/page_<p>_<k>.jpg`` and
+    ``result_with_boxes_<p>.jpg``, where the output has as many. The vendor's ``geo.jpg`` is not drawn; see
+    :data:`GEOMETRY`. Everything is made before anything is written; each file then appears whole or not at all, even
+    where several writers share the directory. Other files in it stay.
 
     Raises:
         DsocrError: where ``image`` cannot be read, ``directory`` cannot be written, or ``text`` cannot be encoded.
     """
-    page = load_image(image)
-    mmd, markup = to_mmd(text), parse(clean_output(text))
-    regions = place(markup.spans, *page.size)
-    problems = [*markup.problems, *(region.problem for region in regions if region.problem)]
-    pictures = _pictures(page, markup.spans, regions, mmd, problems)
-    files = {MMD: _utf8(mmd), **pictures}
+    problems: list[str] = []
+    if isinstance(image, SINGLE):
+        mmd = to_mmd(text, form)
+        pictures = _of_page(clean_output(text), load_image(image), form, None, problems)
+        if _GEOMETRY_MARKER in mmd:
+            problems.append(f"{GEOMETRY} is not drawn; {form.result_file} holds its lines and points")
+    else:
+        mmd, pictures = _of_pages(split_pages(text), image, form, problems)
+    files = {form.result_file: _utf8(mmd), **pictures}
     paths = tuple(Path(directory, name) for name in files)
     for path, content in zip(paths, files.values(), strict=True):
         write_whole(path, content, shared=True)
     return Artifacts(paths, tuple(problems))
 
 
-def _pictures(
-    page: Image.Image, spans: Sequence[Span], regions: Sequence[Region], mmd: str, problems: list[str]
+def split_pages(text: str) -> list[str]:
+    """Return what each page of several in one prompt says: what stands behind its ``<PAGE>``, cleaned.
+
+    What stands in front of the first mark is dropped, as the vendor drops it; an output without a mark has no page.
+    """
+    return [page.strip() for page in clean_output(text).split(PAGE)[1:]]
+
+
+def _of_pages(
+    outputs: list[str], images: Sequence[ImageSource], form: OutputForm, problems: list[str]
+) -> tuple[str, dict[str, bytes]]:
+    """Make the Markdown and the pictures of several pages; what the output has beyond them stays as it is."""
+    if len(outputs) != len(images):
+        problems.append(f"the output is of {count(len(outputs), 'page')}, and {len(images)} were given")
+    pictures: dict[str, bytes] = {}
+    for number, (output, image) in enumerate(zip(outputs, images, strict=False)):
+        found: list[str] = []
+        pictures |= _of_page(output, load_image(image), form, number, found)
+        outputs[number] = rewritten(output, form, _prefix(number))
+        problems += [f"page {number}: {problem}" for problem in found]
+    return f"{PAGE}\n" + f"\n{PAGE}\n".join(outputs), pictures
+
+
+def _of_page(
+    output: str, page: Image.Image, form: OutputForm, number: int | None, problems: list[str]
 ) -> dict[str, bytes]:
-    """Make every picture that can be made, by file name; add to ``problems`` why one cannot."""
+    """Make every picture of a page that can be made, by file name; add to ``problems`` what is wrong."""
+    markup = parse(output, form)
+    regions = place(markup.spans, *page.size)
+    problems += [*markup.problems, *(region.problem for region in regions if region.problem)]
+    return _pictures(page, markup.spans, regions, number, problems)
+
+
+def _pictures(
+    page: Image.Image, spans: Sequence[Span], regions: Sequence[Region], number: int | None, problems: list[str]
+) -> dict[str, bytes]:
     makers: dict[str, Callable[[], Image.Image]] = {
-        f"images/{region.figure}.jpg": partial(crop_figure, page, region.pixels)
+        f"images/{_prefix(number)}{region.figure}.jpg": partial(crop_figure, page, region.pixels)
         for region in regions
         if region.figure is not None
     }
-    if _GEOMETRY_MARKER in mmd:
-        problems.append(f"{GEOMETRY} is not drawn; {MMD} holds its lines and points")
-    makers["result_with_boxes.jpg"] = partial(draw_boxes, page, spans)
+    makers[overlay_of(number)] = partial(draw_boxes, page, spans)
     pictures: dict[str, bytes] = {}
     for name, make in makers.items():
         try:
@@ -74,6 +116,15 @@ def _pictures(
         except DsocrError as error:
             problems.append(f"{name} is not written: {error}")
     return pictures
+
+
+def overlay_of(number: int | None) -> str:
+    """Name the picture of a page with its boxes; ``number`` counts the pages of one prompt from 0."""
+    return OVERLAY if number is None else OVERLAY.replace(".", f"_{number}.")
+
+
+def _prefix(number: int | None) -> str:
+    return "" if number is None else f"page_{number}_"
 
 
 def _jpeg(image: Image.Image) -> bytes:

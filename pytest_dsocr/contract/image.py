@@ -17,6 +17,8 @@ from pytest_dsocr.foundation.process import in_threads
 from pytest_dsocr.foundation.reading import Format
 
 ImageSource = str | os.PathLike[str] | bytes | Image.Image
+SINGLE = (str, os.PathLike, bytes, Image.Image)
+"""One page, and not a list of pages."""
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 PDF_MAGIC = b"%PDF-"
 PAGES = Format(bytes, "give the path of a page", MachineError, most_bytes=2**30)

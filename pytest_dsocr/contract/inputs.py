@@ -6,7 +6,6 @@ tokens, or drops the surplus.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from PIL import Image
 from torch import Tensor
 
 from pytest_dsocr.contract import PIXELS, ROWS, TENSORS, Watch
-from pytest_dsocr.contract.image import ImageSource, load_image, views
+from pytest_dsocr.contract.image import SINGLE, ImageSource, load_image, views
 from pytest_dsocr.contract.presets import Grid, Preset, feature_count, image_token_count
 from pytest_dsocr.contract.prompt import TextTokenizer, prompt_ids, split_at_images
 from pytest_dsocr.foundation.errors import DsocrError
@@ -140,7 +139,7 @@ def normalise(whole: Tensor) -> Tensor:
 
 
 def _as_list(images: ImageSource | Sequence[ImageSource]) -> list[ImageSource]:
-    return [images] if isinstance(images, str | bytes | os.PathLike | Image.Image) else list(images)
+    return [images] if isinstance(images, SINGLE) else list(images)
 
 
 def _blank(side_px: int) -> Tensor:

@@ -1,13 +1,15 @@
 """The model's grounded text: ``<|ref|>label<|/ref|><|det|>[[x1, y1, x2, y2]]<|/det|>``, then the text of that region.
 
-Spans are those that the vendor's regular expression finds (non-greedy, across line breaks), in the same order, and
+Spans are those that the vendor's regular expressions find (non-greedy, across line breaks), in the same order, and
 boxes are those that it goes on to draw. What the vendor drops in silence is a ``problem`` here. ``result.mmd``, the
 output as Markdown, is byte for byte as the vendor writes it.
 """
 
 import ast
+import re
 import warnings
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,7 +23,35 @@ LONGEST = 100_000
 """Characters of one span's coordinates: more than any model writes, and few enough to be read at once."""
 
 _JOIN = REF_END + DET
+_LABEL_IN_DET = re.compile(rf"{re.escape(DET)}\s*([A-Za-z_][\w-]*+)\s*+\[")
+_END_OF_DET = re.compile(rf"\s*{re.escape(DET_END)}")
 _QUOTED_CHARACTERS = 40
+
+
+@dataclass(frozen=True)
+class OutputForm:
+    """How a family marks what it read, and the file that an output becomes; the defaults are DeepSeek-OCR's."""
+
+    label_in_det: bool = False
+    """Whether ``<|det|>label [x1, y1, x2, y2]<|/det|>`` is a span too. Such spans stand behind all others, and may
+    overlap them."""
+    flat_box: bool = False
+    """Whether the coordinates of one box need no list around it."""
+    strips_label: bool = False
+    """Whether a label with blanks around ``image`` gives a link too; it still gives no figure."""
+    result_file: str = "result.mmd"
+
+
+DEEPSEEK_FORM = OutputForm()
+
+
+class Match(NamedTuple):
+    """Where a span stands in a text, as offsets, and what it says."""
+
+    start: int
+    end: int
+    label: str
+    coordinates: str
 
 
 class Box(NamedTuple):
@@ -61,25 +91,31 @@ class Span:
 
 @dataclass(frozen=True)
 class Markup:
-    """A whole output: its spans, the text in front of the first one (stripped), and every problem found."""
+    """A whole output: its spans in the vendor's order, the text in front of all (stripped), every problem found."""
 
     preamble: str
     spans: tuple[Span, ...]
     problems: tuple[str, ...]
 
 
-def parse(text: str) -> Markup:
-    """Read ``text``, a cleaned output, in time and memory linear in its length. Accepts any string."""
-    matches = tuple(find_spans(text))
-    starts, ends = [*(start for start, *_ in matches), len(text)], [0, *(end for *_, end in matches)]
-    spans = tuple(_span(text, match, following) for match, following in zip(matches, starts[1:], strict=True))
-    outside = [text[end:start] for end, start in zip(ends, starts, strict=True)]
+def parse(text: str, form: OutputForm = DEEPSEEK_FORM) -> Markup:
+    """Read ``text``, a cleaned output, in time and memory nearly linear in its length. Accepts any string."""
+    matches = tuple(find_spans(text, form))
+    starts = [*sorted(match.start for match in matches), len(text)]
+    spans = tuple(_span(text, match, starts[bisect_left(starts, match.end)], form) for match in matches)
     problems = [f"span {n} at offset {span.start}: {span.problem}" for n, span in enumerate(spans) if span.problem]
-    return Markup(text[: starts[0]].strip(), spans, (*problems, *_leftovers(outside)))
+    return Markup(text[: starts[0]].strip(), spans, (*problems, *_leftovers(_outside(text, sorted(matches)))))
 
 
-def find_spans(text: str) -> Iterator[tuple[int, int, int, int]]:
-    """Yield ``(start, end of label, start of coordinates, end)`` of each span, as offsets into ``text``.
+def find_spans(text: str, form: OutputForm = DEEPSEEK_FORM) -> Iterator[Match]:
+    """Yield each span in the vendor's order, in time linear in the text's length."""
+    yield from _with_refs(text)
+    if form.label_in_det:
+        yield from _with_labels_in_det(text)
+
+
+def _with_refs(text: str) -> Iterator[Match]:
+    """Find what ``<|ref|>`` begins.
 
     The vendor's expression tries every ``<|ref|>`` again, which is quadratic where many are left open. Once a search
     for any of the three marks fails, no later start can succeed, so three searches a span are enough.
@@ -92,11 +128,38 @@ def find_spans(text: str) -> Iterator[tuple[int, int, int, int]]:
         if det_end < 0:
             return
         end = det_end + len(DET_END)
-        yield start, label_end, label_end + len(_JOIN), end
+        yield Match(start, end, text[start + len(REF) : label_end], text[label_end + len(_JOIN) : det_end])
 
 
-def read_boxes(coordinates: str) -> tuple[tuple[Box, ...], str | None]:
-    """Read what stands between ``<|det|>`` and ``<|/det|>``: the boxes up to the first bad one, and what is bad."""
+def _with_labels_in_det(text: str) -> Iterator[Match]:
+    """Find what ``<|det|>`` and a label begin: a bracket up to the first ``]``, whatever is in it.
+
+    The vendor's expression looks for that ``]`` anew from each start; here it is looked for once.
+    """
+    at, close, tail = 0, -1, None
+    while head := _LABEL_IN_DET.search(text, at):
+        if close < head.end():
+            close = text.find("]", head.end())
+            if close < 0:
+                return
+            tail = _END_OF_DET.match(text, close + 1)
+        at = head.end()
+        if tail and close > at:
+            at = tail.end()
+            yield Match(head.start(), at, head[1], text[head.end() - 1 : close + 1])
+
+
+def _outside(text: str, in_order: Sequence[Match]) -> list[str]:
+    """Return the parts of ``text`` that are in no span."""
+    parts, at = [], 0
+    for match in in_order:
+        parts.append(text[at : match.start])
+        at = max(at, match.end)
+    return [*parts, text[at:]]
+
+
+def read_boxes(coordinates: str, form: OutputForm = DEEPSEEK_FORM) -> tuple[tuple[Box, ...], str | None]:
+    """Read a span's coordinates: the boxes up to the first bad one, and what is bad."""
     try:
         value = _literal(coordinates)
     except ValueError:
@@ -104,7 +167,7 @@ def read_boxes(coordinates: str) -> tuple[tuple[Box, ...], str | None]:
     if not isinstance(value, list | tuple) or not value:
         return (), f"coordinates {quote(coordinates)} hold no list of boxes"
     boxes: list[Box] = []
-    for item in value:
+    for item in [value] if form.flat_box and isinstance(value[0], int | float) else value:
         box = _box(item)
         if box is None:
             return tuple(boxes), f"box {len(boxes)} of {quote(coordinates)} is not four finite numbers"
@@ -135,10 +198,9 @@ def quote(text: str) -> str:
     return repr(text if len(text) <= _QUOTED_CHARACTERS else text[:_QUOTED_CHARACTERS] + "...")
 
 
-def _span(text: str, match: tuple[int, int, int, int], following: int) -> Span:
-    start, label_end, det_start, end = match
-    label = text[start + len(REF) : label_end]
-    boxes, problem = read_boxes(text[det_start : end - len(DET_END)])
+def _span(text: str, match: Match, following: int, form: OutputForm) -> Span:
+    start, end, label, coordinates = match
+    boxes, problem = read_boxes(coordinates, form)
     if problem is None and REF in label:
         problem = f"label {quote(label)} holds a {REF} that was never closed"
     return Span(label, boxes, text[end:following].strip(), start, end, text[start:end], problem)
@@ -167,19 +229,23 @@ def clean_output(text: str) -> str:
     return text.removesuffix(EOS).strip()
 
 
-def to_mmd(text: str) -> str:
-    """Turn a decoded output into the text of ``result.mmd``.
+def to_mmd(text: str, form: OutputForm = DEEPSEEK_FORM) -> str:
+    """Turn a decoded output into the text of ``result.mmd``; see :func:`rewritten`."""
+    return rewritten(clean_output(text), form)
+
+
+def rewritten(output: str, form: OutputForm, prefix: str = "") -> str:
+    """Rewrite a cleaned output; ``prefix`` stands in front of the numbers of figures.
 
     Spans that hold the image label become links, numbered by span and not by box; then all others go, one after the
     other. Each replaces every text equal to it, so equal spans share the first one's link, and what a replacement
     brings together can be found by a later span. Two LaTeX symbols are rewritten whenever a span is removed, so an
     output without such a span keeps them. A span known to be gone costs nothing: equal spans cost one replacement.
     """
-    output = clean_output(text)
-    spans = [output[start:end] for start, _, _, end in find_spans(output)]
-    links = [span for span in spans if IMAGE_REF in span]
-    steps = [(span, f"![](images/{index}.jpg)\n") for index, span in enumerate(links)]
-    steps += [(span, "") for span in spans if IMAGE_REF not in span]
+    matches = [(output[one.start : one.end], _is_link(one, output, form)) for one in find_spans(output, form)]
+    links = [span for span, is_link in matches if is_link]
+    steps = [(span, f"![](images/{prefix}{index}.jpg)\n") for index, span in enumerate(links)]
+    steps += [(span, "") for span, is_link in matches if not is_link]
     gone: set[str] = set()
     for span, replacement in steps:
         if span in gone:
@@ -193,6 +259,12 @@ def to_mmd(text: str) -> str:
             gone.clear()
         output = changed
     return output
+
+
+def _is_link(match: Match, output: str, form: OutputForm) -> bool:
+    if form.strips_label and match.label.strip() == IMAGE_LABEL:
+        return True
+    return output.find(IMAGE_REF, match.start, match.end) >= 0
 
 
 def plain_symbols(text: str) -> str:

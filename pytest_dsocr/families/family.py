@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_dsocr.contract import Watch
+from pytest_dsocr.contract.markup import DEEPSEEK_FORM, OutputForm
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.presets import Layout, Preset, Tiling, get_preset
 from pytest_dsocr.contract.prompt import SpecialTokens, TextTokenizer
@@ -130,6 +131,8 @@ class Family:
     """What its views' stages cost: a module with the functions of :mod:`pytest_dsocr.cost.encoders`."""
     mistakes: str
     """The catalogue of its known mistakes, a module."""
+    form: OutputForm = DEEPSEEK_FORM
+    """How it marks what it read, and the file that an output becomes."""
     embedded: Mapping[str, Path] = field(default_factory=dict)
     """Folders of the checkpoints that are shipped with it, by name."""
 

@@ -1,21 +1,28 @@
 """What was recorded of the vendor's ``infer``: the inputs that it made, and what it read in many outputs."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from torch import Tensor
 
+from pytest_dsocr.contract.artifacts import split_pages
+from pytest_dsocr.contract.markup import DEEPSEEK_FORM, OutputForm, clean_output
 from pytest_dsocr.contract.prompt import EOS
 from pytest_dsocr.observation.observation import InputsDigest
 from pytest_dsocr.observation.packing import pack_inputs
 from tests.recordings import FOLDER, recording_of
 
 INPUTS = recording_of("inputs")
-OUTPUTS: dict[str, Any] = json.loads((FOLDER / "postprocess.json").read_text(encoding="utf-8"))
-PAGE_SIZE: tuple[int, int] = (OUTPUTS["page_size"][0], OUTPUTS["page_size"][1])
+UNLIMITED = OutputForm(label_in_det=True, flat_box=True, strips_label=True, result_file="result.md")
+"""Of Unlimited-OCR."""
+OUTPUTS: dict[OutputForm, dict[str, Any]] = {
+    form: json.loads((FOLDER / name).read_text(encoding="utf-8"))
+    for form, name in ((DEEPSEEK_FORM, "postprocess.json"), (UNLIMITED, "postprocess-unlimited.json"))
+}
+PAGE_SIZE = (1000, 1400)
 
 
 def digest(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
@@ -28,6 +35,7 @@ def digest(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
 class Recorded:
     """One output: what the vendor read in it, drew (outlines, in pixels) and wrote; its error if it raised."""
 
+    form: OutputForm
     text: str
     error: str | None
     spans: list[list[str]]
@@ -35,10 +43,20 @@ class Recorded:
     mmd: str
     figures: dict[str, list[int]]
     files: list[str]
+    pages: list[list[int]] | None = None
+    """Sizes of the pages, where the output is of several in one prompt."""
+
+    @property
+    def read(self) -> list[tuple[str, Sequence[int]]]:
+        """What is read of each page, and the page's size."""
+        if self.pages is None:
+            return [(clean_output(self.text), PAGE_SIZE)]
+        return list(zip(split_pages(self.text), self.pages, strict=False))
 
 
-CASES: dict[str, Recorded] = {name: Recorded(**case) for name, case in OUTPUTS["cases"].items()}
-each_recorded_output = pytest.mark.parametrize("recorded", CASES.values(), ids=CASES.keys())
+CASES = [Recorded(form, **case) for form, outputs in OUTPUTS.items() for case in outputs["cases"].values()]
+IDS = [f"{form.result_file}-{name}" for form, outputs in OUTPUTS.items() for name in outputs["cases"]]
+each_recorded_output = pytest.mark.parametrize("recorded", CASES, ids=IDS)
 
 
 def span(label: str, coordinates: str) -> str:
@@ -48,4 +66,4 @@ def span(label: str, coordinates: str) -> str:
 
 TITLE, TEXT = span("title", "[[94, 60, 905, 101]]"), span("text", "[[94, 120, 905, 300]]")
 IMAGE = span("image", "[[100, 320, 500, 600]]")
-GEOMETRY = CASES["geometry"].text.removesuffix(EOS)
+GEOMETRY = OUTPUTS[DEEPSEEK_FORM]["cases"]["geometry"]["text"].removesuffix(EOS)

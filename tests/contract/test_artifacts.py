@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from pytest_dsocr.contract.artifacts import Artifacts, write_artifacts
+from pytest_dsocr.contract.artifacts import Artifacts, overlay_of, write_artifacts
 from pytest_dsocr.contract.drawing import (
     MAX_FIGURE_PX,
     MAX_JPEG_SIDE_PX,
@@ -22,7 +22,7 @@ from pytest_dsocr.contract.drawing import (
 )
 from pytest_dsocr.contract.markup import PixelBox, parse
 from pytest_dsocr.foundation.errors import DsocrError
-from tests.contract.recorded import GEOMETRY, IMAGE, PAGE_SIZE, TEXT, Recorded, each_recorded_output, span
+from tests.contract.recorded import GEOMETRY, IMAGE, PAGE_SIZE, TEXT, UNLIMITED, Recorded, each_recorded_output, span
 
 PAGE = Image.new("RGB", (200, 300))
 LABELS = ["title", "sub_title", "text", "image", "image_caption", "table", "table_caption", "equation", "list"]
@@ -39,15 +39,23 @@ def written(directory: Path) -> set[str]:
 
 @each_recorded_output
 def test_the_files_are_the_vendors(recorded: Recorded, tmp_path: Path) -> None:
-    artifacts = write_artifacts(recorded.text, Image.new("RGB", PAGE_SIZE), tmp_path)
+    sizes = [(width, height) for width, height in recorded.pages or [list(PAGE_SIZE)]]
+    pages = [Image.new("RGB", size) for size in sizes]
+    artifacts = write_artifacts(recorded.text, pages if recorded.pages else pages[0], tmp_path, recorded.form)
     figures = {f"images/{name}": tuple(size) for name, size in recorded.figures.items()}
-    vendors = {*recorded.files, *figures, "result_with_boxes.jpg"} - {"geo.jpg"}  # the boxes are not reached on errors
-    assert (tmp_path / "result.mmd").read_bytes() == recorded.mmd.encode()
-    assert {name: picture(tmp_path / name).size for name in figures} == figures
+    numbers = range(len(recorded.read)) if recorded.pages else [None]
+    overlays = {overlay_of(number): size for number, size in zip(numbers, sizes, strict=False)}
+    vendors = {*recorded.files, *figures, *overlays} - {"geo.jpg"}  # the boxes are not reached on errors
+    assert (tmp_path / recorded.form.result_file).read_bytes() == recorded.mmd.encode()
+    assert {name: picture(tmp_path / name).size for name in {**figures, **overlays}} == {**figures, **overlays}
     assert written(tmp_path) == {path.relative_to(tmp_path).as_posix() for path in artifacts.paths}
     assert written(tmp_path) == vendors
-    assert picture(tmp_path / "result_with_boxes.jpg").size == PAGE_SIZE
     assert artifacts.problems or recorded.error is None
+
+
+def test_problems_of_pages_are_named_by_page(tmp_path: Path) -> None:
+    problems = write_artifacts(f"<PAGE>a<PAGE>{span('text', '?')}", [PAGE] * 3, tmp_path, UNLIMITED).problems
+    assert [problem[:21] for problem in problems] == ["the output is of 2 pa", "page 1: span 0 at off"]
 
 
 def test_every_problem_is_reported(tmp_path: Path) -> None:

@@ -10,39 +10,59 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_dsocr.contract.drawing import place
-from pytest_dsocr.contract.markup import LONGEST, clean_output, find_spans, parse, read_boxes, to_mmd, to_pixels
+from pytest_dsocr.contract.markup import (
+    DEEPSEEK_FORM,
+    LONGEST,
+    OutputForm,
+    clean_output,
+    find_spans,
+    parse,
+    read_boxes,
+    to_mmd,
+    to_pixels,
+)
 from pytest_dsocr.contract.prompt import EOS
 from tests.contract.fuzzing import fuzz
-from tests.contract.recorded import IMAGE, PAGE_SIZE, TEXT, Recorded, each_recorded_output, span
+from tests.contract.recorded import IMAGE, TEXT, UNLIMITED, Recorded, each_recorded_output, span
 
 SPAN = re.compile(r"<\|ref\|>(?P<label>.*?)<\|/ref\|><\|det\|>(?P<coordinates>.*?)<\|/det\|>", re.DOTALL)
+DET = re.compile(r"<\|det\|>\s*(?P<label>[A-Za-z_][\w-]*)\s*(?P<coordinates>\[[^\]]+\])\s*<\|/det\|>")
+EXPRESSIONS = {DEEPSEEK_FORM: (SPAN,), UNLIMITED: (SPAN, DET)}
 OPEN, CLOSE = "<|ref|>a<|/ref|><|det|>", "<|/det|>"
 MARKS = ["<|ref|>", "<|/ref|>", "<|det|>", "<|/det|>"]
 PIECES = [*MARKS, "<|/ref|><|det|>", "<|", "|>", "<", "image", "[[1, 2, 3, 4]]", "\n", "\0", "稀", "\\colon", "eqq"]
-WHOLE = [OPEN, CLOSE, IMAGE, span("te\nxt", "[[5, 6]]"), span("a<|/det|>", "<|ref|>"), span("\\coloneqq", "2")]
+IN_DET = ["<|det|>a [", "]<|/det|>", "[1, 2, 3, 4]", "<|det|> b-1\n[5, 6, 7, 8] <|/det|>", "[]", "]", "\u3000", "-"]
+WHOLE = [*IN_DET, OPEN, CLOSE, IMAGE, span("te\nxt", "[[5, 6]]"), span("a<|/det|>", "<|ref|>"), span("\\coloneqq", "2")]
 marked_text = st.lists(st.sampled_from(PIECES + WHOLE) | st.text(max_size=3), max_size=60).map("".join)
 
 
 @each_recorded_output
 def test_spans_and_boxes_are_the_vendors(recorded: Recorded) -> None:
-    markup = parse(clean_output(recorded.text))
-    spans = [[one.raw, one.label, SPAN.fullmatch(one.raw)["coordinates"]] for one in markup.spans]  # type: ignore[index]
+    form = recorded.form
+    spans, pixels = [], []
+    for text, size in recorded.read:
+        spans += [[text[one.start : one.end], one.label, one.coordinates] for one in find_spans(text, form)]
+        pixels += [list(to_pixels(box, *size)) for span in parse(text, form).spans for box in span.boxes]
     assert spans == recorded.spans
-    assert [list(to_pixels(box, *PAGE_SIZE)) for one in markup.spans for box in one.boxes] == recorded.outlines
+    assert pixels == recorded.outlines
 
 
 @fuzz
-@given(marked_text)
-def test_spans_are_those_of_the_regular_expression_and_no_text_is_lost(text: str) -> None:
-    expected = [(m.start(), m.end("label"), m.start("coordinates"), m.end()) for m in SPAN.finditer(text)]
-    assert list(find_spans(text)) == expected
-    markup = parse(text)
-    ends = [0, *(span.end for span in markup.spans)]
-    starts = [*(span.start for span in markup.spans), len(text)]
-    outside = [text[end:start].strip() for end, start in zip(ends, starts, strict=True)]
-    assert [markup.preamble, *(span.text for span in markup.spans)] == outside
-    assert all(text[span.start : span.end] == span.raw for span in markup.spans)
-    assert markup.problems or not any(mark in part for part in outside for mark in MARKS)
+@given(marked_text, st.sampled_from(tuple(EXPRESSIONS)))
+def test_spans_are_those_of_the_regular_expressions_and_no_text_is_lost(text: str, form: OutputForm) -> None:
+    found = [match for expression in EXPRESSIONS[form] for match in expression.finditer(text)]
+    expected = [(one.start(), one.end(), one["label"], one["coordinates"]) for one in found]
+    assert list(find_spans(text, form)) == expected
+    markup = parse(text, form)
+    assert [span.raw for span in markup.spans] == [one[0] for one in found]
+    covered = {place for one in found for place in range(*one.span())}
+    starts = sorted(one.start() for one in found)
+    assert markup.preamble == text[: min(starts, default=len(text))].strip()
+    for one in markup.spans:
+        following = min((start for start in starts if start >= one.end), default=len(text))
+        assert one.text == text[one.end : following].strip()
+    outside = "".join(c if place not in covered else "\0" for place, c in enumerate(text))
+    assert markup.problems or not any(mark in outside for mark in MARKS)
     place(markup.spans, 640, 480)
 
 
@@ -81,12 +101,13 @@ def test_a_bad_box_ends_its_span_and_is_reported(text: str, boxes: int, problem:
         ("<|ref|>a " + span("x", "[[1, 2, 3, 4]]"), ["span 0 at offset 0: label .* holds a <|ref|>"]),
         ("<|ref|>a<|/ref|> <|ref|>", ["2 <|ref|> outside any span", "1 <|/ref|> outside any span"]),
         (span("<|ref|>" * 9000, "[[1, 2, 3, 4]]"), ["span 0 at offset 0: label .{,120}$"]),
+        (span("see <|det|>a [1, 2, 3, 4]<|/det|> there", "[[1, 2, 3, 4]]"), []),
         ("plain", []),
     ],
-    ids=["coordinates", "open label", "marks", "a megabyte", "none"],
+    ids=["coordinates", "open label", "marks", "a megabyte", "a span in a label", "none"],
 )
 def test_what_the_vendor_drops_in_silence_is_a_problem(text: str, problems: list[str]) -> None:
-    found = parse(text).problems
+    found = parse(text, UNLIMITED).problems
     assert len(found) == len(problems)
     for message, start in zip(found, problems, strict=True):
         assert re.match(start.replace("|", r"\|"), message), message
@@ -99,11 +120,19 @@ def test_one_end_token_goes_then_the_blanks(text: str, cleaned: str) -> None:
     assert clean_output(text) == cleaned
 
 
-@pytest.mark.parametrize("repeated", ["<|ref|>", "<|ref|><|/ref|><|det|>", "<|/det|><|/ref|>", "\0"])
+@pytest.mark.parametrize(
+    "repeated",
+    ["<|det|>a[", "<|det|>a[1]  ", "<|det|>     a", "<|ref|>", "<|ref|><|/ref|><|det|>", "<|/det|><|/ref|>", "\0"],
+)
 @pytest.mark.parametrize(("before", "after"), [("", ""), (OPEN, CLOSE)], ids=["outside", "as coordinates"])
 def test_hostile_megabytes_are_read_in_linear_time(before: str, repeated: str, after: str) -> None:
     with _guard():
-        parse(before + repeated * (4_000_000 // len(repeated)) + after)
+        parse(before + repeated * (4_000_000 // len(repeated)) + after, UNLIMITED)
+
+
+def test_a_bracket_that_is_closed_far_off_is_looked_for_once() -> None:
+    with _guard():
+        parse("<|det|>a[" * 200_000 + "]" + " " * 2_000_000, UNLIMITED)
 
 
 def test_megabytes_of_equal_spans_take_one_replacement() -> None:

@@ -9,10 +9,34 @@ import io
 import warnings
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
+
+from torch import nn
 
 from pytest_dsocr.observation.provenance import versions
-from pytest_dsocr.reference.vendor_code.code import VendorCode, cuda_stays
+from pytest_dsocr.reference import environment
+from pytest_dsocr.reference.vendor_code import code as loading
+from pytest_dsocr.reference.vendor_code.code import VendorCode, cuda_stays, load_vendor_code
+
+UNLIMITED = "modeling_unlimitedocr.py"
+"""The file with Unlimited-OCR's class; the others are named as DeepSeek-OCR's."""
+
+
+def code_in(folder: Path) -> VendorCode:
+    """Import the code of either model."""
+    files = (UNLIMITED, *environment.FILES[1:]) if (folder / UNLIMITED).is_file() else environment.FILES
+    with mock.patch.object(environment, "FILES", files), mock.patch.object(loading, "FILES", files):
+        return load_vendor_code(folder)
+
+
+def without_weights(code: VendorCode, generate: Any) -> Any:
+    """Return an object of the vendor's class that has its ``infer``, and ``generate`` in the place of a model."""
+    [kind] = [value for name, value in vars(code.modeling).items() if name.endswith("OCRForCausalLM")]
+    own = {"__init__": nn.Module.__init__, "generate": staticmethod(generate), "config": SimpleNamespace()}
+    return type("WithoutWeights", (kind,), own)()
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from pytest_dsocr.contract import artifacts, drawing
 from pytest_dsocr.contract.markup import (
     IMAGE_REF,
     UNITS,
+    OutputForm,
     PixelBox,
     clean_output,
     find_spans,
@@ -57,7 +58,7 @@ def text_mistakes() -> Group:
 def written_mistakes() -> Group:
     """Make those between text and ``result.mmd``."""
     group = Group("written")
-    group.rows("", WRITTEN, lambda on, write: on.changes.set(artifacts, "to_mmd", write))
+    group.rows("", WRITTEN, lambda on, write: on.changes.set(artifacts, "to_mmd", lambda text, *_: write(text)))
     return group
 
 
@@ -213,7 +214,7 @@ Write = Callable[[str], str]
 def _links(text: str, link: str = "![](images/{}.jpg)\n", spans: str | None = "", first: int = 0) -> str:
     """Make ``result.mmd`` with other links, counted from ``first``; other spans replaced by ``spans``, or kept."""
     output = clean_output(text)
-    found = [output[start:end] for start, _, _, end in find_spans(output)]
+    found = [output[one.start : one.end] for one in find_spans(output)]
     for index, span in enumerate((span for span in found if IMAGE_REF in span), first):
         output = output.replace(span, link.format(index))
     for span in found:
@@ -229,7 +230,7 @@ def _unsymbolic(text: str) -> str:
 
 def _without_lines(text: str) -> str:
     output = clean_output(text)
-    for start, _, _, end in reversed(list(find_spans(output))):
+    for start, end, *_ in reversed(list(find_spans(output))):
         link = "![](images/0.jpg)\n" if IMAGE_REF in output[start:end] else ""
         output = output[:start] + link + output[end:].removeprefix("\n")
     return output
@@ -283,8 +284,8 @@ def _to_pixels(on: Target, units: int = UNITS, whole: Callable[[float], int] = i
 
 
 def _first_box(on: Target) -> None:
-    def one_box(text: str) -> Any:
-        made = parse(text)
+    def one_box(text: str, form: OutputForm) -> Any:
+        made = parse(text, form)
         return replace(made, spans=tuple(replace(span, boxes=span.boxes[:1]) for span in made.spans))
 
     on.changes.set(artifacts, "parse", one_box)
