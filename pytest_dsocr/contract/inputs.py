@@ -41,7 +41,7 @@ class Inputs:
     """``[N, 2]`` int64, columns and rows of crops; always on the CPU."""
     images_crop: Tensor
     """``[P, 3, C, C]`` bf16, the images' crops in order; where there are none, ``[1, 3, base, base]`` of zeros
-    in float32."""
+    in float32, of pages at one place ``[1, 3, V, V]``."""
     images_ori: Tensor
     """``[N, 3, V, V]`` bf16, the whole pages; without an image, ``[1, 3, image_size, image_size]`` of zeros in
     float32."""
@@ -83,6 +83,8 @@ def prepare_inputs(
     preset: Preset,
     tokenizer: TextTokenizer,
     stages: Watch = nullcontext,  # type: ignore[assignment]
+    *,
+    at_one_place: bool = False,
 ) -> Inputs:
     """Turn one page, or several, and a prompt into the model's inputs.
 
@@ -94,21 +96,29 @@ def prepare_inputs(
         preset: of the model's family.
         tokenizer: of the model that will read them.
         stages: returns a context for ``preprocess``, from the file to pixels, and one for ``tokenizer``.
+        at_one_place: the images of a list, be it of one, are pages at one ``<image>``; none of them is cut.
 
     Raises:
         DsocrError: for a page that cannot be read, a prompt that does not fit the pages, or a preset
             whose views do not give as many features as the prompt has image tokens.
     """
+    together = at_one_place and not isinstance(images, SINGLE)
     with stages("preprocess"):
         pages = [load_image(image) for image in _as_list(images)]
+        if together and (preset.crop or not pages):
+            raise DsocrError(
+                f"{len(pages)} pages in one prompt, {preset.name}; give one at least, and a preset without crops"
+            )
         grids = [preset.grid(*page.size) for page in pages]
         made = [views(page, preset, grid) for page, grid in zip(pages, grids, strict=True)]
         local_views, global_views = [crop for _, crops in made for crop in crops], [whole for whole, _ in made]
-        images_crop = pixels(local_views) if local_views else _blank(preset.base_size)
+        blank_px = preset.view_size if together else preset.base_size
+        images_crop = pixels(local_views) if local_views else _blank(blank_px)
         images_ori = pixels(global_views) if global_views else _blank(preset.image_size)
     with stages("tokenizer"):
-        pieces = split_at_images(prompt, len(pages))
-        ids, mask = prompt_ids(pieces, [image_token_count(preset, grid) for grid in grids], tokenizer)
+        pieces = split_at_images(prompt, len(pages), at_one_place=together)
+        counts = [image_token_count(preset, grid) for grid in grids]
+        ids, mask = prompt_ids(pieces, [sum(counts)] if together else counts, tokenizer)
         spatial_crop = torch.tensor(grids or [(0, 0)])
         inputs = Inputs(torch.tensor([ids]), torch.tensor([mask]), spatial_crop, images_crop, images_ori)
         check_inputs(inputs, preset)

@@ -55,12 +55,13 @@ def render(prompt: str) -> str:
     return text
 
 
-def split_at_images(prompt: str, images: int) -> list[str]:
-    """Render ``prompt`` and give the ``images + 1`` texts around its ``<image>`` placeholders.
+def split_at_images(prompt: str, images: int, *, at_one_place: bool = False) -> list[str]:
+    """Render ``prompt`` and give the texts around its ``<image>`` placeholders, one more than there are of these.
 
     Raises:
-        DsocrError: where there is not one placeholder for each image. The vendor would read a prompt without any
-            twice, and drop surplus placeholders with the text between them.
+        DsocrError: where there is not one placeholder for each image, or ``at_one_place`` for all. The vendor would
+            read a prompt without any twice, and drop surplus placeholders with the text between them; at one place
+            it would fail, or drop all text behind a second placeholder.
     """
     pieces = render(prompt).split(IMAGE)
     placeholders = len(pieces) - 1
@@ -69,10 +70,10 @@ def split_at_images(prompt: str, images: int) -> list[str]:
             f"the prompt {prompt!r} has no {IMAGE} to put the image at; add it, usually in front, "
             "or give the name of a prompt"
         )
-    if placeholders != images:
+    if placeholders != (1 if at_one_place else images):
         raise DsocrError(
             f"the prompt has {placeholders} {IMAGE} placeholders and there are {images} images; "
-            "give exactly one placeholder for each image"
+            f"give exactly one placeholder for {'all images' if at_one_place else 'each image'}"
         )
     return pieces
 

@@ -133,6 +133,9 @@ class Family:
     """The catalogue of its known mistakes, a module."""
     form: OutputForm = DEEPSEEK_FORM
     """How it marks what it read, and the file that an output becomes."""
+    pages_at_one_place: bool = False
+    """Whether a list of images is pages at one ``<image>`` of the prompt, as ``infer_multi`` has it; else each has its
+    own."""
     embedded: Mapping[str, Path] = field(default_factory=dict)
     """Folders of the checkpoints that are shipped with it, by name."""
 
@@ -182,7 +185,8 @@ class Family:
         """Make the inputs of ``prompt``, a name or a text; see :func:`pytest_dsocr.contract.inputs.prepare_inputs`."""
         from pytest_dsocr.contract.inputs import prepare_inputs
 
-        return prepare_inputs(images, self.prompts.get(prompt, prompt), self.preset(preset), tokenizer, stages)
+        text, sizes = self.prompts.get(prompt, prompt), self.preset(preset)
+        return prepare_inputs(images, text, sizes, tokenizer, stages, at_one_place=self.pages_at_one_place)
 
 
 def merged(families: Iterable[Family]) -> tuple[Stage, ...]:

@@ -19,9 +19,13 @@ from pytest_dsocr.observation.observation import runs
 from suites.contract.asked import OWN_PAGES, OWN_PRESETS
 from suites.contract.pages import PAGES, ZERO_SUM_PAGES, rgb, write_page
 from tests.contract.recorded import INPUTS, digest
+from tests.recordings import recording_of
 
 PAGES_BY_NAME = {**PAGES, **ZERO_SUM_PAGES}
 GUNDAM = DEFAULT.presets["gundam"]
+MANY = replace(DEFAULT, pages_at_one_place=True)
+"""As Unlimited-OCR takes several pages."""
+TOGETHER = recording_of("pages")["together"]
 OWN_CROPS = Preset("mine", 1024, 768, crop=True)
 
 
@@ -83,6 +87,31 @@ def test_several_images_are_their_own_inputs_in_a_row(preset: str, tokenizer: To
     assert runs(together.images_seq_mask) == runs(together.input_ids == image)
 
 
+@pytest.mark.parametrize(
+    "case", TOGETHER, ids=lambda case: f"{len(case['pages'])}-{case['image_size']}-{case['prompt']}"
+)
+def test_pages_at_one_place_are_the_vendors(
+    case: dict[str, Any], page_files: dict[str, Path], tokenizer: Tokenizer
+) -> None:
+    """What the vendor fails at, or drops in silence, is refused in words."""
+    preset = Preset("mine", 512, case["image_size"], crop=False)
+    pages = [page_files[name] for name in case["pages"]]
+    if case["prompt"].count("<image>") != 1 or not pages:
+        assert "error" in case or case["prompt"].count("<image>") > 1
+        with pytest.raises(DsocrError, match="give"):
+            MANY.prepare(pages, case["prompt"], preset, tokenizer)
+        return
+    actual = digest(MANY.prepare(pages, case["prompt"], preset, tokenizer).tensors)
+    assert actual == {name: case[name] for name in actual}
+
+
+def test_one_page_by_itself_is_no_list_of_pages(tokenizer: Tokenizer) -> None:
+    page = rgb(900, 700)
+    alone, plain = (family.prepare(page, "<image>", "gundam", tokenizer) for family in (MANY, DEFAULT))
+    assert digest(alone.tensors) == digest(plain.tensors)
+    assert len(alone.images_crop) > 1
+
+
 def test_text_only(tokenizer: Tokenizer) -> None:
     inputs = DEFAULT.prepare([], "Hello.", "gundam", tokenizer)
     assert inputs.input_ids.tolist() == [[0, *tokenizer.encode("Hello.")]]
@@ -132,6 +161,27 @@ def test_what_cannot_be_prepared_is_refused(
 ) -> None:
     with pytest.raises(DsocrError, match=message):
         DEFAULT.prepare([Image.new("RGB", size) for size in pages], prompt, preset, tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("pages", "prompt", "preset", "message"),
+    [
+        (
+            2,
+            "<image> a <image> b",
+            "base",
+            "has 2 <image> placeholders and there are 2 images; .* one .* for all images",
+        ),
+        (2, "Multi page parsing.", "base", "has no <image>"),
+        (2, "<image>", "gundam", "2 pages in one prompt, gundam; .* a preset without crops"),
+        (0, "<image>", "base", "0 pages in one prompt, base; give one at least"),
+    ],
+)
+def test_what_pages_at_one_place_cannot_be_is_refused(
+    pages: int, prompt: str, preset: str, message: str, tokenizer: Tokenizer
+) -> None:
+    with pytest.raises(DsocrError, match=message):
+        MANY.prepare([Image.new("RGB", (100, 100))] * pages, prompt, preset, tokenizer)
 
 
 def test_what_has_no_size_or_no_words_is_refused() -> None:

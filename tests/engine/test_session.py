@@ -89,15 +89,22 @@ def test_batched_rows_equal_their_single_runs(ring: int | None) -> None:
     assert session.run_batch([]) == []
 
 
-def test_two_images_in_one_prompt_are_each_seen() -> None:
+@pytest.mark.parametrize("at_one_place", [False, True])
+def test_two_images_in_one_prompt_are_each_seen(at_one_place: bool) -> None:
     session = cropping()
-    prompt = "<image>\nand\n<image>\nFree OCR."
+    model_of(session).arch = replace(model_of(session).arch, family=replace(SMALL, pages_at_one_place=at_one_place))
+    prompt = "<image>Multi page parsing." if at_one_place else "<image>\nand\n<image>\nFree OCR."
+    preset = Preset("whole", 128, 128, not at_one_place)
     pages = [PAGES[CROPPED](), ImageOps.mirror(PAGES[CROPPED]())]
-    state = session.prefill(session.prepare(pages, prompt=prompt, preset=CROPS))
-    alone = [session.prefill(session.prepare(page, prompt="free", preset=CROPS)) for page in pages]
-    assert len(state.visions) == 2
-    for both, single in zip(state.visions, alone, strict=True):
-        assert torch.equal(both.vision_fusion, single.visions[0].vision_fusion)
+    embeds: list[torch.Tensor] = []
+    layer = model_of(session).model.layers[0]
+    layer.register_forward_pre_hook(lambda _, given: embeds.append(given[0]))
+    inputs = session.prepare(pages, prompt=prompt, preset=preset)
+    state = session.prefill(inputs)
+    alone = [session.prefill(session.prepare(page, prompt="free", preset=preset)) for page in pages]
+    fused = [single.visions[0].vision_fusion for single in alone]
+    assert [vision.vision_fusion.shape for vision in state.visions] == [one.shape for one in fused]
+    assert torch.equal(embeds[0][inputs.images_seq_mask], torch.cat(fused))
 
 
 def test_no_cuda_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,66 @@
+"""Record what the vendor's ``infer_multi`` hands to ``generate`` into ``golden/vendor/pages-pillow-*.json``.
+
+    python -m tests.vendor_live.record_pages UNLIMITED_FOLDER
+
+With the synthetic tokenizer. What it asks is what a recording names already, be it of another Pillow.
+"""
+
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pytest_dsocr.contract.image import resampling
+from pytest_dsocr.engine.places import VENDOR_VOCAB_SIZE
+from pytest_dsocr.reference.drift import one_line_each
+from pytest_dsocr.reference.vendor_code.code import VendorCode
+from pytest_dsocr.reference.vendor_code.observe import inputs_of
+from pytest_dsocr.reference.vendor_code.runtime import synthetic_tokenizer
+from suites.contract.pages import write_page
+from tests.contract.recorded import digest
+from tests.recordings import FOLDER
+from tests.vendor_live.golden import code_in, provenance, quietly_on_cpu, without_weights
+
+
+def handed(
+    code: VendorCode, pages: Sequence[Path], image_size: int, prompt: str, tokenizer: Any
+) -> dict[str, Tensor] | str:
+    """Return the inputs that ``infer_multi`` hands to ``generate``, or the name of its error."""
+    seen: dict[str, Any] = {}
+
+    def generate(input_ids: Tensor, **others: Any) -> Tensor:
+        seen.update(input_ids=input_ids, **others)
+        return torch.cat([input_ids, torch.tensor([[others["eos_token_id"]]])], dim=1)
+
+    with tempfile.TemporaryDirectory() as out, quietly_on_cpu():
+        try:
+            without_weights(code, generate).infer_multi(tokenizer, prompt, [*map(str, pages)], out, image_size)
+        except Exception as error:
+            return type(error).__name__
+    return inputs_of(seen)
+
+
+def main(vendor_folder: str) -> None:
+    code, tokenizer = code_in(Path(vendor_folder)), synthetic_tokenizer(VENDOR_VOCAB_SIZE)
+    before = json.loads(next(FOLDER.glob("pages-pillow-*.json")).read_text(encoding="utf-8"))
+    rows = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for case in before["together"]:
+            asked = {name: case[name] for name in ("pages", "image_size", "prompt")}
+            pages = [write_page(name, Path(scratch)) for name in case["pages"]]
+            seen = handed(code, pages, case["image_size"], case["prompt"], tokenizer)
+            rows.append({**asked, **({"error": seen} if isinstance(seen, str) else digest(seen))})
+    made = provenance(code, "record_pages UNLIMITED_FOLDER", ["generate: notes its arguments"])
+    path = FOLDER / f"pages-pillow-{version('pillow').split('.')[0]}.json"
+    head = {"provenance": {**made, "resampling": resampling()}}
+    path.write_text(one_line_each(head, {"together": rows}), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
