@@ -98,7 +98,7 @@ def _read(
             bar.update()
 
         result = session.run_prepared(inputs, max_new_tokens=options.max_new_tokens, on_token=on_token)
-    artifacts = write_artifacts(result.text, page, out)
+    artifacts = write_artifacts(result.text, page, out, session.family.form)
     yield f"output      {result.counts.output_tokens} tokens, ended by {result.finish_reason}"
     yield ""
     yield from _stages(result)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import median
 
 from rapidfuzz.distance import Levenshtein, Prefix
@@ -13,8 +15,9 @@ from pytest_dsocr.compare.boxes import compare_boxes, compare_spans, pair_up
 from pytest_dsocr.compare.text import Astray, compare_content, compare_text, degenerations
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Reason, Sign, Verdict, not_compared
-from pytest_dsocr.contract.artifacts import GEOMETRY, MMD, OURS, OVERLAY
+from pytest_dsocr.contract.artifacts import GEOMETRY, MMD, OURS, OVERLAY, overlay_of
 from pytest_dsocr.contract.markup import UNITS
+from pytest_dsocr.families import FAMILIES
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.observation import Artefact, Output, Step
@@ -100,8 +103,8 @@ def _astray(actual: Output, expected: Output) -> Iterator[Astray]:
     yield from (one for one in degenerations(actual.text, expected.text) if one.sign in AMISS)
 
 
-NOT_EXACT = (MMD, OVERLAY)
-"""Files whose sizes are not compared: one is compared by content, the other has random colours."""
+RESULTS = {family.form.result_file for family in FAMILIES.values()}
+"""What is compared by content."""
 ONE_SIDED = {OURS, GEOMETRY}
 """Files that only one side need write: ours alone, and a picture that only the vendor's matplotlib draws."""
 SHOWN_FILES = 5
@@ -120,8 +123,7 @@ def compare_artefacts(actual: Files, expected: Files, limits: Tolerances) -> Com
     if names[0] == names[1] and own == others:
         measured = f"{_count(expected)} files; {count(len(others), 'figure')} of equal size"
         return Comparison("artefacts", Verdict.MATCH, measured)
-    page_px = (OVERLAY in expected and expected[OVERLAY].size_px) or (0, 0)
-    fine = names[0] == names[1] and _drift(own, others, page_px, limits)
+    fine = names[0] == names[1] and _drift(own, others, expected, limits)
     counts = _count(actual), _count(expected)
     measured = f"{counts[0]} files, {len(own)} figures; the reference has {counts[1]}, {len(others)} figures"
     details = tuple(_details(actual, expected))[:SHOWN_FILES]
@@ -129,17 +131,30 @@ def compare_artefacts(actual: Files, expected: Files, limits: Tolerances) -> Com
 
 
 def _figures(files: Files) -> Files:
-    return {name: file for name, file in files.items() if name not in {*NOT_EXACT, *ONE_SIDED}}
+    return {name: file for name, file in files.items() if _is_exact(name) and name not in ONE_SIDED}
+
+
+def _is_exact(name: str) -> bool:
+    """Return whether a file's size is compared; pages with their boxes have random colours."""
+    return name not in RESULTS and not name.startswith(Path(OVERLAY).stem)
 
 
 def _count(files: Files) -> int:
     return len(set(files) - ONE_SIDED)
 
 
-def _drift(own: Files, others: Files, page_px: tuple[int, int], limits: Tolerances) -> bool:
+def _page_px(files: Files, figure: str) -> tuple[int, int]:
+    page = re.match(r"images/page_(\d+)_", figure)
+    overlay = overlay_of(int(page[1]) if page else None)
+    return (overlay in files and files[overlay].size_px) or (0, 0)
+
+
+def _drift(own: Files, others: Files, expected: Files, limits: Tolerances) -> bool:
     if set(own) != set(others):
         return 0 < abs(len(own) - len(others)) <= limits.boxes
-    return limits.coords > 0 and all(_close(own[name], others[name], page_px, limits) for name in others)
+    return limits.coords > 0 and all(
+        _close(own[name], others[name], _page_px(expected, name), limits) for name in others
+    )
 
 
 def _close(actual: Artefact, expected: Artefact, page_px: tuple[int, int], limits: Tolerances) -> bool:
@@ -155,7 +170,7 @@ def _details(actual: Files, expected: Files) -> Iterator[str]:
             yield f"surplus: {name}"
         elif name not in actual:
             yield f"missing: {name}"
-        elif name not in NOT_EXACT and actual[name] != expected[name]:
+        elif _is_exact(name) and actual[name] != expected[name]:
             yield f"{name}: {_described(actual[name])}; the reference has {_described(expected[name])}"
 
 

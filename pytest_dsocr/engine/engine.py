@@ -188,7 +188,7 @@ class Engine(Generic[CacheT]):
         tokens = until_end(row, policy.eos_id)
         with self.stages("postprocess"):
             text = clean_output(self.tokenizer.decode(tokens))
-            markup = parse(text)
+            markup = parse(text, self.family.form)
         views = sum(vision.views for vision in visions)
         counts = Counts(inputs.prompt_tokens, inputs.image_tokens, len(tokens), views, steps)
         return Result(text, tokens, markup, counts, "eos" if tokens[-1] == policy.eos_id else "length", {})

@@ -19,8 +19,8 @@ from PIL import Image
 from torch import Tensor
 
 from pytest_dsocr.contract import GRID, PIXELS, ROWS
-from pytest_dsocr.contract.artifacts import MMD, write_artifacts
-from pytest_dsocr.contract.markup import Box, clean_output, parse
+from pytest_dsocr.contract.artifacts import write_artifacts
+from pytest_dsocr.contract.markup import DEEPSEEK_FORM, Box, OutputForm, clean_output, parse
 from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.observation.summing import Summing, Sums, bytes_sha256, host_sums
 
@@ -194,9 +194,9 @@ class SpanSeen(NamedTuple):
     """In units of 1/999 of the page."""
 
 
-def spans_in(text: str) -> tuple[SpanSeen, ...]:
+def spans_in(text: str, form: OutputForm = DEEPSEEK_FORM) -> tuple[SpanSeen, ...]:
     """Read the spans off an output's text."""
-    return tuple(SpanSeen(span.label, span.boxes) for span in parse(text).spans)
+    return tuple(SpanSeen(span.label, span.boxes) for span in parse(text, form).spans)
 
 
 @dataclass(frozen=True)
@@ -229,13 +229,13 @@ class Output:
     """The files written, by path relative to the output folder."""
 
     @classmethod
-    def of(cls, text: str, page: Path) -> Output:
+    def of(cls, text: str, page: Path, form: OutputForm = DEEPSEEK_FORM) -> Output:
         """Return what the vendor makes of the decoded ``text`` of ``page``."""
         text = clean_output(text)
         with tempfile.TemporaryDirectory() as folder:
-            paths = write_artifacts(text, page, folder).paths
+            paths = write_artifacts(text, page, folder, form).paths
             artefacts = {path.relative_to(folder).as_posix(): Artefact.of(path) for path in paths}
-            return cls(text, spans_in(text), Path(folder, MMD).read_bytes().decode(), artefacts)
+            return cls(text, spans_in(text, form), Path(folder, form.result_file).read_bytes().decode(), artefacts)
 
 
 @dataclass(frozen=True, eq=False)

@@ -138,7 +138,7 @@ def up_to(
     if ceiling > length:
         return seen if seen.token_ids[-1] == tokenizer().special.eos else None
     steps = seen.steps[:ceiling]
-    output = Output.of(tokenizer().decode([step.token for step in steps]), case.page)
+    output = Output.of(tokenizer().decode([step.token for step in steps]), case.page, case.family.form)
     made = seen.provenance and seen.provenance.with_override(CUT)
     return replace(seen, steps=steps, output=output, provenance=made)
 

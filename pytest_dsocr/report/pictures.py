@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from pytest_dsocr.compare.boxes import Pairs, Placed, pair_up
 from pytest_dsocr.compare.case import CaseReport, Exchange
-from pytest_dsocr.contract.artifacts import MMD, OURS, OVERLAY
+from pytest_dsocr.contract.artifacts import OURS, OVERLAY
 from pytest_dsocr.contract.drawing import Font, Stroke, draw_boxes, draw_label, draw_outline, on_page
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.markup import UNITS, Box, PixelBox, Span, to_mmd, to_pixels
@@ -156,21 +156,21 @@ def write_sides(report: CaseReport, folder: Path) -> Path:
         DsocrError: where it cannot be written.
     """
     exchange, page = report.exchange, load_image(report.case.page)
-    answer, expected = exchange.answer, exchange.expected.output
+    answer, expected, form = exchange.answer, exchange.expected.output, report.case.family.form
     infos = {
         REFERENCE: info_of(report.case, exchange.expected, page.size, exchange.reference_s),
         SUBJECT: _info_of_subject(exchange, page.size),
     }
     outputs = {REFERENCE: (_kept(expected.spans), expected.mmd)}
     if "read" not in answer.lost:
-        outputs[SUBJECT] = _kept(answer.spans), to_mmd(answer.text) if answer.mmd is None else answer.mmd
+        outputs[SUBJECT] = _kept(answer.spans), to_mmd(answer.text, form) if answer.mmd is None else answer.mmd
     overlays = {spans: _overlay(page, spans) for spans in {spans for spans, _ in outputs.values()}}  # one, where equal
     made_anew(folder)
     for side, info in infos.items():
         files = {OURS: seal(info)}
         if side in outputs:
             spans, mmd = outputs[side]
-            files |= {MMD: _sound(mmd).encode(), OVERLAY: overlays[spans]}
+            files |= {form.result_file: _sound(mmd).encode(), OVERLAY: overlays[spans]}
         _write(folder / side, files)
     return folder
 

@@ -235,13 +235,13 @@ class CheckedSubject:
             text = self.subject.text_of(list(token_ids))
         return own_text("postprocess", "text_of", text)
 
-    def write(self, text: str, page: Path, folder: Path) -> None:
-        """Write the files that the vendor writes, ``result.mmd`` at least."""
+    def write(self, text: str, page: Path, folder: Path, file: str = MMD) -> None:
+        """Write the files that the vendor writes, ``file`` at least."""
         page, folder = page.absolute(), folder.absolute()
         with at_stage("postprocess", "write"):
             self.subject.write(text, page, folder)
-        if not (folder / MMD).is_file():
-            raise SubjectFaultError("postprocess", f"the subject's write left no {MMD} in the folder; write it there")
+        if not (folder / file).is_file():
+            raise SubjectFaultError("postprocess", f"the subject's write left no {file} in the folder; write it there")
 
     def _has(self, stage: str, method: str) -> bool:
         with at_stage(stage, method):

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.contract import TENSORS
-from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.contract.markup import clean_output
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.prompt import TextTokenizer
@@ -167,7 +166,7 @@ class _Following:
         while len(tokens) < self.case.max_new_tokens and tokens[-1] != policy.eos_id:
             tokens += pick(self.asked.step(state, tokens[-1])[None], [ban.banned()])
             ban.push(tokens[-1])
-        self.learn(continued=Output.of(tokenizer.decode(tokens), self.case.page))
+        self.learn(continued=Output.of(tokenizer.decode(tokens), self.case.page, self.case.family.form))
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
@@ -202,14 +201,14 @@ class _Following:
         message = clean_output(self.asked.text_of(tokens)) if same and self.asked.tells_text else None
         is_read = message is None or always_read
         text = self.asked.read(self.case) if message is None or is_read else message
-        spans = spans_in(text)
+        spans = spans_in(text, self.case.family.form)
         reread = same and (message is None or always_read)
         self.learn(text=text, spans=spans, ends=ends, reread=reread, text_of_tokens=message if reread else None)
         if is_read:
             self.learn(first_token_ms=self.asked.first_token_ms, ended_by=self.asked.ended_by)
         self.left.remove("read")
         if self.asked.writes:
-            mmd, artefacts = _written(self.asked, text, self.case.page)
+            mmd, artefacts = _written(self.asked, text, self.case)
             self.learn(mmd=mmd, artefacts=artefacts)
 
 
@@ -253,14 +252,14 @@ def _ends(policy: DecodePolicy | None, case: Case, tokens: Sequence[int]) -> boo
     return policy.eos_id not in tokens[:-1] and (tokens[-1] == policy.eos_id or len(tokens) == case.max_new_tokens)
 
 
-def _written(asked: CheckedSubject, text: str, page: Path) -> tuple[str, dict[str, Artefact]]:
+def _written(asked: CheckedSubject, text: str, case: Case) -> tuple[str, dict[str, Artefact]]:
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        asked.write(text, page, folder)
+        folder, file = Path(scratch), case.family.form.result_file
+        asked.write(text, case.page, folder, file)
         with at_stage("postprocess", "write"):
             files = sorted(path for path in folder.rglob("*") if path.is_file())
             artefacts = {path.relative_to(folder).as_posix(): Artefact.of(path) for path in files}
-            return (folder / MMD).read_bytes().decode(), artefacts
+            return (folder / file).read_bytes().decode(), artefacts
 
 
 def read_alone(subject: TextSubject, case: Case) -> Answer:
@@ -272,7 +271,7 @@ def read_alone(subject: TextSubject, case: Case) -> Answer:
     asked = CheckedSubject(subject)
     with torch.no_grad():
         text = asked.read(case)
-    return Answer(case.id, asked.level, text, spans_in(text))
+    return Answer(case.id, asked.level, text, spans_in(text, case.family.form))
 
 
 def reading_of(answer: Answer) -> Answer:

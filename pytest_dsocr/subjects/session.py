@@ -96,7 +96,7 @@ class SessionSubject(SessionStages):
 
     def write(self, text: str, page: Path, folder: Path) -> None:
         """Write ``result.mmd`` and the other files that the vendor writes."""
-        write_artifacts(text, page, folder)
+        write_artifacts(text, page, folder, self.session.family.form)
 
 
 def session_subject(setup: Setup, engine: EngineKind = "readable") -> SessionSubject:

@@ -89,12 +89,14 @@ def test_a_change_is_wrong_where_it_shows_and_follows_a_tie_only_where_its_steps
 MOVED, COUNT = EXACT.but({"coords": 0.02}), EXACT.but({"boxes": 1})
 ANYWHERE = COUNT.but({"coords": 1.0})
 MATCH, DRIFT, WRONG = Verdict.MATCH, Verdict.DRIFT, Verdict.WRONG
-FIRST, SECOND, THIRD = "images/0.jpg", "images/1.jpg", "images/2.jpg"
+FIRST, SECOND, THIRD, OF_PAGE = "images/0.jpg", "images/1.jpg", "images/2.jpg", "images/page_1_0.jpg"
 FILES = {
     "result.mmd": Artefact(10),
     "result_with_boxes.jpg": Artefact(99_000, (1000, 1500)),
     FIRST: Artefact(812, (300, 200)),
     SECOND: Artefact(500, (100, 100)),
+    "result_with_boxes_1.jpg": Artefact(99_000, (2000, 1500)),
+    OF_PAGE: Artefact(812, (300, 200)),
 }
 PLAIN, SMALL = {"notes.txt": Artefact(7)}, Artefact(1, (1, 1))
 WRITTEN: dict[str, tuple[Mapping[str, Artefact | None], Tolerances, Verdict]] = {
@@ -105,6 +107,9 @@ WRITTEN: dict[str, tuple[Mapping[str, Artefact | None], Tolerances, Verdict]] = 
     "wider": ({FIRST: Artefact(812, (342, 200))}, MOVED, WRONG),
     "as high": ({FIRST: Artefact(812, (300, 139))}, MOVED, DRIFT),
     "lower": ({FIRST: Artefact(812, (300, 138))}, MOVED, WRONG),
+    "as wide as its own page allows": ({OF_PAGE: Artefact(812, (381, 200))}, MOVED, DRIFT),
+    "wider than that": ({OF_PAGE: Artefact(812, (382, 200))}, MOVED, WRONG),
+    "other colours": ({"result_with_boxes_1.jpg": Artefact(98_000, (2000, 1500))}, EXACT, MATCH),
     "no picture": ({FIRST: Artefact(812)}, MOVED, WRONG),
     "a figure less": ({SECOND: None}, MOVED, WRONG),
     "a figure less that may be": ({SECOND: None}, COUNT, DRIFT),

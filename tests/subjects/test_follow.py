@@ -21,11 +21,12 @@ from pytest_dsocr.observation.answer import ForcedStep
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.config import Level
 from pytest_dsocr.observation.observation import Best, Observation, Output, Step
-from pytest_dsocr.subjects.follow import follow
+from pytest_dsocr.subjects.follow import follow, read_alone
 from pytest_dsocr.subjects.protocol import METHODS
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.compare.made import every_bit, observation
 from tests.conftest import model_of
+from tests.contract.recorded import UNLIMITED
 from tests.crops import cropped_case
 from tests.subjects.seen import seen
 
@@ -272,3 +273,17 @@ def test_what_a_subject_says_of_its_tokens_is_not_what_they_mean(
         answer = follow(subject, case, expected, tokenizer=tiny.tokenizer)
         found = {one.what: one.verdict for one in compare_observations(answer, expected, ANY_TIE)}
         assert (found["tokens"], found["read"], found["text"]) == verdicts
+
+
+def test_an_output_is_read_and_written_in_the_form_of_the_cases_family(
+    tiny: Engine[Any], case: Case, own: Observation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    family = replace(DEFAULT, form=UNLIMITED)
+    text, own_case = "<|det|>text [1, 2, 3, 4]<|/det|>", replace(case, family=family)
+    monkeypatch.setattr(SessionSubject, "read", lambda *_, **__: text)
+    monkeypatch.setattr(type(tiny.model), "family", family)
+    answer = follow(only(SessionSubject(tiny), Level.TEXT, "write"), own_case, own)
+    expected = Output.of(text, case.page, UNLIMITED)
+    assert answer.spans == expected.spans == read_alone(SessionSubject(tiny), own_case).spans
+    assert (len(answer.spans), answer.mmd, answer.artefacts) == (1, "", expected.artefacts)
+    assert "result.md" in expected.artefacts

@@ -14,7 +14,8 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from pytest_dsocr.observation.provenance import versions
 from pytest_dsocr.reference import environment
@@ -32,10 +33,16 @@ def code_in(folder: Path) -> VendorCode:
         return load_vendor_code(folder)
 
 
-def without_weights(code: VendorCode, generate: Any) -> Any:
-    """Return an object of the vendor's class that has its ``infer``, and ``generate`` in the place of a model."""
+def without_weights(code: VendorCode) -> Any:
+    """Return an object of the vendor's class that has its ``infer``, generates one token, and notes in ``seen`` of
+    what."""
+
+    def generate(self: Any, input_ids: Tensor, **others: Any) -> Tensor:
+        self.seen = {"input_ids": input_ids, **others}
+        return torch.cat([input_ids, torch.tensor([[others["eos_token_id"]]])], dim=1)
+
     [kind] = [value for name, value in vars(code.modeling).items() if name.endswith("OCRForCausalLM")]
-    own = {"__init__": nn.Module.__init__, "generate": staticmethod(generate), "config": SimpleNamespace()}
+    own = {"__init__": nn.Module.__init__, "generate": generate, "config": SimpleNamespace()}
     return type("WithoutWeights", (kind,), own)()
 
 

@@ -17,7 +17,6 @@ from unittest import mock
 
 import torch
 from PIL import Image
-from torch import Tensor
 from transformers import AutoTokenizer
 
 from pytest_dsocr.contract.image import resampling
@@ -40,14 +39,9 @@ def handed(
     code: VendorCode, page: Path, preset: Preset, prompt: str, tokenizer: Any, *, eval_mode: bool = True
 ) -> dict[str, Any]:
     """Return what ``infer`` hands to ``generate``, behind which there is no model."""
-    given: dict[str, Any] = {}
-
-    def generate(input_ids: Tensor, **others: Any) -> Tensor:
-        given.update(input_ids=input_ids, **others)
-        return torch.cat([input_ids, torch.tensor([[others["eos_token_id"]]])], dim=1)
-
+    model = without_weights(code)
     with quietly_on_cpu():
-        without_weights(code, generate).infer(
+        model.infer(
             tokenizer,
             prompt=prompt,
             image_file=str(page),
@@ -57,7 +51,8 @@ def handed(
             crop_mode=preset.crop,
             eval_mode=eval_mode,
         )
-    return given
+    seen: dict[str, Any] = model.seen
+    return seen
 
 
 def prepared(code: VendorCode, case: dict[str, Any], preset: Preset, page: Path, tokenizer: Any) -> dict[str, Any]:

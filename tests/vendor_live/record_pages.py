@@ -13,7 +13,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from pytest_dsocr.contract.image import resampling
@@ -32,18 +31,13 @@ def handed(
     code: VendorCode, pages: Sequence[Path], image_size: int, prompt: str, tokenizer: Any
 ) -> dict[str, Tensor] | str:
     """Return the inputs that ``infer_multi`` hands to ``generate``, or the name of its error."""
-    seen: dict[str, Any] = {}
-
-    def generate(input_ids: Tensor, **others: Any) -> Tensor:
-        seen.update(input_ids=input_ids, **others)
-        return torch.cat([input_ids, torch.tensor([[others["eos_token_id"]]])], dim=1)
-
+    model = without_weights(code)
     with tempfile.TemporaryDirectory() as out, quietly_on_cpu():
         try:
-            without_weights(code, generate).infer_multi(tokenizer, prompt, [*map(str, pages)], out, image_size)
+            model.infer_multi(tokenizer, prompt, [*map(str, pages)], out, image_size)
         except Exception as error:
             return type(error).__name__
-    return inputs_of(seen)
+    return inputs_of(model.seen)
 
 
 def main(vendor_folder: str) -> None:

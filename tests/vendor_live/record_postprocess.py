@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import torch
 from PIL import Image, ImageDraw
-from torch import Tensor
 
 from pytest_dsocr.reference.drift import one_line_each
 from pytest_dsocr.reference.vendor_code.code import VendorCode
@@ -24,11 +22,6 @@ from tests.recordings import FOLDER
 from tests.vendor_live.golden import UNLIMITED, code_in, provenance, quietly_on_cpu, without_weights
 
 OUTLINE_WIDTHS_PX = (2, 4)  # the vendor draws its fills and label backgrounds 1 px wide
-
-
-def one_token(input_ids: Tensor, **_: Any) -> Tensor:
-    """Generate one token, whatever the input."""
-    return torch.cat([input_ids, torch.ones(1, 1, dtype=torch.long)], dim=1)
 
 
 def record(
@@ -43,7 +36,7 @@ def record(
     for path, size in zip(files, pages or [size_px], strict=True):
         Image.new("RGB", list(size), "white").save(path)
     tokenizer = mock.Mock(eos_token_id=1, encode=lambda *_, **__: [], decode=lambda *_, **__: text)
-    model, error = without_weights(code, one_token), None
+    model, error = without_weights(code), None
     with quietly_on_cpu(), _listening(code.modeling) as heard:
         try:
             if pages:
