@@ -95,8 +95,6 @@ class Vendor:
     contract: Mapping[str, tuple[str, ...]]
     """By stage, what the contract was read from: functions, classes, methods and tables, in whichever file they
     stand."""
-    result: str
-    """The file that it writes a page's text to."""
     page_tokens: PageTokens
     published: Mapping[str, Mapping[str, Any]]
     """What the published ``config.json`` says beside the sizes: of the ``whole`` file, of ``vision``, ``projector`` and

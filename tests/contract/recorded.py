@@ -11,13 +11,13 @@ from torch import Tensor
 from pytest_dsocr.contract.artifacts import split_pages
 from pytest_dsocr.contract.markup import DEEPSEEK_FORM, OutputForm, clean_output
 from pytest_dsocr.contract.prompt import EOS
+from pytest_dsocr.families import FAMILIES
 from pytest_dsocr.observation.observation import InputsDigest
 from pytest_dsocr.observation.packing import pack_inputs
 from tests.recordings import FOLDER, recording_of
 
 INPUTS = recording_of("inputs")
-UNLIMITED = OutputForm(label_in_det=True, flat_box=True, strips_label=True, result_file="result.md")
-"""Of Unlimited-OCR."""
+UNLIMITED = FAMILIES["unlimited_ocr"].form
 OUTPUTS: dict[OutputForm, dict[str, Any]] = {
     form: json.loads((FOLDER / name).read_text(encoding="utf-8"))
     for form, name in ((DEEPSEEK_FORM, "postprocess.json"), (UNLIMITED, "postprocess-unlimited.json"))

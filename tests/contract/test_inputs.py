@@ -13,7 +13,7 @@ from pytest_dsocr.contract.presets import Preset, crop_grid, feature_count, imag
 from pytest_dsocr.contract.prompt import locate, split_at_images
 from pytest_dsocr.engine.places import VENDOR_VOCAB_SIZE
 from pytest_dsocr.engine.tokenizer import Tokenizer
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families import DEFAULT, FAMILIES
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.observation import runs
 from suites.contract.asked import OWN_PAGES, OWN_PRESETS
@@ -23,8 +23,7 @@ from tests.recordings import recording_of
 
 PAGES_BY_NAME = {**PAGES, **ZERO_SUM_PAGES}
 GUNDAM = DEFAULT.presets["gundam"]
-MANY = replace(DEFAULT, pages_at_one_place=True)
-"""As Unlimited-OCR takes several pages."""
+MANY = FAMILIES["unlimited_ocr"]
 TOGETHER = recording_of("pages")["together"]
 OWN_CROPS = Preset("mine", 1024, 768, crop=True)
 

@@ -9,28 +9,14 @@ import io
 import warnings
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import torch
 from torch import Tensor, nn
 
 from pytest_dsocr.observation.provenance import versions
-from pytest_dsocr.reference import environment
-from pytest_dsocr.reference.vendor_code import code as loading
-from pytest_dsocr.reference.vendor_code.code import VendorCode, cuda_stays, load_vendor_code
-
-UNLIMITED = "modeling_unlimitedocr.py"
-"""The file with Unlimited-OCR's class; the others are named as DeepSeek-OCR's."""
-
-
-def code_in(folder: Path) -> VendorCode:
-    """Import the code of either model."""
-    files = (UNLIMITED, *environment.FILES[1:]) if (folder / UNLIMITED).is_file() else environment.FILES
-    with mock.patch.object(environment, "FILES", files), mock.patch.object(loading, "FILES", files):
-        return load_vendor_code(folder)
+from pytest_dsocr.reference.vendor_code.code import VendorCode, cuda_stays
 
 
 def without_weights(code: VendorCode) -> Any:
@@ -41,7 +27,7 @@ def without_weights(code: VendorCode) -> Any:
         self.seen = {"input_ids": input_ids, **others}
         return torch.cat([input_ids, torch.tensor([[others["eos_token_id"]]])], dim=1)
 
-    [kind] = [value for name, value in vars(code.modeling).items() if name.endswith("OCRForCausalLM")]
+    kind = getattr(code.modeling, code.family.vendor.architecture)
     own = {"__init__": nn.Module.__init__, "generate": generate, "config": SimpleNamespace()}
     return type("WithoutWeights", (kind,), own)()
 

@@ -18,13 +18,13 @@ from torch import Tensor
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.places import VENDOR_VOCAB_SIZE
 from pytest_dsocr.reference.drift import one_line_each
-from pytest_dsocr.reference.vendor_code.code import VendorCode
+from pytest_dsocr.reference.vendor_code.code import VendorCode, load_vendor_code
 from pytest_dsocr.reference.vendor_code.observe import inputs_of
 from pytest_dsocr.reference.vendor_code.runtime import synthetic_tokenizer
 from suites.contract.pages import write_page
 from tests.contract.recorded import digest
 from tests.recordings import FOLDER
-from tests.vendor_live.golden import code_in, provenance, quietly_on_cpu, without_weights
+from tests.vendor_live.golden import provenance, quietly_on_cpu, without_weights
 
 
 def handed(
@@ -41,7 +41,7 @@ def handed(
 
 
 def main(vendor_folder: str) -> None:
-    code, tokenizer = code_in(Path(vendor_folder)), synthetic_tokenizer(VENDOR_VOCAB_SIZE)
+    code, tokenizer = load_vendor_code(Path(vendor_folder)), synthetic_tokenizer(VENDOR_VOCAB_SIZE)
     before = json.loads(next(FOLDER.glob("pages-pillow-*.json")).read_text(encoding="utf-8"))
     rows = []
     with tempfile.TemporaryDirectory() as scratch:

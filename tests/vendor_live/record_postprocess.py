@@ -16,10 +16,11 @@ from unittest import mock
 
 from PIL import Image, ImageDraw
 
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.reference.drift import one_line_each
-from pytest_dsocr.reference.vendor_code.code import VendorCode
+from pytest_dsocr.reference.vendor_code.code import VendorCode, load_vendor_code
 from tests.recordings import FOLDER
-from tests.vendor_live.golden import UNLIMITED, code_in, provenance, quietly_on_cpu, without_weights
+from tests.vendor_live.golden import provenance, quietly_on_cpu, without_weights
 
 OUTLINE_WIDTHS_PX = (2, 4)  # the vendor draws its fills and label backgrounds 1 px wide
 
@@ -81,8 +82,8 @@ def _listening(modeling: Any) -> Iterator[dict[str, list[Any]]]:
 
 
 def main(vendor_folder: str) -> None:
-    code = code_in(Path(vendor_folder))
-    path = FOLDER / ("postprocess-unlimited.json" if UNLIMITED in code.sha256 else "postprocess.json")
+    code = load_vendor_code(Path(vendor_folder))
+    path = FOLDER / ("postprocess-unlimited.json" if code.family is not DEFAULT else "postprocess.json")
     before = json.loads(path.read_text(encoding="utf-8"))
     cases = {}
     for name, case in before["cases"].items():

@@ -1,4 +1,4 @@
-"""Outputs and pages of Unlimited-OCR, generated ones, against the vendor's code (``DSOCR_VENDOR_UNLIMITED``)."""
+"""Outputs and pages of Unlimited-OCR, generated ones, against the vendor's code (``DSOCR_VENDOR_UNLIMITED_OCR``)."""
 
 import tempfile
 from pathlib import Path
@@ -8,12 +8,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_dsocr.contract.prompt import EOS
-from pytest_dsocr.reference.vendor_code.code import VendorCode
+from pytest_dsocr.families import FAMILIES
+from pytest_dsocr.reference.vendor_code.code import VendorCode, load_vendor_code
 from tests.contract import test_artifacts, test_markup
 from tests.contract.fuzzing import fuzz
 from tests.contract.recorded import IMAGE, PAGE_SIZE, UNLIMITED, Recorded
-from tests.vendor_live.conftest import unlimited_folder
-from tests.vendor_live.golden import code_in
+from tests.vendor_live.conftest import vendor_folder
 from tests.vendor_live.record_postprocess import record
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the vendor's code warns on every recent torch
@@ -38,7 +38,7 @@ PIECES = [
 def vendor() -> VendorCode:
     """The vendor's code, imported once: hypothesis asks for it beside pytest's fixtures."""
     if not CODE:
-        CODE.append(code_in(unlimited_folder()))
+        CODE.append(load_vendor_code(vendor_folder(FAMILIES["unlimited_ocr"])))
     return CODE[0]
 
 

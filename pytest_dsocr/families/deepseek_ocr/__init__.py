@@ -84,7 +84,6 @@ FAMILY = Family(
             "configuration_deepseek_v2.py",
         ),
         contract=CONTRACT,
-        result="result.mmd",
         page_tokens=PageTokens(of_page={1024: 256, 1280: 400}, of_squashed={640: 100, 512: 64}, of_crop=100),
         published=json.loads(Path(__file__).with_name("published.json").read_text(encoding="utf-8")),
     ),

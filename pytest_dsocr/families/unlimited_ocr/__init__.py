@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from pytest_dsocr.contract.markup import OutputForm
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.families.deepseek_ocr import FAMILY as LIKE
 from pytest_dsocr.families.deepseek_ocr import TILING as LIKE_TILING
@@ -38,8 +39,9 @@ FAMILY = replace(
         architecture="UnlimitedOCRForCausalLM",
         files=("modeling_unlimitedocr.py", *LIKE.vendor.files[1:]),
         contract=CONTRACT,
-        result="result.md",
         published=PUBLISHED,
     ),
+    form=OutputForm(label_in_det=True, flat_box=True, strips_label=True, result_file="result.md"),
+    pages_at_one_place=True,
     embedded={},
 )

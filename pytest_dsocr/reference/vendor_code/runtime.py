@@ -100,7 +100,7 @@ class VendorRuntime:
         """
         with tempfile.TemporaryDirectory() as scratch:
             run = self._run(case, Path(scratch), save_results=True)
-            output = _output(run, Path(scratch), case.family.vendor.result)
+            output = _output(run, Path(scratch), case.family.form.result_file)
             if out:
                 shutil.copytree(scratch, out, dirs_exist_ok=True)
         assert run.prefill_logits is not None
