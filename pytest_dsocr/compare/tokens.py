@@ -95,12 +95,19 @@ def does_not_end(tokens: Comparison) -> Comparison:
 
 
 def is_tie(actual: ForcedStep, expected: Step, limits: Tolerances) -> bool:
-    """Return whether both sides saw the two tokens as equals, up to rounding.
+    """Return whether both sides saw the two tokens as equals, up to rounding: neither further apart than the limit.
 
-    Both must have a logit of both tokens at hand, and neither may see them further apart than the limit.
+    Both must have a logit of the reference's token at hand. The subject's may be one that the reference did not keep,
+    and then counts as its last, where the logits of those that it kept agree.
     """
-    gaps = (gap_ulps(best, actual.token, expected.token, limits) for best in (actual.at_hand(expected), expected.best))
-    return all(gap <= limits.ties for gap in gaps)
+    own = gap_ulps(actual.at_hand(expected), actual.token, expected.token, limits)
+    return own <= limits.ties and _gap_of_reference(actual, expected, limits) <= limits.ties
+
+
+def _gap_of_reference(actual: ForcedStep, expected: Step, limits: Tolerances) -> float:
+    """Return how far apart the reference saw the two tokens, or the least that it can have been."""
+    kept = actual.token in expected.best.ids or not _logit_error(actual, expected) <= limits.logits
+    return gap_ulps(expected.best, actual.token if kept else expected.best.ids[-1], expected.token, limits)
 
 
 def gap_ulps(best: Best, a: int, b: int, limits: Tolerances) -> float:
@@ -128,8 +135,10 @@ def _relative(apart: Sequence[float], actual: Sequence[float], expected: Best) -
 def _described(k: int, actual: ForcedStep, expected: Step, limits: Tolerances) -> str:
     if actual.token == NO_CHOICE:
         return f"step {k}: no choice, for its logits hold NaN or infinity; the reference has {expected.token}"
-    gaps = [gap_ulps(best, actual.token, expected.token, limits) for best in (expected.best, actual.at_hand(expected))]
+    own = gap_ulps(actual.at_hand(expected), actual.token, expected.token, limits)
+    gaps = (_gap_of_reference(actual, expected, limits), own)
     apart = " and ".join(f"{gap:.0f}" if gap < math.inf else "unknown" for gap in gaps)
+    apart = apart if actual.token in expected.best.ids or gaps[0] == math.inf else f"at least {apart}"
     return (
         f"step {k}: token {actual.token}, the reference has {expected.token}; ULP of {limits.dtype} between them: "
         f"{apart} (reference, subject; a tie: up to {limits.ties})"

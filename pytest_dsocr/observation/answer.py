@@ -92,9 +92,9 @@ class ForcedStep:
         return Best((*self.best.ids, *more), (*self.best.logits, *more.values()))
 
     def may_tie(self, expected: Step) -> bool:
-        """Return whether there are limits under which it is a tie: whether both sides have both logits at hand."""
-        both = (self.token, expected.token)
-        return all(token in best.ids for best in (self.at_hand(expected), expected.best) for token in both)
+        """Return whether there are limits under which it is a tie: whether both sides have logits at hand for one."""
+        own = self.at_hand(expected).ids
+        return self.token in own and expected.token in own and expected.token in expected.best.ids
 
 
 Part = Literal["inputs", "vision", "prefill", "step", "read", "write"]

@@ -37,6 +37,8 @@ ONE = step(7, (7, 8.0), (3, 4.0), (9, 2.0))
 TWO = step(3, (3, 8.0), (7, 7.0), (9, -6.0))
 BANNED = step(3, (7, 8.0), (3, 4.0), (9, 4.0 - ULP))
 """Both sides see token 7 far ahead, and neither may say it."""
+FLAT = step(7, (7, 8.0), (3, 8.0 - 5 * ULP))
+"""Of which more may be as near."""
 BEST = Best((7, 3, 9), (8.0, 4.0, 2.0))
 NOTHING = Best((), ())
 
@@ -97,6 +99,10 @@ CHOICES = {
     "equal": ([forced(ONE), forced(TWO)], [ONE, TWO]),
     "another": ([forced(ONE), forced(TWO, 7)], [ONE, TWO]),
     "a tie": ([forced(close(64), 3, Best((3, 7), (8.0, 8.0 - 5 * ULP))), forced(TWO)], [close(64), TWO]),
+    "a tie that the reference did not keep": ([forced(FLAT, 9, Best((9, 7), (8.0, 8.0)))], [FLAT]),
+    "not kept, and no tie to the subject": ([forced(FLAT, 9, Best((9, 7), (9.0, 8.0)))], [FLAT]),
+    "not kept, and behind what is no tie": ([forced(ONE, 5, Best((5, 7), (8.0, 8.0)))], [ONE]),
+    "not kept, and other logits": ([forced(FLAT, 9, Best((9, 7), (8.0, 8.0)), t3=5.0)], [FLAT]),
     "a tie below a banned token": ([ForcedStep(9, Best((7, 9, 3), (8.0, 4.0, 4.0 - 2 * ULP)), ())], [BANNED]),
     "a banned token said": ([forced(BANNED, 7)], [BANNED]),
     "another best": ([forced(ONE, 3, Best((3, 7), (8.0, 4.0)))], [ONE]),
