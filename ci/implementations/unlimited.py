@@ -1,0 +1,205 @@
+"""L3: transformers' own Unlimited-OCR, its processor and its model, with any checkpoint of the family."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import Tensor, nn
+from transformers import (
+    AutoTokenizer,
+    DynamicCache,
+    UnlimitedOcrConfig,
+    UnlimitedOcrForConditionalGeneration,
+    UnlimitedOcrImageProcessor,
+    UnlimitedOcrProcessor,
+)
+from transformers.image_utils import load_image
+from transformers.utils.import_utils import is_torchvision_available
+
+from pytest_dsocr.contract.image import ImageSource
+from pytest_dsocr.contract.inputs import Inputs
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.contract.prompt import IMAGE
+from pytest_dsocr.engine.architecture import Architecture
+from pytest_dsocr.engine.checkpoint import Checkpoint, dtype_named, resolve
+from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.engine.fusion import beside
+from pytest_dsocr.engine.protocol import OcrModel
+from pytest_dsocr.families import FAMILIES
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.subjects.protocol import Setup
+from pytest_dsocr.subjects.session import SessionSubject
+
+RENAMED = {
+    "model.sam_model.blocks": "model.vision_tower.sam_encoder.layers",
+    "model.vision_model.transformer": "model.vision_tower.vision_encoder.encoder",
+    "model.layers": "model.language_model.layers",
+}
+"""The vendor's names of modules that are watched, and transformers'."""
+
+
+class Cache:
+    """transformers' cache with a window behind the prompt, oldest token first."""
+
+    def __init__(self, config: Any) -> None:
+        self.past, self.seen = DynamicCache(config=config), 0
+
+    @property
+    def length(self) -> int:
+        """Positions held: between two steps one less than the window has, for the next token takes that place."""
+        return self.keys(0).shape[2] if self.seen else 0
+
+    @property
+    def layers(self) -> int:
+        """Number of layers."""
+        return len(self.past.layers)
+
+    def keys(self, layer: int) -> Tensor:
+        """Return a layer's keys, ``[B, G, S, D]``."""
+        return self._held(layer, "keys")
+
+    def values(self, layer: int) -> Tensor:
+        """Return a layer's values, ``[B, G, S, D]``."""
+        return self._held(layer, "values")
+
+    def drop_last(self) -> None:
+        """Forget the last position."""
+        self.past.crop(-1)
+        self.seen -= 1
+
+    def _held(self, layer: int, what: str) -> Tensor:
+        held: Any = self.past.layers[layer]
+        return torch.cat([getattr(held, f"prefill_{what}"), getattr(held, what)], dim=2)
+
+
+class Model(OcrModel[Cache]):
+    """transformers' model behind the session's stages."""
+
+    family = FAMILIES["unlimited_ocr"]
+
+    def __init__(self, whole: Any) -> None:
+        self.whole, self.model, self.lm_head = whole, whole.model, whole.lm_head
+        self.tower, self.text = whole.model.vision_tower, whole.model.language_model
+
+    @property
+    def max_position_embeddings(self) -> int:
+        """The limit of positions in its config."""
+        return int(self.text.config.max_position_embeddings)
+
+    @property
+    def view_seperator(self) -> Tensor:
+        """The vector that ends an image, ``[C]``."""
+        return self.model.view_separator
+
+    def get_submodule(self, target: str) -> nn.Module:
+        """Return the module that the vendor calls ``target``."""
+        old = next((old for old in RENAMED if target.startswith(old)), "")
+        return self.whole.get_submodule(RENAMED.get(old, "") + target.removeprefix(old))
+
+    def sam(self, pixels: Tensor) -> Tensor:
+        """Encode views ``[N, 3, S, S]``: ``[N, c, S/64, S/64]``."""
+        return self.tower.sam_encoder(pixels).last_hidden_state
+
+    def clip(self, sam: Tensor) -> Tensor:
+        """Run CLIP on SAM's features."""
+        return self.tower.vision_encoder(sam).last_hidden_state
+
+    def projector(self, clip: Tensor, sam: Tensor) -> Tensor:
+        """Run the projector on CLIP's features beside SAM's."""
+        return self.model.multi_modal_projector(beside(clip, sam))
+
+    def embed(self, input_ids: Tensor) -> Tensor:
+        """Look up ``[B, T]`` ids: ``[B, T, C]``."""
+        return self.text.embed_tokens(input_ids)
+
+    def new_cache(self) -> Cache:
+        """Return an empty cache."""
+        return Cache(self.text.config)
+
+    def join_caches(self, caches: list[Cache]) -> Cache:
+        """Refuse: its batches pad prompts, which the session's do not."""
+        raise DsocrError("this wraps transformers' model for one page at a time")
+
+    def decode(self, embeds: Tensor, cache: Cache, *, all_logits: bool = False) -> Tensor:
+        """Run the decoder on ``[1, T, C]``."""
+        positions = torch.arange(cache.seen, cache.seen + embeds.shape[1], device=embeds.device)[None]
+        out = self.text(inputs_embeds=embeds, cache=cache.past, position_ids=positions, use_cache=True)
+        cache.seen += embeds.shape[1]
+        hidden = out.last_hidden_state
+        return self.lm_head(hidden if all_logits else hidden[:, -1:]).float()
+
+
+class TransformersUnlimited(SessionSubject):
+    """Its model, and its processor where torchvision is installed; else the inputs are the session's."""
+
+    read_many: Any = None
+
+    def __init__(self, setup: Setup) -> None:
+        found = resolve(setup.checkpoint)
+        if found.folder is None:
+            raise DsocrError(f"{setup.checkpoint} has no files; export it, or name a folder")
+        session = Engine(Model(_loaded(found, setup)), found.tokenizer)
+        super().__init__(session)
+        if is_torchvision_available():
+            tokenizer = AutoTokenizer.from_pretrained(found.folder)
+            session.prepare = partial(_prepared, tokenizer, setup.device)  # type: ignore[method-assign]
+
+
+def _loaded(found: Checkpoint, setup: Setup) -> Any:
+    model = UnlimitedOcrForConditionalGeneration.from_pretrained(
+        found.folder,
+        config=_config(found.architecture, found.tokenizer.special.image),
+        attn_implementation="eager",
+        dtype=dtype_named(setup.dtype),
+    )
+    return model.eval().to(setup.device)
+
+
+def _config(of: Architecture, image_id: int) -> UnlimitedOcrConfig:
+    """Return its config with a checkpoint's sizes, of which the vendor's file names vision's in another way."""
+    sam = {
+        "hidden_size": of.sam.width,
+        "output_channels": of.sam.neck_channels,
+        "num_hidden_layers": of.sam.layers,
+        "num_attention_heads": of.sam.heads,
+        "global_attn_indexes": [*of.sam.global_attn_indexes],
+        "downsample_channels": [*of.sam.downsample_channels],
+        "mlp_dim": of.sam.width * of.sam.mlp_ratio,
+    }
+    clip = {
+        "hidden_size": of.clip.width,
+        "intermediate_size": of.clip.width * of.clip.mlp_ratio,
+        "num_hidden_layers": of.clip.layers,
+        "num_attention_heads": of.clip.heads,
+    }
+    text = {**of.to_config()["language_config"], "sliding_window": of.family.cache.ring}
+    vision = {"sam_config": sam, "encoder_config": clip}
+    return UnlimitedOcrConfig(vision_config=vision, text_config=text, image_token_id=image_id)
+
+
+def _prepared(
+    tokenizer: Any, device: str, page: ImageSource, prompt: str = "markdown", preset: str | Preset = "gundam", **_: Any
+) -> Inputs:
+    """Return what its processor makes of a page, under the vendor's names."""
+    family = Model.family
+    sizes = family.preset(preset)
+    side = sizes.base_size if sizes.crop else sizes.image_size
+    images = UnlimitedOcrImageProcessor(
+        size={"height": side, "width": side}, crop_to_patches=sizes.crop, tile_size=sizes.image_size
+    )
+    image = load_image(page if isinstance(page, Image.Image) else str(page))
+    text = family.prompts.get(prompt, prompt)
+    made = UnlimitedOcrProcessor(images, tokenizer)(images=[image], text=text, return_tensors="pt")
+    crops = made.get("pixel_values_local")
+    crops = torch.zeros(1, 3, sizes.base_size, sizes.base_size) if crops is None else crops.bfloat16()
+    inputs = Inputs(
+        input_ids=made["input_ids"],
+        images_seq_mask=made["input_ids"] == tokenizer.convert_tokens_to_ids(IMAGE),
+        images_spatial_crop=torch.tensor(made["patches_grid"]),
+        images_crop=crops,
+        images_ori=made["pixel_values"].bfloat16(),
+    )
+    return inputs.to(device)
