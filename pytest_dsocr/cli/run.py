@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_dsocr.cli.arguments import add, add_model, add_reading
-from pytest_dsocr.contract.artifacts import Artifacts, write_artifacts
-from pytest_dsocr.contract.image import load_image, read_file
-from pytest_dsocr.contract.markup import to_pixels
+from pytest_dsocr.contract.artifacts import Artifacts, split_pages, write_artifacts
+from pytest_dsocr.contract.image import load_images, read_file
+from pytest_dsocr.contract.markup import Span, parse, to_pixels
 from pytest_dsocr.engine.places import MINI, MINI_IS_FOR
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.process import progress_bar
 from pytest_dsocr.foundation.words import count
-from pytest_dsocr.pages.named import PDF_SUFFIX
+from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.pages.named import is_pdf, together_in
 from pytest_dsocr.pages.page_list import BadPage, shipped
 from pytest_dsocr.pages.rendering import length_of_pdf, pages_of_pdf
 
@@ -27,10 +28,17 @@ if TYPE_CHECKING:
     from pytest_dsocr.engine.engine import Engine
     from pytest_dsocr.engine.result import Result
 
+PAGE_HELP = "an image or a PDF; with the prompt `pages` a folder is one case, and a PDF too (default: a shipped page)"
+
 
 def add_run(command: ArgumentParser) -> None:
     """Add the page, and how it is read."""
-    command.add_argument("page", nargs="?", type=Path, help="an image or a PDF (default: a shipped page)")
+    command.add_argument(
+        "page",
+        nargs="?",
+        type=Path,
+        help=PAGE_HELP,
+    )
     command.add_argument("--page", type=int, metavar="NUMBER", dest="number", help="read only this page of the PDF")
     add_model(command)
     add_reading(command)
@@ -50,6 +58,11 @@ def run(options: Namespace) -> Iterator[str]:
     if options.checkpoint == MINI and not _is_shipped(path):
         yield f"noticed     {MINI}: {MINI_IS_FOR}"
     session = _load(options)
+    if options.number is None and options.prompt == session.family.pages_prompt:
+        [path] = together_in([path])
+        numbers = ()
+        if isinstance(path, BadPage):
+            raise MachineError(path.why)
     if not numbers:
         yield from _read(session, path, options, options.out)
         return
@@ -74,7 +87,7 @@ def _is_shipped(path: Path) -> bool:
 
 def _numbers(path: Path, wanted: int | None) -> Sequence[int]:
     """Return the numbers of a PDF's pages that are to be read; none of an image."""
-    if path.suffix.lower() != PDF_SUFFIX:
+    if not is_pdf(path):
         if wanted is not None:
             raise DsocrError(f"--page is for PDFs, and {path} is none; leave it out")
         return ()
@@ -87,9 +100,11 @@ def _numbers(path: Path, wanted: int | None) -> Sequence[int]:
 def _read(
     session: Engine[KVCache], path: Path, options: Namespace, out: Path, bar_label: str = "decode"
 ) -> Iterator[str]:
-    page = load_image(path)
-    inputs = session.prepare(page, prompt=options.prompt, preset=options.preset)
-    yield f"page        {path.name}, {page.width} x {page.height} px"
+    case = make_case(path, options.prompt, options.preset, options.max_new_tokens, session.family)
+    found = load_images(path)
+    pages = found if isinstance(found, list) else [found]
+    inputs = session.prepare(found, prompt=options.prompt, preset=options.preset)
+    yield f"page        {path.name}, {', '.join(f'{page.width} x {page.height}' for page in pages)} px"
     yield f"model       {options.checkpoint}, {options.device}, {options.dtype}, {options.attention}"
     yield f"inputs      {_inputs(inputs, options.preset)}"
     with progress_bar(unit="token", desc=bar_label, total=options.max_new_tokens) as bar:
@@ -98,12 +113,18 @@ def _read(
             bar.update()
 
         result = session.run_prepared(inputs, max_new_tokens=options.max_new_tokens, on_token=on_token)
-    artifacts = write_artifacts(result.text, page, out, session.family.form)
+    artifacts = write_artifacts(result.text, found, out, session.family.form)
     yield f"output      {result.counts.output_tokens} tokens, ended by {result.finish_reason}"
     yield ""
     yield from _stages(result)
     yield ""
-    yield from _boxes(result, page, options.checkpoint)
+    said = split_pages(result.text) if case.is_several else [result.text]
+    for number, (page, text) in enumerate(zip(pages, said, strict=False), 1):
+        if case.is_several:
+            yield f"page {number}"
+        yield from _boxes(parse(text, session.family.form).spans, page)
+    if options.checkpoint.startswith("synthetic:"):
+        yield "  (synthetic weights are random: the text is noise; name a checkpoint to read with)"
     yield from _files(artifacts, out)
 
 
@@ -139,14 +160,12 @@ def _stages(result: Result) -> Iterator[str]:
         yield f"{stage:<14}{runs:>6}{times.total_ms:>10.1f}{times.total_ms / runs:>10.2f}"
 
 
-def _boxes(result: Result, page: Image.Image, checkpoint: str) -> Iterator[str]:
-    yield f"{len(result.boxes)} boxes in {len(result.spans)} spans"
-    for span in result.spans:
+def _boxes(spans: Sequence[Span], page: Image.Image) -> Iterator[str]:
+    yield f"{sum(len(span.boxes) for span in spans)} boxes in {len(spans)} spans"
+    for span in spans:
         for box in span.boxes:
             x1, y1, x2, y2 = to_pixels(box, page.width, page.height)
             yield f"  {span.label:<16} {x1:>5} {y1:>5} {x2:>5} {y2:>5}  {span.text[:60]!r}"
-    if checkpoint.startswith("synthetic:"):
-        yield "  (synthetic weights are random: the text is noise; name a checkpoint to read with)"
 
 
 def _files(artifacts: Artifacts, out: Path) -> Iterator[str]:

@@ -14,7 +14,6 @@ from tqdm import tqdm
 
 from pytest_dsocr.cli.arguments import PAGES, add, add_environment, add_model, add_vendor
 from pytest_dsocr.contract.artifacts import OURS
-from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.files import made_anew, seal, write_whole
 from pytest_dsocr.foundation.process import progress_bar
@@ -255,7 +254,7 @@ def _keep(case: Case, reference: LiveReference, out: Path) -> Observation:
     started_s = monotonic()
     try:
         seen = reference.observe(case, out=work)
-        info = info_of(case, seen, load_image(case.page).size, monotonic() - started_s)
+        info = info_of(case, seen, monotonic() - started_s)
         write_whole(work / OURS, seal(info))
         made_anew(home).rmdir()
         work.rename(home)

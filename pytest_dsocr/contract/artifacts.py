@@ -9,7 +9,7 @@ from pathlib import Path
 from PIL import Image
 
 from pytest_dsocr.contract.drawing import MAX_JPEG_SIDE_PX, Region, crop_figure, draw_boxes, place
-from pytest_dsocr.contract.image import SINGLE, ImageSource, load_image
+from pytest_dsocr.contract.image import SINGLE, ImageSource, files_of, load_image
 from pytest_dsocr.contract.markup import DEEPSEEK_FORM, OutputForm, Span, clean_output, parse, rewritten, to_mmd
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
@@ -44,7 +44,7 @@ def write_artifacts(
     """Write what the vendor writes for the decoded output ``text`` of the page ``image``.
 
     The files are ``result.mmd``, ``images/<k>.jpg`` for each figure that can be cut out, and
-    ``result_with_boxes.jpg``. Of a list of pages in one prompt each has ``images/page_<p>_<k>.jpg`` and
+    ``result_with_boxes.jpg``. Of a list, or a folder, of pages in one prompt each has ``images/page_<p>_<k>.jpg`` and
     ``result_with_boxes_<p>.jpg``, where the output has as many. The vendor's ``geo.jpg`` is not drawn; see
     :data:`GEOMETRY`. Everything is made before anything is written; each file then appears whole or not at all, even
     where several writers share the directory. Other files in it stay.
@@ -53,6 +53,7 @@ def write_artifacts(
         DsocrError: where ``image`` cannot be read, ``directory`` cannot be written, or ``text`` cannot be encoded.
     """
     problems: list[str] = []
+    image = files_of(image) if isinstance(image, SINGLE) else image
     if isinstance(image, SINGLE):
         mmd = to_mmd(text, form)
         pictures = _of_page(clean_output(text), load_image(image), form, None, problems)

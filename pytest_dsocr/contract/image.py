@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from io import BytesIO
 from itertools import product
+from pathlib import Path
 
 from PIL import Image, ImageOps
 
@@ -19,6 +20,8 @@ from pytest_dsocr.foundation.reading import Format
 ImageSource = str | os.PathLike[str] | bytes | Image.Image
 SINGLE = (str, os.PathLike, bytes, Image.Image)
 """One page, and not a list of pages."""
+IMAGE_SUFFIXES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"))
+"""The files in a folder that are pages. A file that is named by itself may have any suffix except a list's."""
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 PDF_MAGIC = b"%PDF-"
 PAGES = Format(bytes, "give the path of a page", MachineError, most_bytes=2**30)
@@ -52,6 +55,25 @@ def load_image(source: ImageSource) -> Image.Image:
     if 0 in page.size:
         raise MachineError(f"{name} is {page.width} x {page.height} px, which is empty; give a page with pixels")
     return page
+
+
+def files_of(page: ImageSource) -> ImageSource | list[Path]:
+    """Return a page as it is; of a folder, which is several pages of one prompt, its images in the order of names."""
+    if not isinstance(page, str | os.PathLike) or not Path(page).is_dir():
+        return page
+    return images_in(Path(page))
+
+
+def images_in(folder: Path) -> list[Path]:
+    """Return the images of a folder in the order of their names; raise ``OSError`` where it cannot be read."""
+    visible = (file for file in folder.iterdir() if not file.name.startswith("."))
+    return sorted(file for file in visible if file.suffix.lower() in IMAGE_SUFFIXES)
+
+
+def load_images(page: ImageSource) -> Image.Image | list[Image.Image]:
+    """Load a page, or all pages of a folder; see :func:`load_image`."""
+    found = files_of(page)
+    return [load_image(file) for file in found] if isinstance(found, list) else load_image(found)
 
 
 def read_file(path: str | os.PathLike[str]) -> bytes:

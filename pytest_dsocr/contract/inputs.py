@@ -17,7 +17,7 @@ from PIL import Image
 from torch import Tensor
 
 from pytest_dsocr.contract import PIXELS, ROWS, TENSORS, Watch
-from pytest_dsocr.contract.image import SINGLE, ImageSource, load_image, views
+from pytest_dsocr.contract.image import SINGLE, ImageSource, files_of, load_image, views
 from pytest_dsocr.contract.presets import Grid, Preset, feature_count, image_token_count
 from pytest_dsocr.contract.prompt import TextTokenizer, prompt_ids, split_at_images
 from pytest_dsocr.foundation.errors import DsocrError
@@ -91,7 +91,7 @@ def prepare_inputs(
     With several pages their views follow one another, as in the vendor's loop; none at all is a text-only prompt.
 
     Args:
-        images: a page for each ``<image>`` of the prompt, in order.
+        images: a page for each ``<image>`` of the prompt, in order; a folder is a list of its images.
         prompt: a text.
         preset: of the model's family.
         tokenizer: of the model that will read them.
@@ -102,6 +102,7 @@ def prepare_inputs(
         DsocrError: for a page that cannot be read, a prompt that does not fit the pages, or a preset
             whose views do not give as many features as the prompt has image tokens.
     """
+    images = files_of(images) if isinstance(images, SINGLE) else images
     together = at_one_place and not isinstance(images, SINGLE)
     with stages("preprocess"):
         pages = [load_image(image) for image in _as_list(images)]

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytest_dsocr.contract.image import load_image
+from pytest_dsocr.contract.image import load_images
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.markup import clean_output
 from pytest_dsocr.engine import pipeline
@@ -130,7 +130,7 @@ class TextPage:
         if group == "read":
             return right, model.prefill_with(right, None) if reading(name).blind else self.copied()
         if group == "prompt" and not name.startswith("preset-"):  # these change pixels as well
-            brief = inputs_under(self.session, self.case, one, page=load_image(self.case.page))
+            brief = inputs_under(self.session, self.case, one, page=load_images(self.case.page))
             right = replace(right, input_ids=brief.input_ids, images_seq_mask=brief.images_seq_mask)
             return right, self._prefilled_behind(right)
         if group in INPUTS:

@@ -131,9 +131,9 @@ class Family:
     """The catalogue of its known mistakes, a module."""
     form: OutputForm = DEEPSEEK_FORM
     """How it marks what it read, and the file that an output becomes."""
-    pages_at_one_place: bool = False
-    """Whether a list of images is pages at one ``<image>`` of the prompt, as ``infer_multi`` has it; else each has its
-    own."""
+    pages_prompt: str = ""
+    """The name of its prompt for several pages, as ``infer_multi`` reads them: a list of images, or a folder, is then
+    at one ``<image>``, and none is cut. Without one, each image has its own ``<image>``."""
     embedded: Mapping[str, Path] = field(default_factory=dict)
     """Folders of the checkpoints that are shipped with it, by name."""
 
@@ -184,7 +184,7 @@ class Family:
         from pytest_dsocr.contract.inputs import prepare_inputs
 
         text, sizes = self.prompts.get(prompt, prompt), self.preset(preset)
-        return prepare_inputs(images, text, sizes, tokenizer, stages, at_one_place=self.pages_at_one_place)
+        return prepare_inputs(images, text, sizes, tokenizer, stages, at_one_place=bool(self.pages_prompt))
 
 
 def merged(families: Iterable[Family]) -> tuple[Stage, ...]:

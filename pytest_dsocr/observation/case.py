@@ -7,14 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pytest_dsocr.contract.image import load_image
+from pytest_dsocr.contract.image import load_images
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.families import DEFAULT, FAMILIES
 from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.words import plain
+
+if TYPE_CHECKING:
+    from pytest_dsocr.observation.observation import SpanSeen
 
 
 class PageFaultError(MachineError):
@@ -26,6 +29,7 @@ class Case:
     """A page on disk, what is asked of it, and how far both sides decode."""
 
     page: Path
+    """An image file; a folder is several pages of one prompt."""
     prompt: str
     """The text, with its ``<image>``."""
     preset: Preset
@@ -36,8 +40,14 @@ class Case:
     @property
     def id(self) -> str:
         """A name for files and reports, such as ``invoice-gundam-markdown``; it can always be printed."""
-        stem = "".join(c if c.isprintable() else "_" for c in self.page.stem)
+        name = self.page.name if self.is_several else self.page.stem
+        stem = "".join(c if c.isprintable() else "_" for c in name)
         return f"{stem}-{self.preset.name}-{prompt_name(self.prompt, self.family)}"
+
+    @cached_property
+    def is_several(self) -> bool:
+        """Whether it is several pages in one prompt."""
+        return self.page.is_dir()
 
     @property
     def page_name(self) -> str:
@@ -46,16 +56,25 @@ class Case:
 
     @cached_property
     def page_sha256(self) -> str:
-        """A hash of the page as it is loaded, size and RGB levels, however its file is encoded.
+        """A hash of the page as it is loaded, size and RGB levels, however its file is encoded; of several, of all.
 
         Raises:
             PageFaultError: where it cannot be loaded.
         """
         try:
-            page = load_image(self.page)
+            found = load_images(self.page)
         except DsocrError as error:
             raise PageFaultError(str(error)) from None
-        return hashlib.sha256(f"{page.width}x{page.height} ".encode() + page.tobytes()).hexdigest()
+        made = hashlib.sha256()
+        for page in found if isinstance(found, list) else [found]:
+            made.update(f"{page.width}x{page.height} ".encode() + page.tobytes())
+        return made.hexdigest()
+
+    def spans_in(self, text: str) -> tuple[SpanSeen, ...]:
+        """Read the spans off what was read."""
+        from pytest_dsocr.observation.observation import spans_in  # brings torch
+
+        return spans_in(text, self.family.form, of_pages=self.is_several)
 
     def to_json(self) -> dict[str, Any]:
         """Return what the case is, its page by name and content."""
@@ -83,8 +102,11 @@ def make_case(
     Raises:
         DsocrError: where there is no such preset or page, or nothing would be decoded.
     """
-    if not Path(page).is_file():
+    several = bool(family.pages_prompt) and Path(page).is_dir()
+    if not several and not Path(page).is_file():
         raise DsocrError(f"there is no page {page}; give an image file")
+    if several and family.preset(preset).crop:
+        raise DsocrError(f"{page} is several pages in one prompt, and {preset} cuts pages; give another preset")
     if max_new_tokens is not None and max_new_tokens < 1:
         raise DsocrError(f"max_new_tokens={max_new_tokens} leaves nothing to decode; give at least 1")
     ceiling = max_new_tokens or family.decoding.max_new_tokens

@@ -19,7 +19,7 @@ from PIL import Image
 from torch import Tensor
 
 from pytest_dsocr.contract import GRID, PIXELS, ROWS
-from pytest_dsocr.contract.artifacts import write_artifacts
+from pytest_dsocr.contract.artifacts import split_pages, write_artifacts
 from pytest_dsocr.contract.markup import DEEPSEEK_FORM, Box, OutputForm, clean_output, parse
 from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.observation.summing import Summing, Sums, bytes_sha256, host_sums
@@ -194,9 +194,10 @@ class SpanSeen(NamedTuple):
     """In units of 1/999 of the page."""
 
 
-def spans_in(text: str, form: OutputForm = DEEPSEEK_FORM) -> tuple[SpanSeen, ...]:
-    """Read the spans off an output's text."""
-    return tuple(SpanSeen(span.label, span.boxes) for span in parse(text, form).spans)
+def spans_in(text: str, form: OutputForm = DEEPSEEK_FORM, *, of_pages: bool = False) -> tuple[SpanSeen, ...]:
+    """Read the spans off an output's text, or page by page of several in one prompt."""
+    pages = split_pages(text) if of_pages else [text]
+    return tuple(SpanSeen(span.label, span.boxes) for page in pages for span in parse(page, form).spans)
 
 
 @dataclass(frozen=True)
@@ -235,7 +236,8 @@ class Output:
         with tempfile.TemporaryDirectory() as folder:
             paths = write_artifacts(text, page, folder, form).paths
             artefacts = {path.relative_to(folder).as_posix(): Artefact.of(path) for path in paths}
-            return cls(text, spans_in(text, form), Path(folder, form.result_file).read_bytes().decode(), artefacts)
+            spans = spans_in(text, form, of_pages=page.is_dir())
+            return cls(text, spans, Path(folder, form.result_file).read_bytes().decode(), artefacts)
 
 
 @dataclass(frozen=True, eq=False)

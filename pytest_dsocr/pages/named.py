@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from pytest_dsocr.contract.image import load_image
+from pytest_dsocr.contract.image import images_in, load_image
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
@@ -20,8 +20,6 @@ from pytest_dsocr.observation.case import Case, PageFaultError, make_case
 from pytest_dsocr.observation.config import Shard
 from pytest_dsocr.pages.page_list import LIST_SUFFIXES, SUBSETS, BadPage, is_list, read_list, shipped
 
-IMAGE_SUFFIXES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"))
-"""The files in a folder that are pages. A file that is named by itself may have any suffix except a list's."""
 PDF_SUFFIX = ".pdf"
 
 
@@ -57,6 +55,8 @@ def make_cases(
 ) -> Cases:
     """Return every page named in every preset with every prompt, each case once, and the bad pages.
 
+    With the family's prompt for several pages a folder, or a PDF, is one case.
+
     If two pages would have the same name in reports, the second is a bad page. No page is loaded. Of a shard, only the
     cases of its own pages are given.
 
@@ -66,14 +66,17 @@ def make_cases(
     by_id: dict[str, Case] = {}
     bad: dict[Path, BadPage] = {}
     own: dict[Path, bool] = {}
-    for page in pages_in(named):
+    single = [prompt for prompt in prompts if prompt != family.pages_prompt]
+    together = [family.pages_prompt] if len(single) < len(prompts) else []
+    asked = [(page, single) for page in (pages_in(named) if single else ())]
+    for page, own_prompts in [*asked, *((page, together) for page in (together_in(named) if together else ()))]:
         path = page.path if isinstance(page, BadPage) else page
         own.setdefault(path, shard is None or shard.has(len(own)))
         if isinstance(page, BadPage):
             bad.setdefault(page.path, page)
             continue
         for case in (
-            make_case(page, prompt, preset, max_new_tokens, family) for preset in presets for prompt in prompts
+            make_case(page, prompt, preset, max_new_tokens, family) for preset in presets for prompt in own_prompts
         ):
             other = by_id.setdefault(case.id, case)
             if other != case:
@@ -99,7 +102,7 @@ def pages_in(named: Sequence[str | Path]) -> Iterator[Path | BadPage]:
             yield from _images_in(path)
         elif is_list(path):
             yield from read_list(path)
-        elif path.suffix.lower() == PDF_SUFFIX and path.is_file():
+        elif is_pdf(path) and path.is_file():
             from pytest_dsocr.pages.rendering import pages_of_pdf
 
             yield from pages_of_pdf(path)
@@ -114,6 +117,22 @@ def pages_in(named: Sequence[str | Path]) -> Iterator[Path | BadPage]:
                 f"there is no page {path}; give an image, a folder of images, a PDF, "
                 f"a list file ({', '.join(LIST_SUFFIXES)}) or a subset of the shipped pages ({', '.join(SUBSETS)})"
             )
+
+
+def together_in(named: Sequence[str | Path]) -> Iterator[Path | BadPage]:
+    """Yield what is read in one prompt: a folder, a PDF as the folder of its pages; else as :func:`pages_in`."""
+    for path in map(Path, named):
+        pages = [*pages_in([path])] if path.is_dir() or is_pdf(path) else []
+        bad = next((page for page in pages if isinstance(page, BadPage)), None)
+        if bad or not pages:
+            yield from [bad] if bad else pages_in([path])
+        else:
+            yield path if path.is_dir() else Path(str(pages[0])).parent
+
+
+def is_pdf(path: Path) -> bool:
+    """Tell by its suffix whether a path names a PDF."""
+    return path.suffix.lower() == PDF_SUFFIX
 
 
 def first_pages(named: Sequence[str | Path], count: int = 1) -> list[Path]:
@@ -139,7 +158,7 @@ def first_pages(named: Sequence[str | Path], count: int = 1) -> list[Path]:
 
 def check_any(named: Sequence[str | Path]) -> None:
     """Raise ``PageFaultError`` where no page of all that is named can be read; a PDF is taken for pages unopened."""
-    if not any(Path(one).suffix.lower() == PDF_SUFFIX or str(one) in SUBSETS for one in named):
+    if not any(is_pdf(Path(one)) or str(one) in SUBSETS for one in named):
         first_pages(named)
 
 
@@ -164,11 +183,10 @@ def checked_case(case: Case | BadPage) -> Case:
 
 def _images_in(folder: Path) -> Iterator[Path | BadPage]:
     try:
-        visible = [file for file in folder.iterdir() if not file.name.startswith(".")]
+        images = images_in(folder)
     except OSError as error:
         yield BadPage(folder, f"the folder {folder} cannot be read ({error.strerror}); give one that can")
         return
-    images = sorted(file for file in visible if file.suffix.lower() in IMAGE_SUFFIXES)
     if not images:
         yield BadPage(folder, f"the folder {folder} holds no images; give one that does, or image files")
     for image in images:

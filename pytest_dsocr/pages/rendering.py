@@ -43,7 +43,9 @@ def pages_of_pdf(path: Path, numbers: Sequence[int] | None = None) -> Iterator[P
         data = read_file(path)
         with closing(Pdf(data, str(path))) as pdf, _alone_in(_private_folder() / _how(data)) as folder:
             wanted = range(1, len(pdf) + 1) if numbers is None else numbers
-            yield from [_page(pdf, number, folder / f"{path.stem}-p{number:03}.png") for number in wanted]
+            pages = folder / path.stem  # nothing else is in it, so that it can be read as one
+            pages.mkdir(exist_ok=True)
+            yield from [_page(pdf, number, pages / f"{path.stem}-p{number:03}.png") for number in wanted]
     except DsocrError as error:
         yield BadPage(path, str(error))
     except OSError as error:
@@ -82,7 +84,7 @@ def _alone_in(folder: Path) -> Iterator[Path]:
 def _page(pdf: Pdf, number: int, target: Path) -> Path | BadPage:
     try:
         if not target.exists():
-            part = target.with_suffix(f".{os.getpid()}.part")
+            part = target.with_name(f".{target.name}.{os.getpid()}.part")
             pdf.render(number).save(part, format="png", compress_level=1)
             part.replace(target)
     except DsocrError as error:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from pytest_dsocr.contract.image import resampling
-from pytest_dsocr.contract.inputs import prepare_inputs
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.foundation.files import seal, sha256
 from pytest_dsocr.foundation.reading import Count, FileName
@@ -246,7 +245,7 @@ class RecordedReference:
         made = self.provenance
         if made.resampling == resampling():
             return
-        prepared = self.tokenizer and prepare_inputs(case.page, case.prompt, case.preset, self.tokenizer())
+        prepared = self.tokenizer and case.family.prepare(case.page, case.prompt, case.preset, self.tokenizer())
         if prepared is None or not InputsDigest.of(prepared.tensors).has_pixels_of(seen.inputs):
             raise NotRecordedError(
                 f"{self.recording.folder} holds {case.id} with other pixels: {other_pillow(made.versions)}; "

@@ -338,6 +338,8 @@ def _compression(exchange: Exchange) -> CompressionPayload | None:
 
     case, tokens = exchange.case, len(exchange.expected.steps)
     written = tokens - (tokens < case.max_new_tokens)  # the last is then the end token
+    if case.is_several:
+        return None
     shown = valid_image_tokens(Workload(load_image(case.page).size, case.preset, 0, tokens), case.family)
     return {"vision_tokens": shown, "text_tokens": written} if shown and written > 0 else None
 

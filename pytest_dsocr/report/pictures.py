@@ -14,20 +14,21 @@ from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from pytest_dsocr.compare.boxes import Pairs, Placed, pair_up
 from pytest_dsocr.compare.case import CaseReport, Exchange
-from pytest_dsocr.contract.artifacts import OURS, OVERLAY
+from pytest_dsocr.contract.artifacts import OURS, overlay_of, split_pages
 from pytest_dsocr.contract.drawing import Font, Stroke, draw_boxes, draw_label, draw_outline, on_page
-from pytest_dsocr.contract.image import load_image
+from pytest_dsocr.contract.image import load_images
 from pytest_dsocr.contract.markup import UNITS, Box, PixelBox, Span, to_mmd, to_pixels
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import made_anew, seal, unseal, write_whole
 from pytest_dsocr.foundation.reading import Format
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.observation import InputsDigest, Observation, SpanSeen
+from pytest_dsocr.observation.observation import InputsDigest, Observation, SpanSeen, spans_in
 from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.reference.recorded_case import MALFORMED, traits
 from pytest_dsocr.report.payload import picture_name
 
 LARGEST_PX = (900, 1200)
+MOST_HEIGHT_PX = 24_000
 MARGIN_PX, HEAD_PX, FOOT_PX, FONT_PX, LABEL_PX, SWATCH_PX = 12, 30, 34, 16, 13, 28
 PAPER, INK = (236, 236, 236), (32, 32, 32)
 GREY, BLUE, RED = (120, 120, 120), (0, 82, 204), (214, 20, 20)
@@ -126,12 +127,36 @@ def draw(report: CaseReport, folder: Path) -> Path:
     Raises:
         DsocrError: where it cannot be written.
     """
-    exchange, path = report.exchange, folder / picture_name(report.case.id)
-    page = load_image(report.case.page)
-    picture = side_by_side(page, exchange.expected.output.spans, exchange.answer.spans, str(report.verdict))
+    case, expected, actual = report.case, report.exchange.expected.output, report.exchange.answer
+    sides = (_by_page(case, expected.text, expected.spans), _by_page(case, actual.text, actual.spans))
+    pictures = [
+        side_by_side(page, spans, own, str(report.verdict)) for (page, spans), (_, own) in zip(*sides, strict=True)
+    ]
     content = BytesIO()
-    picture.save(content, "JPEG", quality=90)
-    return write_whole(path, content.getvalue(), shared=True)
+    _stacked(pictures).save(content, "JPEG", quality=90)
+    return write_whole(folder / picture_name(case.id), content.getvalue(), shared=True)
+
+
+def _by_page(case: Case, text: str, spans: Sequence[SpanSeen]) -> list[tuple[Image.Image, Sequence[SpanSeen]]]:
+    """Return each page with what was read of it: of a page by itself, all."""
+    pages = load_images(case.page)
+    if not isinstance(pages, list):
+        return [(pages, spans)]
+    said = [*split_pages(text), *([""] * len(pages))]
+    return [(page, spans_in(one, case.family.form)) for page, one in zip(pages, said, strict=False)]
+
+
+def _stacked(pictures: Sequence[Image.Image]) -> Image.Image:
+    """Put pictures below each other, all smaller where they are many."""
+    if len(pictures) == 1:
+        return pictures[0]
+    small = [ImageOps.contain(one, (one.width, max(1, MOST_HEIGHT_PX // len(pictures)))) for one in pictures]
+    sheet = Image.new("RGB", (max(one.width for one in small), sum(one.height for one in small)), PAPER)
+    top = 0
+    for one in small:
+        sheet.paste(one, (0, top))
+        top += one.height
+    return sheet
 
 
 FORMAT = 1
@@ -155,37 +180,36 @@ def write_sides(report: CaseReport, folder: Path) -> Path:
     Raises:
         DsocrError: where it cannot be written.
     """
-    exchange, page = report.exchange, load_image(report.case.page)
-    answer, expected, form = exchange.answer, exchange.expected.output, report.case.family.form
-    infos = {
-        REFERENCE: info_of(report.case, exchange.expected, page.size, exchange.reference_s),
-        SUBJECT: _info_of_subject(exchange, page.size),
-    }
-    outputs = {REFERENCE: (_kept(expected.spans), expected.mmd)}
+    exchange, case = report.exchange, report.case
+    answer, expected, form = exchange.answer, exchange.expected.output, case.family.form
+    pages = {REFERENCE: _by_page(case, expected.text, expected.spans)}
+    infos, written = {REFERENCE: info_of(case, exchange.expected, exchange.reference_s)}, {REFERENCE: expected.mmd}
+    infos[SUBJECT] = _info_of_subject(exchange)
     if "read" not in answer.lost:
-        outputs[SUBJECT] = _kept(answer.spans), to_mmd(answer.text, form) if answer.mmd is None else answer.mmd
-    overlays = {spans: _overlay(page, spans) for spans in {spans for spans, _ in outputs.values()}}  # one, where equal
+        pages[SUBJECT] = _by_page(case, answer.text, answer.spans)
+        plain = answer.text if case.is_several else to_mmd(answer.text, form)
+        written[SUBJECT] = plain if answer.mmd is None else answer.mmd
     made_anew(folder)
     for side, info in infos.items():
         files = {OURS: seal(info)}
-        if side in outputs:
-            spans, mmd = outputs[side]
-            files |= {form.result_file: _sound(mmd).encode(), OVERLAY: overlays[spans]}
+        if side in written:
+            files[form.result_file] = _sound(written[side]).encode()
+            for number, (page, spans) in enumerate(pages[side]):
+                files[overlay_of(number if case.is_several else None)] = _overlay(page, _kept(spans))
         _write(folder / side, files)
     return folder
 
 
-def info_of(case: Case, seen: Observation, page_px: tuple[int, int], seconds: float) -> dict[str, Any]:
+def info_of(case: Case, seen: Observation, seconds: float) -> dict[str, Any]:
     """Return what the reference made of ``case`` as JSON values.
 
     Args:
         case: the page, the prompt and the preset.
         seen: by the reference.
-        page_px: width and height of the page.
         seconds: what it took; of a recording, to read it.
     """
     made = seen.provenance.to_json() if seen.provenance else None
-    info = _info(case, seen.output.text, seen.output.spans, page_px, seen.inputs, seen.token_ids)
+    info = _info(case, seen.output.text, seen.output.spans, seen.inputs, seen.token_ids)
     files = {name: one.bytes for name, one in seen.output.artefacts.items() if name != OURS}
     return {**info, "files": files, "seconds": seconds, "provenance": made}
 
@@ -203,10 +227,10 @@ def is_kept(folder: Path, case: Case, made: Provenance) -> bool:
         return False
 
 
-def _info_of_subject(exchange: Exchange, page_px: tuple[int, int]) -> dict[str, Any]:
+def _info_of_subject(exchange: Exchange) -> dict[str, Any]:
     answer = exchange.answer
     chosen = None if answer.forced is None else [step.token for step in answer.forced]
-    info = _info(exchange.case, answer.text, answer.spans, page_px, answer.inputs, chosen)
+    info = _info(exchange.case, answer.text, answer.spans, answer.inputs, chosen)
     return {**info, "level": str(answer.level), "seconds": exchange.subject_s}
 
 
@@ -214,19 +238,24 @@ def _info(
     case: Case,
     text: str,
     spans: Sequence[SpanSeen],
-    page_px: tuple[int, int],
     inputs: InputsDigest | None,
     tokens: Sequence[int] | None,
 ) -> dict[str, Any]:
-    spans = _kept(spans)
+    pages = [(page.size, _kept(own)) for page, own in _by_page(case, text, spans)]
+    sizes = [{"width": width, "height": height} for (width, height), _ in pages]
     return {
         "format": FORMAT,
         "case": {"id": case.id, **case.to_json()},
-        "page": {"width": page_px[0], "height": page_px[1]},
+        **({"pages": sizes} if case.is_several else {"page": sizes[0]}),
         "text": _sound(text),
         "token_ids": tokens,
-        "spans": [one._asdict() for one in spans],
-        "boxes": [{"label": one.label, **_in_pixels(box, page_px)} for one in spans for box in one.boxes],
+        "spans": [one._asdict() for _, own in pages for one in own],
+        "boxes": [
+            {"label": one.label, **({"page": number} if case.is_several else {}), **_in_pixels(box, size)}
+            for number, (size, own) in enumerate(pages)
+            for one in own
+            for box in one.boxes
+        ],
         "grid": inputs.images_spatial_crop if inputs else None,
         "shapes": inputs.shapes if inputs else None,
         "image_tokens": inputs.image_tokens if inputs else None,

@@ -29,7 +29,6 @@ from pytest_dsocr.observation.observation import (
     Output,
     Seam,
     Step,
-    spans_in,
 )
 from pytest_dsocr.subjects.calls import at_stage
 from pytest_dsocr.subjects.checked import ALWAYS_PROMISED, CheckedSubject
@@ -201,7 +200,7 @@ class _Following:
         message = clean_output(self.asked.text_of(tokens)) if same and self.asked.tells_text else None
         is_read = message is None or always_read
         text = self.asked.read(self.case) if message is None or is_read else message
-        spans = spans_in(text, self.case.family.form)
+        spans = self.case.spans_in(text)
         reread = same and (message is None or always_read)
         self.learn(text=text, spans=spans, ends=ends, reread=reread, text_of_tokens=message if reread else None)
         if is_read:
@@ -271,7 +270,7 @@ def read_alone(subject: TextSubject, case: Case) -> Answer:
     asked = CheckedSubject(subject)
     with torch.no_grad():
         text = asked.read(case)
-    return Answer(case.id, asked.level, text, spans_in(text, case.family.form))
+    return Answer(case.id, asked.level, text, case.spans_in(text))
 
 
 def reading_of(answer: Answer) -> Answer:

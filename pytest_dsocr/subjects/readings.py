@@ -8,7 +8,7 @@ import torch
 from pytest_dsocr.observation.answer import Answer, Reading
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import SubjectFaultError
-from pytest_dsocr.observation.observation import Observation, spans_in
+from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.packing import pack_inputs
 from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.checked import CheckedSubject
@@ -51,7 +51,7 @@ def read_again(
             return
         packed = [one and pack_inputs(one)[0] for one in (inputs, first.inputs)]
         if text != first.text or packed[0] != packed[1]:
-            answer = replace(first, text=text, spans=spans_in(text), inputs=inputs, ended_by=asked.ended_by)
+            answer = replace(first, text=text, spans=case.spans_in(text), inputs=inputs, ended_by=asked.ended_by)
         yield Reading(answer, after, len(read))
 
 

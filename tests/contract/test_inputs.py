@@ -107,8 +107,7 @@ def test_pages_at_one_place_are_the_vendors(
 def test_one_page_by_itself_is_no_list_of_pages(tokenizer: Tokenizer) -> None:
     page = rgb(900, 700)
     alone, plain = (
-        family.prepare(page, "<image>", "gundam", tokenizer)
-        for family in (MANY, replace(MANY, pages_at_one_place=False))
+        family.prepare(page, "<image>", "gundam", tokenizer) for family in (MANY, replace(MANY, pages_prompt=""))
     )
     assert digest(alone.tensors) == digest(plain.tensors)
     assert len(alone.images_crop) > 1

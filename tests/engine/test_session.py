@@ -92,7 +92,7 @@ def test_batched_rows_equal_their_single_runs(ring: int | None) -> None:
 @pytest.mark.parametrize("at_one_place", [False, True])
 def test_two_images_in_one_prompt_are_each_seen(at_one_place: bool) -> None:
     session = cropping()
-    model_of(session).arch = replace(model_of(session).arch, family=replace(SMALL, pages_at_one_place=at_one_place))
+    model_of(session).arch = replace(model_of(session).arch, family=replace(SMALL, pages_prompt="pages" * at_one_place))
     prompt = "<image>Multi page parsing." if at_one_place else "<image>\nand\n<image>\nFree OCR."
     preset = Preset("whole", 128, 128, not at_one_place)
     pages = [PAGES[CROPPED](), ImageOps.mirror(PAGES[CROPPED]())]

@@ -15,10 +15,11 @@ from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.engine.vendor_model import VendorModel
 from pytest_dsocr.families import FAMILIES
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.reference.vendor_code.observe import observe_infer
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
+from pytest_dsocr.subjects.session import SessionStages
 from suites.contract.odd_pages import ODD_PAGES
 from suites.contract.pages import PAGES, write_page
 from tests.conftest import model_of
@@ -66,7 +67,7 @@ def assert_equal_to_the_bit(session: Engine[Any], case: Case, expected: Observat
     known = expected.inputs.values or {}
     assert all(torch.equal(tensor, known[name]) for name, tensor in inputs.tensors.items())
     state = session.prefill(inputs, all_logits=True)  # as the vendor, whose product for one row rounds otherwise
-    seams = {**(state.visions[0].seams if state.visions else {}), "prefill": state.logits[0]}
+    seams = {**SessionStages(session).vision(inputs.tensors), "prefill": state.logits[0]}
     of_vendor = {name: seam.values for name, seam in expected.seams.items() if seam.values is not None}
     assert {*seams} == {*of_vendor}
     assert [name for name, tensor in seams.items() if not torch.equal(tensor, of_vendor[name])] == []
@@ -96,6 +97,20 @@ def test_past_a_ring_of_128(published: Pair, tokens: int, tmp_path: Path) -> Non
     expected = published.vendor.observe(case, keep_values=True)
     assert len(expected.token_ids) == tokens
     assert_equal_to_the_bit(published.session, case, expected)
+
+
+TOGETHER = [["square"], ["landscape", "tiny"], ["portrait", "square", "portrait"], ["landscape"] * 5, ["square"] * 10]
+
+
+@pytest.mark.parametrize("pages", TOGETHER, ids=len)
+def test_pages_in_one_prompt_are_read_as_by_infer_multi(eight: Pair, pages: list[str], tmp_path: Path) -> None:
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    for number, page in enumerate(pages):
+        PAGES[page]().save(folder / f"{number:02}.png")
+    case = make_case(folder, OWN.pages_prompt, "base", NEW_TOKENS, OWN)
+    expected = eight.vendor.observe(replace(case, preset=VIEW), keep_values=True)
+    assert_equal_to_the_bit(eight.session, replace(case, preset=VIEW), expected)
 
 
 def test_vendors_object_behind_the_session(eight: Pair, tmp_path: Path) -> None:

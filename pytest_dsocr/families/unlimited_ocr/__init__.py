@@ -42,6 +42,6 @@ FAMILY = replace(
         published=PUBLISHED,
     ),
     form=OutputForm(label_in_det=True, flat_box=True, strips_label=True, result_file="result.md"),
-    pages_at_one_place=True,
+    pages_prompt="pages",
     embedded={},
 )

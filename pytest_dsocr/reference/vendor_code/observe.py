@@ -20,6 +20,8 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from pytest_dsocr.contract import GRID, ROWS
+from pytest_dsocr.contract.image import files_of
+from pytest_dsocr.contract.markup import clean_output
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.families.family import FUSION, VIEWS, Family
 from pytest_dsocr.observation.block_seams import watch_deep
@@ -77,10 +79,11 @@ class VendorRun:
         """
         if not self.encoded:
             return {}
+        is_cut = bool((self.generate_kwargs[GRID].prod(dim=-1) > 1).any())
         of_views = {
             f"{stage}.{view}": tensor
             for stage, tensors in self.encoded.items()
-            for view, tensor in zip(VIEWS if len(tensors) == len(VIEWS) else VIEWS[1:], tensors, strict=True)
+            for view, tensor in zip(*((VIEWS, tensors) if is_cut else (VIEWS[1:], [torch.cat(tensors)])), strict=True)
         }
         assert self.prompt_embeds is not None
         return {**of_views, FUSION: self.prompt_embeds[self.generate_kwargs["images_seq_mask"]]}
@@ -126,20 +129,29 @@ def observe_infer(
         contextlib.redirect_stdout(io.StringIO()),
         _generate_called_with(model, run, case.max_new_tokens, image_id),
     ):
-        model.infer(
-            tokenizer,
-            prompt=case.prompt,
-            image_file=str(case.page),
-            output_path=str(out),
-            base_size=case.preset.base_size,
-            image_size=case.preset.image_size,
-            crop_mode=case.preset.crop,
-            **infer_options,
-        )
+        _infer(model, case)(tokenizer, output_path=str(out), **infer_options)
+    if case.is_several:  # of which only the pages by themselves are searched
+        run.text = clean_output(tokenizer.decode(run.token_ids))
     if watch.best:
         run.best = fetched_best(*watch.best.fetch())
     run.deep = seen.seams if seen else {}
     return run
+
+
+def _infer(model: Any, case: Case) -> Callable[..., Any]:
+    """Return the vendor's function for a page, or for several in one prompt, with what it is asked."""
+    files, preset = files_of(case.page), case.preset
+    if isinstance(files, list):
+        names = [*map(str, files)]
+        return partial(model.infer_multi, prompt=case.prompt, image_files=names, image_size=preset.image_size)
+    return partial(
+        model.infer,
+        prompt=case.prompt,
+        image_file=str(files),
+        base_size=preset.base_size,
+        image_size=preset.image_size,
+        crop_mode=preset.crop,
+    )
 
 
 def flop_counter() -> FlopCounterMode:
