@@ -149,7 +149,8 @@ def _load(options: Namespace) -> Engine[KVCache]:
 
 def _inputs(inputs: Inputs, preset: str) -> str:
     columns, rows = inputs.images_spatial_crop[0].tolist()
-    crops = f"{columns} x {rows} crops and the whole page" if columns * rows > 1 else "the whole page"
+    pages = len(inputs.images_ori)
+    crops = f"{columns} x {rows} crops and the whole page" if columns * rows > 1 else count(pages, "whole page")
     return f"{preset}: {crops}, {inputs.prompt_tokens} prompt tokens, {inputs.image_tokens} of them image"
 
 

@@ -220,6 +220,17 @@ def test_a_pdf_is_read_page_by_page_and_one_that_cannot_be_rendered_costs_itself
     assert said.err.startswith("dsocr: left out 1 page of ")
 
 
+def test_the_pages_of_a_pdf_are_read_in_one_prompt(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pdf, out = tmp_path / "it.pdf", tmp_path / "out"
+    pdf.write_bytes(pdf_of("red", "blue"))
+    asked = ["--prompt=pages", "--preset=base", "--checkpoint=unlimited_ocr:synthetic:tiny", "--max-new-tokens=2"]
+    assert main(["run", str(pdf), *asked, f"--out={out}"]) == 0
+    said = capsys.readouterr().out
+    assert "page        it, 288 x 144, 288 x 144 px" in said
+    assert f"{2 * 273} of them image" in said
+    assert [path.name for path in out.iterdir()] == ["result.md"]
+
+
 def test_one_page_of_a_pdf_is_read_and_one_that_there_is_not_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from pytest_dsocr.contract.image import files_of
+from pytest_dsocr.families import FAMILIES
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.named import make_cases, pages_in
 from pytest_dsocr.pages.page_list import PAGES, SUBSETS, BadPage, read_list, shipped
 from pytest_dsocr.pages.rendering import pages_of_pdf
@@ -142,12 +145,31 @@ def test_a_page_is_rendered_once_for_its_content_into_a_folder_of_the_users_own(
     first = rendered(tmp_path, "red", "blue")
     pages = [page for page in first if isinstance(page, Path)]
     assert [page.name for page in pages] == ["it-p001.png", "it-p002.png"]
-    assert {page.parent.parent for page in pages} == {usual}
+    assert {page.parents[2] for page in pages} == {usual}
     assert stat.S_IMODE(usual.stat().st_mode) == 0o700
     written = [page.stat().st_mtime_ns for page in pages]
     assert rendered(tmp_path, "red", "blue") == first
     assert [page.stat().st_mtime_ns for page in pages] == written
     assert not {*first} & {*rendered(tmp_path, "green", "blue")}
+
+
+@pytest.mark.usefixtures("usual")
+def test_with_its_familys_prompt_a_folder_or_a_pdf_is_one_case(folder: Path) -> None:
+    pages, family = folder / "pages", FAMILIES["unlimited_ocr"]
+    document = folder / "it.pdf"
+    document.write_bytes(pdf_of("red", "blue"))
+    together = make_cases([pages, document], ["pages"], ["base"], family=family)
+    assert [case.id for case in together.good] == ["pages-base-pages", "it-base-pages"]
+    assert files_of(together.good[1].page) == [page for page in pages_of_pdf(document) if isinstance(page, Path)]
+    hashes = {case.page_sha256 for case in together.good}
+    (pages / "a.png").rename(pages / "z.png")  # of other size than the others: another order is another case
+    Image.new("RGB", (5, 4)).save(pages / "z.png")
+    assert len(hashes | {make_case(pages, "pages", "base", family=family).page_sha256}) == 3
+    both = make_cases([pages], ["pages", "markdown"], ["base"], family=family)
+    assert len(both.good) == 5 + 1
+    assert "pages" not in {case.page.name for case in make_cases([pages], ["pages"], ["base"]).good}
+    with pytest.raises(DsocrError, match="several pages in one prompt, and gundam cuts pages"):
+        make_cases([pages], ["pages"], ["gundam"], family=family)
 
 
 @pytest.mark.parametrize("how", ["link", "dangling", "file", "others", "another user"])

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.contract.markup import UNITS, Box
+from pytest_dsocr.families import FAMILIES
 from pytest_dsocr.foundation.files import unseal
+from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.observation import SpanSeen
 from pytest_dsocr.report.file import mark_running
 from pytest_dsocr.report.payload import picture_name
@@ -27,11 +31,29 @@ from pytest_dsocr.report.pictures import (
     write_sides,
 )
 from tests.compare.made import OUTPUT
-from tests.report.made import new_result, report
+from tests.report.made import LIMITS, MATCH, exchange, new_result, report
 
 Spans = Sequence[SpanSeen]
 HERE, NEAR, FAR = Box(100, 100, 500, 300), Box(120, 110, 540, 330), Box(100, 700, 500, 900)
 WHITE = (255, 255, 255)
+
+
+def test_each_of_several_pages_has_a_picture_and_its_own_boxes(tmp_path: Path) -> None:
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    for name in ("a", "b"):
+        Image.new("RGB", (600, 400), "white").save(folder / f"{name}.png")
+    case = make_case(folder, "pages", "base", family=FAMILIES["unlimited_ocr"])
+    first = "<PAGE><|det|>text [100, 100, 500, 300]<|/det|><PAGE>"
+    said = exchange(tmp_path, text=first)
+    output = replace(said.expected.output, text=f"{first}<|det|>text [9, 9, 90, 90]<|/det|>")
+    made = CaseReport(replace(said, case=case, expected=replace(said.expected, output=output)), (MATCH,), LIMITS)
+    with Image.open(draw(made, tmp_path)) as picture:
+        assert picture.height == 2 * (600 + HEAD_PX + FOOT_PX)
+    sides = write_sides(made, tmp_path / "sides")
+    assert len([*sides.glob("*/result_with_boxes_[01].jpg")]) == 4
+    info = unseal((sides / "reference" / "info.json").read_bytes())
+    assert [(box["page"], box["x"]) for box in info["boxes"]] == [(0, 60), (1, 5)]
 
 
 def text(*boxes: Box, label: str = "text") -> tuple[SpanSeen, ...]:

@@ -211,11 +211,11 @@ def test_a_subject_that_says_nothing_of_its_policy_is_held_to_the_vendors(
 ANY_TIE = tolerances("float32").but({"ties": 10**9})
 
 
-def flipped(of: Observation, at: int, *, sees_both: bool = True) -> Observation:
+def flipped(of: Observation, at: int, *, sees_own: bool = True) -> Observation:
     """What a reference would say that took the second best at a step, as good as the first, and ended there."""
     first, second, *_ = of.steps[at].best.ids
     best = of.steps[at].best.logits[0]
-    ids = (second, first) if sees_both else (second, max(of.steps[at].best.ids) + 1)
+    ids = (second, first) if sees_own else (first, max(of.steps[at].best.ids) + 1)
     steps = (*of.steps[:at], Step(second, Best(ids, (best, best))))
     return replace(of, steps=steps, output=replace(of.output, text="what it read"))
 
@@ -243,7 +243,7 @@ def test_nothing_is_continued_where_nothing_differs_or_no_limits_make_a_tie_of_i
 ) -> None:
     subject = SessionSubject(tiny)
     assert follow(subject, case, own, tokenizer=tiny.tokenizer).continued is None
-    unseen = flipped(own, 7, sees_both=False)
+    unseen = flipped(own, 7, sees_own=False)
     assert follow(subject, case, unseen, tokenizer=tiny.tokenizer).continued is None
     assert follow(subject, case, flipped(own, 7)).continued is None
 
