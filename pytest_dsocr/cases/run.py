@@ -25,8 +25,6 @@ from pytest_dsocr.observation.answer import ROUNDED_DTYPES
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import Config, Level, Setup, SubjectFaultError
 from pytest_dsocr.observation.provenance import Key
-from pytest_dsocr.reference.answers import KeptReference, Store, making_of
-from pytest_dsocr.reference.environment import answers_folder
 from pytest_dsocr.reference.goldens import recording_places
 from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.nearest import WAYS
@@ -258,7 +256,6 @@ def reference_of(config: Config, on_progress: OnProgress | None = None) -> Refer
     reference = open_reference(
         config.reference, wanted, env=config.vendor_env, time_limit_s=config.time_limit, on_progress=on_progress
     )
-    if not isinstance(reference, LiveReference):
-        return reference
-    making = making_of(config.reference, wanted.key, reference.versions())
-    return KeptReference(reference, Store(answers_folder(), making), current().note, fresh=config.fresh)
+    if isinstance(reference, LiveReference):
+        reference.start()
+    return reference

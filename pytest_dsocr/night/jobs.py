@@ -42,7 +42,6 @@ def command(job: Entry, config: Config, folder: Path, gpus: int) -> list[str]:
     workers = 1 if part.is_timed or part.first_pages else processes
     own = [one for one in suites(()) if one.startswith("-") or one.replace(".", "/").rpartition("/")[2] in part.suites]
     of_pytest = [f"--junitxml={folder / JUNIT}", "-p", "no:cacheprovider", *config.pytest]
-    of_pytest += ["--dsocr-fresh"] if part.is_live else []  # what was live another night says nothing of this one
     of_pytest += ["-n", str(workers)] if workers > 1 else []
     return [
         *ours,

@@ -123,8 +123,6 @@ class Config:
     """None for the recordings of the golden folder; ``session`` for these, and the session where they lack a case."""
     vendor_env: Path | None
     time_limit: float
-    fresh: bool
-    """Whether a live reference is asked anew what an earlier run asked it."""
     pages: tuple[str, ...]
     shard: Shard | None
     presets: tuple[str, ...]

@@ -281,8 +281,7 @@ def _header(config: pytest.Config) -> list[str]:
     levels = ", ".join(f"{level} {level.meaning}" for level in Level if offered is not None and level <= offered)
     by_session = own.reference == "session"
     where = part_of(own.golden, RECORDINGS) if own.reference is None or by_session else own.reference
-    kept = "asked anew" if own.fresh else "its answers kept from run to run"
-    how = f"live, {kept}" if is_live(own) else "recorded, or else by the session" if by_session else "recorded"
+    how = "live" if is_live(own) else "recorded, or else by the session" if by_session else "recorded"
     nearest = ", or the nearest recording" if own.reference is None else ""
     reference = f"{', '.join(own.reference_key)}{nearest}"
     lines = [

@@ -176,7 +176,6 @@ OPTIONS = (
         "SECONDS",
         default="600",
     ),
-    Option("fresh", read.yes_or_no, "ask a live reference anew; else its answers are kept in the user's cache folder"),
     Option(
         "pages",
         read.page,

@@ -171,11 +171,6 @@ def cache_folder() -> Path:
     return (Path(named) if named else Path.home() / usual) / "pytest-dsocr"
 
 
-def answers_folder() -> Path:
-    """Return where the answers of live references are kept."""
-    return cache_folder() / "answers"
-
-
 def _last_set_up() -> Path:
     here = plan_here(reuse_torch=True)
     stamps = {folder: read_stamp(folder) for folder in cache_folder().glob("vendor-*")}

@@ -8,8 +8,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -90,15 +89,6 @@ class Client:
         """The process id of the worker, while there is one."""
         return self._worker.pid if self._worker else None
 
-    def versions(self) -> Mapping[str, str]:
-        """Return the versions of Python and of the packages in the worker's environment, without loading anything.
-
-        Raises:
-            ReferenceFaultError: where no worker can be started.
-        """
-        self._insist(f"load({self._load['checkpoint']})", self._started)
-        return self._versions
-
     def start(self) -> Provenance:
         """Start a worker where none has loaded; return how it answers.
 
@@ -149,28 +139,18 @@ class Client:
             self._worker.kill()
         self.close()
 
-    def _started(self) -> ChildProcess:
-        with self._loading():
+    def _loaded(self) -> tuple[ChildProcess, Provenance]:
+        try:
             if self._worker is None:
                 self._worker = self._process()
                 self._versions = self._request(self._worker, "versions", {}, lambda answer: answer.result)
-        return self._worker
-
-    def _loaded(self) -> tuple[ChildProcess, Provenance]:
-        worker = self._started()
-        with self._loading():
             self._provenance = self._provenance or self._request(
-                worker, "load", self._load, lambda answer: Provenance.from_json(answer.provenance)
+                self._worker, "load", self._load, lambda answer: Provenance.from_json(answer.provenance)
             )
-        return worker, self._provenance
-
-    @contextmanager
-    def _loading(self) -> Iterator[None]:
-        try:
-            yield
         except WorkerFault as fault:
             fault.phase = f"loading {self._load['checkpoint']}, "
             raise
+        return self._worker, self._provenance
 
     def _process(self) -> ChildProcess:
         """Start a worker, with a folder for its temporary files that goes with it."""

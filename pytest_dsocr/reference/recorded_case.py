@@ -73,13 +73,9 @@ class RecordedCase:
     """The reference's; what it overrode for this case alone stands in the observation's provenance."""
     observation: Observation
 
-    def encode(self, *, keep_values: bool = False) -> tuple[bytes, bytes]:
-        """Return the content of its two files; every bit of every number is kept, and every NaN as NaN.
-
-        Args:
-            keep_values: keep the tensors themselves, where they are there, beside their summaries.
-        """
-        packed, tensors = pack(self.observation if keep_values else without_values(self.observation))
+    def encode(self) -> tuple[bytes, bytes]:
+        """Return the content of its two files; every bit of every number is kept, and every NaN as NaN."""
+        packed, tensors = pack(without_values(self.observation))
         tensor_bytes, made = safetensors.torch.save(tensors), self.observation.provenance
         content = {
             "format": FORMAT,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pytest_dsocr.reference.protocol import Reference
 
 MAY_DIFFER = (
-    *("device", "explain", "fresh", "golden", "isolate", "out", "pages", "reference", "reference_device", "shard"),
+    *("device", "explain", "golden", "isolate", "out", "pages", "reference", "reference_device", "shard"),
     *("subject", "subject_time_limit", "time_limit", "vendor_env"),
 )
 """Options by which machines of one run may differ, and those of which its result says more exactly what came."""

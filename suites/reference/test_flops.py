@@ -15,14 +15,14 @@ from pytest_dsocr.reference.goldens import recording_places
 
 if TYPE_CHECKING:
     from pytest_dsocr.observation.case import Case
-    from pytest_dsocr.reference.answers import KeptReference
     from pytest_dsocr.reference.counts import CountedCase
+    from pytest_dsocr.reference.live import LiveReference
 
 pytestmark = pytest.mark.dsocr_vendor
 
 
 def test_every_stage_costs_what_is_recorded(
-    request: pytest.FixtureRequest, dsocr_config: Config, dsocr_reference: KeptReference, dsocr_check: Check
+    request: pytest.FixtureRequest, dsocr_config: Config, dsocr_reference: LiveReference, dsocr_check: Check
 ) -> None:
     """FLOPs follow from code and sizes alone, so that one more or fewer is another version of the code."""
     counted = _counted(dsocr_config)
@@ -43,7 +43,7 @@ def _counted(config: Config) -> list[tuple[Case, CountedCase]]:
     return [(case, one) for case, one in found if one]
 
 
-def _compared(case: Case, known: CountedCase, reference: KeptReference) -> Iterator[Comparison]:
+def _compared(case: Case, known: CountedCase, reference: LiveReference) -> Iterator[Comparison]:
     live, made = reference.flops(case), known.origin
     where = f"as counted on {made.date}, {made.device}, torch {made.versions.get('torch')}"
     for stage in dict.fromkeys([*known.flops, *live]):

@@ -26,7 +26,6 @@ GOOD: Mapping[str, tuple[str, object]] = {
     "reference": ("a", Path("a")),
     "vendor_env": ("a", Path("a")),
     "time_limit": ("3e2", 300.0),
-    "fresh": ("on", True),
     "pages": ("a\nb.txt", ("a", "b.txt")),
     "shard": ("2/3", (2, 3)),
     "presets": ("Small\nBASE", ("small", "base")),
