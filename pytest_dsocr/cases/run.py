@@ -16,8 +16,8 @@ from pytest_dsocr.compare.tolerances import BUDGETS, OF_ONE_KEY, Tolerances, tol
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.explain.explainer import Explainer, explained_by_readings
-from pytest_dsocr.explain.precision import cost_of_stages
 from pytest_dsocr.explain.rounding import Rounder, explained_by_rounding, parts_of
+from pytest_dsocr.explain.stage_costs import cost_of_stages
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.process import Elapsed
 from pytest_dsocr.foundation.words import exact

@@ -29,7 +29,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "show what a report of Nsight Systems holds, or how two differ",
     ),
     "cost": ("cost:run", "calculate what pages cost: FLOPs, bytes, and the least time on a device"),
-    "precision": ("cost:precision", "measure what weights in fewer bits cost, stage by stage"),
     "nightly": ("results:nightly", "run every part of a night that a file describes"),
     "history": ("results:history", "show what was found night by night, and measured run by run"),
     "watch-vendor": ("vendor:watch", "have the vendor's files changed, and what does that affect?"),
@@ -54,7 +53,6 @@ CHECKED: Mapping[str, Mapping[str, Callable[[str], Any]]] = {
         **dict.fromkeys(("out", "markdown", "bencher"), option_values.new_file),
         "trace": option_values.new_folder,
     },
-    "precision": {"pages": str},
     "vendor record": {},
 }
 """By command: the readers of options that ``compare`` has not, or under another name."""

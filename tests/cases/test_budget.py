@@ -3,10 +3,8 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
 
 import pytest
-import torch
 
 from pytest_dsocr.cases.run import budget_of, run_case
 from pytest_dsocr.compare.case import CaseReport
@@ -14,9 +12,8 @@ from pytest_dsocr.compare.tolerances import BUDGETS
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.explain.catalogue import mistakes
 from pytest_dsocr.explain.explainer import Explainer
-from pytest_dsocr.explain.mistake import Changes, model_of
+from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.planted import plant
-from pytest_dsocr.explain.precision import STAGES, Cost, Costs, fewest_bits
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.process import Elapsed
 from pytest_dsocr.observation.case import make_case
@@ -94,23 +91,3 @@ def test_the_precision_that_a_subject_declares_sets_its_budget_and_an_option_cha
     assert budget_of(config(budget={"kl": 0.5}), object()) == {"kl": 0.5}
     with pytest.raises(DsocrError, match="declare one of int8, fp8, int4"):
         budget_of(config(budget={}), Declared("int3"))
-
-
-def test_weights_are_rounded_stage_by_stage_and_put_back() -> None:
-    session = subject().session
-    model = model_of(session)
-    before = {name: parameter.clone() for name, parameter in model.named_parameters()}
-    costs = [*Costs(session, [session.prepare(PAGE, prompt="markdown", preset="tiny")], 4, lambda: None)]
-    assert all(torch.equal(parameter, before[name]) for name, parameter in model.named_parameters())
-    by_place = {(cost.stage, cost.precision): cost.kl for cost in costs}
-    assert all(0 < by_place[stage, "int8"] < by_place[stage, "int4"] for stage in STAGES)
-
-
-def test_the_fewest_bits_are_those_that_the_budget_allows() -> None:
-    kl: dict[str, Any] = {"sam": (0.1, 0.1, 0.1), "clip": (0.003, 0.002, 0.1), "prefill": (0.003, 0.002, 0.004)}
-    costs = [
-        Cost(stage, precision, value, 0.0)
-        for stage, values in kl.items()
-        for precision, value in zip(("fp8", "int8", "int4"), values, strict=True)
-    ]
-    assert fewest_bits(costs, {"kl": 0.005}) == {"sam": "", "clip": "int8", "prefill": "int4"}

@@ -36,7 +36,6 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
     "bench": ["a", "b"],
     "trace import": ["a"],
     "cost": ["a"],
-    "precision": ["a"],
     "nightly": ["a"],
     "history": ["a"],
     "faults": [],
@@ -145,7 +144,6 @@ REFUSED = {
     "bench . . --out=empty": (3, "'empty' is a folder; give a file"),
     "bench . . --markdown=empty": (3, "'empty' is a folder; give a file"),
     "bench . . --bencher=empty": (3, "'empty' is a folder; give a file"),
-    "precision empty --max-new-tokens=0": (2, "'0' is not a number of tokens"),
     "vendor record code empty --presets=nope": (2, "there is no preset 'nope'"),
 }
 """What can be known from the command line: the exit status, and what is said."""
