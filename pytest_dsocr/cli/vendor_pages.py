@@ -26,7 +26,6 @@ from pytest_dsocr.report.file import EXIT_STATUS, Ending
 
 if TYPE_CHECKING:
     from pytest_dsocr.observation.observation import Observation
-    from pytest_dsocr.reference.counts import Counts
     from pytest_dsocr.reference.live import LiveReference
     from pytest_dsocr.reference.recorder import Recorder
     from pytest_dsocr.reference.recording import Recording
@@ -39,8 +38,6 @@ def add_record(command: ArgumentParser) -> None:
     add_cases(command)
     add(command, "--golden", "folder of recordings to write to", OWN / RECORDINGS, type=Path, metavar="FOLDER")
     command.add_argument("--again", action="store_true", help="record the cases anew that are recorded already")
-    flops = "count FLOPs alone, and leave the recordings as they are"
-    command.add_argument("--only-flops", action="store_true", help=flops)
 
 
 def add_run(command: ArgumentParser) -> None:
@@ -65,9 +62,7 @@ def add_cases(command: ArgumentParser) -> None:
 
 
 def record(options: Namespace) -> Iterator[str]:
-    """Record the cases that ``options`` name, in addition to those recorded before, and count their FLOPs.
-
-    Yields what to tell the user.
+    """Record the cases that ``options`` name, in addition to those recorded before, and yield what to tell the user.
 
     Raises:
         DsocrError: on a bad option, a reference that cannot answer, or a recording that is damaged or being written by
@@ -89,20 +84,15 @@ def found_by(options: Namespace) -> Cases:
 
 
 def _recorded(cases: Sequence[Case], options: Namespace) -> Iterator[str]:
-    from pytest_dsocr.reference.counts import counting
-    from pytest_dsocr.reference.recorder import checkpoint_folder, recorder
+    from pytest_dsocr.reference.recorder import recorder
 
     with Progress() as progress, live_reference(options, progress) as reference:
         made = reference.provenance
         yield f"reference   {made.checkpoint}, {made.device}, {made.dtype}, {made.attention}"
-        if not options.only_flops:
-            with recorder(options.golden, made) as target:
-                yield from _record(cases, reference, target, progress, options)
-                recording = target.publish()
-        with counting(checkpoint_folder(options.golden, made), made.attention) as counts:
-            yield from _count(cases, reference, counts, progress, options)
-    if not options.only_flops:
-        yield from _summary(recording, options)
+        with recorder(options.golden, made) as target:
+            yield from _record(cases, reference, target, progress, options)
+            recording = target.publish()
+    yield from _summary(recording, options)
 
 
 class Progress:
@@ -170,18 +160,6 @@ def _record(
         raise
 
 
-def _count(
-    cases: Sequence[Case], reference: LiveReference, counts: Counts, progress: Progress, options: Namespace
-) -> Iterator[str]:
-    note = counts.discard_others(reference.provenance)
-    missing = cases if options.again else counts.missing(cases)
-    yield f"flops       {counts.path}: {len(cases) - len(missing)} of {len(cases)} cases are there"
-    if note:
-        yield f"note        {note}"
-    for case in progress.over(missing):
-        counts.add(case, reference.provenance, reference.flops(case))
-
-
 def line_of(case: Case, observation: Observation, seconds: float) -> str:
     """Return what became of a case in a line."""
     boxes = sum(len(span.boxes) for span in observation.output.spans)
@@ -205,8 +183,6 @@ def _command(options: Namespace) -> str:
     words += ["--presets", *options.presets, "--prompts", *options.prompts]
     if options.max_new_tokens is not None:
         words += ["--max-new-tokens", str(options.max_new_tokens)]
-    if getattr(options, "only_flops", False):
-        words += ["--only-flops"]
     return shlex.join(words)
 
 

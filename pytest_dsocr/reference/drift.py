@@ -118,8 +118,7 @@ class _Made(TypedDict):
     vendor_sha256: dict[str, str]
 
 
-class _Recorded(TypedDict, total=False):
-    made: list[_Made]
+class _Recorded(TypedDict):
     provenance: _Made
 
 
@@ -177,10 +176,10 @@ def change_of(folder: Path, anchors: Path, recordings: Sequence[Path]) -> Change
     found = read_anchors(folder)
     expected = read_json(anchors, family_with(found.files))
     here = {name: file.sha256 for name, file in found.files.items()}
-    made = {path: files for place in recordings for path, files in _made_from(place)}
     differing = {
-        path: tuple(name for name in here if any(one.get(name, here[name]) != here[name] for one in files))
-        for path, files in made.items()
+        path: tuple(name for name in here if made_from.get(name, here[name]) != here[name])
+        for place in recordings
+        for path, made_from in _made_from(place)
     }
     return Change(
         folder,
@@ -192,12 +191,8 @@ def change_of(folder: Path, anchors: Path, recordings: Sequence[Path]) -> Change
     )
 
 
-def _made_from(place: Path) -> Iterator[tuple[Path, list[Mapping[str, str]]]]:
-    """Yield what was recorded, and the hashes of the vendor's files that each part of it was made from, by name."""
-    for path in sorted((*place.glob("*.json"), *place.glob("*/*.json"), *place.glob("*/[!.]*/manifest.json"))):
+def _made_from(place: Path) -> Iterator[tuple[Path, Mapping[str, str]]]:
+    """Yield what was recorded, and the hashes of the vendor's files that it was made from, by name."""
+    for path in sorted((*place.glob("*.json"), *place.glob("*/[!.]*/manifest.json"))):
         if path.name != ANCHORS:
-            found = RECORDED.read(path)
-            if not (found.get("made") or "provenance" in found):
-                raise RECORDED.fault(path, "holds neither made nor provenance")
-            made = found.get("made") or [found["provenance"]]
-            yield path, [one["vendor_sha256"] for one in made if one["vendor_sha256"]]
+            yield path, RECORDED.read(path)["provenance"]["vendor_sha256"]

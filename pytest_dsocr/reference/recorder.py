@@ -18,7 +18,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import locked, sync_folder, write_whole
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Observation
-from pytest_dsocr.observation.provenance import Provenance, slug
+from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 from pytest_dsocr.reference.recorded_case import RecordedCase, case_files, read_recorded
 from pytest_dsocr.reference.recording import MANIFEST, Recording, encode_manifest, folder_names, recordings_of
@@ -159,11 +159,6 @@ class Recorder:
     def _write(self, name: str, content: bytes) -> None:
         self._work.mkdir(exist_ok=True)
         write_whole(self._work / name, content)
-
-
-def checkpoint_folder(golden: Path, provenance: Provenance) -> Path:
-    """Return where in the folder ``golden`` the recordings of a checkpoint are, or would be."""
-    return golden / slug(_as_named_in(golden, provenance).checkpoint)
 
 
 def _as_named_in(golden: Path, provenance: Provenance) -> Provenance:

@@ -8,7 +8,7 @@ from pytest_dsocr.reference import goldens
 from pytest_dsocr.reference.environment import family_in
 from pytest_dsocr.reference.goldens import RECORDINGS, part_of, shipped_folder
 
-MANIFEST, FLOPS = "manifest.json", "*/flops-*.json"
+MANIFEST = "manifest.json"
 
 
 def recordings_of(config: Config) -> Path:

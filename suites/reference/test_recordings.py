@@ -16,17 +16,16 @@ from pytest_dsocr.plugin.stash import leave_out
 from pytest_dsocr.reference.drift import read_json
 from pytest_dsocr.reference.goldens import ANCHORS
 
-from .goldens import FLOPS, MANIFEST, anchors_of, recordings_of
+from .goldens import MANIFEST, anchors_of, recordings_of
 
 if TYPE_CHECKING:
     from pytest_dsocr.reference.protocol import Reference
 
 
 def test_every_recording_is_whole(dsocr_config: Config, dsocr_check: Check) -> None:
-    """Every byte of every file has the hash that its manifest states, and none is surplus; FLOPs have their own."""
+    """Every byte of every file has the hash that its manifest states, and none is surplus."""
     folder = recordings_of(dsocr_config)
-    recordings = [path.parent for path in sorted(folder.glob(f"*/[!.]*/{MANIFEST}"))]
-    dsocr_check(_whole(path, folder) for path in [*recordings, *sorted(folder.glob(FLOPS))])
+    dsocr_check(_whole(path.parent, folder) for path in sorted(folder.glob(f"*/[!.]*/{MANIFEST}")))
 
 
 def test_all_are_made_from_the_pinned_files(dsocr_config: Config, dsocr_check: Check) -> None:
@@ -66,23 +65,20 @@ def test_the_reference_answers_for_this_run(
 
 
 def _whole(path: Path, folder: Path) -> Comparison:
-    from pytest_dsocr.reference.counts import Counts
     from pytest_dsocr.reference.protocol import ReferenceFaultError
     from pytest_dsocr.reference.recording import Recording
 
     what = f"recording/{path.relative_to(folder).as_posix()}"
     try:
-        cases = len((Counts.open(path) if path.is_file() else Recording.open(path)).cases)
+        cases = len(Recording.open(path).cases)
     except ReferenceFaultError as fault:
         return Comparison(what, Verdict.WRONG, str(fault))
     return Comparison(what, Verdict.MATCH if cases else Verdict.WRONG, f"every byte of {cases} cases")
 
 
 def _made_from(folder: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Yield each file that says what it was made from, by path; one of FLOPs once for each of its makings."""
-    manifests = folder.glob(f"*/[!.]*/{MANIFEST}")
-    for path in sorted([*folder.glob("*.json"), *manifests, *folder.glob(FLOPS)]):
+    """Yield each file that says what it was made from, by path."""
+    for path in sorted([*folder.glob("*.json"), *folder.glob(f"*/[!.]*/{MANIFEST}")]):
         if path.name != ANCHORS:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            for provenance in content["made"] if path.match(FLOPS) else [content["provenance"]]:
-                yield path.relative_to(folder).as_posix(), provenance["vendor_sha256"]
+            made = json.loads(path.read_text(encoding="utf-8"))["provenance"]
+            yield path.relative_to(folder).as_posix(), made["vendor_sha256"]

@@ -1,14 +1,16 @@
 """The arithmetic of small models: parameters, peaks, and the FLOPs of a session in each attention."""
 
+import json
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from PIL import Image
 
 from pytest_dsocr.cost.cost import as_counted, by_module
-from pytest_dsocr.cost.decoder import expected_experts
+from pytest_dsocr.cost.decoder import VENDOR, expected_experts
 from pytest_dsocr.cost.model import activation_peaks, cache_bytes, parameters, stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture
@@ -18,6 +20,7 @@ from pytest_dsocr.engine.places import SYNTHETIC
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.families.family import CachePolicy
 from pytest_dsocr.perf.probe.flops import counted_flops
+from suites.checkpoint.made import ARCHITECTURE
 from tests.conftest import model_of
 from tests.cost.full_size import apart, shown
 from tests.engine.written import synthetic_session
@@ -75,6 +78,18 @@ def test_products_of_a_page(attention: str, ring: int | None) -> None:
     assert not found.unknown
     modules = model_of(session).modules()
     assert not any(one._forward_hooks or one._forward_pre_hooks for one in modules), "left as it was"
+
+
+def test_the_vendors_stages_cost_what_was_counted_of_its_code() -> None:
+    """On shipped pages, on drawn ones in every preset, and in the second checkpoint; its gate leaves vision out."""
+    cases = json.loads(Path(__file__).with_name("vendor_flops.json").read_text(encoding="utf-8"))["cases"]
+    assert len(cases) == 65
+    for case in cases:
+        arch = ARCHITECTURE if case["checkpoint"] == "awkward" else resolve(case["checkpoint"]).architecture
+        preset = DEFAULT.preset(case["preset"])
+        work = Workload(tuple(case["page_px"]), preset, case["text_tokens"], generated_tokens=2)
+        computed = stages_of(arch, work, way=VENDOR)
+        assert {name: computed[name].cost.matrix_flops for name in case["flops"]} == case["flops"], case
 
 
 @pytest.mark.parametrize(("tokens", "bounds"), [(0, (0, 0)), (8, (6, 48)), (1213, (6, 64))])

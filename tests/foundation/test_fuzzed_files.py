@@ -41,7 +41,6 @@ from pytest_dsocr.perf.run import PerfRun, judge_run
 from pytest_dsocr.perf.statistics import Judgement, Pace
 from pytest_dsocr.plugin.snapshots import GoldenSnapshots, _holds
 from pytest_dsocr.plugin.xfails import read_ledger
-from pytest_dsocr.reference.counts import Counts
 from pytest_dsocr.reference.drift import drifts, read_json
 from pytest_dsocr.reference.nearest import read_facts
 from pytest_dsocr.reference.recorded_case import RecordedCase
@@ -176,7 +175,6 @@ KINDS: dict[str, Kind] = {
         sealed=True,
     ),
     "case": Kind(lambda folder: _among(RECORDED, folder, f"{CASE}.json"), RecordedCase.read, sealed=True),
-    "counts": Kind(_copied(VENDOR / "mini/flops-eager.json"), lambda path: Counts.open(path).encode(), sealed=True),
     "facts": Kind(_copied(VENDOR / "inputs-pillow-12.json"), lambda path: read_facts(path.parent, "inputs")),
     "snapshot": Kind(
         _copied(next((CHECKOUT / "golden/snapshots").rglob("*.json")), "snapshot.json"), _snapshot, sealed=True

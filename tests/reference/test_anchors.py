@@ -101,7 +101,7 @@ VENDOR = os.environ.get("DSOCR_VENDOR", "")
 
 @pytest.fixture
 def vendor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Files, their anchors in ``anchors.json``, and in ``golden`` a recording, FLOPs and facts made from them."""
+    """Files, their anchors in ``anchors.json``, and in ``golden`` a recording and facts made from them."""
     folder = write_small_folder(tmp_path / "vendor")
     monkeypatch.chdir(tmp_path)
     Path("anchors.json").write_text(to_json(read_anchors(folder), {}), encoding="utf-8")
@@ -109,7 +109,6 @@ def vendor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "golden/vendor/mine/cpu").mkdir(parents=True)
     for path, content in {
         "facts.json": {"provenance": made},
-        "mine/flops-eager.json": {"made": [made]},
         "mine/cpu/manifest.json": {"provenance": made},
         "mine/cpu/case.json": {"any": "thing"},
     }.items():
@@ -120,7 +119,7 @@ def vendor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def watched(vendor: Path) -> tuple[list[str], list[str], list[str]]:
     """What drifted, which suites that affects, and what is stale."""
     found = change_of(vendor, Path("anchors.json"), [Path("golden/vendor")])
-    assert len(found.stale) + len(found.current) == 3
+    assert len(found.stale) + len(found.current) == 2
     stale = [one.path.relative_to("golden/vendor").as_posix() for one in found.stale]
     return [one.anchor for one in found.drifted], [*found.suites], stale
 
@@ -134,7 +133,7 @@ def test_every_anchor_affects_suites_that_there_are_and_every_suite_is_affected_
     assert suites_of("the rest of deepencoder.py") == EVERY
 
 
-ALL = ["facts.json", "mine/cpu/manifest.json", "mine/flops-eager.json"]
+ALL = ["facts.json", "mine/cpu/manifest.json"]
 
 
 def test_a_change_affects_suites_and_makes_what_was_recorded_stale(vendor: Path) -> None:
@@ -146,8 +145,6 @@ def test_a_change_affects_suites_and_makes_what_was_recorded_stale(vendor: Path)
     assert watched(vendor) == (["window_partition", f"the rest of {DECODER}"], [*EVERY], ALL)
     made = {"vendor_sha256": {name: sha256((vendor / name).read_bytes()) for name in FILES}}
     Path("golden/vendor/facts.json").write_text(json.dumps({"provenance": made}), encoding="utf-8")
-    counted = Path("golden/vendor/mine/flops-eager.json")
-    counted.write_text(json.dumps({"made": [*json.loads(counted.read_text())["made"], made]}), encoding="utf-8")
     assert watched(vendor)[2] == ALL[1:], "only what was made from other files"
 
 
