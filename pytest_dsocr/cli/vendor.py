@@ -8,13 +8,14 @@ from pathlib import Path
 from time import monotonic
 
 from pytest_dsocr.cli.arguments import add_anchors, add_environment, add_vendor
+from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.process import progress_bar
 from pytest_dsocr.reference import environment, goldens
 from pytest_dsocr.reference.anchors import Anchors, read_anchors
 from pytest_dsocr.reference.drift import change_of, drifts, read_json, to_json
-from pytest_dsocr.reference.inspection import Loaded, load_in, modules_of
+from pytest_dsocr.reference.inspection import modules_of
 from pytest_dsocr.reference.installation import is_made, set_up
 from pytest_dsocr.report.views import change_lines, change_markdown
 
@@ -106,17 +107,16 @@ def inspect(options: Namespace) -> Iterator[str]:
         if environment.named_folder(options.env):
             raise
         python, absent = None, str(error)
-    loaded = load_in(python, options.vendor) if python else None
-    yield f"environment  {f'{python}, Python {loaded.python}' if loaded else absent}"
+    yield f"environment  {python or absent}"
     yield from _files(anchors)
     family = environment.check_vendor_folder(options.vendor)
     yield from _symbols(anchors, family.vendor.contract)
-    yield from _packages(options.vendor, loaded)
+    yield from _packages(options.vendor)
     yield ""
     own = options.anchors or goldens.anchors_of(goldens.OWN / goldens.RECORDINGS, family)
     yield from _write(anchors, own) if options.write else _drift(anchors, options)
-    if loaded and loaded.fault:  # last, because what is shown above does not need it
-        raise DsocrError(f"{python} cannot import {options.vendor}; see above what differs ({loaded.fault})")
+    if python:  # last, because what is shown above does not need it
+        yield f"imported     with {_versions(python, options.vendor)}"
 
 
 def _anchors(folder: Path) -> Path:
@@ -141,21 +141,21 @@ def _symbols(anchors: Anchors, contract: Mapping[str, Sequence[str]]) -> Iterato
             yield f"{stage:<14}{symbol:<54}missing"
 
 
-def _packages(folder: Path, loaded: Loaded | None) -> Iterator[str]:
+def _packages(folder: Path) -> Iterator[str]:
     yield ""
-    yield f"{'module':<16}{'needed':<20}{'installed' if loaded else ''}".rstrip()
+    yield f"{'module':<16}needed"
     pins = dict(pin.split("==") for pin in environment.plan_here().pins if "==" in pin)
     wanted = STAND_IN | pins | {"PIL": pins["pillow"]}
     for module, is_required in modules_of(folder).items():
-        needed = wanted.get(module, "any") if is_required else "optional"
-        installed = _installed(loaded.versions[module], needed) if loaded else ""
-        yield f"{module:<16}{needed:<20}{installed}".rstrip()
+        yield f"{module:<16}{wanted.get(module, 'any') if is_required else 'optional'}"
 
 
-def _installed(version: str | None, needed: str) -> str:
-    if version is None:
-        return "missing"
-    return version if not needed[0].isdigit() or version.split("+")[0] == needed else f"{version}, which differs"
+def _versions(python: Path, folder: Path) -> str:
+    """Import the files by another interpreter, and return its versions; raise ``DsocrError`` where it cannot."""
+    from pytest_dsocr.reference.live import LiveReference  # brings torch
+
+    with LiveReference(folder, MINI, python=python) as reference:
+        return ", ".join(f"{name} {version}" for name, version in reference.import_code().items())
 
 
 def _write(anchors: Anchors, path: Path) -> Iterator[str]:

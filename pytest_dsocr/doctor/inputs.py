@@ -20,7 +20,6 @@ from pytest_dsocr.reference.anchors import read_anchors
 from pytest_dsocr.reference.drift import drifts, read_json
 from pytest_dsocr.reference.environment import check_vendor_folder, find_environment
 from pytest_dsocr.reference.goldens import anchors_file, baseline_places, recording_places
-from pytest_dsocr.reference.inspection import load_in
 from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.recording import recordings_of
 
@@ -76,13 +75,13 @@ def environment(wanted: Wanted) -> Iterator[Finding]:
     if wanted.vendor is None:
         yield Finding("vendor's env", Level.OK, str(python))
         return
-    loaded = load_in(python, wanted.vendor)
-    if loaded.fault:
-        todo = f"make it again: dsocr vendor setup {wanted.vendor}"
-        yield Finding("vendor's env", Level.FAULT, f"{python} cannot import the files: {loaded.fault}", todo)
+    try:
+        with LiveReference(wanted.vendor, wanted.checkpoint, python=python) as reference:
+            found = reference.import_code().get("transformers")
+    except DsocrError as error:
+        yield Finding("vendor's env", Level.FAULT, str(error))
     else:
-        message = f"{python}, transformers {loaded.versions.get('transformers')}; it imports the files"
-        yield Finding("vendor's env", Level.OK, message)
+        yield Finding("vendor's env", Level.OK, f"{python}, transformers {found}; it imports the files")
 
 
 def recordings(wanted: Wanted) -> Iterator[Finding]:

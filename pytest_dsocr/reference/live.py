@@ -89,6 +89,16 @@ class Client:
         """The process id of the worker, while there is one."""
         return self._worker.pid if self._worker else None
 
+    def import_code(self) -> Mapping[str, str]:
+        """Have a worker import the vendor's files, and load nothing; return the versions in its environment.
+
+        Raises:
+            ReferenceFaultError: where that fails.
+        """
+        vendor = self._load["vendor"]
+        self._insist(f"import({vendor})", lambda: self._request(self._started(), "import", {"vendor": vendor}, bool))
+        return self._versions
+
     def start(self) -> Provenance:
         """Start a worker where none has loaded; return how it answers.
 
@@ -141,16 +151,20 @@ class Client:
 
     def _loaded(self) -> tuple[ChildProcess, Provenance]:
         try:
-            if self._worker is None:
-                self._worker = self._process()
-                self._versions = self._request(self._worker, "versions", {}, lambda answer: answer.result)
+            worker = self._started()
             self._provenance = self._provenance or self._request(
-                self._worker, "load", self._load, lambda answer: Provenance.from_json(answer.provenance)
+                worker, "load", self._load, lambda answer: Provenance.from_json(answer.provenance)
             )
         except WorkerFault as fault:
             fault.phase = f"loading {self._load['checkpoint']}, "
             raise
-        return self._worker, self._provenance
+        return worker, self._provenance
+
+    def _started(self) -> ChildProcess:
+        if self._worker is None:
+            self._worker = self._process()
+            self._versions = self._request(self._worker, "versions", {}, lambda answer: answer.result)
+        return self._worker
 
     def _process(self) -> ChildProcess:
         """Start a worker, with a folder for its temporary files that goes with it."""

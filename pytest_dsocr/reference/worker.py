@@ -52,6 +52,8 @@ class RuntimeServer:
         try:
             if method == "versions":
                 reply: Reply = (versions(), {})
+            elif method == "import":
+                reply = _imported(Path(params["vendor"]))
             elif method == "load":
                 reply = self._load(**params)
             else:
@@ -66,8 +68,7 @@ class RuntimeServer:
         """Load the runtime ``module:name``, of the vendor's files where there are some."""
         module, _, name = runtime.partition(":")
         if vendor is not None:
-            check_vendor_folder(Path(vendor))
-            check_versions(Path(vendor))
+            check_code(Path(vendor))
         load: Callable[..., Runtime] = getattr(import_module(module), name).load
         load = load if vendor is None else partial(load, Path(vendor))
         self._runtime = load(**how, on_progress=self._progress)
@@ -94,8 +95,17 @@ class RuntimeServer:
         self._channel.send("event", (what, done, total))
 
 
-def check_versions(vendor: Path) -> None:
-    """Raise ``DsocrError`` where the folder's code uses transformers, and another version of it is here."""
+def _imported(vendor: Path) -> Reply:
+    check_code(vendor)
+    from pytest_dsocr.reference.vendor_code.code import load_vendor_code
+
+    load_vendor_code(vendor)
+    return {}, {}
+
+
+def check_code(vendor: Path) -> None:
+    """Raise ``DsocrError`` where files are missing, or use transformers, and another version of it is here."""
+    check_vendor_folder(vendor)
     found = versions().get("transformers", "none")
     if "transformers" in modules_of(vendor) and not found.startswith(f"{SERIES}."):
         raise DsocrError(

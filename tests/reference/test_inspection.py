@@ -1,12 +1,13 @@
 """``dsocr vendor inspect`` on a folder in our own words, by the interpreter that runs the tests."""
 
+import platform
 from pathlib import Path
 
 import pytest
+import torch
 
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.reference.inspection import load_in, modules_of
+from pytest_dsocr.reference.inspection import modules_of
 from tests.recordings import FILES
 from tests.reference.small_folder import CONFIG, ENCODER, MAIN, change, write_small_folder
 
@@ -42,31 +43,15 @@ def test_what_an_environment_lacks_is_reported(
     environment, anchors = str(warm_environment), str(tmp_path / "anchors.json")
     command = ["vendor", "inspect", str(folder), "--env", environment, "--anchors", anchors, "--write"]
     assert main(command) == 0
+    imported = f"imported     with python {platform.python_version()}, torch {torch.__version__}, "
+    assert imported in capsys.readouterr().out
     change(folder, CONFIG, "def DeepseekV2Config", "import torch, no_such_module\ndef DeepseekV2Config")
-    assert main(command) == 2
+    assert main(command) == 10
     printed = capsys.readouterr()
     assert "No module named 'no_such_module'" in printed.err
-    rows = [line.split() for line in printed.out.splitlines()]
-    assert ["no_such_module", "any", "missing"] in rows
-    assert [row[1].split("+")[0] == row[2].split("+")[0] for row in rows if row[:1] == ["torch"]] == [True]
+    assert "; run in an environment with transformers==4.46.3, " in printed.err
+    assert ["no_such_module", "any"] in [line.split() for line in printed.out.splitlines()]
     assert {path.name for path in folder.iterdir()} == {*FILES}, "nothing is written there"
-
-
-@pytest.mark.parametrize(
-    ("code", "time_limit_s", "message"),
-    [
-        ("import time\ntime.sleep(6000)", 0.5, r"was still importing .* after 0\.5 s"),
-        ("import os, sys\nprint('last words', file=sys.stderr)\nos._exit(3)", 600, r"(?s)failed while .*last words"),
-    ],
-)
-def test_an_interpreter_that_breaks_down_is_an_error(
-    folder: Path, code: str, time_limit_s: float, message: str, warm_python: Path
-) -> None:
-    change(folder, CONFIG, "def DeepseekV2Config", f"{code}\ndef DeepseekV2Config")
-    with pytest.raises(DsocrError, match=message):
-        load_in(warm_python, folder, time_limit_s)
-    change(folder, CONFIG, f"{code}\ndef DeepseekV2Config", "raise ValueError('odd')\ndef DeepseekV2Config")
-    assert load_in(warm_python, folder).fault == "ValueError: odd"
 
 
 def test_modules_are_those_of_third_parties_and_whether_they_must_be_there(folder: Path) -> None:
