@@ -38,12 +38,6 @@ def add_vendor(command: ArgumentParser) -> None:
     command.add_argument("vendor", type=Path, help="folder with the vendor's Python files: a hub snapshot, a clone")
 
 
-def add_anchors(command: ArgumentParser) -> None:
-    """Add the file that the vendor's code is compared with."""
-    what = "file to compare with (default: ./golden/vendor/anchors.json, or else the shipped one)"
-    add(command, "--anchors", what, type=Path, metavar="FILE")
-
-
 def add_environment(command: ArgumentParser) -> None:
     """Add the environment that the vendor's code runs in."""
     what = "the vendor's environment (default: one in the user's cache)"

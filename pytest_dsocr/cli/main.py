@@ -36,7 +36,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "new-adapter": ("adapters:new_adapter", "write a commented file to begin an adapter of your own with"),
     "export": ("adapters:export", "write a checkpoint in the form that another implementation loads"),
     "vendor setup": ("vendor:setup", "make the environment in which the vendor's code runs"),
-    "vendor inspect": ("vendor:inspect", "show what the vendor's files contain, and what has changed"),
+    "vendor inspect": ("vendor:inspect", "show what the vendor's files contain, and whether they can be imported"),
     "vendor record": ("vendor_pages:record", "record what the vendor's code does with pages"),
     "vendor run": ("vendor_pages:run", "keep what the vendor's code makes of pages, as files"),
 }

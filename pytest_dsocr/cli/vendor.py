@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
 
-from pytest_dsocr.cli.arguments import add_anchors, add_environment, add_vendor
+from pytest_dsocr.cli.arguments import add, add_environment, add_vendor
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.process import progress_bar
 from pytest_dsocr.reference import environment, goldens
 from pytest_dsocr.reference.anchors import Anchors, read_anchors
-from pytest_dsocr.reference.drift import change_of, drifts, read_json, to_json
+from pytest_dsocr.reference.drift import change_of, to_json
 from pytest_dsocr.reference.inspection import modules_of
 from pytest_dsocr.reference.installation import is_made, set_up
 from pytest_dsocr.report.views import change_lines, change_markdown
@@ -63,7 +63,8 @@ def setup(options: Namespace) -> Iterator[str]:
 def add_watch(command: ArgumentParser) -> None:
     """Add the vendor's folder, and what it is compared with."""
     add_vendor(command)
-    add_anchors(command)
+    what = "file to compare with (default: ./golden/vendor/anchors.json, or else the shipped one)"
+    add(command, "--anchors", what, type=Path, metavar="FILE")
     golden = "folder with vendor/ (recordings) (default: ./golden, or else the shipped one)"
     command.add_argument("--golden", type=Path, metavar="FOLDER", help=golden)
     command.add_argument("--markdown", type=Path, metavar="FILE", help="write it as the text of an issue as well")
@@ -76,7 +77,8 @@ def watch(options: Namespace) -> Iterator[str]:
         DsocrError: where the vendor's files, the anchors or a recording cannot be read, or the Markdown not be written.
     """
     places = goldens.recording_places(options.golden or goldens.golden_folder())
-    change = change_of(options.vendor, options.anchors or _anchors(options.vendor), places)
+    anchors = options.anchors or goldens.anchors_file(environment.check_vendor_folder(options.vendor))
+    change = change_of(options.vendor, anchors, places)
     options.status = int(not change.is_none)
     yield from change_lines(change)
     if options.markdown:
@@ -85,19 +87,19 @@ def watch(options: Namespace) -> Iterator[str]:
 
 
 def add_inspect(command: ArgumentParser) -> None:
-    """Add the vendor's folder, its environment and the anchors."""
+    """Add the vendor's folder, its environment, and where anchors are written."""
     add_vendor(command)
     add_environment(command)
-    add_anchors(command)
-    command.add_argument("--write", action="store_true", help="write what is found to --anchors")
+    command.add_argument("--write", action="store_true", help="write where the code is to --anchors")
+    add(command, "--anchors", "file to write to (default: anchors.json in ./golden/vendor)", type=Path, metavar="FILE")
 
 
 def inspect(options: Namespace) -> Iterator[str]:
-    """Yield what the files in a folder contain. The status is 1 if they have changed.
+    """Yield what the files in a folder contain.
 
     Raises:
         DsocrError: on a folder without the vendor's files, an environment that cannot import them, or anchors that
-            cannot be read.
+            cannot be written.
     """
     anchors = read_anchors(options.vendor)
     yield f"vendor       {options.vendor.absolute()}"
@@ -113,14 +115,12 @@ def inspect(options: Namespace) -> Iterator[str]:
     yield from _symbols(anchors, family.vendor.contract)
     yield from _packages(options.vendor)
     yield ""
-    own = options.anchors or goldens.anchors_of(goldens.OWN / goldens.RECORDINGS, family)
-    yield from _write(anchors, own) if options.write else _drift(anchors, options)
+    if options.write:
+        own = goldens.anchors_of(goldens.OWN / goldens.RECORDINGS, family)
+        yield from _write(anchors, options.anchors or own)
     if python:  # last, because what is shown above does not need it
         yield f"imported     with {_versions(python, options.vendor)}"
-
-
-def _anchors(folder: Path) -> Path:
-    return goldens.anchors_file(environment.check_vendor_folder(folder))
+    yield f"next         dsocr watch-vendor {options.vendor}"
 
 
 def _files(anchors: Anchors) -> Iterator[str]:
@@ -163,18 +163,3 @@ def _write(anchors: Anchors, path: Path) -> Iterator[str]:
     goldens.check_writable(path, "--anchors FILE")
     write_whole(path, to_json(anchors, provenance).encode(), shared=True)
     yield f"written      {path}"
-
-
-def _drift(anchors: Anchors, options: Namespace) -> Iterator[str]:
-    path = options.anchors or _anchors(options.vendor)
-    expected = read_json(path, environment.check_vendor_folder(options.vendor))
-    found = drifts(expected, anchors)
-    options.status = 1 if found else options.status
-    changed = [name for name, file in anchors.files.items() if file.sha256 != expected.files[name].sha256]
-    if found:
-        yield f"drift        {len(found)} of {len(expected.symbols)} anchors are not as in {path}:"
-        yield from (f"  {line}" for drift in found for line in drift.lines)
-    elif changed:
-        yield f"no drift     from {path}: {', '.join(changed)} differs in comments or layout only"
-    else:
-        yield f"no drift     from {path}: {len(expected.symbols)} anchors, every file the same"

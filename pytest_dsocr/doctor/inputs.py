@@ -16,8 +16,7 @@ from pytest_dsocr.perf.baseline import has_any
 from pytest_dsocr.perf.identity import machine_name
 from pytest_dsocr.perf.probe.machine import machine
 from pytest_dsocr.reference import opening
-from pytest_dsocr.reference.anchors import read_anchors
-from pytest_dsocr.reference.drift import drifts, read_json
+from pytest_dsocr.reference.drift import change_of
 from pytest_dsocr.reference.environment import check_vendor_folder, find_environment
 from pytest_dsocr.reference.goldens import anchors_file, baseline_places, recording_places
 from pytest_dsocr.reference.live import LiveReference
@@ -47,22 +46,20 @@ def pages(wanted: Wanted) -> Iterator[Finding]:
 
 
 def vendor(wanted: Wanted) -> Iterator[Finding]:
-    """Compare the vendor's files with the anchors, as ``dsocr vendor inspect`` does."""
+    """Compare the vendor's files with the anchors, as ``dsocr watch-vendor`` does."""
     folder = wanted.vendor
     if folder is None:
         yield Finding("vendor", Level.NOTE, "its files are not given, so that nothing runs live", "--reference=FOLDER")
         return
-    found, expected = read_anchors(folder), read_json(anchors_file(check_vendor_folder(folder)))
-    if drifted := drifts(expected, found):
-        message = f"{count(len(drifted), 'anchor')} drifted: {listed([one.anchor for one in drifted])}"
+    change = change_of(folder, anchors_file(check_vendor_folder(folder)), [])
+    if change.drifted:
+        message = f"{count(len(change.drifted), 'anchor')} drifted: {listed([one.anchor for one in change.drifted])}"
         yield Finding("vendor", Level.FAULT, message, f"see what that affects: dsocr watch-vendor {folder}")
-    elif changed := [name for name, file in found.files.items() if file.sha256 != expected.files[name].sha256]:
-        message = f"{', '.join(changed)} differs in comments or layout, and recordings are of another one"
+    elif change.files:
+        message = f"{', '.join(change.files)} differs in comments or layout, and recordings are of another one"
         yield Finding("vendor", Level.NOTE, message, f"see which: dsocr watch-vendor {folder}")
     else:
-        yield Finding(
-            "vendor", Level.OK, f"{count(len(found.files), 'file')} in {folder}, {len(found.symbols)} anchors"
-        )
+        yield Finding("vendor", Level.OK, f"the files in {folder} are those that were written down")
 
 
 def environment(wanted: Wanted) -> Iterator[Finding]:
