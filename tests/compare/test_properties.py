@@ -106,17 +106,6 @@ def test_outputs_never_raise_nor_print(actual: Output, expected: Output, limits:
     assert first_divergence(found) or all(one.verdict is not Verdict.WRONG for one in found)
 
 
-@fuzz
-@given(OUTPUTS, OUTPUTS, LIMITS, st.integers(0, 9))
-def test_what_its_own_steps_give_is_excused_whole_after_a_tie_and_nothing_else(
-    actual: Output, expected: Output, limits: Tolerances, step: int
-) -> None:
-    assume(actual.text != expected.text)
-    assert all(one.passes for one in outputs(actual, expected, limits, Tie(step, actual, sure=False)))
-    alone, tied = outputs(actual, expected, limits), outputs(actual, expected, limits, Tie(step, expected, sure=False))
-    assert [one.verdict for one in alone] == [one.verdict for one in tied[1:]]
-
-
 @briefly
 @given(st.lists(FORCED, max_size=4), st.lists(STEPS, max_size=4), LIMITS)
 def test_steps_never_raise(forced: list[ForcedStep], steps: list[Step], limits: Tolerances) -> None:
@@ -162,16 +151,6 @@ def test_looser_limits_make_no_verdict_on_steps_worse(
 
 
 # Boxes.
-
-
-@fuzz
-@given(st.lists(BOXES, min_size=2, max_size=8, unique=True), st.randoms())
-def test_another_order_is_wrong_under_any_limits(boxes: list[Box], random: Any) -> None:
-    shuffled = random.sample(boxes, len(boxes))
-    assume(shuffled != boxes)
-    limits = replace(EXACT, coords=0.5 / UNITS, boxes=9)
-    actual, expected = ([SpanSeen("text", (box,)) for box in side] for side in (shuffled, boxes))
-    assert compare_boxes(actual, expected, limits).verdict is Verdict.WRONG
 
 
 @fuzz
