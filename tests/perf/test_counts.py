@@ -11,8 +11,8 @@ from PIL import Image
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.perf.counts import FLAGS, exact_changes, flag, flags, too_few_tokens
-from pytest_dsocr.perf.probe.counting import growth
 from pytest_dsocr.perf.probe.page import PageProbe
+from pytest_dsocr.perf.probe.stopwatch import growth
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.perf import planted
 

@@ -14,7 +14,6 @@ import pytest
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.perf.bench import _rounds
 from pytest_dsocr.perf.probe import page as page_module
-from pytest_dsocr.perf.probe.gpu_work import BEFORE, kernels_by_stage
 from pytest_dsocr.perf.probe.machine import Yardstick, descends, move_to
 from pytest_dsocr.perf.probe.page import READINGS, PageProbe
 from pytest_dsocr.perf.probe.stopwatch import Lap, Stopwatch, apart, in_quantities, shortest
@@ -148,23 +147,3 @@ def test_cores_are_taken_in_turn_and_none_is_kept(monkeypatch: pytest.MonkeyPatc
     for turn in range(3):
         move_to(turn)
     assert taken == [{3}, {3, 5}, {5}, {3, 5}, {3}, {3, 5}]
-
-
-class Event:
-    """One of the profiler's."""
-
-    def __init__(self, name: str, start: float, end: float, on: str = "CUDA") -> None:
-        self.name, self.device_time = name, end - start
-        self.time_range = type("Range", (), {"start": start, "end": end})
-        self.device_type = type("Device", (), {"name": on})
-
-
-def test_kernels_belong_to_the_stage_that_was_open() -> None:
-    ranges = [("vision", 0, 50), ("sam", 1, 10), ("clip", 11, 20), ("sam", 21, 30), ("prefill", 60, 80)]
-    steps = [("decode", 90, 95), ("decode", 96, 99)]
-    kernels = ((2, 5), (12, 13), (22, 24), (40, 41), (61, 70), (91, 92), (97, 98), (200, 300))
-    events = [Event(BEFORE + name, start, end, "CPU") for name, start, end in [*ranges, *steps]]
-    events += [Event("gemm", *at) for at in kernels]
-    events += [Event(BEFORE + "sam", 1, 10), Event("Memcpy HtoD (Pageable)", 62, 79), Event("aten::mm", 3, 4, "CPU")]
-    found = {"vision_fusion": [1], "sam": [3, 2], "clip": [1], "prefill": [9], "decode": [1]}
-    assert kernels_by_stage(events) == found

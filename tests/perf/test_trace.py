@@ -16,7 +16,8 @@ from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.pages.page_list import shipped
-from pytest_dsocr.perf.probe.lines import Lines, Marks, Own
+from pytest_dsocr.perf.probe.gpu_work import kernels_by_stage
+from pytest_dsocr.perf.probe.lines import BEFORE, Lines, Marks, Own
 from pytest_dsocr.perf.probe.page import PageProbe
 from pytest_dsocr.perf.probe.tracing import Reading, trace
 from pytest_dsocr.perf.trace import NOTHING, difference
@@ -215,24 +216,16 @@ def test_longer_times_of_the_same_calls_are_told_where_the_stage_was_judged() ->
     assert difference(table(row(10, 1)), table(row(10, 1.4)), ["decode"]).sentence == NOTHING, "a host has other work"
 
 
+def event(name: str, cat: str, ts: float, dur: float, correlation: int = 0, tid: int = 5) -> dict[str, Any]:
+    """As torch's profiler writes it."""
+    where = {"pid": 0 if tid == 7 else 5, "tid": tid, "ts": ts, "dur": dur}
+    return {"ph": "X", "name": name, "cat": cat, **where, "args": {"correlation": correlation}}
+
+
 def test_a_kernel_belongs_to_the_operator_that_launched_it_and_a_synchronise_is_a_wait() -> None:
-    """As torch's profiler writes them of a GPU: the kernel runs later, on a stream, after the stage has ended."""
+    """As on a GPU: the kernel runs later, on a stream, after the stage has ended."""
     lines = Lines(Marks(Own([], ())))
     lines.calls["decode 0", "aten::cat"].append(HERE)
-
-    def event(name: str, cat: str, ts: float, dur: float, correlation: int = 0, tid: int = 5) -> dict[str, Any]:
-        args = {"args": {"correlation": correlation}}
-        return {
-            "ph": "X",
-            "name": name,
-            "cat": cat,
-            "pid": 0 if tid == 7 else 5,
-            "tid": tid,
-            "ts": ts,
-            "dur": dur,
-            **args,
-        }
-
     reading = Reading(
         [
             event("dsocr decode 0", "user_annotation", 10, 30),
@@ -253,3 +246,15 @@ def test_a_kernel_belongs_to_the_operator_that_launched_it_and_a_synchronise_is_
         ("wait", "cudaEventSynchronize"): ((HERE,), 0, 0),  # its time is the operator's
     }
     check(reading.trace["traceEvents"])
+
+
+def test_a_stages_kernels_are_those_that_it_launched_and_a_page_has_all_of_them_once() -> None:
+    runs = [("vision 0", 0, 50), ("sam 0", 1, 10), ("clip 0", 11, 20), ("sam 1", 21, 30), ("prefill 0", 60, 80)]
+    runs += [("vision_fusion 0", 61, 65), ("decode 0", 90, 95), ("decode 1", 96, 99)]
+    events = [event(BEFORE + run, "user_annotation", start, end - start) for run, start, end in runs]
+    launched = ((2, 3), (12, 1), (22, 2), (40, 1), (62, 4), (70, 9), (91, 8), (97, 5), (200, 100), (72, 30))
+    for k, (at, took) in enumerate(launched, 1):
+        name, kind = ("Memcpy HtoD (Pageable)", "gpu_memcpy") if at == 72 else ("gemm", "kernel")
+        events += [event("cudaLaunch", "cuda_runtime", at, 1, k), event(name, kind, 400 + 100 * k, took, k, tid=7)]
+    found = {"sam": [3, 2], "clip": [1], "vision_fusion": [1], "prefill": [9, 4], "decode": [5]}
+    assert kernels_by_stage(Reading(events, Lines(Marks(Own([], ()))))) == found

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 from pytest_dsocr.perf.probe.gpu_work import of_gpu
-from pytest_dsocr.perf.probe.stopwatch import Stopwatch
+from pytest_dsocr.perf.probe.stopwatch import FEW, Stopwatch, growth
 from pytest_dsocr.perf.probe.walk import FIRST_LAYER, MODULES, module_of
 from pytest_dsocr.perf.traced import READS
 
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 COPIES = frozenset(("_to_copy", "copy_"))
 CONVOLUTION = "convolution"
-FEW = 8
-"""Tokens at each end of a page that are compared."""
 
 
 def count(probe: PageProbe) -> dict[str, int]:
@@ -171,15 +168,6 @@ def _new_bytes(given: Any, out: Any) -> int:
 
 def _tensors(values: Any) -> Iterator[Tensor]:
     return (one for one in tree_iter(values) if isinstance(one, torch.Tensor) and one.layout == torch.strided)
-
-
-def growth(values: Sequence[int]) -> int:
-    """Return how much more each value is than the one before, from the medians at both ends: an outlier is none.
-
-    A cache that doubles its room, say, makes one step store far more than its neighbours.
-    """
-    few = min(FEW, len(values) // 2)
-    return round((median(values[-few:]) - median(values[:few])) / (len(values) - few))
 
 
 def growth_by_token(read: Callable[[], object], first_layer: Any) -> int | None:

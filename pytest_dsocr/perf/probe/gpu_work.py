@@ -5,15 +5,16 @@ The time that it works hardly differs between runs, where the host's launches di
 
 from __future__ import annotations
 
-import statistics
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping
+from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.profiler import ProfilerActivity, profile, record_function
 
-from pytest_dsocr.perf.probe.stopwatch import Stopwatch
+from pytest_dsocr.perf.probe.lines import Lines, Marks, Own, stage_of
+from pytest_dsocr.perf.probe.stopwatch import WITHIN, Stopwatch
+from pytest_dsocr.perf.probe.tracing import Reading, profiled
 from pytest_dsocr.perf.rounds import ENCODERS
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ TIMES = 2
 """How often a page is profiled; the mean counts."""
 FEW_STEPS = 4
 """Decode steps that are profiled; the last one counts."""
-BEFORE = "dsocr "
-"""What a range's name begins with, so that no range of the subject's is taken for it."""
-
 TRANSFERS = ("Memcpy HtoD", "Memcpy DtoH")
 """Copies between host and GPU, which take as long as the host does."""
 
@@ -36,60 +34,36 @@ def of_gpu(probe: PageProbe) -> dict[str, int]:
     torch.cuda.reset_peak_memory_stats(gpu)
     probe.read()
     found = {"page.peak_bytes": torch.cuda.max_memory_allocated(gpu)}
-    profiles = [_profiled(probe) for _ in range(TIMES)]
+    profiles = [kernels_by_stage(_reading(probe)) for _ in range(TIMES)]
     for stage in profiles[-1]:
         found[f"{stage}.kernels"] = len(profiles[-1][stage])
-        found[f"{stage}.busy_us"] = round(statistics.mean(sum(one.get(stage, ())) for one in profiles))
+        found[f"{stage}.busy_us"] = round(mean(sum(one.get(stage, ())) for one in profiles))
     return found | {"decode.allocations": _allocations_of_step(probe, gpu)}
 
 
-class Ranges(Stopwatch):
-    """Names laps for the profiler, in place of timing them; the GPU is waited for at both ends."""
+def _reading(probe: PageProbe) -> Reading:
+    lines = Lines(Marks(Own([], ())))
 
-    def start(self, name: str) -> Callable[[], None]:
-        """Open a range; return what ends it."""
-        self._wait()
-        opened = record_function(BEFORE + name)
-        opened.__enter__()
-
-        def stop() -> None:
-            self._wait()
-            opened.__exit__(None, None, None)
-
-        return stop
-
-
-def _profiled(probe: PageProbe) -> dict[str, list[float]]:
-    with (
-        warnings.catch_warnings(action="ignore"),  # of the profiler's own: of what it would do in another cycle
-        profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiled,
-    ):
-        walk = probe.walk(Ranges(probe.device))
+    def read() -> None:
+        walk = probe.walk(lines.marks)
         walk.max_new_tokens = min(walk.max_new_tokens, FEW_STEPS + 1)
         _, state = walk.begin()
         walk.decode(state)
-    return kernels_by_stage(profiled.events())
+
+    return Reading(profiled(read, probe.device), lines)
 
 
-def kernels_by_stage(events: Iterable[Any]) -> dict[str, list[float]]:
-    """Return the microseconds of each kernel that ran while a stage was open; of decode the last step's."""
-    laps: dict[str, list[Any]] = {}
-    kernels = []
-    for event in events:
-        if event.device_type.name == "CUDA" and not event.name.startswith((BEFORE, *TRANSFERS)):
-            kernels.append(event)
-        elif event.device_type.name == "CPU" and event.name.startswith(BEFORE):
-            laps.setdefault(event.name.removeprefix(BEFORE), []).append(event.time_range)
-    laps["decode"] = laps.get("decode", [])[-1:]
-    found = {name: [one for one in kernels if _is_in(one.time_range.start, laps[name])] for name in laps}
-    if any(found.get(name) for name in ENCODERS):
-        encoding = {id(one) for name in ENCODERS for one in found.get(name, ())}
-        found["vision_fusion"] = [one for one in found.pop("vision") if id(one) not in encoding]
-    return {name: [one.device_time for one in of_stage] for name, of_stage in found.items() if of_stage}
-
-
-def _is_in(start: float, laps: Sequence[Any]) -> bool:
-    return any(lap.start <= start <= lap.end for lap in laps)
+def kernels_by_stage(reading: Reading) -> dict[str, list[float]]:
+    """Return the microseconds of each kernel that a stage launched; of decode the last step's."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for run, name, us in reading.kernels:
+        is_counted = stage_of(run) != "decode" or run == f"decode {reading.runs['decode'] - 1}"
+        found[stage_of(run)] += us if is_counted and not name.startswith(TRANSFERS) else []
+    for whole, part in WITHIN.items():
+        found[whole] += found[part]
+    if any(found[name] for name in ENCODERS):
+        found["vision_fusion"] = found.pop("vision", [])
+    return {name: of_stage for name, of_stage in found.items() if of_stage}
 
 
 def _allocations_of_step(probe: PageProbe, gpu: torch.device) -> int:

@@ -14,10 +14,11 @@ from typing import Any
 from torch.profiler import record_function
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pytest_dsocr.perf.probe.gpu_work import BEFORE
 from pytest_dsocr.perf.probe.stopwatch import Stopwatch
 from pytest_dsocr.perf.traced import DOMAIN, PAGE, Place
 
+BEFORE = "dsocr "
+"""What a range's name begins with, so that no range of the subject's is taken for it."""
 HERE, MEASURING = str(Path(__file__).parents[1]), "pytest_dsocr/perf/"
 """What measures, and what did in the code that is measured."""
 INSTALLED = "site-packages"

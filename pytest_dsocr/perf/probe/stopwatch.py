@@ -17,7 +17,7 @@ FRESH_NS = 500_000
 WITHIN = {TOKENIZER: PREPROCESS, PREFILL: FUSION}
 """By the method's lap: the stage that it holds as well, where a subject shows when that runs."""
 FEW = 8
-"""Decode steps at each end that early and late are the median of."""
+"""Decode steps at each end that early and late are the median of, and what grows by the token is read off."""
 
 
 @dataclass(frozen=True)
@@ -165,3 +165,12 @@ def _middle(laps: Sequence[Lap]) -> Lap:
 def _of_all(values: Sequence[float | None], of: Callable[[Sequence[float]], float]) -> float | None:
     known = [value for value in values if value is not None]
     return of(known) if known and len(known) == len(values) else None
+
+
+def growth(values: Sequence[int]) -> int:
+    """Return how much more each value is than the one before, from the medians at both ends: an outlier is none.
+
+    A cache that doubles its room, say, makes one step store far more than its neighbours.
+    """
+    few = min(FEW, len(values) // 2)
+    return round((median(values[-few:]) - median(values[:few])) / (len(values) - few))

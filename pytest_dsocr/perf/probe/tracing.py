@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from pytest_dsocr.perf.probe.counting import growth
-from pytest_dsocr.perf.probe.gpu_work import BEFORE
-from pytest_dsocr.perf.probe.lines import Lines, Marks, Own, stage_of
+from pytest_dsocr.perf.probe.lines import BEFORE, Lines, Marks, Own, stage_of
+from pytest_dsocr.perf.probe.stopwatch import growth
 from pytest_dsocr.perf.traced import KERNEL, OPERATOR, PAGE, PYTHON, RUN, WAIT, Place
 
 if TYPE_CHECKING:
@@ -42,8 +41,11 @@ Key = tuple[str, str, str, tuple[Place, ...]]
 
 def trace(probe: PageProbe, own: Own, path: Path) -> dict[str, Any]:
     """Trace one page; write its trace, and return the table as :class:`pytest_dsocr.perf.traced.Table` reads it."""
-    lines = _read(probe, own, None)
-    readings = [Reading(_profiled(probe, own), lines) for _ in range(TIMES)]
+    lines = Lines(Marks(own))
+    with lines.noting():
+        _read(probe, lines.marks)
+    profiles = (profiled(lambda: _read(probe, Marks(own)), probe.device, with_stack=True) for _ in range(TIMES))
+    readings = [Reading(events, lines) for events in profiles]
     path.write_text(json.dumps(readings[0].trace, separators=(",", ":")), encoding="utf-8")
     tables = [reading.rows() for reading in readings]
     rows = [
@@ -53,11 +55,9 @@ def trace(probe: PageProbe, own: Own, path: Path) -> dict[str, Any]:
     return {"runs": readings[0].runs, "rows": rows}
 
 
-def _read(probe: PageProbe, own: Own, profiler: Any) -> Lines:
+def _read(probe: PageProbe, marks: Marks) -> None:
     """Read the page stage by stage, where the subject has stages, and whole."""
-    marks = Marks(own)
-    lines = Lines(marks)
-    with torch.no_grad(), marks.nvtx(), profiler or lines.noting():
+    with torch.no_grad(), marks.nvtx():
         if probe.has_stages:
             probe.walk(marks).whole()
         with marks.lap(PAGE):
@@ -65,15 +65,14 @@ def _read(probe: PageProbe, own: Own, profiler: Any) -> Lines:
             marks.finish()
         if probe.device.startswith("cuda"):
             torch.cuda.synchronize(probe.device)
-    return lines
 
 
-def _profiled(probe: PageProbe, own: Own) -> list[Event]:
-    """Return the events of torch's profiler."""
-    on = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * probe.device.startswith("cuda")
+def profiled(read: Callable[[], None], device: str, *, with_stack: bool = False) -> list[Event]:
+    """Return the events of torch's profiler while something is read."""
+    on = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * device.startswith("cuda")
     with TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore"):
-        profiler = profile(activities=on, with_stack=True)
-        _read(probe, own, profiler)
+        with profile(activities=on, with_stack=with_stack) as profiler:
+            read()
         file = Path(folder, "trace.json")
         profiler.export_chrome_trace(str(file))
         found: list[Event] = json.loads(file.read_bytes())["traceEvents"]
@@ -163,6 +162,13 @@ class Reading:
     def _show(self, event: Event, path: tuple[Place, ...]) -> None:
         kept = {name: event[name] for name in ("ph", "name", "cat", "pid", "tid", "ts", "dur")}
         self.shown.append({**kept, "args": {"from": str(path[-1])} if path else {}})
+
+    @property
+    def kernels(self) -> Iterator[tuple[str, str, list[float]]]:
+        """What a GPU ran: the run of a stage that launched it, its name, and the microseconds of each time."""
+        for (_, kind, name, _), by_run in self._us.items():
+            if kind == KERNEL:
+                yield from ((run, name, us) for run, us in by_run.items())
 
     def rows(self) -> dict[Key, dict[str, Any]]:
         """Return the table's rows."""
