@@ -20,7 +20,6 @@ from tests.leaks import OwnModulesSnapshot, changes, lost, state
 
 if TYPE_CHECKING:
     from pytest_dsocr.engine.engine import Engine
-    from pytest_dsocr.engine.model import DeepseekOCR
 
 with suppress(ImportError):  # where only what needs a GPU is run
     from hypothesis import HealthCheck, settings
@@ -120,11 +119,3 @@ def tiny() -> Engine[Any]:
     from pytest_dsocr.engine.engine import Engine  # here, because a process that spreads the tests needs no torch
 
     return Engine.from_checkpoint("synthetic:tiny")
-
-
-def model_of(session: Engine[Any]) -> DeepseekOCR:
-    """The engine's model behind a session, with its modules."""
-    from pytest_dsocr.engine.model import DeepseekOCR
-
-    assert isinstance(session.model, DeepseekOCR)
-    return session.model

@@ -12,8 +12,8 @@ from pytest_dsocr.cost.model import activation_peaks, stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.attention import attention_function
 from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.explain.mistake import model_of
 from pytest_dsocr.perf.probe.flops import counted_flops
-from tests.conftest import model_of
 from tests.cost.full_size import FULL, apart, shown
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")

@@ -17,11 +17,11 @@ from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.places import SYNTHETIC
+from pytest_dsocr.explain.mistake import model_of
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.families.family import CachePolicy
 from pytest_dsocr.perf.probe.flops import counted_flops
 from suites.checkpoint.made import ARCHITECTURE
-from tests.conftest import model_of
 from tests.cost.full_size import apart, shown
 from tests.engine.written import synthetic_session
 

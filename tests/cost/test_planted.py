@@ -14,10 +14,10 @@ import suites
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.explain.mistake import model_of
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.cost.flops import Scales, page_of, prefill_of, step_of, vision_of
-from tests.conftest import model_of
 from tests.crops import CROPS
 
 SUITE = Path(suites.__file__).parent / "cost" / "test_stages.py"

@@ -7,8 +7,8 @@ import torch
 
 from pytest_dsocr.engine.clip import quick_gelu
 from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.explain.mistake import model_of
 from suites.contract.pages import PAGES
-from tests.conftest import model_of
 from tests.waiting import no_waiting
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")

@@ -11,11 +11,11 @@ from torch import Tensor
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.attention import eager
 from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.explain.mistake import model_of
 from pytest_dsocr.families import FAMILIES
 from pytest_dsocr.families.family import CachePolicy
 from pytest_dsocr.foundation.errors import DsocrError
 from suites.contract.pages import PAGES
-from tests.conftest import model_of
 from tests.engine.written import synthetic_session
 
 RING, STEPS = 8, 21

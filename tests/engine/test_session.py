@@ -11,11 +11,11 @@ from pytest_dsocr.contract.presets import Preset, Tiling
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.fusion import scatter
 from pytest_dsocr.engine.vendor_model import VendorModel
+from pytest_dsocr.explain.mistake import model_of
 from pytest_dsocr.families import DEFAULT, STAGE_NAMES
 from pytest_dsocr.families.family import CachePolicy
 from pytest_dsocr.foundation.errors import DsocrError
 from suites.contract.pages import PAGES
-from tests.conftest import model_of
 
 TOKENS = 10
 CROPPED, CROPS = "landscape", "crops"

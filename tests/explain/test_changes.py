@@ -13,10 +13,9 @@ from torch import Tensor, nn
 from pytest_dsocr.engine import clip
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.catalogue import groups, mistakes
-from pytest_dsocr.explain.mistake import Changes
+from pytest_dsocr.explain.mistake import Changes, model_of
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.families import DEFAULT
-from tests.conftest import model_of
 
 
 def test_attributes_weights_and_forwards_are_put_back() -> None:

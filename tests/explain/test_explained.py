@@ -15,12 +15,11 @@ from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.catalogue import mistakes
 from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.hints import REFUTED
-from pytest_dsocr.explain.mistake import Changes
+from pytest_dsocr.explain.mistake import Changes, model_of
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.question import question_of
 from pytest_dsocr.explain.texts import of_text
 from pytest_dsocr.observation.config import Level, Setup
-from tests.conftest import model_of
 from tests.faults.trial import cases, loaded, reference
 from tests.subjects.test_follow import only
 

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.explain.mistake import model_of
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.block_seams import BLOCKS, in_stage_order, watch_deep
 from pytest_dsocr.observation.observation import Seam
 from suites.contract.pages import write_page
-from tests.conftest import model_of
 from tests.crops import CROPPED, CROPS
 
 LIMITS = tolerances("float32")

@@ -21,6 +21,7 @@ from pytest_dsocr.contract.presets import crop_grid
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.places import MINI
+from pytest_dsocr.explain.mistake import model_of
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.opening import Wanted, open_reference
@@ -28,7 +29,6 @@ from pytest_dsocr.reference.protocol import Reference
 from pytest_dsocr.reference.recording import Recording
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.contract.pages import write_page
-from tests.conftest import model_of
 from tests.recordings import FOLDER, find_recording
 
 LIVE = os.environ.get("DSOCR_VENDOR")

@@ -90,7 +90,6 @@ def text(failed: list[Comparison], said: CaseReport | None, **changes: Any) -> s
 # What would let it pass.
 
 TITLE, IMAGES = OUTPUT.spans
-BOX = IMAGES.boxes[0]
 
 
 def moved(units: float) -> dict[str, Any]:

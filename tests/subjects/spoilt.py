@@ -10,8 +10,8 @@ from torch import Tensor
 
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.explain.mistake import model_of
 from pytest_dsocr.subjects.session import SessionSubject
-from tests.conftest import model_of
 
 
 class Spoilt(SessionSubject):

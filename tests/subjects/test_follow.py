@@ -16,6 +16,7 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Reason, Verdict
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.explain.mistake import model_of
 from pytest_dsocr.families import DEFAULT, SEAMS
 from pytest_dsocr.observation.answer import ForcedStep
 from pytest_dsocr.observation.case import Case, make_case
@@ -25,7 +26,6 @@ from pytest_dsocr.subjects.follow import follow, read_alone
 from pytest_dsocr.subjects.protocol import METHODS
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.compare.made import every_bit, observation
-from tests.conftest import model_of
 from tests.contract.recorded import UNLIMITED
 from tests.crops import cropped_case
 from tests.subjects.seen import seen

@@ -14,6 +14,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.adapters import vendor
 from pytest_dsocr.engine.attention import attention_function
+from pytest_dsocr.explain.mistake import model_of
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case
@@ -22,7 +23,6 @@ from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.loading import level_before_loading, load_subject, offers_before_loading
 from pytest_dsocr.subjects.protocol import NotOfferedError, Offers, Setup, level_of
 from pytest_dsocr.subjects.session import SessionSubject
-from tests.conftest import model_of
 
 MODULE = """
 from __future__ import annotations

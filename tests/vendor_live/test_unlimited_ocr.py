@@ -13,6 +13,7 @@ from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.engine.vendor_model import VendorModel
+from pytest_dsocr.explain.mistake import model_of
 from pytest_dsocr.families import FAMILIES
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case, make_case
@@ -22,7 +23,6 @@ from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
 from pytest_dsocr.subjects.session import SessionStages
 from suites.contract.odd_pages import ODD_PAGES
 from suites.contract.pages import PAGES, write_page
-from tests.conftest import model_of
 from tests.engine.written import write_synthetic
 from tests.vendor_live.conftest import vendor_folder
 

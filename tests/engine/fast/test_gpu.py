@@ -12,8 +12,8 @@ from pytest_dsocr.engine.fast.calls import Graph
 from pytest_dsocr.engine.fast.model import FastDeepseekOCR
 from pytest_dsocr.engine.fast.step import PLAIN, operations_for
 from pytest_dsocr.engine.pipeline import DecodeState
+from pytest_dsocr.explain.mistake import model_of
 from suites.contract.pages import PAGES
-from tests.conftest import model_of
 from tests.waiting import no_waiting
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")

@@ -13,8 +13,8 @@ from pytest_dsocr.engine.fast import grouped, plain
 from pytest_dsocr.engine.fast.model import FastDeepseekOCR
 from pytest_dsocr.engine.fast.weights import Norm, experts_of
 from pytest_dsocr.engine.pipeline import DecodeState
+from pytest_dsocr.explain.mistake import model_of
 from suites.contract.pages import PAGES
-from tests.conftest import model_of
 
 TOKENS = 50
 

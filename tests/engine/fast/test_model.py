@@ -14,11 +14,11 @@ from pytest_dsocr.engine.fast import plain, slots
 from pytest_dsocr.engine.fast.model import FastDeepseekOCR
 from pytest_dsocr.engine.fast.slots import StaticCache
 from pytest_dsocr.engine.pipeline import DecodeState
+from pytest_dsocr.explain.mistake import model_of
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.families.family import CachePolicy
 from pytest_dsocr.perf.probe.flops import counted_flops
 from suites.contract.pages import PAGES
-from tests.conftest import model_of
 from tests.engine.fast.layers import Sizes, make
 from tests.engine.written import synthetic_session
 
