@@ -1,6 +1,5 @@
 """The layout of sealed files, which recordings hold, files that are written whole, and the commit of a folder."""
 
-import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import locked, seal, unseal, write_whole
 from pytest_dsocr.foundation.process import commit_here
-from tests.checkout import CHECKOUT
+from tests.checkout import CHECKOUT, git
 
 
 def test_recordings_are_laid_out_as_they_lie_there_to_the_byte() -> None:
@@ -56,10 +55,6 @@ def test_a_link_that_was_planted_is_not_written_through(name: str, tmp_path: Pat
 def test_a_commit_has_all_its_digits_and_says_whether_files_differ(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def git(*arguments: str) -> str:
-        who = ("-c", "user.name=A", "-c", "user.email=a@b")
-        return subprocess.run(["git", *who, *arguments], check=True, capture_output=True, text=True).stdout.strip()
-
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert commit_here() is None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-AS = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
+from tests.checkout import git
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def home(unset: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(folder)
     (folder / "code.txt").write_text("as it was\n")
     for command in (("init", "-q"), ("add", "."), ("commit", "-qm", "it")):
-        subprocess.run(["git", *AS, *command], check=True, capture_output=True)
+        git(*command)
     return folder
 
 

@@ -23,7 +23,7 @@ from pytest_dsocr.perf.rounds import Round
 from pytest_dsocr.perf.side import Side
 from pytest_dsocr.perf.statistics import Judgement, Pace
 from pytest_dsocr.report.bench import MARKER
-from tests.checkout import CHECKOUT
+from tests.checkout import CHECKOUT, git
 from tests.perf.made import measured
 from tests.processes import await_, await_ended
 
@@ -165,11 +165,6 @@ def test_a_side_that_cannot_be_measured_is_reported_in_words(capsys: Capture, su
 def test_bad_names_and_options_are_refused(capsys: Capture, arguments: str, message: str) -> None:
     assert main(["bench", *arguments.split()]) == 3
     assert capsys.readouterr().err.startswith(f"dsocr: {message}")
-
-
-def git(*arguments: str) -> str:
-    identity = ("-c", "user.name=a", "-c", "user.email=a@b.invalid", "-c", "init.defaultBranch=main")
-    return subprocess.run(["git", *identity, *arguments], check=True, capture_output=True, text=True).stdout.strip()
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, not_compar
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.config import Config, Level
-from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.perf.statistics import Judgement
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.reference.recording import RecordedReference
@@ -22,6 +21,7 @@ from pytest_dsocr.report.file import RunIdentity
 from pytest_dsocr.report.payload import CasePayload, ComparisonPayload, RunPayload, TestPayload, of_comparison, of_run
 from pytest_dsocr.report.result import RunResult
 from tests.compare.made import answer, observation
+from tests.plugin.standin import Reference
 
 Payload = TestPayload
 """Under a name that pytest does not take for a class of tests."""
@@ -35,18 +35,12 @@ WRONG = Comparison(
     0.71,
     ("mean      0.0123      0.0456 (reference)", "64 of 64 sampled values differ, at most by 1.5"),
 )
-MADE = Provenance(
-    checkpoint="mini",
+MADE = replace(
+    Reference.provenance,
     checkpoint_sha256="a" * 64,
     vendor_sha256={"modeling_deepseekocr.py": "5835e0b9e194" + "0" * 52},
-    device="cpu",
-    dtype="float32",
-    attention="eager",
     resampling=resampling(),
     versions={"torch": "2.13.0"},
-    overrides=(),
-    date="2026-11-21",
-    command="dsocr vendor record",
 )
 
 
