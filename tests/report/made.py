@@ -1,7 +1,9 @@
 """Reports made up for tests: an exchange of two equal sides, payloads as workers send them, and results of these."""
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +20,7 @@ from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.reference.recording import RecordedReference
 from pytest_dsocr.report.collection import Plan
 from pytest_dsocr.report.file import RunIdentity
-from pytest_dsocr.report.payload import CasePayload, ComparisonPayload, RunPayload, TestPayload, of_comparison, of_run
+from pytest_dsocr.report.payload import CasePayload, RunPayload, TestPayload, of_case, of_comparison, of_run
 from pytest_dsocr.report.result import RunResult
 from tests.compare.made import answer, observation
 from tests.plugin.standin import Reference
@@ -84,47 +86,24 @@ def run_payload(**changes: Any) -> RunPayload:
 
 
 def case_payload(case_id: str = "page-tiny-free", *comparisons: Comparison, **changes: Any) -> CasePayload:
-    """As :func:`pytest_dsocr.report.payload.of_case` returns it."""
+    """That of a page on which all is right, as it is sent, with these comparisons in the place of its own."""
     reported = [of_comparison(one) for one in comparisons or (MATCH,)]
-    made: Any = {
-        "id": case_id,
-        "place": 0,
-        "page": "page.png",
-        "prompt": "<image>\nFree OCR.",
-        "preset": "tiny",
-        "verdict": "MATCH",
-        "passes": True,
-        "counts": {"MATCH": len(reported)},
-        "worst_error": 0.0,
-        "first_wrong": None,
-        "right_before": 0,
-        "cause": None,
-        "explained": None,
-        "mistakes": [],
-        "tried_on": 0,
-        "proven": False,
-        "fault": None,
-        "findings": [],
-        "seconds": {"reference": 0.25, "subject": 1.5},
-        "first_token_ms": None,
-        "tokens": {"reference": 3, "subject": 3},
-        "boxes": {"reference": 7, "subject": 7},
-        "shapes": {"reference": {"input_ids": "int64 [1, 78]"}, "subject": None},
-        "compression": None,
-        "said": {"text": "Minutes", "boxes": [["title", 1, 2, 3, 4]]},
-        "picture": f"pages/{case_id}.jpg",
-        "by_session": False,
-        "comparisons": reported,
-        **changes,
-    }
+    own = {"id": case_id, "counts": {"MATCH": len(reported)}, "compression": None, "picture": f"pages/{case_id}.jpg"}
+    made: Any = {**_right_case(), **own, "comparisons": reported, **changes}
     payload: CasePayload = made
     return payload
 
 
+@cache
+def _right_case() -> CasePayload:
+    with TemporaryDirectory() as folder:
+        return of_case(report(Path(folder), MATCH))
+
+
 def payload(*comparisons: Comparison, **changes: Any) -> TestPayload:
     """The payload of a test that made ``comparisons``."""
-    reported: list[ComparisonPayload] = [of_comparison(one) for one in comparisons]
-    made: Any = {"comparisons": reported, "case": None, "left_out": None, "reason": None, **changes}
+    nothing = {"case": None, "left_out": None, "reason": None}
+    made: Any = {"comparisons": [of_comparison(one) for one in comparisons], **nothing, **changes}
     given: TestPayload = made
     return given
 
