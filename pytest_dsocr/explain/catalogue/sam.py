@@ -80,17 +80,13 @@ RELATIVE: dict[str, tuple[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 }
 
 
-def _bias_changed(bias: Bias, *args: Any, change: Change) -> Tensor:
-    return change(bias(*args))
-
-
 BIASES: dict[str, tuple[str, Callable[[Bias, Tensor, int, int], Tensor]]] = {
     "of-scaled": (
         "SAM's relative positions taken of the scaled query",
         lambda bias, q, height, width: bias(q / q.shape[-1] ** 0.5, height, width),
     ),
     **{
-        key: (words, partial(_bias_changed, change=change))
+        key: (words, lambda bias, *place, change=change: change(bias(*place)))
         for key, (words, change) in rounding("SAM's bias of relative positions rounded to {}").items()
     },
 }
