@@ -16,7 +16,7 @@ from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.pages.page_list import shipped
-from pytest_dsocr.perf.probe.gpu_work import kernels_by_stage
+from pytest_dsocr.perf.probe.counting import kernels_by_stage
 from pytest_dsocr.perf.probe.lines import BEFORE, Lines, Marks, Own
 from pytest_dsocr.perf.probe.page import PageProbe
 from pytest_dsocr.perf.probe.tracing import Reading, trace
