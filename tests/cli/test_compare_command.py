@@ -33,7 +33,7 @@ TEXT_ALONE = ("--", "-k", "test_text", "-p", "no:cacheprovider")
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(unset: None, pytester: pytest.Pytester) -> None:
+def _elsewhere(unset: None, warm: None, pytester: pytest.Pytester) -> None:
     """In an empty folder with subjects, and nothing said in the environment."""
     pytester.makepyfile(mine=SUBJECTS)
 

@@ -21,11 +21,6 @@ INVOICE = PAGES / "generated" / "invoice_016.png"
 Cost = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture(autouse=True)
-def _started_at_once() -> None:
-    """What is started here imports no torch, and needs no Python that has done so already."""
-
-
 @pytest.fixture
 def cost(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cost:
     monkeypatch.chdir(tmp_path)

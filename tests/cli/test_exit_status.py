@@ -58,7 +58,7 @@ TESTS = """
 
 
 @pytest.fixture(autouse=True)
-def _repository(unset: None, pytester: pytest.Pytester) -> None:
+def _repository(unset: None, warm: None, pytester: pytest.Pytester) -> None:
     """Two pages, stand-ins for both sides, and tests of the user's own."""
     Repository(pytester).settle()
     pytester.makepyfile(mine=SUBJECTS, test_it=TESTS.format(pace="MATCH"))

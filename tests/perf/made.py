@@ -26,6 +26,21 @@ def identity(**parts: Any) -> dict[str, Any]:
     }
 
 
+class Clock:
+    """Moved on by who sleeps, a little more or less each time, and by each look at it."""
+
+    def __init__(self, tick_ns: int = 1000) -> None:
+        self.sleeps, self._now_ns, self._tick_ns = 0, 0, tick_ns
+
+    def sleep(self, seconds: float) -> None:
+        self.sleeps += 1
+        self._now_ns += int(1e9 * seconds * (1 + 0.01 * (self.sleeps % 5)))
+
+    def perf_counter_ns(self) -> int:
+        self._now_ns += self._tick_ns
+        return self._now_ns
+
+
 def measured(
     times_ms: Mapping[str, Sequence[float]], exact: Mapping[str, int] = {}, *, conditions: Any = (), **parts: Any
 ) -> Measured:

@@ -15,24 +15,10 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.perf.probe import machine
+from tests.perf.made import Clock
 
 PAGE_S, STEP_S = 0.02, 0.004
 TEXT = "a page"
-
-
-class Clock:
-    """Moved on by who sleeps, a little more or less each time, and by each look at it."""
-
-    def __init__(self) -> None:
-        self._now_ns = 0
-        self._more = itertools.cycle(range(5))
-
-    def sleep(self, seconds: float) -> None:
-        self._now_ns += int(1e9 * seconds * (1 + next(self._more) / 100))
-
-    def perf_counter_ns(self) -> int:
-        self._now_ns += 1000
-        return self._now_ns
 
 
 CLOCK = Clock()

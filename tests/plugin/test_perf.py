@@ -20,7 +20,7 @@ from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin.perf_run import roof_of
 from pytest_dsocr.report.file import read_result
-from tests.perf.made import measured
+from tests.perf.made import Clock, measured
 from tests.plugin.conftest import Repository, unwrapped
 
 STAGES = (Path(__file__).parents[2] / "suites/perf/test_stages.py").read_text(encoding="utf-8")
@@ -33,7 +33,7 @@ SLEEPER = """
         def read(self, page, **how):
             import test_clock  # which another process has none of
 
-            test_clock.clock.sleep(float(Path("sleep_ms.txt").read_text()))
+            test_clock.clock.sleep(float(Path("sleep_ms.txt").read_text()) / 1e3)
             return super().read(page, **how)
 
     class Misreader(Sleeper):
@@ -47,21 +47,6 @@ FIRST_READS = 2
 """What a page is read for before it is timed: to be counted, and to be held against the reference."""
 OTHERS = 13
 """Quantities that a subject of one method does not offer."""
-
-
-class Clock:
-    """A clock that is moved by who sleeps, a little more or less each time."""
-
-    def __init__(self, tick_ns: int = 0) -> None:
-        self.now_ns, self.sleeps, self._tick_ns = 0, 0, tick_ns
-
-    def sleep(self, ms: float) -> None:
-        self.sleeps += 1
-        self.now_ns += int(1e6 * ms * (1 + 0.01 * (self.sleeps % 5)))
-
-    def perf_counter_ns(self) -> int:
-        self.now_ns += self._tick_ns
-        return self.now_ns
 
 
 class Timed:
@@ -87,7 +72,7 @@ class Timed:
 def timed(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Iterator[Timed]:
     """One on a machine that may be as busy as it likes."""
     module = types.ModuleType("test_clock")
-    vars(module)["clock"] = clock = Clock()
+    vars(module)["clock"] = clock = Clock(tick_ns=0)
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # by which pytest-benchmark knows that it is to be off
     monkeypatch.setitem(sys.modules, "test_clock", module)
     monkeypatch.setattr("pytest_dsocr.perf.probe.stopwatch.time", clock)
