@@ -23,14 +23,6 @@ def test_a_verdict_says_how_far_it_is_the_sessions(of_session: list[bool], words
     assert by_session([case_payload(str(k), by_session=one) for k, one in enumerate(of_session)]) == words
 
 
-def test_compression_is_over_all_cases_that_are_counted() -> None:
-    counted = [{"vision_tokens": 256, "text_tokens": 512}, {"vision_tokens": 64, "text_tokens": 128}, None]
-    cases = [case_payload(f"c{k}", compression=one) for k, one in enumerate(counted)]
-    found = result(*(("passed", payload(MATCH, run=run_payload(), case=case)) for case in cases)).to_json()
-    expected = {"cases": 2, "vision_tokens_per_page": 160.0, "text_tokens_per_vision_token": 2.0}
-    assert found["compression"] == expected
-
-
 def process(worker: str, elapsed_s: float, **seconds: float) -> ElapsedPayload:
     return {"worker": worker, "device": "cpu", "cases": 1, "elapsed_s": elapsed_s, "seconds": seconds}
 

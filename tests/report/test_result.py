@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.compare.verdict import Comparison, Reason, not_compared
-from pytest_dsocr.observation.config import Level
+from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.perf.statistics import Judgement
 from pytest_dsocr.report.file import OF_PYTEST, Ending, read_result, write_json
-from pytest_dsocr.report.result import level_of_comparison
 from tests.markdown import table
 from tests.report.made import (
     DRIFT,
@@ -50,56 +48,11 @@ def test_of_workers_that_disagree_about_a_case_the_graver_one_counts() -> None:
         assert [case["verdict"] for case in made.cases] == ["WRONG"]
 
 
-@pytest.mark.parametrize(
-    ("tests", "why"),
-    [
-        ([], ["no comparison was made"]),
-        ([RIGHT], []),
-        ([RIGHT, ("xfailed", payload(WRONG))], []),
-        ([("xfailed", payload(WRONG))], ["nothing was compared but by tests that are expected to fail"]),
-        ([RIGHT, ("skipped", payload())], []),
-        ([("passed", payload(not_compared("sam.page", Reason.NOT_OFFERED)))], ["no comparison was made"]),
-        ([RIGHT, BAD], ["1 of 2 tests failed"]),
-        ([RIGHT, ("postponed", payload(MATCH))], ["1 test ended as 'postponed'"]),
-        ([("error", payload())], ["no comparison was made", "1 of 1 test failed"]),
-    ],
-)
-def test_a_run_passes_only_where_something_was_compared_and_no_test_failed(tests: list[Ended], why: list[str]) -> None:
-    made = result(*tests)
-    assert made.why_not == why
-    assert made.verdict == ("; ".join(why) or "passes")
-    assert made.fails == bool(tests and why)
-    made.plan.add(["not run"])
-    assert made.fails is bool(tests), "a run without a test of ours is pytest's own affair"
-
-
-def test_what_is_not_offered_is_reported_by_level() -> None:
-    names = ["prefill/0", "images_ori", "sam.page", "result.mmd", "sam.page"]
-    made = result(("passed", payload(*(not_compared(name, Reason.NOT_OFFERED) for name in names))))
-    assert made.not_offered == {"L0": ["result.mmd"], "L1": ["images_ori"], "L2": ["sam.page"], "L3": ["prefill/0"]}
-    for what, level in (
-        ("read", 0),
-        ("boxes", 0),
-        ("dtypes", 1),
-        ("logits", 2),
-        ("policy/eos_id", 2),
-        ("clip.page/1", 3),
-    ):
-        assert level_of_comparison(what) is Level(level)
-
-
-def test_what_was_missing_or_raised_is_reported_once_with_how_many_tests_wanted_it() -> None:
-    lost = payload(left_out="recording", reason="does not hold a")
-    level = payload(left_out="not offered", reason="needs L2")
-    of_a_stage = payload(not_compared("sam.page", Reason.NOT_OFFERED), left_out="not offered")
-    made = result(("skipped", lost), ("skipped", lost), ("error", payload(left_out="gpu", reason="needs one")))
-    assert made.missing == [
-        {"what": "recording", "why": "does not hold a", "tests": 2, "allowed": True},
-        {"what": "gpu", "why": "needs one", "tests": 1, "allowed": False},
-    ]
-    assert dict(made.skips) == {}
-    made = result(("skipped", level), ("skipped", level), ("skipped", of_a_stage), ("xfailed", payload()), reason="y")
-    assert (dict(made.skips), dict(made.known_failures)) == ({"y": 2}, {"y": 1})
+def test_pytest_is_to_fail_where_what_was_promised_is_not_compared() -> None:
+    runs: list[list[Ended]] = [[RIGHT], [("passed", payload())], [("passed", payload(promised=False))], []]
+    made = [result(*run) for run in runs]
+    made[-1].plan.add(["not run"])
+    assert [run.fails for run in made] == [False, True, False, False], "without a test of ours it is pytest's affair"
 
 
 # One test.
