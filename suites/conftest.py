@@ -4,6 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from pytest_dsocr.engine.places import family_named
+from pytest_dsocr.families.family import Family
+from pytest_dsocr.observation.config import Config
+
+
+@pytest.fixture(scope="session")
+def family(dsocr_config: Config) -> Family:
+    """What is true of the checkpoint's model."""
+    return family_named(dsocr_config.checkpoint)
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse to go on without the plugin."""

@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from pytest_dsocr.cli.arguments import PAGES, add, add_environment, add_model, add_vendor
 from pytest_dsocr.contract.artifacts import OURS
+from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.files import made_anew, seal, write_whole
 from pytest_dsocr.foundation.process import progress_bar
@@ -80,7 +81,8 @@ def record(options: Namespace) -> Iterator[str]:
 
 def found_by(options: Namespace) -> Cases:
     """Return each page in each preset with each prompt that ``options`` name, and the pages that cannot be opened."""
-    return make_cases(options.pages, options.prompts, options.presets, options.max_new_tokens)
+    family = family_named(options.checkpoint)
+    return make_cases(options.pages, options.prompts, options.presets, options.max_new_tokens, family=family)
 
 
 def _recorded(cases: Sequence[Case], options: Namespace) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """From what a user types to a checkpoint, a device and a dtype."""
 
+import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pytest_dsocr.engine.places import folder_of, split_model, synthetic
 from pytest_dsocr.engine.synthetic import fill, synthetic_fingerprint
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.engine.weights import fingerprint, load_weights
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 
 DTYPES = {
@@ -93,8 +95,9 @@ class Checkpoint:
 
     @cached_property
     def sha256(self) -> str:
-        """A hash that identifies its weights; reads them all, once in a process."""
-        return self.fingerprint()
+        """A hash that identifies its weights, as which model; reads them all, once in a process."""
+        of_weights, model = self.fingerprint(), self.architecture.family
+        return of_weights if model is DEFAULT else hashlib.sha256(f"{model.name} {of_weights}".encode()).hexdigest()
 
 
 def resolve(path_or_name: str | Path) -> Checkpoint:

@@ -158,6 +158,11 @@ class Family:
         return self if own else replace(self, cache=replace(self.cache, ring=ring))
 
     @property
+    def quickest(self) -> Preset:
+        """The preset with the smallest view, and without crops."""
+        return min((one for one in self.presets.values() if not one.crop), key=lambda one: one.view_size)
+
+    @property
     def tiling(self) -> Tiling:
         """How it cuts pages."""
         return self.presets[self.default_preset].tiling

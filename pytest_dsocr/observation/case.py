@@ -95,7 +95,7 @@ class Case:
 
 
 def make_case(
-    page: str | Path, prompt: str, preset: str, max_new_tokens: int | None = None, family: Family = DEFAULT
+    page: str | Path, prompt: str, preset: str | Preset, max_new_tokens: int | None = None, family: Family = DEFAULT
 ) -> Case:
     """Make a case of what a user types; ``prompt`` is the name of a prompt of ``family``, or a text.
 

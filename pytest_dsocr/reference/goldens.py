@@ -42,9 +42,14 @@ def baseline_places(golden: Path) -> list[Path]:
     return [own] if own.resolve() == shipped.resolve() else [own, shipped]
 
 
+def facts_of(recordings: Path, family: Family) -> Path:
+    """Return where in a folder of recordings a family's facts are; all but the first have a folder of their own."""
+    return recordings if family is DEFAULT else recordings / family.name
+
+
 def anchors_of(recordings: Path, family: Family) -> Path:
-    """Return the anchors of a family in a folder of recordings; all but the first have a folder of their own."""
-    return (recordings if family is DEFAULT else recordings / family.name) / ANCHORS
+    """Return the anchors of a family in a folder of recordings."""
+    return facts_of(recordings, family) / ANCHORS
 
 
 def anchors_file(family: Family) -> Path:

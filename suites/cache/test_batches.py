@@ -15,14 +15,13 @@ import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, not_compared
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.engine.places import MINI
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.engine.places import MINI, split_model
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.check import Check
 
 from .test_pages import ALIKE
-from .walk import QUICK
 
 MAX_NEW_TOKENS, OF_UNLIKE = 12, 20
 ORDER = (1, 0, 1)
@@ -37,20 +36,20 @@ ROUNDED = "nearest to its own page's, as rounding in a narrow dtype may have it"
 
 @pytest.mark.dsocr_level("L0")
 def test_each_page_reads_as_alone(
-    two_pages: tuple[Path, Path], dsocr_subject: Any, dsocr_config: Config, dsocr_check: Check
+    two_pages: tuple[Path, Path], family: Family, dsocr_subject: Any, dsocr_config: Config, dsocr_check: Check
 ) -> None:
-    cases = [make_case(page, "markdown", QUICK, MAX_NEW_TOKENS) for page in two_pages]
+    cases = [make_case(page, "markdown", family.quickest, MAX_NEW_TOKENS, family) for page in two_pages]
     dsocr_check(_together(dsocr_subject, dsocr_config, cases, ORDER))
 
 
 @pytest.mark.dsocr_level("L0")
 def test_pages_of_unlike_lengths_read_as_alone(
-    tmp_path: Path, first_page: Path, dsocr_subject: Any, dsocr_config: Config, dsocr_check: Check
+    tmp_path: Path, first_page: Path, family: Family, dsocr_subject: Any, dsocr_config: Config, dsocr_check: Check
 ) -> None:
     pages = _unlike_pages(tmp_path)
-    if dsocr_config.checkpoint != MINI:  # which reads something of any page
+    if split_model(dsocr_config.checkpoint)[1] != MINI:  # which reads something of any page
         pages[1] = first_page
-    cases = [Case(page, DEFAULT.prompts["markdown"], OWN, OF_UNLIKE) for page in pages]
+    cases = [make_case(page, "markdown", OWN, OF_UNLIKE, family) for page in pages]
     dsocr_check(_together(dsocr_subject, dsocr_config, cases, range(len(pages)), UNLIKE))
 
 

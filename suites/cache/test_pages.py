@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Reason, as_expected, not_compared
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.subjects.kv_probe import KvProbe
 
-from .walk import QUICK, Walk, compare_ways
+from .walk import Walk, compare_ways
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,7 +51,7 @@ def test_a_prefill_begins_with_an_empty_cache(
 
 @pytest.mark.dsocr_level("L0")
 def test_the_first_page_reads_the_same_again(
-    two_pages: tuple[Path, Path], tmp_path: Path, dsocr_subject: Any, dsocr_check: Check
+    two_pages: tuple[Path, Path], tmp_path: Path, family: Family, dsocr_subject: Any, dsocr_check: Check
 ) -> None:
     """All under one name, as in a folder that pages are dropped into: what is read is what the file holds by then."""
     from pytest_dsocr.contract.image import load_image
@@ -59,7 +60,7 @@ def test_the_first_page_reads_the_same_again(
     asked, file = CheckedSubject(dsocr_subject), tmp_path / "page.png"
 
     def read(page: Path) -> str:
-        return asked.read(make_case(page, "markdown", QUICK, MAX_NEW_TOKENS))
+        return asked.read(make_case(page, "markdown", family.quickest, MAX_NEW_TOKENS, family))
 
     def read_in_place(page: Path) -> str:
         load_image(page).save(file, compress_level=1)

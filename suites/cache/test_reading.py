@@ -6,6 +6,7 @@ The rule forbids the best token there; a loop that lacks it, or looks at a short
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +14,11 @@ import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict, as_expected
 from pytest_dsocr.contract.markup import clean_output
-from pytest_dsocr.contract.policy import DecodePolicy, NgramBan
-from pytest_dsocr.engine.places import MINI
+from pytest_dsocr.engine.places import MINI, split_model
+from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.plugin.check import Check
-
-from .walk import QUICK
 
 if TYPE_CHECKING:
     from pytest_dsocr.contract.prompt import TextTokenizer
@@ -52,36 +52,41 @@ def both_ways(subject: Any, config: Config) -> Read:
 @pytest.mark.dsocr_level("L2")
 @pytest.mark.parametrize("name", PAGES)
 def test_read_says_what_its_own_steps_choose(
-    name: str, tmp_path: Path, read: Read, dsocr_config: Config, dsocr_check: Check
+    name: str, tmp_path: Path, read: Read, family: Family, dsocr_config: Config, dsocr_check: Check
 ) -> None:
     from pytest_dsocr.compare.text import compare_text
 
     from ..contract.pages import write_page
 
-    ceiling = PAGES[name] if dsocr_config.checkpoint == MINI else OF_OTHERS
-    text = compare_text(*read(make_case(write_page(name, tmp_path), "markdown", QUICK, ceiling)), 0.0)
+    ceiling = PAGES[name] if split_model(dsocr_config.checkpoint)[1] == MINI else OF_OTHERS
+    case = make_case(write_page(name, tmp_path), "markdown", family.quickest, ceiling, family)
+    text = compare_text(*read(case), 0.0)
     agrees = "agrees" if text.verdict is Verdict.MATCH else "disagrees"
     measured = f"{agrees} with the subject's own steps, by the vendor's rule"
     dsocr_check([Comparison("read", text.verdict, measured), text])
 
 
 @pytest.mark.dsocr_level("L2")
-def test_a_page_without_text_is_not_made_to_have_some(tmp_path: Path, read: Read, dsocr_check: Check) -> None:
+def test_a_page_without_text_is_not_made_to_have_some(
+    tmp_path: Path, read: Read, family: Family, dsocr_check: Check
+) -> None:
     """``mini`` ends at once on a page too small to read."""
     from ..contract.pages import write_page
 
-    text, own = read(make_case(write_page("tiny", tmp_path), "markdown", QUICK, OF_OTHERS))
+    text, own = read(make_case(write_page("tiny", tmp_path), "markdown", family.quickest, OF_OTHERS, family))
     why = "what its own steps choose: EOS may be the first token, and no least number of tokens is asked for"
     dsocr_check([as_expected("read/page without text", text, own, why)])
 
 
 @pytest.mark.dsocr_level("L2")
-def test_another_prompt_of_a_page_is_another_reading(tmp_path: Path, read: Read, dsocr_check: Check) -> None:
+def test_another_prompt_of_a_page_is_another_reading(
+    tmp_path: Path, read: Read, family: Family, dsocr_check: Check
+) -> None:
     """What is kept of a page by its name or its pixels must not be what was read of it."""
     from ..contract.pages import write_page
 
-    page = write_page("alpha", tmp_path)
-    _, (text, own) = (read(make_case(page, prompt, QUICK, OF_PROMPTS)) for prompt in ("markdown", "free"))
+    page, prompts = write_page("alpha", tmp_path), ("markdown", DEFAULT.prompts["free"])
+    _, (text, own) = (read(make_case(page, one, family.quickest, OF_PROMPTS, family)) for one in prompts)
     why = "what its own steps choose, and not what is kept of the page and found without the prompt"
     dsocr_check([as_expected("read/another prompt", text, own, why)])
 
@@ -91,8 +96,8 @@ def _choices(asked: CheckedSubject, case: Case, tokenizer: TextTokenizer) -> Ite
     from pytest_dsocr.engine.pipeline import pick
 
     inputs = asked.inputs(case)
-    policy = DecodePolicy(tokenizer.special.eos)
-    ban = NgramBan(policy.no_repeat_ngram_size, inputs["input_ids"][0].tolist())
+    policy = replace(case.family.decoding, eos_id=tokenizer.special.eos)
+    ban = policy.ban(inputs["input_ids"][0].tolist())
     state, logits = asked.prefill(inputs, asked.vision(inputs).get("vision_fusion"))
     for left in range(case.max_new_tokens, 0, -1):
         [token] = pick(logits[None], [ban.banned()])

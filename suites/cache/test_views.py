@@ -16,11 +16,12 @@ from PIL import Image
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Reason, as_expected, not_compared
 from pytest_dsocr.contract import GRID, PIXELS, ROWS
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.config import SubjectFaultError
 from pytest_dsocr.plugin.check import Check
 
-from .walk import QUICK, compare_ways
+from .walk import compare_ways
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,7 +35,7 @@ MANY = (3, 3)
 
 
 def test_a_crop_among_nine_is_seen_as_among_two(
-    tmp_path: Path, limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
+    tmp_path: Path, family: Family, limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
 ) -> None:
     """The crops of a page of two, repeated to fill a grid of nine; SAM's features of each are compared."""
     from pytest_dsocr.subjects.checked import CheckedSubject
@@ -42,7 +43,7 @@ def test_a_crop_among_nine_is_seen_as_among_two(
     from ..contract.pages import write_page
 
     checked = CheckedSubject(dsocr_subject)
-    inputs = checked.inputs(make_case(write_page("landscape", tmp_path), "markdown", "gundam"))
+    inputs = checked.inputs(make_case(write_page("landscape", tmp_path), "markdown", "gundam", family=family))
     few = checked.vision({name: tensor.clone() for name, tensor in inputs.items()})
     columns, rows = MANY
     order = [k % len(inputs["images_crop"]) for k in range(columns * rows)]
@@ -57,26 +58,28 @@ def test_a_crop_among_nine_is_seen_as_among_two(
     )
 
 
-def test_a_blank_page_is_looked_at(tmp_path: Path, dsocr_subject: Any, dsocr_check: Check) -> None:
+def test_a_blank_page_is_looked_at(tmp_path: Path, family: Family, dsocr_subject: Any, dsocr_check: Check) -> None:
     """The vendor's gate is shut where pixels sum to exactly zero, and at no other page."""
     from pytest_dsocr.subjects.checked import CheckedSubject
 
     Image.new("RGB", (600, 800), "white").save(tmp_path / "blank.png")
     checked = CheckedSubject(dsocr_subject)
-    inputs = checked.inputs(make_case(tmp_path / "blank.png", "markdown", QUICK))
+    inputs = checked.inputs(make_case(tmp_path / "blank.png", "markdown", family.quickest, family=family))
     expected = int(inputs["images_seq_mask"].sum())
     found = len(checked.vision(inputs).get("vision_fusion", ()))
     why = "one feature for each image token of a white page: the gate is shut where the pixels' sum is zero, not else"
     dsocr_check([as_expected("vision_fusion/blank page", found, expected, why)])
 
 
-def test_crops_that_sum_to_zero_are_seen(tmp_path: Path, dsocr_subject: Any, dsocr_check: Check) -> None:
+def test_crops_that_sum_to_zero_are_seen(
+    tmp_path: Path, family: Family, dsocr_subject: Any, dsocr_check: Check
+) -> None:
     from pytest_dsocr.subjects.checked import CheckedSubject
 
     from ..contract.pages import write_page
 
     checked = CheckedSubject(dsocr_subject)
-    inputs = checked.inputs(make_case(write_page("halves", tmp_path), "markdown", "gundam"))
+    inputs = checked.inputs(make_case(write_page("halves", tmp_path), "markdown", "gundam", family=family))
     expected = int(inputs["images_seq_mask"].sum())
     fused = _unless_refused(checked, inputs)
     why = "one feature for each image token, of crops that sum to zero as well"
@@ -85,7 +88,7 @@ def test_crops_that_sum_to_zero_are_seen(tmp_path: Path, dsocr_subject: Any, dso
 
 
 def test_images_of_one_prompt_are_seen_as_each_by_itself(
-    tmp_path: Path, limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
+    tmp_path: Path, family: Family, limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
 ) -> None:
     """A page that is cut, one that is not, and the negative of the first."""
     import torch
@@ -96,7 +99,8 @@ def test_images_of_one_prompt_are_seen_as_each_by_itself(
 
     checked = CheckedSubject(dsocr_subject)
     cut, whole = (
-        checked.inputs(make_case(write_page(name, tmp_path), "markdown", "gundam")) for name in ("landscape", "tiny")
+        checked.inputs(make_case(write_page(name, tmp_path), "markdown", "gundam", family=family))
+        for name in ("landscape", "tiny")
     )
     images = (cut, whole, {**cut, **{name: -cut[name] for name in PIXELS}})
     joined = {name: torch.cat([one[name] for one in images]) for name in (GRID, "images_ori")}

@@ -18,8 +18,8 @@ pytestmark = pytest.mark.dsocr_level("L2")
 
 def test_step_by_step_is_one_call(walk: Walk, limits: Tolerances, dsocr_check: Check) -> None:
     """The logits after each step are those of a prefill of the prompt with the tokens so far."""
-    stepped = walk.steps(walk.start()[0], walk.tokens)
-    at_once = [walk.start(walk.tokens[:count])[1] for count in range(1, STEPS + 1)]
+    stepped = walk.steps(walk.start()[0], walk.first)
+    at_once = [walk.start(walk.first[:count])[1] for count in range(1, STEPS + 1)]
     dsocr_check(
         compare_ways(f"logits/step {step}", found, expected, limits.logits)
         for step, (found, expected) in enumerate(zip(stepped, at_once, strict=True), 1)
@@ -28,16 +28,16 @@ def test_step_by_step_is_one_call(walk: Walk, limits: Tolerances, dsocr_check: C
 
 @pytest.mark.parametrize("prefilled", [1, STEPS // 2, STEPS - 1])
 def test_going_on_from_a_cache_is_one_call(prefilled: int, walk: Walk, limits: Tolerances, dsocr_check: Check) -> None:
-    state, _ = walk.start(walk.tokens[:prefilled])
-    found = walk.steps(state, walk.tokens[prefilled:])[-1]
-    expected = walk.start(walk.tokens)[1]
+    state, _ = walk.start(walk.first[:prefilled])
+    found = walk.steps(state, walk.first[prefilled:])[-1]
+    expected = walk.start(walk.first)[1]
     dsocr_check([compare_ways(f"logits/from {prefilled} on", found, expected, limits.logits)])
 
 
 @pytest.mark.parametrize("kind", ["keys", "values"])
 def test_the_cache_holds_the_same_by_either_way(kind: str, walk: Walk, limits: Tolerances, dsocr_check: Check) -> None:
-    stepped, at_once = walk.start()[0], walk.start(walk.tokens)[0]
-    walk.steps(stepped, walk.tokens)
+    stepped, at_once = walk.start()[0], walk.start(walk.first)[0]
+    walk.steps(stepped, walk.first)
     dsocr_check(
         compare_ways(
             f"cache/{kind} of layer {layer}",
@@ -67,8 +67,8 @@ def test_it_is_the_beginning_of_a_longer_one(walk: Walk, limits: Tolerances, dso
 def _both_ways(walk: Walk, limits: Tolerances) -> list[Comparison]:
     state, _ = walk.subject.prefill(walk.text_only(), None)
     length = state.cache.length
-    [found] = walk.steps(state, walk.tokens[:1])
-    _, expected = walk.subject.prefill(walk.text_only(walk.tokens[:1]), None)
+    [found] = walk.steps(state, walk.first[:1])
+    _, expected = walk.subject.prefill(walk.text_only(walk.first[:1]), None)
     return [
         as_expected("cache/length", length, 1, "the prompt's tokens"),
         compare_ways("logits/second token", found, expected, limits.logits),

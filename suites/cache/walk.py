@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pytest_dsocr.subjects.protocol import DecodeView
 
 
-QUICK = "tiny"
 STEPS = 8
 
 
@@ -39,7 +38,7 @@ class Walk:
     features: Tensor
     """The page's features, ``vision_fusion``; never handed to it but as a copy."""
     tokens: tuple[int, ...]
-    """The subject's own :data:`STEPS` first choices, without any rule of repetition; behind a ring, so many."""
+    """The subject's own first choices, without any rule of repetition: :data:`STEPS`, and as many as a ring holds."""
     family: Family
 
     @classmethod
@@ -61,16 +60,21 @@ class Walk:
 
         checked = CheckedSubject(subject)
         with torch.no_grad():
-            preset = preset or (QUICK if QUICK in family.presets else "base")
-            inputs = _copied(checked.inputs(make_case(page, "markdown", preset, family=family)))
+            case = make_case(page, "markdown", preset or family.quickest, family=family)
+            inputs = _copied(checked.inputs(case))
             features = checked.vision(_copied(inputs)).get("vision_fusion")
             if features is None:
                 raise DsocrError(
-                    f"the subject's vision gave nothing of {page.name} in {preset}; "
+                    f"the subject's vision gave nothing of {page.name} in {case.preset.name}; "
                     "if its pixels sum to zero there, as the vendor's gate has it, put another page first"
                 )
             walk = cls(checked, inputs, features.clone(), (), family)
             return replace(walk, tokens=walk._choices())
+
+    @property
+    def first(self) -> tuple[int, ...]:
+        """The first :data:`STEPS` choices, which a prompt may end in as well: no ring is full by then."""
+        return self.tokens[:STEPS]
 
     @property
     def prompt_tokens(self) -> int:

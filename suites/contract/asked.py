@@ -12,16 +12,15 @@ from PIL import Image
 from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.reference.goldens import shipped_folder
+from pytest_dsocr.families.family import Family
+from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.reference.goldens import RECORDINGS, facts_of, shipped_folder
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from pytest_dsocr.observation.observation import InputsDigest
 
-READ = shipped_folder() / "vendor" / "odd-pages.json"
-"""What the vendor's code reads on the odd pages."""
 OWN_PRESETS = (
     Preset("own_crops", 768, 640, crop=True),
     Preset("own_odd", 800, 800, crop=False),
@@ -31,6 +30,16 @@ OWN_PRESETS = (
 OWN_BASE = Preset("own_base", 1024, 512, crop=False)
 """Its base_size is of no view."""
 OWN_PAGES = ("portrait", "landscape")
+
+
+def recorded(name: str, family: Family) -> Path:
+    """Return the shipped file of that name with what the family's vendor's code did."""
+    return facts_of(shipped_folder() / RECORDINGS, family) / name
+
+
+def sizes_of(preset: str | Preset, family: Family) -> Preset:
+    """Return DeepSeek-OCR's preset of that name, or one's own, as ``family`` cuts pages: ``infer`` takes any sizes."""
+    return family.preset(preset if isinstance(preset, Preset) else DEFAULT.presets[preset])
 
 
 @dataclass(frozen=True)
@@ -66,16 +75,15 @@ class Asked:
 
     Args:
         subject: the implementation under test.
+        family: its model.
     """
 
-    def __init__(self, subject: Any) -> None:
-        self._subject = subject
+    def __init__(self, subject: Any, family: Family = DEFAULT) -> None:
+        self._subject, self.family = subject, family
         self._digests: dict[tuple[Path, str | Preset, str], InputsDigest] = {}
         self._brief: dict[Path, InputsDigest] = {}
 
-    def __call__(
-        self, page: Path, preset: str | Preset = "gundam", prompt: str = DEFAULT.prompts["markdown"]
-    ) -> InputsDigest:
+    def __call__(self, page: Path, preset: str | Preset = "gundam", prompt: str = "markdown") -> InputsDigest:
         """Return the digest of a page's inputs."""
         from pytest_dsocr.observation.observation import InputsDigest
 
@@ -93,10 +101,9 @@ class Asked:
             self._brief[page] = InputsDigest.of({**tensors, **{name: tensors[name][:0] for name in PIXELS}})
         return self._brief[page]
 
-    def tensors(
-        self, page: Path, preset: str | Preset = "gundam", prompt: str = DEFAULT.prompts["markdown"]
-    ) -> Mapping[str, Tensor]:
+    def tensors(self, page: Path, preset: str | Preset = "gundam", prompt: str = "markdown") -> Mapping[str, Tensor]:
         """Return the inputs themselves, made anew."""
         from pytest_dsocr.subjects.checked import CheckedSubject
 
-        return CheckedSubject(self._subject).inputs(Case(page, prompt, DEFAULT.preset(preset)))
+        case = make_case(page, prompt, sizes_of(preset, self.family), family=self.family)
+        return CheckedSubject(self._subject).inputs(case)

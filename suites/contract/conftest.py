@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_dsocr.engine.places import MINI
+from pytest_dsocr.engine.places import MINI, split_model
 from pytest_dsocr.plugin.config import own_config
 
 from .asked import Asked, Drawn
@@ -16,6 +16,7 @@ from .recipes import Recipes
 
 if TYPE_CHECKING:
     from pytest_dsocr.engine.tokenizer import Tokenizer
+    from pytest_dsocr.families.family import Family
     from pytest_dsocr.observation.config import Config
 
 ODD_PAGES = Path(__file__).with_name("test_odd_pages.py")
@@ -25,15 +26,15 @@ ODD_PAGES = Path(__file__).with_name("test_odd_pages.py")
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect the odd pages where the run is of another checkpoint: they are words that ``mini`` reads."""
     own = [item for item in items if item.path == ODD_PAGES]
-    if own and own_config(config).checkpoint != MINI:
+    if own and split_model(own_config(config).checkpoint)[1] != MINI:
         config.hook.pytest_deselected(items=own)
         items[:] = [item for item in items if item not in own]
 
 
 @pytest.fixture(scope="session")
-def facts(dsocr_config: Config) -> Facts:
+def facts(dsocr_config: Config, family: Family) -> Facts:
     """What the vendor's code was seen to do."""
-    return Facts.read(dsocr_config.golden)
+    return Facts.read(dsocr_config.golden, family)
 
 
 @pytest.fixture(scope="session")
@@ -51,9 +52,9 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Drawn:
 
 
 @pytest.fixture(scope="session")
-def asked(dsocr_subject: Any) -> Asked:
+def asked(dsocr_subject: Any, family: Family) -> Asked:
     """The subject's inputs, each asked once."""
-    return Asked(dsocr_subject)
+    return Asked(dsocr_subject, family)
 
 
 @pytest.fixture(scope="session")

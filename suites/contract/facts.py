@@ -12,8 +12,9 @@ from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families.family import Family
 
-from .asked import Asked, Drawn
+from .asked import Asked, Drawn, sizes_of
 from .hints import Size, hinted
 from .recipes import Recipes
 
@@ -29,15 +30,17 @@ class Facts:
     """A recording of inputs; see ``pytest_dsocr.reference.nearest``."""
 
     recorded: Mapping[str, Any]
+    family: Family = DEFAULT
+    """Whose vendor's code it is of."""
 
     @classmethod
-    def read(cls, golden: Path) -> Facts:
+    def read(cls, golden: Path, family: Family = DEFAULT) -> Facts:
         """Read those nearest to the installed Pillow: a run's own, or the shipped ones where it has none."""
-        from pytest_dsocr.reference.goldens import shipped_folder
+        from pytest_dsocr.reference.goldens import RECORDINGS, facts_of, shipped_folder
         from pytest_dsocr.reference.nearest import read_facts
 
-        own = any(golden.glob("vendor/inputs-*.json"))
-        return cls(read_facts((golden if own else shipped_folder()) / "vendor", "inputs"))
+        own, shipped = (facts_of(one / RECORDINGS, family) for one in (golden, shipped_folder()))
+        return cls(read_facts(own if any(own.glob("inputs-*.json")) else shipped, "inputs"), family)
 
     def prepared(self, page: str, preset: str) -> InputsDigest:
         """Return the inputs of a drawn page with the markdown prompt, in a byte-level vocabulary."""
@@ -127,7 +130,7 @@ class Pixels:
 
         ``otherwise`` is what the page is there for: said where what is wrong with a plain page does not explain it.
         """
-        return self.facts.with_origin(self._compare(what, page, DEFAULT.preset(preset), otherwise))
+        return self.facts.with_origin(self._compare(what, page, sizes_of(preset, self.facts.family), otherwise))
 
     def _compare(self, what: str, name: str, preset: Preset, otherwise: str) -> Comparison:
         """Compare hashes, which do not tell where two tensors differ.
@@ -141,7 +144,7 @@ class Pixels:
         compared = equal(what, getattr(self.asked(page, preset), what), recorded, "every bit")
         if compared.verdict is Verdict.MATCH:
             return compared
-        vendors = getattr(DEFAULT.prepare(page, "markdown", preset, self.tokenizer), what)
+        vendors = getattr(self.facts.family.prepare(page, "markdown", preset, self.tokenizer), what)
         if pixels_sha256(vendors) != recorded:
             return compared
         actual = self.asked.tensors(page, preset)[what]

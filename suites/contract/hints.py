@@ -12,12 +12,12 @@ from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.presets import Grid
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families.family import Family
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 Size = tuple[int, int]
-CUT = DEFAULT.preset(DEFAULT.default_preset)
 MOST, OR = 3, ", or "
 """The most mistakes that are named which reproduce the subject's inputs."""
 
@@ -60,17 +60,18 @@ def of_grid(actual: Mapping[Size, Grid]) -> Iterator[str]:
         yield f"whether it comes of {OR.join(ways[:MOST])}"
 
 
-def of_count(page: Path, actual: int, tokenizer: TextTokenizer) -> Iterator[str]:
+def of_count(page: Path, actual: int, tokenizer: TextTokenizer, family: Family = DEFAULT) -> Iterator[str]:
     """Yield the mistakes under which a page in Gundam has this number of image tokens."""
 
     def make() -> int:
-        ids: list[int] = DEFAULT.prepare(page, "markdown", CUT, tokenizer).input_ids[0].tolist()
+        cut = family.default_preset
+        ids: list[int] = family.prepare(page, "markdown", cut, tokenizer).input_ids[0].tolist()
         return ids.count(tokenizer.special.image)
 
     yield from _resembling("prompt.counts-", make, actual)
 
 
-def of_prompt(actual: Sequence[int], text: str, tokenizer: TextTokenizer) -> Iterator[str]:
+def of_prompt(actual: Sequence[int], text: str, tokenizer: TextTokenizer, family: Family = DEFAULT) -> Iterator[str]:
     """Yield how a prompt's ids were made, where they are not the vendor's; how many an image has is left aside."""
     from PIL import Image
 
@@ -79,7 +80,7 @@ def of_prompt(actual: Sequence[int], text: str, tokenizer: TextTokenizer) -> Ite
     page, image = Image.new("RGB", (64, 64)), tokenizer.special.image
 
     def make() -> Any:
-        return DEFAULT.prepare([page], text, "tiny", tokenizer).input_ids[0].tolist()
+        return family.prepare(page, text, family.quickest, tokenizer).input_ids[0].tolist()
 
     def once(ids: Sequence[int]) -> list[int]:
         return [one for at, one in enumerate(ids) if one != image or not at or ids[at - 1] != image]

@@ -12,9 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.pages.page_list import PAGES as SHIPPED
 
+from .asked import sizes_of
 from .pages import ORIENTATION_TAG, ROTATED_BY_90
 
 Levels = NDArray[np.uint8]
@@ -109,12 +112,12 @@ class OddPage(NamedTuple):
     """What a subject that reads it otherwise may have missed, in a few words."""
     preset: str = "tiny"
 
-    def case(self, name: str, folder: Path) -> Case:
+    def case(self, name: str, folder: Path, family: Family = DEFAULT) -> Case:
         """Write the page without loss into ``folder``, and return what is asked of it."""
         page = self.draw()
         path = folder / f"{name}.{'tif' if page.mode == 'CMYK' else 'png'}"
         page.save(path, exif=page.getexif(), icc_profile=page.info.get("icc_profile"))
-        return make_case(path, "free", self.preset, max_new_tokens=60)
+        return make_case(path, DEFAULT.prompts["free"], sizes_of(self.preset, family), 60, family)
 
 
 def cut(check: str, *placed: Any) -> OddPage:
@@ -136,4 +139,4 @@ ODD_PAGES: Mapping[str, OddPage] = {
     "tie": cut(LATER, "Castle With", 10, 40, 1240, 496, 2),
     "between_grids": cut("the nearest grid by width over height", "Is South Weather", 445, 466, 1398, 560),
 }
-"""What the vendor's code reads on each stands in :data:`asked.READ`."""
+"""What the vendor's code reads on each stands in its recording, ``odd-pages.json``."""

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.families import DEFAULT
 
-from .asked import Asked, Drawn
+from .asked import Asked, Drawn, sizes_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -84,7 +83,7 @@ class Recipes:
         view = self._view(what, page, preset)
         if what not in self._found:
             name, usual = PLAIN[what]
-            first = self._view(what, self.drawn(name), DEFAULT.presets[usual])
+            first = self._view(what, self.drawn(name), sizes_of(usual, self.asked.family))
             self._found[what] = first, [_sought(first, {})]
         plain, found = self._found[what]
         if plain.apart(found[0]):

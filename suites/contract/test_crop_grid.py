@@ -1,4 +1,4 @@
-"""The crop grid, against the vendor's own choices for 60 sizes: every grid, ties, and extremes.
+"""The crop grid, against the vendor's own choices for 60 sizes: many grids, ties, and extremes.
 
 The grid comes with its image tokens: one for each feature of its crops, and for the newline of each of its rows.
 """
@@ -11,8 +11,10 @@ import pytest
 from pytest_dsocr.compare.verdict import as_expected, equal
 from pytest_dsocr.contract.presets import Grid, image_token_count
 from pytest_dsocr.contract.prompt import TextTokenizer
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.plugin.config import own_config
+from pytest_dsocr.reference.goldens import shipped_folder
 
 from .asked import Asked, Drawn
 from .facts import Facts, compare_image_tokens
@@ -27,8 +29,26 @@ TABLE = """
 1200x960 1225x490 1240x1754 1250x1000 1300x520 1357x1357 1358x600 1358x640 1358x641 1358x700 1358x1358 1400x800
 1500x1500 1540x880 1754x320 1754x905 1810x905 1812x906 1920x1080 3500x1000 5000x600 5000x700 5000x905
 """
-SIZES = {name: (int(width_px), int(height_px)) for name in TABLE.split() for width_px, height_px in [name.split("x")]}
+
+
+def _size_px(name: str) -> Size:
+    width_px, _, height_px = name.partition("x")
+    return int(width_px), int(height_px)
+
+
+SIZES = {name: _size_px(name) for name in TABLE.split()}
 ASKED_PX = (*SIZES.values(), (640, 640), (32, 20))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Ask for :data:`SIZES`, and for one more of each grid that the model cuts into most crops and these lack."""
+    if "size" in metafunc.fixturenames:
+        family = family_named(own_config(metafunc.config).checkpoint)
+        known = {tuple(row[:2]): tuple(row[2:]) for row in Facts.read(shipped_folder(), family).recorded["grids"]}
+        most = {grid: size for size, grid in known.items() if math.prod(grid) == family.tiling.most}
+        for size in SIZES.values():
+            most.pop(known[size], None)
+        metafunc.parametrize("size", [*SIZES, *(f"{width_px}x{height_px}" for width_px, height_px in most.values())])
 
 
 def _grids(asked: Asked, drawn: Drawn) -> Mapping[Size, Grid]:
@@ -37,21 +57,20 @@ def _grids(asked: Asked, drawn: Drawn) -> Mapping[Size, Grid]:
     return {px: grid for px, [grid] in found.items()}
 
 
-@pytest.mark.parametrize("size", SIZES)
 def test_grid(
     size: str, facts: Facts, asked: Asked, drawn: Drawn, tokenizer: TextTokenizer, dsocr_check: Check
 ) -> None:
     """The vendor's grid, and as many image tokens as the subject's own grid takes."""
-    page = drawn.blank(*SIZES[size])
+    page = drawn.blank(*_size_px(size))
     inputs = asked.without_pixels(page)
-    [actual], recorded = inputs.images_spatial_crop, facts.grid(SIZES[size])
+    [actual], recorded = inputs.images_spatial_crop, facts.grid(_size_px(size))
     grid = equal("images_spatial_crop", actual, recorded, f"{math.prod(recorded)} crops, columns and rows")
-    image_id, expected = tokenizer.special.image, image_token_count(DEFAULT.presets["gundam"], actual)
+    image_id, expected = tokenizer.special.image, image_token_count(facts.family.presets["gundam"], actual)
     why = f"for the page and {actual[0]} x {actual[1]} crops"
     found_grid = hinted(facts.with_origin(grid), lambda: of_grid(_grids(asked, drawn)))
     counts = compare_image_tokens(inputs, image_id, expected, why)
     found = inputs.prompt_ids.count(image_id)
-    dsocr_check([found_grid, *(hinted(one, lambda: of_count(page, found, tokenizer)) for one in counts)])
+    dsocr_check([found_grid, *(hinted(one, lambda: of_count(page, found, tokenizer, facts.family)) for one in counts)])
 
 
 @pytest.mark.parametrize("page", ["tiny", "exactly_640"])

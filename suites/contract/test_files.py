@@ -15,6 +15,7 @@ from PIL import ExifTags, Image, ImageOps
 from pytest_dsocr.compare.verdict import as_expected
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.named import first_pages
 from pytest_dsocr.plugin.check import Check
@@ -98,14 +99,16 @@ def test_its_inputs_are_those_of_a_plain_file(form: str, asked: Asked, tmp_path:
 
 
 @pytest.mark.dsocr_level("L0")
-def test_it_reads_as_a_plain_file(dsocr_config: Any, dsocr_subject: Any, tmp_path: Path, dsocr_check: Check) -> None:
+def test_it_reads_as_a_plain_file(
+    family: Family, dsocr_config: Any, dsocr_subject: Any, tmp_path: Path, dsocr_check: Check
+) -> None:
     """The run's first page in another file: all that can be seen of a subject that shows its text alone."""
     from pytest_dsocr.subjects.checked import CheckedSubject
 
     [first] = first_pages(dsocr_config.pages)
     subject = CheckedSubject(dsocr_subject)
     file, plain = (
-        subject.read(make_case(page, "markdown", "tiny", MAX_NEW_TOKENS))
+        subject.read(make_case(page, "markdown", family.quickest, MAX_NEW_TOKENS, family))
         for page in _two_files(TURNED, load_image(first), tmp_path)
     )
     dsocr_check([as_expected("text", file, plain, f"{SAME}; check {FORMS[TURNED][1]}")])

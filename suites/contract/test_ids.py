@@ -18,7 +18,6 @@ CASES = [
     *(("square", preset) for preset in ("tiny", "small", "base", "large", "gundam")),
     *((page, "gundam") for page in ("tiny", "641_wide", "screen", "halves")),
 ]
-MARKDOWN = "\n<|grounding|>Convert the document to markdown."
 
 
 @pytest.mark.parametrize(("page", "preset"), CASES, ids=map("-".join, CASES))
@@ -26,8 +25,9 @@ def test_one_bos_then_the_image_then_the_text(
     page: str, preset: str, asked: Asked, drawn: Drawn, tokenizer: TextTokenizer, dsocr_check: Check
 ) -> None:
     ids, special = asked(drawn(page), preset).prompt_ids, tokenizer.special
-    images = ids.count(special.image)
-    text, expected = [one for one in ids if one not in (special.bos, special.image)], tokenizer.encode(MARKDOWN)
+    images, prompt = ids.count(special.image), asked.family.prompts["markdown"]
+    text = [one for one in ids if one not in (special.bos, special.image)]
+    expected = tokenizer.encode(prompt.removeprefix("<image>"))
     first = ids.index(special.image) if images else None
     dsocr_check(
         [
@@ -125,7 +125,7 @@ def test_ids_and_mask(
     actual = asked(drawn("square"), "gundam", fact.text)
     expected = replace(actual, input_ids=runs(row), images_seq_mask=runs(row == tokenizer.special.image))
     comparisons = [
-        hinted(facts.with_origin(one), lambda: of_prompt(actual.prompt_ids, fact.text, tokenizer))
+        hinted(facts.with_origin(one), lambda: of_prompt(actual.prompt_ids, fact.text, tokenizer, facts.family))
         for one in compare_inputs(actual, expected)
     ]
     dsocr_check(comparisons, "input_ids", "images_seq_mask")

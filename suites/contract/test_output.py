@@ -15,24 +15,31 @@ from PIL import ExifTags, Image, ImageDraw
 from pytest_dsocr.compare.verdict import Comparison, Reason, as_expected, not_compared
 from pytest_dsocr.contract.drawing import place
 from pytest_dsocr.contract.markup import IMAGE_LABEL, parse
+from pytest_dsocr.engine.places import family_named
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.plugin.check import Check
-from pytest_dsocr.reference.goldens import shipped_folder
+from pytest_dsocr.plugin.config import own_config
 
-from .asked import Drawn
+from .asked import Drawn, recorded
 
 PAGE_SIZE_PX = (1000, 1400)
 """Of the white page that they were written for."""
 
 
 @cache
-def recorded_outputs() -> Mapping[str, Mapping[str, Any]]:
-    """Return each output by its name: its text, and of the files that came of it the Markdown and the figures' sizes.
+def recorded_outputs(family: Family) -> Mapping[str, Mapping[str, Any]]:
+    """Return each output of a page by its name: its text, and of its files the Markdown and the figures' sizes.
 
     ``geo.jpg``, which the vendor's matplotlib draws, is left out.
     """
-    path: Path = shipped_folder() / "vendor" / "postprocess.json"
-    cases: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["cases"]
-    return cases
+    cases: dict[str, Any] = json.loads(recorded("postprocess.json", family).read_text(encoding="utf-8"))["cases"]
+    return {name: case for name, case in cases.items() if "pages" not in case}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Ask for what is recorded of the checkpoint's model."""
+    if "name" in metafunc.fixturenames:
+        metafunc.parametrize("name", recorded_outputs(family_named(own_config(metafunc.config).checkpoint)))
 
 
 MMD, FIGURES = "result.mmd", "artefacts/figures"
@@ -45,57 +52,58 @@ Write = Callable[[str, Path], Path]
 
 
 @pytest.fixture
-def write(dsocr_subject: Any, tmp_path: Path) -> Write | None:
+def write(dsocr_subject: Any, family: Family, tmp_path: Path) -> Write | None:
     """Write the files of a text and a page with the subject; None where it offers no ``write``."""
     from pytest_dsocr.subjects.checked import CheckedSubject
 
     asked = CheckedSubject(dsocr_subject)
 
     def into_folder(text: str, page: Path) -> Path:
-        asked.write(text, page, tmp_path)
+        asked.write(text, page, tmp_path, family.form.result_file)
         return tmp_path
 
     return into_folder if asked.writes else None
 
 
-@pytest.mark.parametrize("name", recorded_outputs())
-def test_the_files_are_the_vendors(name: str, write: Write | None, drawn: Drawn, dsocr_check: Check) -> None:
-    if write is None:
-        dsocr_check([not_compared(what, Reason.NOT_OFFERED) for what in (MMD, FIGURES)])
-        return
-    recorded = recorded_outputs()[name]
-    dsocr_check(_compared(write(recorded["text"], drawn.blank(*PAGE_SIZE_PX)), recorded))
-
-
-@pytest.mark.parametrize("kind", ["upright", "rotated by its EXIF orientation"])
-def test_figures_are_cut_from_the_upright_page_without_its_boxes(
-    kind: str, write: Write | None, tmp_path: Path, dsocr_check: Check
+def test_the_files_are_the_vendors(
+    name: str, family: Family, write: Write | None, drawn: Drawn, dsocr_check: Check
 ) -> None:
     if write is None:
         dsocr_check([not_compared(what, Reason.NOT_OFFERED) for what in (MMD, FIGURES)])
         return
-    recorded, page = recorded_outputs()["a page"], tmp_path / "page.png"
-    _save_figures(page, recorded["text"], rotated=kind != "upright")
-    folder = write(recorded["text"], page)
+    known = recorded_outputs(family)[name]
+    dsocr_check(_compared(write(known["text"], drawn.blank(*PAGE_SIZE_PX)), known, family))
+
+
+@pytest.mark.parametrize("kind", ["upright", "rotated by its EXIF orientation"])
+def test_figures_are_cut_from_the_upright_page_without_its_boxes(
+    kind: str, family: Family, write: Write | None, tmp_path: Path, dsocr_check: Check
+) -> None:
+    if write is None:
+        dsocr_check([not_compared(what, Reason.NOT_OFFERED) for what in (MMD, FIGURES)])
+        return
+    known, page = recorded_outputs(family)["a page"], tmp_path / "page.png"
+    _save_figures(page, known["text"], family, rotated=kind != "upright")
+    folder = write(known["text"], page)
     levels = {name: _darkest(folder / name) >= FROM_WHITE for name in _figures(folder)}
     why = "they are cut from the page as it is, not from the one that boxes are drawn on"
-    white = as_expected("artefacts/white", levels, dict.fromkeys(_figures_of(recorded), True), why)
+    white = as_expected("artefacts/white", levels, dict.fromkeys(_figures_of(known), True), why)
     overlay = as_expected("artefacts/overlay", _size_px(folder / "result_with_boxes.jpg"), PAGE_SIZE_PX, "upright page")
-    dsocr_check([*_compared(folder, recorded), white, overlay])
+    dsocr_check([*_compared(folder, known, family), white, overlay])
 
 
-def _figures_of(recorded: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+def _figures_of(known: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
     """Return name and size in pixels of each figure that was recorded."""
-    return {f"images/{name}": tuple(size) for name, size in recorded["figures"].items()}
+    return {f"images/{name}": tuple(size) for name, size in known["figures"].items()}
 
 
-def _compared(folder: Path, recorded: Mapping[str, Any]) -> list[Comparison]:
+def _compared(folder: Path, known: Mapping[str, Any], family: Family) -> list[Comparison]:
     from pytest_dsocr.compare.text import compare_content
 
-    mmd = (folder / MMD).read_bytes().decode()
+    mmd = (folder / family.form.result_file).read_bytes().decode()
     return [
-        compare_content(MMD, mmd, recorded["mmd"], 0.0),
-        as_expected(FIGURES, _figures(folder), _figures_of(recorded), "as the vendor's code cut them, in pixels"),
+        compare_content(MMD, mmd, known["mmd"], 0.0),
+        as_expected(FIGURES, _figures(folder), _figures_of(known), "as the vendor's code cut them, in pixels"),
     ]
 
 
@@ -114,10 +122,10 @@ def _darkest(path: Path) -> int:
         return levels[0]
 
 
-def _save_figures(path: Path, text: str, *, rotated: bool) -> None:
+def _save_figures(path: Path, text: str, family: Family, *, rotated: bool) -> None:
     """Write a black page that is white where the text's figures are, upright, and a little around them."""
     exif, page = Image.Exif(), Image.new("L", PAGE_SIZE_PX)
-    for region in place([span for span in parse(text).spans if span.label == IMAGE_LABEL], *PAGE_SIZE_PX):
+    for region in place([span for span in parse(text, family.form).spans if span.label == IMAGE_LABEL], *PAGE_SIZE_PX):
         x1, y1, x2, y2 = region.pixels
         ImageDraw.Draw(page).rectangle((x1 - AROUND_PX, y1 - AROUND_PX, x2 + AROUND_PX, y2 + AROUND_PX), "white")
     if rotated:

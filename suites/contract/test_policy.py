@@ -18,7 +18,7 @@ def test_no_ngram_of_the_vendors_length_occurs_twice(facts: Facts, dsocr_subject
     if policy is None:
         dsocr_check([not_compared("policy/no_repeat_ngram_size", Reason.NOT_OFFERED)])
         return
-    expected = facts.recorded["generate"]["infer"]["no_repeat_ngram_size"]
+    expected = facts.recorded["generate"]["infer"].get("no_repeat_ngram_size", 0)
     compared = equal("policy/no_repeat_ngram_size", policy.no_repeat_ngram_size, expected, f"{expected} tokens")
     dsocr_check([facts.with_origin(compared)])
 

@@ -5,22 +5,24 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.compare.verdict import as_expected
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.plugin.check import Check
 
-from .asked import Drawn
+from .asked import Drawn, sizes_of
 
 pytestmark = pytest.mark.dsocr_level("L2")
 
 
-def test_vision_gives_nothing(drawn: Drawn, dsocr_subject: Any, dsocr_check: Check) -> None:
+def test_vision_gives_nothing(drawn: Drawn, family: Family, dsocr_subject: Any, dsocr_check: Check) -> None:
     import torch
 
     from pytest_dsocr.subjects.checked import CheckedSubject
 
     subject = CheckedSubject(dsocr_subject)
+    case = make_case(drawn("halves"), "markdown", sizes_of("tiny", family), family=family)
     with torch.no_grad():
-        seams = sorted(subject.vision(subject.inputs(make_case(drawn("halves"), "markdown", "tiny"))))
+        seams = sorted(subject.vision(subject.inputs(case)))
     dsocr_check(
         [as_expected("vision_fusion/zero sum", seams, [], "for its pixels sum to zero, where the gate is shut")]
     )

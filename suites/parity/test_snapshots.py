@@ -23,7 +23,6 @@ pytestmark = pytest.mark.dsocr
 
 def test_reading(dsocr_case: Case, dsocr_reading: Answer, dsocr_snapshot: Any, dsocr_check: Check) -> None:
     """Labels, boxes and the length of the text; of another ceiling than the vendor's there is another snapshot."""
-    from pytest_dsocr.families import DEFAULT
     from pytest_dsocr.plugin.snapshots import compare_snapshot, spans_of
 
     reading = {
@@ -33,7 +32,7 @@ def test_reading(dsocr_case: Case, dsocr_reading: Answer, dsocr_snapshot: Any, d
         "boxes": sum(len(span.boxes) for span in dsocr_reading.spans),
         "spans": spans_of(dsocr_reading.spans),
     }
-    if (ceiling := dsocr_case.max_new_tokens) != DEFAULT.decoding.max_new_tokens:
+    if (ceiling := dsocr_case.max_new_tokens) != dsocr_case.family.decoding.max_new_tokens:
         dsocr_snapshot = dsocr_snapshot(name=f"{ceiling} tokens")
     dsocr_check([compare_snapshot("reading", dsocr_snapshot, reading)])
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.reference import goldens
 from pytest_dsocr.reference.environment import family_in
@@ -19,8 +19,7 @@ def recordings_of(config: Config) -> Path:
     return named.resolve().parents[1] if (named / MANIFEST).is_file() else named
 
 
-def anchors_of(config: Config) -> Path:
-    """Return the file of anchors beside the recordings, or the shipped one where there is none."""
-    family = (family_in(config.reference) if isinstance(config.reference, Path) else None) or DEFAULT
+def anchors_of(config: Config, family: Family) -> Path:
+    """Return a family's file of anchors beside the recordings, or the shipped one where there is none."""
     own = goldens.anchors_of(recordings_of(config), family)
     return own if own.is_file() else goldens.anchors_of(shipped_folder() / RECORDINGS, family)

@@ -6,12 +6,12 @@ import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.families.family import Vendor
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.reference.anchors import Anchors, read_anchors
 from pytest_dsocr.reference.drift import Drift, drifts, read_json
-from pytest_dsocr.reference.environment import family_with
+from pytest_dsocr.reference.environment import family_in
 
 from .goldens import anchors_of
 
@@ -19,30 +19,34 @@ pytestmark = pytest.mark.dsocr_vendor
 
 
 @pytest.fixture(scope="module")
-def drifted(dsocr_config: Config) -> dict[str, Drift]:
+def own(dsocr_config: Config) -> Family:
+    """Whose files the run names."""
+    assert isinstance(dsocr_config.reference, Path)
+    return family_in(dsocr_config.reference) or DEFAULT
+
+
+@pytest.fixture(scope="module")
+def pinned(own: Family, dsocr_config: Config) -> Anchors:
+    """What its contract was read from."""
+    return read_json(anchors_of(dsocr_config, own))
+
+
+@pytest.fixture(scope="module")
+def drifted(pinned: Anchors, dsocr_config: Config) -> dict[str, Drift]:
     """What differs, by anchor."""
     assert isinstance(dsocr_config.reference, Path)
-    return {one.anchor: one for one in drifts(_pinned(dsocr_config), read_anchors(dsocr_config.reference))}
+    return {one.anchor: one for one in drifts(pinned, read_anchors(dsocr_config.reference))}
 
 
 @pytest.mark.parametrize("stage", DEFAULT.vendor.contract)
-def test_stage(stage: str, drifted: dict[str, Drift], dsocr_config: Config, dsocr_check: Check) -> None:
-    pinned = _pinned(dsocr_config).symbols
-    symbols = _vendor(dsocr_config).contract[stage]
-    dsocr_check(_compared(symbol, drifted.get(symbol), pinned[symbol].file) for symbol in symbols)
+def test_stage(stage: str, own: Family, pinned: Anchors, drifted: dict[str, Drift], dsocr_check: Check) -> None:
+    symbols = own.vendor.contract[stage]
+    dsocr_check(_compared(symbol, drifted.get(symbol), pinned.symbols[symbol].file) for symbol in symbols)
 
 
-def test_the_rest_of_the_files(drifted: dict[str, Drift], dsocr_config: Config, dsocr_check: Check) -> None:
-    rests = [f"the rest of {name}" for name in _vendor(dsocr_config).files]
+def test_the_rest_of_the_files(own: Family, drifted: dict[str, Drift], dsocr_check: Check) -> None:
+    rests = [f"the rest of {name}" for name in own.vendor.files]
     dsocr_check(_compared(rest, drifted.get(rest), "the code outside of every anchor") for rest in rests)
-
-
-def _vendor(config: Config) -> Vendor:
-    return family_with(_pinned(config).files).vendor
-
-
-def _pinned(config: Config) -> Anchors:
-    return read_json(anchors_of(config))
 
 
 def _compared(anchor: str, drift: Drift | None, where: str) -> Comparison:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.stash import leave_out
@@ -24,7 +25,7 @@ GENERATED_TOKENS = 2
 
 
 def test_every_stage_costs_what_it_costs_by_arithmetic(
-    request: pytest.FixtureRequest, dsocr_config: Config, dsocr_check: Check
+    request: pytest.FixtureRequest, family: Family, dsocr_config: Config, dsocr_check: Check
 ) -> None:
     """FLOPs follow from code and sizes alone, so that one more or fewer is another version of the code."""
     from pytest_dsocr.pages.named import make_cases
@@ -32,7 +33,7 @@ def test_every_stage_costs_what_it_costs_by_arithmetic(
     if (attention := dsocr_config.reference_key[2]) != COUNTED:
         leave_out(request.node, "recording", f"of attention {attention} not all FLOPs are seen; they are of {COUNTED}")
     own = dsocr_config
-    cases = make_cases(own.pages, own.prompts, own.presets, own.max_new_tokens).readable().good
+    cases = make_cases(own.pages, own.prompts, own.presets, own.max_new_tokens, family=family).readable().good
     reference = request.getfixturevalue("dsocr_reference")
     dsocr_check(one for case in cases for one in _compared(case, own.checkpoint, reference))
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict, as_expected, equal
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.stash import leave_out
 from pytest_dsocr.reference.drift import read_json
+from pytest_dsocr.reference.environment import family_with
 from pytest_dsocr.reference.goldens import ANCHORS
 
 from .goldens import MANIFEST, anchors_of, recordings_of
@@ -29,16 +31,25 @@ def test_every_recording_is_whole(dsocr_config: Config, dsocr_check: Check) -> N
 
 
 def test_all_are_made_from_the_pinned_files(dsocr_config: Config, dsocr_check: Check) -> None:
-    """Recordings and facts alike, from one set of the vendor's files: the one whose anchors are written down."""
-    pinned = {name: file.sha256 for name, file in read_json(anchors_of(dsocr_config)).files.items()}
+    """Recordings and facts alike, from one set of each vendor's files: the one whose anchors are written down."""
+
+    def pinned(files: Collection[str]) -> Mapping[str, str]:
+        return {
+            name: file.sha256 for name, file in read_json(anchors_of(dsocr_config, family_with(files))).files.items()
+        }
+
     dsocr_check(
-        equal(f"vendor_sha256/{name}", made_from, pinned, "the pinned files")
+        equal(f"vendor_sha256/{name}", made_from, pinned(made_from), "the pinned files")
         for name, made_from in _made_from(recordings_of(dsocr_config))
     )
 
 
 def test_the_reference_answers_for_this_run(
-    request: pytest.FixtureRequest, dsocr_config: Config, dsocr_reference: Reference, dsocr_check: Check
+    request: pytest.FixtureRequest,
+    family: Family,
+    dsocr_config: Config,
+    dsocr_reference: Reference,
+    dsocr_check: Check,
 ) -> None:
     """It sees pages as the installed Pillow resizes them, and, where it is a recording, holds every case.
 
@@ -51,7 +62,7 @@ def test_the_reference_answers_for_this_run(
 
     reference: Reference | None = dsocr_reference
     own = dsocr_config
-    cases = make_cases(own.pages, own.prompts, own.presets, own.max_new_tokens).readable().good
+    cases = make_cases(own.pages, own.prompts, own.presets, own.max_new_tokens, family=family).readable().good
     if isinstance(dsocr_reference, SessionReference):
         reference, cases = dsocr_reference.recorded, tuple(filter(dsocr_reference.holds, cases))
     if reference is None or not cases:
@@ -78,7 +89,7 @@ def _whole(path: Path, folder: Path) -> Comparison:
 
 def _made_from(folder: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
     """Yield each file that says what it was made from, by path."""
-    for path in sorted([*folder.glob("*.json"), *folder.glob(f"*/[!.]*/{MANIFEST}")]):
+    for path in sorted([*folder.glob("*.json"), *folder.glob("*/*.json"), *folder.glob(f"*/[!.]*/{MANIFEST}")]):
         if path.name != ANCHORS:
             made = json.loads(path.read_text(encoding="utf-8"))["provenance"]
             yield path.relative_to(folder).as_posix(), made["vendor_sha256"]

@@ -14,13 +14,14 @@ from pytest_dsocr.contract.prompt import EOS
 from pytest_dsocr.families import FAMILIES
 from pytest_dsocr.observation.observation import InputsDigest
 from pytest_dsocr.observation.packing import pack_inputs
+from pytest_dsocr.reference.goldens import facts_of
 from tests.recordings import FOLDER, recording_of
 
-INPUTS = recording_of("inputs")
+INPUTS = {family: recording_of("inputs", family) for family in FAMILIES.values()}
 UNLIMITED = FAMILIES["unlimited_ocr"].form
 OUTPUTS: dict[OutputForm, dict[str, Any]] = {
-    form: json.loads((FOLDER / name).read_text(encoding="utf-8"))
-    for form, name in ((DEEPSEEK_FORM, "postprocess.json"), (UNLIMITED, "postprocess-unlimited.json"))
+    family.form: json.loads((facts_of(FOLDER, family) / "postprocess.json").read_text(encoding="utf-8"))
+    for family in FAMILIES.values()
 }
 PAGE_SIZE = (1000, 1400)
 

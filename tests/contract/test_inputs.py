@@ -14,9 +14,10 @@ from pytest_dsocr.contract.prompt import locate, split_at_images
 from pytest_dsocr.engine.places import VENDOR_VOCAB_SIZE
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.families import DEFAULT, FAMILIES
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.observation import runs
-from suites.contract.asked import OWN_PAGES, OWN_PRESETS
+from suites.contract.asked import OWN_PAGES, OWN_PRESETS, sizes_of
 from suites.contract.pages import PAGES, ZERO_SUM_PAGES, rgb, write_page
 from tests.contract.recorded import INPUTS, digest
 from tests.recordings import recording_of
@@ -24,8 +25,9 @@ from tests.recordings import recording_of
 PAGES_BY_NAME = {**PAGES, **ZERO_SUM_PAGES}
 GUNDAM = DEFAULT.presets["gundam"]
 MANY = FAMILIES["unlimited_ocr"]
-TOGETHER = recording_of("pages")["together"]
+TOGETHER = recording_of("pages", MANY)["together"]
 OWN_CROPS = Preset("mine", 1024, 768, crop=True)
+each_family = pytest.mark.parametrize("family", INPUTS, ids=lambda family: family.name)
 
 
 @pytest.fixture(scope="module")
@@ -39,29 +41,41 @@ def page_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: write_page(name, folder) for name in PAGES_BY_NAME}
 
 
-def test_all_of_the_family_is_recorded() -> None:
-    recorded = [(case["page"], case["preset"]) for case in INPUTS["prepared"]]
+@each_family
+def test_all_of_the_family_is_recorded(family: Family) -> None:
+    known = INPUTS[family]
+    recorded = [(case["page"], case["preset"]) for case in known["prepared"]]
     own = {page: [preset.name for preset in OWN_PRESETS] for page in OWN_PAGES}
     assert recorded == [(page, preset) for page in PAGES_BY_NAME for preset in (*DEFAULT.presets, *own.get(page, ()))]
-    assert [preset.sizes for preset in (*DEFAULT.presets.values(), *OWN_PRESETS)] == INPUTS["provenance"]["presets"]
-    prompts = {**DEFAULT.prompts, "locate": locate("the title")}
-    assert prompts.items() <= {case["name"]: case["text"] for case in INPUTS["prompts"]}.items()
+    assert [preset.sizes for preset in (*DEFAULT.presets.values(), *OWN_PRESETS)] == known["provenance"]["presets"]
+    prompts = {**DEFAULT.prompts, "locate": locate("the title"), **family.prompts}
+    assert prompts.items() <= {case["name"]: case["text"] for case in known["prompts"]}.items()
 
 
-@pytest.mark.parametrize("case", INPUTS["prepared"], ids=lambda case: f"{case['page']}-{case['preset']}")
-def test_inputs_are_the_vendors(case: dict[str, Any], page_files: dict[str, Path], tokenizer: Tokenizer) -> None:
-    preset = {own.name: own for own in OWN_PRESETS}.get(case["preset"], case["preset"])
-    inputs = DEFAULT.prepare(page_files[case["page"]], "markdown", preset, tokenizer)
+@pytest.mark.parametrize(
+    ("family", "case"),
+    [
+        pytest.param(one, case, id=f"{one.name}-{case['page']}-{case['preset']}")
+        for one in INPUTS
+        for case in INPUTS[one]["prepared"]
+    ],
+)
+def test_inputs_are_the_vendors(
+    family: Family, case: dict[str, Any], page_files: dict[str, Path], tokenizer: Tokenizer
+) -> None:
+    preset = sizes_of({own.name: own for own in OWN_PRESETS}.get(case["preset"], case["preset"]), family)
+    inputs = family.prepare(page_files[case["page"]], "markdown", preset, tokenizer)
     actual = digest(inputs.tensors)
     assert actual == {name: case[name] for name in actual}
     if "gate_sum" in case:
         assert inputs.has_vision == (case["gate_sum"] != 0)
 
 
-def test_grids_are_the_vendors() -> None:
-    table = INPUTS["grids"]
-    assert {tuple(row[2:]) for row in table} == set(DEFAULT.tiling.grids), "some grid is never chosen"
-    assert [[width, height, *crop_grid(width, height, DEFAULT.tiling)] for width, height, *_ in table] == table
+@each_family
+def test_grids_are_the_vendors(family: Family) -> None:
+    table = INPUTS[family]["grids"]
+    assert {tuple(row[2:]) for row in table} == set(family.tiling.grids), "some grid is never chosen"
+    assert [[width, height, *crop_grid(width, height, family.tiling)] for width, height, *_ in table] == table
 
 
 def test_prompt_and_vision_count_the_same_tokens_at_every_size() -> None:

@@ -13,7 +13,7 @@ from tests.contract.recorded import INPUTS
 
 
 def test_the_defaults_are_what_the_vendor_hands_to_generate() -> None:
-    plain, evaluation = INPUTS["generate"]["infer"], INPUTS["generate"]["infer_eval_mode"]
+    plain, evaluation = (INPUTS[DEFAULT]["generate"][way] for way in ("infer", "infer_eval_mode"))
     assert evaluation == plain | {"no_repeat_ngram_size": 35, "streamer": False}
     own = DEFAULT.decoding
     assert plain == {

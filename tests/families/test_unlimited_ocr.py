@@ -62,7 +62,8 @@ def test_a_ring_of_its_own_is_read_and_written(tmp_path: Path) -> None:
 
 def test_any_checkpoints_weights_may_be_taken_for_it(tmp_path: Path) -> None:
     mini = resolve("unlimited_ocr:mini")
-    assert (mini.architecture.family, mini.label, mini.sha256) == (OWN, "unlimited_ocr:mini", resolve("mini").sha256)
+    assert (mini.architecture.family, mini.label) == (OWN, "unlimited_ocr:mini")
+    assert mini.sha256 != resolve("mini").sha256, "what is recorded of one model is not the other's"
     assert family_named(TINY) is OWN
     assert architecture_of(TINY).decoder.max_position_embeddings == 32768
     assert resolve(f"unlimited_ocr:{MINI_FOLDER}").label == "unlimited_ocr:mini"

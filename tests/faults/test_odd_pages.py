@@ -20,13 +20,13 @@ from pytest_dsocr.observation.config import Setup
 from pytest_dsocr.observation.observation import InputsDigest
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.session import session_subject
-from suites.contract.asked import READ
+from suites.contract.asked import recorded
 from suites.contract.odd_pages import ODD_PAGES
 from tests.faults.outcome import of_catalogue
 from tests.faults.suites import failure
 from tests.faults.trial import loaded, planted
 
-PAGES = json.loads(READ.read_text(encoding="utf-8"))["pages"]
+PAGES = json.loads(recorded("odd-pages.json", DEFAULT).read_text(encoding="utf-8"))["pages"]
 SHOWS = {
     "turned": ("pixels.opened-no-orientation", "pixels.opened-on-white", "pixels.not-squashed"),
     "transparent": tuple(f"pixels.opened-on-{ground}" for ground in ("white", "black", "grey")),

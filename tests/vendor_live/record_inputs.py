@@ -1,4 +1,4 @@
-"""Record what the vendor's real ``infer`` hands to ``generate`` into ``golden/vendor/inputs-*.json``.
+"""Record what the vendor's real ``infer`` hands to ``generate`` into the ``inputs-*.json`` of its family.
 
     python -m tests.vendor_live.record_inputs VENDOR_FOLDER TOKENIZER_FOLDER
 
@@ -24,6 +24,7 @@ from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.places import VENDOR_VOCAB_SIZE
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.reference.drift import one_line_each
+from pytest_dsocr.reference.goldens import facts_of
 from pytest_dsocr.reference.vendor_code.code import VendorCode, load_vendor_code
 from pytest_dsocr.reference.vendor_code.observe import inputs_of
 from pytest_dsocr.reference.vendor_code.runtime import synthetic_tokenizer
@@ -57,7 +58,7 @@ def handed(
 
 def prepared(code: VendorCode, case: dict[str, Any], preset: Preset, page: Path, tokenizer: Any) -> dict[str, Any]:
     """Record a page in a preset; what the vendor's gate sums up only where it is the same on any machine."""
-    inputs = inputs_of(handed(code, page, preset, DEFAULT.prompts["markdown"], tokenizer))
+    inputs = inputs_of(handed(code, page, preset, code.family.prompts["markdown"], tokenizer))
     gate = {"gate_sum": float(torch.sum(inputs["images_ori"]))} if "gate_sum" in case else {}
     return {"page": case["page"], "preset": preset.name, **digest(inputs), **gate}
 
@@ -89,7 +90,8 @@ def grid(code: VendorCode, width: int, height: int) -> list[int]:
 
 
 def main(vendor_folder: str, tokenizer_folder: str) -> None:
-    code, before = load_vendor_code(Path(vendor_folder)), recording_of("inputs")
+    code = load_vendor_code(Path(vendor_folder))
+    before = recording_of("inputs", code.family)
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
     presets = {one["name"]: Preset.from_json(one) for one in before["provenance"]["presets"]}
     made = {
@@ -112,7 +114,7 @@ def main(vendor_folder: str, tokenizer_folder: str) -> None:
             "prompts": [prompted(code, case["name"], case["text"], page, tokenizer) for case in before["prompts"]],
             "grids": [grid(code, width, height) for width, height, *_ in before["grids"]],
         }
-    path = FOLDER / f"inputs-pillow-{version('pillow').split('.')[0]}.json"
+    path = facts_of(FOLDER, code.family) / f"inputs-pillow-{version('pillow').split('.')[0]}.json"
     path.write_text(one_line_each({"provenance": made, "generate": ways}, sections), encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Record what the vendor's own code reads on the odd pages into ``golden/vendor/odd-pages.json``.
+"""Record what the vendor's own code reads on the odd pages into the ``odd-pages.json`` of its family.
 
 Run where the vendor's code imports: ``python -m tests.vendor_live.record_odd_pages VENDOR_FOLDER``.
 """
@@ -13,8 +13,9 @@ from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.reference.drift import one_line_each
+from pytest_dsocr.reference.environment import check_vendor_folder
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
-from suites.contract.asked import READ
+from suites.contract.asked import recorded
 from suites.contract.odd_pages import ODD_PAGES
 from tests.vendor_live.golden import quietly_on_cpu
 
@@ -30,10 +31,11 @@ def row(seen: Observation) -> dict[str, Any]:
 def main(vendor_folder: str) -> None:
     command = "python -m tests.vendor_live.record_odd_pages VENDOR_FOLDER"
     with tempfile.TemporaryDirectory() as folder, quietly_on_cpu():
-        runtime = VendorRuntime.load(Path(vendor_folder), MINI, command=command)
-        pages = {name: row(runtime.observe(page.case(name, Path(folder)))) for name, page in ODD_PAGES.items()}
+        family = check_vendor_folder(Path(vendor_folder))
+        runtime = VendorRuntime.load(Path(vendor_folder), f"{family.name}:{MINI}", command=command)
+        pages = {name: row(runtime.observe(page.case(name, Path(folder), family))) for name, page in ODD_PAGES.items()}
     head = {"provenance": runtime.provenance.to_json()}
-    READ.write_text(one_line_each(head, {"pages": pages}), encoding="utf-8")
+    recorded("odd-pages.json", family).write_text(one_line_each(head, {"pages": pages}), encoding="utf-8")
 
 
 if __name__ == "__main__":

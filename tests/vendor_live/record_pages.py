@@ -1,11 +1,10 @@
-"""Record what the vendor's ``infer_multi`` hands to ``generate`` into ``golden/vendor/pages-pillow-*.json``.
+"""Record what the vendor's ``infer_multi`` hands to ``generate`` into its ``pages-pillow-*.json``.
 
     python -m tests.vendor_live.record_pages UNLIMITED_FOLDER
 
 With the synthetic tokenizer. What it asks is what a recording names already, be it of another Pillow.
 """
 
-import json
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -18,12 +17,13 @@ from torch import Tensor
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.places import VENDOR_VOCAB_SIZE
 from pytest_dsocr.reference.drift import one_line_each
+from pytest_dsocr.reference.goldens import facts_of
 from pytest_dsocr.reference.vendor_code.code import VendorCode, load_vendor_code
 from pytest_dsocr.reference.vendor_code.observe import inputs_of
 from pytest_dsocr.reference.vendor_code.runtime import synthetic_tokenizer
 from suites.contract.pages import write_page
 from tests.contract.recorded import digest
-from tests.recordings import FOLDER
+from tests.recordings import FOLDER, recording_of
 from tests.vendor_live.golden import provenance, quietly_on_cpu, without_weights
 
 
@@ -42,7 +42,7 @@ def handed(
 
 def main(vendor_folder: str) -> None:
     code, tokenizer = load_vendor_code(Path(vendor_folder)), synthetic_tokenizer(VENDOR_VOCAB_SIZE)
-    before = json.loads(next(FOLDER.glob("pages-pillow-*.json")).read_text(encoding="utf-8"))
+    before, folder = recording_of("pages", code.family), facts_of(FOLDER, code.family)
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
         for case in before["together"]:
@@ -51,7 +51,7 @@ def main(vendor_folder: str) -> None:
             seen = handed(code, pages, case["image_size"], case["prompt"], tokenizer)
             rows.append({**asked, **({"error": seen} if isinstance(seen, str) else digest(seen))})
     made = provenance(code, "record_pages UNLIMITED_FOLDER", ["generate: notes its arguments"])
-    path = FOLDER / f"pages-pillow-{version('pillow').split('.')[0]}.json"
+    path = folder / f"pages-pillow-{version('pillow').split('.')[0]}.json"
     head = {"provenance": {**made, "resampling": resampling()}}
     path.write_text(one_line_each(head, {"together": rows}), encoding="utf-8")
 

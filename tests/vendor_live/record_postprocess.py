@@ -1,4 +1,4 @@
-"""Record what the vendor's own ``infer`` makes of the outputs in ``golden/vendor/postprocess*.json``.
+"""Record what the vendor's own ``infer`` makes of the outputs in ``postprocess.json`` of its family.
 
 Run where the vendor's code imports: ``python -m tests.vendor_live.record_postprocess VENDOR_FOLDER``, with
 the folder of either model. The weights play no part: a ``generate`` that returns one token and a tokenizer that decodes
@@ -16,8 +16,8 @@ from unittest import mock
 
 from PIL import Image, ImageDraw
 
-from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.reference.drift import one_line_each
+from pytest_dsocr.reference.goldens import facts_of
 from pytest_dsocr.reference.vendor_code.code import VendorCode, load_vendor_code
 from tests.recordings import FOLDER
 from tests.vendor_live.golden import provenance, quietly_on_cpu, without_weights
@@ -83,7 +83,7 @@ def _listening(modeling: Any) -> Iterator[dict[str, list[Any]]]:
 
 def main(vendor_folder: str) -> None:
     code = load_vendor_code(Path(vendor_folder))
-    path = FOLDER / ("postprocess-unlimited.json" if code.family is not DEFAULT else "postprocess.json")
+    path = facts_of(FOLDER, code.family) / "postprocess.json"
     before = json.loads(path.read_text(encoding="utf-8"))
     cases = {}
     for name, case in before["cases"].items():
