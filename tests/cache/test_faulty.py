@@ -12,6 +12,7 @@ import torch
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.subjects.kv_probe import KvProbe
@@ -94,6 +95,7 @@ def outcome(tiny: Engine[Any], two_pages: tuple[Path, Path], dsocr_config: Confi
             "limits": tolerances("float32"),
             "dsocr_subject": subject,
             "dsocr_config": config,
+            "family": DEFAULT,
             "read": test_reading.both_ways(subject, config),
             "dsocr_kv": KvProbe,
             "dsocr_check": check,

@@ -160,11 +160,11 @@ TEXTS: dict[str, tuple[str, Rendered]] = {
 
 def _text(on: Target, change: Rendered) -> None:
     split = split_at_images
-    on.changes.set(inputs, "split_at_images", lambda prompt, images: change(split(prompt, images)))
+    on.changes.set(inputs, "split_at_images", lambda *given, **how: change(split(*given, **how)))
 
 
 def _raw(on: Target) -> None:
-    on.changes.set(inputs, "split_at_images", lambda prompt, images: prompt.split(IMAGE))
+    on.changes.set(inputs, "split_at_images", lambda prompt, *_, **__: prompt.split(IMAGE))
 
 
 def _whole_text(on: Target) -> None:
@@ -192,7 +192,7 @@ def _special_as_text(on: Target) -> None:
 
 
 def _other_prompt(on: Target, prompt: str) -> None:
-    on.changes.set(inputs, "split_at_images", lambda _, images: split_at_images(prompt, images))
+    on.changes.set(inputs, "split_at_images", lambda _, images, **how: split_at_images(prompt, images, **how))
 
 
 def _other_preset(on: Target, name: str) -> None:
