@@ -39,6 +39,7 @@ class Workload:
         tokenizer: TextTokenizer,
         *,
         generated_tokens: int,
+        family: Family = DEFAULT,
         **more: Any,
     ) -> Workload:
         """Make the workload of one page and a prompt, as the inputs are made; ``more`` are the other fields.
@@ -46,9 +47,8 @@ class Workload:
         Raises:
             DsocrError: for a prompt that does not have one image, and for an unknown preset.
         """
-        ids, _ = prompt_ids(split_at_images(DEFAULT.prompts.get(prompt, prompt), 1), [0], tokenizer)
-        own = preset if isinstance(preset, Preset) else DEFAULT.preset(preset)
-        return cls(page_px, own, len(ids), generated_tokens, **more)
+        ids, _ = prompt_ids(split_at_images(family.prompts.get(prompt, prompt), 1), [0], tokenizer)
+        return cls(page_px, family.preset(preset), len(ids), generated_tokens, **more)
 
     @property
     def grid(self) -> Grid:

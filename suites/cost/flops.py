@@ -17,7 +17,7 @@ from pytest_dsocr.cost.cost import WHOLE, Cost, Difference, by_module, differenc
 from pytest_dsocr.cost.decoder import HEAD, LAYERS, NORM, SESSION, Way
 from pytest_dsocr.cost.model import decode_step, parameters, stages_of
 from pytest_dsocr.cost.workload import Workload
-from pytest_dsocr.families import OF_VIEWS, VISION
+from pytest_dsocr.families import DEFAULT, OF_VIEWS, VISION
 from pytest_dsocr.foundation.words import count, listed
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pytest_dsocr.perf.probe.flops import Flops
 
 
+FREE = DEFAULT.prompts["free"]
 WAYS = {
     "": SESSION,
     ", with the logits of all positions": Way(all_logits=True),
@@ -66,7 +67,8 @@ class Scales:
 
     def work(self, page_px: tuple[int, int], prompt: str, preset: str | Preset, tokens: int = 1) -> Workload:
         """Return what a page of that size is."""
-        return Workload.of_prompt(page_px, prompt, preset, self.tokenizer, generated_tokens=tokens)
+        how: dict[str, Any] = {"generated_tokens": tokens, "family": self.arch.family}
+        return Workload.of_prompt(page_px, prompt, preset, self.tokenizer, **how)
 
     def begin(self, page_px: tuple[int, int], prompt: str, preset: str | Preset) -> Counted:
         """Run the stages of a page up to its first token."""

@@ -6,7 +6,8 @@ from pytest_dsocr.contract.prompt import locate
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.plugin.check import Check
 
-from .flops import Scales, prefill_of, vision_of
+from ..contract.asked import sizes_of
+from .flops import FREE, Scales, prefill_of, vision_of
 
 pytestmark = [pytest.mark.dsocr_perf, pytest.mark.dsocr_level("L2")]
 
@@ -17,21 +18,21 @@ LOCATED = locate("the total of all items")
 @pytest.mark.parametrize("grid", GRIDS, ids=lambda grid: "{}x{}".format(*grid))
 def test_grid(grid: tuple[int, int], scales: Scales, dsocr_check: Check) -> None:
     """In Gundam, a page that is as large as its crops."""
-    _check((DEFAULT.tiling.crop_px * grid[0], DEFAULT.tiling.crop_px * grid[1]), "free", "gundam", scales, dsocr_check)
+    _check((DEFAULT.tiling.crop_px * grid[0], DEFAULT.tiling.crop_px * grid[1]), FREE, "gundam", scales, dsocr_check)
 
 
 @pytest.mark.parametrize("preset", [name for name, preset in DEFAULT.presets.items() if not preset.crop])
 def test_preset(preset: str, scales: Scales, dsocr_check: Check) -> None:
     """Without crops, whatever the page's size."""
-    _check((300, 700), "free", preset, scales, dsocr_check)
+    _check((300, 700), FREE, preset, scales, dsocr_check)
 
 
-@pytest.mark.parametrize("prompt", [*DEFAULT.prompts, LOCATED], ids=[*DEFAULT.prompts, "locate"])
+@pytest.mark.parametrize("prompt", [*DEFAULT.prompts.values(), LOCATED], ids=[*DEFAULT.prompts, "locate"])
 def test_prompt(prompt: str, scales: Scales, dsocr_check: Check) -> None:
     """In Tiny, which is the quickest."""
     _check((512, 512), prompt, "tiny", scales, dsocr_check)
 
 
 def _check(page_px: tuple[int, int], prompt: str, preset: str, scales: Scales, dsocr_check: Check) -> None:
-    counted = scales.begin(page_px, prompt, preset)
+    counted = scales.begin(page_px, prompt, sizes_of(preset, scales.arch.family))
     dsocr_check([*vision_of(scales.arch, counted), prefill_of(scales.arch, counted)])

@@ -8,7 +8,7 @@ from pytest_dsocr.compare.verdict import as_expected
 from pytest_dsocr.cost.model import decode_step
 from pytest_dsocr.plugin.check import Check
 
-from .flops import Scales, page_of, step_of
+from .flops import FREE, Scales, page_of, step_of
 
 pytestmark = pytest.mark.dsocr_perf
 
@@ -22,7 +22,7 @@ READ_TOKENS = 4
 @pytest.mark.dsocr_level("L2")
 def test_steps(scales: Scales, dsocr_check: Check) -> None:
     """At several lengths; what does not depend on the length is equal in all."""
-    counted = scales.begin(PAGE_PX, "free", "tiny")
+    counted = scales.begin(PAGE_PX, FREE, scales.arch.family.quickest)
     taken, found = {}, []
     for step in range(1, COUNTED[-1] + 1):
         if step not in COUNTED:
@@ -42,5 +42,5 @@ def test_steps(scales: Scales, dsocr_check: Check) -> None:
 
 def test_read(scales: Scales, dsocr_check: Check) -> None:
     """Vision once, the prompt once, and a step for each further token."""
-    work = scales.work(PAGE_PX, "free", "tiny", READ_TOKENS)
-    dsocr_check([page_of(scales.arch, work, scales.read(work, "free"))])
+    work = scales.work(PAGE_PX, FREE, scales.arch.family.quickest, READ_TOKENS)
+    dsocr_check([page_of(scales.arch, work, scales.read(work, FREE))])

@@ -164,7 +164,7 @@ def _text(on: Target, change: Rendered) -> None:
 
 
 def _raw(on: Target) -> None:
-    on.changes.set(inputs, "split_at_images", lambda prompt, *_, **__: prompt.split(IMAGE))
+    on.changes.set(inputs, "split_at_images", lambda prompt, *_, **how: prompt.split(IMAGE))
 
 
 def _whole_text(on: Target) -> None:
