@@ -88,11 +88,9 @@ def _as_alone(text: str, own: int, alone: Sequence[str], is_exact: bool, why: st
 
 def _unlike_pages(folder: Path) -> list[Path]:
     """Return pages without crops, where ``mini`` soon ends, with two, and without any."""
-    from ..contract.pages import rgb, write_page
+    from ..contract.pages import write_page, write_wide
 
-    wide = folder / "wide.png"
-    rgb(700, 350, seed=6).save(wide, compress_level=1)
-    return [write_page("tiny", folder), wide, write_page("exactly_640", folder)]
+    return [write_page("tiny", folder), write_wide(folder), write_page("exactly_640", folder)]
 
 
 def _edits(text: str, other: str) -> int:

@@ -40,10 +40,10 @@ def test_a_crop_among_nine_is_seen_as_among_two(
     """The crops of a page of two, repeated to fill a grid of nine; SAM's features of each are compared."""
     from pytest_dsocr.subjects.checked import CheckedSubject
 
-    from ..contract.pages import write_page
+    from ..contract.pages import write_wide
 
     checked = CheckedSubject(dsocr_subject)
-    inputs = checked.inputs(make_case(write_page("landscape", tmp_path), "markdown", "gundam", family=family))
+    inputs = checked.inputs(make_case(write_wide(tmp_path), "markdown", "gundam", family=family))
     few = checked.vision({name: tensor.clone() for name, tensor in inputs.items()})
     columns, rows = MANY
     order = [k % len(inputs["images_crop"]) for k in range(columns * rows)]
@@ -95,13 +95,10 @@ def test_images_of_one_prompt_are_seen_as_each_by_itself(
 
     from pytest_dsocr.subjects.checked import CheckedSubject
 
-    from ..contract.pages import write_page
+    from ..contract.pages import write_page, write_wide
 
-    checked = CheckedSubject(dsocr_subject)
-    cut, whole = (
-        checked.inputs(make_case(write_page(name, tmp_path), "markdown", "gundam", family=family))
-        for name in ("landscape", "tiny")
-    )
+    checked, pages = CheckedSubject(dsocr_subject), (write_wide(tmp_path), write_page("tiny", tmp_path))
+    cut, whole = (checked.inputs(make_case(page, "markdown", "gundam", family=family)) for page in pages)
     images = (cut, whole, {**cut, **{name: -cut[name] for name in PIXELS}})
     joined = {name: torch.cat([one[name] for one in images]) for name in (GRID, "images_ori")}
     joined |= {name: torch.cat([one[name] for one in images], 1) for name in ROWS}

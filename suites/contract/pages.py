@@ -134,6 +134,13 @@ def write_page(name: str, folder: Path) -> Path:
     return path
 
 
+def write_wide(folder: Path) -> Path:
+    """Write a page that every model cuts in two."""
+    path = folder / "wide.png"
+    rgb(700, 350, seed=6).save(path, compress_level=1)
+    return path
+
+
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
