@@ -23,7 +23,7 @@ from pytest_dsocr.cost.model import stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.explain.catalogue import ports
-from pytest_dsocr.families import DEFAULT, STAGE_NAMES
+from pytest_dsocr.families import DEFAULT, FAMILIES, STAGE_NAMES
 from pytest_dsocr.observation.config import Level
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin import fixtures, perf, stage_fixtures
@@ -153,6 +153,23 @@ def test_tolerances_are_those_of_the_code() -> None:
 def test_budgets_are_those_of_the_code() -> None:
     rows = {name.strip("`"): [*map(float, allowed)] for name, _, *allowed in table("docs/precision.md", "what")}
     assert rows == {name: [budget[name] for budget in BUDGETS.values()] for name in LOSSES}
+
+
+def test_models_are_those_of_the_code() -> None:
+    def kept(ring: int | None) -> str:
+        return f"the prompt's and the last {ring}" if ring else "all"
+
+    assert table("docs/models.md", "model") == [
+        [
+            family.title,
+            f"`{family.name}`",
+            *(", ".join(f"`{name}`" for name in names) for names in (family.presets, family.prompts)),
+            f"{family.tiling.least} to {family.tiling.most}",
+            kept(family.cache.ring),
+            f"`{family.form.result_file}`",
+        ]
+        for family in FAMILIES.values()
+    ]
 
 
 def test_stages_are_those_of_the_code() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_dsocr.engine.places import MINI
+from pytest_dsocr.engine.places import MINI, split_model
 from pytest_dsocr.plugin.config import own_config
 
 if TYPE_CHECKING:
@@ -36,4 +36,4 @@ def second(dsocr_config: Config, dsocr_subject: Any, tmp_path_factory: pytest.Te
 
 
 def _is_asked(own: Config) -> bool:
-    return (own.checkpoint, own.device, own.dtype) == (MINI, "cpu", "float32")
+    return (split_model(own.checkpoint)[1], own.device, own.dtype) == (MINI, "cpu", "float32")

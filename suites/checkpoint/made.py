@@ -1,4 +1,4 @@
-"""A second checkpoint, small and awkward: ``python -m suites.checkpoint.made FOLDER`` writes it and two pages for it.
+"""A second checkpoint, small and awkward: ``python -m suites.checkpoint.made FOLDER [MODEL]`` writes it, and its pages.
 
 Its weights have the same bytes on every machine. They follow from a seed (see ``engine.synthetic``), but for some that
 are set so that what is rare happens on one page:
@@ -20,10 +20,13 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import MutableMapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_dsocr.engine.architecture import Architecture, ClipConfig, DecoderConfig, SamConfig
+from pytest_dsocr.families import DEFAULT, FAMILIES
+from pytest_dsocr.families.family import Family
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -55,8 +58,12 @@ ARCHITECTURE = Architecture(
     ),
 )
 SEED = 3
-PAGES = {"float32": "exactly_640", "bfloat16": "halves"}
-"""Drawn pages by dtype. The pixels of the second sum to zero: without vision the decoder is given the same bits."""
+PAGES = {
+    "tiny": {"float32": "exactly_640", "bfloat16": "halves"},
+    "base": {"float32": "exactly_640", "bfloat16": "square_halves"},
+}
+"""Drawn pages by preset and dtype. The pixels of the second sum to zero: without vision the decoder is given the same
+bits."""
 LETTERS = "abcdefghijklmnopqrst"
 PROMPT = f"<image>\n{' '.join(map(str, range(971)))} {' '.join(LETTERS)}"
 CEILING = 48
@@ -91,7 +98,8 @@ CHAIN = (
     Link(EOS),
 )
 FORBIDDEN = " t"
-"""It would repeat the prompt: what is second best is said, and goes on in its place."""
+"""It would repeat the prompt: what is second best is said, and goes on in its place. Without a rule for
+n-grams that is the best itself."""
 
 LOUD, COMMON = 24.0, 6.0
 """A token's own channel in its embedding; the last channel, which is alike for every token."""
@@ -108,8 +116,8 @@ FIRST_ATTENTION = "model.layers.0.self_attn.o_proj.weight"
 """Zero: in bfloat16 the first layer then tells how norms are rounded, however attention rounds."""
 
 
-def write_awkward(folder: Path) -> Path:
-    """Write the checkpoint into ``folder``, which it makes, and give it."""
+def write_awkward(folder: Path, family: Family = DEFAULT) -> Path:
+    """Write the checkpoint into ``folder``, which it makes, as ``family``'s, and give it."""
     import torch
     from tokenizers import Tokenizer
 
@@ -126,19 +134,20 @@ def write_awkward(folder: Path) -> Path:
     model = DeepseekOCR.empty(ARCHITECTURE, attention_function("eager"), device_named("cpu"), torch.bfloat16)
     fill(model, SEED)
     state = dict(model.state_dict())
-    _chain(state["model.embed_tokens.weight"], state["lm_head.weight"], vocabulary)
+    has_rule = family.decoding.no_repeat_ngram_size > 0
+    _chain(state["model.embed_tokens.weight"], state["lm_head.weight"], vocabulary, 1.0 if has_rule else WORSE / 2)
     state["model.projector.layers.bias"][-1] = COMMON
     _pair_experts(state)
     for name, weights in state.items():
         weights *= SMALL if STREAMS.search(name) else 1.0
     state[FIRST_ATTENTION].zero_()
     folder.mkdir(parents=True, exist_ok=True)
-    write_checkpoint(folder, ARCHITECTURE, state, vocabulary)
+    write_checkpoint(folder, replace(ARCHITECTURE, family=family), state, vocabulary)
     return folder
 
 
-def _chain(embeddings: Tensor, head: Tensor, vocabulary: Tokenizer) -> None:
-    """Make the tokens answer one another; ``embeddings`` and ``head`` are ``[V, C]``."""
+def _chain(embeddings: Tensor, head: Tensor, vocabulary: Tokenizer, forbidden: float) -> None:
+    """Make the tokens answer one another, :data:`FORBIDDEN` so loudly; ``embeddings`` and ``head`` are ``[V, C]``."""
 
     def ids(text: str) -> list[int]:
         found: list[int] = vocabulary.encode(text, add_special_tokens=False).ids
@@ -150,7 +159,7 @@ def _chain(embeddings: Tensor, head: Tensor, vocabulary: Tokenizer) -> None:
     before = ids(FORBIDDEN)
     for channel, (token, link) in enumerate(links):
         embeddings[before, channel] = LOUD
-        head[[token, *ids(link.equal), *ids(link.nearly)], channel] = 1.0
+        head[[token, *ids(link.equal), *ids(link.nearly)], channel] = forbidden if link.says == FORBIDDEN else 1.0
         head[token, -1] = APART if link.nearly else 0.0
         head[ids(link.second), channel] = WORSE
         before = ids(link.second) if link.says == FORBIDDEN else [token, *ids(link.equal), *ids(link.nearly)]
@@ -167,7 +176,7 @@ def _pair_experts(state: MutableMapping[str, Tensor]) -> None:
 if __name__ == "__main__":
     from suites.contract.pages import write_page
 
-    target = Path(sys.argv[1])
-    write_awkward(target / NAME)
-    for page in PAGES.values():
+    target, model = Path(sys.argv[1]), sys.argv[2:]
+    write_awkward(target / "-".join([*model, NAME]), FAMILIES[model[0]] if model else DEFAULT)
+    for page in {page for pages in PAGES.values() for page in pages.values()}:
         write_page(page, target)

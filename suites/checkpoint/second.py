@@ -13,12 +13,12 @@ from pytest_dsocr.compare.case import CaseReport, judge
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.rounding import Rounder, parts_of
-from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.families.family import PREFILL
+from pytest_dsocr.families.family import PREFILL, Family
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.reference.goldens import recording_places
 from pytest_dsocr.reference.opening import Wanted, open_recorded
@@ -49,14 +49,16 @@ class Second:
     first: Any
     """The subject on the run's own checkpoint."""
     folder: Path
+    family: Family
 
     @classmethod
     def written(cls, config: Config, subject: Any, folder: Path) -> Second:
         """Write checkpoint and pages into ``folder``."""
-        write_awkward(folder / NAME)
-        for page in PAGES.values():
+        family = family_named(config.checkpoint)
+        write_awkward(folder / NAME, family)
+        for page in PAGES[family.quickest.name].values():
             write_page(page, folder)
-        return cls(config, subject, folder)
+        return cls(config, subject, folder, family)
 
     def config_in(self, dtype: str) -> Config:
         """Return the run's config, but for the checkpoint and the dtype; no picture is drawn of what it reads."""
@@ -75,7 +77,9 @@ class Second:
         """
         own = self.config_in(dtype)
         self._check_offered(own)
-        case = Case(self.folder / f"{PAGES[dtype]}.png", PROMPT, DEFAULT.presets["tiny"], CEILING)
+        preset = self.family.quickest
+        page = self.folder / f"{PAGES[preset.name][dtype]}.png"
+        case = make_case(page, PROMPT, preset, CEILING, self.family)
         is_half = dtype == "bfloat16"
         with _loaded(own) as subject:
             limits = limits_of(own, subject, reference)

@@ -16,13 +16,15 @@ from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.decoder import RmsNorm
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.planted import PlantedSubject, spec_of
+from pytest_dsocr.families import FAMILIES
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.reference.goldens import shipped_folder
 from pytest_dsocr.reference.opening import Wanted, open_recorded
 from pytest_dsocr.subjects.protocol import NotOfferedError, Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 from suites.checkpoint.conftest import _is_asked
-from suites.checkpoint.made import NAME, PAGES
+from suites.checkpoint.made import PAGES, write_awkward
 from suites.checkpoint.second import FIRST_LAYER, IN_BFLOAT16, MORE_EXACT, OF_FIRST_LAYER, Second
 from tests.report.made import config
 
@@ -81,10 +83,12 @@ def second(tiny: Any, tmp_path_factory: pytest.TempPathFactory) -> Second:
     return Second.written(RUN, SessionSubject(tiny), tmp_path_factory.mktemp("second"))
 
 
-@pytest.mark.parametrize("dtype", PAGES)
-def test_what_is_written_is_what_was_recorded(dtype: str, second: Second) -> None:
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.name)
+@pytest.mark.parametrize("dtype", PAGES["tiny"])
+def test_what_is_written_is_what_was_recorded(dtype: str, family: Family, tmp_path: Path) -> None:
     """Else no recording of these weights would be found; in bfloat16 other choices are right than in float32."""
-    reference = open_recorded([shipped_folder() / "vendor"], Wanted(resolve(second.folder / NAME), "cpu", dtype))
+    wanted = Wanted(resolve(write_awkward(tmp_path, family)), "cpu", dtype)
+    reference = open_recorded([shipped_folder() / "vendor"], wanted)
     [case] = reference.recording.cases.values()
     text = case.observation.output.text
     assert "s u<｜▁pad▁｜> w" in text
