@@ -1,12 +1,14 @@
 """Unlimited-OCR as a family: how it cuts pages, how a checkpoint is taken for it, and how it decodes."""
 
 import json
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytest_dsocr.cli.vendor_pages import found_by
 from pytest_dsocr.contract.presets import Preset, image_token_count
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.checkpoint import resolve
@@ -77,3 +79,10 @@ def test_prompt_and_output_together_have_the_limit() -> None:
     results = session._read(inputs, replace(session.policy, max_length=prompts[0] + 3))
     assert [len(result.token_ids) for result in results] == [3, 3 + prompts[0] - prompts[1]] == [3, 13]
     assert {result.finish_reason for result in results} == {"length"}
+
+
+def test_its_own_prompts_crops_and_limit_are_recorded() -> None:
+    asked: dict[str, Any] = {"prompts": ["markdown"], "presets": ["gundam"], "max_new_tokens": None}
+    cases = found_by(Namespace(pages=["dev-3"], checkpoint="unlimited_ocr:mini", **asked)).good
+    found = {(case.prompt, case.preset.tiling.most, case.max_new_tokens) for case in cases}
+    assert found == {("<image>document parsing.", 32, 32768)}
