@@ -242,7 +242,7 @@ def rewritten(output: str, form: OutputForm, prefix: str = "") -> str:
     brings together can be found by a later span. Two LaTeX symbols are rewritten whenever a span is removed, so an
     output without such a span keeps them. A span known to be gone costs nothing: equal spans cost one replacement.
     """
-    matches = [(output[one.start : one.end], _is_link(one, output, form)) for one in find_spans(output, form)]
+    matches = [(output[one.start : one.end], is_link(one, output, form)) for one in find_spans(output, form)]
     links = [span for span, is_link in matches if is_link]
     steps = [(span, f"![](images/{prefix}{index}.jpg)\n") for index, span in enumerate(links)]
     steps += [(span, "") for span, is_link in matches if not is_link]
@@ -261,7 +261,8 @@ def rewritten(output: str, form: OutputForm, prefix: str = "") -> str:
     return output
 
 
-def _is_link(match: Match, output: str, form: OutputForm) -> bool:
+def is_link(match: Match, output: str, form: OutputForm) -> bool:
+    """Return whether a span becomes a link to a figure."""
     if form.strips_label and match.label.strip() == IMAGE_LABEL:
         return True
     return output.find(IMAGE_REF, match.start, match.end) >= 0

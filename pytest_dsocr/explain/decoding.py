@@ -8,15 +8,15 @@ from typing import Any
 from torch import Tensor
 
 from pytest_dsocr.contract.markup import to_mmd
-from pytest_dsocr.contract.policy import NgramBan
+from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.explain.catalogue import groups
-from pytest_dsocr.explain.catalogue.output import WRITTEN
+from pytest_dsocr.explain.catalogue.output import writing
 from pytest_dsocr.explain.mistake import Changes, Mistake, Target
 from pytest_dsocr.explain.question import SOMEWHAT_NEARER, ActualStep, Question, SearchResult, search
 from pytest_dsocr.explain.recompute import Clean
+from pytest_dsocr.families.family import Family
 
-SIZE = "tokens.size-"
 WINDOW = 4
 """Steps that are compared from the first wrong one on."""
 
@@ -26,7 +26,7 @@ def explain_steps(clean: Clean, question: Question, deadline_s: float) -> Search
     stepper = _Stepper(clean, question)
     if question.what == "tokens":
         return _choices(clean, question, deadline_s)
-    return search(groups()["steps"], stepper.measure, stepper.without, question, deadline_s)[0]
+    return search(groups(clean.session.family)["steps"], stepper.measure, stepper.without, question, deadline_s)[0]
 
 
 def explain_best(clean: Clean, question: Question, deadline_s: float) -> SearchResult:
@@ -41,7 +41,8 @@ def explain_best(clean: Clean, question: Question, deadline_s: float) -> SearchR
             return distance(clean.run("prefill", ""))
 
     clean.warm("prefill", "")
-    return search(groups()["prefill"], measure, distance(clean.run("prefill", "")), question, deadline_s)[0]
+    known, without = groups(clean.session.family)["prefill"], distance(clean.run("prefill", ""))
+    return search(known, measure, without, question, deadline_s)[0]
 
 
 class _Stepper:
@@ -112,8 +113,8 @@ def _choices(clean: Clean, question: Question, deadline_s: float) -> SearchResul
     """Explain choices whose logits are right: by the size of the n-gram rule."""
     prompt = clean.inputs.input_ids[0].tolist()
 
-    def differing(size: int) -> float:
-        ban = NgramBan(size, prompt)
+    def differing(policy: DecodePolicy) -> float:
+        ban = policy.ban(prompt)
         wrong = 0
         for step in question.steps:
             banned = {*ban.banned()}
@@ -124,18 +125,20 @@ def _choices(clean: Clean, question: Question, deadline_s: float) -> SearchResul
         return wrong / len(question.steps)
 
     def measure(one: Mistake) -> float:
-        return differing(int(one.id.removeprefix(SIZE)))
+        with Changes() as changes:
+            one.plant(Target(clean.session, changes))
+            return differing(clean.session.policy)
 
-    sizes = [one for one in groups()["tokens"] if one.id.startswith(SIZE)]
-    without = differing(clean.session.family.decoding.no_repeat_ngram_size)
-    return search(sizes, measure, without, question, deadline_s, near=0.0)[0]
+    rules = [one for one in groups(clean.session.family)["tokens"] if one.id != "tokens.eos-2"]
+    return search(rules, measure, differing(clean.session.policy), question, deadline_s, near=0.0)[0]
 
 
-def explain_written(question: Question, deadline_s: float) -> SearchResult:
+def explain_written(family: Family, question: Question, deadline_s: float) -> SearchResult:
     """Explain a ``result.mmd`` that does not follow from the subject's text."""
+    text, form = question.page.text, family.form
 
     def measure(one: Mistake) -> float:
-        return 0.0 if WRITTEN[one.id.removeprefix("written.")][1](question.page.text) == question.mmd else math.inf
+        return 0.0 if writing(one.id.removeprefix("written."))(text, form) == question.mmd else math.inf
 
-    without = float(to_mmd(question.page.text) != question.mmd)
-    return search(groups()["written"], measure, without, question, deadline_s, near=0.0)[0]
+    without = float(to_mmd(text, form) != question.mmd)
+    return search(groups(family)["written"], measure, without, question, deadline_s, near=0.0)[0]

@@ -58,7 +58,7 @@ def explain(session: Engine[Any], case: Case, question: Question) -> SearchResul
     if question.what in OF_TEXT:
         return explain_texts(session, question, deadline_s)
     if question.what == "result.mmd":
-        return explain_written(question, deadline_s)
+        return explain_written(session.family, question, deadline_s)
     clean = Clean(session, session.prepare(case.page, prompt=case.prompt, preset=case.preset))
     if question.what in ("logits", "tokens"):
         return explain_steps(clean, question, deadline_s)
@@ -77,7 +77,7 @@ def _of_inputs(session: Engine[Any], case: Case, question: Question, deadline_s:
 
     maker = _Inputs(session, case, question)
     order = ("pixels", "prompt") if question.what in (*PIXELS_OF, GRID) else ("prompt", "pixels")
-    candidates = chain(*(groups()[name] for name in order))
+    candidates = chain(*(groups(session.family)[name] for name in order))
     near = NEAR_OF_PIXELS if question.what in PIXELS_OF else 0.0
     answer, found = search(candidates, maker.measure, maker.without, question, deadline_s, near=near, goes_on=goes_on)
     most = max((len(maker.equal[one.id]) for one in found), default=0)
@@ -144,7 +144,7 @@ def _of_seam(clean: Clean, question: Question, deadline_s: float) -> SearchResul
             return math.inf
         return actual.distance(Seam.of(segment.compute(one.plant)))
 
-    group = groups()[segment.stage]
+    group = groups(clean.session.family)[segment.stage]
     behind: dict[str, str] = {}
 
     def goes_on(one: Mistake) -> bool:

@@ -12,6 +12,8 @@ from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.explain.catalogue import mistakes, ports, resolve
 from pytest_dsocr.explain.mistake import Changes, Mistake, Target, image_places
+from pytest_dsocr.families import FAMILIES
+from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.config import Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 
@@ -82,14 +84,18 @@ def _attribute(name: str) -> str:
 
 @cache
 def _by_attribute() -> Mapping[str, str]:
-    return {_attribute(name): name for name in (*mistakes(), *(one.id for one in ports().values() if one.mistake))}
+    ids = (name for family in FAMILIES.values() for name in mistakes(family))
+    return {_attribute(name): name for name in (*ids, *(one.id for one in ports().values() if one.mistake))}
 
 
 def __getattr__(name: str) -> Callable[[Setup], PlantedSubject]:
-    if name.startswith("__") or (one := resolve(_by_attribute().get(name, ""))) is None:
+    if name.startswith("__") or (named := _by_attribute().get(name)) is None:
         raise AttributeError(name)
 
     def planted(setup: Setup) -> PlantedSubject:
-        return PlantedSubject(session_subject(setup).session, lambda own, changes: plant(one, own.session, changes))
+        session = session_subject(setup).session
+        if (one := resolve(named, [session.family])) is None:
+            raise DsocrError(f"{named} is no mistake of {session.family.title}; dsocr faults lists what is")
+        return PlantedSubject(session, lambda own, changes: plant(one, own.session, changes))
 
     return planted

@@ -27,7 +27,8 @@ from pytest_dsocr.explain.hints import RESIZED
 from pytest_dsocr.explain.mistake import Changes, Mistake, Target
 from pytest_dsocr.explain.question import PageRead, Question, SearchResult, search
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
-from pytest_dsocr.families.family import DECODE
+from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families.family import DECODE, Family
 from pytest_dsocr.observation.config import Level
 from pytest_dsocr.reference.protocol import unpack_case
 
@@ -55,18 +56,18 @@ def explain_texts(session: Engine[Any], question: Question, deadline_s: float) -
         asked = pages[:1] if one.id in question.only else by_cost
         return 0.0 if all(page.gives(one) for page in asked if page.is_witness) else float("inf")
 
-    found = sorted(of_text(question.level), key=lambda one: crops_alone and not OF_CROPS.match(one.id))
+    found = sorted(of_text(question.level, session.family), key=lambda one: crops_alone and not OF_CROPS.match(one.id))
     return search(found, measure, without, question, deadline_s, near=0.0, goes_on=lambda one: True)[0]
 
 
-def of_text(level: int) -> Sequence[Mistake]:
+def of_text(level: int, family: Family = DEFAULT) -> Sequence[Mistake]:
     """Return what may give another text: by the subject's level the inputs and the stages are known to be right.
 
     In front is what is computed soon; of what costs as much, what was seen in real ports, or else thought of as such.
     """
     seen = {one.mistake: 2 - bool(one.topic) for one in sorted(ports().values(), key=lambda one: bool(one.topic))}
     kinds = GROUPS if level < Level.STAGES else SOON
-    found = [one for kind in kinds if not (level and kind in INPUTS) for one in groups()[kind]]
+    found = [one for kind in kinds if not (level and kind in INPUTS) for one in groups(family)[kind]]
     found = [one for one in found if not one.id.startswith("text.") or one.id.partition(".")[2] in TEXTS]
     return sorted(found, key=lambda one: (_cost(one), seen.get(one.id, 3)))
 
@@ -108,7 +109,7 @@ class TextPage:
     @cached_property
     def is_witness(self) -> bool:
         """Whether it tells mistakes apart: not where it is right, and the session reads it otherwise, as over a tie."""
-        return not self.read.is_right or self._reads(self.clean.inputs, self.copied(), ReadingRule())
+        return not self.read.is_right or self._reads(self.clean.inputs, self.copied(), reading(self.session.family))
 
     def gives(self, one: Mistake) -> bool:
         """Return whether the session with a mistake reads the subject's text."""
@@ -119,7 +120,7 @@ class TextPage:
             return False  # the first token is chosen in front of all steps
         with Changes() as changes:
             changes.set(pipeline, "scatter", _scatter)
-            by = reading(name) if group == "read" else ReadingRule()
+            by = reading(self.session.family, name if group == "read" else "")
             prefilled, stepped = self.prefilled(one, changes), ONE_BY_ONE.match(one.id) is not None
             return self._reads(*prefilled, by, stepped=stepped) if prefilled else self.read.is_right
 
@@ -128,7 +129,7 @@ class TextPage:
         right, model, in_prompt = self.clean.inputs, self.session.pipeline, self.clean.in_prompt
         group, _, name = one.id.partition(".")
         if group == "read":
-            return right, model.prefill_with(right, None) if reading(name).blind else self.copied()
+            return right, model.prefill_with(right, None) if name == "blind" else self.copied()
         if group == "prompt" and not name.startswith("preset-"):  # these change pixels as well
             brief = inputs_under(self.session, self.case, one, page=load_images(self.case.page))
             right = replace(right, input_ids=brief.input_ids, images_seq_mask=brief.images_seq_mask)
@@ -167,6 +168,7 @@ class TextPage:
         state = self.copied()
         for _ in range(self.clean.inputs.prompt_tokens - same):
             state.cache.drop_last()
+        state.cache.prompts = [right.prompt_tokens]
         state.logits = passed(self.session.pipeline, state, right.input_ids[0, same:].tolist())[-1]
         return state
 
@@ -213,7 +215,8 @@ class Along:
             self.pipeline.decode_step(state, tokens)
             return
         if self.fed == len(self.logits):
-            behind = min(self.first if self.fed < self.first else len(self.ids), self.fed + MOST_AT_ONCE)
+            room = max(1, min(MOST_AT_ONCE, (self.pipeline.model.family.cache.ring or MOST_AT_ONCE) - self.fed))
+            behind = min(self.first if self.fed < self.first else len(self.ids), self.fed + room)
             self.logits += passed(self.pipeline, state, self.ids[self.fed : behind])
         state.logits = self.logits[self.fed]
         self.fed += 1

@@ -128,7 +128,7 @@ class Family:
     cost: str
     """What its views' stages cost: a module with the functions of :mod:`pytest_dsocr.cost.encoders`."""
     mistakes: str
-    """The catalogue of its known mistakes, a module."""
+    """What makes the catalogue of its known mistakes, ``module:name``: a function of the family."""
     form: OutputForm = DEEPSEEK_FORM
     """How it marks what it read, and the file that an output becomes."""
     pages_prompt: str = ""

@@ -2,7 +2,6 @@
 
 import re
 from contextlib import suppress
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from pytest_dsocr.explain.catalogue import groups, mistakes
 from pytest_dsocr.explain.mistake import Changes, model_of
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families.family import load
 
 
 def test_attributes_weights_and_forwards_are_put_back() -> None:
@@ -45,7 +45,7 @@ def test_an_attribute_that_is_not_there_cannot_be_changed() -> None:
 
 
 def test_the_family_names_its_catalogue() -> None:
-    assert import_module(DEFAULT.mistakes).mistakes() is mistakes()
+    assert load(DEFAULT.mistakes)(DEFAULT) is groups()
 
 
 def test_ids_and_words_are_of_one_mistake_each() -> None:

@@ -5,7 +5,7 @@ it is called in ``docs/bugs.md`` stands in ``ports.toml``.
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -21,22 +21,33 @@ from pytest_dsocr.explain.catalogue.reading import reading_mistakes
 from pytest_dsocr.explain.catalogue.sam import sam_mistakes
 from pytest_dsocr.explain.catalogue.steps import step_mistakes, token_mistakes
 from pytest_dsocr.explain.mistake import Group, Mistake
+from pytest_dsocr.families import DEFAULT, FAMILIES
+from pytest_dsocr.families.family import Family, load
+
+
+def groups(family: Family = DEFAULT) -> Mapping[str, Group]:
+    """Return a family's mistakes by group, in the order of the stages."""
+    found: Mapping[str, Group] = load(family.mistakes)(family)
+    return found
 
 
 @cache
-def groups() -> Mapping[str, Group]:
-    """Return the mistakes by group, in the order of the stages."""
-    front = (pixel_mistakes, prompt_mistakes, sam_mistakes, clip_mistakes, projector_mistakes, fusion_mistakes)
-    behind = (token_mistakes, reading_mistakes, text_mistakes, written_mistakes, file_mistakes)
-    prefill = prefill_mistakes()
-    made = [*(make() for make in front), prefill, step_mistakes(prefill), *(make() for make in behind)]
-    return {group.stage: group for group in made}
+def of_family(family: Family) -> Mapping[str, Group]:
+    """Make those that a port of any model may have, as this one is: what is right of it is no mistake."""
+    front = (pixel_mistakes(family), prompt_mistakes(family), sam_mistakes(), clip_mistakes(), projector_mistakes())
+    prefill, behind = prefill_mistakes(), (written_mistakes(family), file_mistakes(family))
+    steps = (prefill, step_mistakes(prefill, family), token_mistakes(family), reading_mistakes(family), text_mistakes())
+    return {group.stage: group for group in (*front, fusion_mistakes(), *steps, *behind)}
 
 
 @cache
-def mistakes() -> Mapping[str, Mistake]:
-    """Return every mistake by its id."""
-    return {one.id: one for one in chain(*groups().values())}
+def _mistakes(family: Family) -> Mapping[str, Mistake]:
+    return {one.id: one for one in chain(*groups(family).values())}
+
+
+def mistakes(family: Family = DEFAULT) -> Mapping[str, Mistake]:
+    """Return every mistake of a family by its id."""
+    return _mistakes(family)
 
 
 @dataclass(frozen=True)
@@ -66,6 +77,7 @@ def ports() -> Mapping[str, Port]:
     return {name: Port(name, **row) for name, row in rows.items()}
 
 
-def resolve(name: str) -> Mistake | None:
-    """Return the mistake of an id in the catalogue, or of a number."""
-    return mistakes().get(ports()[name].mistake if name in ports() else name)
+def resolve(name: str, families: Iterable[Family] = FAMILIES.values()) -> Mistake | None:
+    """Return the mistake of an id in the catalogue, or of a number, of the first family that has it."""
+    own = ports()[name].mistake if name in ports() else name
+    return next((mistakes(family)[own] for family in families if own in mistakes(family)), None)

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from html import escape
@@ -12,14 +12,17 @@ from typing import Any
 from PIL import Image
 
 from pytest_dsocr.compare.verdict import Sign
-from pytest_dsocr.contract import artifacts, drawing
+from pytest_dsocr.contract import artifacts, drawing, markup
 from pytest_dsocr.contract.markup import (
     IMAGE_REF,
+    REF,
     UNITS,
+    Match,
     OutputForm,
     PixelBox,
     clean_output,
     find_spans,
+    is_link,
     parse,
     plain_symbols,
     to_mmd,
@@ -28,7 +31,10 @@ from pytest_dsocr.contract.prompt import EOS, TextTokenizer
 from pytest_dsocr.engine import engine, pipeline
 from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.engine.tokenizer import Tokenizer
-from pytest_dsocr.explain.mistake import Group, Target
+from pytest_dsocr.explain.catalogue.steps import ring_kept
+from pytest_dsocr.explain.mistake import Changes, Group, Target
+from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.subjects.session import SessionSubject
 
 Tell = Callable[[TextTokenizer, Sequence[int]], str]
@@ -55,17 +61,23 @@ def text_mistakes() -> Group:
     return group
 
 
-def written_mistakes() -> Group:
-    """Make those between text and ``result.mmd``."""
-    group = Group("written")
-    group.rows("", WRITTEN, lambda on, write: on.changes.set(artifacts, "to_mmd", lambda text, *_: write(text)))
+def written_mistakes(family: Family = DEFAULT) -> Group:
+    """Make those between text and the result file."""
+    group, file = Group("written"), family.form.result_file
+    every = {key: (words.replace("result.mmd", file), write) for key, (words, write) in WRITTEN.items()}
+    group.rows("", every, lambda on, write: on.changes.set(artifacts, "to_mmd", write))
+    group.rows("", FOUND if family.form.label_in_det else {}, _finds)
     return group
 
 
-def file_mistakes() -> Group:
+def file_mistakes(family: Family = DEFAULT) -> Group:
     """Make those of figures and boxes, which are not tried, and those of what is kept between pages."""
     group = Group("files", {Sign.UNRELATED: ("logits-kept",)})
     group.rows("", FILES, lambda on, plant: plant(on))
+    if family.pages_at_one_place:
+        group.add("preamble-kept", "the text in front of the first <PAGE> kept as a page", _preamble_kept)
+    if family.cache.ring:
+        group.add("ring-kept", "the prompt's end kept from the first page, for the ring of all behind it", ring_kept)
     group.add("logits-kept", "the logits of the page before, from a cache that is not reset", _logits_kept)
     group.add("features-kept", "vision's features of a page before that has as many tokens", _features_kept)
     group.add("batch-exchanged", "a batch's texts in the order in which they end", _batch_exchanged)
@@ -208,35 +220,41 @@ def _nothing(on: Target) -> None:
     on.changes.set(SessionSubject, "read", lambda self, page, **how: "")
 
 
-Write = Callable[[str], str]
+Write = Callable[[str, OutputForm], str]
 
 
-def _links(text: str, link: str = "![](images/{}.jpg)\n", spans: str | None = "", first: int = 0) -> str:
+def _links(
+    text: str, form: OutputForm, link: str = "![](images/{}.jpg)\n", spans: str | None = "", first: int = 0
+) -> str:
     """Make ``result.mmd`` with other links, counted from ``first``; other spans replaced by ``spans``, or kept."""
     output = clean_output(text)
-    found = [output[one.start : one.end] for one in find_spans(output)]
-    for index, span in enumerate((span for span in found if IMAGE_REF in span), first):
+    found = [(output[one.start : one.end], is_link(one, output, form)) for one in find_spans(output, form)]
+    for index, span in enumerate((span for span, is_figure in found if is_figure), first):
         output = output.replace(span, link.format(index))
-    for span in found:
-        if IMAGE_REF not in span and spans is not None:
+    for span, is_figure in found:
+        if not is_figure and spans is not None:
             output = plain_symbols(output.replace(span, spans))
     return output
 
 
-def _unsymbolic(text: str) -> str:
-    hidden = to_mmd(text.replace("\\coloneqq", "\0a").replace("\\eqqcolon", "\0b"))
+def _behind(change: Callable[[str], str]) -> Write:
+    return lambda text, form: change(to_mmd(text, form))
+
+
+def _unsymbolic(text: str, form: OutputForm) -> str:
+    hidden = to_mmd(text.replace("\\coloneqq", "\0a").replace("\\eqqcolon", "\0b"), form)
     return hidden.replace("\0a", "\\coloneqq").replace("\0b", "\\eqqcolon")
 
 
-def _without_lines(text: str) -> str:
+def _without_lines(text: str, form: OutputForm) -> str:
     output = clean_output(text)
-    for start, end, *_ in reversed(list(find_spans(output))):
-        link = "![](images/0.jpg)\n" if IMAGE_REF in output[start:end] else ""
-        output = output[:start] + link + output[end:].removeprefix("\n")
+    for one in sorted(find_spans(output, form), reverse=True):
+        link = "![](images/0.jpg)\n" if is_link(one, output, form) else ""
+        output = output[: one.start] + link + output[one.end :].removeprefix("\n")
     return output
 
 
-def _greedy(text: str) -> str:
+def _greedy(text: str, _: OutputForm) -> str:
     output = clean_output(text)
     found = re.search(r"<\|ref\|>.*<\|/ref\|><\|det\|>.*<\|/det\|>", output, re.S)
     if not found:
@@ -246,7 +264,7 @@ def _greedy(text: str) -> str:
 
 WRITTEN: dict[str, tuple[str, Write]] = {
     "symbols-kept": ("\\coloneqq and \\eqqcolon left alone", _unsymbolic),
-    "symbols-always": ("\\coloneqq and \\eqqcolon rewritten in every output", lambda text: plain_symbols(to_mmd(text))),
+    "symbols-always": ("\\coloneqq and \\eqqcolon rewritten in every output", _behind(plain_symbols)),
     "spans-kept": ("spans kept in result.mmd", partial(_links, spans=None)),
     "images-kept": ("image spans kept in result.mmd", partial(_links, link="")),
     "no-newline": ("no newline behind links to figures", partial(_links, link="![](images/{}.jpg)")),
@@ -258,21 +276,58 @@ WRITTEN: dict[str, tuple[str, Write]] = {
     "titled": ("links to figures with a title", partial(_links, link="![image](images/{}.jpg)\n")),
     "spans-newline": ("newlines in the place of spans", partial(_links, spans="\n")),
     "spans-space": ("spaces in the place of spans", partial(_links, spans=" ")),
-    "stripped": ("result.mmd stripped", lambda text: to_mmd(text).strip()),
-    "lines-dropped": ("empty lines of result.mmd dropped", lambda text: re.sub(r"\n{2,}", "\n", to_mmd(text)).strip()),
-    "newline-end": ("a newline at the end of result.mmd", lambda text: to_mmd(text) + "\n"),
-    "raw": ("the text itself in result.mmd", clean_output),
+    "stripped": ("result.mmd stripped", _behind(str.strip)),
+    "lines-dropped": ("empty lines of result.mmd dropped", _behind(lambda text: re.sub(r"\n{2,}", "\n", text).strip())),
+    "newline-end": ("a newline at the end of result.mmd", _behind(lambda text: text + "\n")),
+    "raw": ("the text itself in result.mmd", lambda text, form: clean_output(text)),
     "no-blank": ("newlines behind spans dropped with them", _without_lines),
-    "one-blank": ("runs of empty lines in result.mmd made one", lambda text: re.sub(r"\n{3,}", "\n\n", to_mmd(text))),
+    "one-blank": ("runs of empty lines in result.mmd made one", _behind(lambda text: re.sub(r"\n{3,}", "\n\n", text))),
     "all-first": ("every figure's link that of the first", partial(_links, link="![](images/0.jpg)\n")),
-    "coloneqq": ("\\eqqcolon left alone", lambda text: _unsymbolic(text).replace("\\coloneqq", ":=")),
-    "eqqcolon": ("\\coloneqq left alone", lambda text: _unsymbolic(text).replace("\\eqqcolon", "=:")),
+    "coloneqq": ("\\eqqcolon left alone", lambda text, form: _unsymbolic(text, form).replace("\\coloneqq", ":=")),
+    "eqqcolon": ("\\coloneqq left alone", lambda text, form: _unsymbolic(text, form).replace("\\eqqcolon", "=:")),
     "greedy": ("one span from the first mark to the last, taken out greedily", _greedy),
     "unlabelled-dropped": (
         "the text in front of the first span left out",
-        lambda text: to_mmd(text[max(text.find("<|ref|>"), 0) :]),
+        lambda text, form: to_mmd(text[min((one.start for one in find_spans(text, form)), default=0) :], form),
     ),
 }
+Find = Callable[[str, OutputForm], Iterable[Match]]
+"""Finds the spans of a text."""
+
+
+def _in_det(text: str, form: OutputForm, span: str) -> Iterator[Match]:
+    yield from (one for one in find_spans(text, form) if text.startswith(REF, one.start))
+    for found in re.finditer(rf"<\|det\|>\s*{span}\s*<\|/det\|>", text, re.S):
+        yield Match(*found.span(), found[1], found[2])
+
+
+FOUND: dict[str, tuple[str, Find]] = {
+    "text-order": ("figures numbered in the order of the text", lambda text, form: sorted(find_spans(text, form))),
+    "any-label": ("labels in det of all that is no blank", partial(_in_det, span=r"(\S+?)\s*(\[[^\]]*\])")),
+    "nested": ("nested boxes in det", partial(_in_det, span=r"([A-Za-z_][\w-]*)\s*(\[.*?\])")),
+}
+"""What is otherwise of spans whose label is in det."""
+
+
+def _by(find: Find, make: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what makes something of a text's spans, found otherwise."""
+
+    def made(*given: Any) -> Any:
+        with Changes() as changes:
+            changes.set(markup, "find_spans", find)
+            return make(*given)
+
+    return made
+
+
+def _finds(on: Target, find: Find) -> None:
+    for name in ("parse", "rewritten", "to_mmd"):
+        on.changes.set(artifacts, name, _by(find, getattr(markup, name)))
+
+
+def writing(name: str) -> Write:
+    """Return what writes the result file under the mistake of a row."""
+    return _by(FOUND[name][1], to_mmd) if name in FOUND else WRITTEN[name][1]
 
 
 def _to_pixels(on: Target, units: int = UNITS, whole: Callable[[float], int] = int, exchanged: bool = False) -> None:
@@ -337,6 +392,13 @@ FILES: dict[str, tuple[str, Callable[[Target], None]]] = {
     "cut-after-drawing": ("figures cut from the page with its boxes drawn on it", _with_boxes),
     "no-figures": ("no figures written", _no_figures),
 }
+
+
+def _preamble_kept(on: Target) -> None:
+    def split(text: str) -> list[str]:
+        return [page.strip() for page in clean_output(text).split(artifacts.PAGE) if page.strip()]
+
+    on.changes.set(artifacts, "split_pages", split)
 
 
 def _batch_exchanged(on: Target) -> None:

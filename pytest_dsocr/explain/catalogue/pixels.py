@@ -18,11 +18,12 @@ from torch import Tensor
 
 from pytest_dsocr.compare.verdict import Sign
 from pytest_dsocr.contract import inputs, presets
-from pytest_dsocr.contract.image import GREY, load_image
+from pytest_dsocr.contract.image import GREY, SINGLE, load_image
 from pytest_dsocr.contract.inputs import normalise
-from pytest_dsocr.contract.presets import Grid, Preset, candidates, crop_count, crop_grid
+from pytest_dsocr.contract.presets import Grid, Preset, candidates, crop_count, crop_grid, feature_count
 from pytest_dsocr.explain.mistake import Group, Target
 from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families.family import Family
 
 CROP_PX = DEFAULT.tiling.crop_px
 Page = Image.Image
@@ -46,10 +47,12 @@ SIGNS = {
 }
 
 
-def pixel_mistakes() -> Group:
+def pixel_mistakes(family: Family = DEFAULT) -> Group:
     """Make those of pixels."""
-    group = Group("pixels", SIGNS)
-    group.rows("", CHANGED, plant_recipe)
+    group, right = Group("pixels", SIGNS), f"grid-most-{family.tiling.most}"
+    group.rows("", {key: row for key, row in CHANGED.items() if key != right}, plant_recipe)
+    if family.pages_at_one_place:
+        group.rows("pages-", PAGES, _of_pages)
     return group
 
 
@@ -58,9 +61,38 @@ def plant_recipe(on: Target, how: Mapping[str, Any]) -> None:
     recipe = replace(Recipe(), **how)
     on.changes.set(inputs, "load_image", recipe.opened)
     on.changes.set(inputs, "views", lambda page, preset, grid: (recipe.view(page, preset), recipe.crops(page, grid)))
-    on.changes.set(presets, "crop_grid", lambda width, height, _tiling: recipe.grid(width, height))
+    on.changes.set(presets, "crop_grid", lambda width, height, tiling: recipe.grid(width, height, tiling.most))
     on.changes.set(inputs, "normalise", recipe.levels)
     on.changes.set(inputs, "check_inputs", lambda *_: None)
+
+
+PAGES: dict[str, tuple[str, Callable[[Preset], Preset]]] = {
+    "cut": ("each of several pages cut into crops, as a page alone is", lambda own: _Cut(**vars(own))),
+    "640": ("each of several pages at 640 px, infer_multi's default", lambda own: replace(own, image_size=640)),
+}
+
+
+class _Cut(Preset):
+    """Cuts pages though it is without crops; what it counts is what vision gives of crops."""
+
+    def grid(self, width_px: int, height_px: int) -> Grid:
+        return crop_grid(width_px, height_px, self.tiling)
+
+
+def _count_of_cut(preset: Preset, grid: Grid) -> int:
+    return feature_count(preset.view_size, preset.tiling.crop_px, grid, preset.layout)
+
+
+def _of_pages(on: Target, seen: Callable[[Preset], Preset]) -> None:
+    """Have several pages at one place seen in another preset, and one alone as is right."""
+    right = inputs.prepare_inputs
+
+    def prepare(images: Any, prompt: str, preset: Preset, *given: Any, at_one_place: bool = False) -> Any:
+        own = seen(preset) if at_one_place and not isinstance(images, SINGLE) else preset
+        return right(images, prompt, own, *given, at_one_place=at_one_place)
+
+    on.changes.set(inputs, "prepare_inputs", prepare)
+    on.changes.set(inputs, "image_token_count", _count_of_cut)
 
 
 def _by_pillow(image: Page, size: Size, method: Image.Resampling = Image.Resampling.BICUBIC, **how: Any) -> Page:
@@ -97,7 +129,8 @@ class Recipe:
     squash: bool | None = None
     """Whether the whole page is squashed; None for what the preset says."""
     cropped: Callable[[Recipe, Page, Grid], Sequence[Page]] | None = None
-    grid: Callable[[int, int], Grid] = crop_grid
+    grid: Callable[[int, int, int], Grid] = lambda width, height, most: nearest(width, height, most)
+    """Chooses one of so many crops at most."""
     levels: Callable[[Tensor], Tensor] = normalise
     """Makes pixels of levels from 0 to 255, ``[N, 3, H, W]`` uint8."""
 
@@ -252,8 +285,9 @@ NEARNESS: dict[str, tuple[str, Nearness]] = {
 def nearest(
     width: int,
     height: int,
+    allowed: int = 9,
     *,
-    most: int = 9,
+    most: int = 0,
     least: int = 2,
     tie: str = "area",
     swapped: bool = False,
@@ -261,10 +295,14 @@ def nearest(
     both: bool = False,
     by: Nearness = lambda ratio, grid: abs(ratio - grid[0] / grid[1]),
 ) -> Grid:
-    """Choose a grid by another rule, or the vendor's; with ``both`` a page is cut where both sides are too long."""
+    """Choose a grid by another rule, or the vendor's, of no more crops than the family's; or of at most ``most``.
+
+    With ``both`` a page is cut where both sides are too long.
+    """
     if (min if both else max)(width, height) <= limit:
         return 1, 1
-    found = [grid for grid in ([(1, 1)] if least == 1 else []) + list(candidates(most)) if grid[0] * grid[1] >= least]
+    every = [*([(1, 1)] if least == 1 else []), *candidates(most or allowed)]
+    found = [grid for grid in every if grid[0] * grid[1] >= least]
     best, least_apart = found[0], float("inf")
     for grid in found:
         apart = by(width / height, grid)
@@ -274,22 +312,22 @@ def nearest(
     return best[::-1] if swapped else best
 
 
-def _ceil(width: int, height: int) -> Grid:
-    """Return as many crops as the sides hold, nine at most."""
+def _ceil(width: int, height: int, allowed: int = 9) -> Grid:
+    """Return as many crops as the sides hold, and as are allowed."""
     columns, rows = (max(1, -(-side // CROP_PX)) for side in (width, height))
-    while columns * rows > 9:
+    while columns * rows > allowed:
         columns, rows = (columns - 1, rows) if columns > rows else (columns, rows - 1)
     return columns, rows
 
 
-GRIDS: dict[str, tuple[str, Callable[[int, int], Grid]]] = {
+GRIDS: dict[str, tuple[str, Callable[..., Grid]]] = {
     "exchanged": ("columns and rows of the grid exchanged", partial(nearest, swapped=True)),
     **{name: (f"at most {n} crops", partial(nearest, most=n)) for name, n in (("six", 6), ("twelve", 12), ("four", 4))},
     "tie-first": ("the first of grids that are equally near", partial(nearest, tie="first")),
     "tie-last": ("the last of grids that are equally near", partial(nearest, tie="last")),
     "both-sides": ("only pages cut both of whose sides are above 640 px", partial(nearest, both=True)),
     "always": ("pages cut that fit into one crop", partial(nearest, limit=0)),
-    "never": ("no page cut", lambda width, height: (1, 1)),
+    "never": ("no page cut", lambda *_: (1, 1)),
     "from-one": ("a grid of one crop among those to choose from", partial(nearest, least=1)),
     "ceil": ("a grid of as many crops as the page's sides hold, rounded up", _ceil),
     "limit-1024": ("pages of up to 1024 px not cut", partial(nearest, limit=1024)),
@@ -302,7 +340,7 @@ GRIDS: dict[str, tuple[str, Callable[[int, int], Grid]]] = {
         )
         for tie in ("first", "last")
     },
-    **{f"most-{n}": (f"at most {n} crops", partial(nearest, most=n)) for n in (2, 3, 5, 7, 8, 10, 11, 16, 20, 24, 32)},
+    **{f"most-{n}": (f"at most {n} crops", partial(nearest, most=n)) for n in (2, 3, 5, *range(7, 12), 16, 20, 24, 32)},
 }
 
 

@@ -27,18 +27,20 @@ SIGNS = {
 }
 
 
-def prompt_mistakes() -> Group:
+def prompt_mistakes(family: Family = DEFAULT) -> Group:
     """Make those of the prompt."""
-    group = Group("prompt", SIGNS)
+    group, written = Group("prompt", SIGNS), "".join(family.prompts.values())
+    of_others = {name for mark, names in OF_MARKS.items() for name in names[mark not in written]}
     group.rows("", BUILT, _after)
-    group.rows("", TEXTS, _text)
+    group.rows("", {key: row for key, row in TEXTS.items() if key not in of_others}, _text)
     group.add("not-stripped", "the prompt not stripped", _raw)
     group.add("encoded-whole", "the prompt encoded as a whole, not piece by piece", _whole_text)
     group.add("special-as-text", "special tokens of the prompt read as plain text", _special_as_text)
-    prompts = {key: (repr(prompt), prompt) for key, prompt in DEFAULT.prompts.items()}
+    prompts = {key: (repr(prompt), prompt) for key, prompt in {**DEFAULT.prompts, **family.prompts}.items()}
     group.rows("prompt-", prompts, _other_prompt, words="the prompt {} in place of the one asked for")
-    every = {key: (f"the preset {key} in place of the one asked for", key) for key in DEFAULT.presets}
-    group.rows("preset-", every | {"nearest": ("the preset nearest to the sizes asked for", "")}, _other_preset)
+    every = {key: (f"the preset {key} in place of the one asked for", [one]) for key, one in family.presets.items()}
+    every["nearest"] = ("the preset nearest to the sizes asked for", [*family.presets.values()])
+    group.rows("preset-", every, _other_preset)
     group.rows("counts-", COUNTS, _counts)
     return group
 
@@ -125,7 +127,13 @@ def _around(front: str, behind: str) -> Rendered:
     return lambda pieces: [front + pieces[0], *pieces[1:-1], pieces[-1] + behind]
 
 
+OF_MARKS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
+    f"{IMAGE}\n": (("newline",), ("no-newline", "two-newlines", "space-for-newline")),
+    "<|grounding|>": ((), ("no-grounding",)),
+}
+"""By what a family's prompts may have, the rows that are none where they have it, and where they do not."""
 TEXTS: dict[str, tuple[str, Rendered]] = {
+    "newline": ("a newline between image and prompt", _each(lambda one: "\n" + one)),
     "no-newline": ("no newline between image and prompt", _each(lambda one: one.removeprefix("\n"))),
     "two-newlines": ("two newlines between image and prompt", _each(lambda one: "\n" + one)),
     "space": ("a space between image and prompt", _each(lambda one: " " + one)),
@@ -195,12 +203,11 @@ def _other_prompt(on: Target, prompt: str) -> None:
     on.changes.set(inputs, "split_at_images", lambda _, images, **how: split_at_images(prompt, images, **how))
 
 
-def _other_preset(on: Target, name: str) -> None:
-    on.changes.set(Family, "preset", lambda _, own: DEFAULT.presets[name] if name else _nearest(own))
+def _other_preset(on: Target, among: Sequence[Preset]) -> None:
+    def nearest(_: Family, own: Preset) -> Preset:
+        return min(among, key=lambda one: (one.crop != own.crop, abs(one.view_size - own.view_size)))
 
-
-def _nearest(own: Preset) -> Preset:
-    return min(DEFAULT.presets.values(), key=lambda one: (one.crop != own.crop, abs(one.view_size - own.view_size)))
+    on.changes.set(Family, "preset", nearest)
 
 
 Counted = Callable[[Preset, Grid], int]

@@ -1,7 +1,7 @@
 """Mistakes of a reading's own loop: which token is chosen, and when it ends."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,6 +13,8 @@ from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.engine import engine, pipeline
 from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
 from pytest_dsocr.explain.mistake import Group, Target
+from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families.family import Family
 
 TAGS = ("<td>", "</td>")
 SIZES, PENALTIES = (35, 19, 21, 10, 30, 3, 4, 5, 2, 8, 15, 25, 40), (1.05, 1.1, 1.2, 1.3, 1.5)
@@ -21,9 +23,9 @@ LIMITS = (16, 20, 32, 50, 64, 100, 128, 256, 512, 1024)
 
 @dataclass(frozen=True)
 class ReadingRule:
-    """How tokens are chosen until the end; the defaults are the vendor's."""
+    """How tokens are chosen until the end; the defaults are the vendor's, but for the rule's length."""
 
-    size: int = 20
+    size: int
     prompt_counts: bool = True
     window: int | None = None
     """How many tokens the n-gram rule looks back."""
@@ -87,15 +89,24 @@ class ReadingRule:
         return int(logits.argmax())
 
 
-READINGS: dict[str, tuple[str, dict[str, Any]]] = {
+RULES: dict[str, tuple[str, dict[str, Any]]] = {
     "no-rule": ("no n-gram rule", {"size": 0}),
-    "blind": ("a prompt read a second time without the image's features", {"blind": True}),
-    "redecoded": ("the prompt's last token decoded once more for the first token", {"redecoded": True}),
     "generated-alone": ("an n-gram rule that does not count the prompt", {"prompt_counts": False}),
     "window-90": ("an n-gram rule that looks back 90 tokens, as vLLM's does", {"window": 90}),
-    "window-30-90": ("an n-gram rule of 30 tokens that looks back 90", {"size": 30, "window": 90}),
-    **{f"size-{n}": (f"an n-gram rule of {n} tokens in place of 20", {"size": n}) for n in SIZES},
     **{f"window-{n}": (f"an n-gram rule that looks back {n} tokens", {"window": n}) for n in (100, 64, 128, 50, 256)},
+    "tags-excused": ("an n-gram rule that excuses a table's tags, as vLLM's does", {"excused": TAGS}),
+}
+"""What is otherwise of a rule that there is."""
+OTHER_RULES: dict[str, tuple[str, dict[str, Any]]] = {
+    f"window-35-{n}": (f"an n-gram rule of 35 tokens that looks back {n}", {"size": 35, "window": n})
+    for n in (128, 1024)
+}
+"""Rules that the model's card asks for where ``infer`` has none by default."""
+READINGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "blind": ("a prompt read a second time without the image's features", {"blind": True}),
+    "redecoded": ("the prompt's last token decoded once more for the first token", {"redecoded": True}),
+    "window-30-90": ("an n-gram rule of 30 tokens that looks back 90", {"size": 30, "window": 90}),
+    **{f"size-{n}": (f"an n-gram rule of {n} tokens in place of {{own}}", {"size": n}) for n in SIZES},
     **{f"penalty-{n:g}": (f"a penalty of {n:g} on tokens that were said", {"penalty": n}) for n in PENALTIES},
     **{
         f"penalty-said-{value:g}": (
@@ -111,7 +122,6 @@ READINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "line": ("an output that ends at the first newline", {"stop": lambda text: "\n" in text}),
     "first-span": ("an output that ends with the first span", {"stop": lambda text: "<|/det|>" in text}),
     "ceiling-1024": ("an output that ends where it has 1024 tokens with the prompt", {"most_with_prompt": 1024}),
-    "tags-excused": ("an n-gram rule that excuses a table's tags, as vLLM's does", {"excused": TAGS}),
     "last-of-equals": ("the last of equally good tokens", {"last_of_equals": True}),
     "draw": ("a token drawn in place of the best", {"seed": 0}),
     "no-end": ("an output that goes on behind EOS", {"ends": False}),
@@ -127,26 +137,30 @@ SIGNS = {
 }
 
 
-def reading_mistakes() -> Group:
+def reading_mistakes(family: Family = DEFAULT) -> Group:
     """Make those of the loop."""
-    group = Group("read", SIGNS)
-    group.rows("", READINGS, _reads)
+    group, own = Group("read", SIGNS), family.decoding.no_repeat_ngram_size
+    rows = {key: row for key, row in ((RULES if own else OTHER_RULES) | READINGS).items() if key != f"size-{own}"}
+    group.rows("", {key: (said.format(own=own or "none"), how) for key, (said, how) in rows.items()}, _reads)
     return group
 
 
-def reading(name: str) -> ReadingRule:
+def reading(family: Family, name: str = "") -> ReadingRule:
     """Return the vendor's way of reading, but for what the row ``name`` says."""
-    return replace(ReadingRule(), **READINGS[name][1])
+    how = (RULES | OTHER_RULES | READINGS)[name][1] if name else {}
+    return ReadingRule(**{"size": family.decoding.no_repeat_ngram_size, **how})
 
 
 def _reads(on: Target, how: dict[str, Any]) -> None:
-    by, right = replace(ReadingRule(), **how), pipeline.generate
+    size = on.session.family.decoding.no_repeat_ngram_size
+    by, right = ReadingRule(**{"size": size, **how}), pipeline.generate
 
     def generate(pipeline: Any, state: Any, prompts: Any, policy: Any, pad: int) -> Iterator[list[int]]:
         if len(prompts) > 1:
             yield from right(pipeline, state, prompts, policy, pad)
             return
-        for token in by.tokens(pipeline, state, prompts[0], on.session.tokenizer, policy.eos_id, policy.max_new_tokens):
+        most = policy.room(len(prompts[0]))
+        for token in by.tokens(pipeline, state, prompts[0], on.session.tokenizer, policy.eos_id, most):
             yield [token]
 
     on.changes.set(engine, "generate", generate)

@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.compare.verdict import Sign
-from pytest_dsocr.engine.cache import KVCache
+from pytest_dsocr.engine.cache import ALL_TOKENS, KVCache
 from pytest_dsocr.engine.decoder import Rope
 from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
 from pytest_dsocr.explain.catalogue.blocks import rounded, rounding
 from pytest_dsocr.explain.mistake import Group, Target
 from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families.family import Family
 
 SIGNS = {
     Sign.FROM_PREFILL: ("logits-late",),
@@ -29,16 +30,21 @@ SIGNS = {
 OF_TOKENS = {Sign.SAID_FORBIDDEN: ("size-0", "size-35"), Sign.NOT_ITS_BEST: ("size-3",), Sign.NO_END: ("eos-2",)}
 
 
-def step_mistakes(prefill: Group) -> Group:
+def step_mistakes(prefill: Group, family: Family = DEFAULT) -> Group:
     """Make those of steps, and behind them those of the prompt's pass that may be in steps alone."""
-    group = Group("steps", SIGNS)
-    group.rows("positions-", POSITIONS, _positioned)
+    group, ring = Group("steps", SIGNS), family.cache.ring
+    group.rows("positions-", POSITIONS | (of_slots(ring) if ring else {}), _positioned)
     group.rows("cache-", {key: (words, _both(seen)) for key, (words, seen) in SEEN.items()}, _appends)
+    every = WINDOWS | (of_ring(ring) if ring else LIKE_A_RING)
+    group.rows("cache-", {key: (words, _both(seen)) for key, (words, seen) in every.items()}, _sees)
     for key, (words, store) in STORED.items():
         for which, whose in (("cache", "cache"), ("keys", "cache's keys"), ("values", "cache's values")):
             change = partial(_stored, store=store, which=which)
             group.add(f"{which}-{key}", f"the {whose} held {words}", partial(_appends, change=change))
     group.rows("cache-", PAIRED, _appends)
+    if ring:
+        words = "the prompt's keys moved on with the ring, whose positions are counted from the prompt anew"
+        group.add("cache-rebased", words, partial(_sees, change=_rebased))
     group.add("cache-written-over", "each step written over the one in front of it in the cache", _written_over)
     group.rows("fed-", FED, _feeds)
     group.add("fed-twice", "each token fed twice", partial(_stepping, run=_twice))
@@ -53,16 +59,15 @@ def step_mistakes(prefill: Group) -> Group:
     return group
 
 
-def token_mistakes() -> Group:
+def token_mistakes(family: Family = DEFAULT) -> Group:
     """Make those of the policy: how long the n-grams are that its rule forbids, and where it ends."""
-    group = Group("tokens", OF_TOKENS)
-    for size in SIZES:
-        words = (
-            f"an n-gram rule of {size} tokens in place of {DEFAULT.decoding.no_repeat_ngram_size}"
-            if size
-            else "no n-gram rule"
-        )
+    group, own = Group("tokens", OF_TOKENS), family.decoding.no_repeat_ngram_size
+    for size in (one for one in SIZES if one != own):
+        words = f"an n-gram rule of {size} tokens in place of {own or 'none'}" if size else "no n-gram rule"
         group.add(f"size-{size}", words, partial(_policy, no_repeat_ngram_size=size))
+    for window in () if own else WINDOWS_OF_CARD:
+        words = f"an n-gram rule of 35 tokens within the last {window}, as the model's card asks for, in place of none"
+        group.add(f"window-{window}", words, partial(_policy, no_repeat_ngram_size=35, ngram_window=window))
     group.add("eos-2", "another id, 2, taken for EOS", partial(_policy, eos_id=2))
     return group
 
@@ -71,6 +76,7 @@ def _policy(on: Target, **how: int) -> None:
     on.changes.set(on.session, "policy", replace(on.session.policy, **how))
 
 
+WINDOWS_OF_CARD = (128, 1024)
 SIZES = (0, 2, 3, 4, 5, 6, 8, 10, 12, 15, 16, 18, 19, 21, 22, 25, 30, 32, 35, 40, 50, 64)
 Position = Callable[[Target, int], float]
 """Changes the position of a step's token."""
@@ -99,6 +105,17 @@ POSITIONS: dict[str, tuple[str, Position]] = {
 }
 
 
+def of_slots(ring: int) -> dict[str, tuple[str, Position]]:
+    """Return the rows about positions that only a ring of so many tokens has."""
+    again = "positions of steps that begin again with the ring, each that of its slot"
+    full = "positions of steps that stand still once the ring is full"
+    return {
+        "slot": (again, lambda on, at: on.notes["prompt"] + (at - on.notes["prompt"]) % ring),
+        "full": (full, lambda on, at: min(at, on.notes["prompt"] + ring - 1)),
+        "next": (full + ", one further", lambda on, at: min(at, on.notes["prompt"] + ring)),
+    }
+
+
 def _positioned(on: Target, change: Position) -> None:
     start = Rope.__init__
 
@@ -112,8 +129,8 @@ def _positioned(on: Target, change: Position) -> None:
 
 
 Seen = Callable[[Tensor, int, tuple[int, int]], Tensor]
-"""Which part of all keys, or values, ``[B, G, S, D]`` a step sees, of the prompt's tokens
-and of its image's first place and the one behind it."""
+"""Which part of keys, or values, ``[B, G, S, D]`` a step sees, of the prompt's tokens and of its image's first place
+and the one behind it: of what the family keeps, the oldest first, or of all that there ever were."""
 
 
 def _cut(x: Tensor, first: int, behind: int) -> Tensor:
@@ -177,15 +194,56 @@ SEEN: dict[str, tuple[str, Seen]] = {
         lambda x, prompt, image: torch.cat([x, x.new_zeros(*x.shape[:2], -x.shape[2] % 256, x.shape[3])], 2),
     ),
     "own-twice": ("a step's own token in the cache twice", lambda x, prompt, image: torch.cat([x, x[:, :, -1:]], 2)),
-    **{
-        f"window-{size}": (f"a sliding window of {size} tokens in steps", partial(_last, size=size))
-        for size in (64, 128, 256, 512, 1024)
-    },
-    "ring-128": (
-        "steps that see the prompt and the last 128 tokens",
-        lambda x, prompt, image: torch.cat([x[:, :, :prompt], x[:, :, prompt:][:, :, -128:]], 2),
-    ),
 }
+
+
+def _ringed(x: Tensor, prompt: int, _image: Any, size: int) -> Tensor:
+    return torch.cat([x[:, :, :prompt], x[:, :, prompt:][:, :, -size:]], 2)
+
+
+def _own_late(x: Tensor, prompt: int, image: Any, size: int) -> Tensor:
+    return _ringed(x[:, :, :-1] if x.shape[2] > prompt + size else x, prompt, image, size)
+
+
+def _first_chunk(x: Tensor, prompt: int, image: Any, size: int, chunk: int) -> Tensor:
+    return _ringed(x, min(prompt, chunk), image, size)
+
+
+WINDOWS: dict[str, tuple[str, Seen]] = {
+    f"window-{size}": (f"a sliding window of {size} tokens in steps", partial(_last, size=size))
+    for size in (64, 128, 256, 512, 1024)
+}
+LIKE_A_RING: dict[str, tuple[str, Seen]] = {
+    "ring-128": ("steps that see the prompt and the last 128 tokens", partial(_ringed, size=128))
+}
+
+
+def of_ring(ring: int) -> dict[str, tuple[str, Seen]]:
+    """Return the rows about what a step sees where it is to see the prompt and the last ``ring`` tokens."""
+    return {
+        "all": ("full attention in place of the ring", lambda x, prompt, image: x),
+        f"ring-{ring - 1}": (f"a ring of {ring - 1} tokens in place of {ring}", partial(_ringed, size=ring - 1)),
+        f"ring-{ring + 1}": (
+            f"a ring of {ring} tokens beside the current one, whose slot is written over too late",
+            partial(_ringed, size=ring + 1),
+        ),
+        "own-late": (
+            "steps that write over a slot of the full ring after attending, and so do not see themselves",
+            partial(_own_late, size=ring),
+        ),
+        "end-of-prompt": (
+            "the prompt's last token counted among those of the ring",
+            lambda x, prompt, image: _ringed(x, prompt - 1, image, ring),
+        ),
+        f"window-{ring}": (f"a window of the last {ring} tokens, which drops the prompt", partial(_last, size=ring)),
+        **{
+            f"chunk-{chunk}": (
+                f"the prompt's first {chunk} tokens alone kept, as where it is read in chunks of so many",
+                partial(_first_chunk, size=ring, chunk=chunk),
+            )
+            for chunk in (256, 512, 1024, 2048)
+        },
+    }
 
 
 def _int8(x: Tensor) -> Tensor:
@@ -218,13 +276,44 @@ def _stored(on: Target, k: Tensor, v: Tensor, store: Callable[[Tensor], Tensor],
 
 
 def _appends(on: Target, change: Pair) -> None:
+    """Change what a step sees of what it is to see."""
+    ring = on.session.family.cache.ring
+    kept: Pair = _both(partial(_ringed, size=ring)) if ring else lambda on, k, v: (k, v)
+    _sees(on, lambda on, k, v: change(on, *kept(on, k, v)))
+
+
+def _sees(on: Target, change: Pair) -> None:
+    """Keep all keys and values, and show a step those that ``change`` returns."""
     append = KVCache.append
 
     def changed(cache: KVCache, layer: int, keys: Tensor, values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        k, v = append(cache, layer, keys, values, positions)
-        return change(on, k, v) if keys.shape[2] == 1 else (k, v)
+        if keys.shape[2] > 1:
+            return append(cache, layer, keys, values, positions)
+        cache.policy = ALL_TOKENS
+        return change(on, *append(cache, layer, keys, values, positions))
 
     on.changes.set(KVCache, "append", changed)
+
+
+def _rebased(on: Target, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Move the prompt as far on as the ring is behind: attention sees only how far apart two positions are."""
+    ring, prompt = on.session.family.cache.ring or 0, on.notes["prompt"]
+    behind = max(0, k.shape[2] - prompt - ring)
+    rope = Rope(on.core.inv_freq, torch.tensor([[behind]], device=k.device), k.dtype)
+    k = torch.cat([rope.rotate(k[:, :, :prompt]), k[:, :, prompt:]], 2)
+    return _ringed(k, prompt, None, ring), _ringed(v, prompt, None, ring)
+
+
+def ring_kept(on: Target) -> None:
+    """Keep of the first prompt where it ends, for those of all pages behind it."""
+    ring, ends, append = on.session.family.cache.ring or 0, list[int](), Pipeline.prefill_with
+
+    def prefill_with(self: Any, inputs: Any, features: Any, **how: Any) -> Any:
+        ends.append(inputs.prompt_tokens)
+        return append(self, inputs, features, **how)
+
+    on.changes.set(Pipeline, "prefill_with", prefill_with)
+    _sees(on, lambda on, k, v: (_ringed(k, ends[0], None, ring), _ringed(v, ends[0], None, ring)))
 
 
 def _written_over(on: Target) -> None:

@@ -90,6 +90,6 @@ FAMILY = Family(
     model="pytest_dsocr.engine.model:DeepseekOCR",
     fast_model="pytest_dsocr.engine.fast.model:FastDeepseekOCR",
     cost="pytest_dsocr.cost.encoders",
-    mistakes="pytest_dsocr.explain.catalogue",
+    mistakes="pytest_dsocr.explain.catalogue:of_family",
     embedded={"mini": Path(__file__).parent / "mini"},
 )
