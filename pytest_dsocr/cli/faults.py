@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest_dsocr
+from pytest_dsocr.engine.places import MINI
+from pytest_dsocr.families import DEFAULT, FAMILIES
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.pages.page_list import shipped
@@ -60,7 +62,8 @@ def _listed() -> Iterator[str]:
     numbers: dict[str, list[str]] = {}
     for port in ports().values():
         numbers.setdefault(port.mistake, []).append(port.id)
-    for one in mistakes().values():
+    every = {name: one for family in [*FAMILIES.values()][::-1] for name, one in mistakes(family).items()}
+    for one in every.values():
         seen = f" ({', '.join(numbers[one.id])})" if one.id in numbers else ""
         yield f"{one.id:<40} {one.words}{seen}"
 
@@ -69,8 +72,9 @@ def described(name: str) -> Iterator[str]:
     """Say what a mistake is, and where it shows."""
     from pytest_dsocr.explain.catalogue import ports, resolve
 
-    if (one := resolve(name)) is None:
+    if (found := resolve(name)) is None:
         raise DsocrError(f"{name} is no mistake that can be planted; dsocr faults lists them")
+    _, one = found
     yield f"{one.id}: {one.words}"
     for port in (port for port in ports().values() if port.mistake == one.id):
         yield f"{port.id:<16}{port.text}"
@@ -80,10 +84,14 @@ def described(name: str) -> Iterator[str]:
 
 def command(name: str, page: Path | None, out: Path) -> list[str]:
     """Return the command; with a page of one's own the subject is isolated, for the reference is the same code."""
+    from pytest_dsocr.explain.catalogue import resolve
     from pytest_dsocr.explain.planted import spec_of
 
     [usual] = [one for one in shipped("dev-20") if one.stem == PAGE]
-    own = [] if page is None else ["--reference=session", "--isolate"]
+    found = resolve(name)
+    family = DEFAULT if found is None else found[0]
+    own = [] if page is None and family is DEFAULT else ["--reference=session", "--isolate"]
+    own += [] if family is DEFAULT else [f"--checkpoint={family.name}:{MINI}"]
     package = Path(pytest_dsocr.__path__[0])
     folder = next(one for one in (package / "suites", package.parent / "suites") if one.is_dir())
     return [

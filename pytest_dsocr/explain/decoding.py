@@ -59,15 +59,14 @@ class _Stepper:
         return min(self.first + WINDOW, len(self.question.steps))
 
     def measure(self, one: Mistake) -> float:
-        """Return the largest error of the steps that are compared."""
+        """Return the largest error of all steps up to the last that is compared."""
         session, inputs = self.clean.session, self.clean.inputs
         notes = {"prompt": inputs.prompt_tokens, "last": int(inputs.input_ids[0, -1]), "logits": self.state.logits}
         worst = 0.0
         with Changes() as changes:
             one.plant(Target.of_stage(session, changes, "prefill", self.clean.image, **notes))
             for k, logits in enumerate(self._logits(self.last)):
-                if k >= self.first:
-                    worst = max(worst, self._distance(k, logits))
+                worst = max(worst, self._distance(k, logits))
                 if worst > self.without / SOMEWHAT_NEARER:
                     return math.inf
         return worst

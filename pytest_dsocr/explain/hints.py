@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from pytest_dsocr.compare.divergence import Divergence, Scene
 from pytest_dsocr.compare.verdict import Comparison, Sign
 from pytest_dsocr.contract import COMPARED
-from pytest_dsocr.families import STAGES
+from pytest_dsocr.families import DEFAULT, STAGES
+from pytest_dsocr.families.family import Family
 
 if TYPE_CHECKING:
     from pytest_dsocr.explain.mistake import Mistake
@@ -51,12 +52,12 @@ REFUTED = "not by"
 """How an explanation begins of a page that what explains another does not explain."""
 
 
-def hint(divergence: Divergence) -> str:
+def hint(divergence: Divergence, family: Family = DEFAULT) -> str:
     """Say what to check first, in words."""
     scene = divergence.scene
     if scene.first.stage == "text" and not scene.right("tokens"):
         return _of_text_alone(scene)
-    checked = OR.join(dict.fromkeys(one.words for one in _likely(scene))) or f"what makes {scene.first.what}"
+    checked = OR.join(dict.fromkeys(one.words for one in _likely(scene, family))) or f"what makes {scene.first.what}"
     seen = _clue(scene)
     return f"{divergence.preface}{seen}: {checked}" if seen else f"{divergence.preface}{checked}"
 
@@ -87,31 +88,31 @@ def _clue(scene: Scene) -> str:
     return f"{scene.first.stage} is right up to block {scene.depth}" if scene.depth else ""
 
 
-def _likely(scene: Scene) -> Sequence[Mistake]:
+def _likely(scene: Scene, family: Family) -> Sequence[Mistake]:
     """Return the likeliest mistakes."""
-    stage = scene.first.stage
-    pointed = [*_pointed(scene.first, stage)]
+    stage, by = scene.first.stage, partial(_pointed, scene.first.stage, family)
+    pointed, every = [*by(scene.first)], [*_of_stage(stage, family)]
     if stage in ("input_ids", "images_seq_mask") and scene.wrong("images_spatial_crop"):
-        pointed = [*_pointed(scene.found["images_spatial_crop"], stage)] or [*_ranked("pixels.grid-")][:1]
+        pointed = [*by(scene.found["images_spatial_crop"])] or [*_ranked("pixels.grid-", family)][:1]
     elif stage == "input_ids":
-        pointed = [*_pointed(scene.found.get("images_seq_mask"), stage), *pointed]
+        pointed = [*by(scene.found.get("images_seq_mask")), *pointed]
     elif stage == "read":
-        pointed += _pointed(scene.found.get("text"), stage)
-    likely = pointed or [one for one in _of_stage(stage) if _fits(one, scene)] or [*_of_stage(stage)]
+        pointed += by(scene.found.get("text"))
+    likely = pointed or [one for one in every if _fits(one, scene)] or every
     return [one for at, one in enumerate(likely) if one not in likely[:at]][:MOST]
 
 
-def _pointed(compared: Comparison | None, stage: str) -> Iterator[Mistake]:
+def _pointed(stage: str, family: Family, compared: Comparison | None) -> Iterator[Mistake]:
     """Yield what the signs of a comparison point at; of a tensor, in its own stage alone."""
     for sign in compared.signs if compared else ():
         is_of_tensors = stage in TENSORS or sign in OF_TENSORS
-        found = [one for one in _ranked(f"{stage}." if is_of_tensors else "") if sign in one.signs]
+        found = [one for one in _ranked(f"{stage}." if is_of_tensors else "", family) if sign in one.signs]
         yield from sorted(found, key=lambda one: one.signs[sign])
 
 
-def _of_stage(stage: str) -> Iterator[Mistake]:
+def _of_stage(stage: str, family: Family) -> Iterator[Mistake]:
     """Yield a stage's mistakes, of several kinds the likeliest of each in front."""
-    for alike in zip_longest(*map(_ranked, OF_STAGES.get(stage, (f"{stage}.",)))):
+    for alike in zip_longest(*(_ranked(begin, family) for begin in OF_STAGES.get(stage, (f"{stage}.",)))):
         yield from filter(None, alike)
 
 
@@ -131,10 +132,10 @@ def _fits(one: Mistake, scene: Scene) -> bool:
 
 
 @cache
-def _ranked(begin: str) -> Sequence[Mistake]:
+def _ranked(begin: str, family: Family) -> Sequence[Mistake]:
     """Return those whose ids begin so, those seen in ports in front, then those thought of as such."""
-    from pytest_dsocr.explain.catalogue import mistakes, ports
+    from pytest_dsocr.explain.catalogue import mistakes, seen
 
-    seen = sorted((one for one in ports().values() if one.mistake), key=lambda one: not one.topic)
-    every = dict.fromkeys([*(one.mistake for one in seen), *mistakes()])
-    return [mistakes()[name] for name in every if name.startswith(begin)]
+    known = mistakes(family)
+    every = dict.fromkeys([*(one.mistake for one in seen(family)), *known])
+    return [known[name] for name in every if name.startswith(begin)]

@@ -94,8 +94,8 @@ def __getattr__(name: str) -> Callable[[Setup], PlantedSubject]:
 
     def planted(setup: Setup) -> PlantedSubject:
         session = session_subject(setup).session
-        if (one := resolve(named, [session.family])) is None:
+        if (found := resolve(named, session.family)) is None:
             raise DsocrError(f"{named} is no mistake of {session.family.title}; dsocr faults lists what is")
-        return PlantedSubject(session, lambda own, changes: plant(one, own.session, changes))
+        return PlantedSubject(session, lambda own, changes: plant(found[1], own.session, changes))
 
     return planted

@@ -20,7 +20,7 @@ from pytest_dsocr.contract.markup import clean_output
 from pytest_dsocr.engine import pipeline
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
-from pytest_dsocr.explain.catalogue import groups, ports
+from pytest_dsocr.explain.catalogue import groups, seen
 from pytest_dsocr.explain.catalogue.output import TEXTS
 from pytest_dsocr.explain.catalogue.reading import ReadingRule, reading
 from pytest_dsocr.explain.hints import RESIZED
@@ -65,11 +65,11 @@ def of_text(level: int, family: Family = DEFAULT) -> Sequence[Mistake]:
 
     In front is what is computed soon; of what costs as much, what was seen in real ports, or else thought of as such.
     """
-    seen = {one.mistake: 2 - bool(one.topic) for one in sorted(ports().values(), key=lambda one: bool(one.topic))}
+    ranks = {one.mistake: 2 - bool(one.topic) for one in reversed(seen(family))}
     kinds = GROUPS if level < Level.STAGES else SOON
     found = [one for kind in kinds if not (level and kind in INPUTS) for one in groups(family)[kind]]
     found = [one for one in found if not one.id.startswith("text.") or one.id.partition(".")[2] in TEXTS]
-    return sorted(found, key=lambda one: (_cost(one), seen.get(one.id, 3)))
+    return sorted(found, key=lambda one: (_cost(one), ranks.get(one.id, 3)))
 
 
 def _cost(one: Mistake) -> int:

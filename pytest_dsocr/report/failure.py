@@ -124,7 +124,8 @@ def _checks(failing: Sequence[Comparison], report: CaseReport | None) -> list[st
     """Return what to check: of no case what the suite itself found out, or else what where it breaks points at."""
     divergence, details = _divergence(failing, report), (line for one in failing for line in one.details)
     own = [] if report else [line.removeprefix(CHECK) for line in details if line.startswith(CHECK)]
-    return [*dict.fromkeys(own or ([hint(divergence)] if divergence else []))]
+    family = [report.case.family] if report else []
+    return [*dict.fromkeys(own or ([hint(divergence, *family)] if divergence else []))]
 
 
 def _divergence(failing: Sequence[Comparison], report: CaseReport | None) -> Divergence | None:

@@ -292,7 +292,7 @@ def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -
         "worst_error": of_number(report.worst_error),
         "first_wrong": divergence.first.what if divergence else None,
         "right_before": divergence.right if divergence else 0,
-        "cause": hint(divergence) if divergence else None,
+        "cause": hint(divergence, report.case.family) if divergence else None,
         "explained": explanation.text if explanation else None,
         "proven": explanation is not None and explanation.is_proven,
         "mistakes": [*explanation.mistakes] if explanation else [],

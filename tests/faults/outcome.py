@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pytest_dsocr.compare.case import CaseReport
-from pytest_dsocr.explain.catalogue import Port, mistakes, ports
+from pytest_dsocr.explain.catalogue import Port, mistakes, ports, seen
 from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.planted import plant, spec_of
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.subjects.session import SessionSubject
 
 STAGES = {
@@ -52,7 +53,7 @@ class Fault:
 
 def of_catalogue(names: tuple[str, ...] = ()) -> Mapping[str, Fault]:
     """Return those of the catalogue that were seen somewhere, or those of these ids and numbers."""
-    asked = names or tuple(name for name, one in ports().items() if one.mistake)
+    asked = names or tuple(one.id for one in seen(DEFAULT))
     return {name: _of_catalogue(name) for name in asked}
 
 

@@ -5,7 +5,7 @@ it is called in ``docs/bugs.md`` stands in ``ports.toml``.
 """
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -68,6 +68,8 @@ class Port:
     """The class of page that shows it."""
     shows: str = ""
     """The comparison, or the test, that shows it first in a default run."""
+    family: str = DEFAULT.name
+    """The model whose ports it was seen in."""
 
 
 @cache
@@ -77,7 +79,16 @@ def ports() -> Mapping[str, Port]:
     return {name: Port(name, **row) for name, row in rows.items()}
 
 
-def resolve(name: str, families: Iterable[Family] = FAMILIES.values()) -> Mistake | None:
-    """Return the mistake of an id in the catalogue, or of a number, of the first family that has it."""
-    own = ports()[name].mistake if name in ports() else name
-    return next((mistakes(family)[own] for family in families if own in mistakes(family)), None)
+def seen(family: Family) -> Sequence[Port]:
+    """Return what was seen of a family's mistakes, in its own ports and in those of the first, the likeliest first."""
+    found = [one for one in ports().values() if one.mistake in mistakes(family)]
+    found = [one for one in found if one.family in (family.name, DEFAULT.name)]
+    return sorted(found, key=lambda one: (one.family != family.name, not one.topic))
+
+
+def resolve(name: str, family: Family | None = None) -> tuple[Family, Mistake] | None:
+    """Return the mistake of an id in the catalogue, or of a number, and the first family that has it, or ``family``."""
+    port = ports().get(name)
+    own, named = (port.mistake, [FAMILIES[port.family]]) if port else (name, [*FAMILIES.values()])
+    having = (one for one in ([family] if family else named) if own in mistakes(one))
+    return next(((one, mistakes(one)[own]) for one in having), None)

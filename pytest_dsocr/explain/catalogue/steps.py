@@ -35,7 +35,7 @@ def step_mistakes(prefill: Group, family: Family = DEFAULT) -> Group:
     group, ring = Group("steps", SIGNS), family.cache.ring
     group.rows("positions-", POSITIONS | (of_slots(ring) if ring else {}), _positioned)
     group.rows("cache-", {key: (words, _both(seen)) for key, (words, seen) in SEEN.items()}, _appends)
-    every = WINDOWS | (of_ring(ring) if ring else LIKE_A_RING)
+    every = of_ring(ring) | WINDOWS if ring else WINDOWS | LIKE_A_RING
     group.rows("cache-", {key: (words, _both(seen)) for key, (words, seen) in every.items()}, _sees)
     for key, (words, store) in STORED.items():
         for which, whose in (("cache", "cache"), ("keys", "cache's keys"), ("values", "cache's values")):

@@ -1,0 +1,171 @@
+"""Unlimited-OCR's own mistakes, planted in a session of it: each is found in its stage, and laid to itself.
+
+The embedded checkpoint's weights, with a ring of 8, so that a few steps come to its end.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_dsocr.cases.run import ask
+from pytest_dsocr.compare.case import CaseReport, judge
+from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.contract.artifacts import write_artifacts
+from pytest_dsocr.contract.markup import to_mmd
+from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.engine.places import MINI_FOLDER
+from pytest_dsocr.explain.catalogue import mistakes
+from pytest_dsocr.explain.explain import explain
+from pytest_dsocr.explain.mistake import Changes
+from pytest_dsocr.explain.planted import plant
+from pytest_dsocr.explain.question import PageRead, Question, SearchResult, question_of
+from pytest_dsocr.families import FAMILIES
+from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.observation import InputsDigest, Observation
+from pytest_dsocr.observation.packing import pack_inputs
+from pytest_dsocr.pages.page_list import shipped
+from pytest_dsocr.reference.session import SessionRuntime
+from tests.faults.outcome import stage_of, stage_of_mistake
+
+RING = 8
+OWN = FAMILIES["unlimited_ocr"].with_ring(RING)
+PAGES = {page.stem: page for page in shipped("dev-20")}
+FIRST, PAST_NINE, OTHER = "invoice_000", "article_030", "figures_009"
+"""The second is cut into more than nine crops."""
+ENOUGH_S = 600
+OF_CASES = {
+    **{
+        f"steps.{name}": (FIRST, "base", 2 * RING)
+        for name in (
+            *("cache-all", "cache-ring-7", "cache-ring-9", "cache-own-late", "cache-end-of-prompt", "cache-window-8"),
+            *("cache-chunk-256", "cache-rebased", "positions-slot", "positions-full", "positions-next"),
+        )
+    },
+    "pixels.grid-most-9": (PAST_NINE, "gundam", 1),
+    "prompt.newline": (OTHER, "base", 1),
+    "prompt.prompt-free": (OTHER, "base", 1),
+}
+
+
+class Reference:
+    """The session by itself, which the subject is as well, but for its mistake."""
+
+    def __init__(self, folder: Path) -> None:
+        for file in MINI_FOLDER.iterdir():
+            (folder / file.name).symlink_to(file)
+        (folder / "config.json").unlink()
+        named = {"architectures": [OWN.vendor.architecture], "sliding_window_size": RING}
+        config = json.loads((MINI_FOLDER / "config.json").read_text(encoding="utf-8"))
+        (folder / "config.json").write_text(json.dumps(config | named), encoding="utf-8")
+        self.runtime = SessionRuntime.load(str(folder))
+        self.provenance, self.observe = self.runtime.provenance, cache(self._observe)
+
+    def _observe(self, case: Case) -> Observation:
+        return self.runtime.observe(case)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
+    return Reference(tmp_path_factory.mktemp("ring"))
+
+
+@pytest.fixture
+def session(reference: Reference) -> Engine[Any]:
+    return reference.runtime.subject.session
+
+
+@contextmanager
+def planted(name: str, session: Engine[Any]) -> Iterator[None]:
+    with Changes() as changes:
+        plant(mistakes(OWN)[name], session, changes)
+        yield
+
+
+def judged(reference: Reference, case: Case) -> CaseReport:
+    return judge(ask(reference.runtime.subject, reference, case), tolerances("float32"))
+
+
+def case_of(page: str, preset: str, tokens: int) -> Case:
+    return make_case(PAGES[page], "markdown", preset, tokens, OWN)
+
+
+def explained(session: Engine[Any], case: Any, question: Question | None) -> SearchResult:
+    assert question is not None
+    with torch.no_grad():
+        return explain(session, case, question)
+
+
+@pytest.mark.parametrize(("name", "page"), OF_CASES.items(), ids=OF_CASES)
+def test_a_mistake_is_found_in_its_stage_and_named(
+    name: str, page: tuple[str, str, int], reference: Reference, session: Engine[Any]
+) -> None:
+    reference.observe(case := case_of(*page))
+    with planted(name, session):
+        report = judged(reference, case)
+    assert report.divergence is not None
+    assert stage_of(report.divergence.first.stage) == stage_of_mistake(name)
+    found = explained(session, case, question_of(report, ENOUGH_S))
+    assert (found.explained, found.error) == (True, 0.0)
+    assert found.found == (name,) or (name.startswith("pixels.grid-") and name in found.found), "a page has one grid"
+
+
+def test_the_end_of_a_prompt_before_is_found_in_decode(reference: Reference, session: Engine[Any]) -> None:
+    first, second = case_of(OTHER, "base", 1), case_of(FIRST, "gundam", 2 * RING)
+    assert [reference.observe(case) for case in (first, second)]
+    with planted("files.ring-kept", session):
+        assert judged(reference, first).divergence is None
+        divergence = judged(reference, second).divergence
+    assert divergence is not None
+    assert stage_of(divergence.first.stage) == "decode"
+
+
+@pytest.mark.parametrize(("name", "tokens"), {"pixels.pages-cut": 1386, "pixels.pages-640": 2 * 111}.items())
+def test_of_several_pages_in_one_prompt_alone(name: str, tokens: int, session: Engine[Any]) -> None:
+    pages = [PAGES[FIRST], PAGES[OTHER]]
+    case: Any = Case(pages, OWN.prompts["pages"], OWN.preset("base"), family=OWN)  # type: ignore[arg-type]
+
+    def inputs(page: Any) -> Any:
+        return session.prepare(page, prompt=case.prompt, preset=case.preset)
+
+    alone = inputs(pages[0])
+    with planted(name, session):
+        assert torch.equal(inputs(pages[0]).input_ids, alone.input_ids)
+        wrong = inputs(pages)
+    assert wrong.image_tokens == tokens
+    packed = pack_inputs(InputsDigest.of(wrong.tensors))[0]
+    question = Question(PageRead({}, "", ()), "input_ids", 1, ENOUGH_S, 1e-4, inputs=packed)
+    assert explained(session, case, question).found == (name,)
+
+
+OUTPUTS = {
+    "text-order": "<|det|>image [1, 2, 300, 400]<|/det|>a <|ref|>image<|/ref|><|det|>[[5, 6, 700, 800]]<|/det|>",
+    "any-label": "<|det|>\u56fe [1, 2, 3, 4]<|/det|>a",
+    "nested": "<|det|>table [[1, 2, 3, 4]]<|/det|>a",
+}
+
+
+@pytest.mark.parametrize(("name", "text"), OUTPUTS.items(), ids=OUTPUTS)
+def test_what_is_written_is_laid_to_how_spans_are_found(
+    name: str, text: str, session: Engine[Any], tmp_path: Path
+) -> None:
+    with planted(f"written.{name}", session):
+        write_artifacts(text, PAGES[OTHER], tmp_path, OWN.form)
+    written = (tmp_path / OWN.form.result_file).read_text(encoding="utf-8")
+    assert written != to_mmd(text, OWN.form)
+    question = Question(PageRead({}, text, ()), "result.mmd", 0, ENOUGH_S, 1e-4, mmd=written)
+    assert explained(session, None, question).found == (f"written.{name}",)
+
+
+def test_what_stands_in_front_of_the_first_page_is_kept(session: Engine[Any], tmp_path: Path) -> None:
+    with planted("files.preamble-kept", session):
+        write_artifacts("a<PAGE>b", [PAGES[OTHER]], tmp_path, OWN.form)
+    assert (tmp_path / OWN.form.result_file).read_text(encoding="utf-8") == "<PAGE>\na\n<PAGE>\nb"
