@@ -27,8 +27,7 @@ from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.question import PageRead, Question, SearchResult, question_of
 from pytest_dsocr.families import FAMILIES
 from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.observation.observation import InputsDigest, Observation
-from pytest_dsocr.observation.packing import pack_inputs
+from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.session import SessionRuntime
 from tests.faults.outcome import stage_of, stage_of_mistake
@@ -36,8 +35,8 @@ from tests.faults.outcome import stage_of, stage_of_mistake
 RING = 8
 OWN = FAMILIES["unlimited_ocr"].with_ring(RING)
 PAGES = {page.stem: page for page in shipped("dev-20")}
-FIRST, PAST_NINE, OTHER = "invoice_000", "article_030", "figures_009"
-"""The second is cut into more than nine crops."""
+FIRST, PAST_NINE, OTHER, SEVERAL = "invoice_000", "article_030", "figures_009", ""
+"""The second is cut into more than nine crops; the last is two pages in one prompt."""
 ENOUGH_S = 600
 OF_CASES = {
     **{
@@ -50,6 +49,8 @@ OF_CASES = {
     "pixels.grid-most-9": (PAST_NINE, "gundam", 1),
     "prompt.newline": (OTHER, "base", 1),
     "prompt.prompt-free": (OTHER, "base", 1),
+    "pixels.pages-cut": (SEVERAL, "base", 1),
+    "pixels.pages-640": (SEVERAL, "base", 1),
 }
 
 
@@ -94,7 +95,11 @@ def judged(reference: Reference, case: Case) -> CaseReport:
     return judge(ask(reference.runtime.subject, reference, case), tolerances("float32"))
 
 
-def case_of(page: str, preset: str, tokens: int) -> Case:
+def case_of(page: str, preset: str, tokens: int, folder: Path | None = None) -> Case:
+    if folder and page == SEVERAL:
+        for name in (FIRST, OTHER):
+            (folder / PAGES[name].name).symlink_to(PAGES[name])
+        return make_case(folder, OWN.pages_prompt, preset, tokens, OWN)
     return make_case(PAGES[page], "markdown", preset, tokens, OWN)
 
 
@@ -106,9 +111,9 @@ def explained(session: Engine[Any], case: Any, question: Question | None) -> Sea
 
 @pytest.mark.parametrize(("name", "page"), OF_CASES.items(), ids=OF_CASES)
 def test_a_mistake_is_found_in_its_stage_and_named(
-    name: str, page: tuple[str, str, int], reference: Reference, session: Engine[Any]
+    name: str, page: tuple[str, str, int], reference: Reference, session: Engine[Any], tmp_path: Path
 ) -> None:
-    reference.observe(case := case_of(*page))
+    reference.observe(case := case_of(*page, folder=tmp_path))
     with planted(name, session):
         report = judged(reference, case)
     assert report.divergence is not None
@@ -126,24 +131,6 @@ def test_the_end_of_a_prompt_before_is_found_in_decode(reference: Reference, ses
         divergence = judged(reference, second).divergence
     assert divergence is not None
     assert stage_of(divergence.first.stage) == "decode"
-
-
-@pytest.mark.parametrize(("name", "tokens"), {"pixels.pages-cut": 1386, "pixels.pages-640": 2 * 111}.items())
-def test_of_several_pages_in_one_prompt_alone(name: str, tokens: int, session: Engine[Any]) -> None:
-    pages = [PAGES[FIRST], PAGES[OTHER]]
-    case: Any = Case(pages, OWN.prompts["pages"], OWN.preset("base"), family=OWN)  # type: ignore[arg-type]
-
-    def inputs(page: Any) -> Any:
-        return session.prepare(page, prompt=case.prompt, preset=case.preset)
-
-    alone = inputs(pages[0])
-    with planted(name, session):
-        assert torch.equal(inputs(pages[0]).input_ids, alone.input_ids)
-        wrong = inputs(pages)
-    assert wrong.image_tokens == tokens
-    packed = pack_inputs(InputsDigest.of(wrong.tensors))[0]
-    question = Question(PageRead({}, "", ()), "input_ids", 1, ENOUGH_S, 1e-4, inputs=packed)
-    assert explained(session, case, question).found == (name,)
 
 
 OUTPUTS = {

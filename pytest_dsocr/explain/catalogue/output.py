@@ -74,7 +74,7 @@ def file_mistakes(family: Family = DEFAULT) -> Group:
     """Make those of figures and boxes, which are not tried, and those of what is kept between pages."""
     group = Group("files", {Sign.UNRELATED: ("logits-kept",)})
     group.rows("", FILES, lambda on, plant: plant(on))
-    if family.pages_at_one_place:
+    if family.pages_prompt:
         group.add("preamble-kept", "the text in front of the first <PAGE> kept as a page", _preamble_kept)
     if family.cache.ring:
         group.add("ring-kept", "the prompt's end kept from the first page, for the ring of all behind it", ring_kept)

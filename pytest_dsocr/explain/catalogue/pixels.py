@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pytest_dsocr.compare.verdict import Sign
 from pytest_dsocr.contract import inputs, presets
-from pytest_dsocr.contract.image import GREY, SINGLE, load_image
+from pytest_dsocr.contract.image import GREY, SINGLE, files_of, load_image
 from pytest_dsocr.contract.inputs import normalise
 from pytest_dsocr.contract.presets import Grid, Preset, candidates, crop_count, crop_grid, feature_count
 from pytest_dsocr.explain.mistake import Group, Target
@@ -51,7 +51,7 @@ def pixel_mistakes(family: Family = DEFAULT) -> Group:
     """Make those of pixels."""
     group, right = Group("pixels", SIGNS), f"grid-most-{family.tiling.most}"
     group.rows("", {key: row for key, row in CHANGED.items() if key != right}, plant_recipe)
-    if family.pages_at_one_place:
+    if family.pages_prompt:
         group.rows("pages-", PAGES, _of_pages)
     return group
 
@@ -88,8 +88,8 @@ def _of_pages(on: Target, seen: Callable[[Preset], Preset]) -> None:
     right = inputs.prepare_inputs
 
     def prepare(images: Any, prompt: str, preset: Preset, *given: Any, at_one_place: bool = False) -> Any:
-        own = seen(preset) if at_one_place and not isinstance(images, SINGLE) else preset
-        return right(images, prompt, own, *given, at_one_place=at_one_place)
+        together = at_one_place and not isinstance(files_of(images) if isinstance(images, SINGLE) else images, SINGLE)
+        return right(images, prompt, seen(preset) if together else preset, *given, at_one_place=at_one_place)
 
     on.changes.set(inputs, "prepare_inputs", prepare)
     on.changes.set(inputs, "image_token_count", _count_of_cut)
