@@ -7,7 +7,8 @@ writes over the oldest in it, and over no other.
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +45,25 @@ def test_it_starts_at_the_prompts_length(walk: Walk, dsocr_kv: Probe, dsocr_chec
 
 def test_it_grows_by_one_in_every_layer_a_step(walk: Walk, dsocr_kv: Probe, dsocr_check: Check) -> None:
     state, _ = walk.start()
-    found: list[Comparison] = []
+    found, lengths = list[Comparison](), list[int]()
     for step, token in enumerate(walk.tokens, 1):
         walk.steps(state, [token])
         held = walk.held(step)
         why = f"the prompt's and {held - walk.prompt_tokens}"
         found += _lengths(dsocr_kv(state), held, f"after step {step}", why)
-    dsocr_check(found)
+        lengths.append(dsocr_kv(state).lengths[0][0])
+    check = walk.family.cache.ring and _kept(walk, lengths)
+    dsocr_check(replace(one, details=(f"check: {check}",)) if check and not one.passes else one for one in found)
+
+
+def _kept(walk: Walk, lengths: Sequence[int]) -> str:
+    """Name the cache that is so long after each step, in the place of a ring; empty where none is known."""
+    prompt, ring, most, steps = walk.prompt_tokens, walk.family.cache.ring, lengths[-1], range(1, len(lengths) + 1)
+    if [*lengths] == [prompt + step for step in steps]:
+        return f"full attention in place of a ring of {ring}"
+    if [*lengths] == [min(prompt + step, most) for step in steps]:
+        return f"a ring of {most - prompt} tokens in place of {ring}"
+    return f"a window of the last {most} positions, which drops the prompt" if max(lengths) <= prompt else ""
 
 
 def _lengths(probe: KvProbe, expected: int, when: str, why: str) -> list[Comparison]:
@@ -70,12 +83,33 @@ def test_earlier_positions_stay_as_they_are(walk: Walk, dsocr_kv: Probe, dsocr_c
     for step, token in enumerate(walk.tokens, 1):
         walk.steps(state, [token])
         after = dsocr_kv(state).digest()
-        full = walk.held(step) == walk.held(step - 1)
-        found.append(
-            _unchanged(before, after, step, [walk.family.cache.slot(walk.prompt_tokens, step - 1)] if full else [])
-        )
+        found.append(_unchanged(before, after, step, walk.over(step), walk.prompt_tokens))
         before = after
     dsocr_check(found)
+
+
+def test_a_step_sees_what_is_kept(walk: Walk, dsocr_check: Check) -> None:
+    """Of the last layer's values one position is changed before each step: its logits change where it is seen.
+
+    What is written over in that step is not. A subject that shows copies of its cache cannot be asked.
+    """
+    plain, state = walk.steps(walk.start()[0], walk.tokens), walk.start()[0]
+    found, is_shown = list[Comparison](), False
+    for step, token in enumerate(walk.tokens, 1):
+        over, last = walk.over(step), walk.held(step - 1) - 1
+        at = (0, walk.prompt_tokens - 1, *(over or [last]), last)[step % 4]
+        values = state.cache.values(state.cache.layers - 1)
+        place = (slice(None), slice(None), min(at, values.shape[2] - 1))
+        before = values[place].clone()
+        values[place] += 1e4
+        seen = not walk.steps(state, [token])[0].equal(plain[step - 1])
+        is_shown = is_shown or seen
+        if at not in over:
+            state.cache.values(state.cache.layers - 1)[place] = before
+        why = "it is written over first" if at in over else f"of {walk.held(step)} that are kept"
+        what = f"cache/position {at} in step {step}"
+        found.append(as_expected(what, "seen" if seen else "not seen", "not seen" if at in over else "seen", why))
+    dsocr_check(found if is_shown else [not_compared("cache/what is seen", Reason.NOT_OFFERED)])
 
 
 def test_another_token_is_another_content(walk: Walk, dsocr_kv: Probe, dsocr_check: Check) -> None:
@@ -86,7 +120,7 @@ def test_another_token_is_another_content(walk: Walk, dsocr_kv: Probe, dsocr_che
     dsocr_check([as_expected("cache/contents of a token", differing, expected, "keys and values of each layer")])
 
 
-def _unchanged(before: KvDigest, after: KvDigest, step: int, over: list[int]) -> Comparison:
+def _unchanged(before: KvDigest, after: KvDigest, step: int, over: list[int], prompt: int) -> Comparison:
     """Compare what a step changed of earlier positions with those that it is to write ``over``."""
     what = f"cache/contents at step {step}"
     if not any(kind for layer in before.hashes for kind in layer):
@@ -98,7 +132,9 @@ def _unchanged(before: KvDigest, after: KvDigest, step: int, over: list[int]) ->
     expected = f"position {over[0]} in every layer" if over else "none changed"
     where = f"{len(changed)} changed, first {(others or changed)[0]}" if changed else "none changed"
     where = expected if not others and len(changed) == whole else where
-    return as_expected(what, where, expected, f"of {len(after.hashes)} layers' positions before step {step}")
+    found = as_expected(what, where, expected, f"of {len(after.hashes)} layers' positions before step {step}")
+    eaten = bool(over) and any(place.position < prompt for place in others)
+    return replace(found, details=("check: a plain window, which drops the prompt",)) if eaten else found
 
 
 def test_a_token_takes_the_computed_bytes(

@@ -85,6 +85,11 @@ class Walk:
         """Return the positions in the cache after so many steps, as the family keeps them."""
         return self.family.cache.length(self.prompt_tokens, steps)
 
+    def over(self, step: int) -> list[int]:
+        """Return the position that a step is to write over, if any."""
+        is_full = self.held(step) == self.held(step - 1)
+        return [self.family.cache.slot(self.prompt_tokens, step - 1)] if is_full else []
+
     def copies(self, more: Sequence[int] = ()) -> dict[str, Tensor]:
         """Return the inputs anew, with ``more`` tokens of text behind the prompt."""
         import torch

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine import attention
+from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.perf.planted import VisionInDecode
@@ -134,6 +135,13 @@ def forgets(prefill: Callable[..., Any], inputs: Mapping[str, Tensor], vision_fu
     return state
 
 
+def but_the_first(step: Callable[..., Tensor], *given: Any) -> Tensor:
+    """A step does not see the first token."""
+    append = KVCache.append
+    with mock.patch.object(KVCache, "append", lambda *of: tuple(part[:, :, 1:] for part in append(*of))):
+        return step(*given)
+
+
 def unmasked(read_many: Callable[..., list[str]], *pages: Any, **how: Any) -> list[str]:
     """The shorter pages of a batch are shown the padding behind them."""
     with mock.patch.object(attention, "_visible", lambda q, k, lengths: VISIBLE(q, k, None)):
@@ -165,5 +173,6 @@ FAULTS: Mapping[str, Make] = {
         read_many=lambda read_many, pages, **how: read_many(sorted(pages), **how)
     ),
     "shows a batch its padding": changed(read_many=unmasked),
+    "does not see the first token": changed(step=but_the_first),
     "louder in steps": changed(step=lambda step, *given: step(*given) * 1.01),
 }

@@ -17,10 +17,11 @@ from suites.contract.pages import write_page
 from tests.engine.written import synthetic_session
 
 EXPECTED = FAMILIES["unlimited_ocr"].with_ring(8)
-GROWS, STAY, LINEAR = (
+GROWS, STAY, LINEAR, SEES = (
     test_contents.test_it_grows_by_one_in_every_layer_a_step,
     test_contents.test_earlier_positions_stay_as_they_are,
     test_contents.test_growth_is_linear,
+    test_contents.test_a_step_sees_what_is_kept,
 )
 
 
@@ -32,17 +33,28 @@ class PlainWindow(CachePolicy):
         return (prompt + generated) % self.length(prompt, generated + 1)
 
 
-@pytest.mark.parametrize(
-    "policy", [CachePolicy(8), CachePolicy(), CachePolicy(7), CachePolicy(9), PlainWindow(8)], ids=str
-)
-def test_a_cache_is_held_to_its_familys_ring(policy: CachePolicy, tmp_path: Path) -> None:
+WORDS = {
+    CachePolicy(8): "",
+    CachePolicy(): "full attention in place of a ring of 8",
+    CachePolicy(7): "a ring of 7 tokens in place of 8",
+    CachePolicy(9): "a ring of 9 tokens in place of 8",
+    PlainWindow(8): "a plain window, which drops the prompt",
+}
+
+
+@pytest.mark.parametrize(("policy", "words"), WORDS.items(), ids=map(str, WORDS))
+def test_a_cache_is_held_to_its_familys_ring_and_named(policy: CachePolicy, words: str, tmp_path: Path) -> None:
     subject = SessionSubject(synthetic_session(replace(EXPECTED, cache=policy)))
     walk = Walk.along(subject, write_page("tiny", tmp_path), family=EXPECTED)
 
     def fails(test: Callable[..., None]) -> bool:
         found: list[Comparison] = []
-        test(walk, KvProbe, found.extend)
+        test(walk, *[KvProbe][: test is not SEES], found.extend)
+        said.update(line for one in found for line in one.details)
         return not found or not all(one.passes for one in found)
 
-    expected = [] if policy == EXPECTED.cache else [STAY] if isinstance(policy, PlainWindow) else [GROWS, STAY, LINEAR]
-    assert [test for test in (GROWS, STAY, LINEAR) if fails(test)] == expected
+    said = set[str]()
+    expected = [] if not words else [STAY, SEES] if isinstance(policy, PlainWindow) else [GROWS, STAY, LINEAR]
+    failing = [test for test in (GROWS, STAY, LINEAR, SEES) if fails(test)]
+    assert failing[: len(expected)] == expected, failing
+    assert said == ({f"check: {words}"} if words else set())
