@@ -15,24 +15,19 @@ from pytest_dsocr.subjects.session import SessionSubject
 
 
 class Spoilt(SessionSubject):
-    """Holds ``bad``, NaN or an infinity, in what CLIP gives of a page without crops, and whatever follows from it."""
-
-    def __init__(self, session: Engine[Any], bad: float) -> None:
-        super().__init__(session)
-        self.bad = bad
+    """Holds NaN in what CLIP gives of a page without crops, and whatever follows from it."""
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         model = model_of(self.session)
         clip = model.clip
-        with mock.patch.object(model, "clip", lambda *given: spoil(clip(*given), self.bad)):
+        with mock.patch.object(model, "clip", lambda *given: spoil(clip(*given))):
             return super().vision(inputs)
 
 
-def spoil(tensor: Tensor, bad: float) -> Tensor:
-    """Return a copy of which the third value and those of the last row are ``bad``."""
+def spoil(tensor: Tensor) -> Tensor:
+    """Return a copy of which the third value is NaN."""
     spoilt = tensor.clone(memory_format=torch.contiguous_format)
-    spoilt.view(-1)[2] = bad
-    spoilt.view(-1)[-5:] = bad
+    spoilt.view(-1)[2] = torch.nan
     return spoilt
 
 
