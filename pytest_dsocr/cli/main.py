@@ -35,12 +35,11 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "vendor setup": ("vendor:setup", "make the environment in which the vendor's code runs"),
     "vendor inspect": ("vendor:inspect", "show what the vendor's files contain, and whether they can be imported"),
     "vendor record": ("vendor_pages:record", "record what the vendor's code does with pages"),
-    "vendor run": ("vendor_pages:run", "keep what the vendor's code makes of pages, as files"),
 }
 """Each command with its function, ``module:function``, and its purpose. The module has ``add_FUNCTION`` as well, which
 adds the arguments."""
 GROUPS = {
-    "vendor": "set up, inspect, run or record the vendor's code",
+    "vendor": "set up, inspect or record the vendor's code",
     "trace": "read traces of other profilers",
 }
 CHECKED: Mapping[str, Mapping[str, Callable[[str], Any]]] = {

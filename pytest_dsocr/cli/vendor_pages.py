@@ -1,9 +1,8 @@
-"""``dsocr vendor record`` and ``vendor run``: what the vendor's code does with pages, as recordings or as files."""
+"""``dsocr vendor record``: what the vendor's code does with pages, as recordings."""
 
 from __future__ import annotations
 
 import shlex
-import shutil
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,17 +12,14 @@ from typing import TYPE_CHECKING, Any
 from tqdm import tqdm
 
 from pytest_dsocr.cli.arguments import PAGES, add, add_environment, add_model, add_vendor
-from pytest_dsocr.contract.artifacts import OURS
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.foundation.files import made_anew, seal, write_whole
 from pytest_dsocr.foundation.process import progress_bar
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.pages.named import Cases, make_cases
 from pytest_dsocr.reference.environment import find_environment
 from pytest_dsocr.reference.goldens import OWN, RECORDINGS, check_writable
-from pytest_dsocr.report.file import EXIT_STATUS, Ending
 
 if TYPE_CHECKING:
     from pytest_dsocr.observation.observation import Observation
@@ -31,25 +27,9 @@ if TYPE_CHECKING:
     from pytest_dsocr.reference.recorder import Recorder
     from pytest_dsocr.reference.recording import Recording
 
-MACHINE = EXIT_STATUS[Ending.INFRASTRUCTURE]
-
 
 def add_record(command: ArgumentParser) -> None:
-    """Add the cases, and where they are recorded."""
-    add_cases(command)
-    add(command, "--golden", "folder of recordings to write to", OWN / RECORDINGS, type=Path, metavar="FOLDER")
-    command.add_argument("--again", action="store_true", help="record the cases anew that are recorded already")
-
-
-def add_run(command: ArgumentParser) -> None:
-    """Add the cases, and the folder of their files."""
-    add_cases(command)
-    command.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder with a folder for each case")
-    command.add_argument("--again", action="store_true", help="read the pages anew that are there already")
-
-
-def add_cases(command: ArgumentParser) -> None:
-    """Add the vendor's code, and which pages it reads how."""
+    """Add the vendor's code, which pages it reads how, and where they are recorded."""
     add_vendor(command)
     command.add_argument("pages", type=Path, nargs="+", help=PAGES)
     add_environment(command)
@@ -60,6 +40,8 @@ def add_cases(command: ArgumentParser) -> None:
     ceiling = "stop after this many tokens (default: as many as the vendor's code)"
     command.add_argument("--max-new-tokens", type=int, metavar="TOKENS", help=ceiling)
     add(command, "--time-limit", "longest time without a sign of progress", 600.0, type=float, metavar="SECONDS")
+    add(command, "--golden", "folder of recordings to write to", OWN / RECORDINGS, type=Path, metavar="FOLDER")
+    command.add_argument("--again", action="store_true", help="record the cases anew that are recorded already")
 
 
 def record(options: Namespace) -> Iterator[str]:
@@ -190,54 +172,3 @@ def _command(options: Namespace) -> str:
 
 def _name(path: str | Path) -> str:
     return Path(path).name if Path(path).is_absolute() else str(path)
-
-
-def run(options: Namespace) -> Iterator[str]:
-    """Read every page that is not read yet, and yield what to tell the user.
-
-    Raises:
-        DsocrError: on a bad option; after all other pages, with the status 10, where one could not be read.
-    """
-    from pytest_dsocr.report.pictures import is_kept
-
-    found = found_by(options).readable()
-    made_anew(options.out / ".partial").rmdir()  # a folder that cannot be written is refused before anything is loaded
-    options.status = MACHINE
-    failed = [f"{page.path}: {page.why}" for page in found.bad]
-    yield from (f"left out    {why}" for why in failed)
-    with Progress() as progress, live_reference(options, progress) as reference:
-        made = reference.provenance
-        missing = [case for case in found.good if options.again or not is_kept(options.out / case.id, case, made)]
-        yield f"reference   {made.checkpoint}, {made.device}, {made.dtype}, {made.attention}"
-        yield f"pages       {options.out}: {len(found.good) - len(missing)} of {len(found.good)} are there"
-        for case in progress.over(missing):
-            try:
-                seen = _keep(case, reference, options.out)
-                message = line_of(case, seen, monotonic() - progress.started_s)
-            except DsocrError as error:
-                failed.append(case.id)
-                message = f"failed      {case.id}: {error}"
-            progress.bar.clear()
-            yield message
-    if failed:
-        raise DsocrError(f"{count(len(failed), 'case')} could not be read, as is said above; the others are there")
-    options.status = 0
-
-
-def _keep(case: Case, reference: LiveReference, out: Path) -> Observation:
-    """Read a case into its folder, which appears whole; else the one before stays."""
-    from pytest_dsocr.report.pictures import info_of
-
-    home, work = out / case.id, made_anew(out / f".{case.id}.partial")
-    started_s = monotonic()
-    try:
-        seen = reference.observe(case, out=work)
-        info = info_of(case, seen, monotonic() - started_s)
-        write_whole(work / OURS, seal(info))
-        made_anew(home).rmdir()
-        work.rename(home)
-    except OSError as error:
-        raise DsocrError(f"{home} cannot be written ({error.strerror}); make room, or give another --out") from error
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-    return seen

@@ -1,7 +1,7 @@
 """The files of a case: its page twice, with what differs standing out, and what each side made of it.
 
-Of a run that compares, ``pages/CASE.jpg``, ``pages/CASE/reference`` and ``pages/CASE/subject``; of ``dsocr vendor run``
-a folder a case, with ``info.json``, ``result.mmd`` and the page with its boxes.
+``pages/CASE.jpg``, and in ``pages/CASE/reference`` and ``pages/CASE/subject`` ``info.json``, ``result.mmd`` and the
+page with its boxes.
 """
 
 import math
@@ -19,12 +19,9 @@ from pytest_dsocr.contract.drawing import Font, Stroke, draw_boxes, draw_label, 
 from pytest_dsocr.contract.image import load_images
 from pytest_dsocr.contract.markup import UNITS, Box, PixelBox, Span, to_mmd, to_pixels
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.files import made_anew, seal, unseal, write_whole
-from pytest_dsocr.foundation.reading import Format
+from pytest_dsocr.foundation.files import made_anew, seal, write_whole
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import InputsDigest, Observation, SpanSeen, spans_in
-from pytest_dsocr.observation.provenance import Provenance
-from pytest_dsocr.reference.recorded_case import MALFORMED, traits
 from pytest_dsocr.report.payload import picture_name
 
 LARGEST_PX = (900, 1200)
@@ -160,7 +157,6 @@ def _stacked(pictures: Sequence[Image.Image]) -> Image.Image:
 
 
 FORMAT = 1
-INFOS = Format(dict[str, Any], "have it read again", parse=unseal)
 MOST_CHARACTERS, MOST_BOXES, MOST_OF_LABEL = 200_000, 5_000, 200
 """The most of a side's reading that is written: several times what 8192 tokens can hold."""
 LARGEST_OVERLAY_PX = (1600, 1600)
@@ -212,19 +208,6 @@ def info_of(case: Case, seen: Observation, seconds: float) -> dict[str, Any]:
     info = _info(case, seen.output.text, seen.output.spans, seen.inputs, seen.token_ids)
     files = {name: one.bytes for name, one in seen.output.artefacts.items() if name != OURS}
     return {**info, "files": files, "seconds": seconds, "provenance": made}
-
-
-def is_kept(folder: Path, case: Case, made: Provenance) -> bool:
-    """Return whether ``folder`` holds all that a reference of this provenance made of ``case``."""
-    try:
-        info = INFOS.read(folder / OURS)
-        if traits(info["case"]) != traits(case.to_json()):
-            return False
-        if Provenance.from_json(info["provenance"]).differences(made.with_ceiling(case.max_new_tokens, case.family)):
-            return False
-        return all((folder / name).stat().st_size == size for name, size in info["files"].items())
-    except (OSError, *MALFORMED):
-        return False
 
 
 def _info_of_subject(exchange: Exchange) -> dict[str, Any]:

@@ -45,7 +45,6 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
     "vendor setup": ["a"],
     "vendor inspect": ["a"],
     "vendor record": ["a", "dev-3"],
-    "vendor run": ["a", "dev-3", "--out=b"],
 }
 """Of each command the least that it takes."""
 IMAGES = ["a.jpg", "b.PNG", "c.tif", "d.webp", "f.jpeg", "g.bmp", "h.gif", "i.tiff"]

@@ -23,7 +23,6 @@ from hypothesis import strategies as st
 from pytest_dsocr.adapters.command import check as check_command
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.contract.artifacts import OURS
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.portable import VOCABULARY, _fill, _texts
 from pytest_dsocr.engine.tokenizer import Tokenizer
@@ -32,7 +31,6 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import seal
 from pytest_dsocr.night import record
 from pytest_dsocr.night.state import NIGHTS, STATE_NAME, Config, Entry, NightState, read_config
-from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.named import make_cases
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.perf.baseline import Baseline, find
@@ -48,13 +46,12 @@ from pytest_dsocr.reference.recording import Recording
 from pytest_dsocr.report.difference import difference, lines
 from pytest_dsocr.report.file import read_result, write_json
 from pytest_dsocr.report.merge import Part, merged
-from pytest_dsocr.report.pictures import is_kept
 from pytest_dsocr.report.views import html, markdown
 from tests.checkout import CHECKOUT
 from tests.contract.fuzzing import fuzz
 from tests.engine.written import write_synthetic
 from tests.perf.made import PARITY, identity, measured
-from tests.report.made import MADE, MATCH, SLOWER, case_payload, payload, result, run_payload
+from tests.report.made import MATCH, SLOWER, case_payload, payload, result, run_payload
 
 VENDOR = CHECKOUT / "golden/vendor"
 RECORDED = VENDOR / "mini/cpu-float32-eager"
@@ -151,12 +148,6 @@ def _state(folder: Path) -> Path:
     return folder / STATE_NAME
 
 
-def _info(folder: Path) -> Path:
-    case = make_case(PAGE, "free", "tiny").to_json()
-    (folder / OURS).write_bytes(seal({"case": case, "provenance": MADE.to_json(), "files": {"result.mmd": 3}}))
-    return folder / OURS
-
-
 def _in(name: str) -> Callable[[Path], Path]:
     return lambda folder: _among(_synthetic(), folder, name)
 
@@ -187,7 +178,6 @@ KINDS: dict[str, Kind] = {
         _copied(VENDOR / "anchors.json"), lambda path: drifts(read_json(path), read_json(VENDOR / "anchors.json"))
     ),
     "toml": Kind(_copied(CHECKOUT / "ci/nightly/example.toml"), read_config),
-    "info": Kind(_info, lambda path: is_kept(path.parent, make_case(PAGE, "free", "tiny"), MADE), sealed=True),
     "state": Kind(_state, lambda path: NIGHTS.read(path).verdict),
     "ledger": Kind(
         _written("known.txt", "a.py::test_b  # until 2027-01-31: a reason\n"), lambda path: read_ledger(path).over()

@@ -21,12 +21,7 @@ def strike(page: str) -> None:
         FAULTS[plan["fault"]]()
 
 
-def _out_of_memory() -> None:
-    raise MemoryError("tried to allocate 20.00 GiB")
-
-
 FAULTS: dict[str, Callable[[], object]] = {
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
-    "memory": _out_of_memory,
     "hang": lambda: time.sleep(600),
 }
