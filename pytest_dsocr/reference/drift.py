@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -177,9 +178,10 @@ def change_of(folder: Path, anchors: Path, recordings: Sequence[Path]) -> Change
     expected = read_json(anchors, family_with(found.files))
     here = {name: file.sha256 for name, file in found.files.items()}
     differing = {
-        path: tuple(name for name in here if made_from.get(name, here[name]) != here[name])
+        path: tuple(name for name in here if files.get(name, here[name]) != here[name])
         for place in recordings
-        for path, made_from in _made_from(place)
+        for path, files in made_from(place)
+        if family_with(files) is family_with(here)
     }
     return Change(
         folder,
@@ -191,8 +193,12 @@ def change_of(folder: Path, anchors: Path, recordings: Sequence[Path]) -> Change
     )
 
 
-def _made_from(place: Path) -> Iterator[tuple[Path, Mapping[str, str]]]:
-    """Yield what was recorded, and the hashes of the vendor's files that it was made from, by name."""
-    for path in sorted((*place.glob("*.json"), *place.glob("*/[!.]*/manifest.json"))):
+def made_from(place: Path) -> Iterator[tuple[Path, Mapping[str, str]]]:
+    """Yield what a folder of recordings holds, and the hashes of the vendor's files that each was made from, by name.
+
+    Raises:
+        DsocrError: where one cannot be read.
+    """
+    for path in sorted(chain.from_iterable(map(place.glob, ("*.json", "*/*.json", "*/[!.]*/manifest.json")))):
         if path.name != ANCHORS:
             yield path, RECORDED.read(path)["provenance"]["vendor_sha256"]

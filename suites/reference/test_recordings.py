@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +13,8 @@ from pytest_dsocr.families.family import Family
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.stash import leave_out
-from pytest_dsocr.reference.drift import read_json
+from pytest_dsocr.reference.drift import made_from, read_json
 from pytest_dsocr.reference.environment import family_with
-from pytest_dsocr.reference.goldens import ANCHORS
 
 from .goldens import MANIFEST, anchors_of, recordings_of
 
@@ -31,16 +29,16 @@ def test_every_recording_is_whole(dsocr_config: Config, dsocr_check: Check) -> N
 
 
 def test_all_are_made_from_the_pinned_files(dsocr_config: Config, dsocr_check: Check) -> None:
-    """Recordings and facts alike, from one set of each vendor's files: the one whose anchors are written down."""
-
-    def pinned(files: Collection[str]) -> Mapping[str, str]:
-        return {
-            name: file.sha256 for name, file in read_json(anchors_of(dsocr_config, family_with(files))).files.items()
-        }
-
+    """Recordings and facts alike, of each model from one set of files: the one whose anchors are written down."""
+    folder = recordings_of(dsocr_config)
     dsocr_check(
-        equal(f"vendor_sha256/{name}", made_from, pinned(made_from), "the pinned files")
-        for name, made_from in _made_from(recordings_of(dsocr_config))
+        equal(
+            f"vendor_sha256/{path.relative_to(folder).as_posix()}",
+            files,
+            _pinned(dsocr_config, files),
+            "the pinned files",
+        )
+        for path, files in made_from(folder)
     )
 
 
@@ -87,9 +85,6 @@ def _whole(path: Path, folder: Path) -> Comparison:
     return Comparison(what, Verdict.MATCH if cases else Verdict.WRONG, f"every byte of {cases} cases")
 
 
-def _made_from(folder: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Yield each file that says what it was made from, by path."""
-    for path in sorted([*folder.glob("*.json"), *folder.glob("*/*.json"), *folder.glob(f"*/[!.]*/{MANIFEST}")]):
-        if path.name != ANCHORS:
-            made = json.loads(path.read_text(encoding="utf-8"))["provenance"]
-            yield path.relative_to(folder).as_posix(), made["vendor_sha256"]
+def _pinned(config: Config, files: Mapping[str, str]) -> dict[str, str]:
+    anchors = read_json(anchors_of(config, family_with(files)))
+    return {name: file.sha256 for name, file in anchors.files.items()}

@@ -97,6 +97,7 @@ def test_comments_and_layout_are_no_drift_and_a_moved_function_is_found(folder: 
 
 
 VENDOR = os.environ.get("DSOCR_VENDOR", "")
+OTHERS = FAMILIES["unlimited_ocr"].vendor.files
 
 
 @pytest.fixture
@@ -109,6 +110,7 @@ def vendor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "golden/vendor/mine/cpu").mkdir(parents=True)
     for path, content in {
         "facts.json": {"provenance": made},
+        "another_models.json": {"provenance": {"vendor_sha256": dict.fromkeys(OTHERS, "00")}},
         "mine/cpu/manifest.json": {"provenance": made},
         "mine/cpu/case.json": {"any": "thing"},
     }.items():
