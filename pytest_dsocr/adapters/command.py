@@ -9,8 +9,8 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -68,16 +68,26 @@ def subject(spec: str, setup: Setup) -> CommandSubject:
     return KeptSubject(options, setup) if options.keep else CommandSubject(options, setup)
 
 
-def options_of(spec: str) -> CommandOptions:
-    """Read a command and its options from a subject's name, or the file that it names."""
-    rest = spec.removeprefix(CLI).strip()
+def options_of(
+    spec: str, word: str = CLI, needed: Collection[str] = ("page",), more: tuple[str, ...] = ()
+) -> CommandOptions:
+    """Read a command and its options from a subject's name behind ``word``, or the file that it names.
+
+    Args:
+        spec: the name.
+        word: its beginning.
+        needed: fields that the command must have, if it does not stay.
+        more: fields that it may have beside those of the run and of a page.
+    """
+    rest = spec.removeprefix(word).strip()
     options = fields.read_options(CommandOptions, rest, lambda: _typed(rest))
     if not options.words:
-        raise DsocrError(f"there is no command; give {CLI}COMMAND with {{page}} in it, or {CLI}FILE.toml")
-    valid = fields.OF_SETUP if options.keep else fields.OF_PAGE + fields.OF_SETUP
+        raise DsocrError(f"there is no command; give {word}COMMAND with {{page}} in it, or {word}FILE.toml")
+    valid = fields.OF_SETUP if options.keep else fields.OF_PAGE + fields.OF_SETUP + more
     named = fields.check_fields(options.words, valid)
-    if not options.keep and "page" not in named:
-        raise DsocrError(f"{spec!r} hands no page over; write {{page}} where the command takes the image's file")
+    if absent := [name for name in needed if not options.keep and name not in named]:
+        what = "the image's file" if absent[0] == "page" else "the folder that it shall fill"
+        raise DsocrError(f"{spec!r} hands no {absent[0]} over; write {{{absent[0]}}} where the command takes {what}")
     path = options.variables.get("PATH", os.environ.get("PATH"))
     if not fields.check_fields(options.words[:1], valid) and not shutil.which(options.words[0], path=path):
         raise DsocrError(f"there is no command {options.words[0]!r}; install it, or give its path")
@@ -99,13 +109,8 @@ class CommandSubject:
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
         """Run the command on a page."""
         values = {**self._setup, **fields.of_page(page, prompt, preset, max_new_tokens)}
-        running = _start(self._options, values)
-        try:
-            running.limit(self._options.time_limit)
-            text = _decoded(running, running.output())
-            return _between(running, text, self._options)
-        finally:
-            running.kill()
+        with running(self._options, values) as one:
+            return _between(one, _decoded(one, one.output()), self._options)
 
 
 class KeptSubject(CommandSubject):
@@ -141,6 +146,17 @@ class KeptSubject(CommandSubject):
         if self._running:
             self._running.close()
             self._running = None
+
+
+@contextmanager
+def running(options: CommandOptions, values: fields.Values) -> Iterator[RunningCommand]:
+    """Run a command within its time limit; it is ended where the context is left."""
+    started = _start(options, values)
+    try:
+        started.limit(options.time_limit)
+        yield started
+    finally:
+        started.kill()
 
 
 def _start(options: CommandOptions, values: fields.Values) -> RunningCommand:

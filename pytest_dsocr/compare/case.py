@@ -64,7 +64,8 @@ def _inputs(actual: Answer, expected: Observation) -> Iterator[Comparison]:
     if actual.inputs is None:
         yield from _absent(COMPARED, actual, "inputs")
     else:
-        yield from compare_inputs(actual.inputs, expected.inputs)
+        for one in compare_inputs(actual.inputs, expected.inputs):
+            yield not_compared(one.what, Reason.NOT_OFFERED) if one.what in actual.not_offered else one
 
 
 def _seam(name: str, actual: Answer, expected: Mapping[str, Seam], limits: Tolerances) -> Iterator[Comparison]:
@@ -90,7 +91,11 @@ def _decoding(actual: Answer, expected: Observation, limits: Tolerances) -> Iter
     heard = expected.steps[: len(actual.forced)] if "step" in actual.lost else expected.steps
     tokens = compare_tokens(actual.forced, heard, limits)
     for one in (compare_logits(actual.forced, heard, limits), tokens if actual.ends else does_not_end(tokens)):
-        yield _cut_short(one, actual.fault, len(heard)) if actual.fault and "step" in actual.lost else one
+        if actual.fault and "step" in actual.lost:
+            yield _cut_short(one, actual.fault, len(heard))
+        else:
+            left = f"; {len(expected.steps) - len(heard)} later steps are not offered" * (heard != expected.steps)
+            yield replace(one, measured=f"{one.measured}{left}")
 
 
 def _cut_short(found: Comparison, fault: SubjectFaultError, steps: int) -> Comparison:

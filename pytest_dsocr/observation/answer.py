@@ -157,7 +157,10 @@ class Answer:
     fault: SubjectFaultError | None = None
     """The error that ended it."""
     lost: frozenset[Part] = frozenset()
-    """The parts that the subject offers and that ``fault`` prevented; its steps up to the error are kept."""
+    """The parts that ``fault`` prevented, or, without one, that the subject does not offer of this case; its steps up
+    to there are kept."""
+    not_offered: frozenset[str] = frozenset()
+    """What is in ``inputs`` that is not the subject's own."""
 
     def whole(self) -> Answer:
         """Return the answer, or raise the error that cut it short."""

@@ -54,6 +54,10 @@ class SubjectFaultError(DsocrError):
         self.stage = stage
 
 
+class NotOfferedError(DsocrError):
+    """The subject does not offer what is asked of it: skipped, and neither a fault nor a pass."""
+
+
 class SubjectHungError(SubjectFaultError):
     """The subject did not come back within the time limit."""
 

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import fit
-from pytest_dsocr.observation.config import SubjectFaultError, SubjectHungError
+from pytest_dsocr.observation.config import NotOfferedError, SubjectFaultError, SubjectHungError
 from pytest_dsocr.subjects.surroundings import Surroundings
 from pytest_dsocr.subjects.time_limit import GRACE_S, Overdue, TimeLimit
 
@@ -130,6 +130,7 @@ def guarded(stage: str, method: str, raised: Callable[[BaseException], DsocrErro
 
     Raises:
         SubjectHungError: where its time is up.
+        NotOfferedError: which is the subject's word that it offers less, and no fault.
         KeyboardInterrupt: which is the user's, and passes.
     """
     watch, what = current(), f"the subject's {method} in {stage}"
@@ -137,7 +138,7 @@ def guarded(stage: str, method: str, raised: Callable[[BaseException], DsocrErro
         with watch.surroundings.preserved(method, quickly=stage == "decode"), watch.limited(what):
             try:
                 yield
-            except (Overdue, SubjectFaultError, KeyboardInterrupt):
+            except (Overdue, SubjectFaultError, NotOfferedError, KeyboardInterrupt):
                 raise
             except BaseException as error:
                 fault = raised(error)

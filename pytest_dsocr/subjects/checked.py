@@ -19,7 +19,7 @@ from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.families import VISION_SEAMS
 from pytest_dsocr.foundation.words import exact, exact_tensor, is_text, shown
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.config import SubjectFaultError
+from pytest_dsocr.observation.config import NotOfferedError, SubjectFaultError
 from pytest_dsocr.subjects.calls import at_stage, current
 from pytest_dsocr.subjects.protocol import DecodeView, Offers, TextSubject, level_of
 
@@ -167,7 +167,19 @@ class CheckedSubject:
         declared = self._own("vision", "seams", (), lambda given: frozenset(exact(tuple(given))))
         if unknown := sorted(declared.difference(VISION_SEAMS), key=str):
             raise SubjectFaultError("vision", f"the subject's seams name {shown(unknown[0])}; {_valid_seams()}")
-        return declared | ALWAYS_PROMISED
+        return (declared | ALWAYS_PROMISED) - self.not_offered
+
+    @property
+    def not_offered(self) -> frozenset[str]:
+        """What of its last inputs, and of what follows from them, is not its own."""
+        return self._own("tokenizer", "not_offered", frozenset(), lambda given: frozenset(exact(tuple(given))))
+
+    def announce(self, case: Case, token_ids: Sequence[int]) -> None:
+        """Tell a subject that asks for it which case is next, and along which tokens its steps will be led."""
+        if self._has("tokenizer", "announce"):
+            page, how = case.page.absolute(), {"prompt": case.prompt, "preset": case.preset}
+            with at_stage("tokenizer", "announce"):
+                self.subject.announce(page, **how, max_new_tokens=case.max_new_tokens, token_ids=[*token_ids])
 
     def read(self, case: Case) -> str:
         """Return what it reads, with its markup, and without the white space around it, as the vendor strips it."""
@@ -187,13 +199,15 @@ class CheckedSubject:
             )
         return [text.strip() for text in own_texts("read", "read_many", texts, len(pages))]
 
-    def inputs(self, case: Case) -> dict[str, Tensor]:
-        """Return what goes into its model, at least the vendor's five tensors."""
+    def inputs(self, case: Case, *, partial: bool = False) -> dict[str, Tensor]:
+        """Return what goes into its model, at least the vendor's five tensors; its own, unless ``partial``."""
         self.offers.check(case)
         page = case.page.absolute()
         with at_stage("tokenizer", "inputs"):
             given = self.subject.inputs(page, prompt=case.prompt, preset=case.preset)
         tensors = own_tensors("tokenizer", "inputs", given)
+        if (lent := sorted(self.not_offered.intersection(TENSORS))) and not partial:
+            raise NotOfferedError(f"not offered: {', '.join(lent)} of the inputs of {case.id}")
         if absent := [name for name in TENSORS if name not in tensors]:
             raise SubjectFaultError("tokenizer", f"the subject's inputs lack {', '.join(absent)}; give these as well")
         for name in ROWS:
@@ -210,7 +224,7 @@ class CheckedSubject:
         tensors = own_tensors("vision", "vision", given)
         if unknown := [name for name in tensors if name not in VISION_SEAMS]:
             raise SubjectFaultError("vision", f"the subject's vision gave {shown(unknown[0])}; {_valid_seams()}")
-        if tensors and "vision_fusion" not in tensors:
+        if tensors and "vision_fusion" not in {*tensors, *self.not_offered}:
             raise SubjectFaultError("vision", "the subject's vision gave no vision_fusion; give what goes into prefill")
         return tensors
 

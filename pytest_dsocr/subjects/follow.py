@@ -19,7 +19,7 @@ from pytest_dsocr.families.family import Family
 from pytest_dsocr.observation.answer import Answer, ForcedStep, Part
 from pytest_dsocr.observation.block_seams import in_stage_order, watch_deep
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.config import Level, SubjectFaultError
+from pytest_dsocr.observation.config import Level, NotOfferedError, SubjectFaultError
 from pytest_dsocr.observation.observation import (
     BEST_OF_PREFILL,
     Artefact,
@@ -108,12 +108,26 @@ class _Following:
         if self.asked.writes:
             self.left.append("write")
         if self.asked.level >= Level.INPUTS:
-            inputs = self.asked.inputs(self.case)
-            self.learn(inputs=digest(inputs, self.expected), input_tensors=inputs)
+            self.asked.announce(self.case, self.expected.token_ids)
+            inputs = self.asked.inputs(self.case, partial=True)
+            lent = self.asked.not_offered
+            self.learn(inputs=digest(inputs, self.expected), not_offered=lent)
+            self.learn(input_tensors=None if lent.intersection(TENSORS) else inputs)
             self.left.remove("inputs")
         if self.asked.level >= Level.STAGES:
-            self._stages(inputs)
-        self._output(always_read)
+            with self._as_offered("vision", "prefill", "step"):
+                self._stages(inputs)
+        with self._as_offered("read"):
+            self._output(always_read)
+
+    @contextmanager
+    def _as_offered(self, *parts: Part) -> Iterator[None]:
+        """Leave out what the subject turns out not to offer of this case: it is absent, and not lost to an error."""
+        try:
+            yield
+        except NotOfferedError:
+            self.left = [part for part in self.left if part not in parts]
+            self.learn(lost=self.answer.lost.union(parts))
 
     def _stages(self, inputs: Mapping[str, Tensor]) -> None:
         self.learn(promised=ALWAYS_PROMISED)
@@ -126,18 +140,21 @@ class _Following:
             state, logits = self.asked.prefill(inputs, vision.get("vision_fusion"))
             self._see("prefill", {"prefill": logits})
         self.learn(prefill_best=Best.of(logits, BEST_OF_PREFILL))
-        with suppress(SubjectFaultError):  # the cache belongs to no stage: a test that needs it asks again, and fails
+        # the cache belongs to no stage: a test that needs it asks again, and fails
+        with suppress(SubjectFaultError, NotOfferedError):
             self.learn(kv=KvProbe(state).size)
         self.left.remove("prefill")
         steps = forced_steps(self.asked, inputs, self.expected.steps, self.case.family)
         try:
-            steps_along(self.asked, state, logits, self.expected.steps, steps, self.on_token)
+            with self._as_offered("step"):
+                steps_along(self.asked, state, logits, self.expected.steps, steps, self.on_token)
         finally:
             forced = steps.fetch()
             self.learn(forced=forced)
         if self.tokenizer:
-            self._continue(inputs, vision.get("vision_fusion"), forced, self.tokenizer)
-        self.left.remove("step")
+            with suppress(NotOfferedError):
+                self._continue(inputs, vision.get("vision_fusion"), forced, self.tokenizer)
+        self.left = [part for part in self.left if part != "step"]
 
     def _continue(
         self,
@@ -152,7 +169,7 @@ class _Following:
         checkpoint's tokenizer decodes, for what a subject says of its tokens is not what they mean.
         """
         steps = self.expected.steps
-        differing = [k for k, step in enumerate(steps) if forced[k].token != step.token]
+        differing = [k for k, (own, step) in enumerate(zip(forced, steps, strict=False)) if own.token != step.token]
         if not differing or not all(forced[k].may_tie(steps[k]) for k in differing):
             return
         first = differing[0]
@@ -274,7 +291,12 @@ def read_alone(subject: TextSubject, case: Case) -> Answer:
 
 
 def reading_of(answer: Answer) -> Answer:
-    """Return of an answer what :func:`read_alone` would; raise the subject's error where the reading was lost to it."""
+    """Return of an answer what :func:`read_alone` would; raise the subject's error where the reading was lost to it.
+
+    Raises:
+        NotOfferedError: where the subject offers none of this case.
+    """
     if "read" in answer.lost:
         answer.whole()
+        raise NotOfferedError(f"not offered: a text of {answer.case_id}")
     return Answer(answer.case_id, answer.level, answer.text, answer.spans)

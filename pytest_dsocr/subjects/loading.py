@@ -22,15 +22,16 @@ from pytest_dsocr.subjects.protocol import Offers, Setup, TextSubject, level_of
 SESSION = "session"
 FAST = f"{SESSION}:fast"
 SESSIONS = (SESSION, FAST)
-VENDOR, FORK, CLI, HTTP, HTTPS, PROCESSOR = "vendor:", "fork:", "cli:", "http:", "https:", "processor:"
+VENDOR, FORK, CLI, DUMP = "vendor:", "fork:", "cli:", "dump:"
+HTTP, HTTPS, PROCESSOR = "http:", "https:", "processor:"
 ADAPTERS = {
-    **{VENDOR: "vendor", FORK: "vendor", CLI: "command"},
+    **{VENDOR: "vendor", FORK: "vendor", CLI: "command", DUMP: "dump"},
     **{HTTP: "server", HTTPS: "server", PROCESSOR: "processor"},
 }
 """By the beginning of a subject's name, the module in ``pytest_dsocr.adapters``, a room above this one."""
 VALID = (
     f"give {SESSION}, {FAST}, {VENDOR}FOLDER, {FORK}FOLDER, package.module:factory, {PROCESSOR}package.module:Class, "
-    f"{CLI}COMMAND, or {HTTP}//HOST:PORT/v1?model=NAME"
+    f"{CLI}COMMAND, {DUMP}FOLDER, {DUMP}COMMAND, or {HTTP}//HOST:PORT/v1?model=NAME"
 )
 
 

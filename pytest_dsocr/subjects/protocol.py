@@ -8,9 +8,10 @@ What holds for every method:
   or the features later keeps a copy.
 - What it gives is taken for the builtin type that it is derived from, or for a plain tensor: what a class of the
   subject's own overrides has no say. Tensors are dense, of real numbers, and have values (none on the device ``meta``).
-- A method that raises ends the case: what was heard before is compared, what comes after it is lost, and each test that
-  asks for something of that is an error of the method's stage, never a verdict. NaN and infinity are values, compared
-  and reported like others: return them, do not raise.
+- A method that raises ``NotOfferedError`` offers less of this page: that is skipped as not offered, and never a pass.
+- A method that raises anything else ends the case: what was heard before is compared, what comes after it is lost, and
+  each test that asks for something of that is an error of the method's stage, never a verdict. NaN and infinity are
+  values, compared and reported like others: return them, do not raise.
 
 Nothing here imports torch, so that a subject's level is known before its weights are loaded.
 """
@@ -28,6 +29,7 @@ from pytest_dsocr.families import PRESET_NAMES, PROMPT_NAMES
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import listed
 from pytest_dsocr.observation.config import Level
+from pytest_dsocr.observation.config import NotOfferedError as NotOfferedError
 from pytest_dsocr.observation.config import Setup as Setup
 
 if TYPE_CHECKING:
@@ -69,6 +71,10 @@ class TextSubject(Protocol):
     - ``presets``, ``prompts``: the names of those that it offers, such as ``("gundam",)`` and ``("markdown",)``; all if
       left out. Nothing else is asked of it, and it is reported as not offered;
     - ``first_token_ms``: after each ``read``, the milliseconds from the request to the first text, of one that streams;
+    - ``announce(page, *, prompt, preset, max_new_tokens, token_ids)``: called in front of a case's ``inputs`` with the
+      reference's tokens, for one that must know beforehand along which tokens its steps will be led;
+    - ``not_offered``: after each ``inputs``, the names of those that are not its own (``input_ids`` and so on,
+      ``dtypes``), and ``vision_fusion`` where it gives none; they are not compared;
     - ``ended_by``: after each ``read``, why it ended, such as ``length`` for a limit of tokens;
     - ``write(text, page, folder)``: write ``result.mmd`` and the other files that the vendor writes;
     - ``read_many(pages, *, prompt, preset, max_new_tokens)``: read several image files together, as a batch or as
@@ -154,10 +160,6 @@ def level_of(subject: Any) -> Level:
 
 
 OFFERABLE = {"presets": PRESET_NAMES, "prompts": PROMPT_NAMES}
-
-
-class NotOfferedError(DsocrError):
-    """A case has a preset or a prompt that the subject does not offer."""
 
 
 @dataclass(frozen=True)

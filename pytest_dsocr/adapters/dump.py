@@ -1,0 +1,272 @@
+"""``dump:FOLDER`` and ``dump:COMMAND``: what a program in any language wrote of its stages, as files; see docs/dump.md.
+
+A folder holds a folder for each case, by the case's name; a command fills the one that it is handed. What is not there
+is not offered. Steps are compared up to the first token that is not the reference's; a command that takes ``{tokens}``
+is run once more along these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pytest_dsocr.adapters import command, fields
+from pytest_dsocr.adapters.dump_files import FILE, TEXT, read_tensors, tensor_files, write_tensor
+from pytest_dsocr.contract import TENSORS
+from pytest_dsocr.contract.inputs import Inputs
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.families import VISION_SEAMS
+from pytest_dsocr.families.family import FUSION, PREFILL
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.files import made_anew, write_whole
+from pytest_dsocr.foundation.reading import is_regular
+from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.config import Level
+from pytest_dsocr.observation.observation import pixels_sha256
+from pytest_dsocr.subjects.loading import DUMP
+from pytest_dsocr.subjects.protocol import NotOfferedError, Offers, Setup
+from pytest_dsocr.subjects.session import session_subject
+
+LEVEL = Level.STAGES
+OWN_PROCESS = True
+LOGITS, TOKENS, LENGTHS = "logits", "tokens", "cache_lengths"
+OUT = "out"
+
+
+def check(spec: str) -> None:
+    """Raise ``DsocrError`` where ``spec`` names neither a folder nor a command that is here."""
+    folder = spec.removeprefix(DUMP)
+    if _options(spec) is None and not Path(folder).is_dir():
+        raise DsocrError(
+            f"there is no folder {folder!r}; give one with dumps, or a command with {{page}} and {{{OUT}}}"
+        )
+
+
+def offers(spec: str) -> Offers:
+    """Return what ``spec`` says that a command offers."""
+    return Offers.of(_options(spec))
+
+
+def subject(spec: str, setup: Setup) -> DumpSubject:
+    """Return the subject that ``spec`` names."""
+    check(spec)
+    options = _options(spec)
+    return CommandDumps(setup, options) if options else DumpSubject(setup, Path(spec.removeprefix(DUMP)))
+
+
+def _options(spec: str) -> command.CommandOptions | None:
+    is_command = f"{{{OUT}}}" in spec or spec.endswith(fields.TOML)
+    return command.options_of(spec, DUMP, ("page", OUT), (OUT, TOKENS)) if is_command else None
+
+
+@dataclass(frozen=True, eq=False)
+class Dump:
+    """What was written of one case."""
+
+    tensors: Mapping[str, Tensor]
+    text: str | None
+    tokens: Sequence[int]
+    """Those that its steps went along: its own choices, as far as they were written, or the reference's."""
+
+    @classmethod
+    def read(cls, folder: Path) -> Dump:
+        """Read a folder; raise ``DsocrError`` where a file is damaged, or a name is there twice."""
+        tensors: dict[str, Tensor] = {}
+        for path in tensor_files(folder):
+            found = read_tensors(path)
+            if twice := sorted(tensors.keys() & found):
+                raise FILE.fault(path, f"holds {twice[0]}, which another file there holds as well")
+            tensors |= found
+        text = FILE.read_text(folder / TEXT) if is_regular(folder / TEXT) else None
+        return cls(tensors, text, [*map(int, tensors.get(TOKENS, torch.empty(0)).flatten().tolist())])
+
+    def logits(self, fed: Sequence[int]) -> Tensor | None:
+        """Return the logits behind these tokens ``[V]``, where they were written."""
+        rows = self.tensors.get(LOGITS, self.tensors.get(PREFILL, torch.empty(0))[None])
+        return rows[len(fed)] if [*self.tokens[: len(fed)]] == [*fed] and len(fed) < len(rows) else None
+
+    def inputs(self, own: Inputs) -> dict[str, Tensor]:
+        """Return the inputs that were written, in the dtypes of ``own`` where no value is lost, as a batch of one."""
+        found = {}
+        for name in self.tensors.keys() & {*TENSORS}:
+            given, wanted = self.tensors[name], getattr(own, name)
+            cast = given.to(wanted.dtype)
+            same = cast if cast.to(given.dtype).equal(given) else given
+            found[name] = same[None] if given.ndim == wanted.ndim - 1 else same
+        return found
+
+
+@dataclass(eq=False)
+class Fed:
+    """Where decoding stands: behind which tokens, in which dumps."""
+
+    dumps: Sequence[Dump]
+    tokens: list[int]
+
+    @property
+    def logits(self) -> Tensor:
+        """Those of the next token ``[V]``."""
+        found = (dump.logits(self.tokens) for dump in self.dumps)
+        if (logits := next((one for one in found if one is not None), None)) is None:
+            raise NotOfferedError("not offered: logits behind these tokens")
+        return logits
+
+    @property
+    def cache(self) -> Any:
+        """Raise: nothing is known of its contents."""
+        raise NotOfferedError("not offered: what the cache holds")
+
+
+class DumpSubject:
+    """L2: a folder of dumps.
+
+    Args:
+        setup: the run's.
+        folder: holds a folder for each case, called as the case is.
+    """
+
+    def __init__(self, setup: Setup, folder: Path) -> None:
+        self._folder, self._checkpoint = folder, resolve(setup.checkpoint)
+        self._made: dict[tuple[str, ...], list[tuple[Path, Sequence[int]]]] = {}
+        self._read = lru_cache(2)(Dump.read)
+        self.not_offered = frozenset[str]()
+
+    def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
+        """Return the inputs that were written, and the contract's in place of those that were not."""
+        case = self._case(page, prompt, preset)
+        made = self._runs(case)
+        dump, own = self._read(made[0][0]), case.family.prepare(page, prompt, preset, self._checkpoint.tokenizer)
+        self.not_offered = frozenset({"dtypes", *TENSORS, FUSION}.difference(dump.tensors))
+        inputs = {**own.tensors, **dump.inputs(own)}
+        self._made[_key(inputs)] = made
+        return inputs
+
+    def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the seams of vision that were written."""
+        return {name: value for name, value in self._dumps(inputs)[0].tensors.items() if name in VISION_SEAMS}
+
+    def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Fed:
+        """Return the state behind the prompt, with the features that were written."""
+        dumps = self._dumps(inputs)
+        own = dumps[0].tensors.get(FUSION)
+        if own is not None and (vision_fusion is None or not vision_fusion.equal(own)):
+            raise NotOfferedError("not offered: what follows from other features than the program's own")
+        return Fed(dumps, [])
+
+    def step(self, state: Fed, token: int) -> Tensor:
+        """Return the logits behind one more token, where a dump goes along it."""
+        state.tokens.append(token)
+        return state.logits
+
+    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
+        """Return the text that was written."""
+        return self._text(self._runs(self._case(page, prompt, preset, max_new_tokens))[0][0])
+
+    def _case(self, page: Path, prompt: str, preset: Preset, max_new_tokens: int = 1) -> Case:
+        return Case(page, prompt, preset, max_new_tokens, self._checkpoint.architecture.family)
+
+    def _runs(self, case: Case) -> list[tuple[Path, Sequence[int]]]:
+        """Return the folders of a case, each with the tokens that it was led along; none where it went freely."""
+        if not (found := self._folder / case.id).is_dir():
+            raise NotOfferedError(f"not offered: cases that {self._folder} has no folder of")
+        return [(found, ())]
+
+    def _dumps(self, inputs: Mapping[str, Tensor]) -> list[Dump]:
+        if (made := self._made.get(_key(inputs))) is None:
+            raise NotOfferedError("not offered: what follows from other inputs than the program's own")
+        dumps = ((self._read(folder), along) for folder, along in made)
+        return [replace(dump, tokens=along or dump.tokens) for dump, along in dumps]
+
+    def _text(self, folder: Path) -> str:
+        if (text := self._read(folder).text) is None:
+            raise NotOfferedError(f"not offered: a text; no {TEXT} was written")
+        return text
+
+
+def _key(inputs: Mapping[str, Tensor]) -> tuple[str, ...]:
+    return tuple(pixels_sha256(inputs[name]) for name in TENSORS)
+
+
+class CommandDumps(DumpSubject):
+    """L2: a command that fills a folder for each page; kept is what it wrote of the last one.
+
+    It is run for one token where nobody has announced how far a page will be read.
+
+    Args:
+        setup: the run's.
+        options: the command, with fields.
+    """
+
+    def __init__(self, setup: Setup, options: command.CommandOptions) -> None:
+        super().__init__(setup, Path())
+        self._options, self._values = options, fields.of_setup(setup)
+        self.presets, self.prompts = options.presets, options.prompts
+        self._next: tuple[Case, list[int]] | None = None
+        self._scratch: TemporaryDirectory[str] | None = None
+
+    def announce(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int, token_ids: list[int]) -> None:
+        """Take note of how far the next page will be read, and along which tokens."""
+        self._next = self._case(page, prompt, preset, max_new_tokens), token_ids
+
+    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
+        """Return the text that the announced page's run wrote, once; of another page, or again, that of a new run."""
+        case = self._case(page, prompt, preset, max_new_tokens)
+        if self._made and self._next and self._next[0] == case:
+            self._next = None
+            return self._text(next(iter(self._made.values()))[0][0])
+        with TemporaryDirectory() as scratch:
+            return self._text(self._run(case, Path(scratch)))
+
+    def close(self) -> None:
+        """Delete what was written."""
+        self._made.clear()
+        if self._scratch:
+            self._scratch.cleanup()
+
+    def _runs(self, case: Case) -> list[tuple[Path, Sequence[int]]]:
+        self.close()
+        self._scratch = TemporaryDirectory()
+        wanted, along = self._next or (case, [])
+        if replace(wanted, max_new_tokens=case.max_new_tokens) != case:
+            wanted, along = case, []
+        made: list[tuple[Path, Sequence[int]]] = [(self._run(wanted, Path(self._scratch.name)), ())]
+        takes_tokens = any(f"{{{TOKENS}}}" in word for word in self._options.words)
+        if along and takes_tokens and self._read(made[0][0]).tokens != along:
+            made.append((self._run(wanted, Path(self._scratch.name, "along"), along), along))
+        return made
+
+    def _run(self, case: Case, folder: Path, along: Sequence[int] = ()) -> Path:
+        """Have the command fill a folder; it goes freely where there are no tokens to go along."""
+        (out := folder / OUT).mkdir(parents=True)
+        tokens = write_whole(folder / TOKENS, "".join(f"{token}\n" for token in along))
+        of_page = fields.of_page(case.page, case.prompt, case.preset, case.max_new_tokens)
+        with command.running(self._options, {**self._values, **of_page, OUT: str(out), TOKENS: str(tokens)}) as one:
+            one.output()
+        return out
+
+
+def write(setup: Setup, case: Case, folder: Path) -> Path:
+    """Write what the session does with a case into a folder of the case's name, which is made; return that."""
+    subject = session_subject(setup)
+    inputs = subject.inputs(case.page, prompt=case.prompt, preset=case.preset)
+    said = subject.session.run_prepared(Inputs(**inputs), max_new_tokens=case.max_new_tokens)
+    seams = subject.vision(inputs)
+    state = subject.prefill(inputs, seams.get(FUSION))
+    rows, lengths = [state.logits[0].clone()], [state.cache.length]
+    for token in said.token_ids[:-1]:
+        rows.append(subject.step(state, token).clone())
+        lengths.append(state.cache.length)
+    counts = {TOKENS: torch.tensor(said.token_ids), LENGTHS: torch.tensor(lengths)}
+    out = made_anew(folder / case.id)
+    for name, tensor in {**inputs, **seams, PREFILL: rows[0], LOGITS: torch.stack(rows), **counts}.items():
+        write_tensor(out, name, tensor)
+    write_whole(out / TEXT, said.text)
+    return out
