@@ -1,4 +1,4 @@
-"""``dsocr new-adapter`` and ``export``: the way into another implementation, and the checkpoint in its form."""
+"""``dsocr new-adapter``, ``export`` and ``dump``: ways into another implementation, and a checkpoint in its form."""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pytest_dsocr import adapters
+from pytest_dsocr.cli.arguments import add, add_model, add_reading
+from pytest_dsocr.engine.places import architecture_of, family_named
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.words import in_shell
+from pytest_dsocr.foundation.words import aligned, in_shell
+from pytest_dsocr.observation.config import Setup
 
 STARTS = Path(adapters.__file__).parent / "starts"
 """Commented files that run as they are."""
@@ -77,3 +80,47 @@ def export(options: Namespace) -> Iterator[str]:
     for path in exporting.export(options.checkpoint, options.form, options.folder, options.llama_cpp, python):
         yield f"written     {path}"
     yield f"next        {NEXT[options.form].format(folder=options.folder)}"
+
+
+CHECK = "check"
+
+
+def add_dump(command: ArgumentParser) -> None:
+    """Add the page or the folder, and how the page is read."""
+    command.add_argument("page", help=f"an image; or the word {CHECK}, and a folder with dumps behind it")
+    command.add_argument("folder", nargs="?", type=Path, metavar="FOLDER", help=f"what to {CHECK}: a dump, or several")
+    add_model(command)
+    add_reading(command)
+    add(command, "--max-new-tokens", "stop after this many tokens", 1024, type=int, metavar="TOKENS")
+    add(command, "--out", "folder for a folder of the case's name", Path("dsocr-dump"), type=Path)
+
+
+def dump(options: Namespace) -> Iterator[str]:
+    """Write a dump, or check one; the status is 1 where a file does not fit.
+
+    Raises:
+        DsocrError: where the page or the checkpoint cannot be read, a file is damaged, or nothing can be written.
+    """
+    if options.page == CHECK and options.folder:
+        yield from _checked(options)
+        return
+    from pytest_dsocr.adapters import dump as dumping  # brings torch
+    from pytest_dsocr.observation.case import make_case
+
+    setup = Setup(options.checkpoint, options.device, options.dtype, options.attention)
+    family = family_named(options.checkpoint)
+    case = make_case(options.page, options.prompt, options.preset, options.max_new_tokens, family)
+    yield f"written     {dumping.write(setup, case, options.out)}"
+    yield f"next        {in_shell(['dsocr', 'dump', CHECK, str(options.out)])}"
+
+
+def _checked(options: Namespace) -> Iterator[str]:
+    from pytest_dsocr.adapters import dump_check
+
+    arch, rows = architecture_of(options.checkpoint), [("file", "holds", "finding")]
+    folders = sorted(one for one in options.folder.iterdir() if one.is_dir()) or [options.folder]
+    for folder in folders:
+        for name, *found in dump_check.check(folder, arch):
+            rows.append((f"{folder.name}/{name}", *found))
+    yield from aligned(rows, rows[0])
+    options.status = int(any(not finding.startswith(dump_check.FITS) for *_, finding in rows[1:]))

@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "watch-vendor": ("vendor:watch", "have the vendor's files changed, and what does that affect?"),
     "faults": ("faults:run", "list the known mistakes, or show what one does to a page"),
     "new-adapter": ("adapters:new_adapter", "write a commented file to begin an adapter of your own with"),
+    "dump": ("adapters:dump", "write a page's inputs, stages and logits as files; or check such files: dump check"),
     "export": ("adapters:export", "write a checkpoint in the form that another implementation loads"),
     "vendor setup": ("vendor:setup", "make the environment in which the vendor's code runs"),
     "vendor inspect": ("vendor:inspect", "show what the vendor's files contain, and whether they can be imported"),
@@ -49,6 +50,7 @@ CHECKED: Mapping[str, Mapping[str, Callable[[str], Any]]] = {
         **dict.fromkeys(("out", "markdown", "bencher"), option_values.new_file),
         "trace": option_values.new_folder,
     },
+    "dump": {},
     "vendor record": {},
 }
 """By command: the readers of options that ``compare`` has not, or under another name."""

@@ -41,6 +41,7 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
     "faults": [],
     "watch-vendor": ["a"],
     "new-adapter": ["cli", "a"],
+    "dump": ["a"],
     "export": ["mini", "--to=hf", "a"],
     "vendor setup": ["a"],
     "vendor inspect": ["a"],
