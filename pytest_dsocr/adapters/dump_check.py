@@ -25,7 +25,6 @@ from pytest_dsocr.foundation.errors import DsocrError
 
 Shape = tuple[int | str, ...]
 FITS = "fits"
-MOST_AXES = 5
 
 
 def shapes(arch: Architecture, preset: Preset) -> dict[str, Shape]:
@@ -46,73 +45,48 @@ def shapes(arch: Architecture, preset: Preset) -> dict[str, Shape]:
 
 
 def check(folder: Path, arch: Architecture) -> Iterator[tuple[str, str, str]]:
-    """Yield for each tensor of a case's folder its name, its dtype and shape, and what is to be said of it."""
-    named = next((one for one in arch.family.presets.values() if f"-{one.name}-" in folder.name), None)
-    if named is None:
-        raise DsocrError(
-            f"{folder.name} is no name of a case; call it PAGE-PRESET-PROMPT, such as page-gundam-markdown"
-        )
-    expected, letters = shapes(arch, named), dict[str, int]()
+    """Yield for each file of a case's folder its name, its dtype and shape, and what is to be said of it."""
+    preset = next((one for one in arch.family.presets.values() if f"-{one.name}-" in folder.name), None)
+    if preset is None:
+        raise DsocrError(f"{folder} is not called as a case; call it PAGE-PRESET-PROMPT, such as page-tiny-markdown")
+    expected, letters, tensors = shapes(arch, preset), dict[str, int](), Dump.read(folder).tensors
     for path in sorted(folder.iterdir()):
         if path.suffix not in READERS and path.name != TEXT:
             yield path.name, "", f"not read; the formats are {', '.join(READERS)}, and {TEXT}"
-    tensors = Dump.read(folder).tensors
-    for name in sorted(tensors, key=lambda one: [*expected, one].index(one)):
+    for name in sorted(tensors, key=[*expected, *tensors].index):
         found = tensors[name]
-        what = f"{str(found.dtype).removeprefix('torch.')} {list(found.shape)}"
         finding = _finding(name, tuple(found.shape), expected, letters)
-        if name == LENGTHS and finding == FITS and "S" in letters:
-            finding = _of_lengths(found.tolist(), letters["S"])
-        yield name, what, finding
+        if name == LENGTHS and (first := letters.get("S")) and found.tolist() != [*range(first, first + len(found))]:
+            finding = f"they do not grow by one from the prompt's {first} on"
+        yield name, f"{str(found.dtype).removeprefix('torch.')} {list(found.shape)}", finding
 
 
-def _of_lengths(lengths: Sequence[int], prompt_tokens: int) -> str:
-    wrong = next((k for k, length in enumerate(lengths) if length != prompt_tokens + k), None)
-    return (
-        FITS if wrong is None else f"{lengths[wrong]} positions at step {wrong}; expected {prompt_tokens} and {wrong}"
-    )
-
-
-def _finding(name: str, found: Sequence[int], expected: Mapping[str, Shape], letters: dict[str, int]) -> str:
+def _finding(name: str, found: tuple[int, ...], expected: Mapping[str, Shape], letters: dict[str, int]) -> str:
     if (shape := expected.get(name)) is None:
         near = get_close_matches(name, expected, 1)
-        return "no name that is read" + (f"; is it {near[0]}?" if near else "")
+        return f"no name that is read{f'; is it {near[0]}?' if near else ''}"
     if name == PIXELS[0] and _fits(found, expected[PIXELS[1]], {}):
         return f"{FITS} a page without crops"
     if _fits(found, shape, letters):
         return FITS
-    wanted = f"expected [{', '.join(map(str, shape))}]" + "".join(
-        f", {k} = {n}" for k, n in letters.items() if k in shape
-    )
-    if shape[0] == 1 and _fits((1, *found), shape, letters):
-        return f"the first axis is missing; {wanted}"
-    orders = permutations(range(len(found))) if len(found) <= MOST_AXES else ()
-    for order in orders:
+    wanted, last = f"expected {[letters.get(str(one), one) for one in shape]}".replace("'", ""), len(found) - 1
+    if _fits((1, *found), shape, letters):
+        return f"{wanted}: the first axis is missing"
+    looks = {
+        (*range(last, -1, -1),): "axes in the opposite order",
+        (0, last, *range(1, last)): "channels last",
+        (*range(last - 1), last, last - 1): "transposed",
+    }
+    for order in permutations(range(len(shape))) if len(found) == len(shape) else ():
         if _fits([found[k] for k in order], shape, letters):
-            return f"{_named(order)}; {wanted}"
+            return f"{wanted}: {looks.get(order, f'axes exchanged, permute{order} fits')}"
     return wanted
 
 
-def _named(order: Sequence[int]) -> str:
-    last = len(order) - 1
-    if [*order] == [*range(last - 1), last, last - 1]:
-        return "transposed: the last two axes look exchanged"
-    if [*order] == [0, last, *range(1, last)]:
-        return "channels last: the last axis looks like the second"
-    if [*order] == [*range(last, -1, -1)]:
-        return "the axes stand in the opposite order"
-    return f"the axes look exchanged: permute({', '.join(map(str, order))}) fits"
-
-
 def _fits(found: Sequence[int], shape: Shape, letters: dict[str, int]) -> bool:
-    """Return whether a shape is the expected one, and take its letters then."""
-    if len(found) != len(shape):
-        return False
-    named = {one: size for one, size in zip(shape, found, strict=True) if isinstance(one, str)}
-    is_right = all(
-        size == (letters.get(one, size) if isinstance(one, str) else one)
-        for one, size in zip(shape, found, strict=True)
-    )
-    if is_right:
-        letters |= named
+    """Return whether a shape is the expected one; its letters are known then."""
+    known = dict(letters)
+    sizes = [known.setdefault(one, n) if isinstance(one, str) else one for one, n in zip(shape, found, strict=False)]
+    is_right = len(found) == len(shape) and sizes == [*found]
+    letters.update(known if is_right else {})
     return is_right

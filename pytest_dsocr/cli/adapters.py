@@ -118,9 +118,8 @@ def _checked(options: Namespace) -> Iterator[str]:
     from pytest_dsocr.adapters import dump_check
 
     arch, rows = architecture_of(options.checkpoint), [("file", "holds", "finding")]
-    folders = sorted(one for one in options.folder.iterdir() if one.is_dir()) or [options.folder]
-    for folder in folders:
-        for name, *found in dump_check.check(folder, arch):
-            rows.append((f"{folder.name}/{name}", *found))
+    for folder in sorted(one for one in options.folder.glob("*") if one.is_dir()) or [options.folder]:
+        found = dump_check.check(folder, arch)
+        rows += [(folder.name, "", ""), *((f"  {name}", what, finding) for name, what, finding in found)]
     yield from aligned(rows, rows[0])
-    options.status = int(any(not finding.startswith(dump_check.FITS) for *_, finding in rows[1:]))
+    options.status = int(any(finding and not finding.startswith(dump_check.FITS) for *_, finding in rows[1:]))
