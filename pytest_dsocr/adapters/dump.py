@@ -90,7 +90,7 @@ class Dump:
 
     def logits(self, fed: Sequence[int]) -> Tensor | None:
         """Return the logits behind these tokens ``[V]``, where they were written."""
-        rows = self.tensors.get(LOGITS, self.tensors.get(PREFILL, torch.empty(0))[None])
+        rows = self.tensors.get(LOGITS, [self.tensors[one] for one in (PREFILL,) if one in self.tensors])
         return rows[len(fed)] if [*self.tokens[: len(fed)]] == [*fed] and len(fed) < len(rows) else None
 
     def inputs(self, own: Inputs) -> dict[str, Tensor]:
