@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from pytest_dsocr.adapters.dump_check import shapes
 from pytest_dsocr.cli import faults
 from pytest_dsocr.cli.main import parser
 from pytest_dsocr.compare.tolerances import BUDGETS, BY_DTYPE, LOSSES, NAMES
@@ -178,6 +179,15 @@ def test_stages_are_those_of_the_code() -> None:
 
 def test_the_table_of_bugs_is_of_the_catalogue() -> None:
     assert text_of("docs/bugs.md") == faults.table(ports())
+
+
+def test_the_files_of_a_dump_are_those_of_the_code() -> None:
+    """Their shapes, of the published checkpoint in Gundam."""
+    found = {name.strip("`"): shape.strip("`") for name, shape, _ in table("docs/dump.md", "file")}
+    assert found == {
+        name: f"[{', '.join(map(str, shape))}]"
+        for name, shape in shapes(Architecture(), DEFAULT.preset("gundam")).items()
+    }
 
 
 def test_every_file_that_extending_names_is_there() -> None:

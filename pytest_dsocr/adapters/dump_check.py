@@ -55,7 +55,8 @@ def check(folder: Path, arch: Architecture) -> Iterator[tuple[str, str, str]]:
             yield path.name, "", f"not read; the formats are {', '.join(READERS)}, and {TEXT}"
     for name in sorted(tensors, key=[*expected, *tensors].index):
         found = tensors[name]
-        finding = _finding(name, tuple(found.shape), expected, letters)
+        taken = found[..., : arch.decoder.vocab_size] if name in (LOGITS, PREFILL) and found.ndim else found
+        finding = _finding(name, tuple(taken.shape), expected, letters)
         if name == LENGTHS and (first := letters.get("S")) and found.tolist() != [*range(first, first + len(found))]:
             finding = f"they do not grow by one from the prompt's {first} on"
         yield name, f"{str(found.dtype).removeprefix('torch.')} {list(found.shape)}", finding
