@@ -10,7 +10,7 @@ import io
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -63,23 +63,22 @@ def write_tensor(folder: Path, name: str, tensor: Tensor) -> None:
     np.save(folder / f"{name}.npy", (own.float() if own.dtype is torch.bfloat16 else own).numpy(), allow_pickle=False)
 
 
-def _of_npy(path: Path, data: bytes) -> dict[str, Tensor]:
+def _of_numpy(path: Path, data: bytes) -> dict[str, Tensor]:
     found = np.load(io.BytesIO(data), allow_pickle=False)
+    if isinstance(found, np.ndarray):
+        return {path.stem: _tensor(found)}
+    if (size := sum(one.file_size for one in found.zip.infolist())) > MOST_BYTES:
+        raise ValueError(f"it unpacks to {size} bytes, and {MOST_BYTES} are allowed")
+    return {name: _tensor(values) for name, values in found.items()}
+
+
+def _tensor(found: np.ndarray[Any, Any]) -> Tensor:
     if found.dtype.kind == "V" and found.dtype.itemsize == torch.bfloat16.itemsize:  # as ml_dtypes writes it
-        return {path.stem: torch.from_numpy(found.view(np.int16)).view(torch.bfloat16)}
-    if found.dtype.kind == "u" and found.dtype.itemsize > 1:
-        found = found.astype(np.int64)
+        return torch.from_numpy(found.view(np.int16)).view(torch.bfloat16)
     if found.dtype.kind not in "biuf":
         raise ValueError(f"it holds {found.dtype}, which is no real number")
-    return {path.stem: torch.from_numpy(np.require(found, found.dtype.newbyteorder("="), ["C", "W"]))}
-
-
-def _of_npz(_: Path, data: bytes) -> dict[str, Tensor]:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        if (size := sum(one.file_size for one in archive.infolist())) > MOST_BYTES:
-            raise ValueError(f"it unpacks to {size} bytes, and {MOST_BYTES} are allowed")
-        parts = {Path(name): archive.read(name) for name in archive.namelist()}
-    return {name: tensor for part, content in parts.items() for name, tensor in _of_npy(part, content).items()}
+    own = found.astype(np.int64) if found.dtype.kind == "u" and found.dtype.itemsize > 1 else found
+    return torch.from_numpy(np.require(own, own.dtype.newbyteorder("="), ["C", "W"]))
 
 
 def _of_raw(path: Path, data: bytes) -> dict[str, Tensor]:
@@ -90,8 +89,8 @@ def _of_raw(path: Path, data: bytes) -> dict[str, Tensor]:
 
 
 READERS: Mapping[str, Callable[[Path, bytes], dict[str, Tensor]]] = {
-    ".npy": _of_npy,
-    ".npz": _of_npz,
+    ".npy": _of_numpy,
+    ".npz": _of_numpy,
     ".safetensors": lambda _, data: load_safetensors(data),
     ".raw": _of_raw,
 }
