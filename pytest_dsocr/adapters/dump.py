@@ -121,6 +121,11 @@ class Fed:
         return logits[: self.vocab_size]
 
     @property
+    def chosen(self) -> Sequence[int]:
+        """The tokens that the program chose freely."""
+        return self.dumps[0].tokens
+
+    @property
     def cache(self) -> Any:
         """Raise: nothing is known of its contents."""
         raise NotOfferedError("not offered: what the cache holds")

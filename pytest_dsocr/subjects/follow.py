@@ -16,6 +16,7 @@ from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.engine.pipeline import pick
 from pytest_dsocr.families.family import Family
+from pytest_dsocr.foundation.words import exact
 from pytest_dsocr.observation.answer import Answer, ForcedStep, Part
 from pytest_dsocr.observation.block_seams import in_stage_order, watch_deep
 from pytest_dsocr.observation.case import Case
@@ -149,12 +150,21 @@ class _Following:
             with self._as_offered("step"):
                 steps_along(self.asked, state, logits, self.expected.steps, steps, self.on_token)
         finally:
-            forced = steps.fetch()
+            forced = self._as_chosen(state, steps.fetch())
             self.learn(forced=forced)
         if self.tokenizer:
             with suppress(NotOfferedError):
                 self._continue(inputs, vision.get("vision_fusion"), forced, self.tokenizer)
         self.left = [part for part in self.left if part != "step"]
+
+    def _as_chosen(self, state: DecodeView, forced: tuple[ForcedStep, ...]) -> tuple[ForcedStep, ...]:
+        """Put the first token that the subject chose otherwise than the reference in place of what its logits say."""
+        with at_stage("decode", "chosen"):
+            chosen = [int(exact(token)) for token in getattr(state, "chosen", ())]
+        for k, (token, other, step) in enumerate(zip(chosen, self.expected.token_ids, forced, strict=False)):
+            if token != other:
+                return (*forced[:k], replace(step, token=token), *forced[k + 1 :])
+        return forced
 
     def _continue(
         self,

@@ -47,7 +47,10 @@ METHODS: Mapping[Level, tuple[str, ...]] = {
 
 
 class DecodeView(Protocol):
-    """Where decoding stands after ``prefill`` and after each ``step``, which moves it on."""
+    """Where decoding stands after ``prefill`` and after each ``step``, which moves it on.
+
+    One that knows beforehand which tokens it chooses says so in ``chosen``: they are compared as well as its logits.
+    """
 
     @property
     def logits(self) -> Tensor:

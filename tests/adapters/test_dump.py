@@ -3,6 +3,7 @@
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,15 @@ from safetensors.torch import save_file
 from pytest_dsocr.adapters.dump import Dump
 from pytest_dsocr.adapters.dump_files import read_tensors
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.compare.verdict import Reason, Verdict
+from pytest_dsocr.compare.verdict import Reason, Sign, Verdict
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.page_list import shipped
+from pytest_dsocr.subjects.checked import CheckedSubject
+from pytest_dsocr.subjects.kv_probe import KvProbe
+from pytest_dsocr.subjects.loading import load_subject
+from pytest_dsocr.subjects.protocol import NotOfferedError, Setup
 from tests.subjects.test_examples import held
 
 Array = np.ndarray[Any, Any]
@@ -93,17 +100,41 @@ def test_what_is_not_there_is_not_offered_and_what_is_there_is_compared(last: st
     assert report.passes
 
 
+def test_what_was_not_written_is_not_made_up(dumps: Path) -> None:
+    (dumps / CASE / "images_crop.npy").unlink()
+    asked, case = CheckedSubject(load_subject(f"dump:{dumps}", Setup())), make_case(PAGE, "markdown", "gundam")
+    with pytest.raises(NotOfferedError, match=r"^not offered: images_crop of the inputs"):
+        asked.inputs(case)
+    inputs = asked.inputs(case, partial=True)
+    fused = asked.vision(inputs)["vision_fusion"]
+    others = {**inputs, "images_ori": -inputs["images_ori"]}
+    state, _ = asked.prefill(inputs, fused)
+    asks: list[Callable[[], object]] = [
+        lambda: asked.inputs(replace(case, preset=DEFAULT.presets["tiny"])),
+        lambda: asked.vision(others),
+        lambda: asked.prefill(others, fused),
+        lambda: asked.prefill(inputs, -fused),
+        lambda: asked.prefill(inputs, None),
+        lambda: asked.step(state, 7),
+        lambda: KvProbe(state).size,
+    ]
+    for ask in asks:
+        with pytest.raises(NotOfferedError):
+            ask()
+
+
 def test_a_command_is_led_along_the_reference_where_it_takes_tokens(dumps: Path) -> None:
     """By itself it says another token than its logits choose."""
     own = Path(shutil.copytree(dumps / CASE, dumps / "own"))
     np.save(own / "tokens.npy", np.load(own / "tokens.npy") + (np.arange(97) == 5))
-    (own / "text.txt").write_text("another")
+    (own / "text.txt").unlink()
     script = f"test -s $2 && cp -rT {dumps / CASE} $1 || cp -rT {own} $1; test -f $0"
-    for tokens, steps in (("{tokens}", "all 97"), ("/dev/null", "all 6; 91 later steps are not offered")):
+    for tokens, left in (("{tokens}", ""), ("/dev/null", "; 91 later steps are not offered")):
         report = held(f"dump:sh -c '{script}' {{page}} {{out}} {tokens}", PAGE.stem)
         found = {one.what: one for one in report.comparisons}
-        assert found["tokens"].measured == steps
-        assert [found[name].verdict is Verdict.WRONG for name in ("logits", "text")] == [False, True]
+        assert found["logits"].verdict is Verdict.DRIFT
+        assert found["tokens"].measured.endswith(f"first differing step 5{left}")
+        assert found["tokens"].signs == {Sign.NOT_ITS_BEST}
 
 
 def test_every_format_is_read(tmp_path: Path) -> None:
