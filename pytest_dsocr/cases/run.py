@@ -13,6 +13,7 @@ from torch import OutOfMemoryError
 from pytest_dsocr.cases.substitution import substitute
 from pytest_dsocr.compare.case import CaseReport, Exchange, judge
 from pytest_dsocr.compare.tolerances import BUDGETS, OF_ONE_KEY, Tolerances, tolerances
+from pytest_dsocr.contract import TENSORS
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.explain.explainer import Explainer, explained_by_readings
@@ -21,7 +22,7 @@ from pytest_dsocr.explain.stage_costs import cost_of_stages
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.process import Elapsed
 from pytest_dsocr.foundation.words import exact
-from pytest_dsocr.observation.answer import ROUNDED_DTYPES
+from pytest_dsocr.observation.answer import ROUNDED_DTYPES, Answer
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import Config, Level, Setup, SubjectFaultError
 from pytest_dsocr.observation.provenance import Key
@@ -113,7 +114,7 @@ def run_case(
         again: reads the page again and again, where the run asks for it.
 
     Raises:
-        DsocrError: where the reference cannot answer, or both sides would be the session.
+        DsocrError: where the reference cannot answer, both sides would be the session, or the run promises more.
     """
     if isinstance(reference, SessionReference):
         reference.check_other_than(subject, config.subject, case)
@@ -124,6 +125,9 @@ def run_case(
         report = compare_sides(*sides, limits, rounder, always_read=place == 0, again=again)
         elapsed.move("subject", report.exchange.subject_s)
         elapsed.move("reference", report.exchange.reference_s)
+    absent = promised_and_absent(config.level, report.exchange.answer)
+    if absent and report.divergence is None:
+        raise DsocrError(f"the run promises {config.level}, and the subject does not offer {absent} of {case.id}")
     _note(report.exchange)
     with elapsed.on("explaining" if report.divergence or explainer.left else COMPARING):
         explanation = explained_by_readings(report) or explained_by_rounding(report) or explainer.explain(report)
@@ -131,6 +135,15 @@ def run_case(
     with elapsed.on("drawing"):
         picture = _drawn(report, config.out) if config.out else None
     return report, of_case(report, place=place, picture=picture)
+
+
+def promised_and_absent(promised: Level | None, answer: Answer) -> str:
+    """Name what a run's level promises of a subject, which turned out not to offer it of this case."""
+    if promised is None or answer.fault:
+        return ""
+    absent = {*answer.lost, *answer.not_offered} - {"dtypes", "step"}
+    asked = {Level.TEXT: {"read"}, Level.INPUTS: {"read", *TENSORS}}.get(promised, absent)
+    return ", ".join(sorted(absent & asked))
 
 
 def compare_sides(

@@ -127,8 +127,8 @@ class _Following:
         try:
             yield
         except NotOfferedError:
+            self.learn(lost=self.answer.lost.union({*parts}.intersection(self.left)))
             self.left = [part for part in self.left if part not in parts]
-            self.learn(lost=self.answer.lost.union(parts))
 
     def _stages(self, inputs: Mapping[str, Tensor]) -> None:
         self.learn(promised=ALWAYS_PROMISED)

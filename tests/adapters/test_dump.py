@@ -14,11 +14,13 @@ from safetensors.torch import save_file
 
 from pytest_dsocr.adapters.dump import Dump
 from pytest_dsocr.adapters.dump_files import read_tensors
+from pytest_dsocr.cases.run import promised_and_absent
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.compare.verdict import Reason, Sign, Verdict
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.observation.config import Level
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.kv_probe import KvProbe
@@ -98,6 +100,11 @@ def test_what_is_not_there_is_not_offered_and_what_is_there_is_compared(last: st
     assert "tokens" not in made or made["tokens"].measured.endswith("later steps are not offered")
     assert {one.reason for one in report.comparisons if one.what not in made} == {Reason.NOT_OFFERED}
     assert report.passes
+    found = [promised_and_absent(level, report.exchange.answer) for level in (None, Level.TEXT, Level.INPUTS)]
+    assert found == ["", "read", "images_crop, images_ori, images_seq_mask, images_spatial_crop, read"]
+    more = "prefill, read" if last == "vision_fusion" else "read, vision_fusion"
+    absent = f"images_crop, images_ori, images_seq_mask, images_spatial_crop, {more}"
+    assert promised_and_absent(Level.STAGES, report.exchange.answer) == absent
 
 
 def test_what_was_not_written_is_not_made_up(dumps: Path) -> None:
