@@ -72,7 +72,7 @@ UPDATES = ("update_snapshots", "update_new_snapshots_only")
 
 def add_options(parser: pytest.Parser) -> None:
     """Register every option on the command line and in the ini file."""
-    group = parser.getgroup(PREFIX, "DeepSeek-OCR: compare an implementation under test (subject) with the vendor's")
+    group = parser.getgroup(PREFIX, "compare an implementation under test (subject) with the vendor's")
     for option in OPTIONS:
         what: dict[str, Any] = {"action": "store_true"} if option.is_switch else {"metavar": option.metavar}
         if option.many:

@@ -33,7 +33,7 @@ def errors(result: Mapping[str, Any]) -> Iterator[str]:
     if not is_here():
         return
     if "tests" not in result:
-        yield f"::error title=DeepSeek-OCR%3A {result['ended_as']}::{_data(result['verdict'])}"
+        yield f"::error title=pytest-dsocr%3A {result['ended_as']}::{_data(result['verdict'])}"
         return
     for one, test in islice(by_first(result), MOST):
         title = f"{test['ended_as']}: {test['nodeid'].rpartition('::')[2]}"

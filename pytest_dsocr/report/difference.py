@@ -238,7 +238,7 @@ def lines(found: Difference, old: Result, new: Result) -> Iterator[str]:
 
 def markdown(found: Difference, old: Result, new: Result) -> str:
     """Return the difference for a comment or a job's summary: the same lines, as code by their margin."""
-    title = ("## DeepSeek-OCR: the difference of two runs", "", cell(verdict(found)), "")
+    title = ("## pytest-dsocr: the difference of two runs", "", cell(verdict(found)), "")
     return "\n".join((*title, *(f"    {line}" for line in lines(found, old, new)))) + "\n"
 
 

@@ -148,7 +148,7 @@ def mark_running(folder: Path, identity: RunIdentity) -> None:
     except OSError as error:
         raise DsocrError(f"{folder} cannot be made ({error.strerror}); give another folder") from error
     write_json(folder, {**head(identity, RUNNING), "verdict": UNFINISHED, "passes": False})
-    page = f"<!DOCTYPE html><title>DeepSeek-OCR</title><h1>{UNFINISHED}</h1><p>{html.escape(identity.command)}</p>"
+    page = f"<!DOCTYPE html><title>pytest-dsocr</title><h1>{UNFINISHED}</h1><p>{html.escape(identity.command)}</p>"
     write_whole(folder / INDEX_NAME, f"{page}<p>since {identity.started}</p>\n".encode())
 
 

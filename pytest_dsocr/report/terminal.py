@@ -21,7 +21,7 @@ from pytest_dsocr.report.times import in_line, in_table, table
 if TYPE_CHECKING:
     import pytest
 
-TITLE = "DeepSeek-OCR: subject and reference"
+TITLE = "pytest-dsocr: subject and reference"
 MOST, MOST_DRIFTING, MOST_CAUSES, MOST_NAMED = 20, 3, 3, 6
 WITH_V = ", shown with -v"
 GOOD, BAD, NOTED = {"green": True}, {"red": True, "bold": True}, {"yellow": True}

@@ -65,7 +65,7 @@ def part(title: str, lines: Iterator[str]) -> Iterator[str]:
 
 
 def _lines(result: Result) -> Iterator[str]:
-    yield f"## DeepSeek-OCR: {result['ended_as']}"
+    yield f"## pytest-dsocr: {result['ended_as']}"
     yield ""
     yield cell(result["verdict"])
     yield ""

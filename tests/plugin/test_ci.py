@@ -94,8 +94,8 @@ def test_a_failed_test_has_an_annotation_and_the_job_a_summary(
     tests = "\n    def test_own(dsocr_reading): assert not dsocr_reading.text, 'mine'\n" + TEST_TEXT
     assert shown(repository.run(tests, "--dsocr-out=out")) == snapshot
     text = on_github.read_text(encoding="utf-8")
-    assert text.startswith("of a step before\n## DeepSeek-OCR: ")
-    assert text.count("## DeepSeek-OCR") == 1
+    assert text.startswith("of a step before\n## pytest-dsocr: ")
+    assert text.count("## pytest-dsocr") == 1
     assert Path("out/summary.md").read_text(encoding="utf-8") in text
 
 
@@ -106,8 +106,8 @@ def test_what_could_not_be_compared_is_annotated_as_well(repository: Repository,
     run = repository.run(TEST_TEXT, "--dsocr-out=out", "--dsocr-checkpoint=gone/such/weights.bin")
     assert run.ret == pytest.ExitCode.USAGE_ERROR
     [line] = shown(run)
-    assert line.startswith("::error title=DeepSeek-OCR%3A infrastructure::--dsocr-checkpoint: 'gone/such/weights.bin'")
-    assert "## DeepSeek-OCR: infrastructure" in on_github.read_text(encoding="utf-8")
+    assert line.startswith("::error title=pytest-dsocr%3A infrastructure::--dsocr-checkpoint: 'gone/such/weights.bin'")
+    assert "## pytest-dsocr: infrastructure" in on_github.read_text(encoding="utf-8")
 
 
 def test_a_summary_that_cannot_be_written_is_reported_and_changes_nothing(

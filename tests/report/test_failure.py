@@ -49,7 +49,7 @@ FAILURES: dict[str, Made] = {
 def one_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     """What to check is a table of its own, with tests of its own."""
 
-    monkeypatch.setattr(failure, "hint", lambda divergence: CAUSE)
+    monkeypatch.setattr(failure, "hint", lambda *_: CAUSE)
 
 
 @pytest.mark.parametrize("made", FAILURES.values(), ids=FAILURES)
