@@ -193,11 +193,14 @@ def _prepared(
     image = load_image(page if isinstance(page, Image.Image) else str(page))
     text = family.prompts.get(prompt, prompt)
     made = UnlimitedOcrProcessor(images, tokenizer)(images=[image], text=text, return_tensors="pt")
+    ids = made["input_ids"]
+    if ids[0, 0] != tokenizer.bos_token_id:  # real tokenizers add it of themselves
+        ids = torch.cat([ids.new_tensor([[tokenizer.bos_token_id]]), ids], 1)
     crops = made.get("pixel_values_local")
     crops = torch.zeros(1, 3, sizes.base_size, sizes.base_size) if crops is None else crops.bfloat16()
     inputs = Inputs(
-        input_ids=made["input_ids"],
-        images_seq_mask=made["input_ids"] == tokenizer.convert_tokens_to_ids(IMAGE),
+        input_ids=ids,
+        images_seq_mask=ids == tokenizer.convert_tokens_to_ids(IMAGE),
         images_spatial_crop=torch.tensor(made["patches_grid"]),
         images_crop=crops,
         images_ori=made["pixel_values"].bfloat16(),
