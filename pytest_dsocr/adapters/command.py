@@ -9,11 +9,11 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import field
 
@@ -25,6 +25,7 @@ from pytest_dsocr.observation.config import Level
 from pytest_dsocr.subjects.loading import CLI
 from pytest_dsocr.subjects.protocol import Offers, Setup
 
+T = TypeVar("T")
 LEVEL = Level.TEXT
 OWN_PROCESS = True
 FLAGS = "--keep, --after=MARK, --before=MARK, --time-limit=SECONDS, --env=NAME=VALUE, --presets=NAMES, --prompts=NAMES"
@@ -71,14 +72,7 @@ def subject(spec: str, setup: Setup) -> CommandSubject:
 def options_of(
     spec: str, word: str = CLI, needed: Collection[str] = ("page",), more: tuple[str, ...] = ()
 ) -> CommandOptions:
-    """Read a command and its options from a subject's name behind ``word``, or the file that it names.
-
-    Args:
-        spec: the name.
-        word: its beginning.
-        needed: fields that the command must have, if it does not stay.
-        more: fields that it may have beside those of the run and of a page.
-    """
+    """Read a command, with fields that it must and may have, from a subject's name behind ``word``, or from a file."""
     rest = spec.removeprefix(word).strip()
     options = fields.read_options(CommandOptions, rest, lambda: _typed(rest))
     if not options.words:
@@ -109,8 +103,7 @@ class CommandSubject:
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
         """Run the command on a page."""
         values = {**self._setup, **fields.of_page(page, prompt, preset, max_new_tokens)}
-        with running(self._options, values) as one:
-            return _between(one, _decoded(one, one.output()), self._options)
+        return run(self._options, values, lambda one: _between(one, _decoded(one, one.output()), self._options))
 
 
 class KeptSubject(CommandSubject):
@@ -148,15 +141,14 @@ class KeptSubject(CommandSubject):
             self._running = None
 
 
-@contextmanager
-def running(options: CommandOptions, values: fields.Values) -> Iterator[RunningCommand]:
-    """Run a command within its time limit; it is ended where the context is left."""
-    started = _start(options, values)
+def run(options: CommandOptions, values: fields.Values, take: Callable[[RunningCommand], T]) -> T:
+    """Start a command, take what it does within its time limit, and end it."""
+    one = _start(options, values)
     try:
-        started.limit(options.time_limit)
-        yield started
+        one.limit(options.time_limit)
+        return take(one)
     finally:
-        started.kill()
+        one.kill()
 
 
 def _start(options: CommandOptions, values: fields.Values) -> RunningCommand:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from pytest_dsocr.adapters import command, fields
 from pytest_dsocr.adapters.dump_files import FILE, TEXT, read_tensors, tensor_files, write_tensor
+from pytest_dsocr.adapters.process import RunningCommand
 from pytest_dsocr.contract import TENSORS
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.presets import Preset
@@ -132,12 +133,7 @@ class Fed:
 
 
 class DumpSubject:
-    """L2: a folder of dumps.
-
-    Args:
-        setup: the run's.
-        folder: holds a folder for each case, called as the case is.
-    """
+    """L2: the dumps in a folder, each in one that is called as its case is."""
 
     def __init__(self, setup: Setup, folder: Path) -> None:
         self._folder, self._checkpoint = folder, resolve(setup.checkpoint)
@@ -205,10 +201,6 @@ class CommandDumps(DumpSubject):
     """L2: a command that fills a folder for each page; kept is what it wrote of the last one.
 
     It is run for one token where nobody has announced how far a page will be read.
-
-    Args:
-        setup: the run's.
-        options: the command, with fields.
     """
 
     def __init__(self, setup: Setup, options: command.CommandOptions) -> None:
@@ -254,8 +246,8 @@ class CommandDumps(DumpSubject):
         (out := folder / OUT).mkdir(parents=True)
         tokens = write_whole(folder / TOKENS, "".join(f"{token}\n" for token in along))
         of_page = fields.of_page(case.page, case.prompt, case.preset, case.max_new_tokens)
-        with command.running(self._options, {**self._values, **of_page, OUT: str(out), TOKENS: str(tokens)}) as one:
-            one.output()
+        values = {**self._values, **of_page, OUT: str(out), TOKENS: str(tokens)}
+        command.run(self._options, values, RunningCommand.output)
         return out
 
 
