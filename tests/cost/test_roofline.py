@@ -1,11 +1,9 @@
 """The roof over a page: figures that can be checked by hand, the full-size model's, and the devices' peaks."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-import suites
 from pytest_dsocr.cost.model import decode_step, stages_of
 from pytest_dsocr.cost.roofline import (
     LAUNCH_BOUND,
@@ -23,6 +21,7 @@ from pytest_dsocr.engine.places import SYNTHETIC
 from pytest_dsocr.families import DEFAULT, VISION
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.perf.baseline import read
+from tests.perf.made import SHIPPED
 
 FULL, H200 = SYNTHETIC["full"], devices()["h200"]
 PAGE = Workload((1140, 1101), DEFAULT.presets["gundam"], 36, 64)
@@ -85,6 +84,6 @@ def test_a_device_is_found_by_its_short_name_and_by_its_drivers() -> None:
     assert device_of_gpu("NVIDIA H200 MIG 1g.18gb") is None, "part of a device has other peaks"
     with pytest.raises(DsocrError, match=r"a device 'h300' are not known; give one of h200, h100-sxm, .*, mi300x$"):
         device_called("h300")
-    baselines = [*Path(suites.__file__).parents[1].glob("golden/baselines/*/*-gundam.json")]
+    baselines = [*SHIPPED.glob("*/*-gundam.json")]
     assert baselines
     assert all(device_of_gpu(read(path).identity["machine"]["gpu"]) for path in baselines)

@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pytest_dsocr.perf.baseline import Baseline, read
 from pytest_dsocr.perf.rounds import Measured, Round
+from tests.checkout import CHECKOUT
 
 IDENTITY: Mapping[str, Any] = {
     "name": "session",
@@ -15,6 +17,7 @@ IDENTITY: Mapping[str, Any] = {
     "page": {"name": "form 001", "preset": "gundam", "max_new_tokens": 64},
 }
 PLACE = "nvidia-h200/session-mini-bfloat16-eager-form-001-gundam.json"
+SHIPPED = CHECKOUT / "golden" / "baselines"
 PARITY = {"passes": True, "verdict": "9 MATCH", "comparisons": 9}
 
 
@@ -50,3 +53,8 @@ def measured(
         for row in zip(*times_ms.values(), strict=True)
     )
     return Measured(identity(**parts), dict(exact), rounds)
+
+
+def shipped_baseline(subject: str = "session", attention: str = "eager") -> Baseline:
+    """One that ships: at full size on an H200."""
+    return read(SHIPPED / "nvidia-h200" / f"{subject}-synthetic-full-bfloat16-{attention}-invoice_016-gundam.json")

@@ -8,24 +8,14 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-import suites
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.foundation.files import seal
-from pytest_dsocr.perf.baseline import (
-    Baseline,
-    NoBaselineError,
-    check_right,
-    check_rounds,
-    find,
-    find_counts,
-    has_any,
-    read,
-)
+from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_right, check_rounds, find, find_counts, has_any
 from pytest_dsocr.perf.identity import PageSetting, identity_of
 from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.perf.run import PerfRun
 from pytest_dsocr.plugin.perf_run import exact_comparisons
-from tests.perf.made import IDENTITY, PARITY, PLACE, identity, measured
+from tests.perf.made import IDENTITY, PARITY, PLACE, SHIPPED, identity, measured, shipped_baseline
 
 DAYS = 180
 OURS = measured({"decode": [15.0 + k / 7 for k in range(12)], "page": [97.0] * 12}, {"tokens.output": 64})
@@ -126,12 +116,9 @@ def test_a_machine_has_one_or_has_none_and_other_files_are_none(tmp_path: Path) 
     assert not has_any([tmp_path / "none"], machine)
 
 
-SHIPPED = Path(suites.__file__).parents[1] / "golden" / "baselines"
-
-
 def on_another_host(**exact: int) -> PerfRun:
     """A run of the session at full size on an H200 of another host, with what it finds of the shipped baselines."""
-    own = read(SHIPPED / "nvidia-h200" / "session-synthetic-full-bfloat16-eager-invoice_016-gundam.json")
+    own = shipped_baseline()
     newer = {**own.identity["machine"], "driver": "590.1"}
     machine = {**newer, "cores": 16}
     here = {**own.identity, "machine": machine, "setup": {**own.identity["setup"], "threads": 4}}

@@ -1,33 +1,22 @@
 """A measurement in sentences, and how near it is to the roofline: the shipped baselines on an H200."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-import suites
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.cost.roofline import Bound, Roof, devices
 from pytest_dsocr.engine.places import SYNTHETIC
 from pytest_dsocr.pages.page_list import shipped
-from pytest_dsocr.perf.baseline import read
 from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.perf.statistics import Judgement, Pace
-from pytest_dsocr.perf.summary import (
-    Nearness,
-    nearness,
-    of_host,
-    of_judgement,
-    of_run,
-    roof_over,
-)
-from tests.perf.made import measured
+from pytest_dsocr.perf.summary import Nearness, nearness, of_host, of_judgement, of_run, roof_over
+from tests.perf.made import measured, shipped_baseline
 
 TIMES = {"prefill": [80.0] * 3, "first_token": [97.0] * 3, "decode": [14.0, 14.2, 14.3], "page": [991.0] * 3}
 EXACT = {"tokens.prompt": 1239, "tokens.output": 64, "decode.busy_us": 2110, "decode.kernels": 806}
 SLOWER = Judgement("decode", Pace.SLOWER, 14.2, 17.04, 1.2, 1.18, 1.225, 0.05, 24, 24)
-BASELINES = Path(suites.__file__).parents[1] / "golden" / "baselines"
 FULL, H200 = SYNTHETIC["full"], devices()["h200"]
 PAGE_PX = load_image(next(path for path in shipped("all") if path.stem == "invoice_016")).size
 
@@ -39,7 +28,7 @@ def test_a_run_in_sentences(snapshot: SnapshotAssertion) -> None:
     spoilt = replace(alone.rounds[0], spoilt=("the GPU was throttled (heat)",))
     runs = {
         "bare": [*of_run(measured(TIMES, EXACT))],
-        "a shipped baseline": [*of_run(baseline("session"))],
+        "a shipped baseline": [*of_run(shipped_baseline())],
         "under a roof": [*of_run(whole, Roof(H200, "bfloat16", bounds))],
         "device not watched": [*of_run(measured(TIMES, {"tokens.output": 64, "tokens.prompt": 1239}))],
         "the page alone, a round spoilt": [*of_run(replace(alone, rounds=(spoilt, *alone.rounds[1:])))],
@@ -57,11 +46,6 @@ def test_a_verdict_in_a_sentence(snapshot: SnapshotAssertion) -> None:
     assert of_judgement(Judgement.not_compared("decode", "it has no rounds")) == "it has no rounds"
 
 
-def baseline(subject: str, attention: str = "eager") -> Measured:
-    name = f"{subject}-synthetic-full-bfloat16-{attention}-invoice_016-gundam.json"
-    return read(BASELINES / "nvidia-h200" / name)
-
-
 def over(measured: Measured) -> Roof:
     found = roof_over(measured, FULL, PAGE_PX, H200)
     assert found is not None
@@ -76,7 +60,7 @@ def near(measured: Measured) -> dict[str, Nearness]:
     ("subject", "attention"), [("session", "eager"), ("session", "flash_attention_2"), ("vendor", "eager")]
 )
 def test_no_time_is_below_the_roof(subject: str, attention: str) -> None:
-    found = near(baseline(subject, attention))
+    found = near(shipped_baseline(subject, attention))
     assert {"sam", "clip", "projector", "vision_fusion", "prefill", "first_token", "decode", "page"} <= {*found}
     assert all(0 < one.share.roof < 1 for one in found.values())
     single = [one for name, one in found.items() if name not in ("vision", "first_token", "page")]
@@ -84,7 +68,7 @@ def test_no_time_is_below_the_roof(subject: str, attention: str) -> None:
 
 
 def test_the_roof_is_of_what_was_measured_and_none_without_counted_tokens_or_a_peak() -> None:
-    short = baseline("session")
+    short = shipped_baseline()
     assert short.exact["tokens.output"] == 24
     long = replace(short, exact={**short.exact, "tokens.output": 47})
     steps = [over(one).bounds["page"].ms - over(one).bounds["first_token"].ms for one in (long, short)]
