@@ -53,13 +53,8 @@ class CommandOptions(fields.Options, frozen=True, kw_only=True, forbid_unknown_f
         return {name: str(value) for name, value in self.env.items()}
 
 
-def check(spec: str) -> None:
-    """Raise ``DsocrError`` where ``spec`` names no command that is here, or has wrong options."""
-    options_of(spec)
-
-
 def offers(spec: str) -> Offers:
-    """Return what ``spec`` says that the command offers."""
+    """Return what a command offers; raise ``DsocrError`` where there is none, or an option is wrong."""
     return Offers.of(options_of(spec))
 
 

@@ -42,30 +42,27 @@ LOGITS, TOKENS, LENGTHS = "logits", "tokens", "cache_lengths"
 OUT = "out"
 
 
-def check(spec: str) -> None:
-    """Raise ``DsocrError`` where ``spec`` names neither a folder nor a command that is here."""
-    folder = spec.removeprefix(DUMP)
-    if _options(spec) is None and not Path(folder).is_dir():
-        raise DsocrError(
-            f"there is no folder {folder!r}; give one with dumps, or a command with {{page}} and {{{OUT}}}"
-        )
-
-
 def offers(spec: str) -> Offers:
-    """Return what ``spec`` says that a command offers."""
+    """Return what a command offers; raise ``DsocrError`` where neither a folder nor a command that is here is named."""
     return Offers.of(_options(spec))
 
 
 def subject(spec: str, setup: Setup) -> DumpSubject:
     """Return the subject that ``spec`` names."""
-    check(spec)
     options = _options(spec)
     return CommandDumps(setup, options) if options else DumpSubject(setup, Path(spec.removeprefix(DUMP)))
 
 
 def _options(spec: str) -> command.CommandOptions | None:
-    is_command = f"{{{OUT}}}" in spec or spec.endswith(fields.TOML)
-    return command.options_of(spec, DUMP, ("page", OUT), (OUT, TOKENS)) if is_command else None
+    """Read those of a command; None of a folder."""
+    if f"{{{OUT}}}" in spec or spec.endswith(fields.TOML):
+        return command.options_of(spec, DUMP, ("page", OUT), (OUT, TOKENS))
+    folder = spec.removeprefix(DUMP)
+    if not Path(folder).is_dir():
+        raise DsocrError(
+            f"there is no folder {folder!r}; give one with dumps, or a command with {{page}} and {{{OUT}}}"
+        )
+    return None
 
 
 @dataclass(frozen=True, eq=False)

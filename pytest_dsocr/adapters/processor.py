@@ -44,13 +44,9 @@ TEXTS, SWITCHES = ("prompt", "text"), ("crop_mode", "cropping")
 """Under which of these names a processor takes the prompt, and whether pages are cut into crops."""
 
 
-def check(spec: str) -> None:
-    """Raise ``DsocrError`` where ``spec`` names no class."""
-    named_factory(spec.removeprefix(WORD))
-
-
 def offers(spec: str) -> Offers:
-    """Return True: a processor names no presets or prompts, so that all are offered."""
+    """Return that all is offered, as a processor names none; raise ``DsocrError`` where there is no such class."""
+    named_factory(spec.removeprefix(WORD))
     return Offers()
 
 

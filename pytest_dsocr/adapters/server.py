@@ -57,13 +57,8 @@ OPTIONS = {*ServerOptions.__struct_fields__} - {"url", "body"}
 """What a query may say; anything else in it is a field of the request."""
 
 
-def check(spec: str) -> None:
-    """Raise ``DsocrError`` where ``spec`` names no server, or has wrong options."""
-    options_of(spec)
-
-
 def offers(spec: str) -> Offers:
-    """Return what ``spec`` says that the server offers."""
+    """Return what a server offers; raise ``DsocrError`` where none is named, or an option is wrong."""
     return Offers.of(options_of(spec))
 
 

@@ -24,13 +24,9 @@ LEVEL = Level.MODULES
 OWN_PROCESS = False
 
 
-def check(spec: str) -> None:
-    """Raise ``DsocrError`` where the folder lacks one of the vendor's files."""
-    check_vendor_folder(_folder(spec))
-
-
 def offers(spec: str) -> Offers:
-    """Return that every preset and prompt is offered."""
+    """Return that all is offered; raise ``DsocrError`` where the folder lacks one of the vendor's files."""
+    check_vendor_folder(_folder(spec))
     return Offers()
 
 

@@ -63,7 +63,7 @@ def one_of(*valid: str) -> Callable[[str], str]:
 def subject(text: str) -> str:
     """Read ``session``, ``session:fast``, ``vendor:FOLDER``, ``package.module:factory``, or what an adapter takes."""
     if adapter := adapter_of(text):
-        adapter.check(text)
+        adapter.offers(text)
     elif text not in SESSIONS and not FACTORY.fullmatch(text):
         raise DsocrError(f"{text!r} names no subject; {VALID}")
     return text

@@ -43,11 +43,8 @@ class Adapter(Protocol):
     OWN_PROCESS: bool
     """Whether they are processes of their own already, which need no other around them."""
 
-    def check(self, spec: str) -> None:
-        """Raise ``DsocrError`` where the name cannot be one of a subject; asks nobody."""
-
     def offers(self, spec: str) -> Offers:
-        """Return which presets and prompts are offered; asks nobody."""
+        """Return the presets and prompts offered; asks nobody. Raise ``DsocrError`` where no subject is named."""
 
     def subject(self, spec: str, setup: Setup) -> TextSubject:
         """Return the subject; raise ``DsocrError`` where it cannot be had."""
@@ -128,7 +125,7 @@ def offers_before_loading(spec: str, *, may_import: bool = True) -> Offers:
     """Return which presets and prompts a subject offers, as far as is known without loading it.
 
     Raises:
-        DsocrError: where a factory cannot be imported, or names a preset or prompt that there is not.
+        DsocrError: where a factory cannot be imported or an adapter's name is wrong, or of an unknown preset or prompt.
     """
     if spec in SESSIONS:
         return Offers()

@@ -28,7 +28,7 @@ def test_a_rows_subject_is_of_the_tables_level(tmp_path: Path) -> None:
     for name, row in ROWS.items():
         subject = expanded(row.subject, {"WORK": str(tmp_path)})
         if adapter := adapter_of(subject):
-            adapter.check(subject)
+            adapter.offers(subject)
         assert str(level_before_loading(subject)).startswith(LEVELS[name]), name
 
 

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_dsocr.adapters.command import check as check_command
+from pytest_dsocr.adapters.command import options_of
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.engine.engine import Engine
@@ -184,7 +184,7 @@ KINDS: dict[str, Kind] = {
     ),
     "pages": Kind(_written("pages.lst", "a.png\n# a\nb.png\n"), lambda path: make_cases([path], ["free"], ["tiny"])),
     "adapter": Kind(
-        _written("own.toml", 'command = "cat {page}"\npresets = ["tiny"]\n'), lambda path: check_command(f"cli:{path}")
+        _written("own.toml", 'command = "cat {page}"\npresets = ["tiny"]\n'), lambda path: options_of(f"cli:{path}")
     ),
 }
 

@@ -194,11 +194,13 @@ def test_what_is_offered_is_known_before_it_is_loaded() -> None:
     assert offers_before_loading("their_model:Offering").summary == "; presets: gundam; prompts: markdown"
     assert offers_before_loading("cli:--presets=tiny,base cat {page}") == Offers(("tiny", "base"))
     assert Offers.of(load_subject("cli:--prompts=ocr cat {page}", Setup())) == Offers(prompts=("ocr",))
-    for included in ("session", "session:fast", "vendor:absent"):
+    for included in ("session", "session:fast"):
         assert offers_before_loading(included).summary == ""
     for spec, message in {
         "their_model:Misnamed": "the subject's presets name 'huge'; give names of tiny, small, base, large, gundam",
         "cli:--prompts=none cat {page}": "the subject's prompts name 'none'; give names of markdown, ocr, free, ",
+        "vendor:absent": "absent lacks modeling_deepseekocr.py, ",
+        "processor:absent:Nobody": "there is no module absent",
     }.items():
         with pytest.raises(DsocrError, match=message):
             offers_before_loading(spec)
