@@ -168,18 +168,12 @@ def test_what_a_ci_shows(name: str, snapshot: SnapshotAssertion, monkeypatch: py
 
 
 def test_what_failed_behind_a_break_is_one_line() -> None:
-    for proven, run in enumerate(map(made, ("breaks once, not proven", "breaks once, proven"))):
-        found = run.causes[0]
-        assert (found["cases"], found["of"], found["unit"], found["proven"]) == (["b", "a"], 3, "page", proven)
-        assert [test[-2] for test in found["tests"]] == ["3", "1", "2", "0"], (
-            "not of no case, or of something beside it"
-        )
+    run = made("breaks once, proven")
     reports: list[Any] = [Mock(nodeid=name, longrepr="text") for name in run.tests]
     folded = Summary(run).folded(reports)
     assert [one.nodeid[-2] for one in folded] == ["3", "4", "5", "6"], "a test that says its own is not folded"
     assert [one.longrepr == "text" for one in folded] == [False, True, True, True], "the first names those behind it"
     assert Summary(run, verbose=True).folded(reports) == reports
-    assert [markdown(value("breaks once, proven")).count(f"test\\[{k}\\]") for k in (1, 3, 5, 6)] == [0, 1, 1, 1]
     assert result(*breaking(page="a")).causes[0]["unit"] == "case", "where a page is read in several presets"
 
 
