@@ -82,10 +82,11 @@ def cache_bytes(config: DecoderConfig, positions: int, size: int) -> int:
 
 
 def layers(config: DecoderConfig, call: Call) -> dict[str, Cost]:
-    """Return the cost of one call, without the embeddings."""
+    """Return the cost of one call."""
     weights = parameters(config)
     norm = moved(call.size, weights=config.hidden_size)
-    found: dict[str, Cost] = {}
+    # at least, the tokens that are looked up are one that comes again
+    found = {EMBEDDING: moved(call.size, weights=config.hidden_size, written=call.tokens * config.hidden_size)}
     for layer in range(config.num_hidden_layers):
         name = f"{LAYERS}.{layer}"
         found[f"{name}.input_layernorm"] = norm
@@ -94,11 +95,6 @@ def layers(config: DecoderConfig, call: Call) -> dict[str, Cost]:
         for part, cost in _mlp(config, call, layer):
             found[f"{name}.{part}"] = cost
     return {**found, NORM: norm, HEAD: _head(config, call)}
-
-
-def embedding(config: DecoderConfig, tokens: int, size: int) -> Cost:
-    """Look ``tokens`` up; at least, they are one token that comes again."""
-    return moved(size, weights=config.hidden_size, written=tokens * config.hidden_size)
 
 
 def _attention(config: DecoderConfig, call: Call) -> Cost:

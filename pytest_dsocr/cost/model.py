@@ -32,7 +32,7 @@ def stages_of(arch: Architecture, work: Workload, *, way: Way = SESSION) -> dict
     vision = load(arch.family.cost).vision
     found = _sum([vision(arch, side_px, views, work.dtype) for side_px, views in calls(work)])
     found["vision_fusion"] = _fusion(arch, work)
-    found["prefill"] = _prefill(arch, work, way)
+    found["prefill"] = decoder.layers(arch.decoder, Call(range(work.prompt_tokens), ITEM_BYTES[work.dtype], way))
     found["decode"] = _decode(arch, work, way)
     return {stage: StageCost(stage, layers) for stage, layers in found.items()}
 
@@ -45,10 +45,8 @@ def calls(work: Workload) -> list[tuple[int, int]]:
 
 def decode_step(arch: Architecture, work: Workload, length: int, *, way: Way = SESSION) -> StageCost:
     """Return the cost of one step after which the cache holds ``length`` positions, with the new one."""
-    size, config = ITEM_BYTES[work.dtype], arch.decoder
-    call = Call(range(length - 1, length), size, way)
-    embedded = decoder.embedding(config, 1, size)
-    return StageCost("decode", {decoder.EMBEDDING: embedded, **decoder.layers(config, call)})
+    call = Call(range(length - 1, length), ITEM_BYTES[work.dtype], way)
+    return StageCost("decode", decoder.layers(arch.decoder, call))
 
 
 def parameters(arch: Architecture) -> dict[str, int]:
@@ -72,13 +70,6 @@ def _fusion(arch: Architecture, work: Workload) -> Layers:
     through = moved(size, read=features * width, written=work.image_tokens * width)
     through += moved(size, read=work.image_tokens * width)  # scattered into the prompt's embeddings
     return {NEWLINE: through + moved(size, weights=width), SEPARATOR: moved(size, weights=width)}
-
-
-def _prefill(arch: Architecture, work: Workload, way: Way) -> Layers:
-    size, config = ITEM_BYTES[work.dtype], arch.decoder
-    call = Call(range(work.prompt_tokens), size, way)
-    embedded = decoder.embedding(config, work.prompt_tokens, size)
-    return {decoder.EMBEDDING: embedded, **decoder.layers(config, call)}
 
 
 def _decode(arch: Architecture, work: Workload, way: Way) -> Layers:
