@@ -1,6 +1,6 @@
 """Every kind of file that comes from outside, damaged in every way: it is read, or refused by a sentence, and soon.
 
-DSOCR_FUZZ_SECONDS=60 pytest tests/foundation/test_fuzzed_files.py
+DSOCR_FUZZ_EXAMPLES=5000 pytest tests/foundation/test_fuzzed_files.py
 """
 
 import copy
@@ -17,7 +17,7 @@ from tempfile import mkdtemp
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_dsocr.adapters.command import options_of
@@ -266,7 +266,7 @@ def test_damaged_files_are_read_or_refused_by_a_sentence(
         tried(KINDS[name], holding(data), Path(mkdtemp(dir=tmp_path)))
         capsys.readouterr()
 
-    fuzz(given(damaged(name))(check), examples=20)()
+    settings(fuzz, max_examples=max(20, fuzz.max_examples // 7))(given(damaged(name))(check))()
 
 
 @pytest.mark.parametrize("name", KINDS)
