@@ -28,6 +28,7 @@ MANY = FAMILIES["unlimited_ocr"]
 TOGETHER = recording_of("pages", MANY)["together"]
 OWN_CROPS = Preset("mine", 1024, 768, crop=True)
 each_family = pytest.mark.parametrize("family", INPUTS, ids=lambda family: family.name)
+TWO = [(100, 100), (100, 100)]
 
 
 @pytest.fixture(scope="module")
@@ -169,34 +170,18 @@ def test_a_small_view_beside_crops_is_padded_all_the_same() -> None:
         ([(100, 100)], "free", "huge", "'huge'.*tiny, small, base, large, gundam"),
         ([(1240, 1754)], "free", OWN_CROPS, r"mine asks for \d+ and vision will give \d+ features"),
         ([(2048, 1)], "free", "gundam", "2048 x 1 px vanishes in a view of 1024 x 1024"),
+        (TWO, "<image> a <image> b", MANY.preset("base"), "2 images; .* one .* for all images"),
+        (TWO, "Multi page parsing.", MANY.preset("base"), "has no <image>"),
+        (TWO, "<image>", MANY.preset("gundam"), "2 pages in one prompt, gundam; .* a preset without crops"),
+        ([], "<image>", MANY.preset("base"), "0 pages in one prompt, base; give one at least"),
     ],
 )
 def test_what_cannot_be_prepared_is_refused(
     pages: list[tuple[int, int]], prompt: str, preset: str | Preset, message: str, tokenizer: Tokenizer
 ) -> None:
+    family = MANY if preset in MANY.presets.values() else DEFAULT
     with pytest.raises(DsocrError, match=message):
-        DEFAULT.prepare([Image.new("RGB", size) for size in pages], prompt, preset, tokenizer)
-
-
-@pytest.mark.parametrize(
-    ("pages", "prompt", "preset", "message"),
-    [
-        (
-            2,
-            "<image> a <image> b",
-            "base",
-            "has 2 <image> placeholders and there are 2 images; .* one .* for all images",
-        ),
-        (2, "Multi page parsing.", "base", "has no <image>"),
-        (2, "<image>", "gundam", "2 pages in one prompt, gundam; .* a preset without crops"),
-        (0, "<image>", "base", "0 pages in one prompt, base; give one at least"),
-    ],
-)
-def test_what_pages_at_one_place_cannot_be_is_refused(
-    pages: int, prompt: str, preset: str, message: str, tokenizer: Tokenizer
-) -> None:
-    with pytest.raises(DsocrError, match=message):
-        MANY.prepare([Image.new("RGB", (100, 100))] * pages, prompt, preset, tokenizer)
+        family.prepare([Image.new("RGB", size) for size in pages], prompt, preset, tokenizer)
 
 
 def test_what_has_no_size_or_no_words_is_refused() -> None:
