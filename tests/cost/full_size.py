@@ -1,16 +1,21 @@
-"""The vendor's dimensions, and counted FLOPs compared with computed ones."""
+"""The vendor's dimensions, and counted FLOPs held to computed ones."""
 
-from collections.abc import Mapping
+from typing import Any
 
+from PIL import Image
 from torch import nn
 
-from pytest_dsocr.cost.cost import WHOLE, Cost, differences, with_those_around
-from pytest_dsocr.cost.model import parameters
+from pytest_dsocr.cost.cost import WHOLE, as_counted, by_module, differences, with_those_around
+from pytest_dsocr.cost.model import parameters, stages_of
+from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.perf.probe.flops import Flops
+from pytest_dsocr.explain.mistake import model_of
+from pytest_dsocr.perf.probe.flops import Flops, counted_flops
 
 FULL = Architecture()
+TOKEN = 5
 
 
 def shown(of: DeepseekOCR) -> dict[str, nn.Module]:
@@ -19,6 +24,16 @@ def shown(of: DeepseekOCR) -> dict[str, nn.Module]:
     return {name: module for name, module in of.named_modules() if name in names}
 
 
-def apart(layers: Mapping[str, Cost], found: Flops) -> list[str]:
-    """What differs, in words."""
-    return [str(one) for one in differences(layers, {WHOLE: found.operators, **found.modules}, found.calls)]
+def counted(session: Engine[Any], page: Image.Image, preset: str, work: Workload, device: str) -> Flops:
+    """What torch's counter sees of a page read up to ``work``'s tokens, which is what is computed, module by module."""
+    stages = stages_of(model_of(session).arch, work)
+    with counted_flops(shown(model_of(session))) as found:
+        state = session.prefill(session.prepare(page, prompt="free", preset=preset))
+        for _ in range(work.decode_steps):
+            session.decode_step(state, TOKEN)
+    computed = by_module(stages.values())
+    apart = differences(computed, {WHOLE: found.operators, **found.modules}, found.calls)
+    assert [str(one) for one in apart] == []
+    assert found.as_counted == sum(as_counted(one, work.attention, device) for one in stages.values())
+    assert not found.unknown
+    return found

@@ -7,19 +7,18 @@ import pytest
 import torch
 from PIL import Image
 
-from pytest_dsocr.cost.cost import UNCOUNTED, as_counted, by_module
-from pytest_dsocr.cost.model import activation_peaks, stages_of
+from pytest_dsocr.cost.cost import UNCOUNTED
+from pytest_dsocr.cost.model import activation_peaks
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.attention import attention_function
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.mistake import model_of
-from pytest_dsocr.perf.probe.flops import counted_flops
-from tests.cost.full_size import FULL, apart, shown
+from tests.cost.full_size import FULL, TOKEN, counted
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
 PAGE = Image.new("RGB", (1400, 1400), "white")
-TOKEN, TOKENS = 5, 3
+TOKENS = 3
 NEEDS = {"flash_attention_2": "flash_attn"}
 
 
@@ -45,17 +44,9 @@ def work_of(session: Engine[Any], attention: str) -> Workload:
 
 
 def test_flops(full: Engine[Any], attention: str) -> None:
-    inputs = full.prepare(PAGE, prompt="free", preset="gundam")
-    with counted_flops(shown(model_of(full))) as found:
-        state = full.prefill(inputs)
-        for _ in range(TOKENS - 1):
-            full.decode_step(state, TOKEN)
-    stages = stages_of(FULL, work_of(full, attention))
-    assert not apart(by_module(stages.values()), found)
-    assert found.as_counted == sum(as_counted(one, attention, "cuda") for one in stages.values())
+    found = counted(full, PAGE, "gundam", work_of(full, attention), "cuda")
     hidden = {UNCOUNTED[attention, "cuda"]} if (attention, "cuda") in UNCOUNTED else set()
     assert {*found.operators} & {*found.uncounted} == hidden
-    assert not found.unknown
 
 
 def test_peaks(full: Engine[Any], attention: str) -> None:
