@@ -10,11 +10,14 @@ from PIL import Image
 from torch import Tensor
 
 from pytest_dsocr.observation.observation import Artefact, Best, InputsDigest, NotFinite, Seam
-from pytest_dsocr.observation.summing import sample_positions
+from pytest_dsocr.observation.summing import CHUNK_VALUES, host_sums, sample_positions
 from tests.compare.made import input_tensors, random
 
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+each_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=on_gpu)])
 TENSORS = {
     "one value": torch.tensor([2.5]),
+    "more than two chunks": random(2 * CHUNK_VALUES + 77),
     "no axis": torch.tensor(2.5),
     "bf16": random(3, 40, 5).bfloat16(),
     "f16": random(90).half(),
@@ -25,21 +28,23 @@ TENSORS = {
 }
 
 
+@each_device
 @pytest.mark.parametrize("tensor", TENSORS.values(), ids=TENSORS)
-def test_a_seam_sums_up_its_tensor(tensor: Tensor) -> None:
-    seam = Seam.of(tensor, keep_values=True)
+def test_a_seam_sums_up_its_tensor(tensor: Tensor, device: str) -> None:
+    seam = Seam.of(tensor.to(device), keep_values=True)
     wide = tensor.detach().double().flatten()
     own = tensor.detach().contiguous()
     raw = own.view(torch.int16).numpy().tobytes() if own.dtype == torch.bfloat16 else own.numpy().tobytes()
     assert seam.sha256 == hashlib.sha256(raw).hexdigest()
     assert seam.shape == tuple(tensor.shape)
     assert seam.dtype == str(tensor.dtype)[len("torch.") :]
-    assert seam.mean == pytest.approx(float(wide.mean()))
-    assert seam.std == pytest.approx(float(wide.std(correction=0)), abs=1e-12)
-    assert seam.norm == pytest.approx(float(wide.norm()))
+    assert seam.mean == pytest.approx(float(wide.mean()), rel=1e-12)
+    assert seam.std == pytest.approx(float(wide.std(correction=0)), rel=1e-12, abs=1e-12)
+    assert seam.norm == pytest.approx(float(wide.norm()), rel=1e-12)
     assert torch.equal(seam.sample, wide[sample_positions(len(wide))].float())
     assert (seam.sample.dtype, seam.sketch.dtype) == (torch.float32, torch.float32)
     assert seam.sketch.shape == (128,)
+    assert torch.allclose(seam.sketch, host_sums(own).sketch, rtol=1e-6, atol=1e-9)
     assert seam.values is not None
     assert torch.equal(seam.values, tensor)
     assert seam.values.is_contiguous(), "files of tensors hold no views"
@@ -53,15 +58,16 @@ def test_the_hash_sees_a_zeros_sign_and_a_nans_payload() -> None:
     assert Seam.of(nans[:1]).sha256 != Seam.of(nans[1:]).sha256
 
 
-def test_nans_and_infinities_are_counted_apart() -> None:
+@each_device
+def test_nans_and_infinities_are_counted_apart(device: str) -> None:
     tensor = random(3, 40)
     tensor[1, 7], tensor[1, 9], tensor[2, 0] = math.inf, math.nan, -math.inf
-    found = Seam.of(tensor).not_finite
+    found = Seam.of(tensor.to(device)).not_finite
     assert found == NotFinite(nans=1, infinities=2, values=120, first=(1, 7))
     assert str(found) == "1 NaN and 2 infinite of 120 values, the first at [1, 7]"
     assert Seam.of(random(3)).not_finite is None
     for bad in (math.nan, math.inf, -math.inf):
-        seam = Seam.of(torch.tensor([1.0, bad]))
+        seam = Seam.of(torch.tensor([1.0, bad], device=device))
         assert math.isnan(seam.std)
         assert not math.isfinite(seam.norm)
 

@@ -15,9 +15,9 @@ from pytest_dsocr.observation.observation import Seam
 from pytest_dsocr.observation.summing import CHUNK_VALUES, SKETCH_VALUES, device_sums, host_sums, sample_positions
 from tests.compare.made import random
 from tests.observation.test_block_seams import Toy
+from tests.observation.test_observation import on_gpu
 from tests.waiting import no_waiting
 
-on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 LARGE = 2 * CHUNK_VALUES + 77
 TENSORS = {
     "one value": torch.tensor([2.5]),
@@ -38,21 +38,6 @@ def test_a_device_comes_to_what_the_host_comes_to(tensor: Tensor) -> None:
     assert torch.equal(sample.float().nan_to_num(), host.sample.nan_to_num())
     assert torch.allclose(sketch.float(), host.sketch, rtol=1e-6, atol=1e-9, equal_nan=True)
     assert {one.dtype for one in (mean, std, norm, sample, sketch)} == {torch.float64}
-
-
-@on_gpu
-@pytest.mark.parametrize("tensor", [*TENSORS.values(), random(30, 20).T[3:, ::2]], ids=[*TENSORS, "a view"])
-def test_a_seam_of_a_gpu_is_that_of_its_copy(tensor: Tensor) -> None:
-    there, host = Seam.of(tensor.cuda(), keep_values=True), Seam.of(tensor, keep_values=True)
-    assert (there.shape, there.dtype, there.sha256) == (host.shape, host.dtype, host.sha256)
-    assert (there.mean, there.std, there.norm) == pytest.approx(
-        (host.mean, host.std, host.norm), rel=1e-12, nan_ok=True
-    )
-    assert torch.equal(there.sample.nan_to_num(), host.sample.nan_to_num())
-    assert torch.allclose(there.sketch, host.sketch, rtol=1e-6, atol=1e-9, equal_nan=True)
-    assert there.values is not None
-    assert host.values is not None
-    assert torch.equal(there.values.nan_to_num(), host.values.nan_to_num())
 
 
 @on_gpu
