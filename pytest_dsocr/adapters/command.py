@@ -21,7 +21,7 @@ from pytest_dsocr.adapters import fields
 from pytest_dsocr.adapters.process import RunningCommand
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.config import Level
+from pytest_dsocr.observation.config import Level, SubjectFaultError
 from pytest_dsocr.subjects.loading import CLI
 from pytest_dsocr.subjects.protocol import Offers, Setup
 
@@ -170,7 +170,7 @@ def _decoded(running: RunningCommand, output: bytes) -> str:
         return output.decode()
     except UnicodeDecodeError as error:
         where = f"byte {error.start} of {len(output)} is {output[error.start]:#04x}"
-        fault = running.fault(f"printed what is not UTF-8 ({where}); let it print UTF-8")
+        fault: SubjectFaultError = running.fault(f"printed what is not UTF-8 ({where}); let it print UTF-8")
         raise fault from fault.__cause__
 
 
