@@ -76,8 +76,8 @@ class PixelBox(NamedTuple):
 class Span:
     """One label with its boxes, where it stands in the text, and what follows it.
 
-    ``start`` and ``end`` are character offsets, ``raw`` is the text between them, ``text`` runs on to the next span,
-    stripped. ``problem`` says why boxes are missing, or None.
+    ``start`` and ``end`` are character offsets, ``text`` runs on to the next span, stripped. ``problem`` says why boxes
+    are missing, or None.
     """
 
     label: str
@@ -85,15 +85,13 @@ class Span:
     text: str
     start: int
     end: int
-    raw: str
     problem: str | None
 
 
 @dataclass(frozen=True)
 class Markup:
-    """A whole output: its spans in the vendor's order, the text in front of all (stripped), every problem found."""
+    """A whole output: its spans in the vendor's order, and every problem found."""
 
-    preamble: str
     spans: tuple[Span, ...]
     problems: tuple[str, ...]
 
@@ -104,7 +102,7 @@ def parse(text: str, form: OutputForm = DEEPSEEK_FORM) -> Markup:
     starts = [*sorted(match.start for match in matches), len(text)]
     spans = tuple(_span(text, match, starts[bisect_left(starts, match.end)], form) for match in matches)
     problems = [f"span {n} at offset {span.start}: {span.problem}" for n, span in enumerate(spans) if span.problem]
-    return Markup(text[: starts[0]].strip(), spans, (*problems, *_leftovers(_outside(text, sorted(matches)))))
+    return Markup(spans, (*problems, *_leftovers(_outside(text, sorted(matches)))))
 
 
 def find_spans(text: str, form: OutputForm = DEEPSEEK_FORM) -> Iterator[Match]:
@@ -203,7 +201,7 @@ def _span(text: str, match: Match, following: int, form: OutputForm) -> Span:
     boxes, problem = read_boxes(coordinates, form)
     if problem is None and REF in label:
         problem = f"label {quote(label)} holds a {REF} that was never closed"
-    return Span(label, boxes, text[end:following].strip(), start, end, text[start:end], problem)
+    return Span(label, boxes, text[end:following].strip(), start, end, problem)
 
 
 def _box(item: Any) -> Box | None:

@@ -269,7 +269,7 @@ def _sound(text: str) -> str:
 def _overlay(page: Image.Image, spans: Sequence[SpanSeen]) -> bytes:
     small = ImageOps.contain(page, LARGEST_OVERLAY_PX) if max(page.size) > max(LARGEST_OVERLAY_PX) else page
     content = BytesIO()
-    draw_boxes(small, [Span(one.label, one.boxes, "", 0, 0, "", None) for one in spans]).save(content, "JPEG")
+    draw_boxes(small, [Span(one.label, one.boxes, "", 0, 0, None) for one in spans]).save(content, "JPEG")
     return content.getvalue()
 
 

@@ -54,10 +54,9 @@ def test_spans_are_those_of_the_regular_expressions_and_no_text_is_lost(text: st
     expected = [(one.start(), one.end(), one["label"], one["coordinates"]) for one in found]
     assert list(find_spans(text, form)) == expected
     markup = parse(text, form)
-    assert [span.raw for span in markup.spans] == [one[0] for one in found]
+    assert [(span.start, span.end) for span in markup.spans] == [one.span() for one in found]
     covered = {place for one in found for place in range(*one.span())}
     starts = sorted(one.start() for one in found)
-    assert markup.preamble == text[: min(starts, default=len(text))].strip()
     for one in markup.spans:
         following = min((start for start in starts if start >= one.end), default=len(text))
         assert one.text == text[one.end : following].strip()
