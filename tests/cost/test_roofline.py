@@ -58,6 +58,8 @@ def test_a_page_is_the_sum_of_what_comes_one_after_the_other() -> None:
     assert of["page"].ms == pytest.approx(of["first_token"].ms + steps)
     assert of["decode"].ms == pytest.approx(steps / 63), "the step in the middle is the mean"
     assert not {"tokenizer", "postprocess", "decode.early"} & {*of}
+    embedded = stages_of(FULL, PAGE)["prefill"].layers["model.embed_tokens"]
+    assert embedded.written_bytes == 2 * PAGE.prompt_tokens * FULL.decoder.hidden_size
     assert {name: of[name].limit for name in ("sam", "clip", "prefill", "decode")} == {
         "sam": Limit.COMPUTE,
         "clip": Limit.COMPUTE,
