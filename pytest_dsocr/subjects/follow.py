@@ -69,7 +69,7 @@ def follow(
         tokenizer: the checkpoint's; without it, no difference after a tie is excused.
 
     Raises:
-        DsocrError: where it is no subject.
+        DsocrError: where it is no subject, or does not offer the case.
     """
     following = _Following(CheckedSubject(subject), case, expected, on_token, tokenizer)
     with torch.no_grad():
@@ -105,7 +105,8 @@ class _Following:
         self.answer = replace(self.answer, **said)
 
     def ask(self, always_read: bool) -> None:
-        """Ask for each part in turn."""
+        """Ask for each part in turn; a case that is not offered at all is asked for nothing."""
+        self.asked.offers.check(self.case)
         if self.asked.writes:
             self.left.append("write")
         if self.asked.level >= Level.INPUTS:
