@@ -105,7 +105,7 @@ def prepare_inputs(
     images = files_of(images) if isinstance(images, SINGLE) else images
     together = at_one_place and not isinstance(images, SINGLE)
     with stages("preprocess"):
-        pages = [load_image(image) for image in _as_list(images)]
+        pages = [load_image(image) for image in ([images] if isinstance(images, SINGLE) else images)]
         if together and (preset.crop or not pages):
             raise DsocrError(
                 f"{len(pages)} pages in one prompt, {preset.name}; give one at least, and a preset without crops"
@@ -147,10 +147,6 @@ def normalise(whole: Tensor) -> Tensor:
     for _ in in_threads(lambda part: part[1].copy_(part[0].float().div_(WHITE).sub_(MEAN).div_(STD)), parts):
         pass
     return made
-
-
-def _as_list(images: ImageSource | Sequence[ImageSource]) -> list[ImageSource]:
-    return [images] if isinstance(images, SINGLE) else list(images)
 
 
 def _blank(side_px: int) -> Tensor:

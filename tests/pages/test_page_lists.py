@@ -49,10 +49,6 @@ def written(text: str | bytes, name: str = "pages.txt") -> Path:
 )
 def test_a_list_is_a_path_a_line_with_comments(text: str) -> None:
     assert read_list(written(text)) == [Path("pages/b.jpg"), Path("pages/c d.png")]
-
-
-@pytest.mark.usefixtures("folder")
-def test_only_at_its_beginning_does_a_hash_make_a_line_a_comment() -> None:
     assert read_list(written("pages/#1.png\npages/café.png")) == [Path("pages/#1.png"), Path("pages/café.png")]
 
 
