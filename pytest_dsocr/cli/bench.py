@@ -1,4 +1,4 @@
-"""``dsocr bench``: two sides measured in turn; 0 if B is not slower. ``trace import``: what Nsight Systems saw."""
+"""``dsocr bench``: two sides measured in turn. The status is 0 if B is not slower."""
 
 import math
 from argparse import ArgumentParser, Namespace
@@ -11,15 +11,13 @@ from pytest_dsocr.cli.arguments import add, add_model, add_reading
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.process import interrupted_by_sigterm, progress_bar
-from pytest_dsocr.foundation.words import aligned, entry
+from pytest_dsocr.foundation.words import entry
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.perf.bench import LABELS, Status, Task, compare, lines_of
 from pytest_dsocr.perf.identity import PageSetting
 from pytest_dsocr.perf.limits import LOOKS, TOKENS, Watcher
-from pytest_dsocr.perf.nsight import read
 from pytest_dsocr.perf.rounds import QUANTITIES
-from pytest_dsocr.perf.trace import difference
 from pytest_dsocr.plugin.option_values import slower as read_share
 from pytest_dsocr.plugin.xfails import read_ledger
 from pytest_dsocr.report.bench import as_json, bencher, markdown
@@ -122,33 +120,3 @@ def _watching() -> Iterator[Watcher]:
             bar.set_description_str(what)
 
         yield watch
-
-
-OF_REPORT = ("stage", "runs", "what", "calls a run", "ms a run")
-
-
-def add_import_report(command: ArgumentParser) -> None:
-    """Add the report, and another to compare it with."""
-    what = "a report that nsys export --type sqlite wrote"
-    command.add_argument("report", type=Path, metavar="REPORT", help=what)
-    command.add_argument("other", type=Path, nargs="?", metavar="OTHER", help="a later one: say what differs")
-
-
-def import_report(options: Namespace) -> Iterator[str]:
-    """Yield the table of one report, or what differs between two.
-
-    Raises:
-        DsocrError: where a report cannot be read.
-    """
-    table = read(options.report)
-    if options.other:
-        found = difference(table, other := read(options.other), [*table.runs, *other.runs])
-        yield found.sentence
-        yield from found.lines
-        return
-    order = [*table.runs]
-    cells = []
-    for row in sorted(table.rows, key=lambda row: (order.index(row.stage), -row.device_ms - row.host_ms)):
-        runs, ms = table.runs[row.stage], f"{row.device_ms + row.host_ms:.3g}"
-        cells.append((row.stage, str(runs), f"{row.kind} {row.name}"[:72], f"{row.count / runs:.4g}", ms))
-    yield from aligned([OF_REPORT, *cells], ("stage", "what"))

@@ -24,7 +24,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "merge": ("results:merge", "make one result of those of shards"),
     "doctor": ("doctor:run", "check this machine: is there what a run needs?"),
     "bench": ("bench:run", "measure two versions in turn: is the second slower?"),
-    "trace import": ("bench:import_report", "show what a report of Nsight Systems holds, or how two differ"),
     "cost": ("cost:run", "calculate what pages cost: FLOPs, bytes, and the least time on a device"),
     "nightly": ("results:nightly", "run every part of a night that a file describes"),
     "history": ("results:history", "show what was found night by night, and measured run by run"),

@@ -34,7 +34,6 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
     "merge": ["a", "--out=b"],
     "doctor": [],
     "bench": ["a", "b"],
-    "trace import": ["a"],
     "cost": ["a"],
     "nightly": ["a"],
     "history": ["a"],
