@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pytest_dsocr.contract import ROWS
 from pytest_dsocr.contract.image import load_images
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.markup import clean_output
@@ -65,7 +66,7 @@ def of_text(level: int, family: Family = DEFAULT) -> Sequence[Mistake]:
 
     In front is what is computed soon; of what costs as much, what was seen in real ports, or else thought of as such.
     """
-    ranks = {one.mistake: 2 - bool(one.topic) for one in reversed(seen(family))}
+    ranks = {one.mistake: (one.family == DEFAULT.name) + (not one.topic) for one in reversed(seen(family))}
     kinds = GROUPS if level < Level.STAGES else SOON
     found = [one for kind in kinds if not (level and kind in INPUTS) for one in groups(family)[kind]]
     found = [one for one in found if not one.id.startswith("text.") or one.id.partition(".")[2] in TEXTS]
@@ -88,11 +89,14 @@ class TextPage:
 
     def __init__(self, session: Engine[Any], read: PageRead) -> None:
         self.session, self.read, self.case = session, read, unpack_case(read.case)
-        self.ids = [*session.tokenizer.encode(read.text), session.policy.eos_id]
+        encode, decode = session.tokenizer.encode, session.tokenizer.decode
+        blanks = [*takewhile(lambda token: not decode([token]).strip(), read.reference_tokens)]
+        """What the reference says in front of its text, which is stripped."""
+        self.ids = [*blanks, *encode(read.text), session.policy.eos_id]
         self.is_wide = session.model.dtype == torch.float32
         """Whether passes and steps choose the same tokens; in fewer bits they round differently."""
-        self.right = clean_output(session.tokenizer.decode(read.reference_tokens))
-        both = zip(self.ids, session.tokenizer.encode(self.right), strict=False)
+        self.right = clean_output(decode(read.reference_tokens))
+        both = zip(self.ids, [*blanks, *encode(self.right)], strict=False)
         self.apart = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], both))
         """At which of its tokens the subject's text leaves the reference's."""
 
@@ -109,7 +113,8 @@ class TextPage:
     @cached_property
     def is_witness(self) -> bool:
         """Whether it tells mistakes apart: not where it is right, and the session reads it otherwise, as over a tie."""
-        return not self.read.is_right or self._reads(self.clean.inputs, self.copied(), reading(self.session.family))
+        by = reading(self.session.family)
+        return not self.read.is_right or self._reads(self.clean.inputs, self.copied(), by, stepped=False)
 
     def gives(self, one: Mistake) -> bool:
         """Return whether the session with a mistake reads the subject's text."""
@@ -122,7 +127,16 @@ class TextPage:
             changes.set(pipeline, "scatter", _scatter)
             by = reading(self.session.family, name if group == "read" else "")
             prefilled, stepped = self.prefilled(one, changes), ONE_BY_ONE.match(one.id) is not None
-            return self._reads(*prefilled, by, stepped=stepped) if prefilled else self.read.is_right
+            known = self.known if group == "read" and not (by.blind or by.redecoded) else ()
+            return self._reads(*prefilled, by, known, stepped=stepped) if prefilled else self.read.is_right
+
+    @cached_property
+    def known(self) -> Sequence[Tensor]:
+        """The session's logits behind each of the subject's tokens; empty where passes and steps round differently."""
+        state, along = self.copied(), Along(self.session.pipeline, self.ids, self.apart)
+        for token in self.ids[: self.case.max_new_tokens] if self.is_wide else ():
+            along.decode_step(state, [token])
+        return along.logits
 
     def prefilled(self, one: Mistake, changes: Changes) -> tuple[Inputs, DecodeState[Any]] | None:
         """Return the inputs and the state behind the prompt with a mistake in it; None where it changes nothing."""
@@ -132,6 +146,8 @@ class TextPage:
             return right, model.prefill_with(right, None) if name == "blind" else self.copied()
         if group == "prompt" and not name.startswith("preset-"):  # these change pixels as well
             brief = inputs_under(self.session, self.case, one, page=load_images(self.case.page))
+            if all(torch.equal(getattr(brief, name), getattr(right, name)) for name in ROWS):
+                return None
             right = replace(right, input_ids=brief.input_ids, images_seq_mask=brief.images_seq_mask)
             return right, self._prefilled_behind(right)
         if group in INPUTS:
@@ -176,11 +192,13 @@ class TextPage:
         """Return the state behind the prompt, which decoding moves on."""
         return DecodeState(copy.deepcopy(self.state.cache), self.state.logits, self.state.last_embeds, [])
 
-    def _reads(self, inputs: Inputs, state: DecodeState[Any], by: ReadingRule, *, stepped: bool = False) -> bool:
+    def _reads(
+        self, inputs: Inputs, state: DecodeState[Any], by: ReadingRule, known: Sequence[Tensor] = (), *, stepped: bool
+    ) -> bool:
         """Return whether the session reads the subject's text; ends where it reads another one."""
         tokenizer, eos, most = self.session.tokenizer, self.session.policy.eos_id, self.case.max_new_tokens
         stepped = stepped or not self.is_wide
-        model: Any = self.session.pipeline if stepped else Along(self.session.pipeline, self.ids, self.apart)
+        model: Any = self.session.pipeline if stepped else Along(self.session.pipeline, self.ids, self.apart, known)
         said, is_along, text = list[int](), True, ""
         for token in by.tokens(model, state, inputs.input_ids[0].tolist(), tokenizer, eos, most):
             is_along = is_along and self.ids[len(said) : len(said) + 1] == [token]
@@ -198,28 +216,36 @@ class Along:
         pipeline: decodes.
         ids: the known tokens.
         first: how many of them the first pass takes: most mistakes end there.
+        known: the logits behind the first tokens; without any these are passed.
     """
 
-    def __init__(self, pipeline: Pipeline[Any], ids: Sequence[int], first: int) -> None:
-        self.pipeline, self.ids, self.first = pipeline, [*ids], first
-        self.logits: list[Tensor] = []
+    def __init__(self, pipeline: Pipeline[Any], ids: Sequence[int], first: int, known: Sequence[Tensor] = ()) -> None:
+        self.pipeline, self.first, self.are_known = pipeline, first, bool(known)
+        self.ids, self.logits = [*ids][: len(known) or None], [*known]
         """Those behind each of the tokens that were passed."""
         self.fed = 0
 
     def decode_step(self, state: DecodeState[Any], tokens: Sequence[int]) -> None:
         """Feed one token; the state has its logits."""
         if [*tokens] != self.ids[self.fed : self.fed + 1]:
-            for _ in self.logits[self.fed :]:
+            at = 0 if self.are_known else self.fed
+            while at < self.fed:
+                at += len(self._passed(state, at, self.fed))
+            for _ in self.logits[self.fed :] if not self.are_known else ():
                 state.cache.drop_last()
-            self.ids, self.logits, self.fed = [], [], 0
+            self.are_known, self.ids, self.logits, self.fed = False, [], [], 0
             self.pipeline.decode_step(state, tokens)
             return
         if self.fed == len(self.logits):
-            room = max(1, min(MOST_AT_ONCE, (self.pipeline.model.family.cache.ring or MOST_AT_ONCE) - self.fed))
-            behind = min(self.first if self.fed < self.first else len(self.ids), self.fed + room)
-            self.logits += passed(self.pipeline, state, self.ids[self.fed : behind])
+            behind = self.first if self.fed < self.first else len(self.ids)
+            self.logits += self._passed(state, self.fed, behind)
         state.logits = self.logits[self.fed]
         self.fed += 1
+
+    def _passed(self, state: DecodeState[Any], first: int, behind: int) -> Sequence[Tensor]:
+        """Feed as many of the known tokens at once as memory and a ring have room for."""
+        room = max(1, min(MOST_AT_ONCE, (self.pipeline.model.family.cache.ring or MOST_AT_ONCE) - first))
+        return passed(self.pipeline, state, self.ids[first : min(behind, first + room)])
 
     def redecode_last(self, state: DecodeState[Any]) -> None:
         """Decode the prompt's last token again."""

@@ -62,8 +62,11 @@ class ReadingRule:
         generator = torch.Generator().manual_seed(self.seed or 0)
         most = min(most, self.most or most, max(1, (self.most_with_prompt or len(prompt) + most) - len(prompt)))
         said: list[int] = []
+        ban = NgramBan(self.size, prompt if self.prompt_counts else (), self.window)
         while len(said) < most:
-            said.append(self._choose(state.logits[0], prompt, said, excused, generator))
+            banned = [token for token in ban.banned() if token not in excused]
+            said.append(self._choose(state.logits[0], prompt, said, banned, generator))
+            ban.push(said[-1])
             yield said[-1]
             if (said[-1] == eos and self.ends) or (self.stop and self.stop(tokenizer.decode(said).strip())):
                 return
@@ -71,13 +74,11 @@ class ReadingRule:
                 pipeline.decode_step(state, said[-1:])
 
     def _choose(
-        self, logits: Tensor, prompt: Sequence[int], said: Sequence[int], excused: set[int], generator: torch.Generator
+        self, logits: Tensor, prompt: Sequence[int], said: Sequence[int], banned: list[int], generator: torch.Generator
     ) -> int:
         """Choose the next token of logits ``[V]``."""
         logits = logits.clone() if self.rounded is None else logits.to(self.rounded).float()
-        history = [*(prompt if self.prompt_counts else ()), *said]
-        ban = NgramBan(self.size, history if self.window is None else history[-self.window :])
-        if banned := [token for token in ban.banned() if token not in excused]:
+        if banned:
             logits[banned] = -torch.inf
         if self.penalty != 1.0 and (seen := {*(prompt if self.penalty_of_prompt else ()), *said}):
             at = sorted(seen)
