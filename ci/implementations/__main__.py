@@ -53,6 +53,7 @@ class Row:
     health: str = ""
     folder: str = ""
     repository: str = ""
+    options: str = ""
 
     def needs(self, variable: str) -> bool:
         """Return whether the row names something that its user must have."""
@@ -96,8 +97,8 @@ def _run(options: argparse.Namespace, more: Sequence[str]) -> int:
         (work / "installed").touch()
     subject = expanded(row.subject, variables)
     with _serving(row, variables, work / "server.log"):
-        command = [work / "env/bin/dsocr", "compare", f"--subject={subject}", f"--out={out}", *more]
-        status = subprocess.run(command, env=variables).returncode
+        command = [work / "env/bin/dsocr", "compare", f"--subject={subject}", f"--out={out}"]
+        status = subprocess.run([*command, *row.options.split(), *more], env=variables).returncode
     sys.stdout.write("\n".join(rows_of(options.name, out / "dsocr.json")) + "\n")
     return status
 

@@ -36,9 +36,12 @@ from pytest_dsocr.subjects.session import SessionSubject
 RENAMED = {
     "model.sam_model.blocks": "model.vision_tower.sam_encoder.layers",
     "model.vision_model.transformer": "model.vision_tower.vision_encoder.encoder",
+    "model.sam_model": "model.vision_tower.sam_encoder",
+    "model.vision_model": "model.vision_tower.vision_encoder",
+    "model.projector": "model.multi_modal_projector",
     "model.layers": "model.language_model.layers",
 }
-"""The vendor's names of modules that are watched, and transformers'."""
+"""The vendor's names of modules that are watched, and transformers'; what is inside of another comes first."""
 
 
 class Cache:
