@@ -6,16 +6,9 @@ from functools import partial
 from typing import Any
 
 import torch
+import transformers
 from PIL import Image
 from torch import Tensor, nn
-from transformers import (
-    AutoTokenizer,
-    DynamicCache,
-    UnlimitedOcrConfig,
-    UnlimitedOcrForConditionalGeneration,
-    UnlimitedOcrImageProcessor,
-    UnlimitedOcrProcessor,
-)
 from transformers.image_utils import load_image
 from transformers.utils.import_utils import is_torchvision_available
 
@@ -48,7 +41,7 @@ class Cache:
     """transformers' cache with a window behind the prompt, oldest token first."""
 
     def __init__(self, config: Any) -> None:
-        self.past, self.seen = DynamicCache(config=config), 0
+        self.past, self.seen = transformers.DynamicCache(config=config), 0
 
     @property
     def length(self) -> int:
@@ -147,12 +140,12 @@ class TransformersUnlimited(SessionSubject):
         session = Engine(Model(_loaded(found, setup)), found.tokenizer)
         super().__init__(session)
         if is_torchvision_available():
-            tokenizer = AutoTokenizer.from_pretrained(found.folder)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(found.folder)
             session.prepare = partial(_prepared, tokenizer, setup.device)  # type: ignore[method-assign]
 
 
 def _loaded(found: Checkpoint, setup: Setup) -> Any:
-    model = UnlimitedOcrForConditionalGeneration.from_pretrained(
+    model = transformers.UnlimitedOcrForConditionalGeneration.from_pretrained(
         found.folder,
         config=_config(found.architecture, found.tokenizer.special.image),
         attn_implementation="eager",
@@ -161,7 +154,7 @@ def _loaded(found: Checkpoint, setup: Setup) -> Any:
     return model.eval().to(setup.device)
 
 
-def _config(of: Architecture, image_id: int) -> UnlimitedOcrConfig:
+def _config(of: Architecture, image_id: int) -> Any:
     """Return its config with a checkpoint's sizes, of which the vendor's file names vision's in another way."""
     sam = {
         "hidden_size": of.sam.width,
@@ -180,7 +173,7 @@ def _config(of: Architecture, image_id: int) -> UnlimitedOcrConfig:
     }
     text = {**of.to_config()["language_config"], "sliding_window": of.family.cache.ring}
     vision = {"sam_config": sam, "encoder_config": clip}
-    return UnlimitedOcrConfig(vision_config=vision, text_config=text, image_token_id=image_id)
+    return transformers.UnlimitedOcrConfig(vision_config=vision, text_config=text, image_token_id=image_id)
 
 
 def _prepared(
@@ -190,12 +183,12 @@ def _prepared(
     family = Model.family
     sizes = family.preset(preset)
     side = sizes.base_size if sizes.crop else sizes.image_size
-    images = UnlimitedOcrImageProcessor(
+    images = transformers.UnlimitedOcrImageProcessor(
         size={"height": side, "width": side}, crop_to_patches=sizes.crop, tile_size=sizes.image_size
     )
     image = load_image(page if isinstance(page, Image.Image) else str(page))
     text = family.prompts.get(prompt, prompt)
-    made = UnlimitedOcrProcessor(images, tokenizer)(images=[image], text=text, return_tensors="pt")
+    made = transformers.UnlimitedOcrProcessor(images, tokenizer)(images=[image], text=text, return_tensors="pt")
     ids = made["input_ids"]
     if ids[0, 0] != tokenizer.bos_token_id:  # real tokenizers add it of themselves
         ids = torch.cat([ids.new_tensor([[tokenizer.bos_token_id]]), ids], 1)
