@@ -8,9 +8,9 @@ from pathlib import Path
 
 from PIL import Image
 
-from pytest_dsocr.contract.drawing import MAX_JPEG_SIDE_PX, Region, crop_figure, draw_boxes, place
+from pytest_dsocr.contract.drawing import MAX_JPEG_SIDE_PX, crop_figure, draw_boxes, place
 from pytest_dsocr.contract.image import SINGLE, ImageSource, files_of, load_image
-from pytest_dsocr.contract.markup import DEEPSEEK_FORM, OutputForm, Span, clean_output, parse, rewritten, to_mmd
+from pytest_dsocr.contract.markup import DEEPSEEK_FORM, OutputForm, clean_output, parse, rewritten, to_mmd
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.words import count
@@ -98,18 +98,12 @@ def _of_page(
     markup = parse(output, form)
     regions = place(markup.spans, *page.size)
     problems += [*markup.problems, *(region.problem for region in regions if region.problem)]
-    return _pictures(page, markup.spans, regions, number, problems)
-
-
-def _pictures(
-    page: Image.Image, spans: Sequence[Span], regions: Sequence[Region], number: int | None, problems: list[str]
-) -> dict[str, bytes]:
     makers: dict[str, Callable[[], Image.Image]] = {
         f"images/{_prefix(number)}{region.figure}.jpg": partial(crop_figure, page, region.pixels)
         for region in regions
         if region.figure is not None
     }
-    makers[overlay_of(number)] = partial(draw_boxes, page, spans)
+    makers[overlay_of(number)] = partial(draw_boxes, page, markup.spans)
     pictures: dict[str, bytes] = {}
     for name, make in makers.items():
         try:
