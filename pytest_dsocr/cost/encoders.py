@@ -39,10 +39,13 @@ def sam_parameters(config: SamConfig) -> dict[str, int]:
 
 def sam_layers(config: SamConfig, view_px: int, views: int, size: int) -> dict[str, Cost]:
     """Return the cost of one call on ``views`` views of ``view_px``, in numbers of ``size`` bytes."""
+    side, pixels = view_px // config.patch_size, COLOURS * config.patch_size**2
+    patches, read = views * side**2, views * COLOURS * view_px**2
     found = {
-        **dict(_patches(config, view_px, views, size)),
-        **dict(_blocks(config, view_px // config.patch_size, views, size)),
-        **dict(_neck(config, view_px // config.patch_size, views, size)),
+        "patch_embed.proj": product(patches, pixels, config.width)
+        + moved(size, read=read, written=patches * config.width),
+        **dict(_blocks(config, side, views, size)),
+        **dict(_neck(config, side, views, size)),
     }
     return _with_weights({f"{SAM}.{name}": cost for name, cost in found.items()}, sam_parameters(config), size)
 
@@ -51,14 +54,6 @@ def _with_weights(costs: Mapping[str, Cost], weights: Mapping[str, int], size: i
     """Add the weights that each module reads; one that is not in ``costs``, such as a norm, reads them alone."""
     read = {name: count for name, count in weights.items() if name != UNUSED}
     return {name: costs.get(name, Cost()) + moved(size, weights=count) for name, count in read.items()}
-
-
-def _patches(config: SamConfig, view_px: int, views: int, size: int) -> Iterator[tuple[str, Cost]]:
-    pixels = COLOURS * config.patch_size**2
-    patches = views * (view_px // config.patch_size) ** 2
-    numbers = patches * config.width
-    read = views * COLOURS * view_px**2
-    yield "patch_embed.proj", product(patches, pixels, config.width) + moved(size, read=read, written=numbers)
 
 
 def _blocks(config: SamConfig, side: int, views: int, size: int) -> Iterator[tuple[str, Cost]]:
