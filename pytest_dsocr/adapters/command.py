@@ -11,6 +11,7 @@ import shlex
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -92,7 +93,7 @@ class CommandSubject:
     """
 
     def __init__(self, options: CommandOptions, setup: Setup) -> None:
-        self._options, self._setup = options, fields.of_setup(setup)
+        self._options, self._setup = options, asdict(setup)
         self.presets, self.prompts = options.presets, options.prompts
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:

@@ -8,7 +8,7 @@ is run once more along these.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -202,7 +202,7 @@ class CommandDumps(DumpSubject):
 
     def __init__(self, setup: Setup, options: command.CommandOptions) -> None:
         super().__init__(setup, Path())
-        self._options, self._values = options, fields.of_setup(setup)
+        self._options, self._values = options, asdict(setup)
         self.presets, self.prompts = options.presets, options.prompts
         self._next: tuple[Case, list[int]] | None = None
         self._scratch: TemporaryDirectory[str] | None = None

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -16,7 +16,7 @@ from pytest_dsocr.foundation.reading import Format, toml
 from pytest_dsocr.subjects.protocol import Offers, Setup
 
 FIELD = re.compile(r"\{([a-z_]+)\}")
-OF_SETUP = ("checkpoint", "device", "dtype", "attention")
+OF_SETUP = tuple(field.name for field in fields(Setup))
 OF_PAGE = ("page", "prompt", "text", "preset", "base_size", "image_size", "crop", "max_new_tokens")
 """``text`` is the prompt without its ``<image>``, for an implementation that puts the image in place itself."""
 TOML = ".toml"
@@ -24,11 +24,6 @@ MOST_BYTES = 16 * 2**20
 """Of one answer: the longest output that the model can give takes less than a hundredth."""
 
 Values = Mapping[str, Any]
-
-
-def of_setup(setup: Setup) -> Values:
-    """Return the values of a run."""
-    return {name: value for name, value in asdict(setup).items() if name in OF_SETUP}
 
 
 def of_page(page: Path, prompt: str, preset: Preset, max_new_tokens: int) -> Values:

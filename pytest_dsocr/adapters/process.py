@@ -109,9 +109,15 @@ class RunningCommand:
             self._process.wait(1)
         self.kill()
 
-    def fault(self, what: str) -> SubjectFaultError:
+    def fault(self, what: str, kind: type[Fault] = SubjectFaultError) -> Fault:  # type: ignore[assignment]
         """Return a fault that says what the command did, then what to do."""
-        return self._of(SubjectFaultError, what)
+        lines = [line.rstrip() for line in self._stderr.decode(errors="replace").splitlines() if line.strip()]
+        said = f"; it said last: {fit(lines[-1], COLUMNS)}" if lines else ""
+        command = in_shell(self._words)
+        fault = kind("read", f"the command {what}{said}; it was: {fit(command, COLUMNS)}")
+        trace = "\n".join(fit(line, COLUMNS) for line in lines[-TRACE_LINES:])
+        fault.__cause__ = TheCommand(f"{command}\n{trace or 'it said nothing on stderr'}")
+        return fault
 
     def _hears(self) -> bool:
         """Take the output so far; False where the process has ended and no more can come.
@@ -135,8 +141,8 @@ class RunningCommand:
         if is_over and not ready:
             return False
         if time.monotonic() > self._deadline:
-            what = f"took more than {self._limit_s:g} s; if it was only slow, raise its time limit"
-            raise self._of(SubjectHungError, what)
+            slow = f"took more than {self._limit_s:g} s; if it was only slow, raise its time limit"
+            raise self.fault(slow, SubjectHungError)
         return True
 
     def _ended_early(self) -> SubjectFaultError:
@@ -145,20 +151,3 @@ class RunningCommand:
         return self.fault(
             f"{how_it_ended(self._process.returncode)} and did not answer; another is started for the next"
         )
-
-    def _of(self, kind: type[Fault], what: str) -> Fault:
-        fault = kind("read", self._message(what))
-        fault.__cause__ = self._cause()
-        return fault
-
-    def _message(self, what: str) -> str:
-        last = self._lines()[-1:]
-        said = f"; it said last: {fit(last[0], COLUMNS)}" if last else ""
-        return f"the command {what}{said}; it was: {fit(in_shell(self._words), COLUMNS)}"
-
-    def _cause(self) -> TheCommand:
-        said = "\n".join(fit(line, COLUMNS) for line in self._lines()[-TRACE_LINES:])
-        return TheCommand(f"{in_shell(self._words)}\n{said or 'it said nothing on stderr'}")
-
-    def _lines(self) -> list[str]:
-        return [line.rstrip() for line in self._stderr.decode(errors="replace").splitlines() if line.strip()]

@@ -10,7 +10,7 @@ import json
 import mimetypes
 import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import cycle, islice
 from math import isinf
 from pathlib import Path
@@ -96,7 +96,7 @@ class ServerSubject:
     """
 
     def __init__(self, options: ServerOptions, setup: Setup) -> None:
-        self._options, self._setup = options, fields.of_setup(setup)
+        self._options, self._setup = options, asdict(setup)
         key = os.environ[options.key_env] if options.key_env else ""
         self._chat = Chat(options.url.rstrip("/"), key, options.time_limit)
         self._model = options.model
