@@ -1,1 +1,0 @@
-"""One recipe that trains an embedded checkpoint: architecture, tokenizer and page maker are its arguments."""
