@@ -28,13 +28,13 @@ def hinted(compared: Comparison, hints: Callable[[], Iterator[str]]) -> Comparis
     return replace(compared, details=(f"check: {hint}", *compared.details)) if hint else compared
 
 
-def _resembling(begins: str | tuple[str, ...], make: Callable[[], Any], actual: Any) -> Iterator[str]:
+def _resembling(begins: str | tuple[str, ...], make: Callable[[], Any], actual: Any, family: Family) -> Iterator[str]:
     """Yield the mistakes of inputs whose ids begin so and under which the contract makes the subject's inputs."""
     from pytest_dsocr.explain.catalogue import mistakes
     from pytest_dsocr.explain.planted import in_contract
 
     ways = []
-    for one in mistakes().values():
+    for one in mistakes(family).values():
         if one.id.startswith(begins):
             with in_contract(one):
                 ways += [one.words] if make() == actual else []
@@ -68,7 +68,7 @@ def of_count(page: Path, actual: int, tokenizer: TextTokenizer, family: Family =
         ids: list[int] = family.prepare(page, "markdown", cut, tokenizer).input_ids[0].tolist()
         return ids.count(tokenizer.special.image)
 
-    yield from _resembling("prompt.counts-", make, actual)
+    yield from _resembling("prompt.counts-", make, actual, family)
 
 
 def of_prompt(actual: Sequence[int], text: str, tokenizer: TextTokenizer, family: Family = DEFAULT) -> Iterator[str]:
@@ -86,4 +86,4 @@ def of_prompt(actual: Sequence[int], text: str, tokenizer: TextTokenizer, family
         return [one for at, one in enumerate(ids) if one != image or not at or ids[at - 1] != image]
 
     rows = (*TEXTS, *BUILT, "not-stripped", "encoded-whole", "special-as-text")
-    yield from _resembling(tuple(f"prompt.{row}" for row in rows), lambda: once(make()), once(actual))
+    yield from _resembling(tuple(f"prompt.{row}" for row in rows), lambda: once(make()), once(actual), family)
