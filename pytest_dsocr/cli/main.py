@@ -12,7 +12,7 @@ import pytest_dsocr
 from pytest_dsocr.cli import compare
 from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
 from pytest_dsocr.foundation.process import check_system
-from pytest_dsocr.foundation.words import Command, plain
+from pytest_dsocr.foundation.words import plain
 from pytest_dsocr.plugin import option_values
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.report.file import BAD_INPUT, BY_INTERRUPT, EXIT_STATUS, Ending
@@ -25,7 +25,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "doctor": ("doctor:run", "check this machine: is there what a run needs?"),
     "bench": ("bench:run", "measure two versions in turn: is the second slower?"),
     "cost": ("cost:run", "calculate what pages cost: FLOPs, bytes, and the least time on a device"),
-    "nightly": ("results:nightly", "run every part of a night that a file describes"),
     "history": ("results:history", "show what was found night by night, and measured run by run"),
     "watch-vendor": ("vendor:watch", "have the vendor's files changed, and what does that affect?"),
     "faults": ("faults:run", "list the known mistakes, or show what one does to a page"),
@@ -102,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.status = 0
         module, function = _imported(COMMANDS[options.command][0])
         for line in getattr(module, function)(options):
-            print(line if isinstance(line, Command) else plain(line), flush=True)
+            print(plain(line), flush=True)
     except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception as error:

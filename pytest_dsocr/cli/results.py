@@ -8,14 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.files import locked, made_anew, write_whole
-from pytest_dsocr.foundation.process import interrupted_by_sigterm
+from pytest_dsocr.foundation.files import made_anew, write_whole
 from pytest_dsocr.foundation.reading import Format
 from pytest_dsocr.foundation.words import count, in_shell
-from pytest_dsocr.night import history as of_nights
-from pytest_dsocr.night import record
-from pytest_dsocr.night.run import run as run_night
-from pytest_dsocr.night.state import MACHINE, read_config
+from pytest_dsocr.history import page, record
 from pytest_dsocr.report.ci import append_summary
 from pytest_dsocr.report.difference import Status, difference, lines, markdown
 from pytest_dsocr.report.file import EXIT_STATUS, Ending, RunIdentity, mark_running, read_result, write_json
@@ -118,63 +114,25 @@ def history(options: Namespace) -> Iterator[str]:
     Raises:
         DsocrError: where no night can be read, a result to add cannot, or something cannot be written.
     """
-    for result in options.add or ():
-        yield f"{'added':<16}{record.add(options.folder, _night_of(result))}"
+    for night in [*_nights_of(options.add or ())]:  # nothing is added where one cannot be read
+        yield f"{'added':<16}{record.add(options.folder, night)}"
     nights, damaged = record.read(options.folder)
-    yield from of_nights.lines(nights, damaged)
+    yield from page.lines(nights, damaged)
     if options.html:
-        page = of_nights.html(nights, damaged)
-        write_whole(options.html, page.encode("utf-8", "replace"))
+        write_whole(options.html, page.html(nights, damaged).encode("utf-8", "replace"))
         yield f"{'written':<16}{options.html}"
     if not nights:
         raise DsocrError(f"{options.folder} holds no night that can be read; name a folder of them, or --add a result")
 
 
-def _night_of(result: Path) -> record.Night:
-    """Return what a history keeps of a run, or of the file that ``dsocr bench --out`` wrote."""
-    if result.is_file():
-        with suppress(DsocrError):
-            return record.of_bench(record.BENCHES.read(result))
-    return record.of_run(read_result(result))
-
-
-LOCK = ".night.lock"
-PATHS = ("out", "history", "vendor", "vendor_env")
-
-
-def add_nightly(command: ArgumentParser) -> None:
-    """Add the configuration, and what counts before it."""
-    command.add_argument("config", type=Path, metavar="CONFIG", help="configuration file in TOML")
-    command.add_argument("--out", metavar="FOLDER", help="folder of results, in place of the configuration's")
-    command.add_argument("--history", metavar="FOLDER", help="folder that each night adds a file to, likewise")
-    command.add_argument("--vendor", metavar="FOLDER", help="folder with the vendor's files, likewise")
-    command.add_argument("--vendor-env", metavar="FOLDER", help="the vendor's environment, likewise")
-    command.add_argument("--commit", help="what names the code, where this is no git repository")
-    command.add_argument("--minutes", type=float, help="time budget, in place of the configuration's")
-    command.add_argument("--again", action="store_true", help="run every part, whatever is done already")
-
-
-def nightly(options: Namespace) -> Iterator[str]:
-    """Run a night; ``options.status`` becomes the worst status of its parts.
-
-    Raises:
-        DsocrError: on bad input; with the status 10, where the night itself cannot go on.
-    """
-    config = read_config(options.config, _overrides(options))
-    with interrupted_by_sigterm(), locked(Path(config.out) / LOCK):
-        options.status = MACHINE  # what ends the night itself is not the model's fault
-        try:
-            options.status = yield from run_night(config, again=options.again)
-        except KeyboardInterrupt:
-            yield "the same command goes on from here"
-            raise
-
-
-def _overrides(options: Namespace) -> dict[str, Any]:
-    """Return what the command line says in place of the file; its paths are relative to the working directory."""
-    values = {name: getattr(options, name) for name in (*PATHS, "minutes", "commit")}
-    return {
-        name: str(Path(value).absolute()) if value and name in PATHS else value
-        for name, value in values.items()
-        if value is not None
-    }
+def _nights_of(named: Sequence[Path]) -> Iterator[record.Night]:
+    """Yield what a history keeps of runs, those of one commit together, and of files of ``dsocr bench --out``."""
+    runs = []
+    for path in named:
+        if path.is_file():
+            with suppress(DsocrError):
+                yield record.of_bench(record.BENCHES.read(path))
+                continue
+        folder = path.parent if path.suffix == ".json" else path
+        runs.append((folder.absolute().name, read_result(path, unfinished=True)))
+    yield from record.of_runs(runs)

@@ -17,10 +17,6 @@ COMMANDS = re.compile(r"(?<!\S)(?=::[\w-]+[^\n]*::)|(?<=##)(?=\[)")
 """Where a command of a CI's begins, as GitHub's takes it from the beginning of a line, and older ones from anywhere."""
 
 
-class Command(str):
-    """A line that a CI is meant to take for a command, made harmless in its parts by whoever made it."""
-
-
 def plain(text: str) -> str:
     """Return ``text`` on one line, with escapes for whatever would steer a terminal or a CI."""
     return harmless("".join(c if c.isprintable() else _escaped(c) for c in text))

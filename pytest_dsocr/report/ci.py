@@ -30,7 +30,7 @@ IS_GITHUB, SUMMARY, WORKSPACE = "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB
 
 def errors(result: Mapping[str, Any]) -> Iterator[str]:
     """Yield a command of GitHub's for each of the first failed tests, or for a refused run; elsewhere nothing."""
-    if not is_here():
+    if os.environ.get(IS_GITHUB) != "true":
         return
     if "tests" not in result:
         yield f"::error title=pytest-dsocr%3A {result['ended_as']}::{_data(result['verdict'])}"
@@ -43,30 +43,14 @@ def errors(result: Mapping[str, Any]) -> Iterator[str]:
         yield f"::error {_place(test, result)}title={_property(title)}::{_data(why)}"
 
 
-def annotation(kind: str, title: str, text: str) -> Iterator[str]:
-    """Yield a command of GitHub's that is of no test, an ``error`` or a ``warning``; elsewhere nothing."""
-    if is_here():
-        yield f"::{kind} title={_property(title)}::{_data(text)}"
-
-
-def is_here() -> bool:
-    """Return whether this is a job of GitHub's."""
-    return os.environ.get(IS_GITHUB) == "true"
-
-
 def append_summary(result: Mapping[str, Any]) -> str | None:
     """Append the run's summary to that of the job, where GitHub names one; give why not, where it cannot be."""
-    return append(markdown(result)) if os.environ.get(SUMMARY, "").strip() else None
-
-
-def append(text: str) -> str | None:
-    """Append Markdown to the job's summary, where GitHub names one; give why not, where it cannot be."""
     named = os.environ.get(SUMMARY, "").strip()
     if not named:
         return None
     try:
         with Path(named).open("a", encoding="utf-8", errors="replace") as file:
-            file.write(text + "\n")
+            file.write(markdown(result) + "\n")
     except OSError as error:
         return f"the summary was not appended to {named} ({error.strerror})"
     return None

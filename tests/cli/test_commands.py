@@ -35,7 +35,6 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
     "doctor": [],
     "bench": ["a", "b"],
     "cost": ["a"],
-    "nightly": ["a"],
     "history": ["a"],
     "faults": [],
     "watch-vendor": ["a"],

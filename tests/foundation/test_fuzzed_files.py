@@ -8,7 +8,6 @@ import json
 import math
 import os
 import shutil
-import tomllib
 from collections.abc import Callable, Sequence
 from datetime import date
 from functools import cache
@@ -29,8 +28,7 @@ from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.engine.weights import INDEX, read_headers
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import seal
-from pytest_dsocr.night import record
-from pytest_dsocr.night.state import NIGHTS, STATE_NAME, Config, Entry, NightState, read_config
+from pytest_dsocr.history import record
 from pytest_dsocr.pages.named import make_cases
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.perf.baseline import Baseline, find
@@ -97,10 +95,15 @@ def _result(folder: Path) -> Path:
 def _read_result(path: Path) -> None:
     found = read_result(path)
     assert [*lines(difference(found, found), found, found)]
-    assert record.of_run(found).started
+    assert next(record.of_runs([("run", found)])).started
     whole = merged([Part(path.parent, found)], "dsocr merge")
     assert html(whole)
     assert markdown(whole)
+
+
+def _night(folder: Path) -> Path:
+    [made] = record.of_runs([("run", read_result(_result(folder)))])
+    return record.add(folder, made)
 
 
 def _show(path: Path) -> None:
@@ -143,18 +146,13 @@ def _portable(path: Path) -> None:
     _fill(found["model"], [token for token in range(max(texts) + 1) if token not in texts][:9], set())
 
 
-def _state(folder: Path) -> Path:
-    NightState("a", Config(), entries=[Entry("a", "recorded", ("dev-3",))]).write(folder)
-    return folder / STATE_NAME
-
-
 def _in(name: str) -> Callable[[Path], Path]:
     return lambda folder: _among(_synthetic(), folder, name)
 
 
 KINDS: dict[str, Kind] = {
     "result": Kind(_result, _read_result),
-    "night": Kind(lambda folder: record.add(folder, record.of_run(read_result(_result(folder)))), _show),
+    "night": Kind(_night, _show),
     "baseline": Kind(
         Baseline(**vars(TIMES), parity=PARITY, made=date(2026, 11, 1), command="", commit=None).write,
         _find_baseline,
@@ -177,8 +175,6 @@ KINDS: dict[str, Kind] = {
     "anchors": Kind(
         _copied(VENDOR / "anchors.json"), lambda path: drifts(read_json(path), read_json(VENDOR / "anchors.json"))
     ),
-    "toml": Kind(_copied(CHECKOUT / "ci/nightly/example.toml"), read_config),
-    "state": Kind(_state, lambda path: NIGHTS.read(path).verdict),
     "ledger": Kind(
         _written("known.txt", "a.py::test_b  # until 2027-01-31: a reason\n"), lambda path: read_ledger(path).over()
     ),
@@ -221,7 +217,7 @@ def content(name: str) -> tuple[bytes, Any]:
     """A real file of a kind, and what it holds; None of what is no JSON."""
     data = KINDS[name].source(Path(mkdtemp(prefix="dsocr-fuzz-"))).read_bytes()
     try:
-        return data, tomllib.loads(data.decode()) if name == "toml" else json.loads(data)
+        return data, json.loads(data)
     except ValueError:
         return data, None
 
@@ -248,10 +244,7 @@ def damaged(draw: st.DrawFn, name: str) -> bytes:
         at, junk = draw(st.integers(0, min(len(data), 4000))), draw(st.sampled_from(JUNK))
         return data[:at] + junk + (data[at + len(junk) :] if draw(st.booleans()) else b"")
     if not KINDS[name].sealed:
-        found = changed(draw, value, ODD)
-        if name == "toml" and isinstance(found, dict):
-            return "\n".join(f"{key} = {json.dumps(one)}" for key, one in found.items()).encode()
-        return json.dumps(found).encode() + b"\n"
+        return json.dumps(changed(draw, value, ODD)).encode() + b"\n"
     own = {key: one for key, one in value.items() if key != "sha256"}
     found = changed(draw, own, [one for one in ODD if one != "\ud800"])  # which is never written
     return seal(found) if isinstance(found, dict) else json.dumps(found).encode()

@@ -9,19 +9,20 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.night import record
-from pytest_dsocr.night.history import html, lines, spells
-from pytest_dsocr.night.record import Night, Timed, cells_of, stage_of
+from pytest_dsocr.history import record
+from pytest_dsocr.history.page import html, lines, spells
+from pytest_dsocr.history.record import Night, Timed, cells_of, stage_of
 from pytest_dsocr.perf.run import PerfRun
 from pytest_dsocr.perf.statistics import Judgement, Pace
+from pytest_dsocr.report.file import UNFINISHED, head
 from tests.perf.made import measured
-from tests.report.made import BAD, GOOD, LOST, SLOW, night, payload
+from tests.report.made import BAD, GOOD, IDENTITY, LOST, SLOW, night, payload
 
 
 def made(day: int, *tests: Any, commit: str = "", **changes: Any) -> Night:
     """The night of a run of these tests, at a commit of its own unless one is named."""
     date = f"2026-11-{day:02}T01:17:00+00:00"
-    found = record.of_run(night(*tests, started=date, ended=date, commit=commit or f"{day:040x}"))
+    [found] = record.of_runs([("run", night(*tests, started=date, ended=date, commit=commit or f"{day:040x}"))])
     return replace(found, **changes)
 
 
@@ -34,8 +35,8 @@ def plan(text: str, **how: Any) -> list[Night]:
 
 def test_a_run_says_what_was_compared_and_how_it_was_computed() -> None:
     assert (made(1, *GOOD).subject, made(1, *GOOD).setting) == ("session", "mini/cpu-float32-eager")
-    without = record.about({"it": {**night(*GOOD), "run": None}})
-    assert (without["subject"], without["setting"]) == ("", "")
+    [without] = record.of_runs([("run", {**night(*GOOD), "run": None})])
+    assert (without.subject, without.setting) == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -141,11 +142,19 @@ def test_times_of_one_machine_and_setting_are_bars_and_never_mixed() -> None:
     assert re.findall("<h2>Times: (.*), eager", page) == titles
 
 
+def add(folder: Path, *runs: tuple[str, dict[str, Any]]) -> int:
+    """Add the results of runs to the history below a folder, by one command."""
+    for name, result in runs:
+        (folder / name).mkdir(exist_ok=True)
+        (folder / name / "dsocr.json").write_text(json.dumps(result))
+    named = [f"--add={folder / name}" for name, _ in runs]
+    return main(["history", str(folder / "nights"), *named, f"--html={folder / 'x.html'}"])
+
+
 def test_results_are_added_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for day, tests in ((1, GOOD), (2, BAD)):
         date = f"2026-11-{day:02}T01:17:00+00:00"
-        (tmp_path / "dsocr.json").write_text(json.dumps(night(*tests, started=date, ended=date, perf=timed(15.0))))
-        assert main(["history", str(tmp_path / "nights"), "--add", str(tmp_path), f"--html={tmp_path / 'x.html'}"]) == 0
+        assert add(tmp_path, ("run", night(*tests, started=date, ended=date, perf=timed(15.0)))) == 0
     shown = capsys.readouterr().out
     assert "was wrong" not in shown
     assert "still wrong" in shown
@@ -153,3 +162,45 @@ def test_results_are_added_by_the_command(tmp_path: Path, capsys: pytest.Capture
     assert "<h2>Times" in (tmp_path / "x.html").read_text(encoding="utf-8")
     assert len([*(tmp_path / "nights").iterdir()]) == 2
     assert main(["history", str(tmp_path / "empty")]) == 2
+
+
+RUN = night(*GOOD)["run"]
+ABSENT = {"what": "baseline", "why": "none of this machine", "tests": 1, "allowed": False}
+RUNNING = {**head(IDENTITY, "running"), "verdict": UNFINISHED, "passes": False}
+
+
+@pytest.mark.parametrize(
+    ("runs", "words", "verdict"),
+    [
+        ({"pages": night(*GOOD), "perf": night(*GOOD, perf=timed(15.0))}, ["passes"], "passes"),
+        ({"pages": night(*GOOD), "live": night(*BAD)}, ["wrong"], "live: "),
+        ({"live": night(*BAD), "pages": night(*GOOD)}, ["wrong"], "live: "),
+        ({"pages": night(*GOOD), "live": RUNNING}, ["machine"], f"live: {UNFINISHED}"),
+        ({"live": RUNNING, "pages": night(*BAD)}, ["wrong"], "pages: "),
+        (
+            {"pages": night(*GOOD), "perf": night(*GOOD, missing=[ABSENT])},
+            ["incomplete"],
+            "perf: passes; missing: base",
+        ),
+        ({"pages": night(*GOOD, missing=[{**ABSENT, "allowed": True}])}, ["passes"], "passes"),
+        ({"a": night(*GOOD), "b": night(*BAD, commit="f" * 40)}, ["passes", "wrong"], "passes"),
+        ({"a": night(*GOOD), "b": night(*BAD, run={**RUN, "subject": "b"})}, ["passes", "wrong"], "passes"),
+    ],
+)
+def test_runs_of_one_commit_and_setting_are_one_night_of_which_the_gravest_counts(
+    runs: dict[str, dict[str, Any]], words: list[str], verdict: str, tmp_path: Path
+) -> None:
+    assert add(tmp_path, *runs.items()) == 0
+    nights, damaged = record.read(tmp_path / "nights")
+    assert (sorted(night.word for night in nights), damaged) == (words, [])
+    [first] = [night for night in nights if night.word == words[0]]
+    assert first.verdict.startswith(verdict)
+    if len(words) == 1:
+        assert {part["name"] for part in first.parts} == {*runs}
+        assert first.cells["a"]["clip"] == ("W" if words == ["wrong"] else "M")
+        assert first.subject == "session"
+
+
+def test_nothing_is_added_where_one_result_cannot_be_read(tmp_path: Path) -> None:
+    assert add(tmp_path, ("good", night(*GOOD)), ("damaged", {})) == 2
+    assert not (tmp_path / "nights").exists()

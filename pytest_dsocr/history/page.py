@@ -1,4 +1,4 @@
-"""All nights: what went wrong when, what is wrong still, and the times; for the terminal, and as a page."""
+"""Every night: what went wrong when, what is wrong still, and the times; for the terminal, and as a page."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pytest_dsocr.foundation.files import templates
 from pytest_dsocr.foundation.words import count, entry, listed
-from pytest_dsocr.night.record import LETTERS, MACHINE, RIGHT, STAGES, WORDS, WRONG, Night, Timed, gravest
+from pytest_dsocr.history.record import LETTERS, MACHINE, RIGHT, STAGES, WORDS, WRONG, Night, Timed, gravest
 from pytest_dsocr.perf.identity import title_of
 
 NO_CASE = "of no page"

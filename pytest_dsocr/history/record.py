@@ -15,7 +15,7 @@ from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.families import STAGE_NAMES
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
-from pytest_dsocr.foundation.reading import Format, Identity, Moment, Time
+from pytest_dsocr.foundation.reading import Format, Identity, Moment
 from pytest_dsocr.foundation.words import short
 from pytest_dsocr.perf.identity import machine_name
 from pytest_dsocr.perf.rounds import Measured
@@ -89,13 +89,12 @@ OF_SERIES = ("machine", "subject", "setup", "page")
 
 
 class Outcome(TypedDict):
-    """What became of a job of a night."""
+    """What became of a run of a night."""
 
     name: str
     word: str
-    seconds: Time
-    pages: int
     why: str
+    """Empty of one that passes."""
 
 
 @dataclass(frozen=True)
@@ -119,14 +118,14 @@ class Timed:
 
 @dataclass(frozen=True)
 class Night:
-    """What is kept of a night, or of any run."""
+    """What is kept of the runs of a night, or of a comparison of two versions."""
 
     started: Moment
     ended: str
     commit: str
     """Empty where it is unknown."""
     word: str
-    """``passes``, ``wrong``, ``machine``, ``slower``, ``incomplete``."""
+    """One of ``ENDINGS``, the gravest of its runs."""
     verdict: str
     subject: str
     setting: str
@@ -161,39 +160,61 @@ class Night:
 NIGHTS = Format(Night, "it is left out; the others count")
 
 
-def about(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the fields of :class:`Night` that are read off the results of its parts.
+ENDINGS = ("passes", "incomplete", "slower", "no tests", "refused", "interrupted", "internal error", "machine", "wrong")
+"""How a run ended, the gravest last; ``incomplete`` is one that passes though something was missing unannounced."""
+
+
+def of_runs(runs: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Night]:
+    """Yield a night for each commit and setting of some runs, as ``dsocr compare`` and ``merge`` write them.
 
     Args:
-        results: by the names of the parts, what their ``dsocr.json`` holds; nothing of a part without one.
+        runs: a name, and what ``dsocr.json`` holds; of an unfinished run, which says of no setting, its head.
     """
-    runs = [result["run"] for result in results.values() if result.get("run")]
-    first = runs[0] if runs else {}
-    return {
-        "subject": first.get("subject", ""),
-        "setting": "{checkpoint}/{device}-{dtype}-{attention}".format_map(first) if first else "",
-        "cells": cells_of(results.values()),
-        "flaky": [test for result in results.values() for test in result.get("flaky", ())],
-        "notes": list(dict.fromkeys(note for result in results.values() for note in result.get("notes", ()))),
-        "times": [Timed.of(result["perf"]) for result in results.values() if result.get("perf")],
-    }
+    apart: dict[tuple[str, str, str], list[tuple[str, Mapping[str, Any]]]] = {}
+    for name, result in sorted(runs, key=lambda one: not one[1].get("run")):
+        key = (result["commit"] or "", *_subject_and_setting(result))
+        known = next((one for one in apart if one[0] == key[0]), key)
+        apart.setdefault(key if result.get("run") else known, []).append((name, result))
+    for (commit, subject, setting), named in apart.items():
+        yield _night(named, commit, subject, setting)
 
 
-def of_run(result: Mapping[str, Any]) -> Night:
-    """Make a night of one run, as ``dsocr compare`` writes it."""
-    word, pages = result["ended_as"], len(result["cases"])
-    part: Outcome = {"name": "run", "word": word, "seconds": 0.0, "pages": pages, "why": ""}
-    gpus = {one["device"] for one in result.get("elapsed", ())} - {"cpu"}
+def _subject_and_setting(result: Mapping[str, Any]) -> tuple[str, str]:
+    run = result.get("run")
+    return (run["subject"], "{checkpoint}/{device}-{dtype}-{attention}".format_map(run)) if run else ("", "")
+
+
+def _night(named: Sequence[tuple[str, Mapping[str, Any]]], commit: str, subject: str, setting: str) -> Night:
+    parts, results = [_outcome(*one) for one in named], [result for _, result in named]
+    bad = [(part["name"], part["why"]) for part in parts if part["why"]]
+    gpus = {one["device"] for result in results for one in result.get("elapsed", ())} - {"cpu"}
+    platform = results[0].get("environment", {}).get("platform", "unknown")
     return Night(
-        started=result["started"],
-        ended=result["ended"] or "",
-        commit=result["commit"] or "",
-        word={"infrastructure": "machine"}.get(word, word),
-        verdict=result["verdict"],
-        machine=", ".join([result["environment"]["platform"], *sorted(gpus)]),
-        parts=[part],
-        **about({"run": result}),
+        started=min(result["started"] for result in results),
+        ended=max(result["ended"] or "" for result in results),
+        commit=commit,
+        word=max((part["word"] for part in parts), key=ENDINGS.index),
+        verdict="; ".join(f"{name}: {why}" if parts[1:] else why for name, why in bad) or "passes",
+        subject=subject,
+        setting=setting,
+        machine=", ".join([platform, *sorted(gpus)]),
+        parts=parts,
+        cells=cells_of(results),
+        flaky=[test for result in results for test in result.get("flaky", ())],
+        notes=list(dict.fromkeys(note for result in results for note in result.get("notes", ()))),
+        times=[Timed.of(result["perf"]) for result in results if result.get("perf")],
     )
+
+
+def _outcome(name: str, result: Mapping[str, Any]) -> Outcome:
+    """Return how a run ended: one that did not finish, by the machine's fault."""
+    ending = result.get("ended_as", Ending.INFRASTRUCTURE)
+    word = "machine" if ending == Ending.INFRASTRUCTURE else str(ending)
+    absent = [one["what"] for one in result.get("missing", ()) if not one["allowed"]]
+    why = "" if word == "passes" else result["verdict"]
+    if word == "passes" and absent:
+        word, why = "incomplete", f"passes; missing: {', '.join(absent)}"
+    return {"name": name, "word": word, "why": why}
 
 
 @dataclass(frozen=True)
