@@ -161,7 +161,9 @@ NIGHTS = Format(Night, "it is left out; the others count")
 
 
 ENDINGS = ("passes", "incomplete", "slower", "no tests", "refused", "interrupted", "internal error", "machine", "wrong")
-"""How a run ended, the gravest last; ``incomplete`` is one that passes though something was missing unannounced."""
+"""How a run ended, the gravest last; ``incomplete`` is one that passes, and took times that nothing judged."""
+TO_JUDGE = ("baseline", "timings")
+"""What is needed to judge times; where it is missing, a run fails with ``--no-skip`` alone."""
 
 
 def of_runs(runs: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Night]:
@@ -210,7 +212,7 @@ def _outcome(name: str, result: Mapping[str, Any]) -> Outcome:
     """Return how a run ended: one that did not finish, by the machine's fault."""
     ending = result.get("ended_as", Ending.INFRASTRUCTURE)
     word = "machine" if ending == Ending.INFRASTRUCTURE else str(ending)
-    absent = [one["what"] for one in result.get("missing", ()) if not one["allowed"]]
+    absent = [one["what"] for one in result.get("missing", ()) if one["what"] in TO_JUDGE]
     why = "" if word == "passes" else result["verdict"]
     if word == "passes" and absent:
         word, why = "incomplete", f"passes; missing: {', '.join(absent)}"
