@@ -65,7 +65,6 @@ def _processes_of_a_test(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH")))))
         patch.setenv("PYTEST_ADDOPTS", IN_ORDER)
-        patch.setenv("DSOCR_FRESH", "yes")  # no answer that a live reference gave to an earlier test
         patch.setenv("DSOCR_EXPLAIN", "0")  # but where a test is about it
         for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
             patch.delenv(name, raising=False)

@@ -101,8 +101,9 @@ NAMES: Mapping[str, type] = {
 # bfloat16 and float16: half a unit in the last place is 0.4 % and 0.05 %, and some fifty layers add up to a few times
 # that, the logits last. Measured in bf16 on an H200, with mini and at full size, of the quick pages: fused attention,
 # kernels of one's own, no autocast and all in float32 give up to 1.2e-2 in vision, 2.6e-2 in the decoder's layers,
-# 4.7e-2 in logits and ties up to 4.5 ULP; of 3,000 tokens at full size one tie was of 8. On an H100 the fast session gave
-# 6.2e-2 in logits at one of 4,000 steps of Unlimited-OCR. CLIP's exact GELU gives up to 2.4e-2; positions in bf16 give 3.4e-2 and more, and tokens that no tie explains.
+# 4.7e-2 in logits and ties up to 4.5 ULP; of 3,000 tokens at full size one tie was of 8. On an H100 the fast session
+# gave 6.2e-2 in logits at one of 4,000 steps of Unlimited-OCR. CLIP's exact GELU gives up to 2.4e-2; positions in bf16
+# give 3.4e-2 and more, and tokens that no tie explains.
 BY_DTYPE = {
     "float32": Tolerances("float32", seam=1e-4, logits=1e-4, ties=64, mantissa_bits=23, usual=2e-6),
     "float16": Tolerances("float16", seam=5e-3, logits=1e-2, ties=4, mantissa_bits=10),

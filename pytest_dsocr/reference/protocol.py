@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.foundation.errors import MachineError
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.provenance import Provenance, versions
 
 if TYPE_CHECKING:
     from pytest_dsocr.engine.checkpoint import Checkpoint
+    from pytest_dsocr.observation.observation import Observation
 
 OnProgress = Callable[[str, int, int | None], None]
 """Called with what is under way, how much of it is done, and its total, where that is known."""
