@@ -33,12 +33,7 @@ PAGE_HELP = "an image or a PDF; with the prompt `pages` a folder is one case, an
 
 def add_run(command: ArgumentParser) -> None:
     """Add the page, and how it is read."""
-    command.add_argument(
-        "page",
-        nargs="?",
-        type=Path,
-        help=PAGE_HELP,
-    )
+    command.add_argument("page", nargs="?", type=Path, help=PAGE_HELP)
     command.add_argument("--page", type=int, metavar="NUMBER", dest="number", help="read only this page of the PDF")
     add_model(command)
     add_reading(command)

@@ -122,12 +122,12 @@ def pages_in(named: Sequence[str | Path]) -> Iterator[Path | BadPage]:
 def together_in(named: Sequence[str | Path]) -> Iterator[Path | BadPage]:
     """Yield what is read in one prompt: a folder, a PDF as the folder of its pages; else as :func:`pages_in`."""
     for path in map(Path, named):
-        pages = [*pages_in([path])] if path.is_dir() or is_pdf(path) else []
-        bad = next((page for page in pages if isinstance(page, BadPage)), None)
-        if bad or not pages:
-            yield from [bad] if bad else pages_in([path])
+        pages = [*pages_in([path])]
+        if not (path.is_dir() or is_pdf(path)):
+            yield from pages
         else:
-            yield path if path.is_dir() else Path(str(pages[0])).parent
+            bad = [page for page in pages if isinstance(page, BadPage)]
+            yield from bad[:1] or dict.fromkeys(page.parent for page in pages if isinstance(page, Path))
 
 
 def is_pdf(path: Path) -> bool:

@@ -6,6 +6,7 @@ page with its boxes.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from pytest_dsocr.contract.markup import UNITS, Box, PixelBox, Span, to_mmd, to_
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import made_anew, seal, write_whole
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.observation import InputsDigest, Observation, SpanSeen, spans_in
+from pytest_dsocr.observation.observation import InputsDigest, SpanSeen, spans_in
 from pytest_dsocr.report.payload import picture_name
 
 LARGEST_PX = (900, 1200)
@@ -125,22 +126,25 @@ def draw(report: CaseReport, folder: Path) -> Path:
         DsocrError: where it cannot be written.
     """
     case, expected, actual = report.case, report.exchange.expected.output, report.exchange.answer
-    sides = (_by_page(case, expected.text, expected.spans), _by_page(case, actual.text, actual.spans))
-    pictures = [
-        side_by_side(page, spans, own, str(report.verdict)) for (page, spans), (_, own) in zip(*sides, strict=True)
-    ]
+    pages = _pages(case)
+    wanted, own = (_by_page(case, one.text, one.spans, len(pages)) for one in (expected, actual))
+    pictures = [side_by_side(*drawn, str(report.verdict)) for drawn in zip(pages, wanted, own, strict=True)]
     content = BytesIO()
     _stacked(pictures).save(content, "JPEG", quality=90)
     return write_whole(folder / picture_name(case.id), content.getvalue(), shared=True)
 
 
-def _by_page(case: Case, text: str, spans: Sequence[SpanSeen]) -> list[tuple[Image.Image, Sequence[SpanSeen]]]:
-    """Return each page with what was read of it: of a page by itself, all."""
-    pages = load_images(case.page)
-    if not isinstance(pages, list):
-        return [(pages, spans)]
-    said = [*split_pages(text), *([""] * len(pages))]
-    return [(page, spans_in(one, case.family.form)) for page, one in zip(pages, said, strict=False)]
+def _pages(case: Case) -> list[Image.Image]:
+    found = load_images(case.page)
+    return found if isinstance(found, list) else [found]
+
+
+def _by_page(case: Case, text: str, spans: Sequence[SpanSeen], pages: int) -> list[Sequence[SpanSeen]]:
+    """Return what was read of each of so many pages: of a page by itself, all."""
+    if not case.is_several:
+        return [spans]
+    said = [*split_pages(text), *([""] * pages)]
+    return [spans_in(one, case.family.form) for one in said[:pages]]
 
 
 def _stacked(pictures: Sequence[Image.Image]) -> Image.Image:
@@ -178,64 +182,66 @@ def write_sides(report: CaseReport, folder: Path) -> Path:
     """
     exchange, case = report.exchange, report.case
     answer, expected, form = exchange.answer, exchange.expected.output, case.family.form
-    pages = {REFERENCE: _by_page(case, expected.text, expected.spans)}
-    infos, written = {REFERENCE: info_of(case, exchange.expected, exchange.reference_s)}, {REFERENCE: expected.mmd}
-    infos[SUBJECT] = _info_of_subject(exchange)
+    pages = _pages(case)
+    sizes, written = [page.size for page in pages], {REFERENCE: expected.mmd}
+    read = {
+        side: [_kept(spans) for spans in _by_page(case, one.text, one.spans, len(pages))]
+        for side, one in ((REFERENCE, expected), (SUBJECT, answer))
+    }
+    infos = {
+        REFERENCE: _info_of_reference(exchange, sizes, read[REFERENCE]),
+        SUBJECT: _info_of_subject(exchange, sizes, read[SUBJECT]),
+    }
     if "read" not in answer.lost:
-        pages[SUBJECT] = _by_page(case, answer.text, answer.spans)
         plain = answer.text if case.is_several else to_mmd(answer.text, form)
         written[SUBJECT] = plain if answer.mmd is None else answer.mmd
+    overlay = lru_cache(None)(lambda number, spans: _overlay(pages[number], spans))  # one, where both sides are equal
     made_anew(folder)
     for side, info in infos.items():
         files = {OURS: seal(info)}
         if side in written:
             files[form.result_file] = _sound(written[side]).encode()
-            for number, (page, spans) in enumerate(pages[side]):
-                files[overlay_of(number if case.is_several else None)] = _overlay(page, _kept(spans))
+            for number, spans in enumerate(read[side]):
+                files[overlay_of(number if case.is_several else None)] = overlay(number, spans)
         _write(folder / side, files)
     return folder
 
 
-def info_of(case: Case, seen: Observation, seconds: float) -> dict[str, Any]:
-    """Return what the reference made of ``case`` as JSON values.
+Sizes = Sequence[tuple[int, int]]
+"""Width and height of each page, in pixels."""
+Read = Sequence[tuple[SpanSeen, ...]]
+"""What was read of each page."""
 
-    Args:
-        case: the page, the prompt and the preset.
-        seen: by the reference.
-        seconds: what it took; of a recording, to read it.
-    """
+
+def _info_of_reference(exchange: Exchange, sizes: Sizes, read: Read) -> dict[str, Any]:
+    seen = exchange.expected
     made = seen.provenance.to_json() if seen.provenance else None
-    info = _info(case, seen.output.text, seen.output.spans, seen.inputs, seen.token_ids)
+    info = _info(exchange.case, sizes, read, seen.output.text, seen.inputs, seen.token_ids)
     files = {name: one.bytes for name, one in seen.output.artefacts.items() if name != OURS}
-    return {**info, "files": files, "seconds": seconds, "provenance": made}
+    return {**info, "files": files, "seconds": exchange.reference_s, "provenance": made}
 
 
-def _info_of_subject(exchange: Exchange) -> dict[str, Any]:
+def _info_of_subject(exchange: Exchange, sizes: Sizes, read: Read) -> dict[str, Any]:
     answer = exchange.answer
     chosen = None if answer.forced is None else [step.token for step in answer.forced]
-    info = _info(exchange.case, answer.text, answer.spans, answer.inputs, chosen)
+    info = _info(exchange.case, sizes, read, answer.text, answer.inputs, chosen)
     return {**info, "level": str(answer.level), "seconds": exchange.subject_s}
 
 
 def _info(
-    case: Case,
-    text: str,
-    spans: Sequence[SpanSeen],
-    inputs: InputsDigest | None,
-    tokens: Sequence[int] | None,
+    case: Case, sizes: Sizes, read: Read, text: str, inputs: InputsDigest | None, tokens: Sequence[int] | None
 ) -> dict[str, Any]:
-    pages = [(page.size, _kept(own)) for page, own in _by_page(case, text, spans)]
-    sizes = [{"width": width, "height": height} for (width, height), _ in pages]
+    pages = [{"width": width, "height": height} for width, height in sizes]
     return {
         "format": FORMAT,
         "case": {"id": case.id, **case.to_json()},
-        **({"pages": sizes} if case.is_several else {"page": sizes[0]}),
+        **({"pages": pages} if case.is_several else {"page": pages[0]}),
         "text": _sound(text),
         "token_ids": tokens,
-        "spans": [one._asdict() for _, own in pages for one in own],
+        "spans": [one._asdict() for own in read for one in own],
         "boxes": [
             {"label": one.label, **({"page": number} if case.is_several else {}), **_in_pixels(box, size)}
-            for number, (size, own) in enumerate(pages)
+            for number, (size, own) in enumerate(zip(sizes, read, strict=True))
             for one in own
             for box in one.boxes
         ],
