@@ -196,14 +196,14 @@ def write_sides(report: CaseReport, folder: Path) -> Path:
         plain = answer.text if case.is_several else to_mmd(answer.text, form)
         written[SUBJECT] = plain if answer.mmd is None else answer.mmd
     overlay = lru_cache(None)(lambda number, spans: _overlay(pages[number], spans))  # one, where both sides are equal
+    files = {side: {OURS: seal(info)} for side, info in infos.items()}
+    for side, mmd in written.items():
+        files[side][form.result_file] = _sound(mmd).encode()
+        for number, spans in enumerate(read[side]):
+            files[side][overlay_of(number if case.is_several else None)] = overlay(number, spans)
     made_anew(folder)
-    for side, info in infos.items():
-        files = {OURS: seal(info)}
-        if side in written:
-            files[form.result_file] = _sound(written[side]).encode()
-            for number, spans in enumerate(read[side]):
-                files[overlay_of(number if case.is_several else None)] = overlay(number, spans)
-        _write(folder / side, files)
+    for side, of_side in files.items():
+        _write(folder / side, of_side)
     return folder
 
 
