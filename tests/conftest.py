@@ -24,8 +24,15 @@ if TYPE_CHECKING:
 with suppress(ImportError):  # where only what needs a GPU is run
     from hypothesis import HealthCheck, settings
 
-    settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    settings.load_profile("busy machine")
+    # the same examples each time, so that no commit is red by chance; DSOCR_FUZZ_EXAMPLES asks for many new ones
+    settings.register_profile(
+        "everywhere",
+        deadline=None,
+        database=None,
+        derandomize="DSOCR_FUZZ_EXAMPLES" not in os.environ,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    settings.load_profile("everywhere")
 
 if find_spec("triton") and not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read as triton is first imported, which torch does for whatever counts FLOPs

@@ -62,6 +62,13 @@ class Sides(TypedDict):
     subject: float | None
 
 
+class Seconds(TypedDict):
+    """What each side took."""
+
+    reference: float
+    subject: float
+
+
 class FaultPayload(TypedDict):
     """A subject or a reference that raised, which is no verdict."""
 
@@ -135,7 +142,7 @@ class CasePayload(TypedDict):
     fault: FaultPayload | None
     """What raised, so that the rest of the case was not compared."""
     findings: list[str]
-    seconds: Sides
+    seconds: Seconds
     first_token_ms: Number
     """Milliseconds from the request to the first text; None where the subject does not stream, or did not read."""
     tokens: Sides

@@ -1,6 +1,6 @@
 """What the result of a finished run holds, as far as anything reads it again."""
 
-from typing import Annotated, NotRequired, TypedDict
+from typing import Annotated, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
@@ -8,17 +8,20 @@ from pytest_dsocr.foundation.reading import Count, Finite, Format, Identity, Rat
 from pytest_dsocr.report.file import Ending, Head
 from pytest_dsocr.report.outcomes import JudgedCase
 from pytest_dsocr.report.payload import ComparisonPayload, ElapsedPayload, FaultPayload, LeftPayload, Origin, RunPayload
+from pytest_dsocr.report.result import Missing
 
 Picture = Annotated[str, Meta(pattern=r"\A(pages/)?[^/\\\x00]+\Z", max_length=255)]
 """Below the folder of the result, and nowhere else."""
 
 
 class _Provenance(TypedDict):
+    date: str
     checkpoint_sha256: str
     vendor_sha256: dict[str, str]
 
 
 class _Run(RunPayload):
+    level: Literal["L0", "L1", "L2", "L3"] | None  # type: ignore[misc]
     provenance: _Provenance  # type: ignore[misc]
 
 
@@ -111,7 +114,7 @@ class Result(Head):
     """A finished run's ``dsocr.json``."""
 
     ended_as: Ending  # type: ignore[misc]
-    exit_status: int | None
+    exit_status: int
     planned: Count
     not_ended: list[str]
     uncollected: list[str]
@@ -119,6 +122,7 @@ class Result(Head):
     counts: dict[str, Count]
     run: _Run | None
     left: LeftPayload
+    missing: list[Missing]
     perf: _Perf | None
     elapsed: NotRequired[list[ElapsedPayload]]
     environment: _Environment

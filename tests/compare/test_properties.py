@@ -28,7 +28,7 @@ from tests.contract.fuzzing import fuzz
 
 EXACT = tolerances("float32")
 
-briefly = settings(max_examples=80, database=None, deadline=None)
+briefly = settings(max_examples=80)
 
 UNIT = st.integers(0, UNITS)
 BOXES = st.builds(Box, UNIT, UNIT, UNIT, UNIT)

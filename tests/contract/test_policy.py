@@ -49,7 +49,7 @@ def banned_by_transformers(tokens: list[int], size: int, vocabulary: int) -> lis
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=60), st.integers(1, 6), st.integers(0, 60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_bans_are_transformers(tokens: list[int], size: int, prompt_length: int) -> None:
     ban = NgramBan(size, tokens[:prompt_length])
     for token in tokens[prompt_length:]:
@@ -59,7 +59,7 @@ def test_bans_are_transformers(tokens: list[int], size: int, prompt_length: int)
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=60), st.integers(1, 6), st.integers(0, 40))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_in_a_window_only_what_begins_there_counts(tokens: list[int], size: int, window: int) -> None:
     within = tokens[-window:] if window else []
     prefix, last = tokens[len(tokens) - size + 1 :], range(len(within) - size + 1)

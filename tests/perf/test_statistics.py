@@ -88,7 +88,7 @@ def only(times: Times, limit: float = 0.05, *, paired: bool = True, **more: Any)
 TABLES = 300
 MIRRORED = {Pace.SLOWER: Pace.FASTER, Pace.FASTER: Pace.SLOWER}
 ROUNDS = st.lists(st.tuples(*[st.floats(0.5, 2)] * 2), min_size=1, max_size=16)
-briefly = settings(max_examples=100, database=None)
+briefly = settings(max_examples=100)
 both = pytest.mark.parametrize("paired", [True, False])
 
 
