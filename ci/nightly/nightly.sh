@@ -32,7 +32,6 @@ dsocr doctor --json="$out/doctor.json" ${VENDOR:+--reference="$VENDOR"} || ended
 for shard in $(seq "$shards"); do
   part dsocr compare --out="$out/pages-$shard" --shard="$shard/$shards" --may-miss=vendor "$@" -- -n "$workers"
 done
-part dsocr merge --unfinished "$out"/pages-* --out="$out/merged"
 [ -z "${VENDOR:-}" ] || part dsocr compare --out="$out/live" --reference="$VENDOR" "$@" -- -n "$workers"
 # Times want the machine for themselves. A baseline that is missing fails nothing; in the history the night is incomplete.
 for suite in perf cost; do
@@ -41,7 +40,7 @@ done
 
 set --
 for folder in "$out"/*/; do
-  [ "$folder" = "$out/merged/" ] || [ ! -e "$folder/dsocr.json" ] || set -- "$@" --add="$folder"
+  [ ! -e "$folder/dsocr.json" ] || set -- "$@" --add="$folder"
 done
 dsocr history "$history" --html="$history/index.html" "$@" || ended 10
 exit "$status"

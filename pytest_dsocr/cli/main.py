@@ -21,7 +21,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("run:run", "read a page or a PDF; print stages and boxes, draw the boxes"),
     "compare": ("compare:run", "run the suites: compare an implementation (subject) with the vendor's"),
     "diff": ("results:diff", "show what became wrong or slower between two results"),
-    "merge": ("results:merge", "make one result of those of shards"),
     "doctor": ("doctor:run", "check this machine: is there what a run needs?"),
     "bench": ("bench:run", "measure two versions in turn: is the second slower?"),
     "cost": ("cost:run", "calculate what pages cost: FLOPs, bytes, and the least time on a device"),

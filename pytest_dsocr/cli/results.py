@@ -1,24 +1,15 @@
-"""``dsocr diff``, ``merge`` and ``history``: results compared, merged, and shown night by night."""
+"""``dsocr diff`` and ``history``: results compared, and shown night by night."""
 
-import shutil
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.files import made_anew, write_whole
-from pytest_dsocr.foundation.reading import Format
-from pytest_dsocr.foundation.words import count, in_shell
+from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.history import page, record
-from pytest_dsocr.report.ci import append_summary
 from pytest_dsocr.report.difference import Status, difference, lines, markdown
-from pytest_dsocr.report.file import EXIT_STATUS, Ending, RunIdentity, mark_running, read_result, write_json
-from pytest_dsocr.report.merge import Part, merged, read_parts
-from pytest_dsocr.report.views import write_index, write_summary
-
-PICTURES = Format(bytes, "run that part again")
+from pytest_dsocr.report.file import read_result
 
 
 def add_diff(command: ArgumentParser) -> None:
@@ -47,57 +38,6 @@ def diff(options: Namespace) -> Iterator[str]:
         write_whole(options.markdown, page.encode("utf-8", "replace"))
     options.status = found.status
     yield from shown
-
-
-def add_merge(command: ArgumentParser) -> None:
-    """Add the folders to merge, and where to."""
-    command.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="a shard's --out")
-    command.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder for the merged result")
-    command.add_argument(
-        "--unfinished", action="store_true", help="merge what there is of runs that did not finish; it does not pass"
-    )
-
-
-def merge(options: Namespace) -> Iterator[str]:
-    """Merge, write, and yield what was written and the verdict.
-
-    Raises:
-        DsocrError: where the results are not of one run, one did not finish, or nothing can be written.
-    """
-    if options.out.resolve() in {folder.resolve() for folder in options.folders}:
-        raise DsocrError(f"{options.out} is one of the folders to merge; give another --out")
-    parts = read_parts(options.folders, unfinished=options.unfinished)
-    words = [*map(str, options.folders), f"--out={options.out}", *(["--unfinished"] if options.unfinished else [])]
-    command = in_shell(["dsocr", "merge", *words])
-    result = merged(parts, command)
-    mark_running(options.out, RunIdentity.now(command))
-    result["cases"] = [*_with_pictures(result["cases"], parts, options.out)]
-    written = [write_index(result, options.out), write_summary(result, options.out), write_json(options.out, result)]
-    if problem := append_summary(result):
-        yield f"noticed     {problem}"
-    options.status = EXIT_STATUS[Ending(result["ended_as"])]
-    yield f"merged      {count(len(parts), 'run')}, {count(len(result['cases']), 'case')}"
-    yield f"written     {', '.join(map(str, written[::-1]))}"
-    yield f"verdict     {result['verdict']}"
-
-
-def _with_pictures(cases: Sequence[dict[str, Any]], parts: Sequence[Part], out: Path) -> Iterator[dict[str, Any]]:
-    """Yield the cases, their pictures and both sides' files copied; a case whose picture is lost has none."""
-    for case in cases:
-        name = case["picture"]
-        found = [part.folder / name for part in parts if name and (part.folder / name).is_file()]
-        if found:
-            write_whole(out / name, PICTURES.read_bytes(found[0]), shared=True)
-            if (sides := found[0].with_suffix("")).is_dir():
-                _copy_folder(sides, made_anew((out / name).with_suffix("")))
-        yield {**case, "picture": name if found else None}
-
-
-def _copy_folder(source: Path, target: Path) -> None:
-    try:
-        shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
-    except OSError as error:
-        raise DsocrError(f"{target} cannot be written ({error.strerror}); give another --out") from error
 
 
 def add_history(command: ArgumentParser) -> None:

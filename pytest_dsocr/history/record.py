@@ -167,7 +167,7 @@ TO_JUDGE = ("baseline", "timings")
 
 
 def of_runs(runs: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Night]:
-    """Yield a night for each commit and setting of some runs, as ``dsocr compare`` and ``merge`` write them.
+    """Yield a night for each commit and setting of some runs, as ``dsocr compare`` writes them.
 
     Args:
         runs: a name, and what ``dsocr.json`` holds; of an unfinished run, which says of no setting, its head.

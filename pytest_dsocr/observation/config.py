@@ -91,11 +91,6 @@ class Shard(NamedTuple):
         """Return whether the item at ``index`` of the full list, from 0 on, is in this shard."""
         return index % self.of == self.number - 1
 
-    def place(self, index: int, together: int) -> int:
-        """Return the index in the full list of the item at ``index`` in this shard; groups of ``together`` stay so."""
-        group, within = divmod(index, together)
-        return (group * self.of + self.number - 1) * together + within
-
 
 MISSING = ("baseline", "gpu", "recording", "snapshot", "timings", "vendor")
 """What may be allowed to be missing from a run."""

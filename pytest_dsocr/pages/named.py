@@ -15,7 +15,6 @@ from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.reading import is_regular
-from pytest_dsocr.foundation.words import plain
 from pytest_dsocr.observation.case import Case, PageFaultError, make_case
 from pytest_dsocr.observation.config import Shard
 from pytest_dsocr.pages.page_list import LIST_SUFFIXES, SUBSETS, BadPage, is_list, read_list, shipped
@@ -29,8 +28,6 @@ class Cases:
 
     good: tuple[Case, ...]
     bad: tuple[BadPage, ...]
-    pages: tuple[str, ...] = ()
-    """The name of every page, those of other shards as well, in order."""
 
     def readable(self) -> Cases:
         """Load every page, and move the cases of those that cannot be loaded to ``bad``."""
@@ -42,7 +39,7 @@ class Cases:
                 unreadable[case.page] = str(fault)
         good = tuple(case for case in self.good if case.page not in unreadable)
         bad = (*self.bad, *(BadPage(page, why) for page, why in unreadable.items()))
-        return Cases(good, bad, self.pages)
+        return Cases(good, bad)
 
 
 def make_cases(
@@ -87,7 +84,6 @@ def make_cases(
     return Cases(
         tuple(case for case in by_id.values() if own[case.page]),
         tuple(one for one in bad.values() if own[one.path]),
-        tuple(plain(path.name) for path in own),
     )
 
 

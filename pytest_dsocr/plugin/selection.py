@@ -30,7 +30,6 @@ def deselected(session: pytest.Session) -> LeftPayload:
         "by": by if names else [],
         "names": names[:MOST_NAMES],
         "listed": list(dict.fromkeys(case.page_name for case in named.good)) if named else [],
-        "whole": list(named.pages) if named else [],
     }
 
 

@@ -98,7 +98,7 @@ class Collected:
     """What else was noticed, a sentence each."""
     elapsed: dict[str, ElapsedPayload] = field(default_factory=dict)
     """Where the time of each process went, by its name."""
-    left: LeftPayload = field(default_factory=lambda: LeftPayload(tests=0, of=0, by=[], names=[], listed=[], whole=[]))
+    left: LeftPayload = field(default_factory=lambda: LeftPayload(tests=0, of=0, by=[], names=[], listed=[]))
     """Which tests were found and not to be run, and which pages were to be read."""
     _cases: dict[str, CasePayload] = field(default_factory=dict)
 

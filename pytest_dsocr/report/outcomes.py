@@ -41,8 +41,6 @@ class TestResult:
     payload: TestPayload = field(default_factory=lambda: TestPayload())
     failed_before: int = 0
     """How often it failed and was run again."""
-    again: str = ""
-    """The command that runs it again, where another run has reported it."""
     place: tuple[str, int] | None = None
     """Its file, and the line there, from 1 on."""
 
@@ -102,7 +100,7 @@ class TestResult:
         return (fault["why"] if fault else self.payload.get("reason") or self.reason) or NOT_OURS
 
     def to_json(self, options: Sequence[str], root: Path) -> dict[str, Any]:
-        """Return JSON values, of which :mod:`pytest_dsocr.report.merge` makes it again; the rest is the run's."""
+        """Return JSON values."""
         file, line = self.place or (None, None)
         return {
             "nodeid": self.nodeid,
@@ -114,13 +112,10 @@ class TestResult:
             "reason": self.reason,
             "case": self.case_id,
             "failed_before": self.failed_before,
-            "rerun": (self.again or rerun(self.nodeid, options, root)) if self.why else None,
+            "rerun": rerun(self.nodeid, options, root) if self.why else None,
             "left_out": self.payload.get("left_out"),
-            "own_reason": self.payload.get("reason") if self.why or self.payload.get("left_out") else None,
             "fault": self.payload.get("fault"),
             "cause": self.payload.get("cause"),
-            "promised": self.payload.get("promised", True),
-            "looser": self.payload.get("looser", {}),
             "comparisons": self.comparisons,
         }
 

@@ -188,7 +188,7 @@ class RunPayload(TypedDict):
     presets: list[str]
     prompts: list[str]
     settings: dict[str, Any]
-    """Every option that a verdict may depend on; shards of one run agree in all."""
+    """Every option that a verdict may depend on."""
 
 
 class LeftPayload(TypedDict):
@@ -202,8 +202,6 @@ class LeftPayload(TypedDict):
     """The first of them."""
     listed: list[str]
     """The names of the pages that were to be read here; empty where tests have cases of their own."""
-    whole: list[str]
-    """The same, with those of other shards."""
 
 
 class ElapsedPayload(TypedDict):

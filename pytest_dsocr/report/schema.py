@@ -7,7 +7,7 @@ from msgspec import Meta
 from pytest_dsocr.foundation.reading import Count, Finite, Format, Identity, Ratio, Time
 from pytest_dsocr.report.file import Ending, Head
 from pytest_dsocr.report.outcomes import JudgedCase
-from pytest_dsocr.report.payload import ComparisonPayload, ElapsedPayload, FaultPayload, LeftPayload, Origin, RunPayload
+from pytest_dsocr.report.payload import ComparisonPayload, ElapsedPayload, FaultPayload, Origin, RunPayload
 from pytest_dsocr.report.result import Missing
 
 Picture = Annotated[str, Meta(pattern=r"\A(pages/)?[^/\\\x00]+\Z", max_length=255)]
@@ -37,11 +37,8 @@ class _Test(TypedDict):
     failed_before: Count
     rerun: str | None
     left_out: str | None
-    own_reason: str | None
     fault: FaultPayload | None
     cause: NotRequired[Origin | None]
-    promised: bool
-    looser: dict[str, tuple[Finite, Finite]]
     comparisons: list[ComparisonPayload]
 
 
@@ -65,44 +62,13 @@ class _Baseline(TypedDict):
     commit: str | None
 
 
-class _Share(TypedDict):
-    roof: Ratio
-
-
-class _Nearness(TypedDict):
-    least_ms: Time
-    share: _Share
-    limit: str
-
-
-class _Roof(TypedDict):
-    device: str
-    source: str
-    times: dict[str, _Nearness]
-
-
-class _Rounds(TypedDict):
-    taken: Count
-    used: Count
-
-
-class _Flag(TypedDict):
-    raised: bool
-    measured: str
-
-
 class _Perf(TypedDict):
     identity: Identity
-    rounds: _Rounds
     median_ms: dict[str, Time]
     quartiles_ms: dict[str, tuple[Time, Time]]
     exact: dict[str, int]
-    roof: _Roof | None
-    in_short: list[str]
-    flags: dict[str, _Flag]
     judgements: list[_Judgement]
     baseline: _Baseline | None
-    no_baseline: str
 
 
 class _Environment(TypedDict):
@@ -114,14 +80,8 @@ class Result(Head):
     """A finished run's ``dsocr.json``."""
 
     ended_as: Ending  # type: ignore[misc]
-    exit_status: int
-    planned: Count
-    not_ended: list[str]
-    uncollected: list[str]
-    others_failed: bool
     counts: dict[str, Count]
     run: _Run | None
-    left: LeftPayload
     missing: list[Missing]
     perf: _Perf | None
     elapsed: NotRequired[list[ElapsedPayload]]

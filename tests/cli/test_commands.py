@@ -31,7 +31,6 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
     "run": [],
     "compare": [],
     "diff": ["a", "b"],
-    "merge": ["a", "--out=b"],
     "doctor": [],
     "bench": ["a", "b"],
     "cost": ["a"],

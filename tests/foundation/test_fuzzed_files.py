@@ -43,8 +43,6 @@ from pytest_dsocr.reference.recorded_case import RecordedCase
 from pytest_dsocr.reference.recording import Recording
 from pytest_dsocr.report.difference import difference, lines
 from pytest_dsocr.report.file import read_result, write_json
-from pytest_dsocr.report.merge import Part, merged
-from pytest_dsocr.report.views import html, markdown
 from tests.checkout import CHECKOUT
 from tests.contract.fuzzing import fuzz
 from tests.engine.written import write_synthetic
@@ -96,9 +94,6 @@ def _read_result(path: Path) -> None:
     found = read_result(path)
     assert [*lines(difference(found, found), found, found)]
     assert next(record.of_runs([("run", found)])).started
-    whole = merged([Part(path.parent, found)], "dsocr merge")
-    assert html(whole)
-    assert markdown(whole)
 
 
 def _night(folder: Path) -> Path:

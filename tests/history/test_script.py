@@ -33,7 +33,7 @@ done
         ("doctor=1 perf=11", 10),
         ("perf=11 cost=10", 10),
         ("pages-2=late", 10),
-        ("pages-1=1 merge=1 live=10 perf=11", 1),
+        ("pages-1=1 live=10 perf=11", 1),
         ("pages-1=137 live=1", 1),
         ("history=2", 10),
         ("perf=11 history=10", 10),
@@ -58,7 +58,7 @@ def test_every_part_is_run_and_the_gravest_status_counts(statuses: str, status: 
         words = command.split()[1:]
         parser(words).parse_args(words[: words.index("--")] if "--" in words else words)
     outs = [re.findall(r" --out=out/(\S+)", command) for command in commands]
-    assert outs == [[], ["pages-1"], ["pages-2"], ["merged"], ["live"], ["perf"], ["cost"], []]
+    assert outs == [[], ["pages-1"], ["pages-2"], ["live"], ["perf"], ["cost"], []]
     added = re.findall(r" --add=out/(\S+)/", commands[-1])
     assert sorted(added) == ["cost", "live", "pages-1", "pages-2", "perf"]
     assert done.returncode == status, done.stdout + done.stderr

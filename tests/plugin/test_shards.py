@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.cli.main import main
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.config import Shard
 from pytest_dsocr.pages.named import make_cases
@@ -59,25 +58,6 @@ def test_every_nth_page_is_run_and_the_rest_in_the_first_shard(repository: Repos
     assert not {*first} & {*second}
     assert [*{*first, *second}.difference(run(repository, "1/1"))] == []
     assert run(repository, "2/2", "-n", "2", apart=True) == second
-
-
-def test_merged_they_are_the_whole(repository: Repository, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("scans/d.png").rmdir()
-    repository.settle("Misreader")
-    whole = run(repository, "1/1")
-    for shard in ("1/3", "2/3", "3/3"):
-        run(repository, shard)
-    capsys.readouterr()
-    assert main(["merge", "out-1", "out-2", "out-3", "--out=merged"]) == 1
-    reported = json.loads(Path("merged/dsocr.json").read_text(encoding="utf-8"))
-    assert sorted(test["nodeid"].partition("::")[2] for test in reported["tests"]) == whole
-    assert [case["page"] for case in reported["cases"]] == ["a.png", "b.png", "c.png", "e.png"]
-    assert all(Path("merged", case["picture"]).is_file() for case in reported["cases"])
-    kept = [f"pages/{case['id']}/{side}/info.json" for case in reported["cases"] for side in ("reference", "subject")]
-    assert all(Path("merged", name).is_file() for name in kept)
-    assert "4 of 10 tests failed" in capsys.readouterr().out
-    assert "4 of 10 tests failed" in Path("merged/summary.md").read_text(encoding="utf-8")
-    assert Path("merged/index.html").is_file()
 
 
 def test_a_shard_without_a_page_is_refused() -> None:
