@@ -17,7 +17,7 @@ from torch import Tensor
 
 from pytest_dsocr.contract.prompt import BOS, EOS, PAD
 from pytest_dsocr.engine.architecture import Architecture
-from pytest_dsocr.engine.places import folder_of
+from pytest_dsocr.engine.places import architecture_of, folder_of
 from pytest_dsocr.engine.tokenizer import BYTE_SYMBOLS
 from pytest_dsocr.engine.weights import read_weights, save_weights
 from pytest_dsocr.foundation.files import write_whole
@@ -89,7 +89,7 @@ def write_portable(checkpoint: str | Path, folder: Path) -> None:
     dead = gaps[0] if gaps else next(token_id for token_id, text in texts.items() if text == PAD)
     state |= {name: _with_rows(state[name], max(texts) + 1, dead) for name in TABLES}
     save_weights(state, folder)
-    architecture = Architecture.from_folder(source)
+    architecture = architecture_of(checkpoint)
     published = architecture.to_config()
     sizes = {"vocab_size": len(state[TABLES[0]])}
     dtype = {"torch_dtype": str(state[TABLES[0]].dtype).removeprefix("torch.")}

@@ -56,6 +56,13 @@ def test_mlx_has_its_own_names(tmp_path: Path) -> None:
     assert "layer_norm_eps" not in config["vision_config"]
 
 
+def test_mini_under_another_model_is_exported_as_that(tmp_path: Path) -> None:
+    assert main(["export", "unlimited_ocr:mini", "--to=mlx", str(tmp_path / "mlx")]) == 0
+    config = json.loads((tmp_path / "mlx" / "config.json").read_text(encoding="utf-8"))
+    assert (config["architectures"], config["model_type"]) == (["UnlimitedOCRForCausalLM"], "unlimited-ocr")
+    assert config["sliding_window"] == config["language_config"]["sliding_window_size"] == 128
+
+
 def test_gguf_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     broken = tmp_path / "convert_hf_to_gguf.py"
     broken.write_text("import no_such_package\n")
