@@ -8,6 +8,7 @@ names; what it does to a page, a prompt and the text is its own.
 import importlib
 import os
 import sys
+from functools import partialmethod
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from pytest_dsocr.adapters.wrapped import Wrapped
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.reference.vendor_code.code import stand_in_for_torchvision
+from pytest_dsocr.subjects.loading import named_factory
 from pytest_dsocr.subjects.protocol import Setup
 
 
@@ -35,6 +37,20 @@ def sglang(setup: Setup) -> ProcessorSubject:
     rule = SimpleNamespace(to_str=lambda: "its rule against repetition, which the processor only names")
     _module("sglang.srt.sampling.custom_logit_processor", DeepseekOCRNoRepeatNGramLogitProcessor=rule)
     return subject("processor:sglang.srt.configs.deepseek_ocr:DeepseekOCRProcessor", setup)
+
+
+def vllm_unlimited(setup: Setup) -> ProcessorSubject:
+    """Return vLLM's processor of Unlimited-OCR, with the crops that its model names; raises as :func:`vllm`."""
+    _stand_in()
+    _module("vllm.logger", init_logger=lambda name: SimpleNamespace(warning_once=str))
+    kind: Any = named_factory("vllm.transformers_utils.processors.unlimited_ocr:UnlimitedOCRProcessor")
+    return ProcessorSubject(type("Unlimited", (kind,), {"__init__": partialmethod(kind.__init__, max_crops=32)}), setup)
+
+
+def sglang_unlimited(setup: Setup) -> ProcessorSubject:
+    """Return SGLang's processor of Unlimited-OCR; raises as :func:`sglang`."""
+    sglang(setup)
+    return subject("processor:sglang.srt.configs.unlimited_ocr:UnlimitedOCRHFProcessor", setup)
 
 
 def _stand_in() -> None:

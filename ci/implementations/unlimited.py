@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers.image_utils import load_image
 from transformers.utils.import_utils import is_torchvision_available
 
-from pytest_dsocr.contract.image import ImageSource
+from pytest_dsocr.contract.image import ImageSource, files_of
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import IMAGE
@@ -186,9 +186,13 @@ def _prepared(
     images = transformers.UnlimitedOcrImageProcessor(
         size={"height": side, "width": side}, crop_to_patches=sizes.crop, tile_size=sizes.image_size
     )
-    image = load_image(page if isinstance(page, Image.Image) else str(page))
-    text = family.prompts.get(prompt, prompt)
-    made = transformers.UnlimitedOcrProcessor(images, tokenizer)(images=[image], text=text, return_tensors="pt")
+    found = files_of(page)
+    pages = [
+        load_image(one if isinstance(one, Image.Image) else str(one))
+        for one in (found if isinstance(found, list) else [found])
+    ]
+    text = family.prompts.get(prompt, prompt).replace(IMAGE, IMAGE * len(pages))
+    made = transformers.UnlimitedOcrProcessor(images, tokenizer)(images=pages, text=text, return_tensors="pt")
     ids = made["input_ids"]
     if ids[0, 0] != tokenizer.bos_token_id:  # real tokenizers add it of themselves
         ids = torch.cat([ids.new_tensor([[tokenizer.bos_token_id]]), ids], 1)

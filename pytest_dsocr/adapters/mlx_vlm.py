@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.contract import GRID, PIXELS
+from pytest_dsocr.contract.image import files_of
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import IMAGE
@@ -34,7 +35,8 @@ from pytest_dsocr.families.family import VIEWS, Family
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.subjects.protocol import Setup
 
-MODEL_TYPE = "deepseekocr"
+OWN_NAMES = {"deepseek_ocr": ("deepseekocr", "DeepseekOCRProcessor")}
+"""By family, mlx-vlm's model type and processor where they are not those of the published files."""
 SAM_DIMENSIONS = 4
 """Of its features, whose channels mlx has last."""
 
@@ -47,11 +49,14 @@ def write_mlx(checkpoint: str | Path, folder: Path) -> None:
     write_portable(checkpoint, folder)
     path = folder / "config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
-    clip = _clip(Architecture.from_folder(folder).clip)
-    config |= {"model_type": MODEL_TYPE, "vision_config": config["vision_config"] | clip}
-    path.write_text(json.dumps(config, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    architecture = Architecture.from_folder(folder)
+    clip = _clip(architecture.clip)
     processor = folder / "processor_config.json"
-    named = json.loads(processor.read_text(encoding="utf-8")) | {"processor_class": "DeepseekOCRProcessor"}
+    named = json.loads(processor.read_text(encoding="utf-8"))
+    published = config["model_type"], named["processor_class"]
+    model_type, named["processor_class"] = OWN_NAMES.get(architecture.family.name, published)
+    config |= {"model_type": model_type, "vision_config": config["vision_config"] | clip}
+    path.write_text(json.dumps(config, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     processor.write_text(json.dumps(named, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
@@ -125,12 +130,13 @@ class MlxVlm:
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
         """Read one page to its end, by ``mlx_vlm.generate``."""
+        files = _files(page)
         with redirect_stdout(StringIO()):
             result = self._generate.generate(
                 self._model,
                 self._processor,
-                self._worded(prompt),
-                image=[str(page)],
+                self._worded(prompt, len(files)),
+                image=files,
                 max_tokens=max_new_tokens,
                 temperature=0.0,
                 **_sizes(preset),
@@ -139,8 +145,10 @@ class MlxVlm:
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
         """Return what its processor makes of a page."""
+        files = _files(page)
         with redirect_stdout(StringIO()):
-            made = self._prepare(self._processor, images=[str(page)], prompts=self._worded(prompt), **_sizes(preset))
+            text = self._worded(prompt, len(files))
+            made = self._prepare(self._processor, images=files, prompts=text, **_sizes(preset))
         crops, pages = (self._torch(views).bfloat16() for views in made["pixel_values"])
         if not crops.any():
             crops = crops.float()
@@ -172,21 +180,28 @@ class MlxVlm:
             return {}
         seams = {"vision_fusion": self._torch(embeds)[inputs["images_seq_mask"]]}
         for stage, name in self._encoders.items():
-            for place, value in zip(VIEWS[-len(seen[name]) :], seen[name], strict=True):
-                seams[f"{stage}.{place}"] = self._torch(value)
+            views = [self._torch(value) for value in seen[name]]
+            if len(inputs[GRID]) > 1:
+                views = [torch.cat(views)]  # of several pages, none of which is cut
+            for place, value in zip(VIEWS[-len(views) :], views, strict=True):
+                seams[f"{stage}.{place}"] = value
         return {
             name: value.permute(0, 3, 1, 2) if value.ndim == SAM_DIMENSIONS else value for name, value in seams.items()
         }
 
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> MlxState:
-        """Run the prompt with these features at its image tokens."""
+        """Run the prompt with these features at its image tokens; its last token by itself, as ``generate`` does."""
         language = self._model.language_model
         embeds = self._torch(language.model.embed_tokens(self._mlx(inputs["input_ids"])))
         if vision_fusion is not None:
             embeds[inputs["images_seq_mask"]] = vision_fusion.to(embeds.dtype)
         cache = importlib.import_module("mlx_vlm.models.cache").make_prompt_cache(language)
         state = MlxState(MlxCache(cache), torch.empty(0))
-        return self._fed(state, self._mlx(inputs["input_ids"]), self._mlx(embeds).astype(getattr(self._mx, self.dtype)))
+        ids, given = self._mlx(inputs["input_ids"]), self._mlx(embeds).astype(getattr(self._mx, self.dtype))
+        last, most = ids.shape[1] - 1, self._generate.DEFAULT_PREFILL_STEP_SIZE
+        for first, end in pairwise([*range(0, last, most), last, last + 1]):
+            self._fed(state, ids[:, first:end], given[:, first:end])
+        return state
 
     def step(self, state: MlxState, token: int) -> Tensor:
         """Feed one token."""
@@ -197,10 +212,10 @@ class MlxVlm:
         state.logits = self._torch(output.logits)[0, -1, : self._rows]  # without rows that the export added
         return state
 
-    def _worded(self, prompt: str) -> Any:
+    def _worded(self, prompt: str, pages: int) -> Any:
         """Return a prompt as mlx-vlm words it, which puts the image in front of the text itself."""
         text = prompt.replace(f"{IMAGE}\n", "", 1).replace(IMAGE, "", 1)
-        return self._prompts.apply_chat_template(self._processor, self._model.config, text, num_images=1)
+        return self._prompts.apply_chat_template(self._processor, self._model.config, text, num_images=pages)
 
     def _torch(self, value: Any) -> Tensor:
         is_float = self._mx.issubdtype(value.dtype, self._mx.floating)
@@ -219,7 +234,7 @@ class MlxCache:
     @property
     def length(self) -> int:
         """Positions held."""
-        return int(self.stored[0].offset)
+        return int(self.stored[0].state[0].shape[2])
 
     @property
     def layers(self) -> int:
@@ -228,16 +243,14 @@ class MlxCache:
 
     def keys(self, layer: int) -> Tensor:
         """Return a layer's keys, ``[1, G, S, D]``."""
-        return self._filled(self.stored[layer].keys)
+        return self._filled(self.stored[layer].state[0])
 
     def values(self, layer: int) -> Tensor:
         """Return a layer's values, ``[1, G, S, D]``."""
-        return self._filled(self.stored[layer].values)
+        return self._filled(self.stored[layer].state[1])
 
-    def _filled(self, buffer: Any) -> Tensor:
-        return torch.from_numpy(
-            np.array(buffer[..., : self.length, :].astype(importlib.import_module("mlx.core").float32))
-        )
+    def _filled(self, held: Any) -> Tensor:
+        return torch.from_numpy(np.array(held.astype(importlib.import_module("mlx.core").float32)))
 
 
 @dataclass
@@ -258,6 +271,12 @@ class _Watched:
     def __call__(self, *args: Any, **named: Any) -> Any:
         self.seen.append(self.encoder(*args, **named))
         return self.seen[-1]
+
+
+def _files(page: Path) -> list[str]:
+    """Return a page's file, or those of a folder."""
+    found = files_of(page)
+    return [*map(str, found)] if isinstance(found, list) else [str(found)]
 
 
 def _sizes(preset: Preset) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
 from functools import cached_property
@@ -21,10 +22,10 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.contract import GRID, PIXELS
-from pytest_dsocr.contract.image import load_image
+from pytest_dsocr.contract.image import load_images
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.contract.prompt import render
+from pytest_dsocr.contract.prompt import IMAGE, render
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.engine.portable import write_portable
@@ -75,11 +76,17 @@ class ProcessorSubject:
         return self._session.run_prepared(inputs, max_new_tokens=max_new_tokens).text
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
-        """Return what the processor makes of a page, which it is handed upright and in RGB."""
+        """Return what the processor makes of a page, which it is handed upright and in RGB.
+
+        Of a folder it is handed each page, and an ``<image>`` for each where the prompt has one, as clients send them.
+        """
         if preset not in self._made:
             family = family_named(self._setup.checkpoint)
             self._made[preset] = _Processor(self._kind, self._tokenizer, preset, family)
-        return self._made[preset].inputs(load_image(page), render(prompt))
+        found, text = load_images(page), render(prompt)
+        if not isinstance(found, list):
+            return self._made[preset].inputs([found], text)
+        return self._made[preset].inputs(found, text.replace(IMAGE, IMAGE * len(found)))
 
     @cached_property
     def _session(self) -> Engine[Any]:
@@ -91,7 +98,7 @@ class ProcessorSubject:
     @cached_property
     def _tokenizer(self) -> Any:
         tokenizers = importlib.import_module("transformers").AutoTokenizer
-        with TemporaryDirectory() as folder:
+        with TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore"):  # its config's, not ours
             write_portable(self._setup.checkpoint, Path(folder))
             return tokenizers.from_pretrained(folder)
 
@@ -110,7 +117,7 @@ class _Processor:
                 setattr(self._made, name, size)
         self._preset = preset
 
-    def inputs(self, image: Any, prompt: str) -> dict[str, Tensor]:
+    def inputs(self, pages: list[Any], prompt: str) -> dict[str, Tensor]:
         """Return the vendor's five tensors."""
         call = self._made.__call__
         if not set(SWITCHES).intersection(inspect.signature(call).parameters):
@@ -121,7 +128,7 @@ class _Processor:
             raise DsocrError(f"the processor takes {', '.join(offered)}, and no {' or '.join(TEXTS)}; name another")
         switch = {name: self._preset.crop for name in SWITCHES if name in offered}
         with redirect_stdout(StringIO()):
-            made = call(**{text: prompt}, images=[image], **switch)
+            made = call(**{text: prompt}, images=pages, **switch)
         named = {name: _found(made, (name, *OTHER_NAMES.get(name, ()))) for name in Inputs.__annotations__}
         return _in_shape(named, self._preset)
 

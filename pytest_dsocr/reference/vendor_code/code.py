@@ -125,8 +125,9 @@ def _make_stand_in() -> None:
     names = ("torchvision", "torchvision.transforms", "torchvision.transforms.functional")
     package, transforms, functional = (ModuleType(name) for name in names)
     package.__dict__.update(transforms=transforms)
+    functional.__dict__.update(InterpolationMode=type("InterpolationMode", (), {"BICUBIC": "bicubic"}))
     transforms.__dict__.update(ToTensor=_ToTensor, Normalize=_Normalize, Compose=_Compose, functional=functional)
-    functional.__dict__.update(InterpolationMode=type("InterpolationMode", (), {}))
+    transforms.__dict__.update(InterpolationMode=vars(functional)["InterpolationMode"])
     for name, module in zip(names, (package, transforms, functional), strict=True):
         module.__spec__ = importlib.util.spec_from_loader(name, loader=None)
         sys.modules[name] = module
