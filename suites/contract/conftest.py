@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_dsocr.engine.places import MINI, split_model
+from pytest_dsocr.engine.places import MINI, family_named, split_model
 from pytest_dsocr.plugin.config import own_config
 
 from .asked import Asked, Drawn
@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from pytest_dsocr.observation.config import Config
 
 ODD_PAGES = Path(__file__).with_name("test_odd_pages.py")
+TOGETHER = Path(__file__).with_name("test_pages_together.py")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out several pages at one place where the model has none."""
+    return (
+        True if collection_path == TOGETHER and not family_named(own_config(config).checkpoint).pages_prompt else None
+    )
 
 
 @pytest.hookimpl(trylast=True)

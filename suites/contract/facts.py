@@ -34,13 +34,13 @@ class Facts:
     """Whose vendor's code it is of."""
 
     @classmethod
-    def read(cls, golden: Path, family: Family = DEFAULT) -> Facts:
+    def read(cls, golden: Path, family: Family = DEFAULT, what: str = "inputs") -> Facts:
         """Read those nearest to the installed Pillow: a run's own, or the shipped ones where it has none."""
         from pytest_dsocr.reference.goldens import RECORDINGS, facts_of, shipped_folder
         from pytest_dsocr.reference.nearest import read_facts
 
         own, shipped = (facts_of(one / RECORDINGS, family) for one in (golden, shipped_folder()))
-        return cls(read_facts(own if any(own.glob("inputs-*.json")) else shipped, "inputs"), family)
+        return cls(read_facts(own if any(own.glob(f"{what}-*.json")) else shipped, what), family)
 
     def prepared(self, page: str, preset: str) -> InputsDigest:
         """Return the inputs of a drawn page with the markdown prompt, in a byte-level vocabulary."""

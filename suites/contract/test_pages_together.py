@@ -1,0 +1,54 @@
+"""Several pages at one ``<image>``, a folder as one case, against what ``infer_multi`` was seen to pass on."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pytest_dsocr.compare.verdict import as_expected, equal
+from pytest_dsocr.contract import PIXELS
+from pytest_dsocr.contract.prompt import TextTokenizer
+from pytest_dsocr.families.family import Family
+from pytest_dsocr.observation.config import Config
+from pytest_dsocr.plugin.check import Check
+
+from .asked import Asked, Drawn
+from .facts import Facts, compare_image_tokens
+
+BASE_PX = 1024
+SEEN = f"every bit: each page padded to {BASE_PX} px, in the order of the files' names; none squashed, none cut"
+
+
+@pytest.mark.dsocr_level("L1")
+@pytest.mark.parametrize("pages", [2, 5])
+def test_pages_at_one_place(
+    pages: int,
+    tmp_path: Path,
+    family: Family,
+    asked: Asked,
+    drawn: Drawn,
+    tokenizer: TextTokenizer,
+    dsocr_config: Config,
+    dsocr_check: Check,
+) -> None:
+    from pytest_dsocr.observation.packing import unpack_inputs
+
+    facts, text = Facts.read(dsocr_config.golden, family, "pages"), family.prompts[family.pages_prompt]
+    wanted = pages, BASE_PX, text
+    rows = facts.recorded["together"]
+    [row] = [row for row in rows if (len(row["pages"]), row["image_size"], row["prompt"]) == wanted]
+    for number, page in enumerate(map(drawn, row["pages"])):
+        shutil.copy(page, tmp_path / f"{number}{page.suffix}")
+    actual, recorded = asked(tmp_path, "base", family.pages_prompt), unpack_inputs(row, {})
+    tokens = sum(length for value, length in recorded.images_seq_mask if value)
+    grids = actual.images_spatial_crop, recorded.images_spatial_crop
+    dsocr_check(
+        [
+            *compare_image_tokens(actual, tokenizer.special.image, tokens, "of all pages, one behind the other"),
+            as_expected("images_spatial_crop", *grids, "none of several pages is cut"),
+            *(
+                facts.with_origin(equal(what, *(getattr(one, what) for one in (actual, recorded)), SEEN))
+                for what in PIXELS
+            ),
+        ]
+    )
