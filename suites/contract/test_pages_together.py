@@ -46,9 +46,6 @@ def test_pages_at_one_place(
         [
             *compare_image_tokens(actual, tokenizer.special.image, tokens, "of all pages, one behind the other"),
             as_expected("images_spatial_crop", *grids, "none of several pages is cut"),
-            *(
-                facts.with_origin(equal(what, *(getattr(one, what) for one in (actual, recorded)), SEEN))
-                for what in PIXELS
-            ),
+            *(facts.with_origin(equal(what, getattr(actual, what), getattr(recorded, what), SEEN)) for what in PIXELS),
         ]
     )

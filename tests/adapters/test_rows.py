@@ -12,7 +12,7 @@ from pytest_dsocr.subjects.loading import adapter_of, level_before_loading
 from tests.recordings import FILES
 
 FORK = "cpu-win-fork"
-LEVELS = dict(zip(ROWS, ["L2", "L1", "L1", "L1", "L1", "L3", "L3", "L0", "L0", "L3", "L1", "L1", "L2", "L0"], strict=True))
+LEVELS = dict(zip(ROWS, "L2 L1 L1 L1 L1 L3 L3 L0 L0 L3 L1 L1 L2 L0".split(), strict=True))
 
 
 def files(folder: Path, *names: str, text: str = "") -> None:
