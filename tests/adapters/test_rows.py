@@ -12,7 +12,8 @@ from pytest_dsocr.subjects.loading import adapter_of, level_before_loading
 from tests.recordings import FILES
 
 FORK = "cpu-win-fork"
-LEVELS = dict(zip(ROWS, "L2 L1 L1 L1 L1 L3 L3 L0 L0 L3 L1 L1 L2 L0".split(), strict=True))
+OF_FIRST, OF_UNLIMITED = ["L2", "L1", "L1", "L1", "L1", "L3", "L3", "L0", "L0"], ["L3", "L1", "L1", "L2", "L0"]
+LEVELS = dict(zip(ROWS, OF_FIRST + OF_UNLIMITED, strict=True))
 
 
 def files(folder: Path, *names: str, text: str = "") -> None:
