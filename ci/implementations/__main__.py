@@ -1,8 +1,8 @@
-"""Run a row of ``rows.toml`` with the default suites, and print the rows of docs/implementations.md that it makes."""
+"""Run a row of ``rows.toml`` with the default suites, and print the tables of docs/implementations.md with it alone."""
 
 import argparse
-import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -10,34 +10,21 @@ import tomllib
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from math import isfinite
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ci.implementations.versions import between, bisect, versions_of
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import in_shell
+from pytest_dsocr.history.scoreboard import STAGES, Kept, keep, tables
 from pytest_dsocr.reference.environment import check_vendor_folder
-from pytest_dsocr.report.payload import number
+from pytest_dsocr.report.file import read_result
 
 CHECKOUT = Path(__file__).parents[2]
 TORCH = "torch==2.13.0"
 """Pinned in every environment: another torch changes what both sides compute with. A CPU build will do."""
 UP_S = 60.0
-STAGES: Mapping[str, tuple[str, ...]] = {
-    "ids": ("input_ids", "images_seq_mask"),
-    "grid": ("images_spatial_crop",),
-    "page's view": ("images_ori",),
-    "crops": ("images_crop",),
-    "SAM": ("sam.",),
-    "CLIP": ("clip.",),
-    "projector": ("projector.",),
-    "fusion": ("vision_fusion",),
-    "prefill": ("prefill",),
-    "steps": ("logits", "tokens"),
-    "text": ("text", "spans", "boxes"),
-}
-"""What a comparison of each stage is called, or begins with."""
 
 
 @dataclass(frozen=True)
@@ -59,18 +46,47 @@ class Row:
         """Return whether the row names something that its user must have."""
         return f"${variable}" in f"{self.setup} {self.subject} {self.path}"
 
+    @property
+    def package(self) -> str:
+        """The package that it is a version of; raise ``DsocrError`` where it is of a commit."""
+        package, _, number = self.version.partition(" ")
+        if package == "commit":
+            raise DsocrError(f"this row is of the commit {number} and of no package, which alone has versions")
+        return package
 
-ROWS = {name: Row(**row) for name, row in tomllib.loads(Path(__file__).with_name("rows.toml").read_text()).items()}
+    def at(self, number: str) -> "Row":
+        """Return the row of another version of its package."""
+        pinned = self.version.removeprefix(f"{self.package} ")
+        said = ("version", "setup", "subject", "serve", "path")
+        return replace(self, **{name: getattr(self, name).replace(pinned, number) for name in said})
+
+
+def rows_in(path: Path) -> dict[str, Row]:
+    """Return the rows of a file by name; one that shares a folder with another has that one's setup."""
+    rows = {name: Row(**row) for name, row in tomllib.loads(path.read_text()).items()}
+    setups = {row.folder: row.setup for row in rows.values() if row.setup and row.folder}
+    return {name: replace(row, setup=row.setup or setups.get(row.folder, "")) for name, row in rows.items()}
+
+
+OURS = Path(__file__).with_name("rows.toml")
+ROWS = rows_in(OURS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a row of the table; return the exit status of its suites, or 2 where they could not be run."""
     parser = argparse.ArgumentParser(prog="python -m ci.implementations", description=__doc__)
-    parser.add_argument("name", choices=[*ROWS], help="which implementation")
+    parser.add_argument("name", help=f"which implementation: {', '.join(ROWS)}")
+    parser.add_argument("--rows", type=Path, default=OURS, metavar="FILE", help="rows of your own, in such a file")
     work = "folder for its environment, sources and results (default: implementations/NAME)"
     parser.add_argument("--work", type=Path, metavar="FOLDER", help=work)
     parser.add_argument("--sources", type=Path, metavar="FOLDER", help="clone of its repository, where it has one")
     parser.add_argument("--vendor", type=Path, metavar="FOLDER", help="the vendor's Python files, where it needs them")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the result there, for dsocr scoreboard")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--version", help="run this release in place of the row's")
+    which.add_argument("--newest", action="store_true", help="run the newest release that pip finds")
+    which.add_argument("--bisect", metavar="A..B", help="find the release between two in which --stage changed")
+    parser.add_argument("--stage", choices=[*STAGES], default="text", help="of --bisect (default: text)")
     parser.epilog = "What is given behind -- are options of dsocr compare."
     given = [*(sys.argv[1:] if arguments is None else arguments), "--"]
     at = given.index("--")
@@ -83,24 +99,60 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace, more: Sequence[str]) -> int:
-    row = ROWS[options.name]
+    rows = rows_in(options.rows)
+    if options.name not in rows:
+        raise DsocrError(f"there is no row {options.name}; give one of {', '.join(rows)}")
+    row, python = rows[options.name], Path(sys.executable)
+    if options.bisect:
+        versions = between(versions_of(row.package, python), options.bisect)
+        change = bisect(versions, lambda version: _state_of(row.at(version), options, more))
+        sys.stdout.write(f"{options.stage}: {change}\n")
+        return 0
+    if version := versions_of(row.package, python)[-1] if options.newest else options.version:
+        row = row.at(version)
+    return _compared(row, options, more)[0]
+
+
+def _state_of(row: Row, options: argparse.Namespace, more: Sequence[str]) -> str | None:
+    """Return a stage's cell but for its error; None where that version could not be run."""
+    try:
+        return _compared(row, options, more)[1].stages[options.stage].word
+    except DsocrError as error:
+        sys.stdout.write(f"left out    {row.version}: {error}\n")
+        return None
+
+
+def _compared(row: Row, options: argparse.Namespace, more: Sequence[str]) -> tuple[int, Kept]:
+    """Run the suites on a row; return their exit status, and what is kept."""
     work = (options.work or Path("implementations", row.folder or options.name)).absolute()
-    out = work / "out" / options.name
+    out = work / "out" / f"{options.name}-{row.version.rpartition(' ')[2]}"
     variables = environment_of(row, work, options.sources, options.vendor)
-    python = work / "env" / "bin" / "python"
-    if not python.is_file():
-        _shown([sys.executable, "-m", "venv", work / "env"])
-    if not (work / "installed").is_file():
-        _shown([python, "-m", "pip", "install", "-q", TORCH, "-e", CHECKOUT])
-        setup = row.setup or next(one.setup for one in ROWS.values() if one.folder == row.folder)
-        _shown(["sh", "-ec", setup], cwd=work, env=variables)
-        (work / "installed").touch()
+    python = _installed(row, work, variables)
     subject = expanded(row.subject, variables)
     with _serving(row, variables, work / "server.log"):
-        command = [work / "env/bin/dsocr", "compare", f"--subject={subject}", f"--out={out}"]
+        command: list[str | Path] = [python, "-m", "pytest_dsocr", "compare", f"--subject={subject}", f"--out={out}"]
         status = subprocess.run([*command, *row.options.split(), *more], env=variables).returncode
-    sys.stdout.write("\n".join(rows_of(options.name, out / "dsocr.json")) + "\n")
-    return status
+    kept = Kept.of(read_result(out), options.name, row.title, row.version)
+    sys.stdout.write("\n".join(tables([kept])))
+    if options.keep:
+        keep(options.keep, kept)
+    return status, kept
+
+
+def _installed(row: Row, work: Path, variables: Mapping[str, str]) -> Path:
+    """Install what a row needs, where another or nothing was installed; return its environment's Python."""
+    python, made, installed = work / "env/bin/python", work / "env/made", work / "installed"
+    if not made.is_file():
+        _shown([sys.executable, "-m", "venv", work / "env"])
+        _shown([python, "-m", "pip", "install", "-q", TORCH, "-e", CHECKOUT])
+        made.touch()
+    if installed.is_file() and installed.read_text() != row.setup:
+        for path in {*work.iterdir()} - {work / "env", work / "out"}:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    if not installed.is_file():
+        _shown(["sh", "-ec", row.setup], cwd=work, env=variables)
+        installed.write_text(row.setup)
+    return python
 
 
 def environment_of(row: Row, work: Path, sources: Path | None, vendor: Path | None) -> dict[str, str]:
@@ -162,37 +214,6 @@ def _shown(command: Sequence[str | Path], **how: Any) -> None:
     sys.stdout.flush()
     if status := subprocess.run(words, **how).returncode:
         raise DsocrError(f"it ended with status {status}; see what it said above")
-
-
-def rows_of(name: str, result: Path) -> list[str]:
-    """Return what a run's ``dsocr.json`` says as a row of each of the page's tables.
-
-    Raises:
-        DsocrError: where the run did not come to its end.
-    """
-    found = json.loads(result.read_text(encoding="utf-8"))
-    if found["status"] != "finished":
-        raise DsocrError(f"{result} is of a run that did not come to its end; run it again")
-    ended = [test["ended_as"] != "passes" for test in found["tests"] if test["outcome"] != "skipped"]
-    compared = [one for test in found["tests"] for one in test["comparisons"] if one["verdict"] != "NOT-COMPARED"]
-    date, failed = found["started"].partition("T")[0], f"{sum(ended)} of {len(ended)}"
-    run = [ROWS[name].title, f"`{name}`", ROWS[name].version, found["run"]["level"], date, failed]
-    cells = [cell([one for one in compared if _is_of(one["what"], stage)]) for stage in STAGES]
-    return [f"| {' | '.join(row)} |" for row in (run, [f"`{name}`", *cells])]
-
-
-def cell(compared: Sequence[Mapping[str, Any]]) -> str:
-    """Return how a stage stands in the table: right, or how many comparisons are wrong, with the largest error."""
-    if not compared:
-        return "."
-    wrong = sum(one["verdict"] == "WRONG" for one in compared)
-    error = max(filter(isfinite, (number(one["error"]) for one in compared)), default=0.0)
-    said = f"x {wrong} of {len(compared)}" if wrong else "="
-    return f"{said}, {error:.0e}" if error else said
-
-
-def _is_of(what: str, stage: str) -> bool:
-    return any(what.startswith(one) if one.endswith(".") else what.partition("/")[0] == one for one in STAGES[stage])
 
 
 if __name__ == "__main__":

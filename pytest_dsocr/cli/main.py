@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "bench": ("bench:run", "measure two versions in turn: is the second slower?"),
     "cost": ("cost:run", "calculate what pages cost: FLOPs, bytes, and the least time on a device"),
     "history": ("results:history", "show what was found night by night, and measured run by run"),
+    "scoreboard": ("results:scoreboard", "show implementations by version by stage, of results that were kept"),
     "watch-vendor": ("vendor:watch", "have the vendor's files changed, and what does that affect?"),
     "faults": ("faults:run", "list the known mistakes, or show what one does to a page"),
     "new-adapter": ("adapters:new_adapter", "write a commented file to begin an adapter of your own with"),

@@ -1,4 +1,4 @@
-"""``dsocr diff`` and ``history``: results compared, and shown night by night."""
+"""``dsocr diff``, ``history`` and ``scoreboard``: results compared, and shown over time."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
@@ -7,9 +7,13 @@ from pathlib import Path
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
+from pytest_dsocr.foundation.reading import Format
 from pytest_dsocr.history import page, record
+from pytest_dsocr.history import scoreboard as board
 from pytest_dsocr.report.difference import Status, difference, lines, markdown
 from pytest_dsocr.report.file import read_result
+
+MARKDOWN = Format(bytes, "name another --into")
 
 
 def add_diff(command: ArgumentParser) -> None:
@@ -76,3 +80,32 @@ def _nights_of(named: Sequence[Path]) -> Iterator[record.Night]:
         folder = path.parent if path.suffix == ".json" else path
         runs.append((folder.absolute().name, read_result(path, unfinished=True)))
     yield from record.of_runs(runs)
+
+
+def add_scoreboard(command: ArgumentParser) -> None:
+    """Add the folder, the run to keep, and where the tables go."""
+    command.add_argument("folder", type=Path, metavar="FOLDER", help="a folder of kept results, one file a version")
+    add = "keep the result in this folder, or this dsocr.json, first, with --name and --version"
+    command.add_argument("--add", type=Path, metavar="RESULT", help=add)
+    command.add_argument("--name", help="a short name of what was run, the same for each version")
+    command.add_argument("--title", help="what stands in the table for it (default: its name)")
+    command.add_argument("--version", help="which version was run")
+    command.add_argument("--into", type=Path, metavar="FILE", help="put the tables into this Markdown page as well")
+
+
+def scoreboard(options: Namespace) -> Iterator[str]:
+    """Yield the tables of kept results as Markdown; write them into the page that ``--into`` names.
+
+    Raises:
+        DsocrError: where a result cannot be read, the page has no such tables, or something cannot be written.
+    """
+    if options.add:
+        if not (options.name and options.version):
+            raise DsocrError("--add needs to know what was run; give --name and --version")
+        title = options.title or options.name
+        board.keep(options.folder, board.Kept.of(read_result(options.add), options.name, title, options.version))
+    tables = board.tables(board.read(options.folder))
+    if options.into:
+        page = board.put_into(MARKDOWN.read_bytes(options.into).decode(errors="replace"), tables)
+        write_whole(options.into, page.encode("utf-8", "replace"), shared=True)
+    yield from "\n".join(tables).splitlines()

@@ -35,6 +35,7 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
     "bench": ["a", "b"],
     "cost": ["a"],
     "history": ["a"],
+    "scoreboard": ["a"],
     "faults": [],
     "watch-vendor": ["a"],
     "new-adapter": ["cli", "a"],

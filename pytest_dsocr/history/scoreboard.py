@@ -1,0 +1,145 @@
+"""Implementations by version by stage: a run of each is a file of a few hundred bytes, and all of them two tables."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from packaging.version import InvalidVersion, Version
+
+from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.files import write_whole
+from pytest_dsocr.foundation.reading import Count, Format, Ratio
+from pytest_dsocr.report.file import Ending
+from pytest_dsocr.report.payload import number
+
+STAGES: Mapping[str, tuple[str, ...]] = {
+    "ids": ("input_ids", "images_seq_mask"),
+    "grid": ("images_spatial_crop",),
+    "page's view": ("images_ori",),
+    "crops": ("images_crop",),
+    "SAM": ("sam.",),
+    "CLIP": ("clip.",),
+    "projector": ("projector.",),
+    "fusion": ("vision_fusion",),
+    "prefill": ("prefill",),
+    "steps": ("logits", "tokens"),
+    "text": ("text", "spans", "boxes"),
+}
+"""What a comparison of each stage is called, or begins with."""
+HEADS = (
+    ("implementation", "command's name", "version", "level", "run on", "tests failed"),
+    ("name", "version", *STAGES),
+)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What was compared of a stage."""
+
+    wrong: Count = 0
+    compared: Count = 0
+    error: Ratio = 0.0
+    """The largest relative error that is a number."""
+
+    @classmethod
+    def of(cls, stage: str, compared: Iterable[Mapping[str, Any]]) -> Tally:
+        """Return it of a run's comparisons; what was not compared does not count."""
+        found = [one for one in compared if one["verdict"] != Verdict.NOT_COMPARED and _is_of(one["what"], stage)]
+        errors = filter(isfinite, (number(one["error"]) for one in found))
+        return cls(sum(one["verdict"] == Verdict.WRONG for one in found), len(found), max(errors, default=0.0))
+
+    @property
+    def word(self) -> str:
+        """How it stands: ``.`` where it is not offered, ``=`` where it is right, else how much is wrong."""
+        return f"x {self.wrong} of {self.compared}" if self.wrong else "=" if self.compared else "."
+
+    def __str__(self) -> str:
+        return f"{self.word}, {self.error:.0e}" if self.error else self.word
+
+
+def _is_of(what: str, stage: str) -> bool:
+    return any(what.startswith(one) if one.endswith(".") else what.partition("/")[0] == one for one in STAGES[stage])
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of a run of one version of an implementation."""
+
+    name: str
+    title: str
+    version: str
+    date: str
+    level: str
+    failed: Count
+    """Tests, of those that ran at that level."""
+    tests: Count
+    stages: Mapping[str, Tally]
+
+    @classmethod
+    def of(cls, result: Mapping[str, Any], name: str, title: str, version: str) -> Kept:
+        """Return what a run's ``dsocr.json`` says; raise ``DsocrError`` where no case was put to the subject."""
+        if not (result["run"] or {}).get("level"):
+            raise DsocrError(f"the run of {result['started']} put no case to its subject; run the suites again")
+        ended = [test["ended_as"] != Ending.PASSES for test in result["tests"] if test["outcome"] != "skipped"]
+        compared = [one for test in result["tests"] for one in test["comparisons"]]
+        stages = {stage: Tally.of(stage, compared) for stage in STAGES}
+        date, level = result["started"].partition("T")[0], result["run"]["level"]
+        return cls(name, title, version, date, level, sum(ended), len(ended), stages)
+
+    @property
+    def rows(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Its cells in the table of runs, and in that of stages."""
+        name, failed = f"`{self.name}`", f"{self.failed} of {self.tests}"
+        stages = [str(self.stages.get(stage, Tally())) for stage in STAGES]
+        return (self.title, name, self.version, self.level, self.date, failed), (name, self.version, *stages)
+
+
+KEPT = Format(Kept, "run that version again, or take the file away")
+
+
+def keep(folder: Path, kept: Kept) -> Path:
+    """Write a file in the place of that of the same version; raise ``DsocrError`` where the disk does not take it."""
+    name = re.sub(r"[^\w.-]+", "-", f"{kept.name}-{kept.version}")
+    return write_whole(folder / f"{name}.json", json.dumps(asdict(kept), indent=1) + "\n", shared=True)
+
+
+def read(folder: Path) -> list[Kept]:
+    """Read a folder's runs, by title, the oldest version first; raise ``DsocrError`` where one cannot be read."""
+    found = [KEPT.read(path) for path in folder.glob("*.json")]
+    return sorted(found, key=lambda kept: (kept.title.lower(), kept.name, *_key(kept.version)))
+
+
+def _key(version: str) -> tuple[bool, Any]:
+    """Return what versions of one implementation are sorted by: 0.7.10 comes behind 0.7.9."""
+    number = version.rpartition(" ")[2]
+    try:
+        return True, Version(number)
+    except InvalidVersion:  # a commit
+        return False, number
+
+
+def tables(runs: Sequence[Kept]) -> list[str]:
+    """Return the tables of runs and of stages, as Markdown."""
+    return [_table(head, [kept.rows[k] for kept in runs]) for k, head in enumerate(HEADS)]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    cells = ([cell.replace("|", "\\|") for cell in row] for row in (head, ["---"] * len(head), *rows))
+    return "".join(f"| {' | '.join(row)} |\n" for row in cells)
+
+
+def put_into(page: str, made: Iterable[str]) -> str:
+    """Put each table in the place of that with its head in a page; raise ``DsocrError`` where there is none."""
+    for table in made:
+        head = re.escape(table.partition("\n")[0])
+        page, found = re.subn(rf"^{head}\n(?:\|.*\n)*", table.replace("\\", r"\\"), page, flags=re.MULTILINE)
+        if not found:
+            raise DsocrError(f"the page has no table with the head {table.splitlines()[0]}; write that there")
+    return page
