@@ -34,6 +34,9 @@ def vllm(setup: Setup) -> ProcessorSubject:
 def sglang(setup: Setup) -> ProcessorSubject:
     """Return SGLang's processor; raise ``DsocrError`` where its wheel is not unpacked on the path."""
     _stand_in()
+    if not hasattr(transforms := importlib.import_module("torchvision.transforms"), "InterpolationMode"):
+        vars(transforms)["InterpolationMode"] = SimpleNamespace()  # for pages that are tensors, which ours are not
+        _module("torchvision.transforms.functional")
     rule = SimpleNamespace(to_str=lambda: "its rule against repetition, which the processor only names")
     _module("sglang.srt.sampling.custom_logit_processor", DeepseekOCRNoRepeatNGramLogitProcessor=rule)
     return subject("processor:sglang.srt.configs.deepseek_ocr:DeepseekOCRProcessor", setup)
