@@ -1,4 +1,7 @@
-"""L3: transformers' own Unlimited-OCR, its processor and its model, with any checkpoint of the family."""
+"""L3: transformers' own Unlimited-OCR, its processor and its model, with any checkpoint of the family.
+
+With full attention its model is DeepSeek-OCR's. A checkpoint of that is run so, with the session's inputs.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +25,12 @@ from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.fusion import beside
 from pytest_dsocr.engine.protocol import OcrModel
 from pytest_dsocr.families import FAMILIES
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject
 
+UNLIMITED = "unlimited_ocr"
 RENAMED = {
     "model.sam_model.blocks": "model.vision_tower.sam_encoder.layers",
     "model.vision_model.transformer": "model.vision_tower.vision_encoder.encoder",
@@ -68,17 +73,23 @@ class Cache:
 
     def _held(self, layer: int, what: str) -> Tensor:
         held: Any = self.past.layers[layer]
+        if not hasattr(held, f"prefill_{what}"):
+            return getattr(held, what)
         return torch.cat([getattr(held, f"prefill_{what}"), getattr(held, what)], dim=2)
 
 
 class Model(OcrModel[Cache]):
     """transformers' model behind the session's stages."""
 
-    family = FAMILIES["unlimited_ocr"]
-
-    def __init__(self, whole: Any) -> None:
+    def __init__(self, whole: Any, family: Family) -> None:
+        self._family = family
         self.whole, self.model, self.lm_head = whole, whole.model, whole.lm_head
         self.tower, self.text = whole.model.vision_tower, whole.model.language_model
+
+    @property
+    def family(self) -> Family:
+        """Of the checkpoint."""
+        return self._family
 
     @property
     def max_position_embeddings(self) -> int:
@@ -137,9 +148,9 @@ class TransformersUnlimited(SessionSubject):
         found = resolve(setup.checkpoint)
         if found.folder is None:
             raise DsocrError(f"{setup.checkpoint} has no files; export it, or name a folder")
-        session = Engine(Model(_loaded(found, setup)), found.tokenizer)
+        session = Engine(Model(_loaded(found, setup), family := found.architecture.family), found.tokenizer)
         super().__init__(session)
-        if is_torchvision_available():
+        if is_torchvision_available() and family.name == UNLIMITED:
             tokenizer = transformers.AutoTokenizer.from_pretrained(found.folder)
             session.prepare = partial(_prepared, tokenizer, setup.device)  # type: ignore[method-assign]
 
@@ -171,7 +182,9 @@ def _config(of: Architecture, image_id: int) -> Any:
         "num_hidden_layers": of.clip.layers,
         "num_attention_heads": of.clip.heads,
     }
-    text = {**of.to_config()["language_config"], "sliding_window": of.family.cache.ring}
+    text = {**of.to_config()["language_config"], "sliding_window": of.family.cache.ring or 128}
+    if not of.family.cache.ring:
+        text["layer_types"] = ["full_attention"] * of.decoder.num_hidden_layers
     vision = {"sam_config": sam, "encoder_config": clip}
     return transformers.UnlimitedOcrConfig(vision_config=vision, text_config=text, image_token_id=image_id)
 
@@ -180,7 +193,7 @@ def _prepared(
     tokenizer: Any, device: str, page: ImageSource, prompt: str = "markdown", preset: str | Preset = "gundam", **_: Any
 ) -> Inputs:
     """Return what its processor makes of a page, under the vendor's names."""
-    family = Model.family
+    family = FAMILIES[UNLIMITED]
     sizes = family.preset(preset)
     side = sizes.base_size if sizes.crop else sizes.image_size
     images = transformers.UnlimitedOcrImageProcessor(
