@@ -102,13 +102,13 @@ def _run(options: argparse.Namespace, more: Sequence[str]) -> int:
     rows = rows_in(options.rows)
     if options.name not in rows:
         raise DsocrError(f"there is no row {options.name}; give one of {', '.join(rows)}")
-    row, python = rows[options.name], Path(sys.executable)
+    row = rows[options.name]
     if options.bisect:
-        versions = between(versions_of(row.package, python), options.bisect)
+        versions = between(versions_of(row.package), options.bisect)
         change = bisect(versions, lambda version: _state_of(row.at(version), options, more))
         sys.stdout.write(f"{options.stage}: {change}\n")
         return 0
-    if version := versions_of(row.package, python)[-1] if options.newest else options.version:
+    if version := versions_of(row.package)[-1] if options.newest else options.version:
         row = row.at(version)
     return _compared(row, options, more)[0]
 
@@ -129,6 +129,7 @@ def _compared(row: Row, options: argparse.Namespace, more: Sequence[str]) -> tup
     variables = environment_of(row, work, options.sources, options.vendor)
     python = _installed(row, work, variables)
     subject = expanded(row.subject, variables)
+    shutil.rmtree(out, ignore_errors=True)  # an old result is no answer of a run that cannot start
     with _serving(row, variables, work / "server.log"):
         command: list[str | Path] = [python, "-m", "pytest_dsocr", "compare", f"--subject={subject}", f"--out={out}"]
         status = subprocess.run([*command, *row.options.split(), *more], env=variables).returncode
