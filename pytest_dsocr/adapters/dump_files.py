@@ -1,6 +1,6 @@
 """The files of a dump: tensors as ``.npy``, ``.npz``, ``.safetensors`` or ``.raw``, and the text; read within bounds.
 
-A ``.raw`` file is a line of JSON, ``{"dtype": "float32", "shape": [-1, 2018]}``, and the bytes behind it, little-endian
+A ``.raw`` file is a line of JSON, ``{"dtype": "float32", "shape": [-1, 2017]}``, and the bytes behind it, little-endian
 and in the order of C. They are written by strangers' programs, and damaged ones are told by name.
 """
 

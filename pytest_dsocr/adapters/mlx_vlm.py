@@ -125,7 +125,6 @@ class MlxVlm:
             self._model, self._processor = utils.load(folder, trust_remote_code=False)
         self._model.set_dtype(getattr(self._mx, setup.dtype))
         self.dtype = setup.dtype
-        self._rows = architecture.decoder.vocab_size
         self.policy = DecodePolicy(architecture.decoder.eos_token_id, no_repeat_ngram_size=0)
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
@@ -209,7 +208,7 @@ class MlxVlm:
 
     def _fed(self, state: MlxState, ids: Any, embeds: Any) -> MlxState:
         output = self._model.language_model(ids, inputs_embeds=embeds, cache=state.cache.stored)
-        state.logits = self._torch(output.logits)[0, -1, : self._rows]  # without rows that the export added
+        state.logits = self._torch(output.logits)[0, -1]
         return state
 
     def _worded(self, prompt: str, pages: int) -> Any:

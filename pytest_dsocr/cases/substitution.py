@@ -20,7 +20,7 @@ from pytest_dsocr.families import VISION
 from pytest_dsocr.observation.config import NotOfferedError, SubjectFaultError
 from pytest_dsocr.observation.observation import BEST_OF_PREFILL, Best, Seam
 from pytest_dsocr.subjects.checked import CheckedSubject
-from pytest_dsocr.subjects.follow import digest, forced_steps, keeps_values, steps_along
+from pytest_dsocr.subjects.follow import digest, forced_steps, keeps_values, steps_along, without_padding
 from pytest_dsocr.subjects.protocol import StagedSubject, TextSubject
 
 Donor = Callable[[], StagedSubject]
@@ -105,8 +105,9 @@ class _Trial:
         expected = self.report.exchange.expected.steps
         steps = forced_steps(self.asked, inputs, expected, self.report.exchange.case.family)
         steps_along(self.asked, state, logits, expected, steps)
-        best = Best.of(logits, BEST_OF_PREFILL)
-        return self._is_right(TOKENS, {"prefill": logits}, prefill_best=best, forced=steps.fetch())
+        compared = without_padding(logits, self.report.exchange.expected)
+        best = Best.of(compared, BEST_OF_PREFILL)
+        return self._is_right(TOKENS, {"prefill": compared}, prefill_best=best, forced=steps.fetch())
 
     def _is_right(self, stages: tuple[str, ...], tensors: Mapping[str, Tensor], **parts: object) -> bool:
         keep = keeps_values(self.report.exchange.expected)

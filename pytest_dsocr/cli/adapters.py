@@ -60,7 +60,7 @@ def add_export(command: ArgumentParser) -> None:
     """Add the checkpoint, the folder, and the form."""
     command.add_argument("checkpoint", help="mini, a checkpoint's folder, or a hub name in the local cache")
     command.add_argument("folder", type=Path, metavar="FOLDER", help="a folder to write to, new or empty")
-    what = "hf: with a text and a row for every id; mlx: in mlx-vlm's names; gguf: by llama.cpp's converter"
+    what = "hf: with a text for every row; mlx: in mlx-vlm's names; gguf: by llama.cpp's converter"
     command.add_argument("--to", choices=FORMS, required=True, dest="form", help=what)
     sources = "of gguf: llama.cpp's folder, with convert_hf_to_gguf.py"
     command.add_argument("--llama-cpp", type=Path, metavar="FOLDER", help=sources)

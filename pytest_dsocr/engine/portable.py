@@ -1,6 +1,6 @@
 """A model as a checkpoint folder that other programs read, and in the form that other projects' loaders want.
 
-The portable form has a text and a row for every id, merges, and whole configs; tokens, and what the model computes from
+The portable form has a text for every row, merges, and whole configs; weights, tokens, and what the model computes from
 them, stay the same.
 """
 
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import tokenizers
-import torch
 from msgspec import Meta
 from torch import Tensor
 
@@ -44,8 +43,8 @@ def _write_json(path: Path, value: dict[str, Any]) -> None:
     write_whole(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
 
 
-TABLES = ("model.embed_tokens.weight", "lm_head.weight")
-"""What has a row for every id, ``[V, C]``."""
+TABLE = "lm_head.weight"
+"""What has a row for every id, ``[V, C]``, as ``model.embed_tokens.weight`` does."""
 NEVER_SEEN = BYTE_SYMBOLS[:9]
 """Control characters; two of them in a row stand in no prompt."""
 
@@ -75,26 +74,21 @@ VOCABULARY, OBJECT = Format(_Vocabulary, WHOLE), Format(dict[str, Any], WHOLE)
 def write_portable(checkpoint: str | Path, folder: Path) -> None:
     """Write ``checkpoint`` to a new ``folder``, in the form of the published one.
 
-    Ids without a text get one that no prompt holds, and ids without rows the rows of such an id, or of the pad token,
-    so that they are never chosen before it.
+    Rows without a text get one that no prompt holds. Texts without a row, which no model can read, are left out:
+    loaders refuse an id beyond the table, or make it longer than that of the recordings.
 
     Raises:
         DsocrError: where it has no files to start from, or ``folder`` holds weights already.
     """
     source = folder_of(checkpoint)
     state, vocabulary = read_weights(source), VOCABULARY.read(source / "tokenizer.json")
-    texts = _texts(vocabulary)
-    gaps = [token_id for token_id in range(max(texts) + 1) if token_id not in texts]
-    _fill(vocabulary["model"], gaps, {*texts.values()})
-    dead = gaps[0] if gaps else next(token_id for token_id, text in texts.items() if text == PAD)
-    state |= {name: _with_rows(state[name], max(texts) + 1, dead) for name in TABLES}
+    _fit(vocabulary, len(state[TABLE]))
     save_weights(state, folder)
     architecture = architecture_of(checkpoint)
     published = architecture.to_config()
-    sizes = {"vocab_size": len(state[TABLES[0]])}
-    dtype = {"torch_dtype": str(state[TABLES[0]].dtype).removeprefix("torch.")}
-    language = {**published["language_config"], **sizes, **dtype}
-    config = {**published, **sizes, **dtype, "language_config": language}
+    dtype = {"torch_dtype": str(state[TABLE].dtype).removeprefix("torch.")}
+    language = {**published["language_config"], **dtype}
+    config = {**published, **dtype, "language_config": language}
     special = {"bos_token": BOS, "eos_token": EOS, "pad_token": PAD}
     files = {
         "config.json": config,
@@ -107,22 +101,20 @@ def write_portable(checkpoint: str | Path, folder: Path) -> None:
         write_whole(folder / name, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
 
 
-def _texts(vocabulary: _Vocabulary) -> dict[int, str]:
-    """Return the text of each id that has one."""
-    own = {token_id: text for text, token_id in vocabulary["model"]["vocab"].items()}
-    return own | {token["id"]: token["content"] for token in vocabulary["added_tokens"]}
+def _fit(vocabulary: _Vocabulary, rows: int) -> None:
+    """Drop texts of ids from ``rows`` on, give one to each gap, and a merge where there is none.
 
-
-def _fill(model: _Model, gaps: list[int], taken: set[str]) -> None:
-    """Give texts to ids without one, and a merge where there is none; the text of a gap is all that it ever joins."""
+    The text of a gap is all that it ever joins.
+    """
+    model = vocabulary["model"]
+    model["vocab"] = {text: token_id for text, token_id in model["vocab"].items() if token_id < rows}
+    vocabulary["added_tokens"] = [token for token in vocabulary["added_tokens"] if token["id"] < rows]
+    texts = {token_id: text for text, token_id in model["vocab"].items()}
+    texts |= {token["id"]: token["content"] for token in vocabulary["added_tokens"]}
+    taken = {*texts.values()}
     free = ((a, b) for a, b in product(NEVER_SEEN, NEVER_SEEN) if a + b not in taken)
-    for token_id in gaps:
+    for token_id in sorted({*range(max(texts))} - {*texts}):
         first, second = next(free)
         model["vocab"][first + second] = token_id
         if not model["merges"]:
             model["merges"] = [f"{first} {second}"]
-
-
-def _with_rows(table: Tensor, rows: int, dead: int) -> Tensor:
-    """Extend a table ``[V, C]`` to ``rows`` rows with copies of the row of ``dead``, a token that is never chosen."""
-    return torch.cat([table, *[table[dead : dead + 1]] * (rows - len(table))])

@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from pytest_dsocr.contract import TENSORS
 from pytest_dsocr.contract.markup import clean_output
-from pytest_dsocr.contract.policy import DecodePolicy
+from pytest_dsocr.contract.policy import DecodePolicy, NgramBan
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.engine.pipeline import pick
 from pytest_dsocr.families.family import Family
@@ -31,7 +32,7 @@ from pytest_dsocr.observation.observation import (
     Seam,
     Step,
 )
-from pytest_dsocr.subjects.calls import at_stage
+from pytest_dsocr.subjects.calls import at_stage, current
 from pytest_dsocr.subjects.checked import ALWAYS_PROMISED, CheckedSubject
 from pytest_dsocr.subjects.forced_steps import ForcedSteps
 from pytest_dsocr.subjects.kv_probe import KvProbe
@@ -140,8 +141,9 @@ class _Following:
             self.learn(vision_tensors=vision)
             self.left.remove("vision")
             state, logits = self.asked.prefill(inputs, vision.get("vision_fusion"))
-            self._see("prefill", {"prefill": logits})
-        self.learn(prefill_best=Best.of(logits, BEST_OF_PREFILL))
+            compared = without_padding(logits, self.expected)
+            self._see("prefill", {"prefill": compared})
+        self.learn(prefill_best=Best.of(compared, BEST_OF_PREFILL))
         # the cache belongs to no stage: a test that needs it asks again, and fails
         with suppress(SubjectFaultError, NotOfferedError):
             self.learn(kv=KvProbe(state).size)
@@ -190,9 +192,7 @@ class _Following:
         state, _ = self.asked.prefill(inputs, vision_fusion)
         for token in tokens[:-1]:
             self.asked.step(state, token)
-        while len(tokens) < self.case.max_new_tokens and tokens[-1] != policy.eos_id:
-            tokens += pick(self.asked.step(state, tokens[-1])[None], [ban.banned()])
-            ban.push(tokens[-1])
+        go_on(partial(self.asked.step, state), tokens, ban, policy.eos_id, self.case.max_new_tokens)
         self.learn(continued=Output.of(tokenizer.decode(tokens), self.case.page, self.case.family.form))
 
     @contextmanager
@@ -246,6 +246,20 @@ def digest(inputs: Mapping[str, Tensor], expected: Observation) -> InputsDigest:
         return InputsDigest.of(own, keep_values=keeps_values(expected))
 
 
+def without_padding(logits: Tensor, expected: Observation) -> Tensor:
+    """Return the logits ``[V]`` of the reference's vocabulary, and note that more were given, as of a padded table.
+
+    The steps see all of them, so that a token of the padding that is chosen is another token.
+    """
+    rows = expected.seams["prefill"].shape[-1] if "prefill" in expected.seams else len(logits)
+    if len(logits) > rows:
+        current().note(
+            f"the subject's vocabulary is padded: it gives {len(logits)} logits, the reference {rows}; these are "
+            "compared, and a token of the others that is chosen is WRONG"
+        )
+    return logits[:rows]
+
+
 def keeps_values(expected: Observation) -> bool:
     """Return whether the reference's tensors are at hand."""
     return expected.inputs.values is not None
@@ -270,6 +284,13 @@ def forced_steps(
 ) -> ForcedSteps:
     """Prepare to see the steps along the reference's, by the rule that the subject, or its family, chooses by."""
     return ForcedSteps(expected, (asked.policy or family.decoding).ban(inputs["input_ids"][0].tolist()))
+
+
+def go_on(step: Callable[[int], Tensor], tokens: list[int], ban: NgramBan, eos_id: int, limit: int) -> None:
+    """Decode freely behind ``tokens``, which grow to ``limit`` at most; ``step`` feeds one and gives logits ``[V]``."""
+    while len(tokens) < limit and tokens[-1] != eos_id:
+        tokens += pick(step(tokens[-1])[None], [ban.banned()])
+        ban.push(tokens[-1])
 
 
 def _ends(policy: DecodePolicy | None, case: Case, tokens: Sequence[int]) -> bool:

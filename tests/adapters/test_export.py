@@ -3,18 +3,28 @@
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from transformers import AutoTokenizer
 
+from pytest_dsocr.cases.run import ask
 from pytest_dsocr.cli.main import main
+from pytest_dsocr.compare.case import judge
+from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.engine.places import EMBEDDED
 from pytest_dsocr.engine.weights import read_weights
 from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.page_list import shipped
+from pytest_dsocr.reference.opening import Wanted
+from pytest_dsocr.reference.recording import RecordedReference
+from pytest_dsocr.subjects.loading import load_subject
+from pytest_dsocr.subjects.protocol import Setup
+from tests.recordings import FOLDER, find_recording
 
 
 @pytest.fixture(scope="module")
@@ -24,21 +34,30 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_it_reads_the_same(exported: Path) -> None:
-    asked: dict[str, Any] = {"prompt": "markdown", "preset": "tiny", "max_new_tokens": 120}
-    texts = {Engine.from_checkpoint(name).run(shipped("dev-3")[0], **asked).text for name in ("mini", str(exported))}
-    assert len(texts) == 1
+def test_its_stages_fit_the_recordings(exported: Path) -> None:
+    subject = load_subject("session", Setup(str(exported)))
+    found = find_recording(FOLDER, Wanted(resolve("mini")).key, resampling())
+    reference = RecordedReference(found, tokenizer=lambda: resolve("mini").tokenizer)
+    case = make_case(shipped("dev-3")[0], "markdown", "gundam", 12)
+    report = judge(ask(subject, reference, case), tolerances("float32"))
+    assert report.passes, report.comparisons
+    assert report.counts[Verdict.WRONG] == 0
 
 
-def test_every_id_has_a_text_and_a_row(exported: Path) -> None:
-    state, own = read_weights(exported), read_weights(resolve("mini").folder or Path())
-    vocabulary = json.loads((exported / "tokenizer.json").read_text(encoding="utf-8"))
-    ids = {*vocabulary["model"]["vocab"].values(), *(token["id"] for token in vocabulary["added_tokens"])}
+@pytest.mark.parametrize("form", ["hf", "mlx"])
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_tables_are_the_checkpoints_and_every_row_has_a_text(name: str, form: str, tmp_path: Path) -> None:
+    folder = tmp_path / form
+    assert main(["export", name, f"--to={form}", str(folder)]) == 0
+    state, own = read_weights(folder), read_weights(EMBEDDED[name])
+    assert {*state} == {*own}
+    assert all(torch.equal(value, state[key]) for key, value in own.items())
     rows = len(state["lm_head.weight"])
+    vocabulary = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    ids = {*vocabulary["model"]["vocab"].values(), *(token["id"] for token in vocabulary["added_tokens"])}
     assert ids == {*range(rows)}
-    assert rows == len(state["model.embed_tokens.weight"]) == len(own["lm_head.weight"]) + 1
-    assert all(torch.equal(value, state[name][: len(value)]) for name, value in own.items())
-    assert any(torch.equal(state["lm_head.weight"][-1], row) for row in own["lm_head.weight"])
+    assert json.loads((folder / "config.json").read_text(encoding="utf-8"))["vocab_size"] == rows
+    assert len(AutoTokenizer.from_pretrained(folder)) == rows
     assert len(vocabulary["model"]["merges"]) == 1
 
 

@@ -1,6 +1,6 @@
 """A case put to a subject: along a reference's tokens, freely where they part, and as far as its level goes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from pytest_dsocr.compare.case import compare_observations
 from pytest_dsocr.compare.tolerances import tolerances
@@ -22,6 +23,7 @@ from pytest_dsocr.observation.answer import ForcedStep
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.config import Level
 from pytest_dsocr.observation.observation import Best, Observation, Output, Step
+from pytest_dsocr.subjects.calls import watching
 from pytest_dsocr.subjects.follow import follow, read_alone
 from pytest_dsocr.subjects.protocol import METHODS
 from pytest_dsocr.subjects.session import SessionSubject
@@ -192,6 +194,42 @@ def test_extra_inputs_and_logits_of_another_dtype_and_shape_are_taken_without_gr
     assert (logits.dtype, logits.shape) == ("float32", expected.seams["prefill"].shape)
     assert every_bit(answer.inputs) == every_bit(expected.inputs)
     assert every_bit(answer.seams["vision_fusion"]) == every_bit(expected.seams["vision_fusion"])
+
+
+class Padded(SessionSubject):
+    """Its head has rows behind the vocabulary's, as servers have; or lacks some."""
+
+    def __init__(self, session: Engine[Any], rows: int, value: float) -> None:
+        super().__init__(session)
+        self.padded = lambda logits: functional.pad(logits, (0, rows), value=value)
+
+    def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Any:
+        state = super().prefill(inputs, vision_fusion)
+        return SimpleNamespace(logits=self.padded(state.logits), cache=state.cache, own=state)
+
+    def step(self, state: Any, token: int) -> Tensor:
+        return self.padded(super().step(state.own, token))
+
+
+def test_a_padded_vocabulary_is_noted_and_wrong_only_where_a_token_of_the_padding_is_chosen(
+    tiny: Engine[Any], case: Case, own: Observation
+) -> None:
+    for rows, value, wrong in (
+        (7, -1e4, set[str]()),
+        (7, 1e4, {"tokens"}),
+        (-1, 0.0, {"prefill"}),
+    ):
+        with watching(notes := []):
+            answer = follow(Padded(tiny, rows, value), case, own)
+        found = [*compare_observations(answer, own, tolerances("float32"))]
+        assert {one.what for one in found if one.verdict is Verdict.WRONG} & {
+            "prefill",
+            "prefill_best",
+            "tokens",
+        } == wrong
+        assert [note.split(";")[0] for note in notes] == [
+            "the subject's vocabulary is padded: it gives 519 logits, the reference 512"
+        ] * (rows > 0)
 
 
 def test_a_subject_that_says_nothing_of_its_policy_is_held_to_the_vendors(
