@@ -26,7 +26,6 @@ from pytest_dsocr.contract.image import load_images
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import IMAGE, render
-from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.engine.portable import write_portable
 from pytest_dsocr.families.family import Family
@@ -35,7 +34,8 @@ from pytest_dsocr.observation.config import Level
 from pytest_dsocr.subjects.calls import guarded, refusal
 from pytest_dsocr.subjects.loading import PROCESSOR as WORD
 from pytest_dsocr.subjects.loading import named_factory
-from pytest_dsocr.subjects.protocol import Offers, Setup
+from pytest_dsocr.subjects.parts import completed
+from pytest_dsocr.subjects.protocol import Offers, Setup, TextSubject
 
 LEVEL = Level.INPUTS
 OWN_PROCESS = False
@@ -51,15 +51,15 @@ def offers(spec: str) -> Offers:
     return Offers()
 
 
-def subject(spec: str, setup: Setup) -> ProcessorSubject:
+def subject(spec: str, setup: Setup) -> TextSubject:
     """Return the subject that ``spec`` names; raise ``DsocrError`` where it cannot be had."""
     raised = refusal(f"{spec} cannot be had", "run pytest where its package is installed")
     with guarded("load", "processor", raised):
-        return ProcessorSubject(named_factory(spec.removeprefix(WORD)), setup)
+        return completed(ProcessorInputs(named_factory(spec.removeprefix(WORD)), setup), setup)
 
 
-class ProcessorSubject:
-    """L1: a processor's inputs, read by the session.
+class ProcessorInputs:
+    """A processor's inputs, a part of an implementation.
 
     Args:
         kind: the processor's class.
@@ -69,11 +69,6 @@ class ProcessorSubject:
     def __init__(self, kind: Any, setup: Setup) -> None:
         self._kind, self._setup = kind, setup
         self._made: dict[Preset, _Processor] = {}
-
-    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
-        """Read one page to its end, by the session from the processor's inputs."""
-        inputs = Inputs(**self.inputs(page, prompt=prompt, preset=preset)).to(self._session.model.device)
-        return self._session.run_prepared(inputs, max_new_tokens=max_new_tokens).text
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
         """Return what the processor makes of a page, which it is handed upright and in RGB.
@@ -87,13 +82,6 @@ class ProcessorSubject:
         if not isinstance(found, list):
             return self._made[preset].inputs([found], text)
         return self._made[preset].inputs(found, text.replace(IMAGE, IMAGE * len(found)))
-
-    @cached_property
-    def _session(self) -> Engine[Any]:
-        setup = self._setup
-        return Engine.from_checkpoint(
-            setup.checkpoint, device=setup.device, dtype=setup.dtype, attention=setup.attention
-        )
 
     @cached_property
     def _tokenizer(self) -> Any:

@@ -74,7 +74,9 @@ def _seam(name: str, actual: Answer, expected: Mapping[str, Seam], limits: Toler
         return
     part: Part = "prefill" if name.startswith("prefill") else "vision"
     promised = actual.level >= Level.MODULES if deep else name in actual.promised or part in actual.lost
-    if name not in actual.seams and (part in actual.lost or not promised):
+    if name in actual.not_offered:
+        yield not_compared(name, Reason.NOT_OFFERED)
+    elif name not in actual.seams and (part in actual.lost or not promised):
         yield from _absent((name,), actual, part) if promised else (not_compared(name, Reason.NOT_OFFERED),)
     else:
         yield compare_seam(name, actual.seams.get(name), expected.get(name), limits.of_seam(name), limits.usual)

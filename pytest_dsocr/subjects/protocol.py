@@ -18,14 +18,14 @@ Nothing here imports torch, so that a subject's level is known before its weight
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.protocol import CacheView
-from pytest_dsocr.families import PRESET_NAMES, PROMPT_NAMES
+from pytest_dsocr.families import FAMILIES, PRESET_NAMES, PROMPT_NAMES
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import listed
 from pytest_dsocr.observation.config import Level
@@ -44,6 +44,20 @@ METHODS: Mapping[Level, tuple[str, ...]] = {
     Level.MODULES: ("module",),
 }
 """What a subject has at each level, beside the methods of those below."""
+
+
+DECODER = "prefill and step"
+PARTS: Mapping[str, tuple[str, ...]] = {
+    "inputs": ("inputs",),
+    "vision": ("vision",),
+    **{stage.name: (stage.name,) for family in FAMILIES.values() for stage in family.of_views},
+    DECODER: ("prefill", "step"),
+}
+"""The parts of an implementation that are subjects without ``read``, and the methods of each.
+
+One of a stage that views go through, such as ``sam``, takes what the stage does and returns its features; for the other
+methods see :class:`StagedSubject`.
+"""
 
 
 class DecodeView(Protocol):
@@ -162,6 +176,24 @@ def level_of(subject: Any) -> Level:
     return offered
 
 
+def parts_of(subject: Any) -> tuple[str, ...]:
+    """Return the parts that a subject, or the class of one, has all methods of; none where it reads pages itself."""
+    if callable(getattr(subject, "read", None)):
+        return ()
+    return tuple(part for part, names in PARTS.items() if all(callable(getattr(subject, name, None)) for name in names))
+
+
+def said_of_parts(parts: Sequence[str]) -> str:
+    """Return a sentence that says whose each stage is."""
+    return f"{listed(parts)}: the subject's; the rest: the built-in session's, which is not compared"
+
+
+def level_of_part(subject: Any) -> Level | None:
+    """Return the level of a part; None where ``subject`` is none."""
+    parts = parts_of(subject)
+    return (Level.INPUTS if parts == ("inputs",) else Level.STAGES) if parts else None
+
+
 OFFERABLE = {"presets": PRESET_NAMES, "prompts": PROMPT_NAMES}
 
 
@@ -171,6 +203,8 @@ class Offers:
 
     presets: Collection[str] | None = None
     prompts: Collection[str] | None = None
+    parts: tuple[str, ...] = ()
+    """Of an implementation that is a part, those that it has."""
 
     def __post_init__(self) -> None:
         for what, valid in OFFERABLE.items():
@@ -183,7 +217,8 @@ class Offers:
     def of(cls, subject: Any) -> Offers:
         """Return what a subject or its class says that it offers; raise ``DsocrError`` on a name that is not known."""
         given = {what: getattr(subject, what, None) for what in OFFERABLE}
-        return cls(**{what: None if names is None else tuple(map(str, names)) for what, names in given.items()})
+        named = {what: None if names is None else tuple(map(str, names)) for what, names in given.items()}
+        return cls(**named, parts=parts_of(subject))
 
     def check(self, case: Case) -> None:
         """Raise :class:`NotOfferedError` where a case is not of them."""
@@ -201,4 +236,5 @@ class Offers:
     def summary(self) -> str:
         """A summary for the header, beside the level; empty where it offers all."""
         given = {what: getattr(self, what) for what in OFFERABLE}
-        return "".join(f"; {what}: {', '.join(names)}" for what, names in given.items() if names is not None)
+        offered = "".join(f"; {what}: {', '.join(names)}" for what, names in given.items() if names is not None)
+        return f"{offered}; {said_of_parts(self.parts)}" if self.parts else offered

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, not_compared
 from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.families.family import FUSION, Family
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.subjects.protocol import NotOfferedError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -61,8 +62,10 @@ class Walk:
         checked = CheckedSubject(subject)
         with torch.no_grad():
             case = make_case(page, "markdown", preset or family.quickest, family=family)
-            inputs = _copied(checked.inputs(case))
-            features = checked.vision(_copied(inputs)).get("vision_fusion")
+            inputs = _copied(checked.inputs(case, partial=True))
+            features = checked.vision(_copied(inputs)).get(FUSION)
+            if features is None and FUSION in checked.not_offered:
+                raise NotOfferedError(f"not offered: {FUSION}")
             if features is None:
                 raise DsocrError(
                     f"the subject's vision gave nothing of {page.name} in {case.preset.name}; "

@@ -26,7 +26,7 @@ from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.loading import load_subject
 from pytest_dsocr.subjects.protocol import NotOfferedError, Setup
-from tests.subjects.test_examples import held
+from tests.held import held
 
 Array = np.ndarray[Any, Any]
 CASE = "slide_1011-gundam-markdown"

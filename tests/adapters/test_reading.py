@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 
 from pytest_dsocr.compare.verdict import Verdict
+from tests.held import held
 from tests.plugin.conftest import TEST_TEXT, Repository, repository, unwrapped
-from tests.subjects.test_examples import held, verdicts_of
+from tests.subjects.test_examples import verdicts_of
 
 __all__ = ["repository"]
 

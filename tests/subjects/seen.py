@@ -3,6 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
+from pytest_dsocr.compare.case import CaseReport, Exchange, judge
+from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.pipeline import generate
 from pytest_dsocr.observation.case import Case
@@ -15,6 +18,9 @@ from pytest_dsocr.observation.observation import (
     Seam,
     Step,
 )
+from pytest_dsocr.subjects.follow import follow
+from pytest_dsocr.subjects.loading import close_subject, open_subject
+from pytest_dsocr.subjects.protocol import Setup
 
 
 def seen(session: Engine[Any], case: Case, *, keep_values: bool = False) -> Observation:
@@ -34,3 +40,16 @@ def seen(session: Engine[Any], case: Case, *, keep_values: bool = False) -> Obse
         steps=steps,
         output=Output.of(session.tokenizer.decode([step.token for step in steps]), case.page),
     )
+
+
+def held_to(expected: Observation, case: Case, spec: str, isolated_s: float | None = None) -> CaseReport:
+    """Hold a subject, by its name and on the smallest synthetic checkpoint, to what was seen of a case."""
+    subject = open_subject(spec, Setup("synthetic:tiny"), isolated_s)
+    answer = follow(subject, case, expected, always_read=True)
+    close_subject(subject)
+    return judge(Exchange(case, answer, expected, 0.0, 0.0), tolerances("float32"))
+
+
+def compared(report: CaseReport) -> set[str]:
+    """The names of what was compared."""
+    return {one.what for one in report.comparisons if one.verdict is not Verdict.NOT_COMPARED}

@@ -201,7 +201,10 @@ class Padded(SessionSubject):
 
     def __init__(self, session: Engine[Any], rows: int, value: float) -> None:
         super().__init__(session)
-        self.padded = lambda logits: functional.pad(logits, (0, rows), value=value)
+        self.rows, self.value = rows, value
+
+    def padded(self, logits: Tensor) -> Tensor:
+        return functional.pad(logits, (0, self.rows), value=self.value)
 
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Any:
         state = super().prefill(inputs, vision_fusion)
@@ -219,7 +222,8 @@ def test_a_padded_vocabulary_is_noted_and_wrong_only_where_a_token_of_the_paddin
         (7, 1e4, {"tokens"}),
         (-1, 0.0, {"prefill"}),
     ):
-        with watching(notes := []):
+        notes: list[str] = []
+        with watching(notes):
             answer = follow(Padded(tiny, rows, value), case, own)
         found = [*compare_observations(answer, own, tolerances("float32"))]
         assert {one.what for one in found if one.verdict is Verdict.WRONG} & {

@@ -11,7 +11,7 @@ from typing import Any
 
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.foundation.errors import DsocrError, is_of_machine, traced
-from pytest_dsocr.observation.config import SubjectFaultError
+from pytest_dsocr.observation.config import NotOfferedError, SubjectFaultError
 from pytest_dsocr.subjects.calls import at_stage, begin, brief
 from pytest_dsocr.subjects.isolation.transport import REFUSAL, Channel, end_with_parent, serve
 from pytest_dsocr.subjects.loading import close_subject, load_subject
@@ -26,6 +26,9 @@ def main(pipe: int) -> None:
     """Answer what comes over the file descriptor ``pipe`` until it closes, each request within its limit."""
     end_with_parent()
     serve(pipe, lambda channel: SubjectServer(channel).answer)
+
+
+LISTS = ("presets", "prompts", "dtypes", "not_offered")
 
 
 class SubjectServer:
@@ -83,7 +86,7 @@ class SubjectServer:
             and {one.name: getattr(policy, one.name) for one in fields(DecodePolicy) if hasattr(policy, one.name)},
             **{name: word and str(word) for name, word in words.items()},
             "seams": [*getattr(self._subject, "seams", ())],
-            **{name: [*(getattr(self._subject, name, None) or ())] for name in ("presets", "prompts", "dtypes")},
+            **{name: [*(getattr(self._subject, name, None) or ())] for name in LISTS},
         }
         return {
             "methods": [name for name in names if callable(getattr(self._subject, name, None))],
@@ -158,6 +161,7 @@ def _refusal(error: DsocrError) -> dict[str, Any]:
         "trace": traced(cause) if cause else "",
         "is_not_implemented": isinstance(cause, NotImplementedError),
         "is_of_machine": is_of_machine(error),
+        "is_not_offered": isinstance(error, NotOfferedError),
     }
 
 

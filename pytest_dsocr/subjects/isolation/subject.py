@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.observation.config import SubjectFaultError
+from pytest_dsocr.observation.config import NotOfferedError, SubjectFaultError
 from pytest_dsocr.subjects.calls import current, hung
 from pytest_dsocr.subjects.isolation.transport import REFUSAL, ChildProcess, ProcessLostError
 from pytest_dsocr.subjects.protocol import Setup
@@ -282,6 +282,8 @@ def raised(refusal: Mapping[str, Any]) -> DsocrError:
     """Rebuild the error that was raised in the process, with its cause."""
     stage, message = refusal["stage"], refusal["message"]
     is_of_machine = refusal["is_of_machine"]
+    if refusal["is_not_offered"]:
+        return NotOfferedError(message)
     if stage:
         error: DsocrError = SubjectFaultError(stage, message)
     else:

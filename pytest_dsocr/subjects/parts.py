@@ -1,0 +1,126 @@
+"""A part of an implementation, and the built-in session for the rest of it: what a subject without ``read`` is.
+
+What is the session's is named in ``not_offered``, or raises ``NotOfferedError``, so that it is never compared with the
+reference. Pages are read through the part.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from pytest_dsocr.contract import TENSORS
+from pytest_dsocr.contract.markup import clean_output
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.engine.pipeline import pick
+from pytest_dsocr.families.family import FUSION
+from pytest_dsocr.subjects.calls import current
+from pytest_dsocr.subjects.checked import copied, copies, own_tensors
+from pytest_dsocr.subjects.follow import go_on
+from pytest_dsocr.subjects.protocol import DECODER, NotOfferedError, Setup, TextSubject, parts_of, said_of_parts
+from pytest_dsocr.subjects.session import SessionSubject, session_subject
+
+SAID = ("dtype", "dtypes", "precision", "presets", "prompts", "policy", "text_of", "close")
+"""What a part may say of itself, as any subject may."""
+
+
+class Completed:
+    """L1: a part that makes inputs, read by the session.
+
+    Args:
+        part: what :func:`~pytest_dsocr.subjects.protocol.parts_of` finds a part in.
+        setup: the run's.
+    """
+
+    def __init__(self, part: Any, setup: Setup) -> None:
+        self._part, self._setup, self._parts = part, setup, parts_of(part)
+        absent = {"dtypes", *TENSORS} if "inputs" not in self._parts else set[str]()
+        self.not_offered = frozenset(absent | ({FUSION} if "vision" not in self._parts else set()))
+        for name in SAID:
+            if hasattr(part, name):
+                setattr(self, name, getattr(part, name))
+
+    @cached_property
+    def _session(self) -> SessionSubject:
+        session = session_subject(self._setup)
+        for stage in {stage.name for stage in session.session.family.of_views}.intersection(self._parts):
+            setattr(session.session.model, stage, _Stage(stage, getattr(self._part, stage)))
+        return session
+
+    def inputs(self, page: Path, *, prompt: str, preset: Preset) -> Mapping[str, Tensor]:
+        """Return the part's inputs, or the session's."""
+        maker = self._part if "inputs" in self._parts else self._session
+        made: Mapping[str, Tensor] = maker.inputs(page, prompt=prompt, preset=preset)
+        return made
+
+    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
+        """Read one page to its end, each stage by the part that has it."""
+        session = self._session
+        made = own_tensors("read", "inputs", self.inputs(page, prompt=prompt, preset=preset))
+        inputs = {name: value.to(session.session.model.device) for name, value in made.items()}
+        decoder = self._part if DECODER in self._parts else session
+        state = decoder.prefill(copies(inputs), self._seams(inputs).get(FUSION))
+        policy, prompt_ids = getattr(self, "policy", None) or session.policy, inputs["input_ids"][0].tolist()
+        ban, logits = policy.ban(prompt_ids), state.logits.reshape(1, -1)
+        tokens = pick(logits, [ban.banned()])
+        ban.push(tokens[-1])
+        limit = replace(policy, max_new_tokens=max_new_tokens).room(len(prompt_ids))
+        go_on(lambda token: decoder.step(state, token).flatten(), tokens, ban, policy.eos_id, limit)
+        return clean_output(self.text_of(tokens))
+
+    def text_of(self, token_ids: Sequence[int]) -> str:
+        """Decode tokens, special ones kept."""
+        return self._session.text_of(token_ids)
+
+    def _seams(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        maker = self._part if "vision" in self._parts else self._session
+        return own_tensors("vision", "vision", maker.vision(copies(inputs)))
+
+
+class CompletedStages(Completed):
+    """L2: a part that has a stage; fulfils ``StagedSubject``."""
+
+    @property
+    def seams(self) -> tuple[str, ...]:
+        """The seams of vision that are the part's."""
+        if "vision" in self._parts:
+            return tuple(getattr(self._part, "seams", ()))
+        return tuple(name for name in self._session.seams if name.partition(".")[0] in self._parts)
+
+    def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the part's seams, and what goes into prefill, whosever it is."""
+        found = self._seams(inputs)
+        if "vision" in self._parts:
+            return found
+        return {name: value for name, value in found.items() if name in (FUSION, *self.seams)}
+
+    def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Any:
+        """Run the prompt, if the part has a decoder."""
+        if DECODER not in self._parts:
+            raise NotOfferedError("not offered: prefill and decode steps; they are the built-in session's")
+        return self._part.prefill(inputs, vision_fusion)
+
+    def step(self, state: Any, token: int) -> Tensor:
+        """Feed one token; returns the next logits ``[V]``, and moves ``state`` on."""
+        logits: Tensor = self._part.step(state, token)
+        return logits
+
+
+class _Stage:
+    """A stage of vision in place of the session's; it gets copies, and what it gives is copied."""
+
+    def __init__(self, name: str, run: Any) -> None:
+        self._name, self._run = name, run
+
+    def __call__(self, *given: Tensor) -> Tensor:
+        return copied("vision", f"{self._name} gave", self._name, self._run(*(one.clone() for one in given)))
+
+
+def completed(part: Any, setup: Setup) -> TextSubject:
+    """Return a part as a subject, and note what of it is the session's."""
+    parts = parts_of(part)
+    current().note(said_of_parts(parts))
+    return Completed(part, setup) if parts == ("inputs",) else CompletedStages(part, setup)
