@@ -16,6 +16,14 @@ STARTS = Path(adapters.__file__).parent / "starts"
 """Commented files that run as they are."""
 KINDS = {"cli": (".toml", "cli:{file}"), "http": (".toml", "http:{file}"), "python": (".py", "{module}:MyOcr")}
 """By kind of adapter: how its file ends, and how that is named as a subject."""
+SECTION = "    # --- "
+"""In front of the name of each section of the file in Python."""
+STAGED = ("read", "inputs", "vision", "decoder", "state")
+METHODS = {
+    **{"L0": STAGED[:1], "L1": STAGED[:2], "L2": STAGED, "L3": (*STAGED, "module")},
+    **{"inputs": ("inputs",), "vision": ("vision",), "decoder": ("decoder", "state")},
+}
+"""Of a level, or of a part of an implementation, the sections of its file in Python."""
 FORMS = ("hf", "mlx", "gguf")
 NEXT = {
     "hf": "load it as a checkpoint of transformers, or name it to this project: dsocr compare --checkpoint={folder}",
@@ -29,6 +37,8 @@ def add_new_adapter(command: ArgumentParser) -> None:
     """Add the kind of adapter and its file."""
     command.add_argument("kind", choices=[*KINDS], help="a command, a server, or a class in Python")
     command.add_argument("file", type=Path, metavar="FILE", help="the file to write: .toml; .py for python")
+    level = "of python: how much it offers, or which part it is, the rest being the session's"
+    add(command, "--level", level, next(iter(METHODS)), choices=[*METHODS])
 
 
 def new_adapter(options: Namespace) -> Iterator[str]:
@@ -43,16 +53,18 @@ def new_adapter(options: Namespace) -> Iterator[str]:
         raise DsocrError(f"{file} cannot be an adapter of kind {options.kind}; give a name that ends in {suffix}")
     if suffix == ".py" and not file.stem.isidentifier():
         raise DsocrError(f"{file} cannot be imported; give a name such as my_ocr.py")
-    text = (STARTS / options.kind).with_suffix(f"{suffix}.txt" if suffix == ".py" else suffix).read_bytes()
+    text = (STARTS / options.kind).with_suffix(f"{suffix}.txt" if suffix == ".py" else suffix).read_text("utf-8")
+    begin, *sections = text.split(SECTION)
+    named = ((name, body) for name, _, body in (section.partition("\n") for section in sections))
     try:
-        with file.open("xb") as new:
-            new.write(text)
+        with file.open("x", encoding="utf-8") as new:
+            new.write(begin + "".join(body for name, body in named if name in METHODS[options.level]))
     except FileExistsError:
         raise DsocrError(f"there is a file {file} already; give another name") from None
     except OSError as error:
         raise DsocrError(f"{file} cannot be written ({error.strerror}); give another name") from None
     yield f"written     {options.file}"
-    yield "next        replace what it says to replace, then run, in the file's folder if it is Python:"
+    yield "next        fill in or replace what it says, then run, in the file's folder if it is Python:"
     yield f"            {in_shell(['dsocr', 'compare', f'--subject={subject.format(file=file, module=file.stem)}'])}"
 
 
