@@ -96,7 +96,7 @@ def test_the_shell_of_a_workflow_can_be_parsed_and_its_commands_are_taken(file: 
 
 
 def test_the_weights_of_mini_load_as_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
-    _, block = blocks("docs/levels-and-protocol.md", "python")
+    _, block, _ = blocks("docs/levels-and-protocol.md", "python")
     exec(compile(block, "docs/levels-and-protocol.md", "exec"), {})
     folder, *numbers = capsys.readouterr().out.split()
     assert Path(folder, "config.json").is_file()
@@ -213,7 +213,7 @@ def test_the_session_runs_as_its_page_says(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.dsocr_slow
 def test_a_fixture_is_overridden_and_a_snapshot_kept_as_their_pages_say(pytester: pytest.Pytester) -> None:
-    subject, _ = blocks("docs/levels-and-protocol.md", "python")
+    subject, *_ = blocks("docs/levels-and-protocol.md", "python")
     [_, override] = blocks("docs/fixtures-and-markers.md", "python")
     [snapshot] = [one for one in blocks("docs/recordings.md", "python") if "dsocr_snapshot" in one]
     pytester.makepyfile(my_ocr=subject, conftest=override, test_it=snapshot)

@@ -16,42 +16,41 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pytest_dsocr.adapters.processor import ProcessorSubject, subject
+from pytest_dsocr.adapters.processor import ProcessorInputs, subject
 from pytest_dsocr.adapters.wrapped import Wrapped
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.reference.vendor_code.code import stand_in_for_torchvision
 from pytest_dsocr.subjects.loading import named_factory
+from pytest_dsocr.subjects.parts import Completed, completed
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 
 
-def vllm(setup: Setup) -> ProcessorSubject:
+def vllm(setup: Setup) -> Completed:
     """Return vLLM's processor; raise ``DsocrError`` where its wheel is not unpacked on the path."""
     _stand_in()
     return subject("processor:vllm.transformers_utils.processors.deepseek_ocr:DeepseekOCRProcessor", setup)
 
 
-def sglang(setup: Setup) -> ProcessorSubject:
+def sglang(setup: Setup) -> Completed:
     """Return SGLang's processor; raise ``DsocrError`` where its wheel is not unpacked on the path."""
     _stand_in()
-    if not hasattr(transforms := importlib.import_module("torchvision.transforms"), "InterpolationMode"):
-        vars(transforms)["InterpolationMode"] = SimpleNamespace()  # for pages that are tensors, which ours are not
-        _module("torchvision.transforms.functional")
     rule = SimpleNamespace(to_str=lambda: "its rule against repetition, which the processor only names")
     _module("sglang.srt.sampling.custom_logit_processor", DeepseekOCRNoRepeatNGramLogitProcessor=rule)
     return subject("processor:sglang.srt.configs.deepseek_ocr:DeepseekOCRProcessor", setup)
 
 
-def vllm_unlimited(setup: Setup) -> ProcessorSubject:
+def vllm_unlimited(setup: Setup) -> Completed:
     """Return vLLM's processor of Unlimited-OCR, with the crops that its model names; raises as :func:`vllm`."""
     _stand_in()
     _module("vllm.logger", init_logger=lambda name: SimpleNamespace(warning_once=str))
     kind: Any = named_factory("vllm.transformers_utils.processors.unlimited_ocr:UnlimitedOCRProcessor")
-    return ProcessorSubject(type("Unlimited", (kind,), {"__init__": partialmethod(kind.__init__, max_crops=32)}), setup)
+    kind = type("Unlimited", (kind,), {"__init__": partialmethod(kind.__init__, max_crops=32)})
+    return completed(ProcessorInputs(kind, setup), setup)
 
 
-def sglang_unlimited(setup: Setup) -> ProcessorSubject:
+def sglang_unlimited(setup: Setup) -> Completed:
     """Return SGLang's processor of Unlimited-OCR; raises as :func:`sglang`."""
     sglang(setup)
     return subject("processor:sglang.srt.configs.unlimited_ocr:UnlimitedOCRHFProcessor", setup)

@@ -34,8 +34,8 @@ from pytest_dsocr.observation.config import Level
 from pytest_dsocr.subjects.calls import guarded, refusal
 from pytest_dsocr.subjects.loading import PROCESSOR as WORD
 from pytest_dsocr.subjects.loading import named_factory
-from pytest_dsocr.subjects.parts import completed
-from pytest_dsocr.subjects.protocol import Offers, Setup, TextSubject
+from pytest_dsocr.subjects.parts import Completed, completed
+from pytest_dsocr.subjects.protocol import Offers, Setup
 
 LEVEL = Level.INPUTS
 OWN_PROCESS = False
@@ -51,7 +51,7 @@ def offers(spec: str) -> Offers:
     return Offers()
 
 
-def subject(spec: str, setup: Setup) -> TextSubject:
+def subject(spec: str, setup: Setup) -> Completed:
     """Return the subject that ``spec`` names; raise ``DsocrError`` where it cannot be had."""
     raised = refusal(f"{spec} cannot be had", "run pytest where its package is installed")
     with guarded("load", "processor", raised):

@@ -37,8 +37,8 @@ def add_new_adapter(command: ArgumentParser) -> None:
     """Add the kind of adapter and its file."""
     command.add_argument("kind", choices=[*KINDS], help="a command, a server, or a class in Python")
     command.add_argument("file", type=Path, metavar="FILE", help="the file to write: .toml; .py for python")
-    level = "of python: how much it offers, or which part it is, the rest being the session's"
-    add(command, "--level", level, next(iter(METHODS)), choices=[*METHODS])
+    level = "of python: how much it offers, or which part it is, the rest being the session's (default: L0)"
+    command.add_argument("--level", choices=[*METHODS], help=level)
 
 
 def new_adapter(options: Namespace) -> Iterator[str]:
@@ -49,6 +49,8 @@ def new_adapter(options: Namespace) -> Iterator[str]:
     """
     suffix, subject = KINDS[options.kind]
     file: Path = options.file
+    if options.level and options.kind != "python":
+        raise DsocrError(f"--level is of a file in Python; leave it out for {options.kind}")
     if file.suffix != suffix:
         raise DsocrError(f"{file} cannot be an adapter of kind {options.kind}; give a name that ends in {suffix}")
     if suffix == ".py" and not file.stem.isidentifier():
@@ -58,7 +60,7 @@ def new_adapter(options: Namespace) -> Iterator[str]:
     named = ((name, body) for name, _, body in (section.partition("\n") for section in sections))
     try:
         with file.open("x", encoding="utf-8") as new:
-            new.write(begin + "".join(body for name, body in named if name in METHODS[options.level]))
+            new.write(begin + "".join(body for name, body in named if name in METHODS[options.level or "L0"]))
     except FileExistsError:
         raise DsocrError(f"there is a file {file} already; give another name") from None
     except OSError as error:

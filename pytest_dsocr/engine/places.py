@@ -14,7 +14,7 @@ MINI = next(iter(DEFAULT.embedded))
 VENDOR_VOCAB_SIZE = DEFAULT.vocab_size
 EMBEDDED = {name: folder for family in FAMILIES.values() for name, folder in family.embedded.items()}
 MINI_FOLDER = EMBEDDED[MINI]
-SYNTHETIC_SIZES = ("tiny", "small", "full")
+SYNTHETIC_SIZES = ("tiny", "small", "published", "full")
 SYNTHETIC_NAME = re.compile(rf"synthetic:(?P<size>{'|'.join(SYNTHETIC_SIZES)})(@(?P<seed>\d+))?")
 HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 VALID_CHECKPOINT = (
@@ -52,9 +52,15 @@ _SMALL = Architecture(
 SYNTHETIC = {
     "tiny": replace(_SMALL, decoder=replace(_SMALL.decoder, vocab_size=512)),
     "small": _SMALL,
+    "published": Architecture(
+        decoder=DecoderConfig(
+            vocab_size=512, num_hidden_layers=2, n_routed_experts=8, num_experts_per_tok=2, max_position_embeddings=8192
+        )
+    ),
     "full": replace(Architecture(), decoder=replace(DecoderConfig(), max_position_embeddings=8192)),
 }
-"""Architectures by name: ``small`` is ``tiny`` with the vendor's vocabulary, ``full`` is the vendor's model."""
+"""Architectures by name: ``small`` is ``tiny`` with the vendor's vocabulary, ``full`` is the vendor's model, and
+``published`` has its vision and its widths, which ports have in their code, but few layers, experts and tokens."""
 
 DEFAULT_SEED = 2
 """Of the first few seeds the one whose small models differ most from page to page and do not stop at once."""

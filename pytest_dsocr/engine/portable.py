@@ -11,16 +11,23 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import tokenizers
+import torch
 from msgspec import Meta
 from torch import Tensor
 
 from pytest_dsocr.contract.prompt import BOS, EOS, PAD
 from pytest_dsocr.engine.architecture import Architecture
-from pytest_dsocr.engine.places import architecture_of, folder_of
-from pytest_dsocr.engine.tokenizer import BYTE_SYMBOLS
+from pytest_dsocr.engine.attention import eager
+from pytest_dsocr.engine.model import model_class
+from pytest_dsocr.engine.places import architecture_of, folder_of, synthetic
+from pytest_dsocr.engine.synthetic import fill
+from pytest_dsocr.engine.tokenizer import BYTE_SYMBOLS, byte_level_vocabulary
 from pytest_dsocr.engine.weights import read_weights, save_weights
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.reading import Format
+
+SPECIAL = {"bos_token": BOS, "eos_token": EOS, "pad_token": PAD}
+TOKENIZER = {"tokenizer_class": "PreTrainedTokenizerFast"}
 
 
 def write_checkpoint(
@@ -33,8 +40,7 @@ def write_checkpoint(
     """
     save_weights(state, folder)
     write_whole(folder / "tokenizer.json", vocabulary.to_str(pretty=True).encode())
-    described = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": BOS, "eos_token": EOS, "pad_token": PAD}
-    _write_json(folder / "tokenizer_config.json", {**described, "clean_up_tokenization_spaces": False})
+    _write_json(folder / "tokenizer_config.json", {**TOKENIZER, **SPECIAL, "clean_up_tokenization_spaces": False})
     dtype = str(next(iter(state.values())).dtype).removeprefix("torch.")
     _write_json(folder / "config.json", {**arch.to_config(), "torch_dtype": dtype})
 
@@ -80,25 +86,42 @@ def write_portable(checkpoint: str | Path, folder: Path) -> None:
     Raises:
         DsocrError: where it has no files to start from, or ``folder`` holds weights already.
     """
-    source = folder_of(checkpoint)
-    state, vocabulary = read_weights(source), VOCABULARY.read(source / "tokenizer.json")
+    architecture, state, vocabulary, described = _made(checkpoint) or _read(checkpoint)
     _fit(vocabulary, len(state[TABLE]))
     save_weights(state, folder)
-    architecture = architecture_of(checkpoint)
     published = architecture.to_config()
     dtype = {"torch_dtype": str(state[TABLE].dtype).removeprefix("torch.")}
     language = {**published["language_config"], **dtype}
     config = {**published, **dtype, "language_config": language}
-    special = {"bos_token": BOS, "eos_token": EOS, "pad_token": PAD}
     files = {
         "config.json": config,
         "tokenizer.json": vocabulary,
-        "tokenizer_config.json": {**OBJECT.read(source / "tokenizer_config.json"), **special},
-        "special_tokens_map.json": special,
+        "tokenizer_config.json": {**described, **SPECIAL},
+        "special_tokens_map.json": SPECIAL,
         "processor_config.json": dict(architecture.family.vendor.published["processor"]),
     }
     for name, value in files.items():
         write_whole(folder / name, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+_Source = tuple[Architecture, Mapping[str, Tensor], _Vocabulary, Mapping[str, Any]]
+
+
+def _read(checkpoint: str | Path) -> _Source:
+    folder = folder_of(checkpoint)
+    vocabulary, described = VOCABULARY.read(folder / "tokenizer.json"), OBJECT.read(folder / "tokenizer_config.json")
+    return architecture_of(checkpoint), read_weights(folder), vocabulary, described
+
+
+def _made(checkpoint: str | Path) -> _Source | None:
+    """Return a synthetic checkpoint, in float32; None of any other."""
+    if not (known := synthetic(str(checkpoint))):
+        return None
+    architecture, seed = known
+    model = model_class(architecture).empty(architecture, eager, torch.device("cpu"), torch.float32)
+    fill(model, seed)
+    vocabulary = byte_level_vocabulary(architecture.decoder.vocab_size)
+    return architecture, model.state_dict(), json.loads(vocabulary.to_str()), TOKENIZER
 
 
 def _fit(vocabulary: _Vocabulary, rows: int) -> None:
@@ -113,8 +136,8 @@ def _fit(vocabulary: _Vocabulary, rows: int) -> None:
     texts |= {token["id"]: token["content"] for token in vocabulary["added_tokens"]}
     taken = {*texts.values()}
     free = ((a, b) for a, b in product(NEVER_SEEN, NEVER_SEEN) if a + b not in taken)
-    for token_id in sorted({*range(max(texts))} - {*texts}):
-        first, second = next(free)
+    gaps = (token_id for token_id in range(max(texts, default=0)) if token_id not in texts)
+    for token_id, (first, second) in zip(gaps, free, strict=False):
         model["vocab"][first + second] = token_id
         if not model["merges"]:
             model["merges"] = [f"{first} {second}"]

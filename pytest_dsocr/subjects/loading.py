@@ -17,7 +17,7 @@ from typing import Any, Protocol, cast, get_type_hints
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.config import Level
 from pytest_dsocr.subjects.calls import at_stage, brief, guarded, refusal
-from pytest_dsocr.subjects.protocol import Offers, Setup, TextSubject, level_of, level_of_part, parts_of
+from pytest_dsocr.subjects.protocol import Offers, Setup, TextSubject, level_of, level_of_parts, parts_of
 
 SESSION = "session"
 FAST = f"{SESSION}:fast"
@@ -116,7 +116,7 @@ def level_before_loading(spec: str, *, may_import: bool = True) -> Level | None:
     if not isinstance(made, type) or getattr(made, "_is_protocol", False):
         return None
     try:
-        return level_of_part(made) or level_of(made)
+        return level_of_parts(parts) if (parts := parts_of(made)) else level_of(made)
     except DsocrError:  # methods may be given to an object as it is made
         return None
 

@@ -6,9 +6,9 @@ reference. Pages are read through the part.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 
@@ -17,10 +17,11 @@ from pytest_dsocr.contract.markup import clean_output
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.pipeline import pick
 from pytest_dsocr.families.family import FUSION
+from pytest_dsocr.observation.config import Level
 from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.checked import copied, copies, own_tensors
 from pytest_dsocr.subjects.follow import go_on
-from pytest_dsocr.subjects.protocol import DECODER, NotOfferedError, Setup, TextSubject, parts_of, said_of_parts
+from pytest_dsocr.subjects.protocol import DECODER, NotOfferedError, Setup, level_of_parts, parts_of, said_of_parts
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 
 SAID = ("dtype", "dtypes", "precision", "presets", "prompts", "policy", "text_of", "close")
@@ -47,14 +48,17 @@ class Completed:
     def _session(self) -> SessionSubject:
         session = session_subject(self._setup)
         for stage in {stage.name for stage in session.session.family.of_views}.intersection(self._parts):
-            setattr(session.session.model, stage, _Stage(stage, getattr(self._part, stage)))
+            setattr(session.session.model, stage, partial(self._stage, stage))
         return session
+
+    def _stage(self, name: str, *given: Tensor) -> Tensor:
+        """Run a stage of the part in place of the session's."""
+        return copied("vision", f"{name} gave", name, getattr(self._part, name)(*(one.clone() for one in given)))
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> Mapping[str, Tensor]:
         """Return the part's inputs, or the session's."""
         maker = self._part if "inputs" in self._parts else self._session
-        made: Mapping[str, Tensor] = maker.inputs(page, prompt=prompt, preset=preset)
-        return made
+        return cast("Mapping[str, Tensor]", maker.inputs(page, prompt=prompt, preset=preset))
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
         """Read one page to its end, each stage by the part that has it."""
@@ -86,16 +90,13 @@ class CompletedStages(Completed):
     @property
     def seams(self) -> tuple[str, ...]:
         """The seams of vision that are the part's."""
-        if "vision" in self._parts:
-            return tuple(getattr(self._part, "seams", ()))
-        return tuple(name for name in self._session.seams if name.partition(".")[0] in self._parts)
+        own = getattr(self._part, "seams", ()) if "vision" in self._parts else self._session.seams
+        return tuple(name for name in own if {"vision", name.partition(".")[0]}.intersection(self._parts))
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the part's seams, and what goes into prefill, whosever it is."""
-        found = self._seams(inputs)
-        if "vision" in self._parts:
-            return found
-        return {name: value for name, value in found.items() if name in (FUSION, *self.seams)}
+        found, shown = self._seams(inputs), (FUSION, *self.seams)
+        return found if "vision" in self._parts else {name: found[name] for name in shown if name in found}
 
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Any:
         """Run the prompt, if the part has a decoder."""
@@ -105,22 +106,11 @@ class CompletedStages(Completed):
 
     def step(self, state: Any, token: int) -> Tensor:
         """Feed one token; returns the next logits ``[V]``, and moves ``state`` on."""
-        logits: Tensor = self._part.step(state, token)
-        return logits
+        return cast("Tensor", self._part.step(state, token))
 
 
-class _Stage:
-    """A stage of vision in place of the session's; it gets copies, and what it gives is copied."""
-
-    def __init__(self, name: str, run: Any) -> None:
-        self._name, self._run = name, run
-
-    def __call__(self, *given: Tensor) -> Tensor:
-        return copied("vision", f"{self._name} gave", self._name, self._run(*(one.clone() for one in given)))
-
-
-def completed(part: Any, setup: Setup) -> TextSubject:
+def completed(part: Any, setup: Setup) -> Completed:
     """Return a part as a subject, and note what of it is the session's."""
     parts = parts_of(part)
     current().note(said_of_parts(parts))
-    return Completed(part, setup) if parts == ("inputs",) else CompletedStages(part, setup)
+    return (CompletedStages if level_of_parts(parts) >= Level.STAGES else Completed)(part, setup)

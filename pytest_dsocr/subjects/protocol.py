@@ -183,15 +183,14 @@ def parts_of(subject: Any) -> tuple[str, ...]:
     return tuple(part for part, names in PARTS.items() if all(callable(getattr(subject, name, None)) for name in names))
 
 
+def level_of_parts(parts: Sequence[str]) -> Level:
+    """Return the level of these parts with the session behind them."""
+    return Level.INPUTS if parts == ("inputs",) else Level.STAGES
+
+
 def said_of_parts(parts: Sequence[str]) -> str:
     """Return a sentence that says whose each stage is."""
     return f"{listed(parts)}: the subject's; the rest: the built-in session's, which is not compared"
-
-
-def level_of_part(subject: Any) -> Level | None:
-    """Return the level of a part; None where ``subject`` is none."""
-    parts = parts_of(subject)
-    return (Level.INPUTS if parts == ("inputs",) else Level.STAGES) if parts else None
 
 
 OFFERABLE = {"presets": PRESET_NAMES, "prompts": PROMPT_NAMES}

@@ -3,28 +3,21 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from transformers import AutoTokenizer
 
-from pytest_dsocr.cases.run import ask
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.compare.case import judge
-from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.places import EMBEDDED
 from pytest_dsocr.engine.weights import read_weights
 from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.page_list import shipped
-from pytest_dsocr.reference.opening import Wanted
-from pytest_dsocr.reference.recording import RecordedReference
-from pytest_dsocr.subjects.loading import load_subject
-from pytest_dsocr.subjects.protocol import Setup
-from tests.recordings import FOLDER, find_recording
+from tests.held import held
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +28,9 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_its_stages_fit_the_recordings(exported: Path) -> None:
-    subject = load_subject("session", Setup(str(exported)))
-    found = find_recording(FOLDER, Wanted(resolve("mini")).key, resampling())
-    reference = RecordedReference(found, tokenizer=lambda: resolve("mini").tokenizer)
-    case = make_case(shipped("dev-3")[0], "markdown", "gundam", 12)
-    report = judge(ask(subject, reference, case), tolerances("float32"))
-    assert report.passes, report.comparisons
-    assert report.counts[Verdict.WRONG] == 0
+    report = held("session", "invoice_016", 12, on=str(exported))
+    assert report.passes
+    assert report.counts[Verdict.MATCH] > report.counts[Verdict.NOT_COMPARED]
 
 
 @pytest.mark.parametrize("form", ["hf", "mlx"])
@@ -59,6 +48,15 @@ def test_tables_are_the_checkpoints_and_every_row_has_a_text(name: str, form: st
     assert json.loads((folder / "config.json").read_text(encoding="utf-8"))["vocab_size"] == rows
     assert len(AutoTokenizer.from_pretrained(folder)) == rows
     assert len(vocabulary["model"]["merges"]) == 1
+
+
+def test_a_synthetic_checkpoint_is_given_files(tmp_path: Path) -> None:
+    folder = tmp_path / "hf"
+    assert main(["export", "synthetic:tiny", "--to=hf", str(folder)]) == 0
+    asked: dict[str, Any] = {"preset": "tiny", "max_new_tokens": 8}
+    names = ("synthetic:tiny", str(folder))
+    read, other = (Engine.from_checkpoint(name).run(shipped("dev-3")[0], **asked) for name in names)
+    assert read.token_ids == other.token_ids
 
 
 def test_transformers_encodes_the_same(exported: Path) -> None:

@@ -78,7 +78,7 @@ def test_what_is_written_in_python_names_what_to_fill_in_and_then_passes(
     for name, found in ADDED.items():
         assert compared(filled).isdisjoint(found) is (name not in (*methods, "read")), name
     if level == "L3":
-        assert held(f"{names[1]}:MyOcr", "invoice_016", max_new_tokens=2).passes
+        assert held(f"{names[1]}:MyOcr", "invoice_016", 2).passes
 
 
 def test_what_cannot_be_written_is_said(
@@ -95,3 +95,5 @@ def test_what_cannot_be_written_is_said(
         assert main(["new-adapter", kind, name]) == 2
         assert capsys.readouterr().err == f"dsocr: {message}\n"
     assert Path("there.toml").read_text() == "mine"
+    assert main(["new-adapter", "cli", "new.toml", "--level=L2"]) == 2
+    assert capsys.readouterr().err == "dsocr: --level is of a file in Python; leave it out for cli\n"

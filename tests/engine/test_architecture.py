@@ -32,6 +32,12 @@ def test_published_config_is_the_full_model() -> None:
     assert Architecture.from_config(PUBLISHED) == SYNTHETIC["full"]
 
 
+def test_what_ports_have_in_their_code_is_published() -> None:
+    quick, full = SYNTHETIC["published"], SYNTHETIC["full"]
+    assert (quick.sam, quick.clip, quick.projector_input) == (full.sam, full.clip, full.projector_input)
+    assert (quick.decoder.hidden_size, quick.decoder.head_dim) == (full.decoder.hidden_size, full.decoder.head_dim)
+
+
 @pytest.mark.parametrize("name", SYNTHETIC)
 def test_round_trip_through_a_file(name: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(SYNTHETIC[name].to_config()), encoding="utf-8")

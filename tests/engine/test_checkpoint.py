@@ -50,7 +50,7 @@ def first_value(checkpoint: Checkpoint) -> float:
 def test_synthetic_names(name: str) -> None:
     checkpoint = resolve(f"synthetic:{name}")
     assert (checkpoint.name, checkpoint.architecture) == (f"synthetic:{name}", SYNTHETIC[name])
-    assert checkpoint.tokenizer.special.image == (500 if name == "tiny" else 128815)
+    assert checkpoint.tokenizer.special.image == (500 if name in ("tiny", "published") else 128815)
     assert places.architecture_of(f"synthetic:{name}@7") == SYNTHETIC[name]
 
 
@@ -116,7 +116,10 @@ def test_hub_names_without_the_hub_library(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
-        ("synthetic:huge", "'synthetic:huge' is no checkpoint; .*synthetic:tiny, synthetic:small, synthetic:full"),
+        (
+            "synthetic:huge",
+            "'synthetic:huge' is no checkpoint; .*synthetic:tiny, synthetic:small, synthetic:published",
+        ),
         ("synthetic:tiny@x", "no checkpoint"),
         ("", "'' is no checkpoint"),
         ("nowhere", "'nowhere' is no checkpoint; give mini, a checkpoint's folder, synthetic:"),

@@ -23,7 +23,7 @@ from pytest_dsocr.adapters.command import options_of
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.engine.portable import VOCABULARY, _fill, _texts
+from pytest_dsocr.engine.portable import VOCABULARY, _fit
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.engine.weights import INDEX, read_headers
 from pytest_dsocr.foundation.errors import DsocrError
@@ -136,9 +136,7 @@ def _synthetic() -> Path:
 
 
 def _portable(path: Path) -> None:
-    found = VOCABULARY.read(path)
-    texts = _texts(found)
-    _fill(found["model"], [token for token in range(max(texts) + 1) if token not in texts][:9], set())
+    _fit(VOCABULARY.read(path), 600)
 
 
 def _in(name: str) -> Callable[[Path], Path]:

@@ -1,6 +1,6 @@
 """A case put to a subject: along a reference's tokens, freely where they part, and as far as its level goes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -196,44 +196,28 @@ def test_extra_inputs_and_logits_of_another_dtype_and_shape_are_taken_without_gr
     assert every_bit(answer.seams["vision_fusion"]) == every_bit(expected.seams["vision_fusion"])
 
 
-class Padded(SessionSubject):
-    """Its head has rows behind the vocabulary's, as servers have; or lacks some."""
-
-    def __init__(self, session: Engine[Any], rows: int, value: float) -> None:
-        super().__init__(session)
-        self.rows, self.value = rows, value
-
-    def padded(self, logits: Tensor) -> Tensor:
-        return functional.pad(logits, (0, self.rows), value=self.value)
-
-    def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Any:
-        state = super().prefill(inputs, vision_fusion)
-        return SimpleNamespace(logits=self.padded(state.logits), cache=state.cache, own=state)
-
-    def step(self, state: Any, token: int) -> Tensor:
-        return self.padded(super().step(state.own, token))
-
-
+@pytest.mark.parametrize(("rows", "value", "wrong"), [(7, -1e4, set()), (7, 1e4, {"tokens"}), (-1, 0.0, {"prefill"})])
 def test_a_padded_vocabulary_is_noted_and_wrong_only_where_a_token_of_the_padding_is_chosen(
-    tiny: Engine[Any], case: Case, own: Observation
+    rows: int, value: float, wrong: set[str], tiny: Engine[Any], case: Case, own: Observation
 ) -> None:
-    for rows, value, wrong in (
-        (7, -1e4, set[str]()),
-        (7, 1e4, {"tokens"}),
-        (-1, 0.0, {"prefill"}),
-    ):
-        notes: list[str] = []
-        with watching(notes):
-            answer = follow(Padded(tiny, rows, value), case, own)
-        found = [*compare_observations(answer, own, tolerances("float32"))]
-        assert {one.what for one in found if one.verdict is Verdict.WRONG} & {
-            "prefill",
-            "prefill_best",
-            "tokens",
-        } == wrong
-        assert [note.split(";")[0] for note in notes] == [
-            "the subject's vocabulary is padded: it gives 519 logits, the reference 512"
-        ] * (rows > 0)
+    subject = SessionSubject(tiny)
+
+    def padded(logits: Tensor) -> Tensor:
+        return functional.pad(logits, (0, rows), value=value)
+
+    def prefill(*given: Any) -> Any:
+        state = SessionSubject.prefill(subject, *given)
+        return SimpleNamespace(logits=padded(state.logits), cache=state.cache, own=state)
+
+    subject.prefill = prefill  # type: ignore[method-assign, assignment]
+    subject.step = lambda state, token: padded(SessionSubject.step(subject, state.own, token))  # type: ignore[method-assign]
+    notes: list[str] = []
+    with watching(notes):
+        answer = follow(subject, case, own)
+    found = [*compare_observations(answer, own, tolerances("float32"))]
+    assert {one.what for one in found if one.verdict is Verdict.WRONG} & {"prefill", "prefill_best", "tokens"} == wrong
+    said = "the subject's vocabulary is padded: it gives 519 logits, the reference 512"
+    assert [note.split(";")[0] for note in notes] == [said] * (rows > 0)
 
 
 def test_a_subject_that_says_nothing_of_its_policy_is_held_to_the_vendors(

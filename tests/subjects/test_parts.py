@@ -11,7 +11,6 @@ from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.compare.verdict import Reason, Verdict
 from pytest_dsocr.contract import COMPARED, TENSORS
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import Level
 from pytest_dsocr.observation.observation import Observation
@@ -60,11 +59,6 @@ class Decodes(Part):
 
     def step(self, state: Any, token: int) -> Tensor:
         return self.own.step(state, token) * self.scale
-
-
-class Half(Part):
-    def prefill(self, *given: Any) -> None:
-        raise AssertionError("it has no step")
 
 
 OWN = {
@@ -122,5 +116,3 @@ def test_what_is_a_part_is_known_before_it_is_loaded() -> None:
         assert level is (Level.INPUTS if name == "Inputs" else Level.STAGES)
         assert "; the rest: the built-in session's" in offers_before_loading(spec).summary
         assert level is level_of(load_subject(spec, SETUP))
-    with pytest.raises(DsocrError, match="Half has prefill of L2, and lacks read, inputs, vision, step"):
-        load_subject(f"{__name__}:Half", SETUP)
