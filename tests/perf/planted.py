@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,6 @@ from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
-
-NGRAM = 3
 
 
 class WaitsInRead(SessionSubject):
@@ -111,13 +110,8 @@ class QuadraticNgrams(SessionSubject):
 
         return self.session.run_prepared(inputs, max_new_tokens=max_new_tokens, on_token=on_token).text
 
-    def twice(self, tokens: list[int]) -> set[int]:
-        found = set()
-        for end in range(NGRAM, len(tokens)):
-            for start in range(NGRAM, end):
-                if tokens[start - NGRAM : start] == tokens[end - NGRAM : end]:
-                    found.add(tokens[end])
-        return found
+    def twice(self, tokens: list[int], n: int = 3) -> set[int]:
+        return {tokens[b] for a, b in combinations(range(n, len(tokens)), 2) if tokens[a - n : a] == tokens[b - n : b]}
 
 
 class CastsWeights(SessionSubject):
