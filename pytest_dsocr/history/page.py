@@ -84,6 +84,8 @@ def lines(nights: Sequence[Night], damaged: Sequence[str]) -> Iterator[str]:
             for quantity, timed in quantities.items():
                 since = f"; first {times_in(*timed[0], quantity)}" if len(timed) > 1 else ""
                 yield from entry(quantity, f"{times_in(*timed[-1], quantity)}{since}")
+                for why in accepted_in(timed, quantity):
+                    yield from entry("accepted", f"{quantity} {why}")
     yield from (f"problem         {why}" for why in damaged)
 
 
@@ -110,7 +112,15 @@ def times(nights: Sequence[Night]) -> dict[str, dict[str, list[tuple[Night, Time
 def times_in(night: Night, timed: Timed, quantity: str) -> str:
     """Return a quantity's times in a night, and the verdict where there is one."""
     verdict = timed.verdicts.get(quantity)
-    return f"{timed.quantities[quantity]} {night.at}" + (f", {verdict}" if verdict else "")
+    as_accepted = " as accepted" * (quantity in timed.accepted)
+    return f"{timed.quantities[quantity]} {night.at}" + (f", {verdict}{as_accepted}" if verdict else "")
+
+
+def accepted_in(timed: Sequence[tuple[Night, Timed]], quantity: str) -> list[str]:
+    """Say since which night a slow-down is accepted, and why; again where the reason is another."""
+    whys = ["", *(one.accepted.get(quantity, "") for _, one in timed)]
+    starts = zip(pairwise(whys), timed, strict=True)
+    return [f"slower since {night.at}: {why}" for (before, why), (night, _) in starts if why not in ("", before)]
 
 
 def html(nights: Sequence[Night], damaged: Sequence[str]) -> str:
@@ -131,7 +141,7 @@ def html(nights: Sequence[Night], damaged: Sequence[str]) -> str:
         spells=spells(nights),
         legend=[(letter, WORDS[letter]) for letter in (*LETTERS.values(), MACHINE)],
         bars={
-            title: {quantity: _bars(timed, quantity) for quantity, timed in quantities.items()}
+            title: {name: (_bars(timed, name), accepted_in(timed, name)) for name, timed in quantities.items()}
             for title, quantities in times(nights).items()
         },
         damaged=damaged,
@@ -152,7 +162,11 @@ def _bars(timed: Sequence[tuple[Night, Timed]], quantity: str) -> list[tuple[flo
     """Return of each night its share of the greatest median, the verdict, and both in words."""
     most_ms = max(one.quantities[quantity].median_ms for _, one in timed) or 1.0
     return [
-        (one.quantities[quantity].median_ms / most_ms, one.verdicts.get(quantity, ""), times_in(night, one, quantity))
+        (
+            one.quantities[quantity].median_ms / most_ms,
+            one.verdicts.get(quantity, "") + " accepted" * (quantity in one.accepted),
+            times_in(night, one, quantity),
+        )
         for night, one in timed
     ]
 

@@ -18,8 +18,10 @@ from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.reading import Format, Identity, Moment
 from pytest_dsocr.foundation.words import short
 from pytest_dsocr.perf.identity import machine_name
+from pytest_dsocr.perf.limits import SLOW_DOWN
 from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.perf.run import Spread, spreads_of
+from pytest_dsocr.perf.statistics import Pace
 from pytest_dsocr.report.file import Ending
 
 INPUTS, TIMES, OTHER = "tokenizer", "times", "other"
@@ -106,14 +108,20 @@ class Timed:
     quantities: Mapping[str, Spread]
     verdicts: Mapping[str, str] = field(default_factory=dict)
     """By quantity, where it was judged against a baseline."""
+    accepted: Mapping[str, str] = field(default_factory=dict)
+    """The quantities that are slower as the ledger of known failures accepts, each with its reason."""
 
     @classmethod
-    def of(cls, perf: Mapping[str, Any]) -> Timed:
-        """Return that of a run's result (``PerfRun.to_json``)."""
+    def of(cls, perf: Mapping[str, Any], tests: Iterable[Mapping[str, Any]] = ()) -> Timed:
+        """Return that of a run's result (``PerfRun.to_json``), of which these tests may have failed as expected."""
+        expected = [
+            (SLOW_DOWN.search(test["nodeid"]), test["reason"]) for test in tests if test["outcome"] == "xfailed"
+        ]
         series = {name: perf["identity"].get(name) for name in OF_SERIES}
         medians, quartiles = perf["median_ms"], perf["quartiles_ms"]
         quantities = {name: Spread(medians[name], *ends) for name, ends in quartiles.items() if name in medians}
-        return cls(series, quantities, {one["quantity"]: one["pace"] for one in perf["judgements"]})
+        verdicts = {one["quantity"]: one["pace"] for one in perf["judgements"]}
+        return cls(series, quantities, verdicts, {name[1]: reason for name, reason in expected if name})
 
 
 @dataclass(frozen=True)
@@ -204,7 +212,7 @@ def _night(named: Sequence[tuple[str, Mapping[str, Any]]], commit: str, subject:
         cells=cells_of(results),
         flaky=[test for result in results for test in result.get("flaky", ())],
         notes=list(dict.fromkeys(note for result in results for note in result.get("notes", ()))),
-        times=[Timed.of(result["perf"]) for result in results if result.get("perf")],
+        times=[Timed.of(result["perf"], result["tests"]) for result in results if result.get("perf")],
     )
 
 
@@ -228,6 +236,7 @@ class BenchResult:
     status: int
     b: Measured
     judgements: Sequence[Mapping[str, Any]]
+    accepted: Mapping[str, str] = field(default_factory=dict)
 
 
 BENCHES = Format(BenchResult, "make it again, dsocr bench --out")
@@ -238,6 +247,7 @@ def of_bench(result: BenchResult) -> Night:
     identity, setup = result.b.identity, result.b.identity["setup"]
     series = {name: identity.get(name) for name in OF_SERIES}
     verdicts = {str(one["quantity"]): str(one["pace"]) for one in result.judgements}
+    accepted = {name: why for name, why in result.accepted.items() if verdicts.get(name) == Pace.SLOWER}
     device = identity["machine"].get("gpu", "cpu")
     return Night(
         started=result.started,
@@ -248,7 +258,7 @@ def of_bench(result: BenchResult) -> Night:
         subject=str(identity["subject"]),
         setting=f"{setup['checkpoint']}/{device}-{setup['dtype']}-{setup['attention']}",
         machine=machine_name(identity["machine"]),
-        times=[Timed(series, spreads_of(result.b), verdicts)],
+        times=[Timed(series, spreads_of(result.b), verdicts, accepted)],
     )
 
 

@@ -133,6 +133,7 @@ class Bench:
             "apart": self.apart,
             "cut_short": self.cut_short,
             "judgements": [one.to_json() for one in self.judgements],
+            "accepted": {**self.accepted},
             "changes": [change.text for change in self.changes],
             "trace": self.trace and self.trace.to_json(),
             "a": asdict(self.a),

@@ -1,5 +1,6 @@
 """How much slower a quantity may be, how many rounds are taken, in which order, and when they are looked at."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
@@ -28,6 +29,8 @@ ALONE = 8
 """Rounds of a run without a baseline; enough to compare its own late steps with its early ones."""
 TOKENS = 24
 """Ceiling of the output of a timed page, where none is named: eight steps at each end, and some between."""
+SLOW_DOWN = re.compile(r"(?:^|::)test_is_no_slower\[([\w.]+)\]$")
+"""The test of ``suites/perf`` whose expected failure is an accepted slow-down."""
 MOST_TAKEN = 2
 """The most rounds to take for each that is wanted, where some are spoilt."""
 

@@ -16,11 +16,10 @@ import pytest
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.reading import Format
 from pytest_dsocr.foundation.words import shown
+from pytest_dsocr.perf.limits import SLOW_DOWN
 
 LEDGERS = Format(str, "give a text file, a known failure a line", most_bytes=2**24)
 LINE = re.compile(r"(?P<test>.*?)(?:\s+#\s*(?:until\s+(?P<until>[^\s:]+):\s*)?(?P<reason>.*))?")
-SLOW_DOWN = re.compile(r"(?:^|::)test_is_no_slower\[([\w.]+)\]$")
-"""The test of ``suites/perf`` whose failure is an accepted slow-down."""
 
 
 @dataclass(frozen=True)

@@ -142,6 +142,18 @@ def test_times_of_one_machine_and_setting_are_bars_and_never_mixed() -> None:
     assert re.findall("<h2>Times: (.*), eager", page) == titles
 
 
+def test_an_accepted_slow_down_stands_at_its_date_with_its_reason() -> None:
+    test = {"nodeid": "test_stages.py::test_is_no_slower[decode]", "outcome": "xfailed", "reason": "known"}
+    others = [{**test, "outcome": "passed"}, {**test, "nodeid": "test_boxes[a]"}]
+    nights = [made(day, *GOOD, times=[Timed.of(timed(9.0), [*others, test][:n])]) for day, n in enumerate((2, 3, 3), 1)]
+    why = f"slower since {nights[1].at}: known"
+    shown = " ".join(" ".join(lines(nights, [])).split())
+    assert re.findall("accepted decode .*?: known", shown) == [f"accepted decode {why}"]
+    assert shown.count("SLOWER as accepted;") == shown.count("SLOWER accepted decode") == 1
+    page = html(nights, [])
+    assert (page.count('class="SLOWER accepted"'), page.count(f"<br>accepted: {why}")) == (2, 1)
+
+
 def add(folder: Path, *runs: tuple[str, dict[str, Any]]) -> int:
     """Add the results of runs to the history below a folder, by one command."""
     for name, result in runs:
