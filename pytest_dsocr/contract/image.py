@@ -4,17 +4,15 @@ import hashlib
 import os
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from io import BytesIO
-from itertools import product
 from pathlib import Path
 
 from PIL import Image, ImageOps
 
-from pytest_dsocr.contract.presets import Grid, Preset, crop_count
+from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.foundation.process import in_threads
 from pytest_dsocr.foundation.reading import Format
 
 ImageSource = str | os.PathLike[str] | bytes | Image.Image
@@ -125,36 +123,6 @@ def global_view(page: Image.Image, preset: Preset) -> Image.Image:
             "cut it into pages that are less narrow"
         )
     return ImageOps.pad(page, (side, side), color=GREY[: len(page.getbands())])
-
-
-def views(page: Image.Image, preset: Preset, grid: Grid) -> tuple[Image.Image, list[Image.Image]]:
-    """Return :func:`global_view` of an RGB page, and its crops; none for ``(1, 1)``.
-
-    For the crops the page is stretched over ``grid``, and cut row by row. Pillow resizes each channel by itself, so
-    that one alone has the same bits: what torch may use of threads resizes them at the same time.
-    """
-    px, parts = preset.tiling.crop_px, _parts(page)
-    size = grid[0] * px, grid[1] * px
-    stretch = [lambda part: part.resize(size)] if crop_count(grid) else []
-    jobs = product([*stretch, lambda part: global_view(part, preset)], parts)
-    made = list(in_threads(lambda job: job[0](job[1]), jobs))
-    *stretched, whole = (_merged(made[k : k + len(parts)]) for k in range(0, len(made), len(parts)))
-    boxes = [(x, y, x + px, y + px) for y in range(0, size[1], px) for x in range(0, size[0], px)]
-    return whole, [one.crop(box) for one in stretched for box in boxes]
-
-
-def _parts(page: Image.Image) -> Sequence[Image.Image]:
-    """Return what to resize of an RGB page: its only level where it is grey; by two threads all channels together."""
-    import torch
-
-    red, green, blue = channels = page.split()
-    if red == green == blue:
-        return channels[:1]
-    return channels if torch.get_num_threads() > 2 else [page]  # three channels one by one take a quarter longer
-
-
-def _merged(parts: list[Image.Image]) -> Image.Image:
-    return parts[0] if parts[0].mode == "RGB" else Image.merge("RGB", parts * (3 // len(parts)))
 
 
 SHAPES = ((200, 90), (90, 200))  # a tall and a wide probe, [H, W]

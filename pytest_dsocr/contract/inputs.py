@@ -6,10 +6,12 @@ tokens, or drops the surplus.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,8 +19,8 @@ from PIL import Image
 from torch import Tensor
 
 from pytest_dsocr.contract import PIXELS, ROWS, TENSORS, Watch
-from pytest_dsocr.contract.image import SINGLE, ImageSource, files_of, load_image, views
-from pytest_dsocr.contract.presets import Grid, Preset, feature_count, image_token_count
+from pytest_dsocr.contract.image import SINGLE, ImageSource, files_of, global_view, load_image
+from pytest_dsocr.contract.presets import Grid, Preset, crop_count, feature_count, image_token_count
 from pytest_dsocr.contract.prompt import TextTokenizer, prompt_ids, split_at_images
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.process import in_threads
@@ -27,6 +29,8 @@ WHITE = 255
 MEAN = STD = 0.5
 PART = 2**19
 """Levels that are normalised at a time: to map memory for all of them in float32 takes longer than to compute them."""
+Kind = tuple[np.ndarray[Any, np.dtype[np.uint8]], int, Callable[[Image.Image], Image.Image]]
+"""Levels to fill ``[N, 3, H, W]``, how many of them are side by side, and what makes all of them of a page."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,10 +116,9 @@ def prepare_inputs(
             )
         grids = [preset.grid(*page.size) for page in pages]
         made = [views(page, preset, grid) for page, grid in zip(pages, grids, strict=True)]
-        local_views, global_views = [crop for _, crops in made for crop in crops], [whole for whole, _ in made]
         blank_px = preset.view_size if together else preset.base_size
-        images_crop = pixels(local_views) if local_views else _blank(blank_px)
-        images_ori = pixels(global_views) if global_views else _blank(preset.image_size)
+        images_crop = _pixels([crops for _, crops in made], blank_px)
+        images_ori = _pixels([whole for whole, _ in made], preset.image_size)
     with stages("tokenizer"):
         pieces = split_at_images(prompt, len(pages), at_one_place=together)
         counts = [image_token_count(preset, grid) for grid in grids]
@@ -126,22 +129,46 @@ def prepare_inputs(
     return inputs
 
 
-def pixels(views: Sequence[Image.Image]) -> Tensor:
-    """Return RGB views of one size as pixels in [-1, 1], channels first: bf16 ``[N, 3, H, W]``.
+def views(page: Image.Image, preset: Preset, grid: Grid) -> tuple[Tensor, Tensor]:
+    """Return levels from 0 to 255: :func:`global_view` of an RGB page, uint8 ``[1, 3, V, V]``, and its crops.
 
-    The arithmetic is that of torchvision's ``ToTensor`` and ``Normalize(0.5, 0.5)`` in float32, to the last bit.
+    For the crops ``[P, 3, C, C]``, none for ``(1, 1)``, the page is stretched over ``grid``, and cut row by row. Pillow
+    resizes each channel by itself, so that one alone has the same bits: what torch may use of threads does all of them
+    at the same time.
     """
-    return normalise(levels(views))
+    px, side = preset.tiling.crop_px, preset.view_size
+    crops, whole = (np.empty((n, 3, px, px), np.uint8) for n, px in ((crop_count(grid), px), (1, side)))
+    of_crops = crops, grid[0], lambda part: part.resize((grid[0] * px, grid[1] * px))
+    kinds: list[Kind] = [*[of_crops] * bool(len(crops)), (whole, 1, lambda part: global_view(part, preset))]
+
+    def fill(job: tuple[Kind, tuple[Sequence[slice], Image.Image]]) -> None:
+        (out, columns, resized), (channels, part) = job
+        rows, side = out.reshape(-1, columns, *out.shape[1:]), out.shape[-1]
+        for channel, level in zip(channels, resized(part).split(), strict=True):
+            tiles = np.asarray(level).reshape(len(rows), side, columns, side).swapaxes(1, 2)
+            rows[:, :, channel] = tiles[:, :, None]
+
+    for _ in in_threads(fill, product(kinds, _parts(page))):
+        pass
+    return torch.from_numpy(whole), torch.from_numpy(crops)
 
 
-def levels(views: Sequence[Image.Image]) -> Tensor:
-    """Return RGB views of one size as levels from 0 to 255, channels first: uint8 ``[N, 3, H, W]``."""
-    planes = np.stack([np.asarray(channel) for view in views for channel in view.split()])
-    return torch.from_numpy(planes).view(-1, 3, *planes.shape[1:])
+def _parts(page: Image.Image) -> Sequence[tuple[Sequence[slice], Image.Image]]:
+    """Return what to resize for which channels: of grey its only level; by two threads all channels together."""
+    red, green, blue = channels = page.split()
+    if red == green == blue:
+        return [([slice(3)], red)]
+    places = [slice(k, k + 1) for k in range(3)]
+    if torch.get_num_threads() <= 2:
+        return [(places, page)]  # three channels one by one take a quarter longer
+    return [([place], channel) for place, channel in zip(places, channels, strict=True)]
 
 
 def normalise(whole: Tensor) -> Tensor:
-    """Turn uint8 levels of 0 to 255, of any shape, into pixels in [-1, 1], bf16."""
+    """Turn uint8 levels of 0 to 255, of any shape, into pixels in [-1, 1], bf16.
+
+    The arithmetic is that of torchvision's ``ToTensor`` and ``Normalize(0.5, 0.5)`` in float32, to the last bit.
+    """
     made = torch.empty_like(whole, dtype=torch.bfloat16)
     parts = zip(whole.reshape(-1).split(PART), made.view(-1).split(PART), strict=True)
     for _ in in_threads(lambda part: part[1].copy_(part[0].float().div_(WHITE).sub_(MEAN).div_(STD)), parts):
@@ -149,8 +176,12 @@ def normalise(whole: Tensor) -> Tensor:
     return made
 
 
-def _blank(side_px: int) -> Tensor:
-    return torch.zeros((1, 3, side_px, side_px))
+def _pixels(of_pages: Sequence[Tensor], blank_px: int) -> Tensor:
+    """Make pixels of levels of pages, in order; zeros where there are none."""
+    levels = [one for one in of_pages if len(one)]
+    if not levels:
+        return torch.zeros((1, 3, blank_px, blank_px))
+    return normalise(levels[0] if len(levels) == 1 else torch.cat(levels))
 
 
 def check_inputs(inputs: Inputs, preset: Preset) -> None:

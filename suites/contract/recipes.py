@@ -50,8 +50,7 @@ class View(NamedTuple):
 
     def apart(self, made: Made) -> float:
         """Return the mean distance of what a recipe makes; 0 of the same, and infinity of another shape."""
-        from pytest_dsocr.contract.inputs import levels
-        from pytest_dsocr.explain.catalogue.pixels import Recipe
+        from pytest_dsocr.explain.catalogue.pixels import Recipe, levels
 
         recipe = replace(Recipe(), **{name: one.value for name, one in made.items()})
         page, is_whole = recipe.opened(self.page), self.what == "images_ori"

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
-from pytest_dsocr.contract.image import GREY, ImageSource, load_image, resampling, views
+from pytest_dsocr.contract.image import GREY, ImageSource, load_image, resampling
+from pytest_dsocr.contract.inputs import views
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from suites.contract.pages import ORIENTATION_TAG, ROTATED_BY_90, rgb
@@ -137,11 +138,9 @@ def test_views_are_what_pillow_makes_of_all_channels_together(channels: str, thr
         whole, crops = views(page, DEFAULT.preset("gundam"), (3, 2))
     finally:
         torch.set_num_threads(usual)
-    stretched = Image.new("RGB", (1920, 1280))
-    for place, crop in enumerate(crops):
-        stretched.paste(crop, (place % 3 * 640, place // 3 * 640))
-    assert same(whole, ImageOps.pad(page, side, color=GREY))
-    assert same(stretched, page.resize(stretched.size))
+    stretched = crops.view(2, 3, 3, 640, 640).permute(0, 3, 1, 4, 2).reshape(1280, 1920, 3)
+    assert same(Image.fromarray(whole[0].permute(1, 2, 0).numpy()), ImageOps.pad(page, side, color=GREY))
+    assert same(Image.fromarray(stretched.numpy()), page.resize((1920, 1280)))
 
 
 def test_the_installed_pillow_resizes_as_its_version_was_found_to() -> None:

@@ -60,7 +60,7 @@ def plant_recipe(on: Target, how: Mapping[str, Any]) -> None:
     """Have the contract make pixels by the vendor's recipe, changed."""
     recipe = replace(Recipe(), **how)
     on.changes.set(inputs, "load_image", recipe.opened)
-    on.changes.set(inputs, "views", lambda page, preset, grid: (recipe.view(page, preset), recipe.crops(page, grid)))
+    on.changes.set(inputs, "views", recipe.views)
     on.changes.set(presets, "crop_grid", lambda width, height, tiling: recipe.grid(width, height, tiling.most))
     on.changes.set(inputs, "normalise", recipe.levels)
     on.changes.set(inputs, "check_inputs", lambda *_: None)
@@ -149,6 +149,17 @@ class Recipe:
     def crops(self, page: Page, grid: Grid) -> Sequence[Page]:
         """Make the crops."""
         return (self.cropped or _cut)(self, page, grid) if crop_count(grid) else []
+
+    def views(self, page: Page, preset: Preset, grid: Grid) -> tuple[Tensor, Tensor]:
+        """Make both, as the contract's function does."""
+        return levels([self.view(page, preset)]), levels(self.crops(page, grid))
+
+
+def levels(views: Sequence[Page]) -> Tensor:
+    """Return RGB views of one size as levels from 0 to 255, channels first: uint8 ``[N, 3, H, W]``."""
+    if not views:
+        return torch.empty((0, 3, CROP_PX, CROP_PX), dtype=torch.uint8)
+    return torch.from_numpy(np.stack([np.asarray(view) for view in views]).transpose(0, 3, 1, 2).copy())
 
 
 def _size(grid: Grid) -> Size:
