@@ -23,7 +23,7 @@ from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.model import weights_bytes
 from pytest_dsocr.explain.catalogue import groups
 from pytest_dsocr.explain.decoding import explain_best, explain_steps, explain_written
-from pytest_dsocr.explain.mistake import Group, Mistake, Part
+from pytest_dsocr.explain.mistake import Group, Mistake, Part, in_one_block
 from pytest_dsocr.explain.question import OF_TEXT, Question, SearchResult, search
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
 from pytest_dsocr.explain.texts import explain_texts
@@ -152,6 +152,8 @@ def _of_seam(clean: Clean, question: Question, deadline_s: float) -> SearchResul
         return segment.stage in CHEAP or behind[one.id].startswith(NOT)
 
     candidates = _candidates(group, what, has_blocks)
+    if not (segment.stops or has_blocks):
+        candidates = [*candidates, *in_one_block(candidates, clean.session)]
     answer, found = search(candidates, measure, without, question, deadline_s, goes_on=goes_on)
     if not answer.explained:
         return answer

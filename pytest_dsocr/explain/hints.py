@@ -39,7 +39,7 @@ OF_STAGES: Mapping[str, tuple[str, ...]] = {
     "artefacts": ("files.",),
 }
 """How the ids of a stage's mistakes begin, where that is not with the stage's name."""
-SMALL = re.compile(r"16|8|tf32|1e-|0\.001|activation-(?!silu|relu|none)|epsilon|unbiased|outside|softmax-one")
+SMALL = re.compile(r"^[^@]*(16|8|tf32|1e-|0\.001|activation-(?!silu|relu|none)|epsilon|unbiased|outside|softmax-one)")
 """Ids of mistakes that change numbers by about as much as rounding does."""
 RESIZED = re.compile(
     r"^(sam|clip)\.(positions-(?!turned|flipped|mirrored|missing|twice|half)"

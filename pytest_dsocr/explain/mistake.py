@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 from unittest.mock import patch
@@ -18,10 +19,17 @@ from pytest_dsocr.engine.model import DeepseekOCR
 Part = Literal["front", "block", "wide", "back"]
 """Of a stage: what is in front of its first block, the blocks, and what is behind the last one. What is ``wide`` is of
 blocks, and changes which places of a view see one another."""
+ALL = "all"
+"""The group of mistakes in vision and decoder alike."""
+ALONE = "@"
+"""In an id stands in front of the one block that has the mistake."""
 
 
 class Changes(ExitStack):
     """Changes of attributes and weights, undone in the opposite order when the context ends, or by ``close``."""
+
+    made = 0
+    """How many were made."""
 
     def set(self, owner: Any, name: str, value: Any) -> None:
         """Set an attribute that ``owner``, a module, a class or an object, has.
@@ -29,6 +37,7 @@ class Changes(ExitStack):
         Raises:
             AttributeError: where it has none, as a mistake whose place was renamed would change nothing.
         """
+        self.made += 1
         if isinstance(owner, nn.Module) and name in {*owner._parameters, *owner._modules, *owner._buffers}:
             self.callback(setattr, owner, name, getattr(owner, name))  # a buffer that is deleted is none afterwards
             setattr(owner, name, value)
@@ -37,6 +46,7 @@ class Changes(ExitStack):
 
     def weight(self, parameter: Tensor, value: Tensor, *, own_dtype: bool = True) -> None:
         """Replace a parameter's values, in its own dtype or in that of the new values."""
+        self.made += 1
         before = parameter.data
         self.callback(setattr, parameter, "data", before)
         parameter.data = (value.to(before.dtype) if own_dtype else value).contiguous()
@@ -161,6 +171,34 @@ class Group(list[Mistake]):
     def of(self, *parts: Part) -> list[Mistake]:
         """Return those of some parts."""
         return [one for one in self if one.part in parts]
+
+
+OF_SEVERAL = re.compile(r"\.(block-left-out|block-before|blocks-)")
+"""Ids of mistakes about more than one block."""
+
+
+def in_one_block(group: Iterable[Mistake], session: Engine[Any]) -> Iterator[Mistake]:
+    """Yield those of a stage that act block by block, each in one block alone, where the stage has several."""
+    for one in group:
+        stage = one.id.partition(".")[0]
+        count = len(blocks_of(session, stage))
+        if one.part in ("block", "wide") and not OF_SEVERAL.search(one.id) and count > 1 and _keeps_to(one, session):
+            for k in range(count):
+                words, plant = f"{one.words}, in block {k} alone", partial(_in_block, one.plant, k)
+                yield replace(one, id=f"{one.id}{ALONE}{k}", words=words, plant=plant, signs={})
+
+
+def _in_block(plant: Plant, k: int, on: Target) -> None:
+    own = on.blocks[k : k + 1]
+    plant(replace(on, blocks=own, notes={**on.notes, "all_blocks": own, "first": 0, "stage": ""}))
+
+
+def _keeps_to(one: Mistake, session: Engine[Any]) -> bool:
+    """Return whether a mistake changes nothing outside of the blocks that it is planted in."""
+    with Changes() as changes, suppress(IndexError):  # it needs a block
+        one.plant(Target(session, changes, notes={"all_blocks": (), "first": 0, "stage": ""}))
+        return not changes.made
+    return True
 
 
 def _planted(plant: Callable[[Target, Any], None], how: Any, on: Target) -> None:

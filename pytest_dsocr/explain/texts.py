@@ -5,9 +5,9 @@ Several mistakes may give the same text, so that none ends a search: what is lef
 
 import copy
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import takewhile
 from typing import Any
 
@@ -25,7 +25,7 @@ from pytest_dsocr.explain.catalogue import groups, seen
 from pytest_dsocr.explain.catalogue.output import TEXTS
 from pytest_dsocr.explain.catalogue.reading import ReadingRule, reading
 from pytest_dsocr.explain.hints import RESIZED
-from pytest_dsocr.explain.mistake import Changes, Mistake, Target
+from pytest_dsocr.explain.mistake import ALL, ALONE, Changes, Mistake, Target, in_one_block
 from pytest_dsocr.explain.question import PageRead, Question, SearchResult, search
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
 from pytest_dsocr.families import DEFAULT
@@ -36,6 +36,8 @@ from pytest_dsocr.reference.protocol import unpack_case
 INPUTS = ("pixels", "prompt")
 SOON = ("text", "read")
 GROUPS = (*SOON, "prompt", "steps", "vision_fusion", "projector", "prefill", "clip", "pixels", "sam")
+BLOCKS = ("sam", "clip", "prefill")
+"""The groups of what has blocks."""
 MOST_AT_ONCE = 512
 """Tokens that are passed at once, for the memory that attention takes."""
 SEVERAL = ("over-queries", "heads-not-merged", "block-before", "block-twice", "experts-capacity", "experts-room")
@@ -57,26 +59,50 @@ def explain_texts(session: Engine[Any], question: Question, deadline_s: float) -
         asked = pages[:1] if one.id in question.only else by_cost
         return 0.0 if all(page.gives(one) for page in asked if page.is_witness) else float("inf")
 
-    found = sorted(of_text(question.level, session.family), key=lambda one: crops_alone and not OF_CROPS.match(one.id))
+    every = of_text(question.level, session.family, of_one_block(session))
+    found = sorted(every, key=lambda one: crops_alone and not OF_CROPS.match(one.id))
     return search(found, measure, without, question, deadline_s, near=0.0, goes_on=lambda one: True)[0]
 
 
-def of_text(level: int, family: Family = DEFAULT) -> Sequence[Mistake]:
+def of_text(level: int, family: Family = DEFAULT, more: Iterable[Mistake] = ()) -> Sequence[Mistake]:
     """Return what may give another text: by the subject's level the inputs and the stages are known to be right.
 
     In front is what is computed soon; of what costs as much, what was seen in real ports, or else thought of as such.
+    ``more``, each in one block alone, comes behind those in all blocks.
     """
     ranks = {one.mistake: (one.family == DEFAULT.name) + (not one.topic) for one in reversed(seen(family))}
     kinds = GROUPS if level < Level.STAGES else SOON
     found = [one for kind in kinds if not (level and kind in INPUTS) for one in groups(family)[kind]]
     found = [one for one in found if not one.id.startswith("text.") or one.id.partition(".")[2] in TEXTS]
-    return sorted(found, key=lambda one: (_cost(one), ranks.get(one.id, 3)))
+    found += [*everywhere(family), *more] if level < Level.STAGES else []
+    return sorted(found, key=lambda one: (_cost(one), ranks.get(one.id, 3 - one.id.startswith(ALL))))
+
+
+def of_one_block(session: Engine[Any]) -> Iterator[Mistake]:
+    """Yield those seen in ports, each in one block alone."""
+    ids = {one.mistake for one in seen(session.family)}
+    for kind in BLOCKS:
+        yield from in_one_block((one for one in groups(session.family)[kind] if one.id in ids), session)
+
+
+def everywhere(family: Family) -> Iterator[Mistake]:
+    """Yield what a port in fewer bits does to the weights of all blocks, of vision and of the decoder."""
+    stages = [[one for one in groups(family)[kind] if ".weights-" in one.id] for kind in BLOCKS]
+    for of_sam, *others in zip(*stages, strict=True):
+        name, words = of_sam.id.partition(".")[2], of_sam.words.replace("SAM's blocks", "all blocks")
+        yield replace(of_sam, id=f"{ALL}.{name}", words=words, plant=partial(_in_all, (of_sam, *others)))
+
+
+def _in_all(rows: Sequence[Mistake], on: Target) -> None:
+    for one in rows:
+        one.plant(Target.of_stage(on.session, on.changes, one.id.partition(".")[0]))
 
 
 def _cost(one: Mistake) -> int:
     """Order by what is run again: nothing in front of the choices; or not SAM's blocks, which take most of the time."""
     group = one.id.partition(".")[0]
-    return 0 if group in SOON else 2 if group == "pixels" or (group == "sam" and one.part != "back") else 1
+    is_dear = group == "pixels" or (group == "sam" and one.part != "back")
+    return 0 if group in SOON else 1 + is_dear + (ALONE in one.id)
 
 
 class TextPage:
@@ -164,7 +190,8 @@ class TextPage:
         behind = self.behind_blocks if (group, one.part) == ("sam", "back") else {}
         if not behind:
             one.plant(Target.of_stage(self.session, changes, group))
-        features = self.clean.fused_under(group, {view: rest.compute(one.plant) for view, rest in behind.items()})
+        first = self.session.family.of_views[0].name if group == ALL else group
+        features = self.clean.fused_under(first, {view: rest.compute(one.plant) for view, rest in behind.items()})
         same = features.shape == in_prompt.shape and torch.equal(features, in_prompt)
         return None if same else (right, model.prefill_with(right, features))
 

@@ -15,10 +15,11 @@ from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.catalogue import mistakes
 from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.hints import REFUTED
-from pytest_dsocr.explain.mistake import Changes, model_of
+from pytest_dsocr.explain.mistake import Changes, Mistake, model_of
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.question import question_of
-from pytest_dsocr.explain.texts import of_text
+from pytest_dsocr.explain.texts import everywhere, of_one_block, of_text
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.config import Level, Setup
 from tests.faults.trial import cases, loaded, reference
 from tests.subjects.test_follow import only
@@ -35,12 +36,12 @@ def explainer() -> Iterator[Explainer]:
     made.close()
 
 
-def judged(*names: str, place: int = 0, level: Level = Level.MODULES) -> CaseReport:
+def judged(*names: str | Mistake, place: int = 0, level: Level = Level.MODULES) -> CaseReport:
     """The page that is read soonest, or the next, which is cut, compared with its recording with mistakes planted."""
     reference()  # is chosen before: by how Pillow resizes
     with Changes() as changes:
         for name in names:
-            plant(mistakes()[name], loaded().session, changes)
+            plant(mistakes()[name] if isinstance(name, str) else name, loaded().session, changes)
         asked = ask(only(loaded(), level), reference(), cases()[place], tokenizer=resolve(MINI).tokenizer)
         return judge(asked, tolerances("float32"))
 
@@ -127,6 +128,27 @@ def test_what_explains_a_text_is_tried_on_every_page_right_or_wrong_and_the_sear
 @pytest.mark.parametrize("name", [FRONT, "projector.no-bias", "steps.positions-one-low", "pixels.opened-bgr"])
 def test_a_text_alone_is_explained_by_a_mistake_of_any_stage(name: str, explainer: Explainer) -> None:
     assert explained(explainer, judged(name, level=Level.TEXT), name, TWO_BOS).mistakes == (name,)
+
+
+@pytest.mark.parametrize(
+    ("level", "name"),
+    [
+        (Level.TEXT, "prefill.transposed-self_attn.o_proj@2"),
+        (Level.TEXT, "all.weights-int4"),
+        (Level.STAGES, "prefill.experts-exchanged@3"),
+        (Level.STAGES, "sam.gives-bfloat16@1"),
+    ],
+)
+def test_a_mistake_of_one_block_alone_and_one_of_all_weights_is_told_from_its_like(
+    level: Level, name: str, explainer: Explainer
+) -> None:
+    known = {one.id: one for one in (*of_one_block(loaded().session), *everywhere(DEFAULT))}
+    like = [one for one in (*known, *mistakes()) if one.partition("@")[0] == name.partition("@")[0] or one == TWO_BOS]
+    found = explained(
+        explainer, judged(known[name], level=level), *like, *(one for one in known if one.startswith("all"))
+    )
+    assert (found.mistakes, found.is_proven) == ((name,), True)
+    assert "in block" in found.text or "all blocks" in found.text
 
 
 def test_what_is_computed_soon_is_tried_in_front_and_what_is_known_to_be_right_is_not() -> None:

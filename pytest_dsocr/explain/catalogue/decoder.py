@@ -38,6 +38,7 @@ def prefill_mistakes() -> Group:
         group.add(f"prompt-{key}", f"the whole prompt's embeddings {words}", partial(_whole, change=change), "front")
     group.rows("", HIDDEN, _hides, words="{} in the decoder")
     group.rows("", ATTENDED | ATTENDING, _attends, words="{} in the decoder")
+    group.rows("mask-", BY_SDPA, _by_sdpa)
     group.rows("attention-", NARROW, _attends_in, words="the decoder's attention computed in {}")
     group.add("qk-norm", "queries and keys normed in the decoder", partial(_projected, names="qk", change=_unit_heads))
     for one, other in ("qk", "kv", "qv"):
@@ -215,6 +216,24 @@ def _attends(on: Target, how: dict[str, Any]) -> None:
 
 def _hides(on: Target, hidden: OfImage) -> None:
     _attends(on, {"hidden": lambda q, k: hidden(q, k, on.prompt_image)})
+
+
+BY_SDPA: dict[str, tuple[str, Change]] = {
+    "inverted": ("SDPA given a mask that is True where a token is hidden", torch.logical_not),
+    "of-ones": ("SDPA given a mask of ones and zeros, which it adds to the scores", Tensor.float),
+}
+
+
+def _by_sdpa(on: Target, mask: Change) -> None:
+    def attend(run: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor, lengths: Any) -> Tensor:
+        if q.shape[2] != k.shape[2]:
+            return run(q, k, v, lengths)  # a step needs no mask
+        made = mask(torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril())
+        made = made if made.dtype == torch.bool else made.to(q.dtype)
+        return F.scaled_dot_product_attention(q, repeat_heads(k, q), repeat_heads(v, q), attn_mask=made)
+
+    for module in on.modules(decoder.Attention):
+        on.changes.set(module, "attend", partial(attend, module.attend))
 
 
 def _attends_in(on: Target, dtype: torch.dtype) -> None:

@@ -172,6 +172,10 @@ SEEN: dict[str, tuple[str, Seen]] = {
         "the prompt's last token in the cache twice",
         lambda x, prompt, image: torch.cat([x[:, :, :prompt], x[:, :, prompt - 1 :]], 2),
     ),
+    "first-alone": (
+        "SDPA's is_causal with a cache, which lines up with the first key: steps see the prompt's first token alone",
+        lambda x, prompt, image: x[:, :, :1],
+    ),
     "first-step-lost": ("the first step lost from the cache", _first_step_lost),
     "before-lost": (
         "the step in front of each lost from the cache",
