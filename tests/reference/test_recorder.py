@@ -1,10 +1,15 @@
 """The recorder: what it keeps, what it makes anew, and what is left where it is killed, at every step."""
 
+import io
+import os
 import shutil
-import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from threading import Lock
+from typing import Any
 
 import pytest
 
@@ -131,41 +136,78 @@ def test_a_damaged_unfinished_case_is_made_anew(suffix: str, made: Made, golden:
     assert reference.asked == [made.cases[1].id]
 
 
-SCENARIOS = {"nothing": None, "one-case": MADE, "again": MADE}
-"""How what is there was made when the recorder that is to be killed begins; for ``again`` it is all, else one case."""
+SCENARIOS = ("nothing", "one-case", "again")
+"""What is there when the recorder that is to be killed begins; for ``again`` it is all, and made anew."""
+CHANGES = ("mkdir", "rename", "replace", "rmdir", "unlink")
+CHUNK_BYTES = 16_384
 
 
-@pytest.fixture(scope="module")
-def killed(made: Made, warm_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An undisturbed recording of two cases and, for each scenario, what recorders left that were killed."""
-    folder, cases = tmp_path_factory.mktemp("killed"), made.cases[:2]
-    record(folder / "undisturbed", made.reference(), cases)
-    for scenario, made_by in SCENARIOS.items():
-        start = folder / scenario / "start"
-        start.mkdir(parents=True)
-        if made_by:
-            record(start, made.reference(provenance=made_by), cases if scenario == "again" else cases[:1])
-    command = [warm_python, "-m", "tests.reference.killed", folder / "undisturbed" / HOME, made.pages]
-    subprocess.run([*map(str, command), *(str(folder / scenario) for scenario in SCENARIOS)], check=True)
-    return folder
+class Chunked(io.FileIO):
+    """A file that takes sixteen kilobytes at a time, each of them a step."""
+
+    def __init__(self, path: Path, mode: str, step: Callable[[], None]) -> None:
+        super().__init__(path, mode)
+        self.step = step
+
+    def write(self, data: Any) -> int:
+        self.step()
+        return super().write(memoryview(data)[:CHUNK_BYTES]) or 0
+
+
+@contextmanager
+def copied_at_each_step(golden: Path, copies: Path) -> Iterator[None]:
+    """Copy a folder in front of every step that changes what others read there: as a kill at that moment leaves it."""
+    numbers, copying, usual = count(), Lock(), io.open
+
+    def step() -> None:
+        if copying.acquire(blocking=False):  # a copy is made in such steps as well
+            shutil.copytree(golden, copies / str(next(numbers)))
+            copying.release()
+
+    def after_a_step(change: Callable[..., None]) -> Callable[..., None]:
+        def changed(*given: Any, **how: Any) -> None:
+            step()
+            change(*given, **how)
+
+        return changed
+
+    def opened(file: Any, mode: str = "r", *given: Any, **how: Any) -> Any:
+        if mode != "xb":
+            return usual(file, mode, *given, **how)
+        step()
+        return io.BufferedWriter(Chunked(file, mode, step))
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in CHANGES:
+            patch.setattr(os, name, after_a_step(getattr(os, name)))
+        patch.setattr(io, "open", opened)
+        patch.setattr(os, "fsync", lambda _: None)  # to wait for the disk changes nothing of what is read
+        yield
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_kill_at_any_step_leaves_the_old_the_new_or_one_to_go_on_with(
-    scenario: str, made: Made, killed: Path
+    scenario: str, made: Made, golden: Path, tmp_path: Path
 ) -> None:
-    folders = [folder for folder in (killed / scenario).iterdir() if folder.name != "start"]
-    *left, whole = sorted(folders, key=lambda folder: int(folder.name))
-    old, new = content_of(killed / scenario / "start"), content_of(killed / "undisturbed")
-    assert content_of(whole) == new
+    cases, again = made.cases[:2], scenario == "again"
+    golden.mkdir()
+    if scenario != "nothing":
+        record(golden, made.reference(), cases if again else cases[:1])
+    old = content_of(golden)
+    with copied_at_each_step(golden, tmp_path / "left"):
+        record(golden, made.reference(), cases, again=again)
+    record(tmp_path / "undisturbed", made.reference(), cases)
+    left = sorted((tmp_path / "left").iterdir(), key=lambda folder: int(folder.name))
+    new = content_of(tmp_path / "undisturbed")
+    assert content_of(golden) == new
     assert len(left) > 4 * len(new), "the steps were not seen"
-    readable = [can_be_read(golden, old=old, new=new) for golden in left]
+    readable = [can_be_read(one, old=old, new=new) for one in left]
     if old:
         assert readable.count(False) == 1, "nothing is to be read only between the two renames"
         with recorder(left[readable.index(False)], MADE):
             assert can_be_read(left[readable.index(False)], old=old, new=new), "the old is put back at once"
-    made_anew = [go_on(golden, made, made.cases[:2], again=scenario == "again") for golden in left]
-    assert all(content_of(golden) == new for golden in left)
+    made_anew = [go_on(one, made, cases, again=again) for one in left]
+    assert all(content_of(one) == new for one in left)
     assert {*made_anew} == ({0, 1} if scenario == "one-case" else {0, 1, 2})
 
 
