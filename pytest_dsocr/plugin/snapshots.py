@@ -37,9 +37,8 @@ from pytest_dsocr.observation.provenance import Key, slug, versions
 from pytest_dsocr.plugin.stash import leave_out
 from pytest_dsocr.reference.goldens import SNAPSHOTS as FOLDER
 from pytest_dsocr.reference.goldens import check_writable, part_of, shipped_folder
+from pytest_dsocr.reference.nearest import WAYS, nearest
 
-NEAREST = 3
-"""How many keys a message names."""
 COUNTS: Mapping[str, Callable[[Tolerances, float], float]] = {
     "boxes": lambda limits, kept: limits.boxes,
     "characters": lambda limits, kept: limits.text * kept,
@@ -180,7 +179,7 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
             check_writable(location, "--dsocr-golden=DIR")
         elif not location.is_file():
             of_test = f" for {test_location.snapshot_name}" if cls.home().is_dir() else ""  # else of none, in one line
-            reason = f"there is no snapshot of {cls.key.in_words}{of_test}{cls._nearest(location)}"
+            reason = f"there is no snapshot of {cls.key.in_words}{of_test}, {cls._nearest(location)}"
             if cls.may_miss:
                 leave_out(test_location.item, "snapshot", reason)
             make = "make it with --snapshot-update, or declare that it may be missing: --dsocr-may-miss=snapshot"
@@ -209,15 +208,9 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
     def _nearest(cls, location: Path) -> str:
         """Name other keys that have this snapshot, the most similar first."""
         home = cls.home()
-        name, wanted = location.relative_to(home), _traits(home)
-        differing = {}
-        for path in cls.folder.glob(f"*/*/{glob.escape(str(name))}"):
-            folder = path.parents[len(name.parts) - 1]
-            pairs = zip(("checkpoint", "device", "dtype", "attention"), _traits(folder), wanted, strict=True)
-            differing[folder] = [field for field, other, own in pairs if other != own]
-        nearest = sorted(differing, key=lambda folder: (len(differing[folder]), folder))[:NEAREST]
-        reported = [f"{folder.relative_to(cls.folder)} (another {', '.join(differing[folder])})" for folder in nearest]
-        return ", but of " + "; ".join(reported) if reported else ", nor of any other key"
+        name = location.relative_to(home)
+        folders = [path.parents[len(name.parts) - 1] for path in cls.folder.glob(f"*/*/{glob.escape(str(name))}")]
+        return nearest(_traits(home), {str(one.relative_to(cls.folder)): _traits(one) for one in folders})
 
     @classmethod
     def of_another(cls, kept: Any) -> str:
@@ -295,9 +288,9 @@ def _holds(folder: Path, checkpoint_sha256: str) -> bool:
     return False
 
 
-def _traits(folder: Path) -> list[str]:
+def _traits(folder: Path) -> dict[str, str]:
     """Read a key from the folder of its snapshots; a device's name may itself hold a hyphen."""
-    return [folder.parent.name, *folder.name.rsplit("-", 2)]
+    return dict(zip(("checkpoint", *WAYS), (folder.parent.name, *folder.name.rsplit("-", 2)), strict=True))
 
 
 def _defines(module: object, snapshot: str) -> bool:

@@ -160,16 +160,16 @@ def test_a_missing_one_is_message_with_the_nearest_keys(accepted: Run) -> None:
     result = accepted(*other, "-k", "reading", "--dsocr-no-skip")
     result.assert_outcomes(failed=2)
     key = f"mini/cpu-bfloat16-eager (checkpoint {MINI_SHA256[:12]})"
-    message = f"there is no snapshot of {key}, but of "  # of all in the same words, so that they are one line
-    near = "mini/cpu-float32-eager (another dtype)"
-    far = "large/nvidia-h200-float32-sdpa (another checkpoint, device, dtype, attention)"
+    message = f"there is no snapshot of {key}, but "  # of all in the same words, so that they are one line
+    near = "mini/cpu-float32-eager (dtype float32)"
+    far = "large/nvidia-h200-float32-sdpa (checkpoint large, device nvidia-h200, dtype float32, attention sdpa)"
     assert f"{message}{near}; {far}; make it with --snapshot-update" in result.stdout.str()
     result = accepted(*other, "--dsocr-may-miss", "snapshot", "-rs")
     result.assert_outcomes(skipped=3, passed=1)
     assert "snapshot report" not in result.stdout.str()
     for path in Path("golden/snapshots").rglob("test_reading[[]a-gundam].json"):
         path.unlink()
-    message = "*for test_reading[[]a-gundam], nor of any other key; make it*"
+    message = "*for test_reading[[]a-gundam], nor any other; make it*"
     accepted("-k", "a-gundam", "--dsocr-no-skip").stdout.fnmatch_lines([message])
 
 
