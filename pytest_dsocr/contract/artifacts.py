@@ -36,10 +36,7 @@ class Artifacts:
 
 
 def write_artifacts(
-    text: str,
-    image: ImageSource | Sequence[ImageSource],
-    directory: str | Path,
-    form: OutputForm = DEEPSEEK_FORM,
+    text: str, image: ImageSource | Sequence[ImageSource], directory: str | Path, form: OutputForm = DEEPSEEK_FORM
 ) -> Artifacts:
     """Write what the vendor writes for the decoded output ``text`` of the page ``image``.
 

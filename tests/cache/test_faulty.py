@@ -17,15 +17,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.session import SessionSubject
-from suites.cache import (
-    test_batches,
-    test_contents,
-    test_images,
-    test_pages,
-    test_reading,
-    test_views,
-    test_ways,
-)
+from suites.cache import test_batches, test_contents, test_images, test_pages, test_reading, test_views, test_ways
 from suites.cache.conftest import _without_gradients  # noqa: F401 - is used by every test here
 from suites.cache.walk import Peak, Walk, compare_peaks
 from suites.contract.pages import write_page

@@ -124,12 +124,7 @@ def test_the_session_passes(weigh: Weigh, engine: Any, page: Any) -> None:
     ],
 )
 def test_needless_work_is_named_by_its_stage_and_layer(
-    fresh: Engine[Any],
-    weigh: Weigh,
-    subject: type[SessionSubject],
-    stages: list[str],
-    stage: str,
-    layer: str,
+    fresh: Engine[Any], weigh: Weigh, subject: type[SessionSubject], stages: list[str], stage: str, layer: str
 ) -> None:
     found = wrong(weigh(subject(fresh)))
     assert [*found] == stages

@@ -18,11 +18,7 @@ from pytest_dsocr.families.family import Family
 
 
 def write_synthetic(
-    name: str,
-    folder: Path,
-    dtype: torch.dtype = torch.bfloat16,
-    seed: int = DEFAULT_SEED,
-    family: Family = DEFAULT,
+    name: str, folder: Path, dtype: torch.dtype = torch.bfloat16, seed: int = DEFAULT_SEED, family: Family = DEFAULT
 ) -> None:
     """Write ``synthetic:name`` with config, weights and tokenizer."""
     arch = replace(SYNTHETIC[name], family=family)

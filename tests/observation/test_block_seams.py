@@ -113,10 +113,7 @@ def test_what_runs_again_and_decode_steps_are_left_out() -> None:
 
 @pytest.mark.parametrize(
     ("path", "shapes", "stage"),
-    [
-        (LAYERS, [(1, 512, 8), (1, 390, 8)], "prefill/0"),
-        (SAM, [(1, side, side, 8) for side in (40, 64, 80)], "sam"),
-    ],
+    [(LAYERS, [(1, 512, 8), (1, 390, 8)], "prefill/0"), (SAM, [(1, side, side, 8) for side in (40, 64, 80)], "sam")],
 )
 def test_passes_that_are_not_the_vendors_are_an_error_and_no_hook_is_left(
     path: str, shapes: list[tuple[int, ...]], stage: str

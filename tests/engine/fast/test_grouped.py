@@ -79,11 +79,7 @@ def test_half_precision_is_as_near_to_the_truth_as_the_readable_one() -> None:
 
 
 BLOCKS = ("model.sam_model.blocks.0", "model.vision_model.transformer.layers.1", "model.layers.1")
-INSIDE = {
-    "model.sam_model.blocks.0.mlp": True,
-    "model.layers.1.mlp.experts.0": False,
-    "lm_head": False,
-}
+INSIDE = {"model.sam_model.blocks.0.mlp": True, "model.layers.1.mlp.experts.0": False, "lm_head": False}
 """Whether SAM is the readable one then; else prefill is."""
 
 

@@ -17,13 +17,7 @@ HALF = torch.bfloat16 if ON_GPU else torch.float16
 """Triton's interpreter multiplies no matrices of bf16."""
 LIMITS = {torch.float32: 2e-6, HALF: 0.02}
 SMALL = SamConfig(
-    width=24,
-    layers=2,
-    heads=2,
-    global_attn_indexes=(1,),
-    downsample_channels=(8, 16),
-    image_size=160,
-    neck_channels=8,
+    width=24, layers=2, heads=2, global_attn_indexes=(1,), downsample_channels=(8, 16), image_size=160, neck_channels=8
 )
 WINDOWS = {
     "the whole view": (2, 9, 9),

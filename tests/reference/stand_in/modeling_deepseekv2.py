@@ -27,13 +27,7 @@ class Decoding(DeepseekOCR):
         return SimpleNamespace(logits=state.logits[:, None], past_key_values=state)
 
     def generate(
-        self,
-        input_ids: Tensor,
-        *,
-        max_new_tokens: int,
-        no_repeat_ngram_size: int,
-        eos_token_id: int,
-        **images: Any,
+        self, input_ids: Tensor, *, max_new_tokens: int, no_repeat_ngram_size: int, eos_token_id: int, **images: Any
     ) -> Tensor:
         ids: list[int] = input_ids[0].tolist()
         ban = NgramBan(no_repeat_ngram_size, ids)
