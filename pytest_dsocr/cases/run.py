@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -180,7 +180,6 @@ def ask(
     subject: TextSubject,
     reference: Reference,
     case: Case,
-    on_token: Callable[[int], None] = lambda step: None,
     *,
     always_read: bool = False,
     tokenizer: TextTokenizer | None = None,
@@ -196,7 +195,7 @@ def ask(
     started = time.perf_counter()
     expected = reference.observe(case)
     answered = time.perf_counter()
-    answer = follow(subject, case, expected, on_token, always_read=always_read, tokenizer=tokenizer)
+    answer = follow(subject, case, expected, always_read=always_read, tokenizer=tokenizer)
     return Exchange(case, answer, expected, answered - started, time.perf_counter() - answered)
 
 

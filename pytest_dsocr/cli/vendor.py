@@ -13,9 +13,8 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.process import progress_bar
 from pytest_dsocr.reference import environment, goldens
-from pytest_dsocr.reference.anchors import Anchors, read_anchors
+from pytest_dsocr.reference.anchors import Anchors, modules_of, read_anchors
 from pytest_dsocr.reference.drift import change_of, to_json
-from pytest_dsocr.reference.inspection import modules_of
 from pytest_dsocr.reference.installation import is_made, set_up
 from pytest_dsocr.report.views import change_lines, change_markdown
 

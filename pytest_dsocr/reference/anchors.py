@@ -1,4 +1,4 @@
-"""Where the vendor's files hold what the contract rests on: found by parsing, without importing anything.
+"""Where the vendor's files hold what the contract rests on, and what they import: found by parsing alone.
 
 A file's pinned hash says only that the file changed; the hashes of its parts say which stage of the contract is
 affected, and comments do not count. None of the vendor's code is kept, only names, line numbers and hashes.
@@ -6,6 +6,7 @@ affected, and comments do not count. None of the vendor's code is kept, only nam
 
 import ast
 import hashlib
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ def read_anchors(folder: Path) -> Anchors:
         DsocrError: where a file is missing or is not Python.
     """
     vendor = check_vendor_folder(folder).vendor
-    trees = {name: parse_python(folder / name) for name in vendor.files}
+    trees = {name: _parsed(folder / name) for name in vendor.files}
     places = {symbol: (file, node) for file, tree in trees.items() for symbol, node in _definitions(tree.body)}
     places = {symbol: places[symbol] for symbol in chain(*vendor.contract.values()) if symbol in places}
     inner = frozenset(node for _, node in places.values())
@@ -79,7 +80,7 @@ def read_anchors(folder: Path) -> Anchors:
     )
 
 
-def parse_python(path: Path) -> ast.Module:
+def _parsed(path: Path) -> ast.Module:
     """Parse a file; raise ``DsocrError`` where it is not Python."""
     try:
         with warnings.catch_warnings():
@@ -102,3 +103,22 @@ def _definitions(body: list[ast.stmt], prefix: str = "") -> Iterator[tuple[str, 
 def _source_file(path: Path, rest: str) -> SourceFile:
     content = path.read_bytes()
     return SourceFile(len(content), hashlib.sha256(content).hexdigest(), rest)
+
+
+def modules_of(folder: Path) -> dict[str, bool]:
+    """Return the third-party modules that the vendor's files import, and whether they do so unconditionally."""
+    found: dict[str, bool] = {}
+    for name in check_vendor_folder(folder).vendor.files:
+        tree = _parsed(folder / name)
+        for node in ast.walk(tree):
+            for module in _imported(node):
+                found[module] = found.get(module, False) or node in tree.body
+    return {name: found[name] for name in sorted(found, key=str.lower) if name not in sys.stdlib_module_names}
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name.split(".")[0] for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and not node.level and node.module:
+        return [node.module.split(".")[0]]
+    return []

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.provenance import versions
+from pytest_dsocr.reference.anchors import modules_of
 from pytest_dsocr.reference.environment import SERIES, check_vendor_folder
-from pytest_dsocr.reference.inspection import modules_of
 from pytest_dsocr.subjects.isolation.transport import REFUSAL, Channel, limit, serve
 
 if TYPE_CHECKING:

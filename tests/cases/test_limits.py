@@ -1,6 +1,6 @@
 """How far two sides may be apart: by the dtype that each computes in, and by whether both are run alike."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,11 +12,11 @@ from pytest_dsocr.compare.tolerances import OF_ONE_KEY, tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.contract.pages import write_page
-from tests.cases.test_exchange import Reference
 from tests.cases.test_substitution import FEATURES_RIGHT, Planted
 from tests.report.made import MADE, config
 from tests.subjects.seen import seen
@@ -26,6 +26,17 @@ ALIKE = replace(MADE, checkpoint_sha256=key_of(SETUP).checkpoint_sha256)
 IN_BFLOAT16: Any = SimpleNamespace(dtype="bfloat16")
 OF_SETUP = object()
 """A subject that does not say what it computes in."""
+
+
+@dataclass
+class Reference:
+    """A reference with one answer, of which is asked how it was made."""
+
+    said: Observation | None = None
+    provenance: Provenance = MADE
+
+    def observe(self, case: object) -> Observation | None:
+        return self.said
 
 
 @pytest.mark.parametrize(
@@ -68,5 +79,6 @@ def test_a_case_is_asked_and_judged_and_its_cause_looked_for(tiny: Engine[Any], 
     limits = tolerances("float32")
     right = compare_sides(case, SessionSubject(tiny), reference, SETUP, limits)
     assert (right.verdict, right.exchange.findings, right.exchange.answer.reread) == (Verdict.MATCH, (), False)
+    assert compare_sides(case, SessionSubject(tiny), reference, SETUP, limits, always_read=True).exchange.answer.reread
     wrong = compare_sides(case, Planted(tiny, "vision"), reference, SETUP, limits)
     assert (wrong.verdict, wrong.exchange.findings) == (Verdict.WRONG, (FEATURES_RIGHT,))

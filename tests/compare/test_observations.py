@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.compare.case import DECODING, FILES, OUTPUT, compare_observations
+from pytest_dsocr.compare.case import DECODING, FILES, OUTPUT, CaseReport, Exchange, compare_observations
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.compare.verdict import Comparison, Reason, Sign, Verdict, worst
+from pytest_dsocr.compare.verdict import Comparison, Reason, Sign, Verdict, not_compared, worst
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.observation.answer import NO_CHOICE, ForcedStep, Part
 from pytest_dsocr.observation.config import Level, SubjectFaultError
@@ -224,3 +224,36 @@ def test_a_reference_without_steps_compares_none() -> None:
     assert found["tokens"].verdict is found["logits"].verdict is Verdict.NOT_COMPARED
     assert not found["tokens"].passes
     assert found["text"].verdict is Verdict.MATCH
+
+
+# What several comparisons come to.
+
+NO_CASE: Any = None
+EXCHANGE = Exchange(NO_CASE, answer(observation()), observation(), 0.0, 0.0)
+FINE = Comparison("input_ids", Verdict.MATCH, "all 9", 0.0)
+NONE = not_compared("boxes", Reason.NEITHER)
+LEFT = not_compared("sam.page", Reason.NOT_OFFERED)
+LACKING = not_compared("sam.page", Reason.NOT_IN_REFERENCE)
+
+
+@pytest.mark.parametrize(
+    ("comparisons", "passes", "verdict"),
+    [
+        ((FINE,), True, Verdict.MATCH),
+        ((FINE, NONE, LEFT), True, Verdict.MATCH),
+        ((FINE, replace(FINE, verdict=Verdict.DRIFT, error=1e-6)), True, Verdict.DRIFT),
+        ((FINE, replace(FINE, verdict=Verdict.TIE_FLIP)), True, Verdict.TIE_FLIP),
+        ((FINE, replace(FINE, verdict=Verdict.WRONG)), False, Verdict.WRONG),
+        ((FINE, LACKING), False, Verdict.MATCH),
+        ((NONE,), False, Verdict.NOT_COMPARED),
+        ((LEFT,), False, Verdict.NOT_COMPARED),
+        ((), False, Verdict.NOT_COMPARED),
+    ],
+)
+def test_a_case_passes_where_all_that_is_offered_was_compared(
+    comparisons: tuple[Comparison, ...], passes: bool, verdict: Verdict
+) -> None:
+    report = CaseReport(EXCHANGE, comparisons, LIMITS)
+    assert (report.passes, report.verdict) == (passes, verdict)
+    assert sum(report.counts.values()) == len(comparisons)
+    assert report.worst_error == max((one.error or 0.0 for one in comparisons), default=0.0)

@@ -9,9 +9,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from pytest_dsocr.observation.observation import Artefact, Best, InputsDigest, NotFinite, Seam
+from pytest_dsocr.observation.observation import Artefact, Best, NotFinite, Seam
 from pytest_dsocr.observation.summing import CHUNK_VALUES, host_sums, sample_positions
-from tests.compare.made import input_tensors, random
+from tests.compare.made import random
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 each_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=on_gpu)])
@@ -77,23 +77,6 @@ def test_best_are_in_order_with_their_logits_in_float32() -> None:
     assert Best.of(logits) == Best((1, 3, 0, 2), (3.0, 2.0, 0.5, -1.0))
     assert Best.of(logits, 2) == Best((1, 3), (3.0, 2.0))
     assert len(Best.of(random(100)).ids) == 5
-
-
-def test_a_digest_tells_what_it_digested() -> None:
-    digest = InputsDigest.of(input_tensors())
-    assert digest.prompt_ids == input_tensors()["input_ids"][0].tolist()
-    assert digest.images_seq_mask == ((0, 1), (1, 3), (0, 3), (1, 1))
-    assert digest.images_spatial_crop == ((2, 1),)
-    assert digest.images_crop.startswith("bfloat16 [2, 3, 4, 4] sha256 ")
-    assert digest.images_ori.startswith("bfloat16 [1, 3, 6, 6] sha256 ")
-    assert digest.dtypes == ("int64", "bool", "int64")
-    assert digest.values is None
-    kept = InputsDigest.of(input_tensors(), keep_values=True).values
-    assert kept is not None
-    assert all(torch.equal(kept[name], tensor) for name, tensor in input_tensors().items())
-    changed = input_tensors()
-    changed["images_ori"].view(-1)[-1] += 1
-    assert not InputsDigest.of(changed).has_pixels_of(digest)
 
 
 def test_an_artefact_is_a_files_bytes_and_a_pictures_pixels(tmp_path: Path) -> None:

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.reference.anchors import read_anchors
+from pytest_dsocr.reference.anchors import modules_of, read_anchors
 from pytest_dsocr.reference.drift import read_json
-from pytest_dsocr.reference.inspection import modules_of
 from tests.recordings import FILES, SYMBOLS
 from tests.reference.small_folder import CONFIG, ENCODER, MAIN, change, write_small_folder
 
