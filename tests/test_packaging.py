@@ -16,7 +16,10 @@ from tests.checkout import CHECKOUT
 HEAVY = ("torch", "numpy", "scipy", "transformers", "tokenizers", "safetensors")
 UNASKED = ("perf", "cost")
 """What is run only where it is asked for."""
-PRODUCT = ("cache", "checkpoint", "contract", "parity", "reference", *UNASKED)
+OF_SERVERS = "server"
+"""What is collected only where the subject is a server."""
+USUAL = ("cache", "checkpoint", "contract", "parity", "reference", *UNASKED)
+PRODUCT = (*USUAL, OF_SERVERS)
 FOLDERS = [f"suites/{suite}" for suite in PRODUCT]
 
 
@@ -59,7 +62,7 @@ def test_the_projects_own_tests_stay_at_home(wheel: Path) -> None:
 
 def test_an_installation_collects_what_a_checkout_does(wheel: Path, tmp_path: Path) -> None:
     checkout = collected(CHECKOUT, *FOLDERS)
-    assert {test.split("/")[1] for test in checkout} == {*PRODUCT}
+    assert {test.split("/")[1] for test in checkout} == {*USUAL}
     installed = collected(tmp_path, "--pyargs", "pytest_dsocr.suites", path=wheel)
     assert [f"suites/{test}" for test in installed] == [one for one in checkout if one.split("/")[1] not in UNASKED]
 
@@ -68,14 +71,15 @@ def test_a_clone_runs_the_projects_own_tests_as_well() -> None:
     """Where nothing is named; most of their folders are left out, for collecting them takes long."""
     folders = [path for path in (CHECKOUT / "tests").iterdir() if path.is_dir() and path.name != "pages"]
     found = collected(CHECKOUT, *(f"--ignore={path}" for path in folders))
-    assert {test.split("/")[1] for test in found if test.startswith("suites/")} == {*PRODUCT} - {*UNASKED}
+    assert {test.split("/")[1] for test in found if test.startswith("suites/")} == {*USUAL} - {*UNASKED}
     assert [test for test in found if test.startswith("tests/pages/")]
 
 
-def test_collecting_the_suites_loads_nothing_heavy() -> None:
+@pytest.mark.parametrize("options", [[], ["--dsocr-subject=http://localhost:1/v1"]])
+def test_collecting_the_suites_loads_nothing_heavy(options: list[str]) -> None:
     code = (
         "import sys, pytest;"
-        f"print(int(pytest.main(['--collect-only', '-qq', '-p', 'no:cacheprovider', *{FOLDERS!r}])));"
+        f"print(int(pytest.main(['--collect-only', '-qq', '-p', 'no:cacheprovider', *{[*FOLDERS, *options]!r}])));"
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, check=True)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from threading import Thread
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -44,10 +45,13 @@ class _Choice(Struct):
     message: _Message = _Message()
     delta: _Message | None = None
     finish_reason: Any = None
+    logprobs: Any = None
 
 
 class _Usage(Struct):
     prompt_tokens: Any = None
+    completion_tokens: Any = None
+    total_tokens: Any = None
 
 
 class _Answer(Struct, omit_defaults=True):
@@ -70,11 +74,17 @@ class Completion:
 
     text: str
     prompt_tokens: int | None = None
-    """As the server counts them; None if it does not."""
+    """As the server counts them; None if it does not, as of the two below."""
     ended_by: str = ""
     """Its ``finish_reason``; empty where it gives none."""
     first_ms: float | None = None
     """Milliseconds from the request to the first text, of one that came piece by piece."""
+    completion_tokens: int | None = None
+    total_tokens: int | None = None
+    logprobs: Any = None
+    """As it gives them; None of one that came piece by piece."""
+    between_ms: tuple[float, ...] = ()
+    """Milliseconds between the pieces."""
 
 
 class RefusedError(SubjectFaultError):
@@ -118,15 +128,14 @@ class Chat:
         choice = (found.choices or [_Choice()])[0]
         if choice.message.content is None:
             raise self.fault(f"answered {_shown(msgspec.to_builtins(found))}, without {missing}; see its log")
-        counted = found.usage.prompt_tokens if found.usage else None
-        tokens = counted if isinstance(counted, int) else None
-        return Completion(choice.message.content, tokens, str(choice.finish_reason or ""))
+        ended_by = str(choice.finish_reason or "")
+        return Completion(choice.message.content, ended_by=ended_by, logprobs=choice.logprobs, **_counted(found.usage))
 
     def streamed(self, body: Mapping[str, Any]) -> Completion:
         """Ask for an answer piece by piece; give the whole, once the server has said that it is."""
         pieces: list[str] = []
-        ended_by = ""
-        asked, first_ms = time.perf_counter(), None
+        ended_by, usage = "", None
+        arrived_s = [time.perf_counter()]
         with self._request("POST", "/chat/completions", {**body, "stream": True}) as reply:
             is_whole = False
             for line in reply.lines():
@@ -136,22 +145,24 @@ class Chat:
                 if data == DONE:
                     is_whole = True
                     break
-                piece, reason = self._piece(data)
-                ended_by, is_whole = reason or ended_by, is_whole or bool(reason)
+                piece, reason, counted = self._piece(data)
+                ended_by, is_whole, usage = reason or ended_by, is_whole or bool(reason), counted or usage
                 pieces.append(piece)
-                if piece and first_ms is None:
-                    first_ms = (time.perf_counter() - asked) * 1e3
+                if piece:
+                    arrived_s.append(time.perf_counter())
                 reply.had = f"had sent {sum(map(len, pieces))} characters"
         if not is_whole:
             raise self.fault(f"broke off in mid-answer, when it {reply.had}; see its log")
-        return Completion("".join(pieces), None, ended_by, first_ms)
+        took_ms = tuple((after - before) * 1e3 for before, after in pairwise(arrived_s))
+        first_ms, text = took_ms[0] if took_ms else None, "".join(pieces)
+        return Completion(text, ended_by=ended_by, first_ms=first_ms, between_ms=took_ms[1:], **_counted(usage))
 
     def fault(self, what: str, kind: type[Fault] = SubjectFaultError) -> Fault:  # type: ignore[assignment]
         """Return a fault that says what the server did, then what to do."""
         return kind("read", f"the server at {self.url} {what}")
 
-    def _piece(self, data: bytes) -> tuple[str, str]:
-        """Return the text of an event, and why the answer ends with it; empty where it does not."""
+    def _piece(self, data: bytes) -> tuple[str, str, _Usage | None]:
+        """Return the text of an event, why the answer ends with it, empty where it does not, and what was counted."""
         try:
             event = msgspec.json.decode(data, type=_Answer)
         except NO_JSON:
@@ -163,7 +174,7 @@ class Chat:
             what = _shown(data.decode(errors="replace"))
             raise self.fault(f"sent {what}, which is no piece of an answer; see its log")
         choice = (event.choices or [_Choice()])[0]
-        return (choice.delta and choice.delta.content) or "", str(choice.finish_reason or "")
+        return (choice.delta and choice.delta.content) or "", str(choice.finish_reason or ""), event.usage
 
     @contextmanager
     def _request(self, method: str, path: str, body: Mapping[str, Any] | None) -> Iterator[_Reply]:
@@ -265,6 +276,11 @@ class _Reply:
         if self._response:
             self._response.close()
         self._connection.close()
+
+
+def _counted(usage: _Usage | None) -> dict[str, Any]:
+    counted = {} if usage is None else msgspec.to_builtins(usage)
+    return {name: value for name, value in counted.items() if isinstance(value, int)}
 
 
 def _shown(value: object) -> str:

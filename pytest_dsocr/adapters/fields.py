@@ -26,7 +26,7 @@ MOST_BYTES = 16 * 2**20
 Values = Mapping[str, Any]
 
 
-def of_page(page: Path, prompt: str, preset: Preset, max_new_tokens: int) -> Values:
+def of_page(page: Path | str, prompt: str, preset: Preset, max_new_tokens: int) -> Values:
     """Return the values of a page, as JSON can hold them."""
     text = prompt.replace(IMAGE, "").strip()
     sizes = {"preset": preset.name, "base_size": preset.base_size, "image_size": preset.image_size, "crop": preset.crop}

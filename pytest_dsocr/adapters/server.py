@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, urlsplit
 from msgspec import Meta, field
 
 from pytest_dsocr.adapters import fields
-from pytest_dsocr.adapters.chat import Chat, company
+from pytest_dsocr.adapters.chat import Chat, Completion, company
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import EOS
 from pytest_dsocr.engine.places import architecture_of
@@ -104,6 +104,11 @@ class ServerSubject:
         self.first_token_ms: float | None = None
         self.ended_by = ""
 
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return self._chat.url
+
     def greet(self) -> None:
         """Find out what the server does, and tell it."""
         from pytest_dsocr.adapters.handshake import shake_hands
@@ -121,7 +126,37 @@ class ServerSubject:
         self.first_token_ms, self.ended_by = answer.first_ms, answer.ended_by
         return answer.text.removesuffix(EOS)  # one that keeps special tokens may show this one too
 
-    def _body(self, page: Path, prompt: str, preset: Preset, max_new_tokens: int) -> dict[str, Any]:
+    def ask(
+        self,
+        page: Path | str,
+        prompt: str,
+        preset: Preset,
+        max_new_tokens: int,
+        *,
+        stream: bool = False,
+        answer: str = "",
+        **body: Any,
+    ) -> Completion:
+        """Ask for a page, which may be a URL, with further fields of the request; return all that the server says.
+
+        Args:
+            page: a file, or where the server finds it.
+            prompt: the text, with its ``<image>``.
+            preset: the sizes.
+            max_new_tokens: the ceiling of the output.
+            stream: whether to ask for it piece by piece.
+            answer: how the answer is to begin.
+            **body: further fields; None takes one out.
+
+        Raises:
+            RefusedError: where the server does not take it.
+        """
+        asked = {**self._body(page, prompt, preset, max_new_tokens), **body}
+        if answer:
+            asked["messages"] = [*asked["messages"], {"role": "assistant", "content": answer}]
+        return self._chat.streamed(asked) if stream else self._chat.whole(asked)
+
+    def _body(self, page: Path | str, prompt: str, preset: Preset, max_new_tokens: int) -> dict[str, Any]:
         values = {**self._setup, **fields.of_page(page, prompt, preset, max_new_tokens)}
         picture: fields.Values = {"type": "image_url", "image_url": {"url": _data_url(page)}}
         text: fields.Values = {"type": "text", "text": fields.filled(self._options.prompt, values)}
@@ -136,7 +171,9 @@ class ServerSubject:
         return {name: value for name, value in body.items() if value is not None}
 
 
-def _data_url(page: Path) -> str:
+def _data_url(page: Path | str) -> str:
+    if isinstance(page, str):
+        return page
     kind = mimetypes.guess_type(page.name)[0] or "image/png"
     return f"data:{kind};base64,{base64.b64encode(page.read_bytes()).decode()}"
 

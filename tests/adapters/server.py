@@ -48,8 +48,11 @@ class Handler(BaseHTTPRequestHandler):
         names = ["one", "two"] if self.deed == "many" else ["one"]
         return self.give({"data": [{"id": name} for name in names]})
 
+    def body(self) -> Any:
+        return json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = self.body()
         deed = self.deed.removeprefix("load-")
         is_probe = body["max_tokens"] in (1, PROBED_TOKENS)
         if (deed == self.deed and is_probe) or not (do := DEEDS.get(deed)):

@@ -1,0 +1,56 @@
+"""What the suite of servers shares, and of whom it is asked: of a subject that is an ``http:`` server."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_dsocr.plugin.config import own_config
+from pytest_dsocr.subjects.loading import HTTP, HTTPS
+
+from .asked import Asked
+
+if TYPE_CHECKING:
+    from pytest_dsocr.families.family import Family
+    from pytest_dsocr.observation.config import Config
+    from pytest_dsocr.reference.protocol import Reference
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Collect nothing where the subject is no server."""
+    try:
+        return None if own_config(config).subject.startswith((HTTP, HTTPS)) else True
+    except pytest.UsageError:  # the first test that is collected says so
+        return True
+
+
+@pytest.fixture(scope="session")
+def asked(
+    dsocr_config: Config,
+    dsocr_subject: Any,
+    dsocr_reference: Reference,
+    family: Family,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Asked:
+    """The server, asked for the run's pages and for odd ones."""
+    from pytest_dsocr.adapters.server import ServerSubject
+    from pytest_dsocr.cases.run import own_limits
+    from pytest_dsocr.engine.checkpoint import resolve
+    from pytest_dsocr.observation.case import Case
+    from pytest_dsocr.pages.named import make_cases
+    from pytest_dsocr.subjects.protocol import NotOfferedError, Offers
+
+    if not isinstance(dsocr_subject, ServerSubject):
+        raise NotOfferedError("not offered: an API; the subject comes from a fixture")
+    own, found = dsocr_config, list[Case]()
+    for case in make_cases(own.pages, own.prompts, own.presets, own.max_new_tokens, family=family).good:
+        with suppress(NotOfferedError):
+            Offers.of(dsocr_subject).check(case)
+            found += [] if case.is_several else [case]
+    if not found:
+        raise NotOfferedError("not offered: the run's presets and prompts")
+    tokenizer, limits = resolve(own.checkpoint).tokenizer, own_limits(own, dsocr_subject)
+    return Asked(dsocr_subject, tuple(found), dsocr_reference, tokenizer, limits, tmp_path_factory.mktemp("odd"))

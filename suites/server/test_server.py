@@ -1,0 +1,29 @@
+"""Each thing that the API shows of a server, held to the vendor's code, to OpenAI's reference, or to itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from pytest_dsocr.compare.verdict import Comparison
+from pytest_dsocr.plugin.check import Check
+
+from . import company, counts, logprobs, pictures, sampling
+from .asked import Asked
+
+CHECKS: Mapping[str, Callable[[Asked], Comparison]] = {
+    one.__name__: one
+    for one in (
+        *(counts.prompt_tokens, counts.usage, counts.max_tokens, counts.finish_reason),
+        *(sampling.temperature, sampling.ngram_rule, sampling.stop, sampling.streaming),
+        *(company.in_turn, company.at_once, company.beside_a_long_one),
+        *(pictures.jpeg, pictures.exif, pictures.url),
+        *(logprobs.logprobs, logprobs.logits, logprobs.continuation),
+    )
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_the_server(name: str, asked: Asked, dsocr_check: Check) -> None:
+    dsocr_check([CHECKS[name](asked)])

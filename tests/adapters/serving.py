@@ -1,0 +1,191 @@
+"""A server over the session on ``mini`` that gives all that OpenAI's API has, and makes one mistake by its path.
+
+``/NAME/v1``: the class of that name in :mod:`tests.adapters.mistakes`; ``/Right/v1`` is right. Shapes: V vocabulary.
+"""
+
+import re
+import threading
+import time
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from hashlib import sha256
+from typing import Any, ClassVar
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from pytest_dsocr.contract.image import load_image
+from pytest_dsocr.contract.inputs import prepare_inputs
+from pytest_dsocr.contract.markup import clean_output
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.engine.pipeline import pick
+from pytest_dsocr.families import DEFAULT
+from tests.adapters.server import TOKEN, Handler
+
+LOCK = threading.RLock()
+FLIGHT: list[Any] = []
+"""The bodies of requests that are being answered."""
+
+
+@cache
+def session() -> Any:
+    torch.set_num_threads(1)
+    return Engine.from_checkpoint("mini", instrument="off")
+
+
+@dataclass
+class Reading:
+    """What is read of a page, as far as it was asked for."""
+
+    prompt_tokens: int
+    state: Any
+    ban: Any
+    tokens: list[int] = field(default_factory=list)
+    logits: list[Tensor] = field(default_factory=list)
+    """``[V]`` of each token, before any rule."""
+
+    def up_to(self, most: int, heat: float) -> None:
+        """Read on, by chance where the temperature is above 0."""
+        while len(self.tokens) < most and self.tokens[-1:] != [session().policy.eos_id]:
+            if self.tokens:
+                session().decode_step(self.state, self.tokens[-1])
+            logits = self.state.logits[0].clone()
+            token = pick(logits[None], [self.ban.banned()])[0]
+            if heat:
+                token = int(torch.multinomial(torch.softmax(logits / heat, -1), 1))
+            self.tokens.append(token)
+            self.logits.append(logits)
+            self.ban.push(token)
+
+
+READINGS: dict[Any, Reading] = {}
+
+
+class Right:
+    """Answers one request as it should be answered, a method for each part of it."""
+
+    ngram = 20
+    heat: ClassVar[float | None] = None
+    """A temperature of its own."""
+    held_s = 0.0
+    """How long it waits for others."""
+
+    def __init__(self, body: Any) -> None:
+        self.body, self.user = body, body["messages"][0]["content"]
+        self.text = self.user if isinstance(self.user, str) else self.user[-1]["text"]
+        self.urls = [] if isinstance(self.user, str) else [one["image_url"]["url"] for one in self.user[:-1]]
+        self.answer = body["messages"][1]["content"] if len(body["messages"]) > 1 else ""
+
+    def fetched(self, url: str) -> bytes:
+        with urllib.request.urlopen(url) as reply:
+            return bytes(reply.read())
+
+    def opened(self, data: bytes) -> Image.Image:
+        return load_image(data)
+
+    def preset(self) -> Preset:
+        return DEFAULT.presets[self.body["preset"]]
+
+    def most(self) -> int:
+        return int(self.body["max_tokens"])
+
+    def key(self, page: Image.Image) -> Any:
+        """Return what a page is known by when it is read again."""
+        return sha256(page.tobytes()).digest(), page.size
+
+    def reading(self) -> Reading:
+        """Read the page, or go on where it was read before."""
+        page, preset, prompt = self.opened(self.fetched(self.urls[0])), self.preset(), f"<image>\n{self.text}"
+        heat = self.body.get("temperature", 1) if self.heat is None else self.heat
+        sizes = (preset.base_size, preset.image_size, preset.crop, preset.grid(*page.size))
+        key = (self.key(page), sizes, prompt, self.answer, self.ngram, heat, self.body.get("seed") if heat else 0)
+        with LOCK:
+            if key not in READINGS:
+                READINGS[key] = self.begun(prepare_inputs(page, prompt, preset, session().tokenizer), prompt)
+            READINGS[key].up_to(self.most(), heat)
+            return READINGS[key]
+
+    def begun(self, inputs: Any, prompt: str) -> Reading:
+        own = session()
+        state, ids = own.prefill(inputs), inputs.input_ids[0].tolist()
+        ban = replace(own.policy, no_repeat_ngram_size=self.ngram).ban(ids)
+        for token in (behind := own.tokenizer.encode(self.answer)):
+            own.decode_step(state, token)
+            ban.push(token)
+        return Reading(len(ids) + len(behind), state, ban)
+
+    def said(self, tokens: Sequence[int]) -> str:
+        """Return the text of tokens."""
+        text = clean_output(session().tokenizer.decode(tokens))
+        return TOKEN.sub("", text) if self.body.get("skip_special_tokens", True) else text
+
+    def stopped(self, text: str) -> tuple[str, bool]:
+        """Return a text up to a word that stops it, and whether there is one."""
+        at = min((text.index(word) for word in self.body.get("stop") or () if word in text), default=-1)
+        return (text, False) if at < 0 else (text[:at], True)
+
+    def usage(self, prompt: int, completion: int) -> dict[str, int]:
+        return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+
+    def reason(self, is_whole: bool) -> str:
+        return "stop" if is_whole else "length"
+
+    def best(self, logits: Tensor) -> list[tuple[int, float]]:
+        """Return the best tokens of logits ``[V]`` with their logarithms, sorted."""
+        values, ids = torch.log_softmax(logits, -1).topk(self.body["top_logprobs"])
+        return [*zip(ids.tolist(), values.tolist(), strict=True)]
+
+    def logprobs(self, tokens: Sequence[int], logits: Sequence[Tensor]) -> Any:
+        def named(token: int, value: float) -> dict[str, Any]:
+            return {"token": session().tokenizer.decode([token]), "logprob": value}
+
+        content = []
+        for token, one in zip(tokens, logits, strict=True):
+            best = self.best(one)
+            own = dict(best).get(token, float(torch.log_softmax(one, -1)[token]))
+            content.append({**named(token, own), "top_logprobs": [named(*other) for other in best]})
+        return {"content": content}
+
+    def pieces(self, text: str) -> list[str]:
+        return re.findall(r"\s*\S+|\s+$", text)
+
+    def result(self) -> tuple[str, str, dict[str, int], Any]:
+        """Return text, reason, usage and probabilities."""
+        if not self.urls:
+            return "", "stop", self.usage(1 + len(session().tokenizer.encode(self.text)), 1), None
+        own = self.reading()
+        tokens, is_whole = own.tokens[: self.most()], session().policy.eos_id in own.tokens[: self.most()]
+        text, is_stopped = self.stopped(self.said(tokens))
+        wants = self.body.get("logprobs")
+        said = tokens[: len(tokens) - is_whole]
+        return (
+            text,
+            self.reason(is_whole or is_stopped),
+            self.usage(own.prompt_tokens, len(tokens)),
+            self.logprobs(said, own.logits[: len(said)]) if wants else None,
+        )
+
+    def serve(self, handler: Handler) -> None:
+        FLIGHT.append(self)
+        try:
+            time.sleep(self.held_s)
+            text, reason, usage, logprobs = self.result()
+            if not self.body.get("stream"):
+                choice = {"message": {"content": text}, "finish_reason": reason, "logprobs": logprobs}
+                return handler.give({"choices": [choice], "usage": usage})
+            handler.begin_stream()
+            for piece in self.pieces(text):
+                handler.send_event({"choices": [{"delta": {"content": piece}}]})
+            handler.send_event({"choices": [{"delta": {}, "finish_reason": self.reason_behind_pieces(reason)}]})
+            if self.body.get("stream_options"):
+                handler.send_event({"choices": [], "usage": usage})
+            handler.wfile.write(b"data: [DONE]\n\n")
+        finally:
+            FLIGHT.remove(self)
+
+    def reason_behind_pieces(self, reason: str) -> str:
+        return reason
