@@ -25,6 +25,7 @@ from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import EOS
 from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import Level
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.subjects.calls import guarded, refusal
@@ -127,34 +128,25 @@ class ServerSubject:
         return answer.text.removesuffix(EOS)  # one that keeps special tokens may show this one too
 
     def ask(
-        self,
-        page: Path | str,
-        prompt: str,
-        preset: Preset,
-        max_new_tokens: int,
-        *,
-        stream: bool = False,
-        answer: str = "",
-        **body: Any,
+        self, case: Case, *, page: Path | str = "", stream: bool = False, answer: str = "", **body: Any
     ) -> Completion:
-        """Ask for a page, which may be a URL, with further fields of the request; return all that the server says.
+        """Ask for a case, with further fields of the request; return all that the server says.
 
         Args:
-            page: a file, or where the server finds it.
-            prompt: the text, with its ``<image>``.
-            preset: the sizes.
-            max_new_tokens: the ceiling of the output.
+            case: the page and what is asked of it.
+            page: in place of its own, a file, or where the server finds it.
             stream: whether to ask for it piece by piece.
             answer: how the answer is to begin.
-            **body: further fields; None takes one out.
+            **body: further fields.
 
         Raises:
             RefusedError: where the server does not take it.
         """
-        asked = {**self._body(page, prompt, preset, max_new_tokens), **body}
+        asked = {**self._body(page or case.page, case.prompt, case.preset, case.max_new_tokens), **body}
         if answer:
             asked["messages"] = [*asked["messages"], {"role": "assistant", "content": answer}]
-        return self._chat.streamed(asked) if stream else self._chat.whole(asked)
+        found = self._chat.streamed(asked) if stream else self._chat.whole(asked)
+        return replace(found, text=found.text.removesuffix(EOS))
 
     def _body(self, page: Path | str, prompt: str, preset: Preset, max_new_tokens: int) -> dict[str, Any]:
         values = {**self._setup, **fields.of_page(page, prompt, preset, max_new_tokens)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ STRIP_PX = (2800, 400)
 """A page of seven crops in a row, which rules of fewer cut otherwise."""
 SOME, MANY = 7, 40
 """Ceilings of tokens that the run's first page does not end in front of."""
-SHOWN = 4
+SHOWN, TOP = 4, 10
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,6 @@ class Asked:
     @cached_property
     def odd(self) -> dict[str, Case]:
         """The odd pages by name, in the first case's preset, and with the prompt for free OCR where it is offered."""
-        from dataclasses import replace
-
         from ..contract.asked import Drawn
         from ..contract.odd_pages import ODD_PAGES
 
@@ -73,10 +71,18 @@ class Asked:
         if key not in self.answers:
             from pytest_dsocr.subjects.calls import at_stage
 
-            page = how.pop("page", case.page)
             with at_stage("read", "ask"):
-                self.answers[key] = self.server.ask(page, case.prompt, case.preset, most, **how)
+                self.answers[key] = self.server.ask(replace(case, max_new_tokens=most), **how)
         return self.answers[key]
+
+    def with_logprobs(self, case: Case, most: int = MANY, **how: Any) -> Completion:
+        """Ask for the best tokens of each step as well, where the server takes that."""
+        from pytest_dsocr.adapters.chat import RefusedError
+
+        try:
+            return self(case, most, logprobs=True, top_logprobs=TOP, **how)
+        except RefusedError:
+            return self(case, most, **how)
 
     @cached_property
     def steps(self) -> Sequence[Step]:

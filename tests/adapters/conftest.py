@@ -8,12 +8,14 @@ from contextlib import contextmanager
 import pytest
 
 from tests.adapters import server
+from tests.checkout import CHECKOUT
 
 
 @contextmanager
 def serving() -> Iterator[str]:
     """Yield the address of a server that is up."""
-    with subprocess.Popen([sys.executable, server.__file__], stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-m", server.__name__]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=CHECKOUT) as process:
         assert process.stdout
         yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
         process.kill()

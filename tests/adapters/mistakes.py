@@ -1,21 +1,18 @@
-"""Thirty mistakes of servers, each the method of :class:`~tests.adapters.serving.Right` that it gets wrong."""
+"""Thirty mistakes of servers: of each the parts of :class:`~tests.adapters.serving.Right` that it gets wrong."""
 
 import io
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from http.server import ThreadingHTTPServer
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import urlsplit
 
 from PIL import Image
-from torch import Tensor
 
 from pytest_dsocr.contract.presets import Grid, Preset
 from pytest_dsocr.explain.catalogue.pixels import GRIDS
 from pytest_dsocr.families import DEFAULT
-from tests.adapters.server import TOKEN, Handler
-from tests.adapters.serving import FLIGHT, Reading, Right, session
+from tests.adapters.server import TOKEN
+from tests.adapters.serving import FLIGHT, Right, session
 
 
 @dataclass(frozen=True)
@@ -28,200 +25,101 @@ class Cut(Preset):
         return self.rule(width_px, height_px)
 
 
-class CountsNoImage(Right):
-    def usage(self, prompt: int, completion: int) -> dict[str, int]:
-        return super().usage(1 + len(session().tokenizer.encode(self.text)), completion)
-
-
-class CountsPagesAlike(Right):
-    def usage(self, prompt: int, completion: int) -> dict[str, int]:
-        return super().usage(273 * len(self.urls) + 1 + len(session().tokenizer.encode(self.text)), completion)
-
-
-class CountsThePageBefore(Right):
-    count: ClassVar[int] = 0
-
-    def usage(self, prompt: int, completion: int) -> dict[str, int]:
-        before, type(self).count = self.count or prompt, prompt
-        return super().usage(before, completion)
-
-
-class CountsOneLess(Right):
-    def usage(self, prompt: int, completion: int) -> dict[str, int]:
-        return super().usage(prompt, completion - 1)
-
-
-class SixCrops(Right):
-    def preset(self) -> Preset:
-        return Cut(**super().preset().sizes)
-
-
-class CutsAt640(Right):
-    def preset(self) -> Preset:
-        return Cut(**super().preset().sizes, rule=GRIDS["limit-639"][1])
-
-
-class BaseForGundam(Right):
-    def preset(self) -> Preset:
-        return DEFAULT.presets["base"]
-
-
-class IgnoresExif(Right):
-    def opened(self, data: bytes) -> Image.Image:
-        return Image.open(io.BytesIO(data)).convert("RGB")
-
-
-class DecodesJpegsSmall(Right):
-    def opened(self, data: bytes) -> Image.Image:
-        page, upright = Image.open(io.BytesIO(data)), super().opened(data)
-        page.draft("RGB", (page.width // 2, page.height // 2))
-        return upright if page.format != "JPEG" else super().opened(data).reduce(2).resize(upright.size)
-
-
-class KeepsAPageByItsHost(Right):
-    pages: ClassVar[dict[str, bytes]] = {}
-
-    def fetched(self, url: str) -> bytes:
-        host = urlsplit(url).netloc
-        return self.pages.setdefault(host, super().fetched(url)) if host else super().fetched(url)
-
-
-class KeepsAPageByItsSize(Right):
-    def key(self, page: Image.Image) -> Any:
-        return page.size
-
-
-class Samples(Right):
-    heat = 0.7
-
-
-class NoNgramRule(Right):
-    ngram = 0
-
-
-class NgramRuleOf30(Right):
-    ngram = 30
-
-
-class OneTokenMore(Right):
-    def most(self) -> int:
-        return super().most() + 1
-
-
-class CapsAt100(Right):
-    """And says that it was the end."""
-
-    def most(self) -> int:
-        return min(100, super().most())
-
-    def reason(self, is_whole: bool) -> str:
-        return "stop" if self.most() == 100 else super().reason(is_whole)
-
-
-class SaysStop(Right):
-    def reason(self, is_whole: bool) -> str:
-        return "stop"
-
-
-class SaysStopBehindPieces(Right):
-    def reason_behind_pieces(self, reason: str) -> str:
-        return "stop"
-
-
-class IgnoresStop(Right):
-    def stopped(self, text: str) -> tuple[str, bool]:
-        return text, False
-
-
-class KeepsTheStopWord(Right):
-    def stopped(self, text: str) -> tuple[str, bool]:
-        cut, is_stopped = super().stopped(text)
-        return (text[: len(cut) + len(self.body["stop"][0])], True) if is_stopped else (text, False)
-
-
-class MixesPages(Right):
-    held_s = 0.05
-
-    def reading(self) -> Reading:
-        others = [one for one in FLIGHT if one.urls and one.urls != self.urls]
-        return Right(others[0].body | {"max_tokens": self.most()}).reading() if others else super().reading()
-
-
-class PadsBesideLonger(Right):
-    held_s = 0.05
-
-    def said(self, tokens: Sequence[int]) -> str:
-        is_padded = any(one.most() > self.most() for one in FLIGHT)
-        return super().said(tokens[1:] if is_padded else tokens)
-
-
-class KeepsItsNgrams(Right):
-    """Those of all pages before."""
-
-    said_before: ClassVar[list[int]] = []
-
-    def key(self, page: Image.Image) -> Any:
-        return object()
-
-    def begun(self, inputs: Any, prompt: str) -> Reading:
-        made = super().begun(inputs, prompt)
-        for token in self.said_before[-500:]:
-            made.ban.push(token)
-        return made
-
-    def said(self, tokens: Sequence[int]) -> str:
-        self.said_before.extend(tokens)
-        return super().said(tokens)
-
-
-class LosesTheLastPiece(Right):
-    def pieces(self, text: str) -> list[str]:
-        return super().pieces(text)[:-1]
-
-
-class SendsAPieceTwice(Right):
-    def pieces(self, text: str) -> list[str]:
-        return [one for k, one in enumerate(super().pieces(text)) for _ in range(1 + (k == 3))]
-
-
-class CutsCharacters(Right):
-    def pieces(self, text: str) -> list[str]:
-        own = text.encode()
-        return [own[at : at + 3].decode(errors="replace") for at in range(0, len(own), 3)]
-
-
-class TakesTokensOutOfPieces(Right):
-    def pieces(self, text: str) -> list[str]:
-        return [TOKEN.sub("", one) for one in super().pieces(text)]
-
-
-class LogprobsOfTheNext(Right):
-    def logprobs(self, tokens: Sequence[int], logits: Sequence[Tensor]) -> Any:
-        return super().logprobs(tokens, [*logits[1:], logits[0]])
-
-
-class LogprobsOfHeat(Right):
-    def logprobs(self, tokens: Sequence[int], logits: Sequence[Tensor]) -> Any:
-        return super().logprobs(tokens, [one / 0.7 for one in logits])
-
-
-class UnsortedLogprobs(Right):
-    def best(self, logits: Tensor) -> list[tuple[int, float]]:
-        return super().best(logits)[::-1]
-
-
-MISTAKES: Mapping[str, type[Right]] = {one.__name__: one for one in Right.__subclasses__()}
-
-
-class Serving(Handler):
-    """Answers each request by the class that its path names."""
-
-    def do_POST(self) -> None:  # noqa: N802 - its name in the standard library
-        {**MISTAKES, "Right": Right}[self.deed](self.body()).serve(self)
-
-
-if __name__ == "__main__":
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Serving)
-    sys.stdout.write(f"{server.server_port}\n")
-    sys.stdout.flush()
-    server.serve_forever()
+HELD_S = 0.05
+BEFORE: dict[str, Any] = {}
+"""What is kept of requests before."""
+
+
+def text_tokens(own: Right) -> int:
+    return 1 + len(session().tokenizer.encode(own.text))
+
+
+def cut_by(rule: str) -> Any:
+    return lambda own: Cut(**Right.preset(own).sizes, rule=GRIDS[rule][1])
+
+
+def stopped_behind(own: Right, text: str) -> tuple[str, bool]:
+    cut, is_stopped = Right.stopped(own, text)
+    return (text[: len(cut) + len(own.body["stop"][0])], True) if is_stopped else (text, False)
+
+
+def mixed(own: Right) -> Any:
+    others = [one for one in FLIGHT if one.urls and one.urls != own.urls]
+    return Right.reading(Right(others[0].body | {"max_tokens": own.most()}) if others else own)
+
+
+def with_ngrams_before(own: Right, inputs: Any) -> Any:
+    made = Right.begun(own, inputs)
+    for token in BEFORE.setdefault("tokens", [])[-500:]:
+        made.ban.push(token)
+    return made
+
+
+def keeping_ngrams(own: Right, tokens: Any) -> str:
+    BEFORE["tokens"] = [*BEFORE.get("tokens", ()), *tokens]
+    return Right.said(own, tokens)
+
+
+def count_before(own: Right, prompt: int, completion: int) -> Any:
+    before, BEFORE["count"] = BEFORE.get("count", prompt), prompt
+    return Right.usage(own, before, completion)
+
+
+def as_it_lies(own: Right, data: bytes) -> Image.Image:
+    page = Image.open(io.BytesIO(data)).convert("RGB")
+    page.info.pop("exif", None)  # the session would turn it
+    return page
+
+
+def small_jpeg(own: Right, data: bytes) -> Image.Image:
+    page = Right.opened(own, data)
+    is_jpeg = Image.open(io.BytesIO(data)).format == "JPEG"
+    return page.reduce(2).resize(page.size) if is_jpeg else page
+
+
+def by_host(own: Right, url: str) -> bytes:
+    host = urlsplit(url).netloc
+    return Right.fetched(own, url) if not host else BEFORE.setdefault(host, Right.fetched(own, url))
+
+
+def in_threes(own: Right, text: str) -> list[str]:
+    sent = text.encode()
+    return [sent[at : at + 3].decode(errors="replace") for at in range(0, len(sent), 3)]
+
+
+PARTS: Mapping[str, Mapping[str, Any]] = {
+    "counts-no-image": {"usage": lambda own, _, said: Right.usage(own, text_tokens(own), said)},
+    "counts-pages-alike": {"usage": lambda own, _, said: Right.usage(own, 273 + text_tokens(own), said)},
+    "counts-the-page-before": {"usage": count_before},
+    "counts-one-less": {"usage": lambda own, prompt, said: Right.usage(own, prompt, said - 1)},
+    "six-crops": {"preset": cut_by("six")},
+    "cuts-640": {"preset": cut_by("limit-639")},
+    "base-for-gundam": {"preset": lambda own: DEFAULT.presets["base"]},
+    "ignores-exif": {"opened": as_it_lies},
+    "small-jpeg": {"opened": small_jpeg},
+    "page-of-the-host": {"fetched": by_host},
+    "page-of-the-size": {"key": lambda own, page: page.size},
+    "samples-always": {"heat": 0.7},
+    "no-ngram-rule": {"ngram": 0},
+    "ngram-rule-of-30": {"ngram": 30},
+    "one-token-more": {"most": lambda own: Right.most(own) + 1},
+    "ends-at-100": {"most": lambda own: min(100, Right.most(own)), "reason": lambda own, end: "stop"},
+    "says-stop": {"reason": lambda own, end: "stop"},
+    "says-stop-behind-pieces": {"reason_behind_pieces": lambda own, reason: "stop"},
+    "ignores-stop": {"stopped": lambda own, text: (text, False)},
+    "keeps-the-stop": {"stopped": stopped_behind},
+    "mixes-pages": {"reading": mixed, "held_s": HELD_S},
+    "pads-beside-longer": {
+        "said": lambda own, ids: Right.said(own, ids[any(one.most() > own.most() for one in FLIGHT) :]),
+        "held_s": HELD_S,
+    },
+    "keeps-ngrams": {"begun": with_ngrams_before, "said": keeping_ngrams, "key": lambda own, page: object()},
+    "loses-the-last-piece": {"pieces": lambda own, text: Right.pieces(own, text)[:-1]},
+    "sends-a-piece-twice": {"pieces": lambda own, text: [*(all_of := Right.pieces(own, text))[:1], *all_of]},
+    "cuts-characters": {"pieces": in_threes},
+    "pieces-without-tokens": {"pieces": lambda own, text: [TOKEN.sub("", one) for one in Right.pieces(own, text)]},
+    "logprobs-of-the-next": {"logprobs": lambda own, ids, of: Right.logprobs(own, ids, [*of[1:], *of[:1]])},
+    "logprobs-of-heat": {"logprobs": lambda own, ids, of: Right.logprobs(own, ids, [one / 0.7 for one in of])},
+    "unsorted-logprobs": {"best": lambda own, logits: Right.best(own, logits)[::-1]},
+}
+MISTAKES = {"right": Right, **{name: type(name, (Right,), dict(parts)) for name, parts in PARTS.items()}}

@@ -1,21 +1,18 @@
-"""A server that speaks as OpenAI's does, over the session or with an answer ready; its path selects how it misbehaves.
+"""A server that speaks as OpenAI's does, with an answer ready; its path selects how it misbehaves.
 
-``/DEED/v1``: a deed is done to pages, and, where it begins with ``load-``, to the handshake as well.
+``/DEED/v1``: a deed is done to pages, and, where it begins with ``load-``, to the handshake as well. Names of
+:mod:`tests.adapters.mistakes` are answered by the session.
 """
 
-import base64
 import json
 import os
 import re
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from pytest_dsocr.adapters.handshake import PROBED_TOKENS
@@ -48,11 +45,13 @@ class Handler(BaseHTTPRequestHandler):
         names = ["one", "two"] if self.deed == "many" else ["one"]
         return self.give({"data": [{"id": name} for name in names]})
 
-    def body(self) -> Any:
-        return json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-
     def do_POST(self) -> None:
-        body = self.body()
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if "-" in self.deed.removeprefix("load-") or self.deed == "right":
+            from tests.adapters.mistakes import MISTAKES  # brings torch
+
+            MISTAKES[self.deed](body).serve(self)
+            return None
         deed = self.deed.removeprefix("load-")
         is_probe = body["max_tokens"] in (1, PROBED_TOKENS)
         if (deed == self.deed and is_probe) or not (do := DEEDS.get(deed)):
@@ -79,10 +78,8 @@ class Handler(BaseHTTPRequestHandler):
         """Answer as a good server does, but for what it does to tokens and the prompt."""
         given = body["messages"][0]["content"]
         prompt = given[-1]["text"]
-        if body.get("skip_special_tokens", True) or self.deed == "lost":
-            text = TOKEN.sub("", text_of(body, self.deed))
-        else:
-            text = text_of(body, self.deed)
+        is_lost = body.get("skip_special_tokens", True) or self.deed == "lost"
+        text = TOKEN.sub("", TEXT) if is_lost else TEXT
         if self.deed == "echo":
             text = prompt + text
         if self.deed == "tells":
@@ -170,29 +167,8 @@ DEEDS: dict[str, Deed] = {
 }
 
 
-def text_of(body: Any, deed: str) -> str:
-    """What is read: with the path ``/session`` by the session, whatever the deed."""
-    if deed != "session":
-        return TEXT
-    *picture, text = body["messages"][0]["content"]
-    if not picture:
-        return ""
-    with LOCK, tempfile.TemporaryDirectory() as folder:
-        page = Path(folder, "page.png")
-        page.write_bytes(base64.b64decode(picture[0]["image_url"]["url"].partition(",")[2]))
-        prompt = f"<image>\n{text['text']}"
-        run = session().run(page, prompt=prompt, preset=body["preset"], max_new_tokens=body["max_tokens"])
-        return str(run.text)
-
-
-@cache
-def session() -> Any:
-    from pytest_dsocr.engine.engine import Engine
-
-    return Engine.from_checkpoint("mini")
-
-
 if __name__ == "__main__":
+    ThreadingHTTPServer.request_queue_size = 64
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     sys.stdout.write(f"{server.server_port}\n")
     sys.stdout.flush()

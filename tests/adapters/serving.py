@@ -1,6 +1,6 @@
 """A server over the session on ``mini`` that gives all that OpenAI's API has, and makes one mistake by its path.
 
-``/NAME/v1``: the class of that name in :mod:`tests.adapters.mistakes`; ``/Right/v1`` is right. Shapes: V vocabulary.
+``/right/v1``, or a name in :mod:`tests.adapters.mistakes`. Shapes: V vocabulary.
 """
 
 import re
@@ -105,11 +105,11 @@ class Right:
         key = (self.key(page), sizes, prompt, self.answer, self.ngram, heat, self.body.get("seed") if heat else 0)
         with LOCK:
             if key not in READINGS:
-                READINGS[key] = self.begun(prepare_inputs(page, prompt, preset, session().tokenizer), prompt)
+                READINGS[key] = self.begun(prepare_inputs(page, prompt, preset, session().tokenizer))
             READINGS[key].up_to(self.most(), heat)
             return READINGS[key]
 
-    def begun(self, inputs: Any, prompt: str) -> Reading:
+    def begun(self, inputs: Any) -> Reading:
         own = session()
         state, ids = own.prefill(inputs), inputs.input_ids[0].tolist()
         ban = replace(own.policy, no_repeat_ngram_size=self.ngram).ban(ids)

@@ -14,7 +14,7 @@ __all__ = ["repository"]
 def test_a_server_is_judged_by_its_text_alone(address: str, tmp_path: Path) -> None:
     """It computes, so that on a busy machine it takes longer than a handshake is given unasked."""
     file = tmp_path / "server.toml"
-    file.write_text(f"url = '{address}/session/v1'\ntime_limit = 600\n[body]\npreset = '{{preset}}'\n")
+    file.write_text(f"url = '{address}/right/v1'\ntime_limit = 600\n[body]\npreset = '{{preset}}'\n")
     found = verdicts_of(held(f"http:{file}", "figures_201"))
     assert found["text"] is Verdict.MATCH
     assert {*found} <= {"text", "spans", "boxes"}

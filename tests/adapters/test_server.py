@@ -168,7 +168,7 @@ def test_the_handshake_asks_as_the_checkpoints_family_does(address: str) -> None
 
     other = replace(DEFAULT, default_preset="base", prompts={"own": "<image>\nRead."})
     with watching([]):
-        shake_hands(Chat(f"{address}/session/v1", "", 9.0), "one", body, other)
+        shake_hands(Chat(f"{address}/unlisted/v1", "", 9.0), "one", body, other)
     assert asked == [("<image>\nRead.", "base")]
     assert encoders(DEFAULT) == {"sam": "sam_model", "clip": "vision_model", "projector": "projector"}
 

@@ -33,6 +33,7 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
     "diff": ["a", "b"],
     "doctor": [],
     "bench": ["a", "b"],
+    "load": ["http://a"],
     "cost": ["a"],
     "history": ["a"],
     "scoreboard": ["a"],
