@@ -8,11 +8,10 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
-from threading import Thread
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -286,23 +285,3 @@ def _counted(usage: _Usage | None) -> dict[str, Any]:
 def _shown(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
     return repr(fit(" ".join(text.split()), SHOWN))
-
-
-@contextmanager
-def company(chat: Chat, bodies: Iterable[Mapping[str, Any]]) -> Iterator[None]:
-    """Keep these requests open at the server while the caller sends another; their answers are ignored.
-
-    They are waited for, so that no page has more company than another, but where the page itself failed: a server that
-    hangs may never answer them.
-    """
-    threads = [Thread(target=_ask, args=(chat, body), daemon=True) for body in bodies]
-    for thread in threads:
-        thread.start()
-    yield
-    for thread in threads:
-        thread.join()
-
-
-def _ask(chat: Chat, body: Mapping[str, Any]) -> None:
-    with suppress(SubjectFaultError):  # of a page that is compared it is reported
-        chat.whole(body)

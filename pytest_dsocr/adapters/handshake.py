@@ -2,19 +2,15 @@
 
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
 from pytest_dsocr.adapters.chat import Chat, RefusedError
 from pytest_dsocr.contract.markup import DET
-from pytest_dsocr.contract.presets import Preset, crop_grid, image_token_count
+from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import listed
-from pytest_dsocr.observation.config import SubjectFaultError
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.subjects.calls import current
 
@@ -40,7 +36,6 @@ def shake_hands(chat: Chat, model: str, body: Body, family: Family) -> str:
         f"model {found}",
         _special(chat, answer.text),
         _prompt(chat, answer.text, asked),
-        _image(answer.prompt_tokens, chat, asked, page, family),
     ]
     current().note(f"the server at {chat.url}: {'; '.join(findings)}")
     return found
@@ -82,22 +77,3 @@ def _prompt(chat: Chat, text: str, asked: dict[str, Any]) -> str:
             "compared; let it give the answer alone, such as by echo=false"
         )
     return "it does not repeat the prompt"
-
-
-def _image(counted: int | None, chat: Chat, asked: dict[str, Any], page: Path, family: Family) -> str:
-    """Say how many tokens the image takes, by asking without it as well."""
-    [message] = asked["messages"]
-    without = [part for part in message["content"] if part["type"] == "text"]
-    bare = None
-    with suppress(SubjectFaultError):
-        bare = chat.whole({**asked, "messages": [{**message, "content": without}], "max_tokens": 1}).prompt_tokens
-    if counted is None or bare is None:
-        return "how many tokens the image takes is unknown"
-    tokens, presets = counted - bare, []
-    with Image.open(page) as image:
-        grid = crop_grid(*image.size, family.tiling)
-    for name, preset in family.presets.items():
-        # the start of the sequence, or the placeholder of the image, may be there in one of the two prompts alone
-        if abs(image_token_count(preset, grid if preset.crop else (1, 1)) - tokens) <= 1:
-            presets.append(name)
-    return f"the image takes {tokens} tokens, as with {', '.join(presets) or 'no preset of the vendor'}"

@@ -11,23 +11,21 @@ import mimetypes
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from itertools import cycle, islice
 from math import isinf
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from msgspec import Meta, field
+from msgspec import field
 
 from pytest_dsocr.adapters import fields
-from pytest_dsocr.adapters.chat import Chat, Completion, company
+from pytest_dsocr.adapters.chat import Chat, Completion
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import EOS
 from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import Level
-from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.subjects.calls import guarded, refusal
 from pytest_dsocr.subjects.loading import HTTP
 from pytest_dsocr.subjects.protocol import Offers, Setup
@@ -46,8 +44,6 @@ class ServerOptions(fields.Options, frozen=True, kw_only=True, forbid_unknown_fi
     """Empty: the only one that it lists."""
     prompt: str = "{text}"
     stream: bool = True
-    beside: Annotated[int, Meta(ge=0)] = 0
-    """How many other pages are being read while a page is."""
     key_env: str = ""
     """The name of an environment variable that holds the server's key."""
     body: Mapping[str, Any] = field(default_factory=dict)
@@ -121,9 +117,7 @@ class ServerSubject:
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
         """Read a page with the server."""
         body = self._body(page, prompt, preset, max_new_tokens)
-        others = (self._body(other, prompt, preset, max_new_tokens) for other in cycle(shipped("dev-3")))
-        with company(self._chat, islice(others, self._options.beside)):
-            answer = self._chat.streamed(body) if self._options.stream else self._chat.whole(body)
+        answer = self._chat.streamed(body) if self._options.stream else self._chat.whole(body)
         self.first_token_ms, self.ended_by = answer.first_ms, answer.ended_by
         return answer.text.removesuffix(EOS)  # one that keeps special tokens may show this one too
 

@@ -2,27 +2,30 @@
 
 import json
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from time import perf_counter
 
 from msgspec.structs import replace
 
-from pytest_dsocr.adapters import load as loading
 from pytest_dsocr.cli.arguments import add, add_model, add_reading
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
-from pytest_dsocr.foundation.process import commit_here, cores, progress_bar
+from pytest_dsocr.foundation.process import commit_here, progress_bar
 from pytest_dsocr.foundation.words import aligned, count, entry
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.config import Setup
+from pytest_dsocr.observation.config import Setup, SubjectFaultError
+from pytest_dsocr.perf.identity import PageSetting, identity_of
+from pytest_dsocr.perf.rounds import Measured, Round
 from pytest_dsocr.report.file import now
 
 AT_ONCE = (1, 4, 16)
 LEAST, EACH = 8, 3
 """Pages of a level: at least so many, and so many for each that is open at once."""
+HEAD = ("at once", "pages", "errors", "pages/s", "first text", "between texts", "page")
+UNIT = ("", "", "", "", *("ms: median, 99%",) * 3)
 
 
 def add_run(command: ArgumentParser) -> None:
@@ -49,46 +52,50 @@ def run(options: Namespace) -> Iterator[str]:
 
     if min(options.at_once) < 1:
         raise DsocrError("nothing is asked for at --at-once=0; give 1 or more")
-    setup = Setup(options.checkpoint, options.device, options.dtype, options.attention)
     how = ([options.prompt], [options.preset], options.max_new_tokens)
     cases = make_cases(options.pages, *how, family=family_named(options.checkpoint)).good
-    asked, found = options_of(options.server), list[loading.Loaded]()
-    server = ServerSubject(replace(asked, time_limit=min(asked.time_limit, options.time_limit)), setup)
+    made = {name: getattr(options, name) for name in ("checkpoint", "device", "dtype", "attention")}
+    asked = options_of(options.server)
+    server = ServerSubject(replace(asked, time_limit=min(asked.time_limit, options.time_limit)), Setup(**made))
     server.greet()
+    rows, rounds, errors = list[tuple[str, ...]]([HEAD, UNIT]), list[Round](), list[str]()
 
-    def ask(number: int) -> Any:
-        return server.ask(cases[number % len(cases)], stream=True)
+    def read(number: int) -> dict[str, list[float]]:
+        started = perf_counter()
+        answer = server.ask(cases[number % len(cases)], stream=True)
+        first = [] if answer.first_ms is None else [answer.first_ms]
+        return {"first": first, "between": [*answer.between_ms], "page": [(perf_counter() - started) * 1e3]}
 
     with progress_bar(unit="page") as bar:
         for at_once in options.at_once:
-            number = max(LEAST, EACH * at_once)
-            bar.total, bar.n = number, 0
+            bar.total, bar.n = number, _ = max(LEAST, EACH * at_once), 0
             bar.set_description_str(f"{at_once} at once")
-            found.append(loading.load(ask, at_once, number, bar.update))
-    yield from aligned([loading.HEAD, loading.UNIT, *(one.row for one in found)], ())
-    errors = [error for one in found for error in one.errors]
+            times: dict[str, list[float]] = {"first": [], "between": [], "page": []}
+            failed, started = len(errors), perf_counter()
+            with ThreadPoolExecutor(at_once) as threads:
+                for done in as_completed([threads.submit(read, page) for page in range(number)]):
+                    try:
+                        times = {name: of + done.result()[name] for name, of in times.items()}
+                    except SubjectFaultError as error:
+                        errors.append(str(error))
+                    bar.update()
+            pages = len(times["page"])
+            shown = (f"{at(of, 0.5):.0f}, {at(of, 0.99):.0f}" if of else "none" for of in times.values())
+            counts = (str(at_once), str(pages), str(len(errors) - failed))
+            rows.append((*counts, f"{pages / (perf_counter() - started):.2f}", *shown))
+            rounds += [Round({f"{name}/{at_once}": ms}) for name, of in times.items() for ms in of]
+    yield from aligned(rows, ())
     options.status = int(bool(errors))
     yield from entry("error", errors[0]) if errors else ()
     if options.out:
-        write_whole(options.out, json.dumps(_kept(options, found, cases[0])) + "\n", shared=True)
+        asked_of = PageSetting(" ".join(options.pages), "", cases[0].prompt, options.preset, options.max_new_tokens)
+        here = {"commit": commit_here() or "", "machine": {"cpu": f"the host of {options.server}", "cores": 0}}
+        measured = Measured(identity_of(options.server, made, asked_of, **here), {}, tuple(rounds))
+        head = {"started": now(), "verdict": f"{count(len(errors), 'error')} under load", "status": options.status}
+        write_whole(options.out, json.dumps({**head, "b": asdict(measured), "judgements": []}) + "\n", shared=True)
         yield f"written         {options.out}"
 
 
-def _kept(options: Namespace, found: Sequence[loading.Loaded], case: Case) -> dict[str, Any]:
-    """Return what ``dsocr history`` takes: the times of each level as quantities of their own."""
-    from pytest_dsocr.perf.identity import PageSetting, identity_of
-    from pytest_dsocr.perf.rounds import Measured, Round
-
-    setup = {name: getattr(options, name) for name in ("checkpoint", "dtype", "attention")}
-    pages = PageSetting(" ".join(options.pages), "", case.prompt, case.preset.name, case.max_new_tokens)
-    here = {"commit": commit_here() or "", "machine": {"cpu": f"the host of {options.server}", "cores": cores()}}
-    rounds = tuple(
-        Round({f"{name}/{level.at_once}": ms})
-        for level in found
-        for name, times_ms in level.times_ms.items()
-        for ms in times_ms
-    )
-    errors = sum(len(level.errors) for level in found)
-    head = {"started": now(), "verdict": f"{count(errors, 'error')} under load", "status": options.status}
-    measured = Measured(identity_of(options.server, setup, pages, **here), {}, rounds)
-    return {**head, "b": asdict(measured), "judgements": []}
+def at(values: list[float], share: float) -> float:
+    """Return the least value that this share of them does not exceed."""
+    return sorted(values)[min(int(share * len(values)), len(values) - 1)]

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 ODD = ("plain", "turned", "repeated", "exactly_640", "641_wide", "tie", "between_grids")
 """Of the odd pages: a few words each, cut into no crops, two or three."""
-STRIP_PX = (2800, 400)
-"""A page of seven crops in a row, which rules of fewer cut otherwise."""
+BLANK_PX = {"strip": (2800, 400), "blank": (600, 600)}
+"""A page of seven crops in a row, which rules of fewer cut otherwise; one as large as the odd page ``plain``."""
 SOME, MANY = 7, 40
 """Ceilings of tokens that the run's first page does not end in front of."""
 SHOWN, TOP = 4, 10
@@ -57,7 +57,7 @@ class Asked:
         prompts, offered = self.first.family.prompts, self.server.prompts
         prompt = prompts["free"] if offered is None or "free" in offered else self.first.prompt
         pages = {name: ODD_PAGES[name].case(name, self.folder, self.first.family).page for name in ODD}
-        pages["strip"] = Drawn(self.folder).blank(*STRIP_PX)
+        pages |= {name: Drawn(self.folder).blank(*size) for name, size in BLANK_PX.items()}
         return {name: replace(self.first, page=page, prompt=prompt) for name, page in pages.items()}
 
     @property

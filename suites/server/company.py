@@ -12,48 +12,42 @@ from pytest_dsocr.compare.verdict import Comparison
 from .asked import MANY, Asked, apart, judged
 
 if TYPE_CHECKING:
-    from pytest_dsocr.adapters.chat import Completion
     from pytest_dsocr.observation.case import Case
 
 LONG = 200
 CHECK = "what the server keeps of other requests: prefix caches, padding, rows of a batch"
-Asking = tuple["Case", int]
-"""A page, and the ceiling of its tokens."""
 
 
 def in_turn(asked: Asked) -> Comparison:
-    """Read each page behind itself, then each behind another."""
-    pages = [(case, MANY) for case in (*asked.short, asked.first)]
+    """Read each page behind itself, then each behind another; two pages of one size are to be read otherwise."""
+    pages = [*asked.short, asked.first]
     twice = [page for page in pages for _ in range(2)]
     compared = _compared(asked, "in_turn", [[page] for page in (*twice, *pages)])
-    one, other = (asked(asked.odd[name]).text for name in ("plain", "repeated"))
+    one, other = (asked(asked.odd[name]).text for name in ("plain", "blank"))
     return judged("in_turn", ["two pages of one size are read alike"], "", CHECK) if one == other else compared
 
 
 def at_once(asked: Asked) -> Comparison:
     """Read four pages at the same time, and one of them four times."""
-    pages = [(case, MANY) for case in asked.short]
-    return _compared(asked, "at_once", [pages, pages[:1] * len(pages)])
+    return _compared(asked, "at_once", [asked.short, asked.short[:1] * 4])
 
 
 def beside_a_long_one(asked: Asked) -> Comparison:
     """Read short pages while a long one is read."""
-    return _compared(asked, "beside_a_long_one", [[(asked.first, LONG), *((case, MANY) for case in asked.short)]])
+    return _compared(asked, "beside_a_long_one", [[asked.first, *asked.short]], LONG)
 
 
-def _compared(asked: Asked, what: str, groups: Sequence[Sequence[Asking]]) -> Comparison:
+def _compared(asked: Asked, what: str, groups: Sequence[Sequence[Case]], longest: int = MANY) -> Comparison:
     """Read groups behind each other, the pages of a group at the same time, and compare each with the page alone."""
-    alone = {page: asked(*page) for group in groups for page in group}
-    faults, made = list[str](), 0
-    for group in groups:
-        for page, answer in zip(group, _together(asked, group), strict=True):
-            faults, made = [*faults, *apart(page[0].id, answer, alone[page])], made + 1
-    return judged(what, faults, f"{made} answers as the page alone", CHECK)
-
-
-def _together(asked: Asked, group: Sequence[Asking]) -> list[Completion]:
     from pytest_dsocr.subjects.calls import at_stage
 
-    cases = [replace(case, max_new_tokens=most) for case, most in group]
-    with at_stage("read", "ask"), ThreadPoolExecutor(len(group)) as threads:
-        return [*threads.map(asked.server.ask, cases)]
+    faults, made = list[str](), 0
+    for group in groups:
+        ceilings = [longest, *(MANY for _ in group[1:])]
+        alone = [asked(case, most) for case, most in zip(group, ceilings, strict=True)]
+        cases = [replace(case, max_new_tokens=most) for case, most in zip(group, ceilings, strict=True)]
+        with at_stage("read", "ask"), ThreadPoolExecutor(len(group)) as threads:
+            answers = [*threads.map(asked.server.ask, cases)]
+        for case, answer, expected in zip(cases, answers, alone, strict=True):
+            faults, made = [*faults, *apart(case.id, answer, expected)], made + 1
+    return judged(what, faults, f"{made} answers as the page alone", CHECK)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,18 +38,16 @@ def asked(
     from pytest_dsocr.adapters.server import ServerSubject
     from pytest_dsocr.cases.run import own_limits
     from pytest_dsocr.engine.checkpoint import resolve
-    from pytest_dsocr.observation.case import Case
     from pytest_dsocr.pages.named import make_cases
     from pytest_dsocr.subjects.protocol import NotOfferedError, Offers
 
     if not isinstance(dsocr_subject, ServerSubject):
         raise NotOfferedError("not offered: an API; the subject comes from a fixture")
-    own, found = dsocr_config, list[Case]()
-    for case in make_cases(own.pages, own.prompts, own.presets, own.max_new_tokens, family=family).good:
-        with suppress(NotOfferedError):
-            Offers.of(dsocr_subject).check(case)
-            found += [] if case.is_several else [case]
-    if not found:
+    own, offers = dsocr_config, Offers.of(dsocr_subject)
+    presets = [name for name in own.presets if name in (offers.presets or own.presets)]
+    prompts = [name for name in own.prompts if name in (offers.prompts or own.prompts)]
+    if not presets or not prompts:
         raise NotOfferedError("not offered: the run's presets and prompts")
+    cases = make_cases(own.pages, prompts, presets, own.max_new_tokens, family=family).good
     tokenizer, limits = resolve(own.checkpoint).tokenizer, own_limits(own, dsocr_subject)
-    return Asked(dsocr_subject, tuple(found), dsocr_reference, tokenizer, limits, tmp_path_factory.mktemp("odd"))
+    return Asked(dsocr_subject, cases, dsocr_reference, tokenizer, limits, tmp_path_factory.mktemp("odd"))

@@ -45,12 +45,7 @@ def prompt_tokens(asked: Asked) -> Comparison:
 
 
 def compare_counts(pages: Sequence[Counted], bare: int) -> Comparison:
-    """Compare counts, but for a number of tokens that is the same on every page and near ``bare``.
-
-    Args:
-        pages: with their counts.
-        bare: how many tokens more than the vendor's code has the server counts of a prompt without an image.
-    """
+    """Compare counts, but for a number of tokens on every page that is near ``bare``, that of a prompt alone."""
     offset = Counter(page.actual - page.by(page.preset) for page in pages).most_common()[0][0]
     offset = offset if abs(offset - bare) <= NEAR else bare
     faults = [_fault(page, offset) for page in pages if page.actual - offset != page.by(page.preset)]

@@ -25,9 +25,8 @@ def temperature(asked: Asked) -> Comparison:
 
 def ngram_rule(asked: Asked) -> Comparison:
     """Look for tokens that are repeated though the vendor's rule forbids it, on a page that repeats a word."""
-    rule = asked.first.family.decoding
-    ids = asked.tokenizer.encode(asked(asked.odd["repeated"], LONG).text)
-    longest, size = longest_repeat(ids, rule.ngram_window), rule.no_repeat_ngram_size
+    size = asked.first.family.decoding.no_repeat_ngram_size
+    longest = longest_repeat(asked.tokenizer.encode(asked(asked.odd["repeated"], LONG).text))
     faults = [f"{longest} tokens stand twice; the vendor's rule forbids {size}"] if longest >= size else []
     check = (
         f"that no_repeat_ngram_size {size} is set, which no request of OpenAI's API can; servers have ways of their own"
@@ -35,16 +34,12 @@ def ngram_rule(asked: Asked) -> Comparison:
     return judged("ngram_rule", faults, f"{longest} tokens stand twice, fewer than {size}", check)
 
 
-def longest_repeat(ids: Sequence[int], window: int | None = None) -> int:
-    """Return how many tokens the longest run has that occurs twice, within a window where there is one."""
-    ends = [0] * (len(ids) + 1)
-    longest = 0
-    for at, token in enumerate(ids):
-        first = 0 if window is None else max(0, at - window)
-        for before in range(at, 0, -1):
-            ends[before] = ends[before - 1] + 1 if ids[before - 1] == token and before > first else 0
-            longest = max(longest, ends[before])
-    return longest
+def longest_repeat(ids: Sequence[int]) -> int:
+    """Return how many tokens the longest run has that stands twice."""
+    size = 0
+    while len({tuple(ids[at : at + size + 1]) for at in range(len(ids) - size)}) < len(ids) - size:
+        size += 1
+    return size
 
 
 def stop(asked: Asked) -> Comparison:

@@ -8,9 +8,7 @@ import json
 import os
 import re
 import sys
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeAlias
@@ -21,10 +19,6 @@ from pytest_dsocr.contract.prompt import EOS
 TEXT = "<|ref|>title<|/ref|><|det|>[[1, 2, 3, 4]]<|/det|>\nMinutes"
 TOKEN = re.compile(r"<\|[^|]*\|>")
 IMAGE_TOKENS = 273
-LOCK, BUSY = threading.Lock(), threading.Lock()
-SEEN: Counter[int] = Counter()
-"""The requests to one that mixes, by how many others they expect."""
-PATIENCE_S = 60.0
 PIECE, SLOW_PAUSE_S = 7, 0.2
 Deed: TypeAlias = Callable[["Handler", Any], None]
 
@@ -63,16 +57,6 @@ class Handler(BaseHTTPRequestHandler):
         while True:
             self.wfile.write(b"x")
             time.sleep(0.05)
-
-    def mixes(self, body: Any) -> None:
-        """Right alone, wrong where another page is being read; each waits for as many others as it expects."""
-        with BUSY:
-            SEEN[body["expects"]] += 1
-        end = time.monotonic() + PATIENCE_S
-        while SEEN[body["expects"]] <= body["expects"] and time.monotonic() < end:
-            time.sleep(0.01)
-        is_alone = SEEN[body["expects"]] == 1
-        self.stream(TEXT if is_alone else f"{TEXT}.") if body.get("stream") else self.answer(body)
 
     def answer(self, body: Any) -> None:
         """Answer as a good server does, but for what it does to tokens and the prompt."""
@@ -153,7 +137,6 @@ DEEDS: dict[str, Deed] = {
     "drips": drips,
     "headers": headers,
     "dies": dies,
-    "mixes": Handler.mixes,
     "length": lambda handler, body: handler.stream(TEXT[:20], ended_by="length"),
     "html": lambda handler, body: handler.give_bytes(b"<html>a gateway</html>"),
     "deep": lambda handler, body: handler.give_bytes(b'data: {"error": ' + b"[" * 200_000),

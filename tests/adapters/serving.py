@@ -157,35 +157,28 @@ class Right:
         """Return text, reason, usage and probabilities."""
         if not self.urls:
             return "", "stop", self.usage(1 + len(session().tokenizer.encode(self.text)), 1), None
-        own = self.reading()
-        tokens, is_whole = own.tokens[: self.most()], session().policy.eos_id in own.tokens[: self.most()]
+        own, most = self.reading(), self.most()
+        tokens, eos = own.tokens[:most], session().policy.eos_id
+        said = [token for token in tokens if token != eos]
         text, is_stopped = self.stopped(self.said(tokens))
-        wants = self.body.get("logprobs")
-        said = tokens[: len(tokens) - is_whole]
-        return (
-            text,
-            self.reason(is_whole or is_stopped),
-            self.usage(own.prompt_tokens, len(tokens)),
-            self.logprobs(said, own.logits[: len(said)]) if wants else None,
-        )
+        logprobs = self.logprobs(said, own.logits[: len(said)]) if self.body.get("logprobs") else None
+        return text, self.reason(is_stopped or eos in tokens), self.usage(own.prompt_tokens, len(tokens)), logprobs
 
     def serve(self, handler: Handler) -> None:
         FLIGHT.append(self)
-        try:
-            time.sleep(self.held_s)
-            text, reason, usage, logprobs = self.result()
-            if not self.body.get("stream"):
-                choice = {"message": {"content": text}, "finish_reason": reason, "logprobs": logprobs}
-                return handler.give({"choices": [choice], "usage": usage})
-            handler.begin_stream()
-            for piece in self.pieces(text):
-                handler.send_event({"choices": [{"delta": {"content": piece}}]})
-            handler.send_event({"choices": [{"delta": {}, "finish_reason": self.reason_behind_pieces(reason)}]})
-            if self.body.get("stream_options"):
-                handler.send_event({"choices": [], "usage": usage})
-            handler.wfile.write(b"data: [DONE]\n\n")
-        finally:
-            FLIGHT.remove(self)
+        time.sleep(self.held_s)
+        text, reason, usage, logprobs = self.result()
+        FLIGHT.remove(self)
+        if not self.body.get("stream"):
+            choice = {"message": {"content": text}, "finish_reason": reason, "logprobs": logprobs}
+            handler.give({"choices": [choice], "usage": usage})
+            return
+        handler.begin_stream()
+        for piece in self.pieces(text):
+            handler.send_event({"choices": [{"delta": {"content": piece}}]})
+        handler.send_event({"choices": [{"delta": {}, "finish_reason": self.reason_behind_pieces(reason)}]})
+        handler.send_event({"choices": [], "usage": usage})
+        handler.wfile.write(b"data: [DONE]\n\n")
 
     def reason_behind_pieces(self, reason: str) -> str:
         return reason
