@@ -16,10 +16,8 @@ from tests.checkout import CHECKOUT
 HEAVY = ("torch", "numpy", "scipy", "transformers", "tokenizers", "safetensors")
 UNASKED = ("perf", "cost")
 """What is run only where it is asked for."""
-OF_SERVERS = "server"
-"""What is collected only where the subject is a server."""
 USUAL = ("cache", "checkpoint", "contract", "parity", "reference", *UNASKED)
-PRODUCT = (*USUAL, OF_SERVERS)
+PRODUCT = (*USUAL, "server")  # which is collected only where the subject is one
 FOLDERS = [f"suites/{suite}" for suite in PRODUCT]
 
 

@@ -124,17 +124,9 @@ class ServerSubject:
     def ask(
         self, case: Case, *, page: Path | str = "", stream: bool = False, answer: str = "", **body: Any
     ) -> Completion:
-        """Ask for a case, with further fields of the request; return all that the server says.
+        """Return all that the server says of a case, or of another ``page`` in its place, which may be a URL.
 
-        Args:
-            case: the page and what is asked of it.
-            page: in place of its own, a file, or where the server finds it.
-            stream: whether to ask for it piece by piece.
-            answer: how the answer is to begin.
-            **body: further fields.
-
-        Raises:
-            RefusedError: where the server does not take it.
+        ``answer`` is how it is to begin, ``body`` further fields. Raises ``RefusedError`` where one is not taken.
         """
         asked = {**self._body(page or case.page, case.prompt, case.preset, case.max_new_tokens), **body}
         if answer:

@@ -80,9 +80,8 @@ def run(options: Namespace) -> Iterator[str]:
                         errors.append(str(error))
                     bar.update()
             pages = len(times["page"])
-            shown = (f"{at(of, 0.5):.0f}, {at(of, 0.99):.0f}" if of else "none" for of in times.values())
             counts = (str(at_once), str(pages), str(len(errors) - failed))
-            rows.append((*counts, f"{pages / (perf_counter() - started):.2f}", *shown))
+            rows.append((*counts, f"{pages / (perf_counter() - started):.2f}", *map(_median_and_most, times.values())))
             rounds += [Round({f"{name}/{at_once}": ms}) for name, of in times.items() for ms in of]
     yield from aligned(rows, ())
     options.status = int(bool(errors))
@@ -96,6 +95,7 @@ def run(options: Namespace) -> Iterator[str]:
         yield f"written         {options.out}"
 
 
-def at(values: list[float], share: float) -> float:
-    """Return the least value that this share of them does not exceed."""
-    return sorted(values)[min(int(share * len(values)), len(values) - 1)]
+def _median_and_most(times_ms: list[float]) -> str:
+    """Return the median and the 99th percentile."""
+    own = sorted(times_ms)
+    return f"{own[len(own) // 2]:.0f}, {own[len(own) * 99 // 100]:.0f}" if own else "none"

@@ -56,14 +56,11 @@ def compare_counts(pages: Sequence[Counted], bare: int) -> Comparison:
 
 
 def _fault(page: Counted, offset: int) -> str:
-    grids = [one for one in ((1, 1), *page.preset.tiling.grids) if _at(page, one) + offset == page.actual]
+    rest = page.actual - offset - page.text
+    grids = [one for one in ((1, 1), *page.preset.tiling.grids) if image_token_count(page.preset, one) == rest]
     of = f", that of a grid of {' or '.join(f'{columns} x {rows}' for columns, rows in grids)}" if grids else ""
     beside = f", and the server's template {offset:+d}" if offset else ""
     return f"{page.name}: {page.actual} counted{of}; the vendor's code has {page.by(page.preset)}{beside}"
-
-
-def _at(page: Counted, grid: Grid) -> int:
-    return page.by(page.preset, lambda *_: grid)
 
 
 def _ways(pages: Sequence[Counted], bare: int) -> Iterator[str]:

@@ -25,6 +25,7 @@ ROUNDED = 1e-4
 OFFERED = "logprobs with top_logprobs"
 GO_ON = {"add_generation_prompt": False, "continue_final_message": True}
 CHECK = "that they are the softmax's of the logits as they are, before temperature and rules, and of this step"
+OF_MODEL = f"{CHECK}; then the model: its text alone tells no stage"
 Sides = tuple[list["ForcedStep"], list["Step"]]
 
 
@@ -79,17 +80,18 @@ def logits(asked: Asked) -> Comparison:
 
 
 def continuation(asked: Asked) -> Comparison:
-    """Compare what the server says behind the reference's text so far, where it goes on from a text."""
+    """Compare what the server says behind the reference's text so far, where it takes that for the same tokens."""
     tokens, alone = [step.token for step in asked.steps], asked(asked.first, 1).prompt_tokens or 0
     sides: Sides = ([], [])
-    texts = {k: asked.tokenizer.decode(tokens[:k]) for k in range(1, min(len(tokens), 4 * MANY))}
+    texts = {k: asked.tokenizer.decode(tokens[:k]) for k in range(1, min(len(tokens) - 1, 4 * MANY))}
     cuts = [k for k, text in texts.items() if text == text.strip() and asked.tokenizer.encode(text) == tokens[:k]]
     for k in cuts[:: max(1, len(cuts) // CUTS)]:
         answer = asked.with_logprobs(asked.first, 1, answer=texts[k], **GO_ON)
-        if not (found := tokens_of(answer)) or (answer.prompt_tokens or 0) - alone < k // 2:
-            return not_offered("continuation", "to go on from a text, with logprobs")
-        forced, expected = _along(asked, found[:1], asked.steps[k : k + 1])
-        sides = [*sides[0], *forced], [*sides[1], *expected]
+        if (answer.prompt_tokens or 0) - alone == k and (found := tokens_of(answer)):
+            forced, expected = _along(asked, found[:1], asked.steps[k : k + 1])
+            sides = [*sides[0], *forced], [*sides[1], *expected]
+    if not sides[0]:
+        return not_offered("continuation", "to go on from a text")
     return _compared(asked, "continuation", sides)
 
 
@@ -121,4 +123,4 @@ def _compared(asked: Asked, what: str, sides: Sides) -> Comparison:
     from pytest_dsocr.compare.tokens import compare_logits
 
     found = replace(compare_logits(*sides, asked.limits), what=what)
-    return replace(found, details=(f"check: {CHECK}", *found.details)) if found.verdict is Verdict.WRONG else found
+    return replace(found, details=(f"check: {OF_MODEL}", *found.details)) if found.verdict is Verdict.WRONG else found

@@ -10,7 +10,6 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
 from threading import Thread
-from typing import Any
 from urllib.parse import urlsplit
 
 from PIL import Image, ImageChops
@@ -67,14 +66,11 @@ def url(asked: Asked) -> Comparison:
 @contextmanager
 def _serving(folder: Path, server: str) -> Iterator[str]:
     """Serve a folder at the address by which this machine reaches the server; yield its URL."""
-
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, *_: Any) -> None: ...
-
+    quiet = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
     parts = urlsplit(server)
     with socket.create_connection((parts.hostname, parts.port or (443 if parts.scheme == "https" else 80))) as line:
         own = line.getsockname()[0]
-    with ThreadingHTTPServer((own, 0), partial(Quiet, directory=folder)) as own_server:
+    with ThreadingHTTPServer((own, 0), partial(quiet, directory=folder)) as own_server:
         Thread(target=own_server.serve_forever, daemon=True).start()
         yield f"http://{own}:{own_server.server_port}"
         own_server.shutdown()

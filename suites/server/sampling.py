@@ -28,9 +28,7 @@ def ngram_rule(asked: Asked) -> Comparison:
     size = asked.first.family.decoding.no_repeat_ngram_size
     longest = longest_repeat(asked.tokenizer.encode(asked(asked.odd["repeated"], LONG).text))
     faults = [f"{longest} tokens stand twice; the vendor's rule forbids {size}"] if longest >= size else []
-    check = (
-        f"that no_repeat_ngram_size {size} is set, which no request of OpenAI's API can; servers have ways of their own"
-    )
+    check = f"how the server sets no_repeat_ngram_size {size}: OpenAI's API has no field for it"
     return judged("ngram_rule", faults, f"{longest} tokens stand twice, fewer than {size}", check)
 
 

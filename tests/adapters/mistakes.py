@@ -71,7 +71,7 @@ PARTS: Mapping[str, Mapping[str, Any]] = {
     "one-token-more": {"most": lambda own: Right.most(own) + 1},
     "ends-at-100": {"most": lambda own: min(100, Right.most(own)), "reason": lambda own, end: "stop"},
     "says-stop": {"reason": lambda own, end: "stop"},
-    "says-stop-behind-pieces": {"reason_behind_pieces": lambda own, reason: "stop"},
+    "says-stop-behind-pieces": {"reason": lambda own, end: Right.reason(own, end or own.body.get("stream"))},
     "ignores-stop": {"stopped": lambda own, text: (text, False)},
     "keeps-the-stop": {"stopped": stopped_behind},
     "mixes-pages": {"reading": mixed, "held_s": HELD_S},

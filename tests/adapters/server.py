@@ -18,7 +18,6 @@ from pytest_dsocr.contract.prompt import EOS
 
 TEXT = "<|ref|>title<|/ref|><|det|>[[1, 2, 3, 4]]<|/det|>\nMinutes"
 TOKEN = re.compile(r"<\|[^|]*\|>")
-IMAGE_TOKENS = 273
 PIECE, SLOW_PAUSE_S = 7, 0.2
 Deed: TypeAlias = Callable[["Handler", Any], None]
 
@@ -47,8 +46,7 @@ class Handler(BaseHTTPRequestHandler):
             MISTAKES[self.deed](body).serve(self)
             return None
         deed = self.deed.removeprefix("load-")
-        is_probe = body["max_tokens"] in (1, PROBED_TOKENS)
-        if (deed == self.deed and is_probe) or not (do := DEEDS.get(deed)):
+        if (deed == self.deed and body["max_tokens"] == PROBED_TOKENS) or not (do := DEEDS.get(deed)):
             return self.answer(body)
         return do(self, body)
 
@@ -70,8 +68,7 @@ class Handler(BaseHTTPRequestHandler):
             text = json.dumps({**body, "messages": given[1:], "key": self.headers["Authorization"]})
         if body.get("stream"):
             return self.stream(text)
-        counted = len(prompt.split()) + IMAGE_TOKENS * (len(given) > 1)
-        return self.give({"choices": [{"message": {"content": text}}], "usage": {"prompt_tokens": counted}})
+        return self.give({"choices": [{"message": {"content": text}}]})
 
     def give(self, value: object) -> None:
         self.give_bytes(json.dumps(value).encode())

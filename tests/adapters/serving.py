@@ -176,9 +176,6 @@ class Right:
         handler.begin_stream()
         for piece in self.pieces(text):
             handler.send_event({"choices": [{"delta": {"content": piece}}]})
-        handler.send_event({"choices": [{"delta": {}, "finish_reason": self.reason_behind_pieces(reason)}]})
+        handler.send_event({"choices": [{"delta": {}, "finish_reason": reason}]})
         handler.send_event({"choices": [], "usage": usage})
         handler.wfile.write(b"data: [DONE]\n\n")
-
-    def reason_behind_pieces(self, reason: str) -> str:
-        return reason
