@@ -10,7 +10,11 @@ from pytest_dsocr.cli.main import main
 from pytest_dsocr.history.scoreboard import Kept, Tally, keep, read, tables
 from tests.report.made import BAD, GOOD, night
 
-COMPARED = [("input_ids/image", "MATCH", None), ("sam.page/3", "DRIFT", 2e-6), ("sam.page", "DRIFT", 4e-6)]
+COMPARED: list[tuple[str, str, float | str | None]] = [
+    ("input_ids/image", "MATCH", None),
+    ("sam.page/3", "DRIFT", 2e-6),
+    ("sam.page", "DRIFT", 4e-6),
+]
 COMPARED += [("images_ori", "WRONG", "infinite"), ("text", "NOT-COMPARED", None), ("sampled", "WRONG", 9.0)]
 STAGES = {
     stage: Tally.of(stage, [dict(zip(("what", "verdict", "error"), one, strict=True)) for one in COMPARED])
