@@ -24,7 +24,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "doctor": ("doctor:run", "check this machine: is there what a run needs?"),
     "bench": ("bench:run", "measure two versions in turn: is the second slower?"),
     "load": ("load:run", "ask a server for many pages at once: how many a second, and how long does each wait?"),
-    "cost": ("cost:run", "calculate what pages cost: FLOPs, bytes, and the least time on a device"),
     "history": ("results:history", "show what was found night by night, and measured run by run"),
     "scoreboard": ("results:scoreboard", "show implementations by version by stage, of results that were kept"),
     "watch-vendor": ("vendor:watch", "have the vendor's files changed, and what does that affect?"),

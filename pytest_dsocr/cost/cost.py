@@ -56,11 +56,6 @@ class Cost:
         """All bytes."""
         return self.weight_bytes + self.read_bytes + self.written_bytes
 
-    @property
-    def intensity(self) -> float:
-        """Operations a byte; 0 where nothing is moved."""
-        return self.matrix_flops / self.bytes if self.bytes else 0.0
-
 
 def total(costs: Iterable[Cost]) -> Cost:
     """Add costs up."""

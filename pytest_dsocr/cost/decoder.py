@@ -75,12 +75,6 @@ def expert_parameters(config: DecoderConfig) -> int:
     return MATRICES * config.hidden_size * config.moe_intermediate_size
 
 
-def cache_bytes(config: DecoderConfig, positions: int, size: int) -> int:
-    """Return the bytes of keys and values of ``positions``, in all layers."""
-    a_layer = KEYS_AND_VALUES * config.num_key_value_heads * config.head_dim * size
-    return config.num_hidden_layers * a_layer * positions
-
-
 def layers(config: DecoderConfig, call: Call) -> dict[str, Cost]:
     """Return the cost of one call."""
     weights = parameters(config)

@@ -1,17 +1,15 @@
-"""What a page costs, stage by stage and module by module, and the memory that its activations take at most."""
+"""What a page costs, stage by stage and module by module."""
 
 from pytest_dsocr.contract.presets import crop_count
 from pytest_dsocr.cost import decoder, encoders
 from pytest_dsocr.cost.cost import ITEM_BYTES, Cost, StageCost, moved, total
 from pytest_dsocr.cost.decoder import SESSION, Call, Way
 from pytest_dsocr.cost.workload import Workload
-from pytest_dsocr.engine.architecture import Architecture, DecoderConfig
+from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.families.family import load
 
 NEWLINE = "model.image_newline"
 SEPARATOR = "model.view_seperator"
-WIDE_BYTES = ITEM_BYTES["float32"]
-"""Of numbers that are computed in float32, whatever the dtype."""
 OWN = (NEWLINE, SEPARATOR)
 """Parameters that are vectors of their own."""
 
@@ -58,12 +56,6 @@ def parameters(arch: Architecture) -> dict[str, int]:
     }
 
 
-def cache_bytes(arch: Architecture, work: Workload) -> int:
-    """Return the bytes of keys and values when the last token has been written."""
-    positions = arch.family.cache.length(work.prompt_tokens, work.decode_steps)
-    return decoder.cache_bytes(arch.decoder, positions, ITEM_BYTES[work.dtype])
-
-
 def _fusion(arch: Architecture, work: Workload) -> Layers:
     size, width = ITEM_BYTES[work.dtype], arch.decoder.hidden_size
     features = sum(views * encoders.features_side(arch.sam, side_px) ** 2 for side_px, views in calls(work))
@@ -84,39 +76,3 @@ def _decode(arch: Architecture, work: Workload, way: Way) -> Layers:
 def _sum(parts: list[dict[str, Layers]]) -> dict[str, Layers]:
     """Add calls of the same stages up, module by module."""
     return {stage: {name: total(part[stage][name] for part in parts) for name in parts[0][stage]} for stage in parts[0]}
-
-
-def activation_peaks(arch: Architecture, work: Workload) -> dict[str, int]:
-    """Return the most bytes of activations alive at once in the encoders' stages, ``prefill`` and ``decode``.
-
-    A bound for code that is written as the session is: each operator's result is stored; attention of the towers is
-    fused, but for its bias, which a kernel may copy to a size that it likes. Two fifths of it are used at least.
-    """
-    size, of_views = ITEM_BYTES[work.dtype], load(arch.family.cost).activations
-    each = [of_views(arch, side_px, views, size) for side_px, views in calls(work)]
-    return {
-        **{stage: max(one[stage] for one in each) for stage in each[0]},
-        "prefill": _prefill_bytes(arch.decoder, work, size),
-        "decode": _decode_bytes(arch, work, size),
-    }
-
-
-def _prefill_bytes(config: DecoderConfig, work: Workload, size: int) -> int:
-    tokens, width = work.prompt_tokens, config.hidden_size
-    around = tokens * width * (4 * size + 3 * WIDE_BYTES)
-    pairs = tokens**2 * config.num_attention_heads if work.attention == "eager" else 0
-    attention = pairs * (2 * size + 2 * WIDE_BYTES) + 8 * tokens * width * size
-    dense = (decoder.MATRICES + 1) * tokens * config.intermediate_size * size
-    routed = tokens * config.num_experts_per_tok * width * (3 * size + 2 * WIDE_BYTES)
-    logits = config.vocab_size * (size + decoder.LOGIT_BYTES)
-    return around + max(attention, dense, routed, logits)
-
-
-def _decode_bytes(arch: Architecture, work: Workload, size: int) -> int:
-    """On a GPU the weights of the chosen experts are copied together."""
-    config, cached = arch.decoder, arch.family.cache.length(work.prompt_tokens, work.decode_steps)
-    pairs = cached * config.num_attention_heads
-    gathered = config.num_experts_per_tok * decoder.expert_parameters(config) * size
-    logits = config.vocab_size * (size + decoder.LOGIT_BYTES)
-    around = (8 * config.hidden_size + 4 * config.intermediate_size) * WIDE_BYTES
-    return around + max(pairs * (2 * size + 2 * WIDE_BYTES), gathered, logits)

@@ -1,21 +1,19 @@
-"""The roofline of a device: the time below which nothing can run, what limits a measured time, and pages under it."""
+"""The roofline of a device: the time below which nothing can run, and what limits a measured time."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
-from pytest_dsocr.contract.presets import Grid
-from pytest_dsocr.cost.cost import Cost, StageCost, total
+from pytest_dsocr.cost.cost import Cost
 from pytest_dsocr.cost.model import decode_step, stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.families import VISION
-from pytest_dsocr.foundation.errors import DsocrError
 
 DEVICES = Path(__file__).with_name("devices.json")
 LAUNCH_BOUND = 0.5
@@ -46,7 +44,6 @@ class Device:
     tflops: Mapping[str, float]
     """By dtype: of matrix products without sparsity, accumulated in float32; ``float32`` without TF32."""
     bandwidth_gb_s: float
-    memory_gb: float
     source: str
     """Where the peaks are from."""
 
@@ -153,65 +150,6 @@ def devices() -> Mapping[str, Device]:
     return {key: Device(**{**values, "gpus": tuple(values["gpus"])}) for key, values in found.items()}
 
 
-def device_called(name: str) -> Device:
-    """Return the device of a short name, or of its name in the driver.
-
-    Raises:
-        DsocrError: where it is not known.
-    """
-    found = devices().get(name.lower()) or device_of_gpu(name)
-    if found is None:
-        raise DsocrError(f"the peaks of a device {name!r} are not known; give one of {', '.join(devices())}")
-    return found
-
-
 def device_of_gpu(gpu: str) -> Device | None:
     """Return the device whose driver calls it so; None where it is not known."""
     return next((one for one in devices().values() if gpu in one.gpus), None)
-
-
-@dataclass(frozen=True)
-class Priced:
-    """A page with what it costs."""
-
-    name: str
-    work: Workload
-    stages: Mapping[str, StageCost]
-
-    @property
-    def cost(self) -> Cost:
-        """The whole page."""
-        return total(stage.cost for stage in self.stages.values())
-
-    @property
-    def vision(self) -> Cost:
-        """All that is done before the prefill."""
-        return total(self.stages[name].cost for name in VISION)
-
-    def bound(self, stage: str, device: Device) -> Bound:
-        """Return the least time of a stage."""
-        return bound(self.stages[stage].cost, device, self.work.dtype)
-
-    def least(self, device: Device) -> Bound:
-        """Return the least time of the page, whose stages follow one another."""
-        return sum((self.bound(stage, device) for stage in self.stages), Bound())
-
-
-def priced(arch: Architecture, pages: Iterable[tuple[str, Workload]]) -> list[Priced]:
-    """Calculate pages, by name; as only the grid matters, pages of one grid are calculated once."""
-    known: dict[Workload, Mapping[str, StageCost]] = {}
-    found = []
-    for name, work in pages:
-        key = replace(work, page_px=work.grid)  # stands for all pages of that grid
-        if key not in known:
-            known[key] = stages_of(arch, work)
-        found.append(Priced(name, work, known[key]))
-    return found
-
-
-def by_grid(pages: Iterable[Priced]) -> dict[Grid, list[Priced]]:
-    """Group pages by the grid of their crops, the fewest crops first."""
-    found: dict[Grid, list[Priced]] = {}
-    for page in pages:
-        found.setdefault(page.work.grid, []).append(page)
-    return dict(sorted(found.items(), key=lambda one: (one[0][0] * one[0][1], one[0])))

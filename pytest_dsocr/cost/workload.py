@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +9,6 @@ from pytest_dsocr.contract.presets import Grid, Preset, crop_count, image_token_
 from pytest_dsocr.contract.prompt import TextTokenizer, prompt_ids, split_at_images
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.families.family import Family
-
-TOKEN = re.compile(r"<\|[^|]*\|>|\w+|[^\w ]")
-"""A special token, a word, a mark or a line break."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +52,6 @@ class Workload:
         return self.preset.grid(*self.page_px)
 
     @property
-    def views_px(self) -> tuple[int, ...]:
-        """Sides of the square views in pixels: the crops, then the whole page."""
-        return (self.preset.tiling.crop_px,) * crop_count(self.grid) + (self.preset.view_size,)
-
-    @property
     def image_tokens(self) -> int:
         """Tokens of the prompt that are the image's."""
         return image_token_count(self.preset, self.grid)
@@ -74,15 +65,6 @@ class Workload:
     def decode_steps(self) -> int:
         """Steps of one token each after the prefill."""
         return max(self.generated_tokens - 1, 0)
-
-
-def text_tokens(prompt: str) -> int:
-    """Count the words and marks of a prompt for one page, and BOS: right where a vocabulary has each of its words.
-
-    Raises:
-        DsocrError: where the prompt is empty, or has not one ``<image>``.
-    """
-    return 1 + sum(len(TOKEN.findall(piece)) for piece in split_at_images(DEFAULT.prompts.get(prompt, prompt), 1))
 
 
 def valid_image_tokens(work: Workload, family: Family = DEFAULT) -> int:

@@ -34,7 +34,6 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
     "doctor": [],
     "bench": ["a", "b"],
     "load": ["http://a"],
-    "cost": ["a"],
     "history": ["a"],
     "scoreboard": ["a"],
     "faults": [],

@@ -1,6 +1,5 @@
 """At full size on a GPU: FLOPs in each attention, the kernels that torch's counter does not know, and memory."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,12 +7,11 @@ import torch
 from PIL import Image
 
 from pytest_dsocr.cost.cost import UNCOUNTED
-from pytest_dsocr.cost.model import activation_peaks
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.attention import attention_function
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.mistake import model_of
-from tests.cost.full_size import FULL, TOKEN, counted
+from tests.cost.full_size import counted
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
@@ -47,29 +45,3 @@ def test_flops(full: Engine[Any], attention: str) -> None:
     found = counted(full, PAGE, "gundam", work_of(full, attention), "cuda")
     hidden = {UNCOUNTED[attention, "cuda"]} if (attention, "cuda") in UNCOUNTED else set()
     assert {*found.operators} & {*found.uncounted} == hidden
-
-
-def test_peaks(full: Engine[Any], attention: str) -> None:
-    pipeline, inputs = full.pipeline, full.prepare(PAGE, prompt="free", preset="gundam")
-    bound = activation_peaks(FULL, work_of(full, attention))
-    sam, sam_bytes = peak_of(lambda: pipeline.encode("sam", inputs.images_crop))
-    _, clip_bytes = peak_of(lambda: pipeline.encode("clip", sam))
-    features = pipeline.vision(inputs)[0].vision_fusion
-    state, prefill_bytes = peak_of(lambda: pipeline.prefill_with(inputs, features))
-    _, decode_bytes = peak_of(lambda: full.decode_step(state, TOKEN))
-    cache_bytes = sum(
-        side(layer).untyped_storage().nbytes()
-        for layer in range(state.cache.layers)
-        for side in (state.cache.keys, state.cache.values)
-    )
-    found = {"sam": sam_bytes, "clip": clip_bytes, "prefill": prefill_bytes - cache_bytes, "decode": decode_bytes}
-    assert {stage for stage in found if found[stage] > bound[stage]} == set(), (found, bound)
-
-
-def peak_of(run: Callable[[], Any]) -> tuple[Any, int]:
-    """Return the result of ``run``, and the bytes that torch's allocator handed out for it."""
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    out = run()
-    return out, torch.cuda.max_memory_allocated() - before

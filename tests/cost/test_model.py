@@ -1,4 +1,4 @@
-"""The arithmetic of small models: parameters, peaks, and the FLOPs of a session in each attention."""
+"""The arithmetic of small models: parameters, and the FLOPs of a session in each attention."""
 
 import json
 from collections import Counter
@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from pytest_dsocr.cost.decoder import VENDOR, expected_experts
-from pytest_dsocr.cost.model import activation_peaks, cache_bytes, parameters, stages_of
+from pytest_dsocr.cost.model import parameters, stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.checkpoint import resolve
@@ -22,13 +22,6 @@ from pytest_dsocr.families.family import CachePolicy
 from suites.checkpoint.made import ARCHITECTURE
 from tests.cost.full_size import counted
 from tests.engine.written import synthetic_session
-
-PEAKS = [
-    ("full", "eager", "gundam", (868220928, 15720448, 97365240, 41438208, 48660480)),
-    ("full", "sdpa", "tiny", (64487424, 2529280, 14510080, 41438208, 10567680)),
-    ("tiny", "eager", "gundam", (276824064, 982528, 27188784, 42112, 608256)),
-    ("tiny", "sdpa", "gundam", (276824064, 982528, 2239488, 42112, 608256)),
-]
 
 
 @pytest.mark.parametrize("checkpoint", ["mini", "synthetic:tiny"])
@@ -42,16 +35,6 @@ def test_each_modules_parameters_are_those_of_the_model(checkpoint: str) -> None
         found[module] += tensor.numel()
     assert found == computed
     assert sum(parameters(Architecture()).values()) == 3_336_106_240, "as published"
-
-
-@pytest.mark.parametrize(("size", "attention", "preset", "expected_bytes"), PEAKS)
-def test_peaks_of_activations_are_as_when_they_were_held_to_torchs_allocator(
-    size: str, attention: str, preset: str, expected_bytes: tuple[int, ...]
-) -> None:
-    """On a GPU ``test_gpu.py`` holds them to it again; the last is the cache."""
-    arch, work = SYNTHETIC[size], Workload((1140, 1101), DEFAULT.presets[preset], 36, 64, attention=attention)
-    found = activation_peaks(arch, work)
-    assert (*found.values(), cache_bytes(arch, work)) == expected_bytes
 
 
 PAGE = Image.new("RGB", (64, 48), "white")

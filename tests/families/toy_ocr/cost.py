@@ -5,7 +5,6 @@ from pytest_dsocr.cost.cost import ITEM_BYTES, Cost, moved, product
 from pytest_dsocr.engine.architecture import Architecture
 
 NAME = "model.adapter"
-activations = encoders.activations
 
 
 def vision(arch: Architecture, side_px: int, views: int, dtype: str) -> dict[str, dict[str, Cost]]:
