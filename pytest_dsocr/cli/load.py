@@ -2,20 +2,24 @@
 
 import json
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
 from time import perf_counter
 
 from msgspec.structs import replace
 
+from pytest_dsocr.adapters.chat import Completion
 from pytest_dsocr.cli.arguments import add, add_model, add_reading
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.process import commit_here, progress_bar
 from pytest_dsocr.foundation.words import aligned, count, entry
+from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import Setup, SubjectFaultError
 from pytest_dsocr.perf.identity import PageSetting, identity_of
 from pytest_dsocr.perf.rounds import Measured, Round
@@ -53,46 +57,60 @@ def run(options: Namespace) -> Iterator[str]:
     if min(options.at_once) < 1:
         raise DsocrError("nothing is asked for at --at-once=0; give 1 or more")
     how = ([options.prompt], [options.preset], options.max_new_tokens)
-    cases = make_cases(options.pages, *how, family=family_named(options.checkpoint)).good
+    named = make_cases(options.pages, *how, family=family_named(options.checkpoint))
+    if named.bad:
+        raise DsocrError(named.bad[0].why)
     made = {name: getattr(options, name) for name in ("checkpoint", "device", "dtype", "attention")}
     asked = options_of(options.server)
     server = ServerSubject(replace(asked, time_limit=min(asked.time_limit, options.time_limit)), Setup(**made))
     server.greet()
     rows, rounds, errors = list[tuple[str, ...]]([HEAD, UNIT]), list[Round](), list[str]()
-
-    def read(number: int) -> dict[str, list[float]]:
-        started = perf_counter()
-        answer = server.ask(cases[number % len(cases)], stream=True)
-        first = [] if answer.first_ms is None else [answer.first_ms]
-        return {"first": first, "between": [*answer.between_ms], "page": [(perf_counter() - started) * 1e3]}
-
     with progress_bar(unit="page") as bar:
         for at_once in options.at_once:
-            bar.total, bar.n = number, _ = max(LEAST, EACH * at_once), 0
             bar.set_description_str(f"{at_once} at once")
-            times: dict[str, list[float]] = {"first": [], "between": [], "page": []}
-            failed, started = len(errors), perf_counter()
-            with ThreadPoolExecutor(at_once) as threads:
-                for done in as_completed([threads.submit(read, page) for page in range(number)]):
-                    try:
-                        times = {name: of + done.result()[name] for name, of in times.items()}
-                    except SubjectFaultError as error:
-                        errors.append(str(error))
-                    bar.update()
-            pages = len(times["page"])
-            counts = (str(at_once), str(pages), str(len(errors) - failed))
-            rows.append((*counts, f"{pages / (perf_counter() - started):.2f}", *map(_median_and_most, times.values())))
+            number, started = max(LEAST, EACH * at_once), perf_counter()
+            bar.total, bar.n = number, 0
+            cases = islice(cycle(named.good), number)
+            times, failed = _read(partial(server.ask, stream=True), cases, at_once, bar.update)
+            pages, errors = len(times["page"]), [*errors, *failed]
+            counts = (str(at_once), str(pages), str(len(failed)), f"{pages / (perf_counter() - started):.2f}")
+            rows.append((*counts, *map(_median_and_most, times.values())))
             rounds += [Round({f"{name}/{at_once}": ms}) for name, of in times.items() for ms in of]
     yield from aligned(rows, ())
     options.status = int(bool(errors))
     yield from entry("error", errors[0]) if errors else ()
     if options.out:
-        asked_of = PageSetting(" ".join(options.pages), "", cases[0].prompt, options.preset, options.max_new_tokens)
+        asked_of = PageSetting(
+            " ".join(options.pages), "", named.good[0].prompt, options.preset, options.max_new_tokens
+        )
         here = {"commit": commit_here() or "", "machine": {"cpu": f"the host of {options.server}", "cores": 0}}
         measured = Measured(identity_of(options.server, made, asked_of, **here), {}, tuple(rounds))
         head = {"started": now(), "verdict": f"{count(len(errors), 'error')} under load", "status": options.status}
         write_whole(options.out, json.dumps({**head, "b": asdict(measured), "judgements": []}) + "\n", shared=True)
         yield f"written         {options.out}"
+
+
+def _read(
+    ask: Callable[[Case], Completion], cases: Iterable[Case], at_once: int, on_done: Callable[[], object]
+) -> tuple[dict[str, list[float]], list[str]]:
+    """Ask for cases, so many at a time; return milliseconds by what was waited for, and the errors."""
+    times: dict[str, list[float]] = {"first": [], "between": [], "page": []}
+    errors: list[str] = []
+
+    def read(case: Case) -> None:
+        started = perf_counter()
+        try:
+            answer = ask(case)
+            times["page"].append((perf_counter() - started) * 1e3)
+            times["first"] += [] if answer.first_ms is None else [answer.first_ms]
+            times["between"] += answer.between_ms
+        except SubjectFaultError as error:
+            errors.append(str(error))
+        on_done()
+
+    with ThreadPoolExecutor(at_once) as threads:
+        list(threads.map(read, cases))
+    return times, errors
 
 
 def _median_and_most(times_ms: list[float]) -> str:

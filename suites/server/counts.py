@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from pytest_dsocr.compare.verdict import Comparison
@@ -26,9 +27,10 @@ class Counted(NamedTuple):
     actual: int
     """As the server counts them, the image's with them."""
 
-    def by(self, preset: Preset, rule: Callable[..., Grid] | None = None) -> int:
-        """Count the tokens in a preset, with its own rule of grids or another; in the page's, as the vendor's code."""
-        return self.text + image_token_count(preset, (rule if rule and preset.crop else preset.grid)(*self.size))
+    def by(self, preset: Preset | None = None, rule: Callable[..., Grid] | None = None) -> int:
+        """Count the tokens as the vendor's code does, or in another preset, or with another rule of grids."""
+        own = preset or self.preset
+        return self.text + image_token_count(own, (rule if rule and own.crop else own.grid)(*self.size))
 
 
 def prompt_tokens(asked: Asked) -> Comparison:
@@ -46,9 +48,9 @@ def prompt_tokens(asked: Asked) -> Comparison:
 
 def compare_counts(pages: Sequence[Counted], bare: int) -> Comparison:
     """Compare counts, but for a number of tokens on every page that is near ``bare``, that of a prompt alone."""
-    offset = Counter(page.actual - page.by(page.preset) for page in pages).most_common()[0][0]
+    offset = Counter(page.actual - page.by() for page in pages).most_common()[0][0]
     offset = offset if abs(offset - bare) <= NEAR else bare
-    faults = [_fault(page, offset) for page in pages if page.actual - offset != page.by(page.preset)]
+    faults = [_fault(page, offset) for page in pages if page.actual - offset != page.by()]
     ways = [*_ways(pages, bare)] if faults else []
     check = f"whether it comes of {', or '.join(ways[:SHOWN])}" if ways else "how the server counts an image"
     template = f", each {offset:+d} by the server's template" if offset else ""
@@ -60,7 +62,7 @@ def _fault(page: Counted, offset: int) -> str:
     grids = [one for one in ((1, 1), *page.preset.tiling.grids) if image_token_count(page.preset, one) == rest]
     of = f", that of a grid of {' or '.join(f'{columns} x {rows}' for columns, rows in grids)}" if grids else ""
     beside = f", and the server's template {offset:+d}" if offset else ""
-    return f"{page.name}: {page.actual} counted{of}; the vendor's code has {page.by(page.preset)}{beside}"
+    return f"{page.name}: {page.actual} counted{of}; the vendor's code has {page.by()}{beside}"
 
 
 def _ways(pages: Sequence[Counted], bare: int) -> Iterator[str]:
@@ -68,17 +70,12 @@ def _ways(pages: Sequence[Counted], bare: int) -> Iterator[str]:
     from pytest_dsocr.explain.catalogue.pixels import GRIDS
     from pytest_dsocr.families import DEFAULT
 
-    def leads(count: Callable[[Counted], int]) -> bool:
-        differences = {page.actual - count(page) for page in pages}
-        return len(differences) == 1 and abs(differences.pop() - bare) <= NEAR
-
-    if leads(lambda page: page.text):
-        yield "a count without the image"
-    for preset in DEFAULT.presets.values():
-        if leads(lambda page: page.by(preset)):  # noqa: B023 - called at once
-            yield f"the preset {preset.name}"
-    for words, rule in GRIDS.values():
-        if leads(lambda page: page.by(page.preset, rule)):  # noqa: B023
+    counts: dict[str, Callable[[Counted], int]] = {"a count without the image": lambda page: page.text}
+    counts |= {f"the preset {one.name}": partial(Counted.by, preset=one) for one in DEFAULT.presets.values()}
+    counts |= {words: partial(Counted.by, rule=rule) for words, rule in GRIDS.values()}
+    for words, count in counts.items():
+        one, *others = {page.actual - count(page) for page in pages}
+        if not others and abs(one - bare) <= NEAR:
             yield words
 
 

@@ -37,15 +37,11 @@ class Likely(Struct):
     top_logprobs: list[Likely] = []
 
 
-class _Logprobs(Struct):
-    content: list[Likely]
-
-
 def tokens_of(answer: Completion) -> list[Likely]:
     """Return the tokens of an answer with their best; nothing where the server gives none."""
     try:
-        found = msgspec.convert(answer.logprobs, _Logprobs).content
-    except msgspec.ValidationError:
+        found = msgspec.convert(answer.logprobs["content"], list[Likely])
+    except (TypeError, KeyError, msgspec.ValidationError):
         return []
     return found if all(one.top_logprobs for one in found) else []
 

@@ -53,39 +53,49 @@ def by_host(own: Right, url: str) -> bytes:
     return BEFORE.setdefault(host, Right.fetched(own, url)) if host else Right.fetched(own, url)
 
 
-PARTS: Mapping[str, Mapping[str, Any]] = {
-    "counts-no-image": {"usage": lambda own, _, said: Right.usage(own, text_tokens(own), said)},
-    "counts-pages-alike": {"usage": lambda own, _, said: Right.usage(own, 273 + text_tokens(own), said)},
-    "counts-the-page-before": {"usage": lambda own, prompt, said: Right.usage(own, swapped("count", prompt), said)},
-    "counts-one-less": {"usage": lambda own, prompt, said: Right.usage(own, prompt, said - 1)},
-    "six-crops": {"preset": lambda own: replace(Right.preset(own), tiling=Tiling(most=6))},
-    "total-is-the-prompt": {"usage": lambda own, *both: {**Right.usage(own, *both), "total_tokens": both[0]}},
-    "base-for-gundam": {"preset": lambda own: DEFAULT.presets["base"]},
-    "ignores-exif": {"opened": as_it_lies},
-    "small-jpeg": {"opened": small_jpeg},
-    "page-of-the-host": {"fetched": by_host},
-    "page-of-the-size": {"key": lambda own, page: page.size},
-    "samples-always": {"heat": 0.7},
-    "no-ngram-rule": {"ngram": 0},
-    "ngram-rule-of-30": {"ngram": 30},
-    "one-token-more": {"most": lambda own: Right.most(own) + 1},
-    "ends-at-100": {"most": lambda own: min(100, Right.most(own)), "reason": lambda own, end: "stop"},
-    "says-stop": {"reason": lambda own, end: "stop"},
-    "says-stop-behind-pieces": {"reason": lambda own, end: Right.reason(own, end or own.body.get("stream"))},
-    "ignores-stop": {"stopped": lambda own, text: (text, False)},
-    "keeps-the-stop": {"stopped": stopped_behind},
-    "mixes-pages": {"reading": mixed, "held_s": HELD_S},
-    "pads-beside-longer": {
-        "said": lambda own, ids: Right.said(own, ids[any(one.most() > own.most() for one in FLIGHT) :]),
+PARTS: Mapping[str, Mapping[str, Any]] = {  # behind the name are the checks that find it
+    "counts-no-image: prompt_tokens": {"usage": lambda it, _, said: Right.usage(it, text_tokens(it), said)},
+    "counts-pages-alike: prompt_tokens": {"usage": lambda it, _, said: Right.usage(it, 273 + text_tokens(it), said)},
+    "counts-the-page-before: prompt_tokens": {
+        "usage": lambda it, prompt, said: Right.usage(it, swapped("count", prompt), said)
+    },
+    "counts-one-less: max_tokens": {"usage": lambda it, prompt, said: Right.usage(it, prompt, said - 1)},
+    "six-crops: prompt_tokens": {"preset": lambda it: replace(Right.preset(it), tiling=Tiling(most=6))},
+    "total-is-the-prompt: max_tokens": {"usage": lambda it, *both: {**Right.usage(it, *both), "total_tokens": both[0]}},
+    "base-for-gundam: prompt_tokens": {"preset": lambda it: DEFAULT.presets["base"]},
+    "ignores-exif: exif": {"opened": as_it_lies},
+    "small-jpeg: jpeg": {"opened": small_jpeg},
+    "page-of-the-host: url": {"fetched": by_host},
+    "page-of-the-size: in_turn": {"key": lambda it, page: page.size},
+    "samples-always: temperature": {"heat": 0.7},
+    "no-ngram-rule: ngram_rule": {"ngram": 0},
+    "ngram-rule-of-30: ngram_rule": {"ngram": 30},
+    "one-token-more: max_tokens": {"most": lambda it: Right.most(it) + 1},
+    "ends-at-100": {
+        "most": lambda it: min(100, Right.most(it)),
+        "reason": lambda it, end: Right.reason(it, end or it.most() == 100),
+    },
+    "says-stop: finish_reason": {"reason": lambda it, end: "stop"},
+    "says-stop-behind-pieces: streaming": {"reason": lambda it, end: Right.reason(it, end or it.body.get("stream"))},
+    "ignores-stop: stop": {"stopped": lambda it, text: (text, False)},
+    "keeps-the-stop: stop": {"stopped": stopped_behind},
+    "mixes-pages: at_once": {"reading": mixed, "held_s": HELD_S},
+    "pads-beside-longer: beside_a_long_one": {
+        "said": lambda it, ids: Right.said(it, ids[any(one.most() > it.most() for one in FLIGHT) :]),
         "held_s": HELD_S,
     },
-    "token-of-the-page-before": {"said": lambda own, ids: Right.said(own, [*swapped("ids", ids[:1]), *ids[1:]])},
-    "loses-the-last-piece": {"pieces": lambda own, text: Right.pieces(own, text)[:-1]},
-    "sends-a-piece-twice": {"pieces": lambda own, text: [*(all_of := Right.pieces(own, text))[:1], *all_of]},
-    "cuts-characters": {"pieces": lambda own, text: [bytes([one]).decode(errors="replace") for one in text.encode()]},
-    "pieces-without-tokens": {"pieces": lambda own, text: [TOKEN.sub("", one) for one in Right.pieces(own, text)]},
-    "logprobs-of-the-next": {"logprobs": lambda own, ids, of: Right.logprobs(own, ids, [*of[1:], *of[:1]])},
-    "logprobs-of-heat": {"logprobs": lambda own, ids, of: Right.logprobs(own, ids, [one / 0.7 for one in of])},
-    "unsorted-logprobs": {"best": lambda own, logits: Right.best(own, logits)[::-1]},
+    "token-of-the-page-before: in_turn": {"said": lambda it, ids: Right.said(it, [*swapped("ids", ids[:1]), *ids[1:]])},
+    "loses-the-last-piece: streaming": {"pieces": lambda it, text: Right.pieces(it, text)[:-1]},
+    "sends-a-piece-twice: streaming": {"pieces": lambda it, text: [*(all_ := Right.pieces(it, text))[:1], *all_]},
+    "cuts-characters": {"pieces": lambda it, text: [bytes([one]).decode(errors="replace") for one in text.encode()]},
+    "pieces-without-tokens: streaming": {
+        "pieces": lambda it, text: [TOKEN.sub("", one) for one in Right.pieces(it, text)]
+    },
+    "logprobs-of-the-next: logprobs": {"logprobs": lambda it, ids, of: Right.logprobs(it, ids, [*of[1:], *of[:1]])},
+    "logprobs-of-heat: logits": {"logprobs": lambda it, ids, of: Right.logprobs(it, ids, [one / 0.7 for one in of])},
+    "unsorted-logprobs: logprobs": {"best": lambda it, logits: Right.best(it, logits)[::-1]},
 }
-MISTAKES = {"right": Right, **{name: type(name, (Right,), dict(parts)) for name, parts in PARTS.items()}}
+MISTAKES: dict[str, type[Right]] = {"right": Right}
+for words, parts in PARTS.items():
+    name, _, found = words.partition(": ")
+    MISTAKES[name] = type(name, (Right,), {**parts, "found": found})

@@ -69,6 +69,8 @@ class Right:
     """Answers one request as it should be answered, a method for each part of it."""
 
     ngram = 20
+    found = ""
+    """The checks that find what it gets wrong."""
     heat: ClassVar[float | None] = None
     """A temperature of its own."""
     held_s = 0.0
@@ -140,14 +142,13 @@ class Right:
         return [*zip(ids.tolist(), values.tolist(), strict=True)]
 
     def logprobs(self, tokens: Sequence[int], logits: Sequence[Tensor]) -> Any:
-        def named(token: int, value: float) -> dict[str, Any]:
-            return {"token": session().tokenizer.decode([token]), "logprob": value}
+        def named(token: int, value: Any) -> dict[str, Any]:
+            return {"token": session().tokenizer.decode([token]), "logprob": float(value)}
 
         content = []
         for token, one in zip(tokens, logits, strict=True):
-            best = self.best(one)
-            own = dict(best).get(token, float(torch.log_softmax(one, -1)[token]))
-            content.append({**named(token, own), "top_logprobs": [named(*other) for other in best]})
+            best = [named(*other) for other in self.best(one)]
+            content.append({**named(token, torch.log_softmax(one, -1)[token]), "top_logprobs": best})
         return {"content": content}
 
     def pieces(self, text: str) -> list[str]:

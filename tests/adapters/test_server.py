@@ -13,6 +13,7 @@ import pytest
 from pytest_dsocr.adapters.chat import Chat
 from pytest_dsocr.adapters.handshake import shake_hands
 from pytest_dsocr.adapters.mlx_vlm import encoders
+from pytest_dsocr.cli.main import main
 from pytest_dsocr.compare.output import compare_output
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.presets import Preset
@@ -229,3 +230,17 @@ def test_a_bad_name_is_refused_before_anything_is_asked() -> None:
     for spec, message in BAD:
         with pytest.raises(DsocrError, match=re.escape(message)):
             load_subject(spec, Setup())
+
+
+def test_under_load_pages_and_errors_are_counted_and_times_are_kept(
+    address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept, reading = tmp_path / "load.json", ["--pages", str(shipped("dev-3")[2]), "--at-once", "1", "4"]
+    assert main(["load", f"{address}/plain/v1", *reading, "--out", str(kept)]) == 0
+    rows = [line.split()[:3] for line in capsys.readouterr().out.splitlines()[2:4]]
+    assert rows == [["1", "8", "0"], ["4", "12", "0"]]
+    assert main(["history", str(tmp_path / "nights"), "--add", str(kept)]) == 0
+    assert "page/4" in capsys.readouterr().out
+    assert main(["load", f"{address}/busy/v1", *reading]) == 1
+    assert "503 Service Unavailable" in (out := capsys.readouterr().out)
+    assert [line.split()[:3] for line in out.splitlines()[2:4]] == [["1", "0", "8"], ["4", "0", "12"]]
