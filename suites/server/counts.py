@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -71,7 +72,9 @@ def _ways(pages: Sequence[Counted], bare: int) -> Iterator[str]:
     from pytest_dsocr.families import DEFAULT
 
     counts: dict[str, Callable[[Counted], int]] = {"a count without the image": lambda page: page.text}
-    counts |= {f"the preset {one.name}": partial(Counted.by, preset=one) for one in DEFAULT.presets.values()}
+    own = pages[0].preset
+    presets = [replace(one, tiling=own.tiling, layout=own.layout) for one in DEFAULT.presets.values()]
+    counts |= {f"the preset {one.name}": partial(Counted.by, preset=one) for one in presets}
     counts |= {words: partial(Counted.by, rule=rule) for words, rule in GRIDS.values()}
     for words, count in counts.items():
         one, *others = {page.actual - count(page) for page in pages}
