@@ -13,7 +13,7 @@ from pytest_dsocr.foundation.words import aligned, in_shell
 from pytest_dsocr.observation.config import Setup
 
 STARTS = Path(adapters.__file__).parent / "starts"
-"""Commented files that run as they are."""
+"""Commented files to begin with."""
 KINDS = {"cli": (".toml", "cli:{file}"), "http": (".toml", "http:{file}"), "python": (".py", "{module}:MyOcr")}
 """By kind of adapter: how its file ends, and how that is named as a subject."""
 SECTION = "    # --- "

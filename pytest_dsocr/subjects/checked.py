@@ -207,7 +207,7 @@ class CheckedSubject:
             given = self.subject.inputs(page, prompt=case.prompt, preset=case.preset)
         tensors = own_tensors("tokenizer", "inputs", given)
         if (lent := sorted(self.not_offered.intersection(TENSORS))) and not partial:
-            raise NotOfferedError(f"not offered: {', '.join(lent)} of the inputs of {case.id}")
+            raise NotOfferedError(f"not offered: {', '.join(lent)} of the inputs")
         if absent := [name for name in TENSORS if name not in tensors]:
             raise SubjectFaultError("tokenizer", f"the subject's inputs lack {', '.join(absent)}; give these as well")
         for name in ROWS:
