@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ci.implementations.versions import between, bisect, versions_of
+from ci.implementations.versions import bisect, versions_of
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import in_shell
 from pytest_dsocr.history.scoreboard import STAGES, Kept, keep, tables
@@ -104,8 +104,7 @@ def _run(options: argparse.Namespace, more: Sequence[str]) -> int:
         raise DsocrError(f"there is no row {options.name}; give one of {', '.join(rows)}")
     row = rows[options.name]
     if options.bisect:
-        versions = between(versions_of(row.package), options.bisect)
-        change = bisect(versions, lambda version: _state_of(row.at(version), options, more))
+        change = bisect(versions_of(row.package), options.bisect, lambda one: _state_of(row.at(one), options, more))
         sys.stdout.write(f"{options.stage}: {change}\n")
         return 0
     if version := versions_of(row.package)[-1] if options.newest else options.version:
@@ -116,7 +115,7 @@ def _run(options: argparse.Namespace, more: Sequence[str]) -> int:
 def _state_of(row: Row, options: argparse.Namespace, more: Sequence[str]) -> str | None:
     """Return a stage's cell but for its error; None where that version could not be run."""
     try:
-        return _compared(row, options, more)[1].stages[options.stage].word
+        return _compared(row, options, more)[1].stages[options.stage].partition(",")[0]
     except DsocrError as error:
         sys.stdout.write(f"left out    {row.version}: {error}\n")
         return None

@@ -14,6 +14,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from pytest_dsocr.adapters.processor import ProcessorInputs, subject
@@ -85,8 +86,6 @@ class XinferenceOcr:
         return self._wrapped.handed_to("generate", lambda: self._answered(page, prompt, preset))
 
     def _answered(self, page: Path, prompt: str, preset: Preset) -> dict[str, Any]:
-        from PIL import Image
-
         with Image.open(page) as image:
             found: dict[str, Any] = self._ocr.ocr(image, prompt=prompt, model_size=preset.name, eval_mode=True)
         if not found.get("success"):
@@ -146,8 +145,6 @@ class Encoder(SessionSubject):
         """Return the session's, of the preset base with its own pixels."""
         inputs = super().inputs(page, prompt=prompt, preset=preset)
         if preset.name == "base":
-            from PIL import Image
-
             with Image.open(page) as image:  # as its encode does, which pins memory and so needs a GPU
                 inputs["images_ori"] = self._encoder._preproc_1024(image.convert("RGB"))[None].bfloat16()
         return inputs

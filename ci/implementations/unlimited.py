@@ -1,7 +1,4 @@
-"""L3: transformers' own Unlimited-OCR, its processor and its model, with any checkpoint of the family.
-
-With full attention its model is DeepSeek-OCR's. A checkpoint of that is run so, with the session's inputs.
-"""
+"""L3: transformers' own Unlimited-OCR, its processor and its model, with any checkpoint of the family."""
 
 from __future__ import annotations
 
@@ -24,13 +21,11 @@ from pytest_dsocr.engine.checkpoint import Checkpoint, dtype_named, resolve
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.fusion import beside
 from pytest_dsocr.engine.protocol import OcrModel
-from pytest_dsocr.families import FAMILIES
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.families import DEFAULT, FAMILIES
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject
 
-UNLIMITED = "unlimited_ocr"
 RENAMED = {
     "model.sam_model.blocks": "model.vision_tower.sam_encoder.layers",
     "model.vision_model.transformer": "model.vision_tower.vision_encoder.encoder",
@@ -81,15 +76,11 @@ class Cache:
 class Model(OcrModel[Cache]):
     """transformers' model behind the session's stages."""
 
-    def __init__(self, whole: Any, family: Family) -> None:
-        self._family = family
+    family = FAMILIES["unlimited_ocr"]
+
+    def __init__(self, whole: Any) -> None:
         self.whole, self.model, self.lm_head = whole, whole.model, whole.lm_head
         self.tower, self.text = whole.model.vision_tower, whole.model.language_model
-
-    @property
-    def family(self) -> Family:
-        """Of the checkpoint."""
-        return self._family
 
     @property
     def max_position_embeddings(self) -> int:
@@ -139,8 +130,14 @@ class Model(OcrModel[Cache]):
         return self.lm_head(hidden if all_logits else hidden[:, -1:]).float()
 
 
+class FullAttention(Model):
+    """The same graph without a window, which is DeepSeek-OCR's."""
+
+    family = DEFAULT
+
+
 class TransformersUnlimited(SessionSubject):
-    """Its model, and its processor where torchvision is installed; else the inputs are the session's."""
+    """Its model, and of Unlimited-OCR its processor where torchvision is installed; else the session's inputs."""
 
     read_many: Any = None
 
@@ -148,9 +145,10 @@ class TransformersUnlimited(SessionSubject):
         found = resolve(setup.checkpoint)
         if found.folder is None:
             raise DsocrError(f"{setup.checkpoint} has no files; export it, or name a folder")
-        session = Engine(Model(_loaded(found, setup), family := found.architecture.family), found.tokenizer)
+        model = Model if found.architecture.family.cache.ring else FullAttention
+        session = Engine(model(_loaded(found, setup)), found.tokenizer)
         super().__init__(session)
-        if is_torchvision_available() and family.name == UNLIMITED:
+        if is_torchvision_available() and model is Model:
             tokenizer = transformers.AutoTokenizer.from_pretrained(found.folder)
             session.prepare = partial(_prepared, tokenizer, setup.device)  # type: ignore[method-assign]
 
@@ -193,7 +191,7 @@ def _prepared(
     tokenizer: Any, device: str, page: ImageSource, prompt: str = "markdown", preset: str | Preset = "gundam", **_: Any
 ) -> Inputs:
     """Return what its processor makes of a page, under the vendor's names."""
-    family = FAMILIES[UNLIMITED]
+    family = Model.family
     sizes = family.preset(preset)
     side = sizes.base_size if sizes.crop else sizes.image_size
     images = transformers.UnlimitedOcrImageProcessor(

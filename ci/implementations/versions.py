@@ -20,21 +20,16 @@ def versions_of(package: str) -> list[str]:
     raise DsocrError(f"pip finds no versions of {package}: {done.stderr.strip()[-200:]}")
 
 
-def between(versions: Sequence[str], ends: str) -> Sequence[str]:
-    """Return the versions from ``A`` to ``B`` of ``A..B``; raise ``DsocrError`` where that is no range."""
-    first, _, last = ends.partition("..")
-    if not {first, last} <= {*versions} or versions.index(first) >= versions.index(last):
-        raise DsocrError(f"{ends} is no range of its versions; give two of {listed(versions)} as A..B")
-    return versions[versions.index(first) : versions.index(last) + 1]
-
-
-def bisect(versions: Sequence[str], state_of: Callable[[str], str | None]) -> str:
-    """Halve versions, the oldest first, and say where what they show changed; ``state_of`` gives None of one not run.
+def bisect(versions: Sequence[str], ends: str, state_of: Callable[[str], str | None]) -> str:
+    """Halve the versions ``A..B``, the oldest first, and say where what they show changed; one not run shows None.
 
     Raises:
-        DsocrError: where the first or the last could not be run.
+        DsocrError: where ``ends`` are no range, or the first or the last could not be run.
     """
-    low, high = 0, len(versions) - 1
+    low, high = (versions.index(end) if end in versions else -1 for end in ends.partition("..")[::2])
+    if not 0 <= low < high:
+        raise DsocrError(f"{ends} is no range of its versions; give two of {listed(versions)} as A..B")
+    first = low
     states = {k: state_of(versions[k]) for k in (low, high)}
     if unseen := [versions[k] for k, state in states.items() if state is None]:
         raise DsocrError(f"{unseen[0]} could not be run; name another")
@@ -44,7 +39,7 @@ def bisect(versions: Sequence[str], state_of: Callable[[str], str | None]) -> st
         k = unknown[len(unknown) // 2]
         states[k] = state_of(versions[k])
         if states[k] is not None:
-            low, high = (k, high) if states[k] == states[0] else (low, k)
+            low, high = (k, high) if states[k] == states[first] else (low, k)
     skipped = listed(versions[low + 1 : high])
     without = f"; {skipped} could not be run" if skipped else ""
     runs = count(len(states), "run")

@@ -37,10 +37,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 }
 """Each command with its function, ``module:function``, and its purpose. The module has ``add_FUNCTION`` as well, which
 adds the arguments."""
-GROUPS = {
-    "vendor": "set up, inspect or record the vendor's code",
-    "trace": "read traces of other profilers",
-}
+GROUPS = {"vendor": "set up, inspect or record the vendor's code"}
 CHECKED: Mapping[str, Mapping[str, Callable[[str], Any]]] = {
     "run": {"page": option_values.readable_page, "out": option_values.new_folder},
     "bench": {

@@ -85,25 +85,18 @@ def _nights_of(named: Sequence[Path]) -> Iterator[record.Night]:
 def add_scoreboard(command: ArgumentParser) -> None:
     """Add the folder, the run to keep, and where the tables go."""
     command.add_argument("folder", type=Path, metavar="FOLDER", help="a folder of kept results, one file a version")
-    add = "keep the result in this folder, or this dsocr.json, first, with --name and --version"
-    command.add_argument("--add", type=Path, metavar="RESULT", help=add)
-    command.add_argument("--name", help="a short name of what was run, the same for each version")
-    command.add_argument("--title", help="what stands in the table for it (default: its name)")
-    command.add_argument("--version", help="which version was run")
+    add = ("RESULT", "NAME", "VERSION")
+    command.add_argument(
+        "--add", nargs=3, metavar=add, help="keep the result in this folder, or this dsocr.json, first"
+    )
     command.add_argument("--into", type=Path, metavar="FILE", help="put the tables into this Markdown page as well")
 
 
 def scoreboard(options: Namespace) -> Iterator[str]:
-    """Yield the tables of kept results as Markdown; write them into the page that ``--into`` names.
-
-    Raises:
-        DsocrError: where a result cannot be read, the page has no such tables, or something cannot be written.
-    """
+    """Yield the tables as Markdown; raise ``DsocrError`` where something cannot be read or written, or has no place."""
     if options.add:
-        if not (options.name and options.version):
-            raise DsocrError("--add needs to know what was run; give --name and --version")
-        title = options.title or options.name
-        board.keep(options.folder, board.Kept.of(read_result(options.add), options.name, title, options.version))
+        result, name, version = options.add
+        board.keep(options.folder, board.Kept.of(read_result(Path(result)), name, name, version))
     tables = board.tables(board.read(options.folder))
     if options.into:
         page = board.put_into(MARKDOWN.read_bytes(options.into).decode(errors="replace"), tables)

@@ -15,7 +15,7 @@ from packaging.version import InvalidVersion, Version
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
-from pytest_dsocr.foundation.reading import Count, Format, Ratio
+from pytest_dsocr.foundation.reading import Format
 from pytest_dsocr.report.file import Ending
 from pytest_dsocr.report.payload import number
 
@@ -33,39 +33,6 @@ STAGES: Mapping[str, tuple[str, ...]] = {
     "text": ("text", "spans", "boxes"),
 }
 """What a comparison of each stage is called, or begins with."""
-HEADS = (
-    ("implementation", "command's name", "version", "level", "run on", "tests failed"),
-    ("name", "version", *STAGES),
-)
-
-
-@dataclass(frozen=True)
-class Tally:
-    """What was compared of a stage."""
-
-    wrong: Count = 0
-    compared: Count = 0
-    error: Ratio = 0.0
-    """The largest relative error that is a number."""
-
-    @classmethod
-    def of(cls, stage: str, compared: Iterable[Mapping[str, Any]]) -> Tally:
-        """Return it of a run's comparisons; what was not compared does not count."""
-        found = [one for one in compared if one["verdict"] != Verdict.NOT_COMPARED and _is_of(one["what"], stage)]
-        errors = filter(isfinite, (number(one["error"]) for one in found))
-        return cls(sum(one["verdict"] == Verdict.WRONG for one in found), len(found), max(errors, default=0.0))
-
-    @property
-    def word(self) -> str:
-        """How it stands: ``.`` where it is not offered, ``=`` where it is right, else how much is wrong."""
-        return f"x {self.wrong} of {self.compared}" if self.wrong else "=" if self.compared else "."
-
-    def __str__(self) -> str:
-        return f"{self.word}, {self.error:.0e}" if self.error else self.word
-
-
-def _is_of(what: str, stage: str) -> bool:
-    return any(what.startswith(one) if one.endswith(".") else what.partition("/")[0] == one for one in STAGES[stage])
 
 
 @dataclass(frozen=True)
@@ -77,31 +44,37 @@ class Kept:
     version: str
     date: str
     level: str
-    failed: Count
-    """Tests, of those that ran at that level."""
-    tests: Count
-    stages: Mapping[str, Tally]
+    failed: str
+    """Tests, of those that ran at that level: ``3 of 185``."""
+    stages: Mapping[str, str]
+    """By stage what :func:`cell` says."""
 
     @classmethod
     def of(cls, result: Mapping[str, Any], name: str, title: str, version: str) -> Kept:
-        """Return what a run's ``dsocr.json`` says; raise ``DsocrError`` where no case was put to the subject."""
+        """Return what a run's ``dsocr.json`` says; raise ``DsocrError`` where no case was put to it."""
         if not (result["run"] or {}).get("level"):
             raise DsocrError(f"the run of {result['started']} put no case to its subject; run the suites again")
         ended = [test["ended_as"] != Ending.PASSES for test in result["tests"] if test["outcome"] != "skipped"]
         compared = [one for test in result["tests"] for one in test["comparisons"]]
-        stages = {stage: Tally.of(stage, compared) for stage in STAGES}
+        stages = {stage: cell(stage, compared) for stage in STAGES}
         date, level = result["started"].partition("T")[0], result["run"]["level"]
-        return cls(name, title, version, date, level, sum(ended), len(ended), stages)
-
-    @property
-    def rows(self) -> tuple[Sequence[str], Sequence[str]]:
-        """Its cells in the table of runs, and in that of stages."""
-        name, failed = f"`{self.name}`", f"{self.failed} of {self.tests}"
-        stages = [str(self.stages.get(stage, Tally())) for stage in STAGES]
-        return (self.title, name, self.version, self.level, self.date, failed), (name, self.version, *stages)
+        return cls(name, title, version, date, level, f"{sum(ended)} of {len(ended)}", stages)
 
 
 KEPT = Format(Kept, "run that version again, or take the file away")
+
+
+def cell(stage: str, compared: Iterable[Mapping[str, Any]]) -> str:
+    """Return how a stage stands: ``.`` not offered, ``=`` right, else how much is wrong; with the largest error."""
+    found = [one for one in compared if one["verdict"] != Verdict.NOT_COMPARED and _is_of(one["what"], stage)]
+    wrong = sum(one["verdict"] == Verdict.WRONG for one in found)
+    error = max(filter(isfinite, (number(one["error"]) for one in found)), default=0.0)
+    said = f"x {wrong} of {len(found)}" if wrong else "=" if found else "."
+    return f"{said}, {error:.0e}" if error else said
+
+
+def _is_of(what: str, stage: str) -> bool:
+    return any(what.startswith(one) if one.endswith(".") else what.partition("/")[0] == one for one in STAGES[stage])
 
 
 def keep(folder: Path, kept: Kept) -> Path:
@@ -125,14 +98,17 @@ def _key(version: str) -> tuple[bool, Any]:
         return False, number
 
 
-def tables(runs: Sequence[Kept]) -> list[str]:
+def tables(runs: Sequence[Kept]) -> tuple[str, str]:
     """Return the tables of runs and of stages, as Markdown."""
-    return [_table(head, [kept.rows[k] for kept in runs]) for k, head in enumerate(HEADS)]
+    head = ("implementation", "command's name", "version", "level", "run on", "tests failed")
+    of_run = [(one.title, f"`{one.name}`", one.version, one.level, one.date, one.failed) for one in runs]
+    stages = [(f"`{one.name}`", one.version, *(one.stages.get(stage, ".") for stage in STAGES)) for one in runs]
+    return _table([head, *of_run]), _table([("name", "version", *STAGES), *stages])
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    cells = ([cell.replace("|", "\\|") for cell in row] for row in (head, ["---"] * len(head), *rows))
-    return "".join(f"| {' | '.join(row)} |\n" for row in cells)
+def _table(rows: Sequence[Iterable[str]]) -> str:
+    head, *others = [[cell.replace("|", r"\|") for cell in row] for row in rows]
+    return "".join(f"| {' | '.join(row)} |\n" for row in (head, ["---"] * len(head), *others))
 
 
 def put_into(page: str, made: Iterable[str]) -> str:

@@ -7,20 +7,19 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.history.scoreboard import Kept, Tally, keep, read, tables
+from pytest_dsocr.history.scoreboard import STAGES, Kept, cell, keep, read, tables
 from tests.report.made import BAD, GOOD, night
 
-COMPARED: list[tuple[str, str, float | str | None]] = [
-    ("input_ids/image", "MATCH", None),
-    ("sam.page/3", "DRIFT", 2e-6),
-    ("sam.page", "DRIFT", 4e-6),
+COMPARED = """input_ids/image MATCH 0, sam.page/3 DRIFT 2e-6, sam.page DRIFT 4e-6, images_ori WRONG inf,
+    text NOT-COMPARED 0, sampled WRONG 9"""
+FOUND = [
+    {"what": what, "verdict": verdict, "error": float(error)}
+    for what, verdict, error in map(str.split, COMPARED.split(","))
 ]
-COMPARED += [("images_ori", "WRONG", "infinite"), ("text", "NOT-COMPARED", None), ("sampled", "WRONG", 9.0)]
-STAGES = {
-    stage: Tally.of(stage, [dict(zip(("what", "verdict", "error"), one, strict=True)) for one in COMPARED])
-    for stage in ("ids", "grid", "page's view", "SAM", "text")
-}
-ONE = replace(Kept.of(night(*BAD, started="2026-11-22T20"), "it", "It | that", "it 0.9"), stages=STAGES)
+ONE = replace(
+    Kept.of(night(*BAD, started="2026-11-22T20"), "it", "It | that", "it 0.9"),
+    stages={stage: cell(stage, FOUND) for stage in STAGES},
+)
 
 
 def test_a_run_makes_a_row_of_each_table() -> None:
@@ -43,18 +42,14 @@ def test_the_command_keeps_a_result_and_puts_the_tables_in_the_place_of_those_be
     runs, stages = (table.partition("\n")[0] for table in tables([]))
     page.write_text(f"# Page\n\n{runs}\n| --- |\n| old |\n\nBetween.\n\n{stages}\nBehind | it.\n")
     keep(kept, ONE)
-    for found, status, why in (
-        ({**night(*GOOD), "run": None}, 2, "put no case to its subject"),
-        (night(*GOOD), 0, ""),
-    ):
+    for found, status, why in ({**night(*GOOD), "run": None}, 2, "put no case to its subject"), (night(*GOOD), 0, ""):
         run.write_text(json.dumps(found))
-        assert main(["scoreboard", str(kept), f"--into={page}", f"--add={run}", "--name=a", "--version=1"]) == status
+        assert main(["scoreboard", str(kept), f"--into={page}", "--add", str(run), "a", "1"]) == status
         said = capsys.readouterr()
         assert why in said.err
     first, second = tables(read(kept))
     assert said.out == f"{first}\n{second}"
     assert page.read_text() == f"# Page\n\n{first}\nBetween.\n\n{second}Behind | it.\n"
-    assert {one.title: one.stages.get("CLIP") for one in read(kept)} == {"It | that": None, "a": Tally(0, 1, 0.71)}
-    for command, why in (([f"--add={run}"], "give --name and --version"), ([f"--into={run}"], "has no table with the")):
-        assert main(["scoreboard", str(kept), *command]) == 2
-        assert why in capsys.readouterr().err
+    assert {one.title: one.stages["CLIP"] for one in read(kept)} == {"It | that": ".", "a": "=, 7e-01"}
+    assert main(["scoreboard", str(kept), f"--into={run}"]) == 2
+    assert "has no table with the head" in capsys.readouterr().err
