@@ -167,6 +167,7 @@ def _config(of: Architecture, image_id: int) -> Any:
     """Return its config with a checkpoint's sizes, of which the vendor's file names vision's in another way."""
     sam = {
         "hidden_size": of.sam.width,
+        "image_size": of.sam.image_size,
         "output_channels": of.sam.neck_channels,
         "num_hidden_layers": of.sam.layers,
         "num_attention_heads": of.sam.heads,
@@ -176,6 +177,7 @@ def _config(of: Architecture, image_id: int) -> Any:
     }
     clip = {
         "hidden_size": of.clip.width,
+        "image_size": of.clip.image_size,
         "intermediate_size": of.clip.width * of.clip.mlp_ratio,
         "num_hidden_layers": of.clip.layers,
         "num_attention_heads": of.clip.heads,
