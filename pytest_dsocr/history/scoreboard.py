@@ -19,20 +19,20 @@ from pytest_dsocr.foundation.reading import Format
 from pytest_dsocr.report.file import Ending
 from pytest_dsocr.report.payload import number
 
-STAGES: Mapping[str, tuple[str, ...]] = {
-    "ids": ("input_ids", "images_seq_mask"),
-    "grid": ("images_spatial_crop",),
-    "page's view": ("images_ori",),
-    "crops": ("images_crop",),
-    "SAM": ("sam.",),
-    "CLIP": ("clip.",),
-    "projector": ("projector.",),
-    "fusion": ("vision_fusion",),
-    "prefill": ("prefill",),
-    "steps": ("logits", "tokens"),
-    "text": ("text", "spans", "boxes"),
+STAGES = {
+    "ids": "input_ids|images_seq_mask",
+    "grid": "images_spatial_crop",
+    "page's view": "images_ori",
+    "crops": "images_crop",
+    "SAM": r"sam\..*",
+    "CLIP": r"clip\..*",
+    "projector": r"projector\..*",
+    "fusion": "vision_fusion",
+    "prefill": "prefill",
+    "steps": "logits|tokens",
+    "text": "text|spans|boxes",
 }
-"""What a comparison of each stage is called, or begins with."""
+"""What a comparison of each stage is called, in front of a slash."""
 
 
 @dataclass(frozen=True)
@@ -66,15 +66,12 @@ KEPT = Format(Kept, "run that version again, or take the file away")
 
 def cell(stage: str, compared: Iterable[Mapping[str, Any]]) -> str:
     """Return how a stage stands: ``.`` not offered, ``=`` right, else how much is wrong; with the largest error."""
-    found = [one for one in compared if one["verdict"] != Verdict.NOT_COMPARED and _is_of(one["what"], stage)]
+    named = re.compile(rf"({STAGES[stage]})(/.*)?")
+    found = [one for one in compared if one["verdict"] != Verdict.NOT_COMPARED and named.fullmatch(one["what"])]
     wrong = sum(one["verdict"] == Verdict.WRONG for one in found)
     error = max(filter(isfinite, (number(one["error"]) for one in found)), default=0.0)
     said = f"x {wrong} of {len(found)}" if wrong else "=" if found else "."
     return f"{said}, {error:.0e}" if error else said
-
-
-def _is_of(what: str, stage: str) -> bool:
-    return any(what.startswith(one) if one.endswith(".") else what.partition("/")[0] == one for one in STAGES[stage])
 
 
 def keep(folder: Path, kept: Kept) -> Path:
