@@ -118,6 +118,7 @@ class MlxVlm:
             ) from error
         self._prepare = utils.prepare_inputs
         architecture = architecture_of(setup.checkpoint)
+        self._mark = f"{IMAGE}\n" if architecture.family.name in OWN_NAMES else IMAGE
         self.seams, self._encoders = architecture.family.vision_seams, encoders(architecture.family)
         resize_sam(architecture.sam)
         with tempfile.TemporaryDirectory() as folder, redirect_stdout(StringIO()):
@@ -212,8 +213,8 @@ class MlxVlm:
         return state
 
     def _worded(self, prompt: str, pages: int) -> Any:
-        """Return a prompt as mlx-vlm words it, which puts the image in front of the text itself."""
-        text = prompt.replace(f"{IMAGE}\n", "", 1).replace(IMAGE, "", 1)
+        """Return a prompt as mlx-vlm words it, which puts the image, or it and a newline, in front of the text."""
+        text = prompt.replace(self._mark, "", 1).replace(IMAGE, "", 1)
         return self._prompts.apply_chat_template(self._processor, self._model.config, text, num_images=pages)
 
     def _torch(self, value: Any) -> Tensor:

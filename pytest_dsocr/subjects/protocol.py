@@ -103,7 +103,7 @@ class TextSubject(Protocol):
         """Read one page to its end.
 
         Args:
-            page: an image file.
+            page: an image file; a folder is several pages of one prompt, where the model reads such.
             prompt: the text, with its ``<image>``.
             preset: the sizes.
             max_new_tokens: the ceiling of the output.
