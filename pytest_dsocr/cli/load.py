@@ -56,8 +56,8 @@ def run(options: Namespace) -> Iterator[str]:
 
     if min(options.at_once) < 1:
         raise DsocrError("nothing is asked for at --at-once=0; give 1 or more")
-    how = ([options.prompt], [options.preset], options.max_new_tokens)
-    named = make_cases(options.pages, *how, family=family_named(options.checkpoint))
+    family, most = family_named(options.checkpoint), options.max_new_tokens
+    named = make_cases(options.pages, [options.prompt], [options.preset], most, family=family)
     if named.bad:
         raise DsocrError(named.bad[0].why)
     made = {name: getattr(options, name) for name in ("checkpoint", "device", "dtype", "attention")}

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.plugin.config import own_config
 from pytest_dsocr.subjects.loading import HTTP, HTTPS
 
 from .asked import Asked
 
 if TYPE_CHECKING:
-    from pytest_dsocr.families.family import Family
     from pytest_dsocr.observation.config import Config
     from pytest_dsocr.reference.protocol import Reference
 
@@ -31,7 +31,6 @@ def asked(
     dsocr_config: Config,
     dsocr_subject: Any,
     dsocr_reference: Reference,
-    family: Family,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Asked:
     """The server, asked for the run's pages and for odd ones."""
@@ -48,6 +47,6 @@ def asked(
     prompts = [name for name in own.prompts if name in (offers.prompts or own.prompts)]
     if not presets or not prompts:
         raise NotOfferedError("not offered: the run's presets and prompts")
-    cases = make_cases(own.pages, prompts, presets, own.max_new_tokens, family=family).good
+    cases = make_cases(own.pages, prompts, presets, own.max_new_tokens, family=family_named(own.checkpoint)).good
     tokenizer, limits = resolve(own.checkpoint).tokenizer, own_limits(own, dsocr_subject)
     return Asked(dsocr_subject, cases, dsocr_reference, tokenizer, limits, tmp_path_factory.mktemp("odd"))

@@ -25,7 +25,6 @@ ROUNDED = 1e-4
 OFFERED = "logprobs with top_logprobs"
 GO_ON = {"add_generation_prompt": False, "continue_final_message": True}
 CHECK = "that they are the softmax's of the logits as they are, before temperature and rules, and of this step"
-OF_MODEL = f"{CHECK}; then the model: its text alone tells no stage"
 Sides = tuple[list["ForcedStep"], list["Step"]]
 
 
@@ -119,4 +118,8 @@ def _compared(asked: Asked, what: str, sides: Sides) -> Comparison:
     from pytest_dsocr.compare.tokens import compare_logits
 
     found = replace(compare_logits(*sides, asked.limits), what=what)
-    return replace(found, details=(f"check: {OF_MODEL}", *found.details)) if found.verdict is Verdict.WRONG else found
+    return (
+        replace(found, details=(f"check: {CHECK}; then the model: its text alone tells no stage", *found.details))
+        if found.verdict is Verdict.WRONG
+        else found
+    )

@@ -49,7 +49,6 @@ class Reading:
     """``[V]`` of each token, before any rule."""
 
     def up_to(self, most: int, heat: float) -> None:
-        """Read on, by chance where the temperature is above 0."""
         while len(self.tokens) < most and self.tokens[-1:] != [session().policy.eos_id]:
             if self.tokens:
                 session().decode_step(self.state, self.tokens[-1])
@@ -72,9 +71,7 @@ class Right:
     found = ""
     """The checks that find what it gets wrong."""
     heat: ClassVar[float | None] = None
-    """A temperature of its own."""
     held_s = 0.0
-    """How long it waits for others."""
 
     def __init__(self, body: Any) -> None:
         self.body, self.user = body, body["messages"][0]["content"]
@@ -96,11 +93,9 @@ class Right:
         return int(self.body["max_tokens"])
 
     def key(self, page: Image.Image) -> Any:
-        """Return what a page is known by when it is read again."""
         return sha256(page.tobytes()).digest(), page.size
 
     def reading(self) -> Reading:
-        """Read the page, or go on where it was read before."""
         page, preset, prompt = self.opened(self.fetched(self.urls[0])), self.preset(), f"<image>\n{self.text}"
         heat = self.body.get("temperature", 1) if self.heat is None else self.heat
         sizes = (preset.base_size, preset.image_size, preset.crop, preset.grid(*page.size))
@@ -121,12 +116,10 @@ class Right:
         return Reading(len(ids) + len(behind), state, ban)
 
     def said(self, tokens: Sequence[int]) -> str:
-        """Return the text of tokens."""
         text = clean_output(session().tokenizer.decode(tokens))
         return TOKEN.sub("", text) if self.body.get("skip_special_tokens", True) else text
 
     def stopped(self, text: str) -> tuple[str, bool]:
-        """Return a text up to a word that stops it, and whether there is one."""
         at = min((text.index(word) for word in self.body.get("stop") or () if word in text), default=-1)
         return (text, False) if at < 0 else (text[:at], True)
 
@@ -137,7 +130,6 @@ class Right:
         return "stop" if is_whole else "length"
 
     def best(self, logits: Tensor) -> list[tuple[int, float]]:
-        """Return the best tokens of logits ``[V]`` with their logarithms, sorted."""
         values, ids = torch.log_softmax(logits, -1).topk(self.body["top_logprobs"])
         return [*zip(ids.tolist(), values.tolist(), strict=True)]
 
@@ -155,7 +147,6 @@ class Right:
         return re.findall(r"\s*\S+|\s+$", text)
 
     def result(self) -> tuple[str, str, dict[str, int], Any]:
-        """Return text, reason, usage and probabilities."""
         if not self.urls:
             return "", "stop", self.usage(1 + len(session().tokenizer.encode(self.text)), 1), None
         own, most = self.reading(), self.most()

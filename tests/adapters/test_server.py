@@ -163,8 +163,8 @@ def test_the_handshake_asks_as_the_checkpoints_family_does(address: str) -> None
 
     def body(page: Path, prompt: str, preset: Preset, ceiling: int) -> dict[str, Any]:
         asked.append((prompt, preset.name))
-        asks = {"max_tokens": ceiling, "skip_special_tokens": False}
-        return {"messages": [{"content": [{"type": "text", "text": prompt}]}], **asks}
+        content = [{"type": "text", "text": prompt}]
+        return {"messages": [{"content": content}], "max_tokens": ceiling, "skip_special_tokens": False}
 
     other = replace(DEFAULT, default_preset="base", prompts={"own": "<image>\nRead."})
     with watching([]):
