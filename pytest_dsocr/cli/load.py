@@ -23,13 +23,14 @@ from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import Setup, SubjectFaultError
 from pytest_dsocr.perf.identity import PageSetting, identity_of
 from pytest_dsocr.perf.rounds import Measured, Round
+from pytest_dsocr.perf.summary import ms
 from pytest_dsocr.report.file import now
 
 AT_ONCE = (1, 4, 16)
 LEAST, EACH = 8, 3
 """Pages of a level: at least so many, and so many for each that is open at once."""
 HEAD = ("at once", "pages", "errors", "pages/s", "first text", "between texts", "page")
-UNIT = ("", "", "", "", *("ms: median, 99%",) * 3)
+UNIT = ("", "", "", "", *("median, 99%",) * 3)
 
 
 def add_run(command: ArgumentParser) -> None:
@@ -75,7 +76,7 @@ def run(options: Namespace) -> Iterator[str]:
             pages, errors = len(times["page"]), [*errors, *failed]
             counts = (str(at_once), str(pages), str(len(failed)), f"{pages / (perf_counter() - started):.2f}")
             rows.append((*counts, *map(_median_and_most, times.values())))
-            rounds += [Round({f"{name}/{at_once}": ms}) for name, of in times.items() for ms in of]
+            rounds += [Round({f"{name}/{at_once}": one}) for name, of in times.items() for one in of]
     yield from aligned(rows, ())
     options.status = int(bool(errors))
     yield from entry("error", errors[0]) if errors else ()
@@ -116,4 +117,4 @@ def _read(
 def _median_and_most(times_ms: list[float]) -> str:
     """Return the median and the 99th percentile."""
     own = sorted(times_ms)
-    return f"{own[len(own) // 2]:.0f}, {own[len(own) * 99 // 100]:.0f}" if own else "none"
+    return f"{ms(own[len(own) // 2])}, {ms(own[len(own) * 99 // 100])}" if own else "none"
