@@ -35,17 +35,14 @@ class Asked:
 
     server: ServerSubject
     cases: Sequence[Case]
-    """The run's that it offers."""
     reference: Reference
     tokenizer: TextTokenizer
     limits: Tolerances
     folder: Path
-    """Takes the pages that are drawn."""
     answers: dict[str, Completion] = field(default_factory=dict)
 
     @property
     def first(self) -> Case:
-        """The run's first: a page of many tokens."""
         return self.cases[0]
 
     @cached_property
@@ -90,7 +87,6 @@ class Asked:
         return self.reference.observe(self.first).steps
 
     def text_of(self, tokens: Sequence[int]) -> str:
-        """Return the text of tokens without the white space around it."""
         return self.tokenizer.decode(tokens).strip()
 
 
@@ -102,7 +98,6 @@ def judged(what: str, faults: Sequence[str], right: str, check: str) -> Comparis
 
 
 def not_offered(what: str, why: str) -> Comparison:
-    """Say what the server does not offer, and how that showed."""
     return not_compared(what, Reason.NOT_OFFERED, f"not offered: {why}")
 
 

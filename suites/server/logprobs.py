@@ -29,8 +29,6 @@ Sides = tuple[list["ForcedStep"], list["Step"]]
 
 
 class Likely(Struct):
-    """A token, and the logarithm of its probability."""
-
     token: str
     logprob: float
     top_logprobs: list[Likely] = []
@@ -118,8 +116,5 @@ def _compared(asked: Asked, what: str, sides: Sides) -> Comparison:
     from pytest_dsocr.compare.tokens import compare_logits
 
     found = replace(compare_logits(*sides, asked.limits), what=what)
-    return (
-        replace(found, details=(f"check: {CHECK}; then the model: its text alone tells no stage", *found.details))
-        if found.verdict is Verdict.WRONG
-        else found
-    )
+    check = f"check: {CHECK}; then the model: its text alone tells no stage"
+    return replace(found, details=(check, *found.details)) if found.verdict is Verdict.WRONG else found

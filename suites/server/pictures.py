@@ -19,8 +19,7 @@ from pytest_dsocr.contract.image import load_image
 from .asked import Asked, apart, judged
 from .logprobs import first_apart
 
-ORIENTATION, TURNED, TURN_BACK = 0x0112, 6, Image.Transpose.ROTATE_90
-QUALITY = 85
+ORIENTATION, TURNED, TURN_BACK, QUALITY = 0x0112, 6, Image.Transpose.ROTATE_90, 85
 
 
 def jpeg(asked: Asked) -> Comparison:

@@ -13,9 +13,7 @@ from pytest_dsocr.families import DEFAULT
 from tests.adapters.server import TOKEN
 from tests.adapters.serving import FLIGHT, Right, session
 
-HELD_S = 0.05
 BEFORE: dict[str, Any] = {}
-"""What is kept of requests before."""
 
 
 def swapped(name: str, value: Any) -> Any:
@@ -79,10 +77,10 @@ PARTS: Mapping[str, Mapping[str, Any]] = {  # behind the name are the checks tha
     "says-stop-behind-pieces: streaming": {"reason": lambda it, end: Right.reason(it, end or it.body.get("stream"))},
     "ignores-stop: stop": {"stopped": lambda it, text: (text, False)},
     "keeps-the-stop: stop": {"stopped": stopped_behind},
-    "mixes-pages: at_once": {"reading": mixed, "held_s": HELD_S},
+    "mixes-pages: at_once": {"reading": mixed, "held_s": 0.05},
     "pads-beside-longer: beside_a_long_one": {
         "said": lambda it, ids: Right.said(it, ids[any(one.most() > it.most() for one in FLIGHT) :]),
-        "held_s": HELD_S,
+        "held_s": 0.05,
     },
     "token-of-the-page-before: in_turn": {"said": lambda it, ids: Right.said(it, [*swapped("ids", ids[:1]), *ids[1:]])},
     "loses-the-last-piece: streaming": {"pieces": lambda it, text: Right.pieces(it, text)[:-1]},
