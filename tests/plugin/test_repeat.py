@@ -39,14 +39,15 @@ RULES = {
 
 @pytest.fixture(params=RULES)
 def found(repository: Repository, request: pytest.FixtureRequest) -> dict[str, Any]:
-    """The result of a run over three pages, each read ten times; the first, which passes, by two workers."""
+    """The result of a run over three pages, each read ten times; one that passes by two workers, one isolated."""
     repository.pytester.mkdir("pages")
     for name in "abc":
         Image.new("RGB", (32, 32)).save(Path("pages", f"{name}.png"))
     repository.pytester.makepyfile(planted=PLANTED.format(RULES[request.param]))
     repository.settle(ini="dsocr_explain = 0\ndsocr_out = out")
     options = ("--dsocr-pages=pages", "--dsocr-subject=planted:Unsteady", "--dsocr-repeat=10")
-    repository.run(TEST_TEXT, *options, *(["-n2"] * (request.param == "never")))
+    more = {"never": ["-n2"], "leak": ["--dsocr-isolate"]}
+    repository.run(TEST_TEXT, *options, *more.get(request.param, ()))
     found: dict[str, Any] = json.loads(Path("out/dsocr.json").read_text(encoding="utf-8"))
     return found
 
