@@ -73,10 +73,10 @@ def test_a_session_like_the_vendors_ends_in_0_with_the_plugins_own_result(
 
 @pytest.mark.usefixtures("cold")  # with children of its own, in one group of processes
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("isolate", [[], ["--isolate"]], ids=["here", "apart"])
-def test_what_ends_the_command_ends_pytest_and_is_no_pass(number: signal.Signals, isolate: list[str]) -> None:
+@pytest.mark.parametrize("options", [TEXT_ALONE, ("--isolate", *TEXT_ALONE), (*TEXT_ALONE, "-n2")])
+def test_what_ends_the_command_ends_pytest_and_is_no_pass(number: signal.Signals, options: tuple[str, ...]) -> None:
     """A terminal sends its interrupt to the whole group of processes."""
-    asked = [PAGE, "--subject=mine:Waits", *isolate, *TEXT_ALONE]
+    asked = [PAGE, "--subject=mine:Waits", *options]
     process = subprocess.Popen(command(asked), stdout=subprocess.PIPE, start_new_session=True)
     while not Path("waits").exists():
         assert process.poll() is None
