@@ -27,8 +27,7 @@ def inputs_under(session: Engine[Any], case: Case, one: Mistake | None = None, *
         if one is not None:
             one.plant(Target(session, changes))
         if page is not None:
-            changes.set(of_inputs, "views", lambda page, preset, grid: (page, [page]))
-            changes.set(of_inputs, "pixels", lambda views: torch.zeros(1, 3, 1, 1))
+            changes.set(of_inputs, "views", lambda *_: (torch.zeros(1, 3, 1, 1, dtype=torch.uint8),) * 2)
         return session.prepare(case.page if page is None else page, prompt=case.prompt, preset=case.preset)
 
 
