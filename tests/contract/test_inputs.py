@@ -23,7 +23,6 @@ from tests.contract.recorded import INPUTS, digest
 from tests.recordings import recording_of
 
 PAGES_BY_NAME = {**PAGES, **ZERO_SUM_PAGES}
-GUNDAM = DEFAULT.presets["gundam"]
 MANY = FAMILIES["unlimited_ocr"]
 TOGETHER = recording_of("pages", MANY)["together"]
 OWN_CROPS = Preset("mine", 1024, 768, crop=True)

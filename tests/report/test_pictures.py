@@ -35,7 +35,6 @@ from tests.report.made import LIMITS, MATCH, exchange, new_result, report
 
 Spans = Sequence[SpanSeen]
 HERE, NEAR, FAR = Box(100, 100, 500, 300), Box(120, 110, 540, 330), Box(100, 700, 500, 900)
-WHITE = (255, 255, 255)
 
 
 def test_each_of_several_pages_has_a_picture_and_its_own_boxes(tmp_path: Path) -> None:
