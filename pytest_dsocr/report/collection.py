@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_dsocr.compare.verdict import SEVERITY
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.report.file import RunIdentity
-from pytest_dsocr.report.outcomes import JudgedCase, TestResult, gravity, judged_by_tests, outcome_of, why_skipped
+from pytest_dsocr.report.outcomes import JudgedCase, TestResult, judged_by_tests, outcome_of, why_skipped
 from pytest_dsocr.report.payload import CasePayload, ElapsedPayload, Entry, LeftPayload, RunPayload, TestPayload
 
 if TYPE_CHECKING:
@@ -143,10 +143,6 @@ class Collected:
     def add_elapsed(self, process: str, elapsed: ElapsedPayload) -> None:
         """Take where the time of a process went; its last report counts."""
         self.elapsed[process] = max(self.elapsed.get(process, elapsed), elapsed, key=lambda one: one["elapsed_s"])
-
-    def add_test(self, test: TestResult) -> None:
-        """Take a test of another run; where it was taken already, the graver outcome counts."""
-        self.tests[test.nodeid] = max(self.tests.get(test.nodeid, test), test, key=lambda one: gravity(one.outcome))
 
     @property
     def cases(self) -> list[JudgedCase]:
