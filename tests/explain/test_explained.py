@@ -107,7 +107,8 @@ def test_what_explains_a_text_is_tried_on_every_page_right_or_wrong_and_the_sear
 ) -> None:
     """What is left of one page that is wrong is narrowed by the next, and refuted by one that is right."""
     asking, wrong, right = Explainer(Setup(), ENOUGH_S), judged(TWO_BOS, level=Level.TEXT), judged(level=Level.TEXT)
-    asking._client, everything = explainer._client, dict.fromkeys(one.id for one in of_text(0))
+    every = of_text(0, DEFAULT, of_one_block(loaded().session))
+    asking._client, everything = explainer._client, dict.fromkeys(one.id for one in every)
     but_one = dict.fromkeys([*everything][:-1])
     assert asking.explain(right) is None, "nothing is to be explained yet"
     for known, tried, read, names, proven in (
