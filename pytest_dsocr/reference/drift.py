@@ -97,12 +97,12 @@ def _place(anchor: Anchor) -> str:
     return f"{anchor.file}:{anchor.line}"
 
 
-EVERY = ("contract", "parity", "cache", "checkpoint", "perf", "cost", "reference")
+EVERY = ("contract", "parity", "cache", "checkpoint", "perf", "cost", "reference", "server")
 OF_KIND: Mapping[Kind, tuple[str, ...]] = {
-    "host": ("contract", "parity", "checkpoint", "reference"),
-    "view": ("parity", "checkpoint", "perf", "cost", "reference"),
-    "fusion": ("parity", "cache", "checkpoint", "perf", "cost", "reference"),
-    "prompt": ("parity", "cache", "checkpoint", "perf", "cost", "reference"),
+    "host": ("contract", "parity", "checkpoint", "reference", "server"),
+    "view": ("parity", "checkpoint", "perf", "cost", "reference", "server"),
+    "fusion": ("parity", "cache", "checkpoint", "perf", "cost", "reference", "server"),
+    "prompt": ("parity", "cache", "checkpoint", "perf", "cost", "reference", "server"),
     "step": EVERY,
 }
 """By the kind of a stage, the suites that test a subject for what the anchors of the stage contain."""
