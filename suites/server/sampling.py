@@ -25,7 +25,8 @@ def temperature(asked: Asked) -> Comparison:
 
 def ngram_rule(asked: Asked) -> Comparison:
     """Look for tokens that are repeated though the vendor's rule forbids it, on a page that repeats a word."""
-    size = asked.first.family.decoding.no_repeat_ngram_size
+    if not (size := asked.first.family.decoding.no_repeat_ngram_size):
+        return not_offered("ngram_rule", "a rule, as the model has none unless it is asked for one")
     longest = longest_repeat(asked.tokenizer.encode(asked(asked.odd["repeated"], LONG).text))
     faults = [f"{longest} tokens stand twice; the vendor's rule forbids {size}"] if longest >= size else []
     check = f"how the server sets no_repeat_ngram_size {size}: OpenAI's API has no field for it"

@@ -55,7 +55,7 @@ def test_what_the_session_wrote_passes_at_every_stage(written: Path) -> None:
     assert report.passes
     left = {one.what for one in report.comparisons if one.verdict is Verdict.NOT_COMPARED}
     assert {what for what in left if "/" not in what} == {"dtypes", "result.mmd", "artefacts"}
-    assert report.worst_error < 1e-6
+    assert report.worst_error < 1e-5, "float32 on another processor, and nothing narrower"
     assert main(["dump", "check", str(written)]) == 0
 
 
