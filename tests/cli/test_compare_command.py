@@ -126,5 +126,5 @@ def test_the_suites_are_found_wherever_it_is_called() -> None:
     found = suites(MEASURING)
     names = [Path(path).name for path in found]
     assert [name.removeprefix("pytest_dsocr.suites.") for name in names if name != "--pyargs"] == [
-        *("parity", "cache", "checkpoint", "contract", "reference")
+        *("parity", "cache", "checkpoint", "contract", "reference", "server")
     ]

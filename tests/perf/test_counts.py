@@ -48,7 +48,7 @@ def probe(tiny: Engine[Any], page: Path) -> Probe:
         (planted.WaitsInStep, "waits in a step", "1 times by itself"),
         (planted.WaitsInRead, "waits a token", "1.92 times a token"),
         (planted.CacheConcatenated, "cache copied", "1,632 bytes more"),
-        (planted.QuadraticNgrams, "host work grows", "56 lines of Python more"),
+        (planted.QuadraticNgrams, "host work grows", "27 lines of Python more"),
         (SessionSubject, "", ""),
     ],
 )
