@@ -1,6 +1,7 @@
 """``processor:``: inputs of a server's processor, with the session behind."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,11 +13,19 @@ from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.pages.page_list import shipped
+from pytest_dsocr.subjects.calls import watching
 from pytest_dsocr.subjects.loading import load_subject
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import session_subject
 
 HERE = f"processor:{__name__}"
+
+
+@pytest.fixture(autouse=True)
+def _noted_here() -> Iterator[None]:
+    """What is said of a part is no note of the run that tests it."""
+    with watching([]):
+        yield
 
 
 class Right:

@@ -115,4 +115,5 @@ def test_what_is_a_part_is_known_before_it_is_loaded() -> None:
         level = level_before_loading(spec)
         assert level is (Level.INPUTS if name == "Inputs" else Level.STAGES)
         assert "; the rest: the built-in session's" in offers_before_loading(spec).summary
-        assert level is level_of(load_subject(spec, SETUP))
+        with watching([]):
+            assert level is level_of(load_subject(spec, SETUP))
