@@ -25,10 +25,9 @@ from pytest_dsocr.contract.prompt import TextTokenizer, prompt_ids, split_at_ima
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.process import in_threads
 
-WHITE = 255
-MEAN = STD = 0.5
-PART = 2**19
-"""Levels that are normalised at a time: to map memory for all of them in float32 takes longer than to compute them."""
+PIXEL_OF_LEVEL = torch.arange(256).float().div_(255).sub_(0.5).div_(0.5).bfloat16()
+"""A pixel in [-1, 1] for each level, by the arithmetic of torchvision's ``ToTensor`` and ``Normalize(0.5, 0.5)``: in
+float32, then rounded."""
 Kind = tuple[np.ndarray[Any, np.dtype[np.uint8]], int, Callable[[Image.Image], Image.Image]]
 """Levels to fill ``[N, 3, H, W]``, how many of them are side by side, and what makes all of them of a page."""
 
@@ -89,6 +88,7 @@ def prepare_inputs(
     stages: Watch = nullcontext,  # type: ignore[assignment]
     *,
     at_one_place: bool = False,
+    device: torch.device | str = "cpu",
 ) -> Inputs:
     """Turn one page, or several, and a prompt into the model's inputs.
 
@@ -101,6 +101,7 @@ def prepare_inputs(
         tokenizer: of the model that will read them.
         stages: returns a context for ``preprocess``, from the file to pixels, and one for ``tokenizer``.
         at_one_place: the images of a list, be it of one, are pages at one ``<image>``; none of them is cut.
+        device: where the inputs will be; pixels are moved there as the levels of a page, a byte each.
 
     Raises:
         DsocrError: for a page that cannot be read, a prompt that does not fit the pages, or a preset
@@ -117,8 +118,8 @@ def prepare_inputs(
         grids = [preset.grid(*page.size) for page in pages]
         made = [views(page, preset, grid) for page, grid in zip(pages, grids, strict=True)]
         blank_px = preset.view_size if together else preset.base_size
-        images_crop = _pixels([crops for _, crops in made], blank_px)
-        images_ori = _pixels([whole for whole, _ in made], preset.image_size)
+        images_crop = _pixels([crops for _, crops in made], blank_px, device)
+        images_ori = _pixels([whole for whole, _ in made], preset.image_size, device)
     with stages("tokenizer"):
         pieces = split_at_images(prompt, len(pages), at_one_place=together)
         counts = [image_token_count(preset, grid) for grid in grids]
@@ -126,7 +127,7 @@ def prepare_inputs(
         spatial_crop = torch.tensor(grids or [(0, 0)])
         inputs = Inputs(torch.tensor([ids]), torch.tensor([mask]), spatial_crop, images_crop, images_ori)
         check_inputs(inputs, preset)
-    return inputs
+        return inputs.to(device)
 
 
 def views(page: Image.Image, preset: Preset, grid: Grid) -> tuple[Tensor, Tensor]:
@@ -164,24 +165,18 @@ def _parts(page: Image.Image) -> Sequence[tuple[Sequence[slice], Image.Image]]:
     return [([place], channel) for place, channel in zip(places, channels, strict=True)]
 
 
-def normalise(whole: Tensor) -> Tensor:
-    """Turn uint8 levels of 0 to 255, of any shape, into pixels in [-1, 1], bf16.
-
-    The arithmetic is that of torchvision's ``ToTensor`` and ``Normalize(0.5, 0.5)`` in float32, to the last bit.
-    """
-    made = torch.empty_like(whole, dtype=torch.bfloat16)
-    parts = zip(whole.reshape(-1).split(PART), made.view(-1).split(PART), strict=True)
-    for _ in in_threads(lambda part: part[1].copy_(part[0].float().div_(WHITE).sub_(MEAN).div_(STD)), parts):
-        pass
-    return made
+def normalise(levels: Tensor) -> Tensor:
+    """Turn uint8 levels of 0 to 255, of any shape, into pixels in [-1, 1], bf16, where the levels are."""
+    pixel_of_level = PIXEL_OF_LEVEL.to(levels.device)
+    return pixel_of_level.index_select(0, levels.reshape(-1).int()).view(levels.shape)
 
 
-def _pixels(of_pages: Sequence[Tensor], blank_px: int) -> Tensor:
+def _pixels(of_pages: Sequence[Tensor], blank_px: int, device: torch.device | str) -> Tensor:
     """Make pixels of levels of pages, in order; zeros where there are none."""
     levels = [one for one in of_pages if len(one)]
     if not levels:
-        return torch.zeros((1, 3, blank_px, blank_px))
-    return normalise(levels[0] if len(levels) == 1 else torch.cat(levels))
+        return torch.zeros((1, 3, blank_px, blank_px), device=device)
+    return normalise((levels[0] if len(levels) == 1 else torch.cat(levels)).to(device))
 
 
 def check_inputs(inputs: Inputs, preset: Preset) -> None:

@@ -22,7 +22,7 @@ from pytest_dsocr.engine.pipeline import DecodeState, Pipeline, Vision, generate
 from pytest_dsocr.engine.protocol import CacheT, OcrModel
 from pytest_dsocr.engine.result import Counts, Result
 from pytest_dsocr.engine.stages import Instrument, Stages
-from pytest_dsocr.families.family import PREPROCESS, Family, load
+from pytest_dsocr.families.family import Family, load
 from pytest_dsocr.foundation.errors import DsocrError
 
 EngineKind = Literal["readable", "fast"]
@@ -102,9 +102,7 @@ class Engine(Generic[CacheT]):
         self, image: ImageSource | Sequence[ImageSource], *, prompt: str = "markdown", preset: str | Preset = "gundam"
     ) -> Inputs:
         """Turn one page, or one for each ``<image>`` of the prompt, into the model's inputs, on its device."""
-        inputs = self.family.prepare(image, prompt, preset, self.tokenizer, self.stages)
-        with self.stages(PREPROCESS):
-            return inputs.to(self.model.device)
+        return self.family.prepare(image, prompt, preset, self.tokenizer, self.stages, self.model.device)
 
     def prefill(self, inputs: Inputs, *, all_logits: bool = False) -> DecodeState[CacheT]:
         """Run vision and the prompt; the state holds the seams, the cache and the first token's logits."""

@@ -20,6 +20,8 @@ from pytest_dsocr.contract.presets import Layout, Preset, Tiling, get_preset
 from pytest_dsocr.contract.prompt import SpecialTokens, TextTokenizer
 
 if TYPE_CHECKING:
+    import torch
+
     from pytest_dsocr.contract.image import ImageSource
     from pytest_dsocr.contract.inputs import Inputs
 
@@ -184,12 +186,14 @@ class Family:
         preset: str | Preset,
         tokenizer: TextTokenizer,
         stages: Watch = nullcontext,  # type: ignore[assignment]
+        device: torch.device | str = "cpu",
     ) -> Inputs:
         """Make the inputs of ``prompt``, a name or a text; see :func:`pytest_dsocr.contract.inputs.prepare_inputs`."""
         from pytest_dsocr.contract.inputs import prepare_inputs
 
         text, sizes = self.prompts.get(prompt, prompt), self.preset(preset)
-        return prepare_inputs(images, text, sizes, tokenizer, stages, at_one_place=bool(self.pages_prompt))
+        together = bool(self.pages_prompt)
+        return prepare_inputs(images, text, sizes, tokenizer, stages, at_one_place=together, device=device)
 
 
 def merged(families: Iterable[Family]) -> tuple[Stage, ...]:

@@ -45,8 +45,8 @@ def test_a_result_holds_what_was_asked_and_what_it_took() -> None:
     assert result.text == session.tokenizer.decode(result.token_ids).strip()
 
 
-TWICE = ("preprocess", "sam", "clip", "projector", "vision_fusion")
-"""For crops and page; a file and its way to the device; views put together, and then into the prompt."""
+TWICE = ("sam", "clip", "projector", "vision_fusion")
+"""For crops and page; views put together, and then into the prompt."""
 
 
 def test_every_stage_is_timed_and_decode_once_a_step() -> None:

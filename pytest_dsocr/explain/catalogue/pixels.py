@@ -62,7 +62,8 @@ def plant_recipe(on: Target, how: Mapping[str, Any]) -> None:
     on.changes.set(inputs, "load_image", recipe.opened)
     on.changes.set(inputs, "views", recipe.views)
     on.changes.set(presets, "crop_grid", lambda width, height, tiling: recipe.grid(width, height, tiling.most))
-    on.changes.set(inputs, "normalise", recipe.levels)
+    # what a page's pixels are computed to does not depend on the device that they are made for
+    on.changes.set(inputs, "normalise", lambda levels: recipe.levels(levels.cpu()).to(levels.device))
     on.changes.set(inputs, "check_inputs", lambda *_: None)
 
 
