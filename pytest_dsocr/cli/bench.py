@@ -14,10 +14,11 @@ from pytest_dsocr.foundation.process import interrupted_by_sigterm, progress_bar
 from pytest_dsocr.foundation.words import entry
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.page_list import shipped
-from pytest_dsocr.perf.bench import LABELS, Status, Task, compare, lines_of
+from pytest_dsocr.perf.bench import Status, compare, lines_of
 from pytest_dsocr.perf.identity import PageSetting
 from pytest_dsocr.perf.limits import LOOKS, TOKENS, Watcher
 from pytest_dsocr.perf.rounds import QUANTITIES
+from pytest_dsocr.perf.turns import LABELS, Task
 from pytest_dsocr.plugin.option_values import slower as read_share
 from pytest_dsocr.plugin.xfails import read_ledger
 from pytest_dsocr.report.bench import as_json, bencher, markdown

@@ -1,33 +1,27 @@
 """Two versions measured in turn, in processes of their own, until each quantity is judged or the bound is reached."""
 
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum
-from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.families.family import PREPROCESS, TOKENIZER
 from pytest_dsocr.foundation.words import HASH_CHARACTERS, aligned, count, entry, listed
 from pytest_dsocr.perf.candidate import SUBJECT, opened
 from pytest_dsocr.perf.counts import Change, exact_changes, other_changes, text_change
-from pytest_dsocr.perf.host import of_turns, steady
-from pytest_dsocr.perf.identity import PageSetting, identity_of
-from pytest_dsocr.perf.limits import ANY, LOOKS, Watcher, limits_of, looks_at, once_settled, order, settle
-from pytest_dsocr.perf.rounds import Measured, Round, alike
+from pytest_dsocr.perf.identity import identity_of
+from pytest_dsocr.perf.limits import Watcher
+from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.perf.side import Side, ask_all, sides
-from pytest_dsocr.perf.statistics import Judgement, Pace, Sides, judge
+from pytest_dsocr.perf.statistics import Judgement, Pace
 from pytest_dsocr.perf.trace import Difference, difference
 from pytest_dsocr.perf.traced import Table
+from pytest_dsocr.perf.turns import ENDED, LABELS, Task, absolute, asked_again, loaded, timed
 from pytest_dsocr.subjects.loading import SESSIONS, VENDOR
 
-LABELS = ("A", "B")
 HEAD = ("stage", "A ms", "B ms", "B / A", "interval", "allowed", "verdict")
 LEFT = ("stage", "verdict")
-ENDED = "interrupted"
-RoundPair = tuple[Round, Round]
 
 
 class Status(IntEnum):
@@ -37,33 +31,6 @@ class Status(IntEnum):
     SLOWER = 1
     UNDECIDED = 2
     NOT_RUN = 3
-
-
-@dataclass(frozen=True)
-class Task:
-    """What both sides are asked to do."""
-
-    subject: str
-    """Of the side that names none of its own."""
-    setup: Mapping[str, str]
-    """The fields of :class:`pytest_dsocr.subjects.protocol.Setup`."""
-    checkpoint_sha256: str
-    """Empty for one that only the subject can read."""
-    page: Path
-    reading: PageSetting
-    """The page, and what is asked of it."""
-    slower: Mapping[str, float] = field(default_factory=dict)
-    """How much slower a quantity may be, where that is not the default."""
-    stages: tuple[str, ...] = ()
-    """The quantities to judge; all where none is named."""
-    most_rounds: int = LOOKS[-1]
-    """The most pairs of rounds to take."""
-    seconds: float = math.inf
-    """No pair of rounds is started after so many."""
-    limit_s: float = 600.0
-    """Seconds that one answer of a side may take."""
-    traces: Path | None = None
-    """The folder for a trace of each side; none is taken without it."""
 
 
 @dataclass(frozen=True)
@@ -150,28 +117,25 @@ def compare(names: Sequence[str], task: Task, watch: Watcher, *, is_timed: bool 
     Raises:
         DsocrError: where one of the two cannot be run, or would not run what it is named for.
     """
+    ends_s = time.monotonic() + task.seconds
     with ExitStack() as stack:
         candidates = [stack.enter_context(opened(name)) for name in names]
-        both = stack.enter_context(sides(dict(zip(LABELS, candidates, strict=True)), task.limit_s))
-        watch("loading", 0, task.most_rounds)
-        loads = [_load(side, task, [one.process.pid for one in both]) for side in both]
-        loaded = ask_all(both, "load", loads)
-        watch("counting", 0, task.most_rounds)
-        texts, exact = ask_all(both, "read"), [side.ask("exact") for side in both]  # a GPU's work is timed as well
-        for side in both:
-            watch(f"warming up {side.label}", 0, task.most_rounds)
-            side.ask("warm_up")
-            side.check_used()
-        pairs, judgements, cut_short = settled(both, exact, task, watch) if is_timed else ([], [], "")
-        trace = _traced(both, task, judgements, watch) if task.traces and not cut_short.startswith(ENDED) else None
-    identities = [_identity(side, task, found) for side, found in zip(both, loaded, strict=True)]
+        with sides(dict(zip(LABELS, candidates, strict=True)), task.limit_s) as both:
+            machines = loaded(both, task, watch)
+            watch("counting", 0, task.most_rounds)
+            texts, exact = ask_all(both, "read"), [side.ask("exact") for side in both]  # a GPU's work is timed as well
+            pairs, judgements, cut_short = timed(both, exact, task, watch, ends_s) if is_timed else ([], [], "")
+            trace = _traced(both, task, judgements, watch) if task.traces and not cut_short.startswith(ENDED) else None
+        if not task.setup["device"].startswith("cuda"):
+            judgements = asked_again(candidates, exact, judgements, task, watch, ends_s)
+    identities = [_identity(side, task, found) for side, found in zip(both, machines, strict=True)]
     a, b = (Measured(identities[k], exact[k], tuple(pair[k] for pair in pairs)) for k in (0, 1))
     return Bench(a, b, tuple(judgements), text_change(*map(str.strip, texts)), is_timed, cut_short, trace)
 
 
 def _traced(both: Sequence[Side], task: Task, judged: Sequence[Judgement], watch: Watcher) -> Difference:
     """Trace each side once, one after the other; both know both subjects' packages for code that is to blame."""
-    specs = [_absolute(side.candidate.subject or task.subject, VENDOR) for side in both]
+    specs = [absolute(side.candidate.subject or task.subject, VENDOR) for side in both]
     own = [__package__ if one in SESSIONS else one for one in specs]
     packages = [one.partition(":")[0].partition(".")[0] for one in own if not one.startswith(VENDOR)]
     tables = []
@@ -183,110 +147,12 @@ def _traced(both: Sequence[Side], task: Task, judged: Sequence[Judgement], watch
     return difference(tables[0], tables[1], [one.quantity for one in judged if one.is_change])
 
 
-class _TimeUpError(Exception):
-    """No further round is to be taken."""
-
-
-def settled(
-    both: Sequence[Side], exact: Sequence[Mapping[str, int]], task: Task, watch: Watcher
-) -> tuple[list[RoundPair], Sequence[Judgement], str]:
-    """Take pairs of rounds until all is judged, or the bound is reached; return them, and the verdicts.
-
-    The first pair is of all, for limits depend on the page; then what is settled, or not asked for, is left out.
-    Where the time is up, or Ctrl-C is pressed, those that were taken are judged; the third value says so.
-    """
-    ends_s = time.monotonic() + task.seconds
-    pairs = [_rounds(both, 0)]
-
-    judged = once_settled(lambda look, looks: judge_pairs(pairs, exact, task.slower, look, looks, task.stages))
-
-    def take(open_ones: Sequence[str]) -> RoundPair:
-        if time.monotonic() > ends_s:
-            raise _TimeUpError(f"the {task.seconds:g} s of --seconds were over after {count(len(pairs), 'pair')}")
-        return _rounds(both, len(pairs), open_ones or task.stages)
-
-    quantities = len(task.stages) or len(pairs[0][0].wall_ms)
-    looks, [fewest, *_] = looks_at(quantities, task.most_rounds), looks_at(quantities)
-    short = "" if task.most_rounds >= fewest else f"fewer than {fewest} pairs tell only what is twice as slow or fast"
-    watch(short or "rounds", 1, looks[-1])
-    try:
-        return pairs, settle(pairs, take, _spoilt, judged, looks, watch), short
-    except _TimeUpError as up:
-        return pairs, judged(len(looks), len(looks)), str(up)
-    except KeyboardInterrupt:
-        for side in both:
-            side.process.end()
-        return pairs, judged(len(looks), len(looks)), f"{ENDED} after {count(len(pairs), 'pair')}"
-
-
-def _rounds(both: Sequence[Side], number: int, only: Sequence[str] = ()) -> RoundPair:
-    """Take one pair of rounds, the sides in the order of its number; return A's first."""
-    both_of = {TOKENIZER: (PREPROCESS, TOKENIZER)}  # of which one side may have the first as part of the second
-    asked = [name for one in only for name in both_of.get(one, (one,))]
-    found = {k: Round.from_json(both[k].ask("round", only=asked)) for k in order(number)}
-    return alike(found[0], found[1]), alike(found[1], found[0])
-
-
-def judge_pairs(
-    pairs: Sequence[RoundPair],
-    exact: Sequence[Mapping[str, int]],
-    slower: Mapping[str, float],
-    look: int,
-    looks: int,
-    stages: Sequence[str] = (),
-) -> list[Judgement]:
-    """Judge pairs of rounds; what only one side has the time of is not compared. Nothing where all are spoilt."""
-    times = times_of(pairs, exact)
-    if not times:
-        return []
-    named = dict.fromkeys(stages or (*(name for pair in pairs for one in pair for name in one.wall_ms), *slower))
-    why = "not timed in every round of both sides"
-    lost = [Judgement.not_compared(name, why) for name in named if name not in times and name != ANY]
-    asked = {name: times[name] for name in named if name in times}
-    limits = limits_of(times, slower)
-    return [*judge(asked, limits, paired=True, look=look, looks=looks), *lost]
-
-
-def times_of(pairs: Sequence[RoundPair], exact: Sequence[Mapping[str, int]]) -> dict[str, Sides]:
-    """Return both sides' milliseconds in the good and steady pairs that took a quantity, corrected for the host.
-
-    Of a quantity that one side alone has the time of in any pair there is nothing.
-    """
-    good = [pair for pair in pairs if not _spoilt(pair)]
-    found: dict[str, Sides] = {}
-    for name in dict.fromkeys(name for pair in good for one in pair for name in one.wall_ms):
-        timed = [pair for pair in good if any(name in one.wall_ms for one in pair)]
-        if all(name in one.wall_ms for pair in timed for one in pair):
-            a, b = zip(*steady(timed, name), strict=True)
-            found[name] = of_turns(a, exact[0], name), of_turns(b, exact[1], name)
-    return found
-
-
-def _spoilt(pair: RoundPair) -> list[str]:
-    return [why for one in pair for why in one.spoilt]
-
-
-def _load(side: Side, task: Task, friends: Sequence[int]) -> dict[str, Any]:
-    return {
-        "spec": _absolute(side.candidate.subject or task.subject, VENDOR),
-        "setup": {**task.setup, "checkpoint": _absolute(task.setup["checkpoint"])},
-        "reading": {**asdict(task.reading), "path": str(task.page)},
-        "friends": friends,
-    }
-
-
 def _identity(side: Side, task: Task, found: Mapping[str, Any]) -> dict[str, Any]:
     weights = {"checkpoint": task.setup["checkpoint"], "checkpoint_sha256": task.checkpoint_sha256}
     how = {"dtype": task.setup["dtype"], "attention": task.setup["attention"], "threads": found["threads"]}
     code = {"name": side.candidate.name, "commit": side.candidate.commit}
     where = {"machine": found["machine"], "versions": found["versions"]}
     return identity_of(side.candidate.subject or task.subject, weights | how, task.reading, **code, **where)
-
-
-def _absolute(name: str, prefix: str = "") -> str:
-    """Make a folder's name absolute, for a process that runs elsewhere."""
-    folder = Path(name.removeprefix(prefix))
-    return f"{prefix}{folder.absolute()}" if name.startswith(prefix) and folder.is_dir() else name
 
 
 def lines_of(bench: Bench) -> Iterator[str]:

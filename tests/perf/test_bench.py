@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.perf import bench as bench_module
+from pytest_dsocr.perf import turns
 from pytest_dsocr.perf.bench import Bench, Status
 from pytest_dsocr.perf.candidate import TEMPORARY
 from pytest_dsocr.perf.limits import LOOKS
@@ -64,6 +64,16 @@ def test_a_side_against_itself_is_the_same_and_one_that_sleeps_longer_slower(cap
     assert re.search(r"^page +\d+\.?\d* +\d+\.?\d* +1\.\d+ +1\.\d+ to 1\.\d+ +1\.100  SLOWER$", message, re.MULTILINE)
 
 
+def test_new_processes_are_asked_whether_a_small_change_is_of_the_code(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STARTS", "starts")
+    assert bench("Sleeping", "SlightlySlower", "--slower=page=0.02") == 1
+    assert bench("Sleeping", "Unlucky", "--slower=page=0.02") == 2
+    assert Path("starts").read_text().split() == ["started"] * 2, "no third one is asked where the second disagrees"
+    assert "AMBIGUOUS; SLOWER in these processes; in new ones B / A was 1.000, SAME\n" in capsys.readouterr().out
+
+
 def test_the_slower_stage_is_named_and_no_other(capsys: Capture) -> None:
     views = ("--markdown=comment.md", "--bencher=bmf.json")
     assert bench("Staged", "StagedSlower", "--slower=0.6", "--slower=decode=0.1", "--rounds=24", *views) == 1
@@ -99,7 +109,7 @@ def test_what_there_is_is_judged_where_the_time_is_up_or_the_user_stops_it(
     assert bench("Sleeping", "Sleeping", "--slower=page=0.4", "--seconds=0.0001") == 2
     assert (len(result()["a"]["rounds"]), paces()) == (1, {"page": "AMBIGUOUS"})
     assert "(the 0.0001 s of --seconds were over after 1 pair)" in capsys.readouterr().out
-    rounds, taken = bench_module._rounds, list[int]()
+    rounds, taken = turns._rounds, list[int]()
 
     def stopped(both: Any, number: int, only: Any = ()) -> Any:
         taken.append(number)
@@ -107,7 +117,7 @@ def test_what_there_is_is_judged_where_the_time_is_up_or_the_user_stops_it(
             raise KeyboardInterrupt
         return rounds(both, number, only)
 
-    monkeypatch.setattr(bench_module, "_rounds", stopped)
+    monkeypatch.setattr(turns, "_rounds", stopped)
     assert bench("Sleeping", "Slower", "--slower=page=0.1") == 2
     assert (len(result()["a"]["rounds"]), result()["cut_short"]) == (8, "interrupted after 8 pairs")
     assert 1.2 < result()["judgements"][0]["ratio"] < 2
@@ -252,7 +262,7 @@ def test_a_candidate_of_another_commit_needs_no_probe_of_its_own(tmp_path: Path,
 
 def test_what_one_side_alone_has_the_time_of_is_not_compared() -> None:
     pairs = [(Round({"page": 1.0, "sam": 1.0}), Round({"page": 1.0}))] * 12
-    found = bench_module.judge_pairs(pairs, ({}, {}), {"decode": 0.1}, 1, 1)
+    found = turns.judge_pairs(pairs, ({}, {}), {"decode": 0.1}, 1, 1)
     expected = {"page": Pace.SAME, "sam": Pace.NOT_COMPARED, "decode": Pace.NOT_COMPARED}
     assert {one.quantity: one.pace for one in found} == expected
 

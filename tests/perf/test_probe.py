@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.perf.bench import _rounds
 from pytest_dsocr.perf.probe import page as page_module
 from pytest_dsocr.perf.probe.machine import Yardstick, descends, move_to
 from pytest_dsocr.perf.probe.page import READINGS, PageProbe
 from pytest_dsocr.perf.probe.stopwatch import Lap, Stopwatch, apart, in_quantities, shortest
+from pytest_dsocr.perf.turns import _rounds
 
 FIT = {"load": 0.1}, list[str]()
 SPOILT = {"load": 9.0}, ["the process waited for a core"]

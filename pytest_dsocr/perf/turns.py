@@ -1,0 +1,205 @@
+"""Rounds of two processes taken in turn until each quantity is judged, and new processes asked about small changes."""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pytest_dsocr.families.family import PREPROCESS, TOKENIZER
+from pytest_dsocr.foundation.words import count
+from pytest_dsocr.perf.candidate import Candidate
+from pytest_dsocr.perf.host import of_turns, steady
+from pytest_dsocr.perf.identity import PageSetting
+from pytest_dsocr.perf.limits import ANY, LOOKS, Watcher, limits_of, looks_at, once_settled, order, settle
+from pytest_dsocr.perf.rounds import Round, alike
+from pytest_dsocr.perf.side import Side, ask_all, sides
+from pytest_dsocr.perf.statistics import Judgement, Pace, Sides, judge
+from pytest_dsocr.subjects.loading import VENDOR
+
+LABELS = ("A", "B")
+ENDED = "interrupted"
+PROCESSES_APART = math.log(1.15)
+"""By less than this the times of two processes of the same code may differ on a CPU throughout; 1.10 was seen."""
+AGAIN = 2
+"""So many new pairs of processes a change of less than that has to be seen in as well."""
+RoundPair = tuple[Round, Round]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What both sides are asked to do."""
+
+    subject: str
+    """Of the side that names none of its own."""
+    setup: Mapping[str, str]
+    """The fields of :class:`pytest_dsocr.subjects.protocol.Setup`."""
+    checkpoint_sha256: str
+    """Empty for one that only the subject can read."""
+    page: Path
+    reading: PageSetting
+    """The page, and what is asked of it."""
+    slower: Mapping[str, float] = field(default_factory=dict)
+    """How much slower a quantity may be, where that is not the default."""
+    stages: tuple[str, ...] = ()
+    """The quantities to judge; all where none is named."""
+    most_rounds: int = LOOKS[-1]
+    """The most pairs of rounds to take."""
+    seconds: float = math.inf
+    """No pair of rounds is started after so many."""
+    limit_s: float = 600.0
+    """Seconds that one answer of a side may take."""
+    traces: Path | None = None
+    """The folder for a trace of each side; none is taken without it."""
+
+
+def loaded(both: Sequence[Side], task: Task, watch: Watcher) -> list[Any]:
+    """Load both sides' subjects; return where each runs."""
+    watch("loading", 0, task.most_rounds)
+    return ask_all(both, "load", [_load(side, task, [one.process.pid for one in both]) for side in both])
+
+
+def timed(
+    both: Sequence[Side], exact: Sequence[Mapping[str, int]], task: Task, watch: Watcher, ends_s: float
+) -> tuple[list[RoundPair], Sequence[Judgement], str]:
+    """Warm both sides up and take rounds; see :func:`settled`."""
+    for side in both:
+        watch(f"warming up {side.label}", 0, task.most_rounds)
+        side.ask("warm_up")
+        side.check_used()
+    return settled(both, exact, task, watch, ends_s)
+
+
+def asked_again(
+    candidates: Sequence[Candidate],
+    exact: Sequence[Mapping[str, int]],
+    judged: Sequence[Judgement],
+    task: Task,
+    watch: Watcher,
+    ends_s: float,
+) -> list[Judgement]:
+    """Ask new processes of both sides about each change that may be one of processes and not of their code.
+
+    One that they do not all see is AMBIGUOUS: where a process has its memory makes all that it does slower or faster.
+    """
+    found = {one.quantity: one for one in judged}
+    for _ in range(AGAIN):
+        names = tuple(one.quantity for one in found.values() if one.is_change and _is_of_processes(one))
+        if not names:
+            break
+        with sides(dict(zip(LABELS, candidates, strict=True)), task.limit_s) as both:
+            loaded(both, task, watch)
+            _, again, _ = timed(both, exact, replace(task, stages=names), watch, ends_s)
+        seen = {one.quantity: one for one in again}
+        found |= {name: _agreed(found[name], seen.get(name)) for name in names}
+    return [*found.values()]
+
+
+def _is_of_processes(one: Judgement) -> bool:
+    return -PROCESSES_APART < math.log(one.ratio) < PROCESSES_APART
+
+
+def _agreed(one: Judgement, again: Judgement | None) -> Judgement:
+    """Return a change as it is where new processes see it too; as AMBIGUOUS where they do not."""
+    if again and again.pace is one.pace:
+        return one
+    ratio = f"B / A was {again.ratio:.3f}, {again.pace}" if again else "no round was fit for use"
+    return replace(one, pace=Pace.AMBIGUOUS, reason=f"{one.pace} in these processes; in new ones {ratio}")
+
+
+class _TimeUpError(Exception):
+    """No further round is to be taken."""
+
+
+def settled(
+    both: Sequence[Side], exact: Sequence[Mapping[str, int]], task: Task, watch: Watcher, ends_s: float
+) -> tuple[list[RoundPair], Sequence[Judgement], str]:
+    """Take pairs of rounds until all is judged, or the bound is reached; return them, and the verdicts.
+
+    The first pair is of all, for limits depend on the page; then what is settled, or not asked for, is left out.
+    Where the time is up, or Ctrl-C is pressed, those that were taken are judged; the third value says so.
+    """
+    pairs = [_rounds(both, 0)]
+
+    judged = once_settled(lambda look, looks: judge_pairs(pairs, exact, task.slower, look, looks, task.stages))
+
+    def take(open_ones: Sequence[str]) -> RoundPair:
+        if time.monotonic() > ends_s:
+            raise _TimeUpError(f"the {task.seconds:g} s of --seconds were over after {count(len(pairs), 'pair')}")
+        return _rounds(both, len(pairs), open_ones or task.stages)
+
+    quantities = len(task.stages) or len(pairs[0][0].wall_ms)
+    looks, [fewest, *_] = looks_at(quantities, task.most_rounds), looks_at(quantities)
+    short = "" if task.most_rounds >= fewest else f"fewer than {fewest} pairs tell only what is twice as slow or fast"
+    watch(short or "rounds", 1, looks[-1])
+    try:
+        return pairs, settle(pairs, take, _spoilt, judged, looks, watch), short
+    except _TimeUpError as up:
+        return pairs, judged(len(looks), len(looks)), str(up)
+    except KeyboardInterrupt:
+        for side in both:
+            side.process.end()
+        return pairs, judged(len(looks), len(looks)), f"{ENDED} after {count(len(pairs), 'pair')}"
+
+
+def _rounds(both: Sequence[Side], number: int, only: Sequence[str] = ()) -> RoundPair:
+    """Take one pair of rounds, the sides in the order of its number; return A's first."""
+    both_of = {TOKENIZER: (PREPROCESS, TOKENIZER)}  # of which one side may have the first as part of the second
+    asked = [name for one in only for name in both_of.get(one, (one,))]
+    found = {k: Round.from_json(both[k].ask("round", only=asked)) for k in order(number)}
+    return alike(found[0], found[1]), alike(found[1], found[0])
+
+
+def judge_pairs(
+    pairs: Sequence[RoundPair],
+    exact: Sequence[Mapping[str, int]],
+    slower: Mapping[str, float],
+    look: int,
+    looks: int,
+    stages: Sequence[str] = (),
+) -> list[Judgement]:
+    """Judge pairs of rounds; what only one side has the time of is not compared. Nothing where all are spoilt."""
+    times = times_of(pairs, exact)
+    if not times:
+        return []
+    named = dict.fromkeys(stages or (*(name for pair in pairs for one in pair for name in one.wall_ms), *slower))
+    why = "not timed in every round of both sides"
+    lost = [Judgement.not_compared(name, why) for name in named if name not in times and name != ANY]
+    asked = {name: times[name] for name in named if name in times}
+    limits = limits_of(times, slower)
+    return [*judge(asked, limits, paired=True, look=look, looks=looks), *lost]
+
+
+def times_of(pairs: Sequence[RoundPair], exact: Sequence[Mapping[str, int]]) -> dict[str, Sides]:
+    """Return both sides' milliseconds in the good and steady pairs that took a quantity, corrected for the host.
+
+    Of a quantity that one side alone has the time of in any pair there is nothing.
+    """
+    good = [pair for pair in pairs if not _spoilt(pair)]
+    found: dict[str, Sides] = {}
+    for name in dict.fromkeys(name for pair in good for one in pair for name in one.wall_ms):
+        timed = [pair for pair in good if any(name in one.wall_ms for one in pair)]
+        if all(name in one.wall_ms for pair in timed for one in pair):
+            a, b = zip(*steady(timed, name), strict=True)
+            found[name] = of_turns(a, exact[0], name), of_turns(b, exact[1], name)
+    return found
+
+
+def _spoilt(pair: RoundPair) -> list[str]:
+    return [why for one in pair for why in one.spoilt]
+
+
+def _load(side: Side, task: Task, friends: Sequence[int]) -> dict[str, Any]:
+    return {
+        "spec": absolute(side.candidate.subject or task.subject, VENDOR),
+        "setup": {**task.setup, "checkpoint": absolute(task.setup["checkpoint"])},
+        "reading": {**asdict(task.reading), "path": str(task.page)},
+        "friends": friends,
+    }
+
+
+def absolute(name: str, prefix: str = "") -> str:
+    """Make a folder's name absolute, for a process that runs elsewhere."""
+    folder = Path(name.removeprefix(prefix))
+    return f"{prefix}{folder.absolute()}" if name.startswith(prefix) and folder.is_dir() else name
