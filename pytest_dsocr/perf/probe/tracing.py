@@ -9,6 +9,7 @@ import json
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -33,8 +34,8 @@ SYNCHRONISE, COPIES = "Synchronize", ("cudaMemcpy", "cudaMemcpy2D")
 SHORTEST_US = 0.001
 FEWEST = 3
 """Runs of a stage whose counts can be said to grow."""
-STAGES = {"pid": 999_999, "tid": 1}
-"""The track of our stages: no process and no thread, nor a GPU and its stream, which begin with 0."""
+PROCESS = 1
+"""Of all tracks, so that a viewer opens it; its thread of this number, which has our stages, is shown first."""
 Key = tuple[str, str, str, tuple[Place, ...]]
 """The stage, the kind, the name, and the places that lead there, the innermost last."""
 
@@ -46,7 +47,8 @@ def trace(probe: PageProbe, own: Own, path: Path) -> dict[str, Any]:
         _read(probe, lines.marks)
     profiles = (profiled(lambda: _read(probe, Marks(own)), probe.device, with_stack=True) for _ in range(TIMES))
     readings = [Reading(events, lines) for events in profiles]
-    path.write_text(json.dumps(readings[0].trace, separators=(",", ":")), encoding="utf-8")
+    side = path.name.partition(".")[0]
+    path.write_text(json.dumps(readings[0].trace(side), separators=(",", ":")), encoding="utf-8")
     tables = [reading.rows() for reading in readings]
     rows = [
         {**row, **{unit: min(table.get(key, row)[unit] for table in tables) for unit in ("host_ms", "device_ms")}}
@@ -136,12 +138,13 @@ class Reading:
             if runs:
                 self._add(self._run, self.lines.marks.paths.get(run, ()), RUN, {**event, "name": stage_of(run)})
             self.runs[stage_of(run)] += 1
-            self._show({**event, **STAGES, "name": run, "cat": "stage"}, ())
+            self._show({**event, "name": run.removeprefix(f"{PAGE}/"), "cat": "stage"}, ())
             runs.append(event)
         elif kind == "python_function" and _function(event) in self._functions:
             functions.append(event)
             if runs:
-                self._show(event, ())
+                file, function = _function(event)
+                self._show({**event, "name": f"{function} ({Path(file).name})"}, [name.rpartition(": ")[0]])
         elif runs and kind == "cpu_op" and not operators:
             calls, number = self.lines.calls.get((self._run, name), ()), self._seen[self._run, name]
             if number < len(calls):  # the other reading notes no operator that another calls
@@ -159,7 +162,7 @@ class Reading:
     def _add(self, run: str, path: tuple[Place, ...], kind: str, event: Event) -> None:
         self._us[stage_of(run), kind, event["name"], path][run].append(event["dur"])
 
-    def _show(self, event: Event, path: tuple[Place, ...]) -> None:
+    def _show(self, event: Event, path: Sequence[Place | str]) -> None:
         kept = {name: event[name] for name in ("ph", "name", "cat", "pid", "tid", "ts", "dur")}
         self.shown.append({**kept, "args": {"from": str(path[-1])} if path else {}})
 
@@ -201,23 +204,34 @@ class Reading:
             "growth": growth(by_run) if runs >= FEWEST else 0,
         }
 
-    @property
-    def trace(self) -> dict[str, Any]:
-        """The trace as Chrome's format has it, times from its beginning."""
+    def trace(self, side: str) -> dict[str, Any]:
+        """Return the trace in Chrome's format, from time 0: a process named as the side, each track a thread of it."""
         start = min(event["ts"] for event in self.shown)
-        named = [_meta("process_name", **STAGES, name="stages"), _meta("process_sort_index", **STAGES, sort_index=-1)]
-        for pid, tid, cat in dict.fromkeys((one["pid"], one["tid"], _track(one)) for one in self.shown):
-            named.append(_meta("thread_name", pid, tid, name=f"{cat} {tid}"))
-        events = [{**event, "ts": round(event["ts"] - start, 3)} for event in self.shown]
-        return {"traceEvents": [*named, *events], "displayTimeUnit": "ms"}
+        tracks: dict[tuple[str, ...], list[Event]] = defaultdict(list)
+        for event in self.shown:
+            tracks[_track(event)].append({**event, "ts": round(event["ts"] - start, 3)})
+        found = [_meta("process_name", PROCESS, side)]
+        for tid, ((name, *stream), events) in enumerate(tracks.items(), PROCESS):
+            found.append(_meta("thread_name", tid, name))
+            found += [{**event, "pid": PROCESS, "tid": tid} for event in (_in_turn(events) if stream else events)]
+        return {"traceEvents": found}
 
 
-def _track(event: Event) -> str:
-    return {"stage": "stages", "cpu_op": "thread", "python_function": "thread"}.get(event["cat"], "stream")
+def _track(event: Event) -> tuple[str, ...]:
+    of_host = {"stage": "stages", "cpu_op": "operators", "python_function": "operators"}
+    return (name,) if (name := of_host.get(event["cat"])) else ("kernels", event["pid"], event["tid"])
 
 
-def _meta(what: str, pid: int, tid: int, **args: Any) -> Event:
-    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "ts": 0, "args": args}
+def _in_turn(events: Sequence[Event]) -> Iterator[Event]:
+    """Yield a stream's events, each ended where the next begins: a kernel may start before the one that it waits for
+    ends (programmatic dependent launch), and viewers drop what overlaps."""
+    following = sorted(events, key=lambda one: one["ts"])
+    for event, after in zip_longest(following, following[1:]):
+        yield {**event, "dur": min(event["dur"], round(after["ts"] - event["ts"], 3))} if after else event
+
+
+def _meta(what: str, tid: int, name: str) -> Event:
+    return {"ph": "M", "name": what, "pid": PROCESS, "tid": tid, "ts": 0, "args": {"name": name}}
 
 
 def _is_stage(event: Event) -> bool:
