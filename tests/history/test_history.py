@@ -37,6 +37,7 @@ def test_a_run_says_what_was_compared_and_how_it_was_computed() -> None:
     assert (made(1, *GOOD).subject, made(1, *GOOD).setting) == ("session", "mini/cpu-float32-eager")
     [without] = record.of_runs([("run", {**night(*GOOD), "run": None})])
     assert (without.subject, without.setting) == ("", "")
+    assert "2026-11-22; last night 2026-11-22" in html([without], [])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The page of pictures of a failing run in a real browser: on a telephone, and in the dark."""
+"""The pages of a failing run and of all nights in a real browser: on a telephone, and in the dark."""
 
 import re
 import shutil
@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from pytest_dsocr.history.page import html
 from pytest_dsocr.perf.run import PerfRun
 from pytest_dsocr.report.views import write_index
+from tests.history.test_history import plan
 from tests.perf.made import measured
 from tests.report.made import MATCH, WRONG, case_payload, payload, result, run_payload
 
@@ -25,14 +27,35 @@ onload = () => {
 }
 </script>"""
 WIDTHS_PX = (400, 1280)
-FRAME = "<iframe src='index.html' style='width: {}px; height: 900px; border: 0'></iframe>"
+OPTIONS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+    " --disable-component-update --disable-sync --virtual-time-budget=5000 --dump-dom"
+)
+FRAME = "<iframe src='{}' style='width: {}px; height: 900px; border: 0'></iframe>"
 """No window of the browser's is as narrow as a telephone's."""
 LISTEN = """<p>measured:</p><script>
 onmessage = message => document.querySelector("p").textContent += message.data + "|"
 </script>"""
 
 
-@pytest.mark.skipif(not BROWSER, reason="needs a browser: apt-get install chromium")
+pytestmark = pytest.mark.skipif(not BROWSER, reason="needs a browser: apt-get install chromium")
+
+
+def shown_in(page: Path, *options: str) -> dict[int, list[str]]:
+    """Show a page in windows of these widths; return what it measured of itself in each."""
+    policy = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
+    page.write_text(policy.sub("", page.read_text("utf-8")) + MEASURE, "utf-8")  # the page itself runs no script
+    frame = page.with_name("frame.html")
+    frame.write_text(LISTEN + "".join(FRAME.format(page.name, width_px) for width_px in WIDTHS_PX), "utf-8")
+    command = [BROWSER, *OPTIONS.split(), *options, f"--user-data-dir={page.with_name('profile')}", frame.as_uri()]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
+    reported = shown.partition("measured:")[2].partition("|</p>")[0].split("|")
+    assert len(reported) == 5 * len(WIDTHS_PX)
+    found = {int(reported[k]): reported[k + 1 : k + 5] for k in range(0, len(reported), 5)}
+    assert sorted(found) == sorted(WIDTHS_PX)
+    return found
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_is_as_wide_as_the_window_and_its_headline_is_what_broke(tmp_path: Path, scheme: str) -> None:
     why = {"explained": "with the quick GELU, the session reproduces the subject's clip.page", "proven": True}
@@ -41,20 +64,14 @@ def test_it_is_as_wide_as_the_window_and_its_headline_is_what_broke(tmp_path: Pa
     tests = [("failed", payload(WRONG, LONG, case=case, run=run_payload())) for case in cases]
     times = PerfRun(measured({"tokenizer": [5.0] * 3, "sam": [12.0] * 3, "page": [100.0] * 3})).to_json()
     page = write_index({**result(*tests).to_json(), "perf": times}, tmp_path)
-    policy = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
-    page.write_text(policy.sub("", page.read_text("utf-8")) + MEASURE, "utf-8")  # the page itself runs no script
-    options = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    options += " --disable-component-update --disable-sync --virtual-time-budget=5000 --dump-dom"
     dark = ["--blink-settings=preferredColorScheme=0"] * (scheme == "dark")
-    frame = tmp_path / "frame.html"
-    frame.write_text(LISTEN + "".join(map(FRAME.format, WIDTHS_PX)), "utf-8")
-    command = [BROWSER, *options.split(), *dark, f"--user-data-dir={tmp_path / 'profile'}", frame.as_uri()]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
-    reported = shown.partition("measured:")[2].partition("|</p>")[0].split("|")
-    assert len(reported) == 5 * len(WIDTHS_PX)
-    found = {int(reported[k]): reported[k + 1 : k + 5] for k in range(0, len(reported), 5)}
-    assert sorted(found) == sorted(WIDTHS_PX)
-    for width_px, (scrolled, ink, ground, headline) in found.items():
+    for width_px, (scrolled, ink, ground, headline) in shown_in(page, *dark).items():
         assert int(scrolled) <= width_px
         assert headline == f"first broke clip.page in 20 of 20 pages: {why['explained']} (proven)"
         assert (int(ink) > 200 > 60 > int(ground)) is (scheme == "dark")
+
+
+def test_the_page_of_a_month_of_nights_is_as_wide_as_the_window(tmp_path: Path) -> None:
+    page = tmp_path / "nights.html"
+    page.write_text(html(plan("..XX-" * 5), []), "utf-8")
+    assert all(int(scrolled) <= width_px for width_px, (scrolled, *_) in shown_in(page).items())
