@@ -17,7 +17,7 @@ from pytest_dsocr.subjects.calls import current
 Body = Callable[[Path, str, Preset, int], dict[str, Any]]
 """Makes a request of a page, a prompt, a preset and the ceiling of the output."""
 PROBED_TOKENS = 96
-WITHOUT_TOKENS = re.compile(r"\[\[\d+, ?\d+, ?\d+, ?\d+\]")
+WITHOUT_TOKENS = re.compile(r"\[\d+, ?\d+, ?\d+, ?\d+\]")
 SPECIAL = re.compile(r"<\|[^|]*\|>")
 NO_LIST = (404, 405, 501)
 

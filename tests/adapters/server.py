@@ -17,6 +17,7 @@ from pytest_dsocr.adapters.handshake import PROBED_TOKENS
 from pytest_dsocr.contract.prompt import EOS
 
 TEXT = "<|ref|>title<|/ref|><|det|>[[1, 2, 3, 4]]<|/det|>\nMinutes"
+FLAT = "<|det|>title [1, 2, 3, 4]<|/det|>Minutes"
 TOKEN = re.compile(r"<\|[^|]*\|>")
 PIECE, SLOW_PAUSE_S = 7, 0.2
 Deed: TypeAlias = Callable[["Handler", Any], None]
@@ -60,8 +61,9 @@ class Handler(BaseHTTPRequestHandler):
         """Answer as a good server does, but for what it does to tokens and the prompt."""
         given = body["messages"][0]["content"]
         prompt = given[-1]["text"]
-        is_lost = body.get("skip_special_tokens", True) or self.deed == "lost"
-        text = TOKEN.sub("", TEXT) if is_lost else TEXT
+        is_lost = body.get("skip_special_tokens", True) or self.deed.startswith("lost")
+        text = FLAT if self.deed == "lost_flat" else TEXT
+        text = TOKEN.sub("", text) if is_lost else text
         if self.deed == "echo":
             text = prompt + text
         if self.deed == "tells":

@@ -99,6 +99,7 @@ def test_the_handshake_says_what_it_found(address: str, path: str, message: str)
 
 REFUSED = {
     "lost/v1": "takes special tokens out of its text (there are boxes without <|det|>), so that no page",
+    "lost_flat/v1": "takes special tokens out of its text (there are boxes without <|det|>), so that no page",
     "echo/v1": "repeats the prompt in front of its text, so that no page can be compared; let it give the answer alone",
     "many/v1": "has not one model; it has one, two: name one, ?model=NAME",
     "plain/v1?model=two": "has no model 'two'; it has one: name one, ?model=NAME",
