@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.adapters.chat import Chat, RefusedError
+from pytest_dsocr.adapters.chat import FAILED, Chat, Completion, RefusedError
 from pytest_dsocr.contract.markup import DET
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.families.family import Family
@@ -31,7 +31,7 @@ def shake_hands(chat: Chat, model: str, body: Body, family: Family) -> str:
     found = _model(chat, model)
     page, [prompt, *_] = shipped("dev-3")[0], family.prompts.values()
     asked = {**body(page, prompt, family.presets[family.default_preset], PROBED_TOKENS), "model": found}
-    answer = chat.whole(asked)
+    answer = _answered(chat, asked)
     findings = [
         f"model {found}",
         _special(chat, answer.text),
@@ -53,6 +53,17 @@ def _model(chat: Chat, model: str) -> str:
     has = f"it has {listed(names)}" if names else "it lists none"
     wrong = f"has no model {model!r}" if model else "has not one model"
     raise DsocrError(f"the server at {chat.url} {wrong}; {has}: name one, ?model=NAME")
+
+
+def _answered(chat: Chat, asked: dict[str, Any]) -> Completion:
+    """Ask; say how to ask one that refuses a field of ours that OpenAI's API has not."""
+    try:
+        return chat.whole(asked)
+    except RefusedError as error:
+        if error.status >= FAILED or "skip_special_tokens" not in str(error):
+            raise
+        how = "leave it away, ?skip_special_tokens=null, and let the server keep special tokens by its own means"
+        raise DsocrError(f"the server at {chat.url} refuses skip_special_tokens; {how} ({error})") from error
 
 
 def _special(chat: Chat, text: str) -> str:

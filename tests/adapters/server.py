@@ -130,6 +130,7 @@ def dies(handler: Handler, body: Any) -> None:
 DEEDS: dict[str, Deed] = {
     "error": lambda handler, body: handler.send_error(500, "Out of memory"),
     "crash": lambda handler, body: handler.send_error(500, "The engine died"),
+    "strict": lambda handler, body: handler.send_error(422, "Unexpected fields: skip_special_tokens"),
     "busy": lambda handler, body: handler.send_error(503),
     "memory": fails("CUDA out of memory. Tried to allocate 2.00 GiB"),
     "midway": fails("the engine died"),

@@ -105,6 +105,7 @@ REFUSED = {
     "plain/v1?model=two": "has no model 'two'; it has one: name one, ?model=NAME",
     "unlisted/v1": "answered 404 Not Found to GET /models: '<!DOCTYPE HTML>",
     "load-error/v1": "answered 500 Out of memory to POST /chat/completions: '<!DOCTYPE HTML>",
+    "load-strict/v1": "refuses skip_special_tokens; leave it away, ?skip_special_tokens=null, and let",
     "load-html/v1": "answered '<html>a gateway</html>', which is no JSON; name its /v1",
     "load-odd/v1": "answered '{\"choices\": []}', without a text in choices[0].message.content; see its log",
     "load-short/v1": "broke off in mid-answer, when it had sent nothing; see its log",
