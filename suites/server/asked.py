@@ -47,12 +47,13 @@ class Asked:
 
     @cached_property
     def odd(self) -> dict[str, Case]:
-        """The odd pages by name, in the first case's preset, and with the prompt for free OCR where it is offered."""
+        """The odd pages by name, in the first case's preset, and with the prompt for free OCR where there is one."""
         from ..contract.asked import Drawn
         from ..contract.odd_pages import ODD_PAGES
 
         prompts, offered = self.first.family.prompts, self.server.prompts
-        prompt = prompts["free"] if offered is None or "free" in offered else self.first.prompt
+        has_free = "free" in (prompts if offered is None else {*prompts} & {*offered})
+        prompt = prompts["free"] if has_free else self.first.prompt
         pages = {name: ODD_PAGES[name].case(name, self.folder, self.first.family).page for name in ODD}
         pages |= {name: Drawn(self.folder).blank(*size) for name, size in BLANK_PX.items()}
         return {name: replace(self.first, page=page, prompt=prompt) for name, page in pages.items()}

@@ -2,13 +2,15 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pytest_dsocr.adapters.server import ServerSubject
+from pytest_dsocr.adapters.server import ServerSubject, options_of
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.families import FAMILIES
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.subjects.calls import watching
@@ -36,3 +38,13 @@ def test_what_is_wrong_is_found_and_what_is_right_is_not(name: str, address: str
     assert {made[check] for check in own} <= {Verdict.WRONG}
     assert own or Verdict.WRONG not in made.values()
     assert name != "right" or Verdict.NOT_COMPARED not in made.values()
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_odd_pages_are_asked_for_by_a_prompt_of_the_model(name: str, tmp_path: Path) -> None:
+    unasked: Any = None
+    family = FAMILIES[name]
+    case = make_case(shipped("dev-3")[0], "markdown", "gundam", family=family)
+    server = ServerSubject(options_of("http://here/v1"), Setup(checkpoint=f"{name}:mini"))
+    asked = Asked(server, [case], unasked, unasked, unasked, tmp_path)
+    assert {one.prompt for one in asked.odd.values()} <= {*family.prompts.values()}
