@@ -24,9 +24,12 @@ ODD = ("plain", "turned", "repeated", "exactly_640", "641_wide", "tie", "between
 """Of the odd pages: a few words each, cut into no crops, two or three."""
 BLANK_PX = {"strip": (2800, 400), "blank": (600, 600)}
 """A page of seven crops in a row, which rules of fewer cut otherwise; one as large as the odd page ``plain``."""
+FREE = "<image>Free OCR."
+"""Of a model that has no such prompt; what it has for whole pages it may read nothing by on these."""
 SOME, MANY = 7, 40
 """Ceilings of tokens that the run's first page does not end in front of."""
 SHOWN, TOP = 4, 10
+NO_TEXT = "a text of these pages"
 
 
 @dataclass(frozen=True)
@@ -47,13 +50,12 @@ class Asked:
 
     @cached_property
     def odd(self) -> dict[str, Case]:
-        """The odd pages by name, in the first case's preset, and with the prompt for free OCR where there is one."""
+        """The odd pages by name, in the first case's preset, and with the prompt for free OCR where offered."""
         from ..contract.asked import Drawn
         from ..contract.odd_pages import ODD_PAGES
 
         prompts, offered = self.first.family.prompts, self.server.prompts
-        has_free = "free" in (prompts if offered is None else {*prompts} & {*offered})
-        prompt = prompts["free"] if has_free else self.first.prompt
+        prompt = prompts.get("free", FREE) if offered is None or "free" in offered else self.first.prompt
         pages = {name: ODD_PAGES[name].case(name, self.folder, self.first.family).page for name in ODD}
         pages |= {name: Drawn(self.folder).blank(*size) for name, size in BLANK_PX.items()}
         return {name: replace(self.first, page=page, prompt=prompt) for name, page in pages.items()}

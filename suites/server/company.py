@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_dsocr.compare.verdict import Comparison
 
-from .asked import MANY, Asked, apart, judged
+from .asked import MANY, NO_TEXT, Asked, apart, judged, not_offered
 
 if TYPE_CHECKING:
     from pytest_dsocr.observation.case import Case
@@ -24,7 +24,7 @@ def in_turn(asked: Asked) -> Comparison:
     twice = [page for page in pages for _ in range(2)]
     compared = _compared(asked, "in_turn", [[page] for page in (*twice, *pages)])
     one, other = (asked(asked.odd[name]).text for name in ("plain", "blank"))
-    return judged("in_turn", ["two pages of one size are read alike"], "", CHECK) if one == other else compared
+    return judged("in_turn", ["two pages of one size are read alike"], "", CHECK) if one and one == other else compared
 
 
 def at_once(asked: Asked) -> Comparison:
@@ -49,5 +49,7 @@ def _compared(asked: Asked, what: str, groups: Sequence[Sequence[Case]], longest
         with at_stage("read", "ask"), ThreadPoolExecutor(len(group)) as threads:
             answers = [*threads.map(asked.server.ask, cases)]
         for case, answer, expected in zip(cases, answers, alone, strict=True):
-            faults, made = [*faults, *apart(case.id, answer, expected)], made + 1
+            faults, made = [*faults, *apart(case.id, answer, expected)], made + bool(expected.text.strip())
+    if not faults and not made:
+        return not_offered(what, NO_TEXT)
     return judged(what, faults, f"{made} answers as the page alone", CHECK)

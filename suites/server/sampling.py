@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pytest_dsocr.compare.verdict import Comparison
 
-from .asked import MANY, SOME, Asked, apart, judged, not_offered
+from .asked import MANY, NO_TEXT, SOME, Asked, apart, judged, not_offered
 
 SEEDS = (1, 2, 3)
 LONG = 120
@@ -18,7 +18,8 @@ WORD = re.compile(r"\w{3,}")
 def temperature(asked: Asked) -> Comparison:
     """Compare answers of temperature 0 under several seeds, on a page whose tokens are not sure."""
     case = asked.odd["repeated"]
-    expected = asked(case, LONG)
+    if not (expected := asked(case, LONG)).text.strip():
+        return not_offered("temperature", NO_TEXT)
     faults = [one for seed in SEEDS for one in apart(f"seed {seed}", asked(case, LONG, seed=seed), expected)]
     return judged("temperature", faults, f"{len(SEEDS) + 1} answers alike", "whether temperature 0 is taken for unset")
 

@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,15 +9,15 @@ from pytest_dsocr.adapters.server import ServerSubject, options_of
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.families import FAMILIES
+from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.families import DEFAULT, FAMILIES
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.page_list import shipped
-from pytest_dsocr.subjects.calls import watching
-from pytest_dsocr.subjects.loading import load_subject
 from pytest_dsocr.subjects.protocol import Setup
 from suites.server.asked import Asked
 from suites.server.test_server import CHECKS, checked
-from tests.adapters.mistakes import MISTAKES
+from tests.adapters.mistakes import MISTAKES, SILENT
 from tests.faults.trial import reference
 
 QUICK = ("right", "counts-one-less", "six-crops", "page-of-the-host", "keeps-the-stop", "logprobs-of-heat", "says-stop")
@@ -26,13 +25,15 @@ QUICK = ("right", "counts-one-less", "six-crops", "page-of-the-host", "keeps-the
 IS_WHOLE = "DSOCR_MISTAKES" in os.environ
 
 
+def asked_at(url: str, folder: Path, family: Family = DEFAULT) -> Asked:
+    server = ServerSubject(options_of(f"{url}?preset={{preset}}"), Setup())
+    cases = [make_case(shipped("dev-3")[0], "markdown", "gundam", family=family)]
+    return Asked(server, cases, reference(), resolve("mini").tokenizer, tolerances("float32"), folder)
+
+
 @pytest.mark.parametrize("name", MISTAKES if IS_WHOLE else QUICK)
 def test_what_is_wrong_is_found_and_what_is_right_is_not(name: str, address: str, tmp_path: Path) -> None:
-    with watching([]):
-        server = load_subject(f"{address}/{name}/v1?preset={{preset}}", Setup())
-    assert isinstance(server, ServerSubject)
-    cases = [make_case(shipped("dev-3")[0], "markdown", "gundam")]
-    asked = Asked(server, cases, reference(), resolve("mini").tokenizer, tolerances("float32"), tmp_path)
+    asked = asked_at(f"{address}/{name}/v1", tmp_path)
     own = MISTAKES[name].found.split()
     made = {check: checked(check, asked).verdict for check in (CHECKS if IS_WHOLE else own or CHECKS)}
     assert {made[check] for check in own} <= {Verdict.WRONG}
@@ -40,11 +41,16 @@ def test_what_is_wrong_is_found_and_what_is_right_is_not(name: str, address: str
     assert name != "right" or Verdict.NOT_COMPARED not in made.values()
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_odd_pages_are_asked_for_by_a_prompt_of_the_model(name: str, tmp_path: Path) -> None:
-    unasked: Any = None
-    family = FAMILIES[name]
-    case = make_case(shipped("dev-3")[0], "markdown", "gundam", family=family)
-    server = ServerSubject(options_of("http://here/v1"), Setup(checkpoint=f"{name}:mini"))
-    asked = Asked(server, [case], unasked, unasked, unasked, tmp_path)
-    assert {one.prompt for one in asked.odd.values()} <= {*family.prompts.values()}
+def test_what_reads_nothing_is_not_called_alike(address: str, tmp_path: Path) -> None:
+    asked = asked_at(f"{address}/{SILENT}/v1", tmp_path)
+    assert {checked(check, asked).verdict for check in ("temperature", "at_once")} == {Verdict.NOT_COMPARED}
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.name)
+def test_odd_pages_are_asked_for_by_a_prompt_that_reads_them(family: Family, tmp_path: Path) -> None:
+    asked = asked_at("http://here/v1", tmp_path, family)
+    session = Engine.from_checkpoint(f"{family.name}:mini", instrument="off")
+    pages = [asked.odd[name] for name in ("plain", "blank")]
+    texts = {session.run(one.page, prompt=one.prompt, preset=one.preset, max_new_tokens=9).text for one in pages}
+    assert all(texts)
+    assert len(texts) == len(pages)
