@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,7 @@ from transformers.utils.import_utils import is_torchvision_available
 from pytest_dsocr.contract.image import ImageSource, files_of
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.contract.prompt import IMAGE
+from pytest_dsocr.contract.prompt import EOS, IMAGE
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.checkpoint import Checkpoint, dtype_named, resolve
 from pytest_dsocr.engine.engine import Engine
@@ -35,6 +36,11 @@ RENAMED = {
     "model.layers": "model.language_model.layers",
 }
 """The vendor's names of modules that are watched, and transformers'; what is inside of another comes first."""
+CHAT = """{{ bos_token }}{% for message in messages %}{% if message.content is string %}{{ message.content }}{% else %}\
+{% for part in message.content %}{{ part.text if part.type == "text" else "<image>" }}{% endfor %}{% endif %}\
+{% endfor %}"""
+KEPT = {"start_anchor_pattern": r"(?s)^.*\Z", "fields": {"content": {"close": EOS, "content": "text"}}}
+"""Lets ``transformers serve`` keep special tokens: it takes them out of what no template of responses describes."""
 
 
 class Cache:
@@ -189,6 +195,18 @@ def _config(of: Architecture, image_id: int) -> Any:
     return transformers.UnlimitedOcrConfig(vision_config=vision, text_config=text, image_token_id=image_id)
 
 
+def write_for_server(checkpoint: str, folder: str) -> None:
+    """Write a checkpoint as transformers' own, with a processor for gundam and what its server needs beside."""
+    found = resolve(checkpoint)
+    model = _loaded(found, Setup(checkpoint=checkpoint, dtype="float32"))
+    model.generation_config = transformers.GenerationConfig(eos_token_id=1, pad_token_id=2)
+    model.save_pretrained(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(found.folder)
+    tokenizer.response_template = KEPT
+    images = transformers.UnlimitedOcrImageProcessor(size={"height": 1024, "width": 1024}, tile_size=640)
+    transformers.UnlimitedOcrProcessor(images, tokenizer, chat_template=CHAT).save_pretrained(folder)
+
+
 def _prepared(
     tokenizer: Any, device: str, page: ImageSource, prompt: str = "markdown", preset: str | Preset = "gundam", **_: Any
 ) -> Inputs:
@@ -219,3 +237,7 @@ def _prepared(
         images_ori=made["pixel_values"].bfloat16(),
     )
     return inputs.to(device)
+
+
+if __name__ == "__main__":
+    write_for_server(*sys.argv[1:])
