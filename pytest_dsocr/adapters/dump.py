@@ -108,15 +108,14 @@ class Fed:
 
     dumps: Sequence[Dump]
     tokens: list[int]
-    vocab_size: int
 
     @property
     def logits(self) -> Tensor:
-        """Those of the next token ``[V]``, without those that only fill a matrix up."""
+        """Those of the next token ``[V]``."""
         found = (dump.logits(self.tokens) for dump in self.dumps)
         if (logits := next((one for one in found if one is not None), None)) is None:
             raise NotOfferedError("not offered: logits behind these tokens")
-        return logits[: self.vocab_size]
+        return logits
 
     @property
     def chosen(self) -> Sequence[int]:
@@ -158,7 +157,7 @@ class DumpSubject:
         own = dumps[0].tensors.get(FUSION)
         if own is not None and (vision_fusion is None or not vision_fusion.equal(own)):
             raise NotOfferedError("not offered: what follows from other features than the program's own")
-        return Fed(dumps, [], self._checkpoint.architecture.decoder.vocab_size)
+        return Fed(dumps, [])
 
     def step(self, state: Fed, token: int) -> Tensor:
         """Return the logits behind one more token, where a dump goes along it."""

@@ -23,6 +23,7 @@ from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.config import Level
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.subjects.checked import CheckedSubject
+from pytest_dsocr.subjects.calls import watching
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.loading import load_subject
 from pytest_dsocr.subjects.protocol import NotOfferedError, Setup
@@ -105,6 +106,19 @@ def test_what_is_not_there_is_not_offered_and_what_is_there_is_compared(last: st
     more = "prefill, read" if last == "vision_fusion" else "read, vision_fusion"
     absent = f"images_crop, images_ori, images_seq_mask, images_spatial_crop, {more}"
     assert promised_and_absent(Level.STAGES, report.exchange.answer) == absent
+
+
+@pytest.mark.parametrize(("value", "wrong"), [(-99.0, set()), (99.0, {"tokens"})])
+def test_padded_logits_are_noted_and_a_chosen_padding_is_wrong(value: float, wrong: set[str], dumps: Path) -> None:
+    (dumps / CASE / "tokens.npy").unlink()
+    (dumps / CASE / "prefill.npy").unlink()
+    notes: list[str] = []
+    change(dumps, "logits", lambda rows: np.pad(rows[:1], ((0, 0), (0, 8)), constant_values=value))
+    with watching(notes):
+        report = held(f"dump:{dumps}", PAGE.stem)
+    assert [note.split(":")[0] for note in notes] == ["the subject's vocabulary is padded"]
+    assert {one.what for one in report.comparisons if not one.passes} == wrong
+    assert "prefill" in {one.what for one in report.comparisons if one.verdict is Verdict.DRIFT}
 
 
 def test_what_was_not_written_is_not_made_up(dumps: Path) -> None:
