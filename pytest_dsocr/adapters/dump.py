@@ -2,17 +2,16 @@
 
 A folder holds a folder for each case, by the case's name; a command fills the one that it is handed. What is not there
 is not offered. Steps are compared up to the first token that is not the reference's; a command that takes ``{tokens}``
-is run once more along these.
+is run once more along these, and any is run again where more of its own steps are asked for, or an earlier page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,8 +28,9 @@ from pytest_dsocr.families.family import FUSION, PREFILL
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import made_anew, write_whole
 from pytest_dsocr.foundation.reading import is_regular
+from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.config import Level
+from pytest_dsocr.observation.config import Level, SubjectFaultError
 from pytest_dsocr.observation.observation import pixels_sha256
 from pytest_dsocr.subjects.loading import DUMP
 from pytest_dsocr.subjects.protocol import NotOfferedError, Offers, Setup
@@ -40,6 +40,9 @@ LEVEL = Level.STAGES
 OWN_PROCESS = True
 LOGITS, TOKENS, LENGTHS = "logits", "tokens", "cache_lengths"
 OUT = "out"
+Key = tuple[str, ...]
+"""Which inputs these are."""
+MORE_TOKENS = 16
 
 
 def offers(spec: str) -> Offers:
@@ -86,9 +89,10 @@ class Dump:
         text = FILE.read_text(folder / TEXT) if is_regular(folder / TEXT) else None
         return cls(tensors, text, [*map(int, tensors.get(TOKENS, torch.empty(0)).flatten().tolist())])
 
-    def logits(self, fed: Sequence[int]) -> Tensor | None:
-        """Return the logits behind these tokens ``[V]``, where they were written."""
-        rows = self.tensors.get(LOGITS, [self.tensors[one] for one in (PREFILL,) if one in self.tensors])
+    def row(self, name: str, fed: Sequence[int]) -> Tensor | None:
+        """Return what was written under a name behind these tokens."""
+        first = [self.tensors[one] for one in (PREFILL,) if name == LOGITS and one in self.tensors]
+        rows = self.tensors.get(name, first)
         return rows[len(fed)] if [*self.tokens[: len(fed)]] == [*fed] and len(fed) < len(rows) else None
 
     def inputs(self, own: Inputs) -> dict[str, Tensor]:
@@ -102,20 +106,37 @@ class Dump:
         return found
 
 
+@dataclass(frozen=True)
+class Held:
+    """A cache of which no more than its length was written."""
+
+    length: int
+
+    @property
+    def layers(self) -> int:
+        """Raise: nothing is known of its contents."""
+        raise NotOfferedError("not offered: what the cache holds")
+
+    @property
+    def keys(self) -> Callable[[int], Tensor]:
+        """Raise as :attr:`layers`."""
+        raise NotOfferedError("not offered: what the cache holds")
+
+    values = keys
+
+
 @dataclass(eq=False)
 class Fed:
-    """Where decoding stands: behind which tokens, in which dumps."""
+    """Where decoding stands: behind which tokens, in which dumps, and how those of more tokens are had."""
 
     dumps: Sequence[Dump]
     tokens: list[int]
+    further: Callable[[Sequence[int]], Sequence[Dump]]
 
     @property
     def logits(self) -> Tensor:
         """Those of the next token ``[V]``."""
-        found = (dump.logits(self.tokens) for dump in self.dumps)
-        if (logits := next((one for one in found if one is not None), None)) is None:
-            raise NotOfferedError("not offered: logits behind these tokens")
-        return logits
+        return self._row(LOGITS)
 
     @property
     def chosen(self) -> Sequence[int]:
@@ -123,9 +144,16 @@ class Fed:
         return self.dumps[0].tokens
 
     @property
-    def cache(self) -> Any:
-        """Raise: nothing is known of its contents."""
-        raise NotOfferedError("not offered: what the cache holds")
+    def cache(self) -> Held:
+        """Its length."""
+        return Held(int(self._row(LENGTHS)))
+
+    def _row(self, name: str) -> Tensor:
+        while True:
+            for dump in self.dumps:
+                if (found := dump.row(name, self.tokens)) is not None:
+                    return found
+            self.dumps = self.further(self.tokens)
 
 
 class DumpSubject:
@@ -133,7 +161,8 @@ class DumpSubject:
 
     def __init__(self, setup: Setup, folder: Path) -> None:
         self._folder, self._checkpoint = folder, resolve(setup.checkpoint)
-        self._made: dict[tuple[str, ...], list[tuple[Path, Sequence[int]]]] = {}
+        self._made: dict[Key, list[tuple[Path, Sequence[int]]]] = {}
+        self._cases: dict[Key, Case] = {}
         self._read = lru_cache(2)(Dump.read)
         self.not_offered = frozenset[str]()
 
@@ -144,20 +173,22 @@ class DumpSubject:
         dump, own = self._read(made[0][0]), case.family.prepare(page, prompt, preset, self._checkpoint.tokenizer)
         self.not_offered = frozenset({"dtypes", *TENSORS, FUSION}.difference(dump.tensors))
         inputs = {**own.tensors, **dump.inputs(own)}
-        self._made[_key(inputs)] = made
+        key = _key(inputs)
+        self._made[key], self._cases[key] = made, case
         return inputs
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the seams of vision that were written."""
-        return {name: value for name, value in self._dumps(inputs)[0].tensors.items() if name in VISION_SEAMS}
+        """Return the seams of vision that were written; an empty one is of a page that is not looked at."""
+        found = self._dumps(_key(inputs))[0].tensors
+        return {name: value for name, value in found.items() if name in VISION_SEAMS and value.numel()}
 
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Fed:
         """Return the state behind the prompt, with the features that were written."""
-        dumps = self._dumps(inputs)
+        dumps = self._dumps(key := _key(inputs))
         own = dumps[0].tensors.get(FUSION)
-        if own is not None and (vision_fusion is None or not vision_fusion.equal(own)):
+        if own is not None and own.numel() and (vision_fusion is None or not vision_fusion.equal(own)):
             raise NotOfferedError("not offered: what follows from other features than the program's own")
-        return Fed(dumps, [])
+        return Fed(dumps, [], partial(self._further, key))
 
     def step(self, state: Fed, token: int) -> Tensor:
         """Return the logits behind one more token, where a dump goes along it."""
@@ -177,11 +208,15 @@ class DumpSubject:
             raise NotOfferedError(f"not offered: cases that {self._folder} has no folder of")
         return [(found, ())]
 
-    def _dumps(self, inputs: Mapping[str, Tensor]) -> list[Dump]:
-        if (made := self._made.get(_key(inputs))) is None:
+    def _dumps(self, key: Key) -> list[Dump]:
+        if (made := self._made.get(key)) is None:
             raise NotOfferedError("not offered: what follows from other inputs than the program's own")
         dumps = ((self._read(folder), along) for folder, along in made)
         return [replace(dump, tokens=along or dump.tokens) for dump, along in dumps]
+
+    def _further(self, key: Key, tokens: Sequence[int]) -> Sequence[Dump]:
+        """Return dumps that go on behind these tokens; raise where there are none."""
+        raise NotOfferedError("not offered: what was not written behind these tokens")
 
     def _text(self, folder: Path) -> str:
         if (text := self._read(folder).text) is None:
@@ -189,7 +224,7 @@ class DumpSubject:
         return text
 
 
-def _key(inputs: Mapping[str, Tensor]) -> tuple[str, ...]:
+def _key(inputs: Mapping[str, Tensor]) -> Key:
     return tuple(pixels_sha256(inputs[name]) for name in TENSORS)
 
 
@@ -229,13 +264,37 @@ class CommandDumps(DumpSubject):
         self.close()
         self._scratch = TemporaryDirectory()
         wanted, along = self._next or (case, [])
-        if replace(wanted, max_new_tokens=case.max_new_tokens) != case:
+        if replace(case, max_new_tokens=wanted.max_new_tokens) != wanted or case.max_new_tokens > wanted.max_new_tokens:
             wanted, along = case, []
         made: list[tuple[Path, Sequence[int]]] = [(self._run(wanted, Path(self._scratch.name)), ())]
         takes_tokens = any(f"{{{TOKENS}}}" in word for word in self._options.words)
         if along and takes_tokens and self._read(made[0][0]).tokens != along:
             made.append((self._run(wanted, Path(self._scratch.name, "along"), along), along))
         return made
+
+    def _dumps(self, key: Key) -> list[Dump]:
+        """Run again for a page that another was read behind."""
+        if key not in self._made and key in self._cases:
+            self._made[key] = self._runs(self._cases[key])
+        return super()._dumps(key)
+
+    def _further(self, key: Key, tokens: Sequence[int]) -> Sequence[Dump]:
+        """Run again for more tokens, where its own were these and it had not come to its end.
+
+        Raises:
+            SubjectFaultError: where it then chose others.
+        """
+        own, eos_id = self._dumps(key)[0].tokens, self._checkpoint.tokenizer.special.eos
+        if tokens and [*own] == [*tokens] and own[-1] != eos_id:
+            longer = replace(self._cases[key], max_new_tokens=2 * len(tokens) + MORE_TOKENS)
+            self._made[key] = self._runs(longer)
+            found = self._dumps(key)
+            if [*found[0].tokens[: len(tokens)]] != [*tokens]:
+                others = f"others than its first {count(len(tokens), 'token')} where it was asked for more"
+                raise SubjectFaultError("decode", f"the command chose {others}; see what its limit changes")
+            if len(found[0].tokens) > len(tokens):
+                return found
+        return super()._further(key, tokens)
 
     def _run(self, case: Case, folder: Path, along: Sequence[int] = ()) -> Path:
         """Have the command fill a folder; it goes freely where there are no tokens to go along."""

@@ -78,7 +78,7 @@ class _Trial:
         inputs, given = own, "the reference's vision features"
         if self.lent.inputs is not None and wrong & {*COMPARED}:
             inputs, given = self._with_lent(own), "the reference's inputs and vision features"
-            vision = self.asked.vision(inputs)
+            vision = self.asked.vision(inputs, partial=True)
             if wrong & {*VISION}:
                 right = self._is_right(VISION, vision)
                 yield _finding("vision is", "the reference's inputs", right, ": vision is wrong by itself")

@@ -93,7 +93,7 @@ def parts_of(asked: CheckedSubject, inputs: Mapping[str, Tensor]) -> list[Part]:
     """
     find = asked.subject.module if asked.level >= Level.MODULES else None
     with torch.no_grad(), watch_passes(find) if find else nullcontext(list[BlockPass]()) as passes:
-        seams = asked.vision(inputs)
+        seams = asked.vision(inputs, partial=True)
         if find:
             asked.prefill(inputs, seams.get("vision_fusion"))
     image = image_places(inputs["images_seq_mask"])

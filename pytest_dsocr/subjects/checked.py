@@ -17,6 +17,7 @@ from pytest_dsocr.contract import GRID, ROWS, TENSORS
 from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.families import VISION_SEAMS
+from pytest_dsocr.families.family import FUSION
 from pytest_dsocr.foundation.words import exact, exact_tensor, is_text, shown
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import NotOfferedError, SubjectFaultError
@@ -217,15 +218,20 @@ class CheckedSubject:
             raise _misshapen("tokenizer", "inputs", GRID, tensors[GRID], "[N, 2]")
         return tensors
 
-    def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return its vision's seams; none where the gate is shut. It gets copies, which it may overwrite."""
+    def vision(self, inputs: Mapping[str, Tensor], *, partial: bool = False) -> dict[str, Tensor]:
+        """Return its vision's seams, the last of them too, unless ``partial``; none where the gate is shut.
+
+        It gets copies, which it may overwrite.
+        """
         with at_stage("vision", "vision"):
             given = self.subject.vision(copies(inputs))
         tensors = own_tensors("vision", "vision", given)
         if unknown := [name for name in tensors if name not in VISION_SEAMS]:
             raise SubjectFaultError("vision", f"the subject's vision gave {shown(unknown[0])}; {_valid_seams()}")
-        if tensors and "vision_fusion" not in {*tensors, *self.not_offered}:
-            raise SubjectFaultError("vision", "the subject's vision gave no vision_fusion; give what goes into prefill")
+        if FUSION not in tensors and FUSION in self.not_offered and not partial:
+            raise NotOfferedError(f"not offered: {FUSION}")
+        if tensors and FUSION not in {*tensors, *self.not_offered}:
+            raise SubjectFaultError("vision", f"the subject's vision gave no {FUSION}; give what goes into prefill")
         return tensors
 
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> tuple[DecodeView, Tensor]:

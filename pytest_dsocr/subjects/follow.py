@@ -136,7 +136,7 @@ class _Following:
         self.learn(promised=ALWAYS_PROMISED)
         self.learn(promised=self.asked.promised)
         with self._watched():
-            vision = self.asked.vision(inputs)
+            vision = self.asked.vision(inputs, partial=True)
             self._see("vision", vision)
             self.learn(vision_tensors=vision)
             self.left.remove("vision")

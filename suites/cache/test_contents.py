@@ -6,7 +6,6 @@ writes over the oldest in it, and over no other.
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from pytest_dsocr.plugin.stash import leave_out
 from pytest_dsocr.subjects.kv_probe import KINDS, KvDigest, KvProbe
 from pytest_dsocr.subjects.protocol import DecodeView
 
-from .walk import Peak, Walk, compare_peaks
+from .walk import Peak, Walk, compare_lengths, compare_peaks
 
 pytestmark = pytest.mark.dsocr_level("L2")
 
@@ -40,7 +39,7 @@ def test_as_many_layers_as_the_checkpoint_has(
 
 
 def test_it_starts_at_the_prompts_length(walk: Walk, dsocr_kv: Probe, dsocr_check: Check) -> None:
-    dsocr_check(_lengths(dsocr_kv(walk.start()[0]), walk.prompt_tokens, "after prefill", "the prompt's tokens"))
+    dsocr_check(compare_lengths(dsocr_kv(walk.start()[0]), walk.prompt_tokens, "after prefill", "the prompt's tokens"))
 
 
 def test_it_grows_by_one_in_every_layer_a_step(walk: Walk, dsocr_kv: Probe, dsocr_check: Check) -> None:
@@ -50,8 +49,8 @@ def test_it_grows_by_one_in_every_layer_a_step(walk: Walk, dsocr_kv: Probe, dsoc
         walk.steps(state, [token])
         held = walk.held(step)
         why = f"the prompt's and {held - walk.prompt_tokens}"
-        found += _lengths(dsocr_kv(state), held, f"after step {step}", why)
-        lengths.append(dsocr_kv(state).lengths[0][0])
+        found += compare_lengths(dsocr_kv(state), held, f"after step {step}", why)
+        lengths.append(state.cache.length)
     check = walk.family.cache.ring and _kept(walk, lengths)
     dsocr_check(replace(one, details=(f"check: {check}",)) if check and not one.passes else one for one in found)
 
@@ -64,16 +63,6 @@ def _kept(walk: Walk, lengths: Sequence[int]) -> str:
     if [*lengths] == [min(prompt + step, most) for step in steps]:
         return f"a ring of {most - prompt} tokens in place of {ring}"
     return f"a window of the last {most} positions, which drops the prompt" if max(lengths) <= prompt else ""
-
-
-def _lengths(probe: KvProbe, expected: int, when: str, why: str) -> list[Comparison]:
-    """Compare what the cache says of itself, and the length of each layer's keys and values."""
-    lengths = Counter(length for pair in probe.lengths for length in pair)
-    held = next(iter(lengths)) if len(lengths) == 1 else f"{dict(lengths)}, by tensors that are so long"
-    return [
-        as_expected(f"cache/length {when}", probe.state.cache.length, expected, why),
-        as_expected(f"cache/positions {when}", held, expected, f"{why}, in keys and values of every layer"),
-    ]
 
 
 def test_earlier_positions_stay_as_they_are(walk: Walk, dsocr_kv: Probe, dsocr_check: Check) -> None:

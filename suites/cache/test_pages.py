@@ -14,7 +14,7 @@ from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.subjects.kv_probe import KvProbe
 
-from .walk import Walk, compare_ways
+from .walk import Walk, compare_lengths, compare_ways
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,13 +35,12 @@ def test_a_prefill_begins_with_an_empty_cache(
     _, before = walk.start()
     other = Walk.along(dsocr_subject, two_pages[1], family=walk.family)
     state, logits = other.start()
-    other.steps(state, walk.tokens)
+    other.steps(state, other.tokens)
     state, after = walk.start()
-    lengths = KvProbe(state).lengths
-    expected = ((walk.prompt_tokens, walk.prompt_tokens),) * max(len(lengths), 1)
+    held = compare_lengths(KvProbe(state), walk.prompt_tokens, "of a page after another", "the prompt's tokens")
     dsocr_check(
         [
-            as_expected("cache/length", lengths, expected, "the prompt's tokens, in each layer"),
+            *held,
             compare_ways("prefill/again", after, before, limits.logits),
             _distinguished("vision_fusion", other.features, walk.features, "features", _same_page(other, walk)),
             _distinguished("prefill", logits, before, "logits", _same_page(other, walk)),

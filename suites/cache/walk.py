@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, as_expected, not_compared
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.families.family import FUSION, Family
 from pytest_dsocr.foundation.errors import DsocrError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from pytest_dsocr.subjects.checked import CheckedSubject
+    from pytest_dsocr.subjects.kv_probe import KvProbe
     from pytest_dsocr.subjects.protocol import DecodeView
 
 
@@ -63,10 +65,7 @@ class Walk:
         with torch.no_grad():
             case = make_case(page, "markdown", preset or family.quickest, family=family)
             inputs = _copied(checked.inputs(case, partial=True))
-            features = checked.vision(_copied(inputs)).get(FUSION)
-            if features is None and FUSION in checked.not_offered:
-                raise NotOfferedError(f"not offered: {FUSION}")
-            if features is None:
+            if (features := checked.vision(_copied(inputs)).get(FUSION)) is None:
                 raise DsocrError(
                     f"the subject's vision gave nothing of {page.name} in {case.preset.name}; "
                     "if its pixels sum to zero there, as the vendor's gate has it, put another page first"
@@ -129,6 +128,18 @@ class Walk:
 
 def _copied(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in inputs.items()}
+
+
+def compare_lengths(probe: KvProbe, expected: int, when: str, why: str) -> list[Comparison]:
+    """Compare what a cache says of itself, and where its contents are shown the length of all keys and values."""
+    what = f"cache/positions {when}"
+    found = as_expected(f"cache/length {when}", probe.state.cache.length, expected, why)
+    try:
+        lengths = Counter(length for pair in probe.lengths for length in pair)
+    except NotOfferedError:
+        return [found, not_compared(what, Reason.NOT_OFFERED)]
+    held = next(iter(lengths)) if len(lengths) == 1 else f"{dict(lengths)}, by tensors that are so long"
+    return [found, as_expected(what, held, expected, f"{why}, in keys and values of every layer")]
 
 
 def compare_ways(what: str, found: Tensor, expected: Tensor, allowed: float) -> Comparison:

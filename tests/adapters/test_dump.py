@@ -2,8 +2,10 @@
 
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +14,24 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from pytest_dsocr.adapters.dump import Dump
+from pytest_dsocr.adapters.dump import LENGTHS, LOGITS, MORE_TOKENS, TOKENS, Dump, write
 from pytest_dsocr.adapters.dump_files import read_tensors
 from pytest_dsocr.cases.run import promised_and_absent
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.compare.verdict import Reason, Sign, Verdict
+from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.compare.verdict import Comparison, Reason, Sign, Verdict
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.observation.config import Level
+from pytest_dsocr.observation.config import Level, SubjectFaultError
 from pytest_dsocr.pages.page_list import shipped
-from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.calls import watching
+from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.kv_probe import KvProbe
-from pytest_dsocr.subjects.loading import load_subject
+from pytest_dsocr.subjects.loading import close_subject, load_subject
 from pytest_dsocr.subjects.protocol import NotOfferedError, Setup
+from suites.cache import test_contents, test_pages
+from suites.cache.walk import Walk
 from tests.held import held
 
 Array = np.ndarray[Any, Any]
@@ -93,7 +98,7 @@ def test_what_is_not_there_is_not_offered_and_what_is_there_is_compared(last: st
         if path.stem not in ("input_ids", "sam.page", "tokens", last):
             path.unlink()
     if last == "logits":
-        change(dumps, "logits", lambda rows: np.pad(rows[:5], ((0, 0), (0, 1)), constant_values=99.0))  # a row too many
+        change(dumps, "logits", lambda rows: rows[:5])
     report = held(f"dump:{dumps}", PAGE.stem)
     made = {one.what: one for one in report.comparisons if one.verdict is not Verdict.NOT_COMPARED}
     decoding = {"prefill", "prefill_best", "logits", "tokens"} if last != "vision_fusion" else {last}
@@ -156,6 +161,67 @@ def test_a_command_is_led_along_the_reference_where_it_takes_tokens(dumps: Path)
         assert found["logits"].verdict is Verdict.DRIFT
         assert found["tokens"].measured.endswith(f"first differing step 5{left}")
         assert found["tokens"].signs == {Sign.NOT_ITS_BEST}
+
+
+TWO, MOST = tuple(page for page in shipped("dev-3") if page != PAGE), 2 + MORE_TOKENS
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a command is to write of two pages, for one token and for more, and beside it what mistakes give."""
+    folder = tmp_path_factory.mktemp("prepared")
+    for page, most in product(TWO, (1, MOST)):
+        case = make_case(page, "markdown", "tiny", most)
+        made = write(Setup(), case, folder).rename(folder / f"{page.stem}-{most}")
+        lengths, tokens, logits = (np.load(made / f"{name}.npy") for name in (LENGTHS, TOKENS, LOGITS))
+        planted = {"stuck": lengths * 0 + lengths[0], "twice": lengths + lengths[0], "other": tokens + (most > 1)}
+        for name, mistake in {**planted, "leaky": logits * np.float32(1.01)}.items():
+            np.save(made / f"{name}.npy", mistake)
+    return folder
+
+
+STEPS = {f"cache/length after step {k}" for k in range(1, 9)}
+OF_A_PAGE = {"cache/length after prefill", "cache/length of a page after another"}
+PLANTED: Mapping[str, tuple[str, set[str]]] = {
+    "nothing": ("true", set()),
+    "a cache that does not grow": (f"mv stuck.npy {LENGTHS}.npy", STEPS),
+    "a prompt counted twice": (f"mv twice.npy {LENGTHS}.npy", STEPS | OF_A_PAGE),
+    "state of the page before": (f"test ! -e $L || grep -q $B $L || mv leaky.npy {LOGITS}.npy", {"prefill/again"}),
+}
+Command = Callable[[str], Any]
+
+
+@pytest.fixture
+def command(prepared: Path, tmp_path: Path) -> Iterator[Command]:
+    """Load a command that writes what was prepared, and does something to it."""
+    with ExitStack() as closing:
+
+        def load(deed: str) -> Any:
+            copied = f"B=$(basename $0 .png); L={tmp_path}/last; cp -rT {prepared}/$B-$2 $1; cd $1"
+            script = f"{copied}; {deed}; echo $B > $L"
+            subject = load_subject(f"dump:sh -c '{script}' {{page}} {{out}} {{max_new_tokens}}", Setup())
+            closing.callback(close_subject, subject)
+            return subject
+
+        yield load
+
+
+@pytest.mark.parametrize("mistake", PLANTED)
+def test_a_command_is_run_again_for_more_tokens_and_for_the_page_before(mistake: str, command: Command) -> None:
+    deed, expected = PLANTED[mistake]
+    subject, made = command(deed), list[Comparison]()
+    check: Any = made.extend
+    walk = Walk.along(subject, TWO[0])
+    test_contents.test_it_starts_at_the_prompts_length(walk, KvProbe, check)
+    test_contents.test_it_grows_by_one_in_every_layer_a_step(walk, KvProbe, check)
+    test_pages.test_a_prefill_begins_with_an_empty_cache(TWO, walk, tolerances("float32"), subject, check)
+    assert {one.what for one in made if one.verdict is Verdict.MATCH} >= (STEPS | OF_A_PAGE) - expected
+    assert {one.what for one in made if not one.passes} == expected
+
+
+def test_a_command_that_chooses_others_when_asked_for_more_is_an_error(command: Command) -> None:
+    with pytest.raises(SubjectFaultError, match="chose others than its first 1 token where it was asked for more"):
+        Walk.along(command(f"mv other.npy {TOKENS}.npy"), TWO[0])
 
 
 def test_every_format_is_read(tmp_path: Path) -> None:
