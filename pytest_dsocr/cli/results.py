@@ -85,10 +85,10 @@ def _nights_of(named: Sequence[Path]) -> Iterator[record.Night]:
 def add_scoreboard(command: ArgumentParser) -> None:
     """Add the folder, the run to keep, and where the tables go."""
     command.add_argument("folder", type=Path, metavar="FOLDER", help="a folder of kept results, one file a version")
-    add = ("RESULT", "NAME", "VERSION")
-    command.add_argument(
-        "--add", nargs=3, metavar=add, help="keep the result in this folder, or this dsocr.json, first"
-    )
+    kept = "keep the result in this folder, or this dsocr.json, first"
+    command.add_argument("--add", nargs=3, metavar=("RESULT", "NAME", "VERSION"), help=kept)
+    title = "what --add calls it (default: as NAME's other versions in FOLDER, or NAME)"
+    command.add_argument("--title", metavar="TITLE", help=title)
     command.add_argument("--into", type=Path, metavar="FILE", help="put the tables into this Markdown page as well")
 
 
@@ -96,7 +96,9 @@ def scoreboard(options: Namespace) -> Iterator[str]:
     """Yield the tables as Markdown; raise ``DsocrError`` where something cannot be read or written, or has no place."""
     if options.add:
         result, name, version = options.add
-        board.keep(options.folder, board.Kept.of(read_result(Path(result)), name, name, version))
+        known = (kept.title for kept in reversed(board.read(options.folder)) if kept.name == name)
+        title = options.title or next(known, name)
+        board.keep(options.folder, board.Kept.of(read_result(Path(result)), name, title, version))
     tables = board.tables(board.read(options.folder))
     if options.into:
         page = board.put_into(MARKDOWN.read_bytes(options.into).decode(errors="replace"), tables)

@@ -44,12 +44,14 @@ def test_the_command_keeps_a_result_and_puts_the_tables_in_the_place_of_those_be
     keep(kept, ONE)
     for found, status, why in ({**night(*GOOD), "run": None}, 2, "put no case to its subject"), (night(*GOOD), 0, ""):
         run.write_text(json.dumps(found))
-        assert main(["scoreboard", str(kept), f"--into={page}", "--add", str(run), "a", "1"]) == status
+        assert main(["scoreboard", str(kept), f"--into={page}", "--add", str(run), "a", "1", "--title=A"]) == status
         said = capsys.readouterr()
         assert why in said.err
     first, second = tables(read(kept))
     assert said.out == f"{first}\n{second}"
     assert page.read_text() == f"# Page\n\n{first}\nBetween.\n\n{second}Behind | it.\n"
-    assert {one.title: one.stages["CLIP"] for one in read(kept)} == {"It | that": ".", "a": "=, 7e-01"}
+    assert {one.title: one.stages["CLIP"] for one in read(kept)} == {"It | that": ".", "A": "=, 7e-01"}
+    assert main(["scoreboard", str(kept), "--add", str(run), "a", "2"]) == 0
+    assert [(one.title, one.version) for one in read(kept)][:2] == [("A", "1"), ("A", "2")]
     assert main(["scoreboard", str(kept), f"--into={run}"]) == 2
     assert "has no table with the head" in capsys.readouterr().err
