@@ -92,11 +92,13 @@ def test_another_prompt_of_a_page_is_another_reading(
 
 
 def _choices(asked: CheckedSubject, case: Case, tokenizer: TextTokenizer) -> Iterator[int]:
-    """Yield what the vendor's loop chooses by the subject's logits."""
+    """Yield what the vendor's loop chooses by the subject's logits: by its rule, or the caller's where it has none."""
     from pytest_dsocr.engine.pipeline import pick
 
     inputs = asked.inputs(case)
-    policy = replace(case.family.decoding, eos_id=tokenizer.special.eos)
+    decoding = case.family.decoding
+    rule = decoding if decoding.no_repeat_ngram_size else asked.policy or decoding
+    policy = replace(rule, eos_id=tokenizer.special.eos)
     ban = policy.ban(inputs["input_ids"][0].tolist())
     state, logits = asked.prefill(inputs, asked.vision(inputs).get("vision_fusion"))
     for left in range(case.max_new_tokens, 0, -1):

@@ -3,15 +3,18 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_dsocr.compare.verdict import Comparison
+from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.families import FAMILIES
 from pytest_dsocr.families.family import CachePolicy
+from pytest_dsocr.observation.config import Config
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.session import SessionSubject
-from suites.cache import test_contents
+from suites.cache import test_contents, test_reading
 from suites.cache.walk import Walk
 from suites.contract.pages import write_page
 from tests.engine.written import synthetic_session
@@ -58,3 +61,29 @@ def test_a_cache_is_held_to_its_familys_ring_and_named(policy: CachePolicy, word
     failing = [test for test in (GROWS, STAY, LINEAR, SEES) if fails(test)]
     assert failing[: len(expected)] == expected, failing
     assert said == ({f"check: {words}"} if words else set())
+
+
+RULE: dict[str, Any] = {"no_repeat_ngram_size": 1, "ngram_window": 3}
+RULES: dict[str, dict[str, Any]] = {
+    "as it says": {},
+    "no rule": {"no_repeat_ngram_size": 0},
+    "no window": {"ngram_window": None},
+    "one less": {"ngram_window": 2},
+    "one more": {"ngram_window": 4},
+}
+
+
+@pytest.mark.parametrize("mistake", RULES)
+def test_a_reading_is_held_to_the_window_that_it_was_given(mistake: str, tmp_path: Path, dsocr_config: Config) -> None:
+    """Where the vendor's ``infer`` leaves the rule to its caller."""
+    session = synthetic_session(FAMILIES["unlimited_ocr"])
+    declared = replace(session.policy, **RULE)
+    used = Engine(session.model, session.tokenizer, policy=replace(declared, **RULES[mistake]))
+    subject = type("Declaring", (SessionSubject,), {"policy": declared})(used)
+    config, found = replace(dsocr_config, checkpoint="synthetic:tiny"), list[Comparison]()
+    read = test_reading.both_ways(subject, config)
+    check: Any = found.extend
+    test_reading.test_read_says_what_its_own_steps_choose(
+        "exactly_640", tmp_path, read, FAMILIES["unlimited_ocr"], config, check
+    )
+    assert all(one.passes for one in found) is (mistake == "as it says"), found
