@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -112,17 +113,9 @@ class Held:
 
     length: int
 
-    @property
-    def layers(self) -> int:
+    def __getattr__(self, name: str) -> Any:
         """Raise: nothing is known of its contents."""
         raise NotOfferedError("not offered: what the cache holds")
-
-    @property
-    def keys(self) -> Callable[[int], Tensor]:
-        """Raise as :attr:`layers`."""
-        raise NotOfferedError("not offered: what the cache holds")
-
-    values = keys
 
 
 @dataclass(eq=False)
