@@ -82,11 +82,6 @@ class KvProbe:
         return KvSize(len(self._layers), self.bytes_per_token)
 
     @property
-    def total_bytes(self) -> int:
-        """Bytes of all positions held, without any room kept for later ones."""
-        return sum(t.numel() * t.element_size() for pair in self._layers for t in pair)
-
-    @property
     def itemsize(self) -> int:
         """Bytes of one number, of the widest tensor."""
         return max(t.element_size() for pair in self._layers for t in pair)

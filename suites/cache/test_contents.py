@@ -28,23 +28,10 @@ pytestmark = pytest.mark.dsocr_level("L2")
 Probe = Callable[[DecodeView], KvProbe]
 
 
-def test_as_many_layers_as_the_checkpoint_has(
-    walk: Walk, dsocr_config: Config, dsocr_kv: Probe, dsocr_check: Check
-) -> None:
-    from pytest_dsocr.engine.checkpoint import resolve
-
-    expected = resolve(dsocr_config.checkpoint).architecture.decoder.num_hidden_layers
-    layers = len(dsocr_kv(walk.start()[0]).lengths)
-    dsocr_check([as_expected("cache/layers", layers, expected, "the checkpoint's layers")])
-
-
-def test_it_starts_at_the_prompts_length(walk: Walk, dsocr_kv: Probe, dsocr_check: Check) -> None:
-    dsocr_check(compare_lengths(dsocr_kv(walk.start()[0]), walk.prompt_tokens, "after prefill", "the prompt's tokens"))
-
-
 def test_it_grows_by_one_in_every_layer_a_step(walk: Walk, dsocr_kv: Probe, dsocr_check: Check) -> None:
     state, _ = walk.start()
-    found, lengths = list[Comparison](), list[int]()
+    found = _lengths(dsocr_kv(state), walk.prompt_tokens, "after prefill", "the prompt's tokens")
+    lengths = list[int]()
     for step, token in enumerate(walk.tokens, 1):
         walk.steps(state, [token])
         held = walk.held(step)
@@ -146,19 +133,6 @@ def test_a_token_takes_the_computed_bytes(
     found = [as_expected("cache/bytes a token", probe.bytes_per_token, expected, why)]
     if (said := getattr(probe.state.cache, "bytes_per_token", None)) is not None:
         found.append(as_expected("cache/bytes a token, as it says", said, expected, "what it holds"))
-    dsocr_check(found)
-
-
-def test_growth_is_linear(walk: Walk, dsocr_kv: Probe, dsocr_check: Check) -> None:
-    probe = dsocr_kv(walk.start()[0])
-    a_token = probe.bytes_per_token
-    found = []
-    for step, token in enumerate(walk.tokens, 1):
-        before = probe.total_bytes
-        walk.steps(probe.state, [token])
-        grown = probe.total_bytes - before
-        expected, why = (a_token, "those of one token") if walk.held(step) > walk.held(step - 1) else (0, "it is full")
-        found.append(as_expected(f"cache/bytes of step {step}", grown, expected, why))
     dsocr_check(found)
 
 
