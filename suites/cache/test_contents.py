@@ -30,7 +30,7 @@ Probe = Callable[[DecodeView], KvProbe]
 
 def test_it_grows_by_one_in_every_layer_a_step(walk: Walk, dsocr_kv: Probe, dsocr_check: Check) -> None:
     state, _ = walk.start()
-    found = _lengths(dsocr_kv(state), walk.prompt_tokens, "after prefill", "the prompt's tokens")
+    found = compare_lengths(dsocr_kv(state), walk.prompt_tokens, "after prefill", "the prompt's tokens")
     lengths = list[int]()
     for step, token in enumerate(walk.tokens, 1):
         walk.steps(state, [token])
