@@ -5,9 +5,11 @@ The helper's notebook puts the vendor's files into a package ``DeepSeek_OCR``, w
 
 import importlib
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -76,7 +78,7 @@ class OpenVino:
         self._tokenizer = vendor.tokenizer
         self._image_id = self._tokenizer.convert_tokens_to_ids(IMAGE)
         with tempfile.TemporaryDirectory() as folder, redirect_stdout(StringIO()):
-            with _loaded(AutoModel=vendor.model, AutoTokenizer=vendor.tokenizer):
+            with _loaded(AutoModel=vendor.model, AutoTokenizer=vendor.tokenizer), _ignored():
                 helper.convert_deepseek_ocr("mini", Path(folder))
             self._model = helper.OVDeepseekOCRForCausalLM(folder)
 
@@ -144,8 +146,12 @@ class OpenVino:
 
         sizes = {"base_size": preset.base_size, "image_size": preset.image_size, "crop_mode": preset.crop}
         patched = mock.patch.object(self._model, "generate", called)
-        with tempfile.TemporaryDirectory() as out, patched, redirect_stdout(StringIO()):
+        with tempfile.TemporaryDirectory() as out, patched, redirect_stdout(StringIO()), _ignored():
             self._model.infer(self._tokenizer, prompt, str(page), out, **sizes)
+
+
+_ignored = partial(warnings.catch_warnings, action="ignore")
+"""Warnings of torch's and transformers' own."""
 
 
 @contextmanager
