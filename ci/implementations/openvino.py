@@ -73,14 +73,14 @@ class OpenVino:
 
     def __init__(self, setup: Setup) -> None:
         stand_in_for_torchvision()
-        helper: Any = importlib.import_module("ov_deepseek_ocr_helper")
-        vendor = Wrapped(Path(helper.__file__).parent / "DeepSeek_OCR", setup)
-        self._tokenizer = vendor.tokenizer
-        self._image_id = self._tokenizer.convert_tokens_to_ids(IMAGE)
-        with tempfile.TemporaryDirectory() as folder, redirect_stdout(StringIO()):
-            with _loaded(AutoModel=vendor.model, AutoTokenizer=vendor.tokenizer), _ignored():
+        with tempfile.TemporaryDirectory() as folder, redirect_stdout(StringIO()), _ignored():
+            helper: Any = importlib.import_module("ov_deepseek_ocr_helper")
+            vendor = Wrapped(Path(helper.__file__).parent / "DeepSeek_OCR", setup)
+            with _loaded(AutoModel=vendor.model, AutoTokenizer=vendor.tokenizer):
                 helper.convert_deepseek_ocr("mini", Path(folder))
             self._model = helper.OVDeepseekOCRForCausalLM(folder)
+        self._tokenizer = vendor.tokenizer
+        self._image_id = self._tokenizer.convert_tokens_to_ids(IMAGE)
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
         """Read a page by ``infer``, which prints its text and returns none."""
