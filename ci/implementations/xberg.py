@@ -47,7 +47,7 @@ def serve(folder: Path) -> Iterator[dict[str, Any]]:
     options: Any = importlib.import_module("xberg.options")
     sizes = {"model_path": str(folder), "version": GENERATION, "device": "cpu", "dtype": "f32"}
     ocr = options.OcrConfig(backend="candle-deepseek-ocr", backend_options=json.dumps(sizes))
-    config = options.ExtractionConfig(ocr=ocr, force_ocr=True)
+    config = options.ExtractionConfig(ocr=ocr, force_ocr=True, extraction_timeout_secs=3600)
     for line in sys.stdin:
         asked = json.loads(line)
         page = options.ExtractInput(kind="uri", uri=asked["page"])
