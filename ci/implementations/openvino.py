@@ -108,7 +108,7 @@ class OpenVino:
             return seen[-1]
 
         ids, mask, grid = inputs["input_ids"], inputs["images_seq_mask"], inputs[GRID]
-        with mock.patch.object(self._model, "vision_embeddings", watched):
+        with mock.patch.object(self._model, "vision_embeddings", watched), _ignored():
             views = tuple(inputs[name].float() for name in PIXELS)
             embeds = self._model.prepare_inputs_embeds(ids, [views], mask, grid)
         if not seen:
@@ -135,7 +135,8 @@ class OpenVino:
         return self._fed(state, input_ids=ids, attention_mask=mask, past_key_values=NOT_EMPTY).logits
 
     def _fed(self, state: OpenVinoState, **named: Any) -> OpenVinoState:
-        state.logits = self._model.language_model.forward(**named).logits[0, -1].clone()
+        with _ignored():
+            state.logits = self._model.language_model.forward(**named).logits[0, -1].clone()
         return state
 
     def _infer(self, generate: Callable[..., None], page: Path, prompt: str, preset: Preset) -> None:
