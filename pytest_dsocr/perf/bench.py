@@ -126,7 +126,7 @@ def compare(names: Sequence[str], task: Task, watch: Watcher, *, is_timed: bool 
             texts, exact = ask_all(both, "read"), [side.ask("exact") for side in both]  # a GPU's work is timed as well
             pairs, judgements, cut_short = timed(both, exact, task, watch, ends_s) if is_timed else ([], [], "")
             trace = _traced(both, task, judgements, watch) if task.traces and not cut_short.startswith(ENDED) else None
-        if not task.setup["device"].startswith("cuda"):
+        if not task.setup["device"].startswith("cuda") and not cut_short.startswith(ENDED):
             judgements = asked_again(candidates, exact, judgements, task, watch, ends_s)
     identities = [_identity(side, task, found) for side, found in zip(both, machines, strict=True)]
     a, b = (Measured(identities[k], exact[k], tuple(pair[k] for pair in pairs)) for k in (0, 1))
