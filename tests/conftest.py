@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -38,7 +37,6 @@ if find_spec("triton") and not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read as triton is first imported, which torch does for whatever counts FLOPs
 
 
-PYTHON = sys.executable
 IN_ORDER = "-p no:randomly"
 
 
@@ -93,30 +91,6 @@ def unset(monkeypatch: pytest.MonkeyPatch) -> None:
     for option in OPTIONS:
         monkeypatch.delenv(option.env, raising=False)
     monkeypatch.setenv("DSOCR_EXPLAIN", "0")
-
-
-@pytest.fixture(scope="session")
-def warm_python() -> Iterator[Path]:
-    """An interpreter that has imported torch already, where the system can do that, else the ordinary one."""
-    if sys.platform != "linux":
-        yield Path(PYTHON)
-        return
-    from tests.warm_python import warm_python
-
-    with warm_python() as python:
-        yield Path(python)
-
-
-@pytest.fixture
-def warm(warm_python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that a test starts by ``sys.executable`` are of that interpreter."""
-    monkeypatch.setattr(sys, "executable", str(warm_python))
-
-
-@pytest.fixture
-def cold(warm: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that a test starts are interpreters of their own, all the same."""
-    monkeypatch.setattr(sys, "executable", PYTHON)
 
 
 @pytest.fixture(scope="session")

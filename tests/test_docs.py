@@ -238,7 +238,6 @@ def test_pictures_and_links_of_the_readme_have_absolute_addresses() -> None:
 
 
 @pytest.mark.dsocr_slow
-@pytest.mark.usefixtures("warm")
 def test_the_readmes_example_is_a_subject_and_its_own_test_passes(pytester: pytest.Pytester) -> None:
     example, own_test = block("python", "README.md", "class MyOcr"), block("python", "README.md", "def test_boxes")
     assert example == block("python", "docs/levels-and-protocol.md", "class MyOcr")

@@ -23,7 +23,7 @@ ENDED = "interrupted"
 PROCESSES_APART = math.log(1.15)
 """By less than this the times of two processes of the same code may differ on a CPU throughout; 1.10 was seen."""
 AGAIN = 2
-"""So many new pairs of processes, with the rounds of a first look, have to be beyond the limit as well."""
+"""So many new pairs of processes a change of less than that has to be seen in as well."""
 RoundPair = tuple[Round, Round]
 
 
@@ -90,8 +90,7 @@ def asked_again(
             break
         with sides(dict(zip(LABELS, candidates, strict=True)), task.limit_s) as both:
             loaded(both, task, watch)
-            few = replace(task, stages=names, most_rounds=min(task.most_rounds, LOOKS[0]))
-            _, again, cut_short = timed(both, exact, few, watch, ends_s)
+            _, again, cut_short = timed(both, exact, replace(task, stages=names), watch, ends_s)
         seen = {one.quantity: one for one in again}
         found |= {name: _agreed(found[name], seen.get(name)) for name in names}
         if cut_short.startswith(ENDED):
@@ -104,12 +103,11 @@ def _is_of_processes(one: Judgement) -> bool:
 
 
 def _agreed(one: Judgement, again: Judgement | None) -> Judgement:
-    """Return a change as it is where new processes are beyond the limit too; as AMBIGUOUS where they are not."""
-    sign = 1 if one.pace is Pace.SLOWER else -1
-    if again and sign * math.log(again.ratio) > math.log1p(one.limit):
+    """Return a change as it is where new processes show it too; as AMBIGUOUS where they do not."""
+    if again and again.pace is one.pace:
         return one
-    ratio = f"B / A was {again.ratio:.3f}" if again else "no round was fit for use"
-    return replace(one, pace=Pace.AMBIGUOUS, reason=f"{one.pace} in these processes; in new ones {ratio}")
+    ratio = f"{again.ratio:.3f} {again.pace}" if again else "not timed"
+    return replace(one, pace=Pace.AMBIGUOUS, reason=f"{one.pace}, but {ratio} in new processes")
 
 
 class _TimeUpError(Exception):

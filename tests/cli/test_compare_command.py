@@ -33,7 +33,7 @@ TEXT_ALONE = ("--", "-k", "test_text", "-p", "no:cacheprovider")
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(unset: None, warm: None, pytester: pytest.Pytester) -> None:
+def _elsewhere(unset: None, pytester: pytest.Pytester) -> None:
     """In an empty folder with subjects, and nothing said in the environment."""
     pytester.makepyfile(mine=SUBJECTS)
 
@@ -71,7 +71,6 @@ def test_a_session_like_the_vendors_ends_in_0_with_the_plugins_own_result(
     assert Path("set").read_text(encoding="utf-8") == kept + "131072"
 
 
-@pytest.mark.usefixtures("cold")  # with children of its own, in one group of processes
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("options", [TEXT_ALONE, ("--isolate", *TEXT_ALONE), (*TEXT_ALONE, "-n2")])
 def test_what_ends_the_command_ends_pytest_and_is_no_pass(number: signal.Signals, options: tuple[str, ...]) -> None:

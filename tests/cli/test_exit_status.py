@@ -58,7 +58,7 @@ TESTS = """
 
 
 @pytest.fixture(autouse=True)
-def _repository(unset: None, warm: None, pytester: pytest.Pytester) -> None:
+def _repository(unset: None, pytester: pytest.Pytester) -> None:
     """Two pages, stand-ins for both sides, and tests of the user's own."""
     Repository(pytester).settle()
     pytester.makepyfile(mine=SUBJECTS, test_it=TESTS.format(pace="MATCH"))
@@ -100,7 +100,7 @@ COMPARE, PYTEST = ("-m", "pytest_dsocr", "compare", "--out=out"), ("-m", "pytest
 
 
 @pytest.mark.parametrize(("how", "size"), [(COMPARE, "8k"), (PYTEST, "4k")])
-def test_a_disk_that_is_full_from_the_start_is_the_machines_fault(how: tuple[str, ...], size: str, cold: None) -> None:
+def test_a_disk_that_is_full_from_the_start_is_the_machines_fault(how: tuple[str, ...], size: str) -> None:
     """With 8 KiB ``dsocr compare`` can write its mark once, and pytest cannot write it again."""
     Path("out").mkdir()
     command = [*FULL, size, sys.executable, *how]

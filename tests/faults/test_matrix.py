@@ -37,7 +37,6 @@ def explainer() -> Iterator[Explainer]:
     made.close()
 
 
-@pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize(("name", "fault"), faults().items(), ids=faults())
 def test_a_mistake_is_found_in_its_stage(
     name: str, fault: Fault, explainer: Explainer, record_property: Callable[[str, object], None]
@@ -62,7 +61,6 @@ def test_what_was_seen_is_in_the_catalogue_or_cannot_be_planted() -> None:
     assert {fault.stage for fault in of_catalogue().values()} == stages
 
 
-@pytest.mark.usefixtures("warm")
 def test_a_suite_that_fails_is_reported_with_its_test_and_stage() -> None:
     [unturned] = of_catalogue(("IMG-W5",)).values()
     found = failure(unturned, ["suites/contract/test_pixels.py"])

@@ -83,7 +83,6 @@ def test_read_alone_it_shows_what_it_is_made_for(
         assert CheckedSubject(subject).read(case) != PAGES[name]["text"]
 
 
-@pytest.mark.usefixtures("warm")
 def test_the_suite_fails_over_it_at_the_page_that_is_made_for_it() -> None:
     found = failure(of_catalogue(("GRD-10",))["GRD-10"], [suite := "suites/contract/test_odd_pages.py"])
     assert found is not None

@@ -37,7 +37,6 @@ def of_h200(tmp_path: Path) -> Path:
     return tmp_path / "recordings"
 
 
-@pytest.mark.usefixtures("warm")
 def test_it_serves_within_limits_between_devices_and_says_so(pytester: pytest.Pytester, of_h200: Path) -> None:
     pytester.makepyfile(TESTS)
     [page] = [page for page in shipped("dev-3") if page.stem == "figures_201"]

@@ -34,7 +34,7 @@ Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)
-def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm: None) -> None:
+def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
@@ -71,7 +71,7 @@ def test_new_processes_are_asked_whether_a_small_change_is_of_the_code(
     assert bench("Sleeping", "SlightlySlower", "--slower=page=0.02") == 1
     assert bench("Sleeping", "Unlucky", "--slower=page=0.02") == 2
     assert Path("starts").read_text().split() == ["started"] * 2, "no third one is asked where the second disagrees"
-    assert "AMBIGUOUS; SLOWER in these processes; in new ones B / A was 1.000\n" in capsys.readouterr().out
+    assert "AMBIGUOUS; SLOWER, but 1.000 SAME in new processes\n" in capsys.readouterr().out
 
 
 def test_the_slower_stage_is_named_and_no_other(capsys: Capture) -> None:

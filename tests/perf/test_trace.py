@@ -141,7 +141,7 @@ def test_a_trace_is_of_chromes_format_and_has_the_stages_on_a_track_of_their_own
 
 
 def test_two_processes_are_traced_and_the_sentence_stands_under_the_verdict(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], warm: None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     sides = "subject:session", "subject:tests.perf.planted:casts_weights"

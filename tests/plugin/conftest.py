@@ -29,9 +29,7 @@ UNNEEDED = ("cacheprovider", "hypothesispytest", "randomly", "threadexception", 
 
 
 @pytest.fixture(autouse=True)
-def _without_the_unneeded(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, warm: None, unset: None
-) -> None:
+def _without_the_unneeded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, unset: None) -> None:
     """By the environment, so that no command that is shown has them; behind ``pytester``, which clears it."""
     if "pytester" in request.fixturenames:
         request.getfixturevalue("pytester")

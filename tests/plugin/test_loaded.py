@@ -84,7 +84,6 @@ def test_what_is_needed_is_named(repository: Repository, monkeypatch: pytest.Mon
     assert "dsocr_snapshot needs syrupy" in result.stdout.str()
 
 
-@pytest.mark.usefixtures("cold")
 def test_a_run_of_other_tests_loads_nothing_heavy(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(f"""
         import sys

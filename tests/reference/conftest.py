@@ -13,7 +13,7 @@ import pytest
 
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.reference.environment import find_environment, interpreter
+from pytest_dsocr.reference.environment import find_environment
 from suites.contract.pages import write_page
 from tests.reference.replay import Made, make_cases
 from tests.subjects.seen import seen
@@ -35,21 +35,10 @@ def home_names() -> list[str]:
 
 
 @pytest.fixture(scope="module", params=home_names())
-def home(request: pytest.FixtureRequest, warm_python: Path) -> Home:
+def home(request: pytest.FixtureRequest) -> Home:
     if request.param == "stand_in":
-        return Home(STAND_IN, warm_python)
+        return Home(STAND_IN, Path(sys.executable))
     return Home(Path(os.environ["DSOCR_VENDOR"]), find_environment(None))
-
-
-@pytest.fixture(scope="session")
-def warm_environment(warm_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment, for all that is asked of one, with that interpreter."""
-    if sys.platform != "linux":
-        return Path(sys.prefix)
-    folder = tmp_path_factory.mktemp("warm-environment")
-    interpreter(folder).parent.mkdir()
-    interpreter(folder).symlink_to(warm_python)
-    return folder
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,9 @@ LAST = "        return super().forward(sam)\n"
 ONE_MORE = "        out: Tensor = super().forward(sam)\n        return self.transformer.layers[-1](out)\n"
 
 
-@pytest.mark.usefixtures("warm")
-def test_the_stage_that_costs_more_is_named(
-    warm_environment: Path, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_stage_that_costs_more_is_named(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stand-in decodes as the session does, which computes the last token's logits alone."""
-    monkeypatch.setenv("DSOCR_VENDOR_ENV", str(warm_environment))
+    monkeypatch.setenv("DSOCR_VENDOR_ENV", sys.prefix)
     shutil.copytree(STAND_IN, "code")
     hold_live(pytester, "code").stdout.fnmatch_lines(["*: 4 WRONG, 3 MATCH"])
     encoders = Path("code", "deepencoder.py")

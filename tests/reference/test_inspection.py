@@ -1,6 +1,7 @@
 """``dsocr vendor inspect`` on a folder in our own words, by the interpreter that runs the tests."""
 
 import platform
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,9 +33,9 @@ def test_without_an_environment_the_static_part_is_reported_and_written_down(
 
 
 def test_what_an_environment_lacks_is_reported(
-    folder: Path, tmp_path: Path, warm_environment: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    environment, anchors = str(warm_environment), str(tmp_path / "anchors.json")
+    environment, anchors = sys.prefix, str(tmp_path / "anchors.json")
     command = ["vendor", "inspect", str(folder), "--env", environment, "--anchors", anchors, "--write"]
     assert main(command) == 0
     imported = f"imported     with python {platform.python_version()}, torch {torch.__version__}, "

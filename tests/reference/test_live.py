@@ -111,8 +111,8 @@ def asked(deed: str) -> Case:
     return Case(Path("page.png"), deed, DEFAULT.presets["tiny"])
 
 
-def misbehaving(python: Path, checkpoint: str = "nothing", limit_s: float = LIMIT_S, **how: Any) -> LiveReference:
-    return LiveReference(None, checkpoint, python=python, runtime=RUNTIME, time_limit_s=limit_s, **how)
+def misbehaving(checkpoint: str = "nothing", limit_s: float = LIMIT_S, **how: Any) -> LiveReference:
+    return LiveReference(None, checkpoint, python=Path(sys.executable), runtime=RUNTIME, time_limit_s=limit_s, **how)
 
 
 def message_of(request: Callable[[], object]) -> str:
@@ -125,9 +125,9 @@ def message_of(request: Callable[[], object]) -> str:
     ("deed", "facts"),
     [("exit 3", "ended with status 3"), ("kill", "was killed by SIGKILL.*memory"), ("deaf", "no sign of life for 2 s")],
 )
-def test_a_worker_that_is_lost_is_replaced_once(deed: str, facts: str, warm_python: Path, temporary: Path) -> None:
+def test_a_worker_that_is_lost_is_replaced_once(deed: str, facts: str, temporary: Path) -> None:
     before = worker_folders(temporary)
-    with misbehaving(warm_python) as reference:
+    with misbehaving() as reference:
         reference.start()
         reference.time_limit_s = 2
         said = message_of(lambda: reference.flops(asked(deed)))
@@ -142,8 +142,8 @@ def test_a_worker_that_is_lost_is_replaced_once(deed: str, facts: str, warm_pyth
 
 
 @pytest.mark.parametrize(("deed", "facts"), [("exit 3", "status 3, and the one"), ("memory", "MemoryError: tried")])
-def test_a_worker_that_cannot_load_is_not_tried_again(deed: str, facts: str, warm_python: Path) -> None:
-    with misbehaving(warm_python, deed) as reference:
+def test_a_worker_that_cannot_load_is_not_tried_again(deed: str, facts: str) -> None:
+    with misbehaving(deed) as reference:
         first = message_of(reference.start)
         assert f"load({deed}): loading {deed}, it " in first
         assert facts in first
@@ -152,12 +152,12 @@ def test_a_worker_that_cannot_load_is_not_tried_again(deed: str, facts: str, war
 
 
 def test_an_exception_is_answered_and_its_worker_goes_on(
-    warm_python: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what was started in the place of a lost one answers, with what was given to the first."""
     caplog.set_level("WARNING")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
-    with misbehaving(warm_python) as reference:
+    with misbehaving() as reference:
         reference.start()
         pid = reference.worker_pid
         for deed, facts in {
@@ -180,9 +180,9 @@ def test_an_exception_is_answered_and_its_worker_goes_on(
     assert "it ended with status 3; look" in caplog.messages[0]
 
 
-def test_signs_of_progress_put_the_limit_off_and_an_interrupt_ends_the_worker(warm_python: Path) -> None:
+def test_signs_of_progress_put_the_limit_off_and_an_interrupt_ends_the_worker() -> None:
     seen: list[Sign] = []
-    with misbehaving(warm_python, on_progress=lambda *sign: seen.append(sign)) as reference:
+    with misbehaving(on_progress=lambda *sign: seen.append(sign)) as reference:
         reference.start()
         reference.time_limit_s = 2
         pid = reference.worker_pid

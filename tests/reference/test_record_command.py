@@ -23,9 +23,9 @@ HOME = Path("golden/vendor/synthetic-tiny/cpu-float32-eager")
 
 
 @pytest.fixture(autouse=True)
-def _started_at_once(warm: None, warm_environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _started_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both the command and the reference's worker, in an empty folder."""
-    monkeypatch.setenv("DSOCR_VENDOR_ENV", str(warm_environment))
+    monkeypatch.setenv("DSOCR_VENDOR_ENV", sys.prefix)
     monkeypatch.chdir(tmp_path)
 
 

@@ -1,6 +1,5 @@
 """The session in the vendor's place: behind recordings, apart from this process, and not taken for the vendor."""
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,15 +25,12 @@ from tests.crops import cropped_case
 RECORDINGS = golden_folder() / "vendor"
 MINI, TINY = Wanted(resolve("mini")), Wanted(resolve("synthetic:tiny"))
 TOKENS = 4
-pytestmark = pytest.mark.usefixtures("warm")  # the session's process starts at once
 
 
 @pytest.fixture(scope="module")
-def alone(warm_python: Path) -> Iterator[SessionReference]:
+def alone() -> Iterator[SessionReference]:
     """Without any recording behind it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "executable", str(warm_python))
-        reference = SessionReference(TINY, time_limit_s=60)
+    reference = SessionReference(TINY, time_limit_s=60)
     yield reference
     reference.close()
 

@@ -27,7 +27,6 @@ from pytest_dsocr.subjects.isolation.subject import IsolatedSubject
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.loading import close_subject, load_subject, open_subject
 from pytest_dsocr.subjects.protocol import Setup, level_of
-from tests.conftest import PYTHON
 from tests.crops import cropped_case
 from tests.processes import await_ended
 
@@ -47,8 +46,6 @@ print(subject.pid, flush=True)
 subject.read(None, prompt="", preset=None, max_new_tokens=1)
 time.sleep(600)
 """
-
-pytestmark = pytest.mark.usefixtures("warm")
 
 
 @pytest.fixture
@@ -237,7 +234,6 @@ def walk(subject: CheckedSubject) -> None:
     subject.step(state, 1)
 
 
-@pytest.mark.usefixtures("cold")
 @pytest.mark.parametrize("deed", ["c with the lock", "stop"])
 def test_a_hang_is_reported_with_the_stack_and_leaves_no_process(
     watch: Watch, misdo: Misdo, staged: CheckedSubject, deed: str
@@ -255,7 +251,7 @@ def test_a_hang_is_reported_with_the_stack_and_leaves_no_process(
         assert "misdeeds.py" in traced(caught.value.__cause__)
 
 
-@pytest.mark.usefixtures("watch", "cold", "_misdeed_file")
+@pytest.mark.usefixtures("watch", "_misdeed_file")
 def test_a_state_whose_process_is_gone_is_an_error() -> None:
     """An interpreter of its own is gone when it is killed; a forked one outlives a little what stands for it."""
     staged = CheckedSubject(cast("Any", IsolatedSubject(STAGED, Setup(), LIMIT_S)))
@@ -272,7 +268,7 @@ def test_a_state_whose_process_is_gone_is_an_error() -> None:
 
 def test_it_ends_with_whoever_started_it(misdo: Misdo) -> None:
     misdo("read:c with the lock")
-    held = subprocess.Popen([sys.executable, "-c", HELD, STAGED, PYTHON], stdout=subprocess.PIPE, text=True)
+    held = subprocess.Popen([sys.executable, "-c", HELD, STAGED, sys.executable], stdout=subprocess.PIPE, text=True)
     assert held.stdout
     pid = int(held.stdout.readline())
     try:
