@@ -212,7 +212,6 @@ def test_a_command_is_run_again_for_more_tokens_and_for_the_page_before(mistake:
     subject, made = command(deed), list[Comparison]()
     check: Any = made.extend
     walk = Walk.along(subject, TWO[0])
-    test_contents.test_it_starts_at_the_prompts_length(walk, KvProbe, check)
     test_contents.test_it_grows_by_one_in_every_layer_a_step(walk, KvProbe, check)
     test_pages.test_a_prefill_begins_with_an_empty_cache(TWO, walk, tolerances("float32"), subject, check)
     assert {one.what for one in made if one.verdict is Verdict.MATCH} >= (STEPS | OF_A_PAGE) - expected
