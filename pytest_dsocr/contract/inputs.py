@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 from typing import Any
 
@@ -25,9 +25,6 @@ from pytest_dsocr.contract.prompt import TextTokenizer, prompt_ids, split_at_ima
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.process import in_threads
 
-PIXEL_OF_LEVEL = torch.arange(256).float().div_(255).sub_(0.5).div_(0.5).bfloat16()
-"""A pixel in [-1, 1] for each level, by the arithmetic of torchvision's ``ToTensor`` and ``Normalize(0.5, 0.5)``: in
-float32, then rounded."""
 Kind = tuple[np.ndarray[Any, np.dtype[np.uint8]], int, Callable[[Image.Image], Image.Image]]
 """Levels to fill ``[N, 3, H, W]``, how many of them are side by side, and what makes all of them of a page."""
 
@@ -101,7 +98,7 @@ def prepare_inputs(
         tokenizer: of the model that will read them.
         stages: returns a context for ``preprocess``, from the file to pixels, and one for ``tokenizer``.
         at_one_place: the images of a list, be it of one, are pages at one ``<image>``; none of them is cut.
-        device: where the inputs will be; pixels are moved there as the levels of a page, a byte each.
+        device: where the inputs will be; the crops' pixels are moved there as levels, a byte each.
 
     Raises:
         DsocrError: for a page that cannot be read, a prompt that does not fit the pages, or a preset
@@ -119,7 +116,7 @@ def prepare_inputs(
         made = [views(page, preset, grid) for page, grid in zip(pages, grids, strict=True)]
         blank_px = preset.view_size if together else preset.base_size
         images_crop = _pixels([crops for _, crops in made], blank_px, device)
-        images_ori = _pixels([whole for whole, _ in made], preset.image_size, device)
+        images_ori = _pixels([whole for whole, _ in made], preset.image_size, "cpu")  # where has_vision waits for none
     with stages("tokenizer"):
         pieces = split_at_images(prompt, len(pages), at_one_place=together)
         counts = [image_token_count(preset, grid) for grid in grids]
@@ -167,8 +164,13 @@ def _parts(page: Image.Image) -> Sequence[tuple[Sequence[slice], Image.Image]]:
 
 def normalise(levels: Tensor) -> Tensor:
     """Turn uint8 levels of 0 to 255, of any shape, into pixels in [-1, 1], bf16, where the levels are."""
-    pixel_of_level = PIXEL_OF_LEVEL.to(levels.device)
-    return pixel_of_level.index_select(0, levels.reshape(-1).int()).view(levels.shape)
+    return _pixel_of_level(levels.device).index_select(0, levels.reshape(-1).int()).view(levels.shape)
+
+
+@cache
+def _pixel_of_level(device: torch.device) -> Tensor:
+    """Compute all by the arithmetic of torchvision's ``ToTensor`` and ``Normalize(0.5, 0.5)``: in float32, on a CPU."""
+    return torch.arange(256, device="cpu").float().div_(255).sub_(0.5).div_(0.5).bfloat16().to(device)
 
 
 def _pixels(of_pages: Sequence[Tensor], blank_px: int, device: torch.device | str) -> Tensor:
