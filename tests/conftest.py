@@ -42,7 +42,11 @@ IN_ORDER = "-p no:randomly"
 
 @pytest.fixture(scope="session", autouse=True)
 def _modules_stay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What a test imports stays imported."""
+    """What a test imports stays imported, and Hypothesis has run a test, so that the collector is spared the rest."""
+    if "hypothesis" in sys.modules:
+        from hypothesis import given, strategies
+
+        given(strategies.none())(lambda _: None)()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OwnModulesSnapshot, "folder", str(tmp_path_factory.getbasetemp()), raising=False)
         patch.setattr("_pytest.pytester.SysModulesSnapshot", OwnModulesSnapshot)

@@ -98,6 +98,23 @@ def test_a_run_of_other_tests_loads_nothing_heavy(pytester: pytest.Pytester) -> 
     assert "loaded: []" in result.outlines
 
 
+def test_a_users_hypothesis_tests_go_on_without_a_warning(pytester: pytest.Pytester) -> None:
+    pytest.importorskip("hypothesis")
+    pytester.makepyfile("""
+        from hypothesis import given, settings, strategies
+
+        def test_subject(dsocr_subject):
+            assert dsocr_subject
+
+        @settings(derandomize=True, database=None)
+        @given(strategies.integers())
+        def test_own(number):
+            assert number == number
+    """)
+    result = pytester.runpytest_subprocess("-p", "no:randomly", "-W", "error", "--dsocr-checkpoint=synthetic:tiny")
+    result.assert_outcomes(passed=2)
+
+
 @pytest.mark.skipif("TOX_ENV_NAME" not in os.environ, reason="only tox promises to test the built wheel")
 def test_the_wheel_is_what_is_tested() -> None:
     assert not Path(pytest_dsocr.__file__).is_relative_to(SUITES.parent / "pytest_dsocr")
