@@ -44,7 +44,8 @@ sys.exit(pytest.main(sys.argv[1:]))
 """
 DEVICE, DTYPE = os.environ.get("DSOCR_FAULTS_ON", "cpu:float32").split(":")
 ON = f"--dsocr-device={DEVICE}", f"--dsocr-dtype={DTYPE}"
-OPTIONS = ("-x", "-q", "--dsocr-explain=0", "-p", "no:cacheprovider", "-p", "no:randomly", *ON)
+IMPORTED = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
+OPTIONS = ("-x", "-q", "--dsocr-explain=0", "-p", "no:cacheprovider", "-p", "no:randomly", "-W", IMPORTED, *ON)
 WRONG = re.compile(r"^(?:WRONG\s+|error in )([^\s:]+)", re.M)
 
 

@@ -88,9 +88,9 @@ def _of_pages(on: Target, seen: Callable[[Preset], Preset]) -> None:
     """Have several pages at one place seen in another preset, and one alone as is right."""
     right = inputs.prepare_inputs
 
-    def prepare(images: Any, prompt: str, preset: Preset, *given: Any, at_one_place: bool = False) -> Any:
+    def prepare(images: Any, prompt: str, preset: Preset, *given: Any, at_one_place: bool = False, **how: Any) -> Any:
         together = at_one_place and not isinstance(files_of(images) if isinstance(images, SINGLE) else images, SINGLE)
-        return right(images, prompt, seen(preset) if together else preset, *given, at_one_place=at_one_place)
+        return right(images, prompt, seen(preset) if together else preset, *given, at_one_place=at_one_place, **how)
 
     on.changes.set(inputs, "prepare_inputs", prepare)
     on.changes.set(inputs, "image_token_count", _count_of_cut)
