@@ -85,7 +85,9 @@ def asked_again(
     """
     found = {one.quantity: one for one in judged}
     for _ in range(AGAIN):
-        names = tuple(one.quantity for one in found.values() if one.is_change and _is_of_processes(one))
+        names = tuple(
+            one.quantity for one in found.values() if one.is_change and abs(math.log(one.ratio)) < PROCESSES_APART
+        )
         if not names:
             break
         with sides(dict(zip(LABELS, candidates, strict=True)), task.limit_s) as both:
@@ -96,10 +98,6 @@ def asked_again(
         if cut_short.startswith(ENDED):
             break
     return [*found.values()]
-
-
-def _is_of_processes(one: Judgement) -> bool:
-    return -PROCESSES_APART < math.log(one.ratio) < PROCESSES_APART
 
 
 def _agreed(one: Judgement, again: Judgement | None) -> Judgement:
@@ -181,9 +179,9 @@ def times_of(pairs: Sequence[RoundPair], exact: Sequence[Mapping[str, int]]) -> 
     good = [pair for pair in pairs if not _spoilt(pair)]
     found: dict[str, Sides] = {}
     for name in dict.fromkeys(name for pair in good for one in pair for name in one.wall_ms):
-        timed = [pair for pair in good if any(name in one.wall_ms for one in pair)]
-        if all(name in one.wall_ms for pair in timed for one in pair):
-            a, b = zip(*steady(timed, name), strict=True)
+        taken = [pair for pair in good if any(name in one.wall_ms for one in pair)]
+        if all(name in one.wall_ms for pair in taken for one in pair):
+            a, b = zip(*steady(taken, name), strict=True)
             found[name] = of_turns(a, exact[0], name), of_turns(b, exact[1], name)
     return found
 
