@@ -12,9 +12,10 @@ from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.process import progress_bar
+from pytest_dsocr.foundation.words import count, listed
 from pytest_dsocr.reference import environment, goldens
 from pytest_dsocr.reference.anchors import Anchors, modules_of, read_anchors
-from pytest_dsocr.reference.drift import change_of, to_json
+from pytest_dsocr.reference.drift import change_of, drifts, to_json
 from pytest_dsocr.reference.installation import is_made, set_up
 from pytest_dsocr.report.views import change_lines, change_markdown
 
@@ -112,6 +113,8 @@ def inspect(options: Namespace) -> Iterator[str]:
     yield from _files(anchors)
     family = environment.check_vendor_folder(options.vendor)
     yield from _symbols(anchors, family.vendor.contract)
+    yield from _details(anchors, options.vendor)
+    yield from _copies(anchors, options.vendor)
     yield from _packages(options.vendor)
     yield ""
     if options.write:
@@ -138,6 +141,37 @@ def _symbols(anchors: Anchors, contract: Mapping[str, Sequence[str]]) -> Iterato
             yield f"{stage:<14}{symbol:<54}{f'{anchor.file}:{anchor.line}':<32}{anchor.tree[:12]}"
         else:
             yield f"{stage:<14}{symbol:<54}missing"
+
+
+def _details(anchors: Anchors, folder: Path) -> Iterator[str]:
+    """Yield the details, with the text of each line from the user's own file."""
+    yield ""
+    yield f"{'detail':<16}{'where':<34}code"
+    for anchor in anchors.symbols.values():
+        lines = (folder / anchor.file).read_text(encoding="utf-8", errors="replace").split("\n")
+        for name, detail in anchor.details.items():
+            for number in detail.lines:
+                yield f"{name:<16}{f'{anchor.file}:{number}':<34}{lines[number - 1].strip()}"
+
+
+def _copies(anchors: Anchors, folder: Path) -> Iterator[str]:
+    """Yield the copies of the vendor's module that transformers may run instead, and how each differs."""
+    yield ""
+    cache = environment.modules_cache()
+    copies = environment.copies_of(folder, cache)
+    yield f"copies       {count(len(copies), 'other')} in {cache}, from which transformers runs code"
+    for copy in copies:
+        name = copy.relative_to(cache)
+        try:
+            found = read_anchors(copy)
+        except DsocrError as error:
+            yield f"  {name}: {error}"
+            continue
+        differing = [file for file, one in anchors.files.items() if found.files[file].sha256 != one.sha256]
+        drifted = drifts(anchors, found)
+        how = "" if drifted or not differing else ", in comments or layout alone"
+        yield f"  {name}: {f'another {listed(differing)}{how}' if differing else 'the same files'}"
+        yield from (f"    {line}" for drift in drifted for line in drift.lines)
 
 
 def _packages(folder: Path) -> Iterator[str]:

@@ -9,30 +9,13 @@ import hashlib
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.reference.details import Detail, details_of, tree_hash
 from pytest_dsocr.reference.environment import check_vendor_folder
-
-HASH_DIGITS = 16
-
-
-def tree_hash(node: ast.AST, without: frozenset[ast.AST] = frozenset()) -> str:
-    """Hash a syntax tree, less the nodes ``without``; comments, layout and Python's version do not count."""
-    return hashlib.sha256(_dump(node, without - {node}).encode()).hexdigest()[:HASH_DIGITS]
-
-
-def _dump(node: Any, without: frozenset[ast.AST]) -> str:
-    if isinstance(node, ast.AST):
-        # Newer versions of Python add fields, empty where the code needs none.
-        fields = ((name, value) for name, value in ast.iter_fields(node) if value is not None and value != [])
-        return f"{type(node).__name__}({','.join(f'{name}={_dump(value, without)}' for name, value in fields)})"
-    if isinstance(node, list):
-        return f"[{','.join(_dump(item, without) for item in node if item not in without)}]"
-    return repr(node)
 
 
 @dataclass(frozen=True)
@@ -43,6 +26,7 @@ class Anchor:
     line: int
     tree: str
     """Hash of its syntax tree, less the anchors inside it."""
+    details: Mapping[str, Detail] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -76,7 +60,10 @@ def read_anchors(folder: Path) -> Anchors:
     inner = frozenset(node for _, node in places.values())
     return Anchors(
         {name: _source_file(folder / name, tree_hash(tree, inner)) for name, tree in trees.items()},
-        {symbol: Anchor(file, node.lineno, tree_hash(node, inner)) for symbol, (file, node) in places.items()},
+        {
+            symbol: Anchor(file, node.lineno, tree_hash(node, inner), details_of(symbol, node, inner))
+            for symbol, (file, node) in places.items()
+        },
     )
 
 

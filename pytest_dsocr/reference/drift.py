@@ -1,6 +1,7 @@
 """How the vendor's files differ from the anchors that were written down, and what the change affects."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -10,10 +11,13 @@ from typing import Any, TypedDict
 from pytest_dsocr.families import FAMILIES, STAGES
 from pytest_dsocr.families.family import Family, Kind
 from pytest_dsocr.foundation.reading import Format
+from pytest_dsocr.foundation.words import listed
 from pytest_dsocr.reference.anchors import Anchor, Anchors, read_anchors
+from pytest_dsocr.reference.details import Detail
 from pytest_dsocr.reference.environment import family_with
 from pytest_dsocr.reference.goldens import ANCHORS
 
+NONE = Detail((), ())
 ANCHORS_FORMAT = Format(Anchors, "name another file with --anchors, or --write it")
 
 
@@ -61,7 +65,11 @@ def read_json(path: Path, family: Family | None = None) -> Anchors:
 
 def to_json(anchors: Anchors, provenance: Mapping[str, Any]) -> str:
     """Lay anchors out as JSON, one line each."""
-    return one_line_each({"provenance": provenance}, asdict(anchors))
+    sections = asdict(anchors)
+    for symbol in sections["symbols"].values():
+        if not symbol["details"]:
+            del symbol["details"]
+    return one_line_each({"provenance": provenance}, sections)
 
 
 def one_line_each(head: Mapping[str, Any], sections: Mapping[str, Sequence[Any] | Mapping[str, Any]]) -> str:
@@ -85,8 +93,18 @@ def _of_symbol(symbol: str, was: Anchor | None, now: Anchor | None) -> Iterator[
         return
     moved = [f"expected in {was.file}, found in {now.file}"] if was.file != now.file else []
     code = [_hashes(was.tree, now.tree)] if was.tree != now.tree else []
-    if changes := moved + code:
+    if changes := [*moved, *code, *_of_details(was, now)]:
         yield Drift(symbol, f"{_place(now)} (line {was.line} expected)", tuple(changes))
+
+
+def _of_details(was: Anchor, now: Anchor) -> Iterator[str]:
+    """Yield each detail that is not what it was, and where it is; its line does not count."""
+    for name in {**was.details, **now.details}:
+        old, new = was.details.get(name, NONE), now.details.get(name, NONE)
+        if (old.names, old.tree) != (new.names, new.tree):
+            gone, added = [*(Counter(old.names) - Counter(new.names))], [*(Counter(new.names) - Counter(old.names))]
+            how = [f"{word} {listed(names, 12)}" for word, names in (("without", gone), ("with", added)) if names]
+            yield f"{name}, {new.place(now.file)}: {' and '.join(how) or 'other code of the same names'}"
 
 
 def _hashes(was: str, now: str) -> str:

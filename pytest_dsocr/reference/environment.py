@@ -171,6 +171,19 @@ def cache_folder() -> Path:
     return (Path(named) if named else Path.home() / usual) / "pytest-dsocr"
 
 
+def modules_cache() -> Path:
+    """Return the folder from which transformers runs the code of models."""
+    usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "huggingface"
+    named = os.environ.get("HF_MODULES_CACHE") or Path(os.environ.get("HF_HOME") or usual) / "modules"
+    return Path(named) / "transformers_modules"
+
+
+def copies_of(folder: Path, cache: Path) -> list[Path]:
+    """Return the other folders below ``cache`` with the model's file of the vendor's code in ``folder``."""
+    found = cache.rglob(check_vendor_folder(folder).vendor.files[0])
+    return sorted(path.parent for path in found if not path.parent.samefile(folder))
+
+
 def _last_set_up() -> Path:
     here = plan_here(reuse_torch=True)
     stamps = {folder: read_stamp(folder) for folder in cache_folder().glob("vendor-*")}

@@ -71,8 +71,36 @@ def test_a_change_is_reported_by_its_anchor_and_by_no_other(
     [drift] = drifts(before, read_anchors(folder))
     assert drift.anchor == anchor
     how = "expected, and found in none" if not new else r"code: \w{16} expected, \w{16} found"
-    [line] = drift.changes
-    assert re.match(how, line)
+    assert re.match(how, drift.changes[0])
+
+
+DETAILS = {
+    "a gate's number": (MAIN, "> 3", "> 2", f"image gate, {MAIN}:16: other code of the same names"),
+    "a gate's names": (
+        MAIN,
+        "len(pages.views)",
+        "ids",
+        f"image gate, {MAIN}:16: without len, pages.views and with ids",
+    ),
+    "no gate": (MAIN, "if len(pages.views) > 3", "while ids", "image gate, nowhere: without len, pages.views"),
+    "a generate call": (MAIN, ", ceiling=8", "", f"generate call 1, {MAIN}:26: without ceiling"),
+    "an image key": (MAIN, '"images": None', '"image": None', f"image keys, {MAIN}:29: without images and with image"),
+    "a use of the cache": (
+        DECODER,
+        "past_key_values.update(ids)",
+        "ids, past_key_values.seen",
+        f"cache, {DECODER}:4: without past_key_values.update() and with past_key_values.seen",
+    ),
+}
+
+
+@pytest.mark.parametrize(("file", "old", "new", "change_of_detail"), DETAILS.values(), ids=DETAILS)
+def test_a_changed_detail_is_named(
+    file: str, old: str, new: str, change_of_detail: str, folder: Path, before: Anchors
+) -> None:
+    change(folder, file, old, new)
+    [drift] = drifts(before, read_anchors(folder))
+    assert drift.changes[1:] == (change_of_detail,)
 
 
 def test_comments_and_layout_are_no_drift_and_a_moved_function_is_found(folder: Path, before: Anchors) -> None:

@@ -1,6 +1,7 @@
 """``dsocr vendor inspect`` on a folder in our own words, by the interpreter that runs the tests."""
 
 import platform
+import shutil
 import sys
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import torch
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.reference.anchors import modules_of, read_anchors
 from pytest_dsocr.reference.drift import read_json
+from pytest_dsocr.reference.environment import copies_of
 from tests.recordings import FILES, SYMBOLS
-from tests.reference.small_folder import CONFIG, ENCODER, MAIN, change, write_small_folder
+from tests.reference.small_folder import CONFIG, DECODER, ENCODER, MAIN, change, write_small_folder
 
 
 @pytest.fixture
@@ -30,6 +32,36 @@ def test_without_an_environment_the_static_part_is_reported_and_written_down(
     assert "environment  there is no environment for the vendor's code with Python" in out
     assert read_json(anchors) == read_anchors(folder)
     assert all(symbol in out for symbol in SYMBOLS)
+    rows = [line.split(maxsplit=3) for line in out.splitlines() if f"{MAIN}:16" in line or f"{DECODER}:4" in line]
+    assert [row[:2] for row in rows[:1]] == [["image", "gate"]]
+    assert [row[-1] for row in rows] == ["if len(pages.views) > 3:", "past_key_values.update(ids)"]
+
+
+def test_copies_in_transformers_cache_are_shown_with_what_differs(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    copies = tmp_path / "hub/modules/transformers_modules/vendor/model"
+    for name in ("equal", "remarked", "ungated", "without"):
+        shutil.copytree(folder, copies / name)
+    change(copies / "remarked", MAIN, "import json", "import json  # unused")
+    change(copies / "ungated", MAIN, "> 3", "> 0")
+    (copies / "without" / CONFIG).unlink()
+    assert main(["vendor", "inspect", str(folder)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    [first] = [number for number, line in enumerate(lines) if line.startswith("copies       4 others in ")]
+    assert [line.partition(": ")[0].strip() for line in lines[first + 1 : first + 7]] == [
+        "vendor/model/equal",
+        "vendor/model/remarked",
+        "vendor/model/ungated",
+        f"DeepseekOCRModel.forward, {MAIN}:13 (line 13 expected)",
+        "code",
+        f"image gate, {MAIN}:16",
+    ]
+    assert lines[first + 1].endswith("the same files")
+    assert lines[first + 2].endswith(f"another {MAIN}, in comments or layout alone")
+    assert f"lacks {CONFIG}" in lines[first + 7]
+    assert copies_of(copies / "equal", copies) == [copies / name for name in ("remarked", "ungated", "without")]
 
 
 def test_what_an_environment_lacks_is_reported(

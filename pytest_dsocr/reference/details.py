@@ -1,0 +1,103 @@
+"""Parts of the vendor's code that a port depends on most: image gate, image keys, cache uses, ``generate`` calls.
+
+They are found by parsing alone. A detail keeps line numbers, names and a hash, and none of the vendor's code.
+"""
+
+import ast
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+HASH_DIGITS = 16
+_CACHE_NAME = re.compile(r"past_key_value|cache", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Detail:
+    """A part of an anchor that is shown and watched by itself."""
+
+    lines: tuple[int, ...]
+    names: tuple[str, ...]
+    """What it reads, passes or calls."""
+    tree: str = ""
+    """Hash of its syntax tree, of a condition or a call."""
+
+    def place(self, file: str) -> str:
+        """Return where it is in ``file``, such as ``modeling_deepseekocr.py:685,686``."""
+        return f"{file}:{','.join(map(str, self.lines))}" if self.lines else "nowhere"
+
+
+def tree_hash(node: ast.AST, without: frozenset[ast.AST] = frozenset()) -> str:
+    """Hash a syntax tree, less the nodes ``without``; comments, layout and Python's version do not count."""
+    return hashlib.sha256(_dump(node, without - {node}).encode()).hexdigest()[:HASH_DIGITS]
+
+
+def _dump(node: Any, without: frozenset[ast.AST]) -> str:
+    if isinstance(node, ast.AST):
+        # Newer versions of Python add fields, empty where the code needs none.
+        fields = ((name, value) for name, value in ast.iter_fields(node) if value is not None and value != [])
+        return f"{type(node).__name__}({','.join(f'{name}={_dump(value, without)}' for name, value in fields)})"
+    if isinstance(node, list):
+        return f"[{','.join(_dump(item, without) for item in node if item not in without)}]"
+    return repr(node)
+
+
+def details_of(symbol: str, node: ast.AST, without: frozenset[ast.AST]) -> Mapping[str, Detail]:
+    """Return the details of a symbol of the contract, by name, less what is in the nodes ``without``."""
+    parts = list(_walk(node, without - {node}))
+    found = {**_image_gate(parts), **_generate_calls(parts), **_cache_uses(parts)}
+    return found | _image_keys(parts) if symbol.endswith(".prepare_inputs_for_generation") else found
+
+
+def _image_gate(parts: Sequence[ast.AST]) -> dict[str, Detail]:
+    """Find the outermost condition under which SAM is run."""
+    gate = next((part for part in parts if isinstance(part, ast.If) and _runs_sam(part)), None)
+    if gate is None:
+        return {}
+    reads = {name for part in ast.walk(gate.test) if (name := _name(part))}
+    longest = sorted(name for name in reads if not any(other.startswith(f"{name}.") for other in reads))
+    return {"image gate": Detail((gate.lineno,), tuple(longest), tree_hash(gate.test))}
+
+
+def _runs_sam(condition: ast.If) -> bool:
+    calls = (part for statement in condition.body for part in ast.walk(statement) if isinstance(part, ast.Call))
+    return any("sam_model" in _name(call.func) for call in calls)
+
+
+def _generate_calls(parts: Sequence[ast.AST]) -> dict[str, Detail]:
+    calls = [part for part in parts if isinstance(part, ast.Call) and _name(part.func) == "self.generate"]
+    found = [Detail((one.lineno,), tuple(word.arg or "**" for word in one.keywords), tree_hash(one)) for one in calls]
+    return {f"generate call {number}": detail for number, detail in enumerate(found, 1)}
+
+
+def _cache_uses(parts: Sequence[ast.AST]) -> dict[str, Detail]:
+    called = {part.func for part in parts if isinstance(part, ast.Call)}
+    uses = [part for part in parts if isinstance(part, ast.Attribute) and _CACHE_NAME.search(_name(part.value))]
+    names = tuple(f"{_name(use)}()" if use in called else _name(use) for use in uses)
+    return {"cache": Detail(tuple(use.lineno for use in uses), names)} if uses else {}
+
+
+def _image_keys(parts: Sequence[ast.AST]) -> dict[str, Detail]:
+    """Find the keys of what is handed to ``forward`` that have to do with images."""
+    keys = [key for part in parts if isinstance(part, ast.Dict) for key in part.keys]
+    keys += [part.slice for part in parts if isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store)]
+    texts = [(key.lineno, key.value) for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
+    of_images = [(line, text) for line, text in texts if text.startswith("image")]
+    return {"image keys": Detail(tuple(line for line, _ in of_images), tuple(text for _, text in of_images))}
+
+
+def _walk(node: ast.AST, without: frozenset[ast.AST]) -> Iterator[ast.AST]:
+    """Walk a tree in the order of its text, which ``ast.walk`` does not."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if child not in without:
+            yield from _walk(child, without)
+
+
+def _name(node: ast.AST) -> str:
+    """Return a name with its attributes; what has no name is left out, as in ``.item`` of a call's result."""
+    if isinstance(node, ast.Attribute):
+        return f"{_name(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
