@@ -53,28 +53,70 @@ session.run(Image.new("RGB", (64, 64), "white"), preset="tiny", max_new_tokens=2
 """
 
 
-@pytest.fixture(scope="module")
-def profiled(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
-    """A page read under a library in a profiler's place, which prints the ranges that NVTX opens."""
-    library = tmp_path_factory.mktemp("ranges") / "ranges.so"
-    if compiler := shutil.which("cc") or shutil.which("gcc"):
-        subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(SOURCE)], check=True)
-    environment = {**os.environ, **({"NVTX_INJECTION64_PATH": str(library)} if compiler else {})}
-    return subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True)
+OF_ANY_SUBJECT = """
+from pathlib import Path
+from types import SimpleNamespace
+import torch
+from pytest_dsocr.perf.probe.page import PageProbe
+
+class Ocr:
+    def __init__(self):
+        self.sam_model = torch.nn.Identity()
+    def read(self, page, **how):
+        return ""
+    def module(self, name):
+        return getattr(self, name.rpartition(".")[2])
+    def inputs(self, page, **how):
+        return {}
+    def vision(self, inputs):
+        return {"vision_fusion": self.sam_model(torch.ones(1))}
+    def prefill(self, inputs, fused):
+        return SimpleNamespace(logits=torch.ones(4))
+    def step(self, state, token):
+        return torch.ones(4)
+    def text_of(self, tokens):
+        return ""
+
+PageProbe(Ocr(), Path("page.png"), prompt="", preset=None, max_new_tokens=3)._reading()
+"""
 
 
-def test_a_model_is_made_without_torchs_compiler(profiled: subprocess.CompletedProcess[str]) -> None:
-    """Which brings sympy, and takes as long as all else of loading a small checkpoint."""
-    assert profiled.stdout.strip() == "[]"
-
-
-def test_each_stage_is_a_range_of_nvtx(profiled: subprocess.CompletedProcess[str]) -> None:
-    pytest.importorskip("nvtx")
-    seen = [line for line in profiled.stderr.splitlines() if line.startswith("dsocr")]
-    if not seen and not (shutil.which("cc") or shutil.which("gcc")):
+def profiled_ranges(script: str, folder: Path) -> tuple[str, list[str]]:
+    """What a script prints, and the ranges that it opens and closes, by a library in a profiler's place."""
+    library = folder / "ranges.so"
+    if not (compiler := shutil.which("cc") or shutil.which("gcc")):
         pytest.skip("needs a C compiler")
-    opened = [line.removeprefix("dsocr+") for line in seen if line != "dsocr-"]
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(SOURCE)], check=True)
+    environment = {**os.environ, "NVTX_INJECTION64_PATH": str(library)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout, [line.removeprefix("dsocr") for line in done.stderr.splitlines() if line.startswith("dsocr")]
+
+
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[str]]:
+    """A page read by the session."""
+    return profiled_ranges(SCRIPT, tmp_path_factory.mktemp("ranges"))
+
+
+def test_a_model_is_made_without_torchs_compiler(profiled: tuple[str, list[str]]) -> None:
+    """Which brings sympy, and takes as long as all else of loading a small checkpoint."""
+    assert profiled[0].strip() == "[]"
+
+
+def test_each_stage_is_a_range_of_nvtx(profiled: tuple[str, list[str]]) -> None:
+    pytest.importorskip("nvtx")
+    opened = [line for line in profiled[1] if line != "-"]
     assert list(dict.fromkeys(opened)) == [
-        *("preprocess", "tokenizer", "sam", "clip", "projector", "vision_fusion", "prefill", "decode", "postprocess")
+        *("+preprocess", "+tokenizer", "+sam", "+clip", "+projector"),
+        *("+vision_fusion", "+prefill", "+decode", "+postprocess"),
     ]
-    assert len(opened) == seen.count("dsocr-")
+    assert len(opened) == profiled[1].count("-")
+
+
+def test_the_stopwatch_opens_ranges_around_the_stages_of_any_subject(tmp_path: Path) -> None:
+    pytest.importorskip("nvtx")
+    _, seen = profiled_ranges(OF_ANY_SUBJECT, tmp_path)
+    steps = ["+decode", "-"] * 2
+    assert seen == ["+tokenizer", "-", "+vision", "+sam", "-", "-", "+prefill", "-", *steps, "+postprocess", "-"] + [
+        *("+page", "-")
+    ]

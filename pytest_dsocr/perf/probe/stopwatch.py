@@ -11,6 +11,7 @@ import torch
 from pytest_dsocr.families.family import FUSION, PREFILL, PREPROCESS, TOKENIZER
 from pytest_dsocr.perf.probe.machine import MS, Yardstick
 from pytest_dsocr.perf.rounds import BEFORE_STEPS, ENCODERS, QUANTITIES
+from pytest_dsocr.perf.traced import DOMAIN
 
 FRESH_NS = 500_000
 """The greatest age of a timing of the small work that the next lap may begin with."""
@@ -28,6 +29,16 @@ class Lap:
     """On the host's clock; on a GPU with a synchronise on both sides."""
     host_ms: float | None = None
     """What the host took for its small work before and after, on average; see ``Yardstick``."""
+
+
+def open_range(name: str) -> Callable[[], object]:
+    """Open an NVTX range, for Nsight; return what closes it. Without the nvtx package nothing happens."""
+    try:
+        import nvtx
+    except ImportError:
+        return lambda: None
+    nvtx.push_range(name, domain=DOMAIN)
+    return lambda: nvtx.pop_range(domain=DOMAIN)
 
 
 Laps = Mapping[str, Sequence[Lap]]
@@ -56,20 +67,24 @@ class Stopwatch:
     def lap(self, name: str) -> Iterator[None]:
         """Time what is done within."""
         stop = self.start(name)
-        yield
-        stop()
+        try:
+            yield
+        finally:
+            stop()
 
     def start(self, name: str) -> Callable[[], None]:
-        """Start a lap; return what ends it."""
+        """Start a lap, in an NVTX range of its name; return what ends it."""
         if not self._running and time.perf_counter_ns() - self._host_at_ns > FRESH_NS:
             self._measure_host()
         self._running += 1
         self._wait()
+        close = open_range(name)
         began = time.perf_counter_ns()
 
         def stop() -> None:
             self._wait()
             wall_ms = (time.perf_counter_ns() - began) * MS
+            close()
             self._ended.append((name, Lap(wall_ms)))
             self._running -= 1
             if not self._running:

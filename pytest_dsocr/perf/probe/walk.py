@@ -117,7 +117,7 @@ class Walk:
     def _hook(self, stage: str, module: Any, hooks: ExitStack) -> None:
         running: list[Callable[[], None]] = []
         before = module.register_forward_pre_hook(lambda *_: running.append(self.watch.start(stage)))
-        after = module.register_forward_hook(lambda *_: running.pop()())
+        after = module.register_forward_hook(lambda *_: running.pop()(), always_call=True)
         hooks.callback(before.remove)
         hooks.callback(after.remove)
 
