@@ -128,7 +128,7 @@ def run_case(
     absent = promised_and_absent(config.level, report.exchange.answer)
     if absent and report.divergence is None:
         raise DsocrError(f"the run promises {config.level}, and the subject does not offer {absent} of {case.id}")
-    _note(report.exchange)
+    _note(report.exchange, _tokenizer(config.setup.checkpoint).special.eos)
     with elapsed.on("explaining" if report.divergence or explainer.left else COMPARING):
         explanation = explained_by_readings(report) or explained_by_rounding(report) or explainer.explain(report)
         report = replace(report, exchange=replace(report.exchange, explanation=explanation))
@@ -213,9 +213,12 @@ def _with_rounding(exchange: Exchange, subject: TextSubject, rounder: Rounder) -
         return exchange
 
 
-def _note(exchange: Exchange) -> None:
-    """Log the shapes of both sides' inputs, and note where the recording holds less than the whole case."""
+def _note(exchange: Exchange, eos: int) -> None:
+    """Log the shapes of both sides' inputs, and note where less than a whole output is compared."""
     expected, actual = exchange.expected, exchange.answer.inputs
+    if expected.steps and expected.steps[-1].token != eos:
+        limit = exchange.case.max_new_tokens
+        current().note(f"an output of the reference ended at the limit of {limit} tokens: what follows is not compared")
     if expected.provenance and CUT in expected.provenance.overrides:
         current().note(f"recordings are {CUT}")
     for side, inputs in (("reference", expected.inputs), ("subject", actual)):
@@ -266,7 +269,12 @@ def reference_of(config: Config, on_progress: OnProgress | None = None) -> Refer
     if config.reference is None:
         return open_recorded(places, wanted)
     reference = open_reference(
-        config.reference, wanted, env=config.vendor_env, time_limit_s=config.time_limit, on_progress=on_progress
+        config.reference,
+        wanted,
+        env=config.vendor_env,
+        time_limit_s=config.time_limit,
+        keep_files=config.out is not None,
+        on_progress=on_progress,
     )
     if isinstance(reference, LiveReference):
         reference.start()

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.cli.arguments import add, add_model, add_reading
-from pytest_dsocr.contract.artifacts import Artifacts, split_pages, write_artifacts
+from pytest_dsocr.contract.artifacts import OURS, Artifacts, boxes_in_pixels, split_pages, write_artifacts
 from pytest_dsocr.contract.image import load_images, read_file
 from pytest_dsocr.contract.markup import Span, parse, to_pixels
+from pytest_dsocr.contract.prompt import CHECK_BOXES
 from pytest_dsocr.engine.places import MINI, MINI_IS_FOR
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
+from pytest_dsocr.foundation.files import seal, write_whole
 from pytest_dsocr.foundation.process import progress_bar
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.case import make_case
@@ -110,17 +113,27 @@ def _read(
         result = session.run_prepared(inputs, max_new_tokens=options.max_new_tokens, on_token=on_token)
     artifacts = write_artifacts(result.text, found, out, session.family.form)
     yield f"output      {result.counts.output_tokens} tokens, ended by {result.finish_reason}"
+    if result.finish_reason == "length":
+        yield "noticed     the output ended at its limit of tokens, and not at its end; raise --max-new-tokens"
     yield ""
     yield from _stages(result)
     yield ""
     said = split_pages(result.text) if case.is_several else [result.text]
-    for number, (page, text) in enumerate(zip(pages, said, strict=False), 1):
+    boxes: list[dict[str, Any]] = []
+    for number, (page, text) in enumerate(zip(pages, said, strict=False)):
         if case.is_several:
-            yield f"page {number}"
-        yield from _boxes(parse(text, session.family.form).spans, page)
+            yield f"page {number + 1}"
+        spans = parse(text, session.family.form).spans
+        boxes += boxes_in_pixels(spans, page.size, number if case.is_several else None)
+        yield from _boxes(spans, page)
+    if not boxes:
+        yield f"noticed     no box was read: {CHECK_BOXES}"
     if options.checkpoint.startswith("synthetic:"):
         yield "  (synthetic weights are random: the text is noise; name a checkpoint to read with)"
-    yield from _files(artifacts, out)
+    sizes = [{"width": page.width, "height": page.height} for page in pages]
+    info = {"pages": sizes} if case.is_several else {"page": sizes[0]}
+    kept = write_whole(out / OURS, seal({**info, "text": result.text, "boxes": boxes}), shared=True)
+    yield from _files(replace(artifacts, paths=(*artifacts.paths, kept)), out)
 
 
 def _load(options: Namespace) -> Engine[KVCache]:

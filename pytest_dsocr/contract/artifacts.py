@@ -1,16 +1,26 @@
 """The files that one output leaves: text, figures, and the page with its boxes."""
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
 from pytest_dsocr.contract.drawing import MAX_JPEG_SIDE_PX, crop_figure, draw_boxes, place
 from pytest_dsocr.contract.image import SINGLE, ImageSource, files_of, load_image
-from pytest_dsocr.contract.markup import DEEPSEEK_FORM, OutputForm, clean_output, parse, rewritten, to_mmd
+from pytest_dsocr.contract.markup import (
+    DEEPSEEK_FORM,
+    OutputForm,
+    Span,
+    clean_output,
+    parse,
+    rewritten,
+    to_mmd,
+    to_pixels,
+)
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.words import count
@@ -18,7 +28,7 @@ from pytest_dsocr.foundation.words import count
 MMD = DEEPSEEK_FORM.result_file
 OVERLAY = "result_with_boxes.jpg"
 OURS = "info.json"
-"""What this project keeps beside the files of a case: everything that was read, as JSON."""
+"""What this project keeps besides the vendor's files: everything that was read, as JSON."""
 GEOMETRY = "geo.jpg"
 """A picture that the vendor draws of an output with lines and points, with matplotlib. Nothing here draws it: another
 version of matplotlib draws other pixels, and what it shows stands in ``result.mmd``."""
@@ -96,7 +106,7 @@ def _of_page(
     regions = place(markup.spans, *page.size)
     problems += [*markup.problems, *(region.problem for region in regions if region.problem)]
     makers: dict[str, Callable[[], Image.Image]] = {
-        f"images/{_prefix(number)}{region.figure}.jpg": partial(crop_figure, page, region.pixels)
+        figure_of(number, region.figure): partial(crop_figure, page, region.pixels)
         for region in regions
         if region.figure is not None
     }
@@ -113,6 +123,21 @@ def _of_page(
 def overlay_of(number: int | None) -> str:
     """Name the picture of a page with its boxes; ``number`` counts the pages of one prompt from 0."""
     return OVERLAY if number is None else OVERLAY.replace(".", f"_{number}.")
+
+
+def figure_of(number: int | None, figure: int) -> str:
+    """Name the picture of a figure on that page."""
+    return f"images/{_prefix(number)}{figure}.jpg"
+
+
+def boxes_in_pixels(spans: Iterable[Span], page_px: tuple[int, int], number: int | None = None) -> list[dict[str, Any]]:
+    """Return the boxes of a page as ``info.json`` lists them: place and size, label, and the text behind the block."""
+    own = {} if number is None else {"page": number}
+    corners = ((span, to_pixels(box, *page_px)) for span in spans for box in span.boxes)
+    return [
+        {**own, "x": x1, "y": y1, "w": x2 - x1, "h": y2 - y1, "label": span.label, "text": span.text}
+        for span, (x1, y1, x2, y2) in corners
+    ]
 
 
 def _prefix(number: int | None) -> str:

@@ -10,6 +10,11 @@ IMAGE = "<image>"
 BOS = "<｜begin▁of▁sentence｜>"
 EOS = "<｜end▁of▁sentence｜>"
 PAD = "<｜▁pad▁｜>"
+CHECK_BOXES = (
+    "check that the prompt asks for boxes, as `markdown` does, that tokens are decoded with special tokens kept, and "
+    "that the limit of tokens and the pages leave room for a box"
+)
+"""What to check where a run has no box."""
 
 
 @dataclass(frozen=True)

@@ -228,6 +228,8 @@ class Output:
     """The content of ``result.mmd``."""
     artefacts: Mapping[str, Artefact]
     """The files written, by path relative to the output folder."""
+    kept: Path | None = None
+    """A temporary folder with these files, of a live reference that keeps them."""
 
     @classmethod
     def of(cls, text: str, page: Path, form: OutputForm = DEEPSEEK_FORM) -> Output:

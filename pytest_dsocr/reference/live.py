@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -247,6 +247,7 @@ class LiveReference(Client):
         attention: ``eager`` or ``flash_attention_2``.
         time_limit_s: seconds without any sign of progress after which the worker is given up.
         keep_values: have the tensors in the answers, beside their summaries.
+        keep_files: keep the files that ``infer`` writes; see :attr:`Output.kept`.
         command: what the provenance names as the command.
         runtime: the :class:`~pytest_dsocr.reference.protocol.Runtime` that answers in the worker, as ``module:class``.
         on_progress: called with what is under way, how much of it is done, and its total, where that is known.
@@ -263,6 +264,7 @@ class LiveReference(Client):
         attention: str = "eager",
         time_limit_s: float = 600,
         keep_values: bool = True,
+        keep_files: bool = False,
         command: str = "",
         runtime: str = VENDOR_RUNTIME,
         on_progress: OnProgress | None = None,
@@ -271,6 +273,9 @@ class LiveReference(Client):
         load = {"runtime": runtime, "vendor": vendor and str(vendor.absolute()), "checkpoint": checkpoint, **how}
         super().__init__(python, load, time_limit_s, on_progress)
         self.keep_values = keep_values
+        self._files = Path(tempfile.mkdtemp(prefix="dsocr-files-")) if keep_files else None
+        if self._files:
+            weakref.finalize(self, shutil.rmtree, self._files, ignore_errors=True)
 
     def __enter__(self) -> Self:
         return self
@@ -290,14 +295,16 @@ class LiveReference(Client):
             case: what to read.
             out: where the files that it writes are put, in addition to what is there.
         """
-        kept: dict[str, Any] = {"out": out} if out else {}
-        return self._ask(
+        kept = Path(tempfile.mkdtemp(dir=self._files)) if self._files and not out else None
+        where: dict[str, Any] = {"out": out or kept} if out or kept else {}
+        seen = self._ask(
             "observe",
             case,
             lambda answer: unpack(answer.result, answer.tensors, Provenance.from_json(answer.provenance)),
             keep_values=self.keep_values,
-            **kept,
+            **where,
         )
+        return replace(seen, output=replace(seen.output, kept=kept)) if kept else seen
 
     def flops(self, case: Case) -> Mapping[str, int]:
         """Return each stage's operations as torch's counter sees them; ``decode`` is the first step's."""

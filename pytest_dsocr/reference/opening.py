@@ -44,6 +44,7 @@ def open_reference(
     *,
     env: Path | None = None,
     time_limit_s: float = 600,
+    keep_files: bool = False,
     on_progress: OnProgress | None = None,
 ) -> LiveReference | RecordedReference:
     """Open the reference that ``where`` names; a live one starts with its first request.
@@ -53,6 +54,7 @@ def open_reference(
         wanted: its checkpoint and key; one recording that is named has its own key.
         env: the environment of the vendor's code, for a live one; see ``find_environment``.
         time_limit_s: for a live one, the longest without a sign of progress.
+        keep_files: of a live one, keep the files that the vendor's ``infer`` writes.
         on_progress: for a live one, called with its progress.
 
     Raises:
@@ -68,6 +70,7 @@ def open_reference(
             dtype=wanted.dtype,
             attention=wanted.attention,
             time_limit_s=time_limit_s,
+            keep_files=keep_files,
             on_progress=on_progress,
         )
     if not where.is_dir():

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.contract.prompt import CHECK_BOXES
 from pytest_dsocr.observation.config import MISSING
 from pytest_dsocr.report.file import Ending
 from pytest_dsocr.report.payload import CasePayload, ComparisonPayload, TestPayload
@@ -202,10 +203,10 @@ def _allowing(what: str, tests: Sequence[TestResult]) -> list[str]:
     return [test.nodeid for test in tests if any(one["what"] == what and one["passes"] for one in test.comparisons)]
 
 
-NO_BOXES = "no page has a box on either side: that boxes match shows nothing; add a page that has some"
+NO_BOXES = f"no page has a box on either side, so that equal boxes show nothing; {CHECK_BOXES}"
 
 
 def remarks(cases: Sequence[JudgedCase]) -> Iterator[str]:
     """Yield what the cases as a whole do not show, a sentence each."""
-    if cases and all(case["boxes"] == {"reference": 0, "subject": 0} for case in cases):
+    if cases and not any(sides for case in cases for sides in case["boxes"].values()):
         yield NO_BOXES

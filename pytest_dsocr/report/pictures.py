@@ -1,11 +1,14 @@
 """The files of a case: its page twice, with what differs standing out, and what each side made of it.
 
-``pages/CASE.jpg``, and in ``pages/CASE/reference`` and ``pages/CASE/subject`` ``info.json``, ``result.mmd`` and the
-page with its boxes.
+``pages/CASE.jpg``, and in ``pages/CASE/reference`` and ``pages/CASE/subject`` ``info.json``, ``result.mmd``, the page
+with its boxes, and its figures in ``images``.
 """
 
 import math
+import shutil
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
@@ -15,10 +18,19 @@ from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from pytest_dsocr.compare.boxes import Pairs, Placed, pair_up
 from pytest_dsocr.compare.case import CaseReport, Exchange
-from pytest_dsocr.contract.artifacts import OURS, overlay_of, split_pages
-from pytest_dsocr.contract.drawing import Font, Stroke, draw_boxes, draw_label, draw_outline, on_page
+from pytest_dsocr.contract.artifacts import OURS, boxes_in_pixels, figure_of, overlay_of, split_pages
+from pytest_dsocr.contract.drawing import (
+    Font,
+    Stroke,
+    crop_figure,
+    draw_boxes,
+    draw_label,
+    draw_outline,
+    on_page,
+    place,
+)
 from pytest_dsocr.contract.image import load_images
-from pytest_dsocr.contract.markup import UNITS, Box, PixelBox, Span, to_mmd, to_pixels
+from pytest_dsocr.contract.markup import UNITS, Box, PixelBox, Span, parse, to_mmd, to_pixels
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import made_anew, seal, write_whole
 from pytest_dsocr.observation.case import Case
@@ -163,7 +175,9 @@ def _stacked(pictures: Sequence[Image.Image]) -> Image.Image:
 FORMAT = 1
 MOST_CHARACTERS, MOST_BOXES, MOST_OF_LABEL = 200_000, 5_000, 200
 """The most of a side's reading that is written: several times what 8192 tokens can hold."""
-LARGEST_OVERLAY_PX = (1600, 1600)
+MOST_FIGURES = 100
+"""Of a page, the most that are cut out."""
+LARGEST_PICTURE_PX = (1600, 1600)
 REFERENCE, SUBJECT = "reference", "subject"
 
 
@@ -185,8 +199,8 @@ def write_sides(report: CaseReport, folder: Path) -> Path:
     pages = _pages(case)
     sizes, written = [page.size for page in pages], {REFERENCE: expected.mmd}
     read = {
-        side: [_kept(spans) for spans in _by_page(case, one.text, one.spans, len(pages))]
-        for side, one in ((REFERENCE, expected), (SUBJECT, answer))
+        REFERENCE: _read(case, expected.text, expected.spans, len(pages)),
+        SUBJECT: _read(case, answer.text, answer.spans, len(pages)),
     }
     infos = {
         REFERENCE: _info_of_reference(exchange, sizes, read[REFERENCE]),
@@ -195,21 +209,23 @@ def write_sides(report: CaseReport, folder: Path) -> Path:
     if "read" not in answer.lost:
         plain = answer.text if case.is_several else to_mmd(answer.text, form)
         written[SUBJECT] = plain if answer.mmd is None else answer.mmd
-    overlay = lru_cache(None)(lambda number, spans: _overlay(pages[number], spans))  # one, where both sides are equal
+    drawn = lru_cache(None)(lambda at, number, spans: _pictures(pages[at], number, spans))  # once, where equal
     files = {side: {OURS: seal(info)} for side, info in infos.items()}
     for side, mmd in written.items():
         files[side][form.result_file] = _sound(mmd).encode()
-        for number, spans in enumerate(read[side]):
-            files[side][overlay_of(number if case.is_several else None)] = overlay(number, spans)
+        for at, spans in enumerate(read[side]):
+            files[side] |= drawn(at, at if case.is_several else None, spans)
     made_anew(folder)
     for side, of_side in files.items():
         _write(folder / side, of_side)
+    if expected.kept:
+        _keep(expected.kept, folder / REFERENCE)
     return folder
 
 
 Sizes = Sequence[tuple[int, int]]
 """Width and height of each page, in pixels."""
-Read = Sequence[tuple[SpanSeen, ...]]
+Read = Sequence[tuple[Span, ...]]
 """What was read of each page."""
 
 
@@ -238,12 +254,11 @@ def _info(
         **({"pages": pages} if case.is_several else {"page": pages[0]}),
         "text": _sound(text),
         "token_ids": tokens,
-        "spans": [one._asdict() for own in read for one in own],
+        "spans": [{"label": one.label, "boxes": one.boxes} for own in read for one in own],
         "boxes": [
-            {"label": one.label, **({"page": number} if case.is_several else {}), **_in_pixels(box, size)}
+            box
             for number, (size, own) in enumerate(zip(sizes, read, strict=True))
-            for one in own
-            for box in one.boxes
+            for box in boxes_in_pixels(own, size, number if case.is_several else None)
         ],
         "grid": inputs.images_spatial_crop if inputs else None,
         "shapes": inputs.shapes if inputs else None,
@@ -251,19 +266,26 @@ def _info(
     }
 
 
-def _in_pixels(box: Box, page_px: tuple[int, int]) -> Mapping[str, int]:
-    x1, y1, x2, y2 = to_pixels(box, *page_px)
-    return {"x": x1, "y": y1, "w": x2 - x1, "h": y2 - y1}
+def _read(case: Case, text: str, spans: Sequence[SpanSeen], pages: int) -> Read:
+    """Return what was read of each page, each span with the text behind it."""
+    said = [*split_pages(text), *([""] * pages)] if case.is_several else [text]
+    seen = _by_page(case, text, spans, pages)
+    return [_kept(own, parse(one, case.family.form).spans) for own, one in zip(seen, said, strict=False)]
 
 
-def _kept(spans: Sequence[SpanSeen]) -> tuple[SpanSeen, ...]:
-    """Return as many spans and boxes as are kept, without boxes that have no place: an infinity, a NaN."""
-    found: list[SpanSeen] = []
-    left = MOST_BOXES
+def _kept(spans: Sequence[SpanSeen], parsed: Sequence[Span]) -> tuple[Span, ...]:
+    """Return as many spans, boxes and texts as are kept, without boxes that have no place: an infinity, a NaN."""
+    texts: dict[tuple[str, tuple[Box, ...]], deque[str]] = defaultdict(deque)
+    for one in parsed:
+        texts[one.label, one.boxes].append(one.text)
+    found: list[Span] = []
+    left, characters = MOST_BOXES, MOST_CHARACTERS
     for span in spans[:MOST_BOXES]:
         boxes = tuple(box for box in span.boxes[:left] if all(map(math.isfinite, box)))
-        found.append(SpanSeen(_sound(span.label[:MOST_OF_LABEL]), boxes))
-        left -= len(boxes)
+        behind = texts[span.label, span.boxes]
+        text = (behind.popleft() if behind else "")[: characters // max(1, len(boxes))]
+        found.append(Span(_sound(span.label[:MOST_OF_LABEL]), boxes, _sound(text), 0, 0, None))
+        left, characters = left - len(boxes), characters - len(text) * len(boxes)
     return tuple(found)
 
 
@@ -272,17 +294,44 @@ def _sound(text: str) -> str:
     return text[:MOST_CHARACTERS].encode("utf-8", "backslashreplace").decode()
 
 
-def _overlay(page: Image.Image, spans: Sequence[SpanSeen]) -> bytes:
-    small = ImageOps.contain(page, LARGEST_OVERLAY_PX) if max(page.size) > max(LARGEST_OVERLAY_PX) else page
+def _pictures(page: Image.Image, number: int | None, spans: Sequence[Span]) -> dict[str, bytes]:
+    """Make the page with its boxes, and its figures, by file name."""
+    found = {overlay_of(number): _jpeg(draw_boxes(_small(page), spans))}
+    for region in place(spans, *page.size):
+        if region.figure is not None and region.figure < MOST_FIGURES:
+            with suppress(DsocrError):  # a box without area, or too far off the page
+                figure = crop_figure(page, region.pixels)
+                found[figure_of(number, region.figure)] = _jpeg(_small(figure))
+    return found
+
+
+def _small(picture: Image.Image) -> Image.Image:
+    return ImageOps.contain(picture, LARGEST_PICTURE_PX) if max(picture.size) > max(LARGEST_PICTURE_PX) else picture
+
+
+def _jpeg(picture: Image.Image) -> bytes:
     content = BytesIO()
-    draw_boxes(small, [Span(one.label, one.boxes, "", 0, 0, None) for one in spans]).save(content, "JPEG")
+    picture.save(content, "JPEG")
     return content.getvalue()
 
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
     try:
-        folder.mkdir()
         for name, content in files.items():
+            (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_bytes(content)
     except OSError as error:
-        raise DsocrError(f"{folder} cannot be written ({error.strerror}); make room, or give another folder") from error
+        raise _unwritable(folder, error) from error
+
+
+def _keep(kept: Path, folder: Path) -> None:
+    """Move the files that the vendor's own code wrote to those of the reference, in place of ours."""
+    try:
+        shutil.copytree(kept, folder, dirs_exist_ok=True)
+        shutil.rmtree(kept)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+
+
+def _unwritable(folder: Path, error: OSError) -> DsocrError:
+    return DsocrError(f"{folder} cannot be written ({error.strerror or error}); make room, or give another folder")

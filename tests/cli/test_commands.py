@@ -17,9 +17,12 @@ from syrupy.assertion import SnapshotAssertion
 import pytest_dsocr
 from pytest_dsocr.cli.main import COMMANDS, main, parser
 from pytest_dsocr.cli.vendor_pages import found_by
+from pytest_dsocr.contract.image import load_image
+from pytest_dsocr.contract.markup import parse, to_pixels
 from pytest_dsocr.engine.places import MINI_IS_FOR
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.files import unseal
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.pages.named import pages_in
 from pytest_dsocr.pages.page_list import BadPage, shipped
@@ -175,11 +178,30 @@ def test_a_page_is_read_in_a_process_of_its_own_whose_reader_may_have_seen_enoug
     assert lines[2].endswith("2 x 2 crops and the whole page, 702 prompt tokens, 693 of them image")
     assert "output      8 tokens, ended by length" in lines
     assert {"result.mmd", "result_with_boxes.jpg"} <= {path.name for path in tmp_path.iterdir()}
+    noticed = [line.split()[2:4] for line in lines if line.startswith("noticed ")]
+    assert noticed == [["output", "ended"], ["box", "was"]], "the limit of tokens leaves no room for a box"
     reader, writer = os.pipe()
     os.close(reader)
     ended = subprocess.run([*command, *QUICK], stdout=writer, stderr=subprocess.PIPE, check=False)
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+def test_info_lists_the_boxes_of_a_page_with_the_text_behind_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "--preset=tiny", "--max-new-tokens=60", f"--out={tmp_path}"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert not [line for line in lines if "box was read" in line]
+    info = unseal((tmp_path / "info.json").read_bytes())
+    page = load_image(shipped("dev-3")[0])
+    assert info["page"] == {"width": page.width, "height": page.height}
+    spans = parse(info["text"]).spans
+    assert [(one["label"], one["text"]) for one in info["boxes"]] == [(one.label, one.text) for one in spans]
+    for box, span in zip(info["boxes"], spans, strict=True):
+        x1, y1, x2, y2 = to_pixels(span.boxes[0], *page.size)
+        assert (box["x"], box["y"], box["x"] + box["w"], box["y"] + box["h"]) == (x1, y1, x2, y2)
+    assert len(spans) > 1
 
 
 def test_mini_says_that_it_invents_text_of_pages_that_are_not_its_own(
@@ -223,7 +245,7 @@ def test_the_pages_of_a_pdf_are_read_in_one_prompt(tmp_path: Path, capsys: pytes
     said = capsys.readouterr().out
     assert "page        it, 288 x 144, 288 x 144 px" in said
     assert f"{2 * 273} of them image" in said
-    assert [path.name for path in out.iterdir()] == ["result.md"]
+    assert {path.name for path in out.iterdir()} == {"result.md", "info.json"}
 
 
 def test_one_page_of_a_pdf_is_read_and_one_that_there_is_not_refused(

@@ -52,6 +52,7 @@ def test_it_serves_within_limits_between_devices_and_says_so(pytester: pytest.Py
     assert "WRONG" not in verdicts.values()
     assert verdicts["text"] in ("MATCH", "TIE-FLIP")
     assert any("cut to a lower ceiling" in note for note in result["notes"])
+    assert any(f"ended at the limit of {CEILING} tokens" in note for note in result["notes"])
     shown = " ".join(run.stdout.str().split())
     assert shown.count(TOLD) == 2, "in the failure and in the summary"
     for name in ("summary.md", "index.html"):

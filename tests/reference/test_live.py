@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from pytest_dsocr.cases.run import reference_of
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.block_seams import in_stage_order
 from pytest_dsocr.observation.case import Case
@@ -28,6 +29,7 @@ from tests.processes import await_ended
 from tests.recordings import FILES
 from tests.reference.conftest import STAND_IN, Home, copy_stand_in, worker_folders
 from tests.reference.misbehaving import RUNTIME
+from tests.report.made import config
 
 CHECKPOINT = "synthetic:tiny"
 LIMIT_S = 60.0
@@ -94,6 +96,21 @@ def test_progress_and_how_an_answer_was_made_are_reported(
     assert all(files[name].stat().st_size == artefact.bytes for name, artefact in seen.output.artefacts.items())
     assert seen.inputs.values is None
     assert all(seam.values is None and len(seam.sketch) for seam in seen.seams.values())
+
+
+def test_a_run_with_a_folder_for_results_keeps_the_files_of_each_case(case: Case, tmp_path: Path) -> None:
+    sides = {"reference": STAND_IN, "checkpoint": CHECKPOINT, "vendor_env": Path(sys.prefix)}
+    reference = reference_of(config(**sides, out=tmp_path))
+    assert isinstance(reference, LiveReference)
+    with reference:
+        output = reference.observe(case).output
+        assert output.kept
+        files = {path.relative_to(output.kept).as_posix() for path in output.kept.rglob("*.*")}
+        assert {"result.mmd", "result_with_boxes.jpg"} <= files == output.artefacts.keys()
+    kept = output.kept
+    del reference
+    gc.collect()
+    assert not kept.parent.exists(), "what nobody took goes with the reference"
 
 
 def test_a_case_travels_whole(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:

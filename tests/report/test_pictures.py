@@ -1,6 +1,7 @@
 """Both sides of a case: the page twice, where what differs stands out, and the files of each side."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +12,11 @@ import pytest
 from PIL import Image
 
 from pytest_dsocr.compare.case import CaseReport
-from pytest_dsocr.contract.markup import UNITS, Box
+from pytest_dsocr.contract.markup import UNITS, Box, to_mmd
 from pytest_dsocr.families import FAMILIES
 from pytest_dsocr.foundation.files import unseal
 from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.observation.observation import SpanSeen
+from pytest_dsocr.observation.observation import Output, SpanSeen, spans_in
 from pytest_dsocr.report.file import mark_running
 from pytest_dsocr.report.payload import picture_name
 from pytest_dsocr.report.pictures import (
@@ -118,11 +119,42 @@ def test_a_case_is_drawn_into_the_runs_folder(tmp_path: Path) -> None:
 
 # Files.
 
-NAMES = ["info.json", "result.mmd", "result_with_boxes.jpg"]
+NAMES = ["images/0.jpg", "info.json", "result.mmd", "result_with_boxes.jpg"]
+FIGURE = "<|ref|>image<|/ref|><|det|>[[100, 100, 500, 300]]<|/det|>\n"
 
 
 def files_in(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.*"))
+
+
+def both_say(folder: Path, said: str, kept: Path | None = None) -> CaseReport:
+    """A case on which both sides say the same."""
+    found = exchange(folder, text=said, spans=spans_in(said), mmd=to_mmd(said))
+    output = Output(said, spans_in(said), to_mmd(said), {}, kept)
+    return CaseReport(replace(found, expected=replace(found.expected, output=output)), (MATCH,), LIMITS)
+
+
+def test_both_sides_have_the_figures_that_their_markdown_links_to(tmp_path: Path) -> None:
+    out = write_sides(both_say(tmp_path, f"{FIGURE}A chart\n\n{FIGURE}A chart again"), tmp_path / "case")
+    for side in ("reference", "subject"):
+        links = re.findall(r"!\[\]\((.*?)\)", (out / side / "result.mmd").read_text())
+        assert links == ["images/0.jpg"] * 2, "equal spans share a link"
+        with Image.open(out / side / links[0]) as figure:
+            assert figure.size == (120, 80)
+        boxes = unseal((out / side / "info.json").read_bytes())["boxes"]
+        place = {"x": 30, "y": 40, "w": 120, "h": 80, "label": "image"}
+        assert boxes == [{**place, "text": "A chart"}, {**place, "text": "A chart again"}]
+
+
+def test_files_of_the_vendors_own_code_are_kept_for_the_reference(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    (kept / "images").mkdir(parents=True)
+    (kept / "images/0.jpg").write_text("the vendor's")
+    out = write_sides(both_say(tmp_path, FIGURE, kept), tmp_path / "case")
+    assert files_in(out / "reference") == files_in(out / "subject") == NAMES
+    vendors = {side: (out / side / "images/0.jpg").read_bytes() == b"the vendor's" for side in ("reference", "subject")}
+    assert vendors == {"reference": True, "subject": False}
+    assert not kept.exists()
 
 
 def test_each_side_has_its_text_boxes_shapes_and_picture(tmp_path: Path) -> None:
@@ -133,7 +165,8 @@ def test_each_side_has_its_text_boxes_shapes_and_picture(tmp_path: Path) -> None
         assert (out / side / "result.mmd").read_text() == OUTPUT.mmd
         assert info["text"] == OUTPUT.text
         assert info["spans"][1] == {"label": "image", "boxes": [[5, 6, 7, 8], [9, 10, 11, 12]]}
-        assert info["boxes"][2] == {"label": "image", "x": 2, "y": 4, "w": 1, "h": 0}
+        assert info["boxes"][0] == {"label": "title", "x": 0, "y": 0, "w": 0, "h": 1, "text": "Minutes"}
+        assert info["boxes"][2] == {"label": "image", "x": 2, "y": 4, "w": 1, "h": 0, "text": ""}
         assert info["page"] == {"width": 300, "height": 400}
         assert len(info["token_ids"]) == 3
         assert info["shapes"].keys() >= {"input_ids", "images_seq_mask", "images_crop", "images_ori"}
@@ -158,8 +191,8 @@ def test_whatever_a_subject_reads_the_files_are_small_and_whole(tmp_path: Path) 
         "spans": (SpanSeen("\ud800", boxes),),
     }
     out = write_sides(report(tmp_path, **said), tmp_path / "case") / "subject"
-    assert files_in(out) == NAMES
-    assert all((out / name).stat().st_size < 4_000_000 for name in NAMES)
+    assert files_in(out) == NAMES[1:]
+    assert all((out / name).stat().st_size < 4_000_000 for name in NAMES[1:])
     assert unseal((out / "info.json").read_bytes())["text"].startswith("\\ud800\x00")
 
 
