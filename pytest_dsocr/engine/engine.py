@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Generic, Literal, get_args
@@ -53,7 +54,14 @@ class Engine(Generic[CacheT]):
             autocast = model.device.type == "cuda" and model.dtype == torch.bfloat16
         self.model = model
         self.tokenizer = tokenizer
-        self.policy = policy or model.family.decoding.for_model(tokenizer.special.eos, model.max_position_embeddings)
+        limit = model.max_position_embeddings
+        self.policy = policy or model.family.decoding.for_model(tokenizer.special.eos, limit)
+        if policy is None and limit is None:
+            what = f"the vendor's {self.policy.max_length or self.policy.max_new_tokens} tokens"
+            warnings.warn(
+                f"the config has no max_position_embeddings, so an output ends at {what}; give a policy to choose",
+                stacklevel=2,
+            )
         self.stages = Stages(model.device, instrument)
         self.pipeline = Pipeline(model, self.stages, autocast=autocast)
 

@@ -45,6 +45,16 @@ def test_a_result_holds_what_was_asked_and_what_it_took() -> None:
     assert result.text == session.tokenizer.decode(result.token_ids).strip()
 
 
+def test_a_ceiling_that_is_the_vendors_and_not_the_models_is_warned_of() -> None:
+    session = Engine.from_checkpoint("synthetic:tiny")
+    model = model_of(session)
+    model.arch = replace(model.arch, decoder=replace(model.arch.decoder, max_position_embeddings=None))
+    with pytest.warns(UserWarning, match="no max_position_embeddings.* 8192 tokens"):
+        fallen_back = Engine(model, session.tokenizer)
+    assert fallen_back.policy.max_new_tokens == 8192
+    assert Engine(model, session.tokenizer, policy=session.policy).policy == session.policy  # a warning would fail it
+
+
 TWICE = ("sam", "clip", "projector", "vision_fusion")
 """For crops and page; views put together, and then into the prompt."""
 
