@@ -70,7 +70,7 @@ def _random(length: int, *heads: int) -> list[Tensor]:
 
 def _compare(kernel: Kernel, q: Tensor, k: Tensor, v: Tensor, lengths: list[int] | None) -> None:
     expected = eager(q.float(), k.float(), v.float(), lengths)
-    own = (one.to(kernel.device, kernel.dtype) for one in (q, k, v))
-    found = kernel.attend(*own, lengths)
+    q, k, v = (one.to(kernel.device, kernel.dtype) for one in (q, k, v))
+    found = kernel.attend(q, k, v, lengths)
     assert (found.shape, found.dtype) == (expected.shape, kernel.dtype)
     assert float((found.float().cpu() - expected).norm() / expected.norm()) < kernel.relative_error
