@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.plugin.config import SPREAD
-from pytest_dsocr.plugin.options import OPTIONS
+from pytest_dsocr.plugin.options import OPTIONS, SPREAD
 from pytest_dsocr.plugin.selection import MEASURING, WORDS, asks_for_times
 from pytest_dsocr.report.file import (
     EXIT_STATUS,

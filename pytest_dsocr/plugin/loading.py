@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
@@ -13,6 +13,7 @@ import pytest
 
 from pytest_dsocr.foundation.words import plain
 from pytest_dsocr.observation.config import Config
+from pytest_dsocr.plugin.stash import uncaptured
 from pytest_dsocr.reference.environment import family_in
 
 
@@ -65,8 +66,7 @@ def waiting_for(what: str, config: pytest.Config) -> Iterator[Waiting]:
     """Tell on stderr what is waited for, past pytest's capture; a worker of pytest-xdist shares its controller's."""
     if worker := getattr(config, "workerinput", {}).get("workerid"):
         what += f" ({worker})"
-    capture = config.pluginmanager.get_plugin("capturemanager")
-    with capture.global_and_fixture_disabled() if capture else nullcontext():
+    with uncaptured(config):
         terminal = os.fdopen(os.dup(2), "wb", buffering=0)
     with closing(terminal), Waiting(what, terminal.fileno(), FIRST_S, EVERY_S) as waiting:
         yield waiting

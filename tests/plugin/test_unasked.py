@@ -7,7 +7,7 @@ import pytest
 
 import suites
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.plugin.config import SPREAD
+from pytest_dsocr.plugin.options import SPREAD
 from pytest_dsocr.plugin.selection import MEASURING, is_unasked
 from pytest_dsocr.plugin.stash import NOTES
 
