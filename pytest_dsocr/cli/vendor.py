@@ -1,6 +1,7 @@
 """``dsocr vendor setup``, ``vendor inspect`` and ``watch-vendor``: the vendor's code, and what has changed in it."""
 
 import platform
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from pytest_dsocr.cli.arguments import add, add_environment, add_vendor
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
-from pytest_dsocr.foundation.process import progress_bar
+from pytest_dsocr.foundation.progress import progress_bar
 from pytest_dsocr.reference import environment, goldens
 from pytest_dsocr.reference.anchors import Anchors, modules_of, read_anchors
 from pytest_dsocr.reference.drift import change_of, to_json
@@ -48,7 +49,7 @@ def setup(options: Namespace) -> Iterator[str]:
     yield f"environment {folder}"
     with progress_bar(unit=" packages", desc="setup") as bar:
         for step in set_up(plan, folder):
-            if bar.disable:
+            if not sys.stderr.isatty():
                 yield f"  {step}"
             bar.set_postfix_str(step)
             bar.update()

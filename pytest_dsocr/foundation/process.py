@@ -1,4 +1,4 @@
-"""This process and its machine: threads, signals, the garbage collector, the commit, the progress bar, the time."""
+"""This process and its machine: threads, signals, the garbage collector, the commit, the time."""
 
 from __future__ import annotations
 
@@ -15,12 +15,9 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import metadata
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TypeVar
 
 from pytest_dsocr.foundation.errors import DsocrError
-
-if TYPE_CHECKING:
-    from tqdm import tqdm
 
 
 @cache
@@ -59,13 +56,6 @@ def interrupted_by_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def progress_bar(**options: Any) -> tqdm[Any]:
-    """Return a bar on stderr that goes when the work is done; disabled where stderr is no terminal."""
-    from tqdm import tqdm
-
-    return tqdm(disable=not sys.stderr.isatty(), leave=False, **options)
 
 
 def check_system() -> None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.words import plain
-from pytest_dsocr.plugin.stash import DESELECTED, JOURNAL, UNMATCHED, WITNESS
+from pytest_dsocr.foundation.words import count, plain
+from pytest_dsocr.plugin.stash import CONFIG, DESELECTED, JOURNAL, UNMATCHED, WITNESS
 from pytest_dsocr.report.plan import DIED, Plan
 
 if TYPE_CHECKING:
@@ -53,6 +53,25 @@ class Run:
         """Take what a worker collected: each collects everything."""
         self.plan.add(ids)
 
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
+        """Write how far a run of ours is where pytest writes to no terminal."""
+        if CONFIG not in self.config.stash or self._is_on_terminal() or self.config.get_verbosity() < 0:
+            return (yield)
+        from pytest_dsocr.foundation.progress import EVERY_S
+        from pytest_dsocr.plugin.loading import reported_past_capture
+
+        with reported_past_capture(self._so_far, self.config, EVERY_S):
+            return (yield)
+
+    def _so_far(self, elapsed_s: float) -> str:
+        return f"dsocr: {elapsed_s:.0f} s, {len(self.plan.ended)} of {count(len(self.plan.planned), 'test')} ended"
+
+    def _is_on_terminal(self) -> bool:
+        reporter: Any = self.config.pluginmanager.getplugin("terminalreporter")
+        is_tty = getattr(reporter, "isatty", False)  # a bool under pytest 8.2, a method under 9
+        return bool(is_tty() if callable(is_tty) else is_tty)
+
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note what could not be collected."""
         if report.failed:
@@ -88,8 +107,7 @@ class Run:
             return
         is_first_wrong = case["verdict"] == "WRONG" and all(self._right.values())
         self._right[case["id"]] = case["verdict"] != "WRONG"
-        is_tty: Any = reporter.isatty  # a bool under pytest 8.2, a method under 9
-        if not is_first_wrong and (not (is_tty() if callable(is_tty) else is_tty) or monotonic() < self._next_s):
+        if not is_first_wrong and (not self._is_on_terminal() or monotonic() < self._next_s):
             return
         self._next_s = monotonic() + SHOW_EVERY_S
         wrong = len(self._right) - sum(self._right.values())
