@@ -67,6 +67,9 @@ def check_system() -> None:
 
 THREADS = "OMP_NUM_THREADS"
 """A value that the user set is kept, and passed on to processes started from here."""
+IDLE_WAITS = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""For a process whose times are not taken: OpenMP's threads sleep while they wait. Where other processes have the
+cores as well, spinning threads hold up those that have work."""
 Item = TypeVar("Item")
 Done = TypeVar("Done")
 
