@@ -5,6 +5,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from time import monotonic
 
@@ -47,6 +48,11 @@ def setup(options: Namespace) -> Iterator[str]:
     folder = environment.named_folder(options.env) or plan.folder
     there, started_s = is_made(plan, folder), monotonic()
     yield f"environment {folder}"
+    if not there:
+        own_torch = (
+            "" if plan.torch_from else f", and what torch takes, here {_gb_of_torch():.1f} GB before CUDA's libraries"
+        )
+        yield f"takes       0.3 GB and one or two minutes{own_torch}"
     with progress_bar(unit=" packages", desc="setup") as bar:
         for step in set_up(plan, folder):
             if not sys.stderr.isatty():
@@ -58,6 +64,11 @@ def setup(options: Namespace) -> Iterator[str]:
         yield "torch       " + (f"reused from {', '.join(plan.torch_from)}" if plan.torch_from else "its own")
         yield f"made        {f'on {stamp.date}; nothing to do' if there else f'in {monotonic() - started_s:.0f} s'}"
     yield f"next        dsocr vendor inspect {options.vendor}"
+
+
+def _gb_of_torch() -> float:
+    """Return how much disk the torch that is installed here takes; the environment has one of this version."""
+    return sum(file.size or 0 for file in metadata.files("torch") or ()) / 1e9
 
 
 def add_watch(command: ArgumentParser) -> None:
