@@ -1,4 +1,4 @@
-"""Where the time of this process goes."""
+"""Time of this process by part: starting, collecting, tests."""
 
 from __future__ import annotations
 

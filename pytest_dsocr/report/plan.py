@@ -1,4 +1,4 @@
-"""What pytest planned: the tests that were collected, those that ended, and how pytest ended."""
+"""Plan of a run: the tests that were collected, those that ended, and how pytest ended."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -31,9 +31,10 @@ def test_a_line_comes_every_thirty_seconds(first_s: float, work_s: float, told: 
 
 def test_a_bar_off_a_terminal_says_in_a_line_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """A log gets no bar, nor anything of a task that is soon done."""
-    monkeypatch.setattr(sys, "stderr", StringIO())
+    log = StringIO()
+    monkeypatch.setattr(sys, "stderr", log)
     with progress.progress_bar(unit=" page", desc="reading", total=4) as bar:
         bar.update(3)
         progress_line = str(bar)
     assert re.match(r"reading 3/4  page, \d\d:\d\d$", progress_line)
-    assert sys.stderr.getvalue() == ""  # type: ignore[attr-defined]
+    assert log.getvalue() == ""
