@@ -33,9 +33,9 @@ from pytest_dsocr.reference.opening import Wanted, open_recorded, open_reference
 from pytest_dsocr.reference.protocol import OnProgress, Reference
 from pytest_dsocr.reference.recorded_case import CUT
 from pytest_dsocr.reference.session import SessionReference, open_session_reference
+from pytest_dsocr.report.parts import COMPARING
 from pytest_dsocr.report.payload import CasePayload, of_case
 from pytest_dsocr.report.pictures import draw, side_folder, write_sides
-from pytest_dsocr.report.times import COMPARING
 from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.follow import follow

@@ -10,7 +10,8 @@ from pathlib import Path
 from pytest_dsocr.cli.arguments import add, add_model, add_reading
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
-from pytest_dsocr.foundation.process import interrupted_by_sigterm, progress_bar
+from pytest_dsocr.foundation.process import interrupted_by_sigterm
+from pytest_dsocr.foundation.progress import progress_bar
 from pytest_dsocr.foundation.words import entry
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.page_list import shipped

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.plugin.config import SPREAD
-from pytest_dsocr.plugin.options import OPTIONS
+from pytest_dsocr.foundation.process import IDLE_WAITS
+from pytest_dsocr.plugin.options import OPTIONS, SPREAD
 from pytest_dsocr.plugin.selection import MEASURING, WORDS, asks_for_times
 from pytest_dsocr.report.file import (
     EXIT_STATUS,
@@ -90,7 +90,8 @@ def run(options: Namespace) -> Iterator[str]:
         except DsocrError as error:
             mark_refused(out, identity, str(error), Ending.INFRASTRUCTURE)
             raise
-    status, digest = _status_of(command, identity.id)
+    waits = {} if times or options.tests else IDLE_WAITS
+    status, digest = _status_of(command, identity.id, {**MEMORY_KEPT, **waits})
     options.status = status or 1
     try:
         result = read_result(out, identity.id, digest=digest)
@@ -121,10 +122,16 @@ def words_of(options: Namespace) -> Iterator[str]:
         yield from option.words(options) if option.name != "out" else ()
 
 
-def _status_of(command: Sequence[str], run_id: str) -> tuple[int, str]:
-    """Run a command to its end; give its exit status, as a shell where a signal ended it, and its result's digest."""
+def _status_of(command: Sequence[str], run_id: str, defaults: Mapping[str, str]) -> tuple[int, str]:
+    """Run a command to its end; give its exit status, as a shell where a signal ended it, and its result's digest.
+
+    Args:
+        command: its words.
+        run_id: the id that its result will have.
+        defaults: variables of its environment, where the user has not set them.
+    """
     ours, pytests = os.pipe()
-    environment = {**MEMORY_KEPT, **os.environ, RUN_ID: run_id, WITNESS: str(pytests)}
+    environment = {**defaults, **os.environ, RUN_ID: run_id, WITNESS: str(pytests)}
     with open(ours, "rb", buffering=0) as pipe:  # noqa: PTH123 - no path
         with open(pytests, "wb"):  # noqa: PTH123
             process = subprocess.Popen(command, env=environment, pass_fds=(pytests,))

@@ -5,12 +5,14 @@ from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, fields, replace
+from itertools import chain
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
 from pytest_dsocr.cli.compare import DEFAULT_OUT
 from pytest_dsocr.doctor.finding import Finding, Level, Wanted
+from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.words import COLUMNS
 from pytest_dsocr.plugin.options import OPTIONS, Option, value_of
@@ -39,8 +41,9 @@ def run(options: Namespace) -> Iterator[str]:
     Raises:
         DsocrError: on a bad option, or a file that cannot be written.
     """
-    found = []
-    for finding in _findings(wanted(options)):
+    found: list[Finding] = []
+    missing: list[Finding] = []
+    for finding in chain(missing, _findings(wanted(options, missing))):
         found.append(finding)
         yield from _lines(finding)
     levels = Counter(one.level for one in found)
@@ -68,16 +71,27 @@ def _lines(finding: Finding) -> Iterator[str]:
         yield f"{'' if k else head:<{MARGIN}}{line}"
 
 
-def wanted(options: Namespace) -> Wanted:
-    """Read the options: the command line counts before the environment, then the default."""
-    values = {name: _value(option, getattr(options, name, None)) for name, option in TAKEN.items()}
+def wanted(options: Namespace, missing: list[Finding]) -> Wanted:
+    """Read the options: the command line counts before the environment, then the default.
+
+    What an option names and is not there is added to ``missing``, and the option's default is examined.
+    """
+    values = {}
+    for name, option in TAKEN.items():
+        try:
+            values[name] = _value(option, getattr(options, name, None))
+        except DsocrError as error:
+            if not is_of_machine(error):
+                raise
+            values[name] = option.value_if_unset
+            missing.append(Finding(name.replace("_", " "), Level.FAULT, str(error)))
     values["golden"] = values["golden"] or golden_folder()
     values["out"] = values["out"] or Path(DEFAULT_OUT)
     return Wanted(**values)
 
 
 def _value(option: Option, given: list[str] | None) -> Any:
-    own = replace(option, read=str) if option.name in AS_TYPED else option
+    own = replace(option, reader="as_typed") if option.name in AS_TYPED else option
     typed = [(option.flag, given if option.many else given[-1])] if given else []
     return value_of(own, [*typed, *option.in_environment()])
 

@@ -17,7 +17,8 @@ from pytest_dsocr.cli.arguments import add, add_model, add_reading
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
-from pytest_dsocr.foundation.process import commit_here, progress_bar
+from pytest_dsocr.foundation.process import commit_here
+from pytest_dsocr.foundation.progress import progress_bar
 from pytest_dsocr.foundation.words import aligned, count, entry
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import Setup, SubjectFaultError

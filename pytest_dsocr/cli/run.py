@@ -16,7 +16,7 @@ from pytest_dsocr.contract.prompt import CHECK_BOXES
 from pytest_dsocr.engine.places import MINI, MINI_IS_FOR
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.files import seal, write_whole
-from pytest_dsocr.foundation.process import progress_bar
+from pytest_dsocr.foundation.progress import progress_bar
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.named import is_pdf, together_in

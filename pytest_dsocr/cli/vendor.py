@@ -1,9 +1,11 @@
 """``dsocr vendor setup``, ``vendor inspect`` and ``watch-vendor``: the vendor's code, and what has changed in it."""
 
 import platform
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from time import monotonic
 
@@ -11,8 +13,8 @@ from pytest_dsocr.cli.arguments import add, add_environment, add_vendor
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
-from pytest_dsocr.foundation.process import progress_bar
 from pytest_dsocr.foundation.words import count, listed
+from pytest_dsocr.foundation.progress import progress_bar
 from pytest_dsocr.reference import environment, goldens
 from pytest_dsocr.reference.anchors import Anchors, modules_of, read_anchors
 from pytest_dsocr.reference.drift import change_of, drifts, to_json
@@ -47,9 +49,14 @@ def setup(options: Namespace) -> Iterator[str]:
     folder = environment.named_folder(options.env) or plan.folder
     there, started_s = is_made(plan, folder), monotonic()
     yield f"environment {folder}"
+    if not there:
+        own_torch = (
+            "" if plan.torch_from else f", and what torch takes, here {_gb_of_torch():.1f} GB before CUDA's libraries"
+        )
+        yield f"takes       0.3 GB and one or two minutes{own_torch}"
     with progress_bar(unit=" packages", desc="setup") as bar:
         for step in set_up(plan, folder):
-            if bar.disable:
+            if not sys.stderr.isatty():
                 yield f"  {step}"
             bar.set_postfix_str(step)
             bar.update()
@@ -58,6 +65,11 @@ def setup(options: Namespace) -> Iterator[str]:
         yield "torch       " + (f"reused from {', '.join(plan.torch_from)}" if plan.torch_from else "its own")
         yield f"made        {f'on {stamp.date}; nothing to do' if there else f'in {monotonic() - started_s:.0f} s'}"
     yield f"next        dsocr vendor inspect {options.vendor}"
+
+
+def _gb_of_torch() -> float:
+    """Return how much disk the torch that is installed here takes; the environment has one of this version."""
+    return sum(file.size or 0 for file in metadata.files("torch") or ()) / 1e9
 
 
 def add_watch(command: ArgumentParser) -> None:

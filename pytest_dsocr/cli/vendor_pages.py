@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from tqdm import tqdm
 from pytest_dsocr.cli.arguments import PAGES, add, add_environment, add_model, add_vendor
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.foundation.process import progress_bar
+from pytest_dsocr.foundation.progress import progress_bar
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.pages.named import Cases, make_cases
@@ -83,14 +84,15 @@ class Progress:
     """A progress bar over the cases that shows what the reference is doing; a context manager."""
 
     def __init__(self) -> None:
-        self.bar: tqdm[Any] = progress_bar(unit="case")
+        self._shown = ExitStack()
+        self.bar: tqdm[Any] = self._shown.enter_context(progress_bar(unit="case"))
         self.case_id, self.started_s = "", 0.0
 
     def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.bar.close()
+        self._shown.close()
 
     def over(self, cases: Sequence[Case]) -> Iterator[Case]:
         """Yield cases, each when the one before is done."""

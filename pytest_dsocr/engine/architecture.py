@@ -175,6 +175,8 @@ class Architecture:
         published, ring = self.family.vendor.published, self.family.cache.ring
         decoder = {f.name: getattr(self.decoder, f.name) for f in fields(DecoderConfig)}
         decoder |= {**published["decoder"], **({} if ring is None else {"sliding_window_size": ring})}
+        if decoder["v_head_dim"]:  # 0 in a model whose loaders do not read it
+            decoder["v_head_dim"] = self.decoder.head_dim
         towers = {SAM_KEY: _plain(self.sam), CLIP_KEY: _plain(self.clip)}
         projector = {"input_dim": self.projector_input, "n_embed": self.decoder.hidden_size}
         return {

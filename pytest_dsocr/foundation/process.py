@@ -1,4 +1,4 @@
-"""This process and its machine: threads, signals, the garbage collector, the commit, the progress bar, the time."""
+"""This process and its machine: threads, signals, the garbage collector, the commit, the time."""
 
 from __future__ import annotations
 
@@ -15,12 +15,9 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import metadata
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TypeVar
 
 from pytest_dsocr.foundation.errors import DsocrError
-
-if TYPE_CHECKING:
-    from tqdm import tqdm
 
 
 @cache
@@ -61,13 +58,6 @@ def interrupted_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def progress_bar(**options: Any) -> tqdm[Any]:
-    """Return a bar on stderr that goes when the work is done; disabled where stderr is no terminal."""
-    from tqdm import tqdm
-
-    return tqdm(disable=not sys.stderr.isatty(), leave=False, **options)
-
-
 def check_system() -> None:
     """Raise ``DsocrError`` on Windows: time limits, isolation and recordings use signals and groups of processes."""
     system = sys.platform
@@ -77,6 +67,9 @@ def check_system() -> None:
 
 THREADS = "OMP_NUM_THREADS"
 """A value that the user set is kept, and passed on to processes started from here."""
+IDLE_WAITS = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""For a process whose times are not taken: OpenMP's threads sleep while they wait. Where other processes have the
+cores as well, spinning threads hold up those that have work."""
 Item = TypeVar("Item")
 Done = TypeVar("Done")
 

@@ -12,8 +12,8 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from pytest_dsocr.families import PRESET_NAMES, PROMPT_NAMES
-from pytest_dsocr.report.collection import DIED
 from pytest_dsocr.report.payload import TestPayload
+from pytest_dsocr.report.plan import DIED
 
 CASE = re.compile(
     rf"\[(?P<case>.+-(?:{'|'.join(PRESET_NAMES)})-(?:{'|'.join(PROMPT_NAMES)}|prompt_[0-9a-f]{{8}}))[-\]]"

@@ -4,12 +4,12 @@ The command line counts before the environment, then the ini file, then the defa
 installed sees nothing of it, and is refused nothing.
 """
 
-import os
 import sys
 from collections import ChainMap
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +20,15 @@ from pytest_dsocr.foundation.process import check_system, cores
 from pytest_dsocr.foundation.words import in_shell
 from pytest_dsocr.observation.config import Config, Level
 from pytest_dsocr.plugin import option_values as read
-from pytest_dsocr.plugin.options import OPTIONS, PREFIX, Option, texts_of, value_of
-from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, OUT_FOLDER, WITNESS
+from pytest_dsocr.plugin.options import OPTIONS, SPREAD, Option, texts_of, value_of
+from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, NOTES, OUT_FOLDER, WATCHED, WITNESS, uncaptured
 from pytest_dsocr.reference.goldens import check_writable, golden_folder
 from pytest_dsocr.report.ci import append_summary, errors
 from pytest_dsocr.report.file import EXIT_STATUS, Ending, RunIdentity, mark_refused, mark_running, take_witness
 from pytest_dsocr.report.views import write_summary
-from pytest_dsocr.subjects.calls import current
+from pytest_dsocr.subjects.calls import begin, current, end
 from pytest_dsocr.subjects.loading import level_before_loading
 
-SPREAD = "--numprocesses=auto"
-"""What ``dsocr compare`` adds where the user says nothing to pytest; in this very form, which marks it as ours."""
 WORKERS = 2
 """Beside one, two save a third of the time of a subject with stages; each costs a start and the memory of a model."""
 
@@ -65,21 +63,7 @@ def on_own_gpu(config: Config, worker: str) -> Config:
 WORDS = {"checkpoint": ("mini",), "reference": ("recorded", "session")}
 """Words of options that also take paths. A folder of such a name is written ``./mini``."""
 [OUT] = [option for option in OPTIONS if option.name == "out"]
-NO_RUN = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test")
-"""Options of pytest's that only show something."""
 UPDATES = ("update_snapshots", "update_new_snapshots_only")
-
-
-def add_options(parser: pytest.Parser) -> None:
-    """Register every option on the command line and in the ini file."""
-    group = parser.getgroup(PREFIX, "compare an implementation under test (subject) with the vendor's")
-    for option in OPTIONS:
-        what: dict[str, Any] = {"action": "store_true"} if option.is_switch else {"metavar": option.metavar}
-        if option.many:
-            what |= {"action": "append"}
-        group.addoption(option.flag, dest=option.ini, default=None, help=option.full_help, **what)
-        kind: Any = "linelist" if option.many else "string"
-        parser.addini(option.ini, f"{option.flag}: {option.full_help}", type=kind, default=None)
 
 
 def own_config(config: pytest.Config) -> Config:
@@ -93,11 +77,21 @@ def own_config(config: pytest.Config) -> Config:
             check_system()
         except DsocrError as error:
             raise pytest.UsageError(str(error)) from error
+        _watch(config)
         own = on_own_gpu(resolve(config), getattr(config, "workerinput", {}).get("workerid", ""))
         _check_goldens(config, own)
         current().limit(own.subject_time_limit)
         config.stash[CONFIG] = own
     return config.stash[CONFIG]
+
+
+def _watch(config: pytest.Config) -> None:
+    """Watch the subject from now on, which the options may import already; the last message goes past the capture."""
+    if WATCHED not in config.stash:
+        config.stash[WATCHED] = True
+        with uncaptured(config):
+            watch = begin(config.stash.setdefault(NOTES, []))
+        config.add_cleanup(partial(end, watch))
 
 
 def resolve(config: pytest.Config) -> Config:
@@ -108,7 +102,7 @@ def resolve(config: pytest.Config) -> Config:
     """
     found = {option.name: _value(option, config, config.option) for option in OPTIONS}
     if not found["isolate"]:  # an isolated subject is not imported into this process
-        _value(replace(OPTIONS[0], read=read.importable_subject), config, config.option)
+        _value(replace(OPTIONS[0], reader="importable_subject"), config, config.option)
     found["tolerances"] = dict(found["tolerances"])
     found["budget"] = dict(ChainMap(*reversed(found["budget"])))
     found["slower"] = dict(found["slower"])
@@ -117,16 +111,6 @@ def resolve(config: pytest.Config) -> Config:
     if found["model"]:
         found["checkpoint"] = f"{found['model']}:{found['checkpoint']}"
     return Config(**found)
-
-
-def are_used(config: pytest.Config) -> bool:
-    """Return whether a run uses any option: on the command line, in the ini file, or ``DSOCR_OUT``.
-
-    Other variables of the environment may be meant for other runs in the same shell.
-    """
-    return bool(os.environ.get(OUT.env, "").strip()) or any(
-        config.getoption(option.ini) is not None or config.getini(option.ini) is not None for option in OPTIONS
-    )
 
 
 def typed_options(config: pytest.Config) -> list[str]:
@@ -155,11 +139,6 @@ def command_of(config: pytest.Config) -> str:
     return in_shell(["pytest", *map(str, config.invocation_params.args)])
 
 
-def only_shows(typed: Any) -> bool:
-    """Return whether pytest is asked to show something and to run nothing."""
-    return any(getattr(typed, name, None) for name in NO_RUN)
-
-
 def start(config: pytest.Config, typed: Any) -> None:
     """Mark the run's result as running, if one is to be written and it is not marked yet; workers leave it alone.
 
@@ -171,7 +150,7 @@ def start(config: pytest.Config, typed: Any) -> None:
         pytest.UsageError: where it cannot be written.
         SystemExit: where the machine is why.
     """
-    if OUT_FOLDER in config.stash or only_shows(typed) or hasattr(config, "workerinput"):
+    if OUT_FOLDER in config.stash or hasattr(config, "workerinput"):
         return
     out: Path | None = _value(OUT, config, typed)
     if out is None:

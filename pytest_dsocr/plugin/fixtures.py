@@ -2,8 +2,8 @@
 
 Those of single stages are in :mod:`~pytest_dsocr.plugin.stage_fixtures`.
 
-Heavy modules are imported inside the fixtures. Fixtures of session scope are made once in each worker. What both sides
-answer to a case is kept until the next case, so a test must not change what it is given.
+What a fixture uses is imported inside it, for pytest loads this in every run. Fixtures of session scope are made once
+in each worker. What both sides answer to a case is kept until the next case, so no test may change it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.process import share_threads, spare_what_is_imported
-from pytest_dsocr.observation.config import Config, Level
-from pytest_dsocr.plugin.check import Check
-from pytest_dsocr.plugin.config import own_config
-from pytest_dsocr.plugin.loading import waiting_for
 from pytest_dsocr.plugin.markers import arguments_of
 from pytest_dsocr.plugin.stash import CASES, CHECK, COMPARED, ELAPSED, LOADED, NAMED, RUN, Kept, leave_out
-from pytest_dsocr.report.times import COMPARING
-from pytest_dsocr.subjects.calls import current
-from pytest_dsocr.subjects.protocol import level_of
+from pytest_dsocr.report.parts import COMPARING
 
 if TYPE_CHECKING:
     from pytest_dsocr.compare.case import CaseReport, Exchange
@@ -35,13 +28,17 @@ if TYPE_CHECKING:
     from pytest_dsocr.explain.explainer import Explainer
     from pytest_dsocr.observation.answer import Answer
     from pytest_dsocr.observation.case import Case
+    from pytest_dsocr.observation.config import Config, Level
     from pytest_dsocr.observation.observation import Observation
+    from pytest_dsocr.plugin.check import Check
     from pytest_dsocr.reference.protocol import Reference
 
 
 @pytest.fixture(scope="session")
 def dsocr_config(pytestconfig: pytest.Config) -> Config:
     """The run's options, resolved."""
+    from pytest_dsocr.plugin.config import own_config
+
     return own_config(pytestconfig)
 
 
@@ -53,7 +50,10 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
     """
     with request.config.stash[ELAPSED].on("loading the subject"):
         import pytest_dsocr.cases.run  # noqa: F401 - brings torch
+        from pytest_dsocr.foundation.process import share_threads, spare_what_is_imported
+        from pytest_dsocr.plugin.loading import waiting_for
         from pytest_dsocr.subjects.loading import close_subject, open_subject
+        from pytest_dsocr.subjects.protocol import level_of
 
         spare_what_is_imported()
     own = dsocr_config
@@ -72,6 +72,8 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
 @pytest.fixture
 def dsocr_level(dsocr_subject: Any) -> Level:
     """The level that the subject offers, L0 to L3."""
+    from pytest_dsocr.subjects.protocol import level_of
+
     return level_of(dsocr_subject)
 
 
@@ -83,6 +85,8 @@ def dsocr_reference(request: pytest.FixtureRequest, dsocr_config: Config) -> Ite
     session answers for the cases that no recording holds.
     """
     from pytest_dsocr.cases.run import reference_of
+    from pytest_dsocr.foundation.process import share_threads
+    from pytest_dsocr.plugin.loading import waiting_for
 
     share_threads(_workers(request.config))
     what = f"the reference, {dsocr_config.reference or 'recorded'}, of {dsocr_config.checkpoint}"
@@ -130,7 +134,9 @@ def _dsocr_compared(
 
     def compare() -> CaseReport:
         from pytest_dsocr.cases.run import run_case
+        from pytest_dsocr.plugin.loading import waiting_for
         from pytest_dsocr.report.payload import of_run
+        from pytest_dsocr.subjects.protocol import level_of
         from pytest_dsocr.subjects.readings import read_again
 
         reported = _reported(request, dsocr_config)
@@ -184,6 +190,8 @@ def dsocr_report(
 @pytest.fixture
 def dsocr_check(request: pytest.FixtureRequest, dsocr_config: Config) -> Check:
     """Compare and count: ``dsocr_check(dsocr_report, "boxes")``, or ``dsocr_check(comparisons)``."""
+    from pytest_dsocr.plugin.check import Check
+
     names = request.fixturenames
     reference = request.getfixturevalue("dsocr_reference") if "dsocr_reference" in names else None
     usual = None
@@ -278,6 +286,8 @@ def _reported(request: pytest.FixtureRequest, config: Config) -> Config:
     if request.config.stash.get(LOADED, None) is subject:
         return config
     if config.isolate:
+        from pytest_dsocr.subjects.calls import current
+
         current().note(
             "--dsocr-isolate does nothing for a subject that comes from a fixture of your own; name it by an option"
         )

@@ -1,4 +1,8 @@
-"""The pytest plugin's hooks. Import stays light: nothing heavier than pytest is loaded here."""
+"""The pytest plugin's hooks.
+
+pytest loads this in every run. Whatever compares, judges or reads an option is imported when an option of ours is given
+or a test of ours is collected.
+"""
 
 from __future__ import annotations
 
@@ -12,36 +16,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pytest_dsocr
-from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.words import plain
-from pytest_dsocr.observation.config import Level
 from pytest_dsocr.plugin import stash
-from pytest_dsocr.plugin.check import Journal
-from pytest_dsocr.plugin.config import (
-    SPREAD,
-    add_options,
-    are_used,
-    only_shows,
-    own_config,
-    refused,
-    resolve,
-    start,
-    workers_for,
-)
-from pytest_dsocr.plugin.loading import is_live
+from pytest_dsocr.plugin.elapsed import RunElapsed
+from pytest_dsocr.plugin.journal import Journal
 from pytest_dsocr.plugin.markers import arguments_of, check_markers, is_ours, registration_lines
-from pytest_dsocr.plugin.reports import LastWord, RunElapsed
+from pytest_dsocr.plugin.options import OPTIONS, PREFIX, SPREAD
 from pytest_dsocr.plugin.run import Run
-from pytest_dsocr.plugin.selection import deselected
-from pytest_dsocr.plugin.xfails import read_ledger
-from pytest_dsocr.reference.goldens import RECORDINGS, part_of
-from pytest_dsocr.subjects.calls import begin as begin_watch
-from pytest_dsocr.subjects.calls import end as end_watch
-from pytest_dsocr.subjects.loading import level_before_loading, offers_before_loading
 
 if TYPE_CHECKING:
     from pytest_dsocr.observation.case import Case
+    from pytest_dsocr.observation.config import Config, Level
     from pytest_dsocr.pages.named import Cases
     from pytest_dsocr.pages.page_list import BadPage
 
@@ -49,11 +34,20 @@ FIXTURES = "pytest_dsocr.plugin.fixtures"
 pytest_plugins = (FIXTURES, "pytest_dsocr.plugin.stage_fixtures", "pytest_dsocr.plugin.perf")
 HEADED: pytest.StashKey[bool] = pytest.StashKey()
 """On the config: whether the header was printed."""
+NO_RUN = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test")
+"""Options of pytest's that only show something."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Register the options."""
-    add_options(parser)
+    group = parser.getgroup(PREFIX, "compare an implementation under test (subject) with the vendor's")
+    for option in OPTIONS:
+        what: dict[str, Any] = {"action": "store_true"} if option.is_switch else {"metavar": option.metavar}
+        if option.many:
+            what |= {"action": "append"}
+        group.addoption(option.flag, dest=option.ini, default=None, help=option.full_help, **what)
+        kind: Any = "linelist" if option.many else "string"
+        parser.addini(option.ini, f"{option.flag}: {option.full_help}", type=kind, default=None)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -61,7 +55,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Mark the run's result as running before anything else happens; a worker's config is not marked as one yet."""
     is_worker = "PYTEST_XDIST_WORKER" in os.environ and sys.argv[0] == "-c"  # a run within a worker has a name
     if not is_worker:
-        start(early_config, early_config.known_args_namespace)
+        _start(early_config, early_config.known_args_namespace)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -70,13 +64,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(elapsed, "dsocr-elapsed")
     for line in registration_lines():
         config.addinivalue_line("markers", line)
-    if only_shows(config.option):  # help must work for those who gave a bad value
+    if _only_shows(config.option):  # help must work for those who gave a bad value
         return
     is_worker = hasattr(config, "workerinput")
     journal = config.stash[stash.JOURNAL] = Journal(getattr(config, "workerinput", {}).get("dsocr_journal"))
-    config.add_cleanup(partial(end_watch, begin_watch(config.stash.setdefault(stash.NOTES, []))))
-    start(config, config.option)
-    if are_used(config):
+    if _start(config, config.option):
         _resolve(config)
     if not is_worker:
         config.add_cleanup(partial(journal.path.unlink, missing_ok=True))
@@ -118,7 +110,7 @@ def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
         for item in made if isinstance(made, list) else ():
             check_markers(item)
             if is_ours(item):
-                own_config(item.config)
+                _own(item.config)
                 item.config.stash.setdefault(stash.COLLECTED, {})[item.nodeid] = None
     except (DsocrError, pytest.UsageError) as error:
         raise pytest.Collector.CollectError(str(error)) from error
@@ -130,14 +122,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark known failures, and deselect tests above the run's level, and those that another shard runs."""
     if stash.CONFIG not in config.stash:
         return
+    from pytest_dsocr.plugin.xfails import read_ledger
+
     own = config.stash[stash.CONFIG]
     if own.xfails:
         ledger = read_ledger(own.xfails)
         config.stash[stash.UNMATCHED] = list(ledger.apply(items))
         config.stash.setdefault(stash.NOTES, []).extend(ledger.over())
-    _leave(
-        config, items, {item for item in items if own.level is not None and (_level(item) or Level.TEXT) > own.level}
-    )
+    _leave(config, items, {item for item in items if own.level is not None and (_level(item) or 0) > own.level})
     if own.shard and not own.shard.is_first:
         _leave_to_the_first(config, items)
     for item in items:
@@ -149,8 +141,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Forget the results of an earlier try, and skip tests that need a GPU or the vendor's files if there is none."""
     if not is_ours(item):
         return
+    from pytest_dsocr.plugin.loading import is_live
+
     stash.forget(item)
-    own = own_config(item.config)
+    own = _own(item.config)
     if item.get_closest_marker("dsocr_gpu") and not _has_gpu():
         stash.leave_out(item, "gpu", "needs a GPU that torch can use; run it where there is one")
     if item.get_closest_marker("dsocr_vendor") and not is_live(own):
@@ -160,8 +154,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
     """Register for reports last, behind every conftest; note which of our tests were deselected."""
-    session.config.stash[stash.DESELECTED] = deselected(session)
-    session.config.pluginmanager.register(LastWord(), "dsocr-last-word")
+    if stash.COLLECTED in session.config.stash or any(map(is_ours, session.items)):
+        from pytest_dsocr.plugin.reports import LastWord
+        from pytest_dsocr.plugin.selection import deselected
+
+        session.config.stash[stash.DESELECTED] = deselected(session)
+        session.config.pluginmanager.register(LastWord(), "dsocr-last-word")
     return (yield)
 
 
@@ -180,6 +178,8 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """Choose for ``dsocr compare``; anyone else's ``auto`` means what pytest-xdist says."""
     if SPREAD not in config.invocation_params.args:
         return None
+    from pytest_dsocr.plugin.config import resolve, workers_for
+
     try:
         return workers_for(resolve(config))
     except pytest.UsageError:  # pytest_configure refuses the run, and says so
@@ -208,20 +208,50 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.config.workeroutput["dsocr_left"] = session.config.stash.get(stash.DESELECTED, None)
 
 
+def _only_shows(typed: Any) -> bool:
+    """Return whether pytest is asked to show something and to run nothing."""
+    return any(getattr(typed, name, None) for name in NO_RUN)
+
+
+def _start(config: pytest.Config, typed: Any) -> bool:
+    """Mark the run's result as running, and return whether a run uses any option.
+
+    That is on the command line, in the ini file, or by ``DSOCR_OUT``: other variables of the environment may be meant
+    for other runs in the same shell.
+    """
+    is_used = bool(os.environ.get("DSOCR_OUT", "").strip()) or any(
+        getattr(typed, option.ini, None) is not None or config.getini(option.ini) is not None for option in OPTIONS
+    )
+    if is_used and not _only_shows(typed):
+        from pytest_dsocr.plugin.config import start
+
+        start(config, typed)
+    return is_used
+
+
+def _own(config: pytest.Config) -> Config:
+    from pytest_dsocr.plugin.config import own_config
+
+    return own_config(config)
+
+
 def _resolve(config: pytest.Config) -> None:
     """Resolve the options. A bad value may come from an ini file that pytest chose by mistake: show the notes."""
     try:
-        own_config(config)
+        _own(config)
     except pytest.UsageError as error:
+        from pytest_dsocr.plugin.config import refused
+
         refused(config, error)
         raise pytest.UsageError("\n".join([*map(str, error.args), *config.stash.get(stash.NOTES, [])])) from error
 
 
 def _named(config: pytest.Config) -> Cases:
     if stash.NAMED not in config.stash:
+        from pytest_dsocr.engine.places import family_named
         from pytest_dsocr.pages.named import make_cases
 
-        own = own_config(config)
+        own = _own(config)
         asked = (own.pages, own.prompts, own.presets, own.max_new_tokens, own.shard)
         config.stash[stash.NAMED] = make_cases(*asked, family_named(own.checkpoint))
     return config.stash[stash.NAMED]
@@ -274,8 +304,14 @@ def _header(config: pytest.Config) -> list[str]:
     """Return the header once: the subject and what it offers, the reference, the pages."""
     if HEADED in config.stash:
         return []
+    from pytest_dsocr.foundation.words import plain
+    from pytest_dsocr.observation.config import Level
+    from pytest_dsocr.plugin.loading import is_live
+    from pytest_dsocr.reference.goldens import RECORDINGS, part_of
+    from pytest_dsocr.subjects.loading import level_before_loading, offers_before_loading
+
     config.stash[HEADED] = True
-    own = own_config(config)
+    own = _own(config)
     offered = level_before_loading(own.subject, may_import=not own.isolate)
     offers = offers_before_loading(own.subject, may_import=not own.isolate)
     levels = ", ".join(f"{level} {level.meaning}" for level in Level if offered is not None and level <= offered)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from threading import Event, Thread
-from time import monotonic
 
 import pytest
 
+from pytest_dsocr.foundation import progress
 from pytest_dsocr.foundation.words import plain
 from pytest_dsocr.observation.config import Config
+from pytest_dsocr.plugin.stash import uncaptured
 from pytest_dsocr.reference.environment import family_in
 
 
@@ -21,52 +21,42 @@ def is_live(config: Config) -> bool:
     return isinstance(config.reference, Path) and family_in(config.reference) is not None
 
 
-FIRST_S, EVERY_S = 5.0, 30.0
+FIRST_S = 5.0
+"""Seconds until it is said what is waited for."""
 
 
 class Waiting:
-    """Prints what is waited for, after a while and then now and again; a context manager around the waiting.
+    """What is waited for, and how far it has come."""
 
-    Args:
-        what: is waited for.
-        terminal: the descriptor of a file that it is written to.
-        first_s: seconds until it is written.
-        every_s: seconds from then on until it is written again.
-    """
-
-    def __init__(self, what: str, terminal: int, first_s: float, every_s: float) -> None:
-        self._what, self._terminal, self._wait_s, self._every_s = what, terminal, first_s, every_s
-        self._at = ""
-        self._is_over = Event()
-        self._thread = Thread(target=self._tell, name="dsocr-waiting", daemon=True)
-
-    def __enter__(self) -> Waiting:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._is_over.set()
-        self._thread.join()
+    def __init__(self, what: str) -> None:
+        self._what, self._at = what, ""
 
     def on_progress(self, what: str, done: int, total: int | None) -> None:
         """Take what is under way, how much of it is done, and its total, where that is known."""
         self._at = f", {what} {done / total:.0%}" if total else f", {what} {done}"
 
-    def _tell(self) -> None:
-        started = monotonic()
-        while not self._is_over.wait(self._wait_s):
-            message = f"dsocr: waiting {monotonic() - started:.0f} s for {self._what}{self._at}"
-            os.write(self._terminal, f"\n{plain(message)}\n".encode())
-            self._wait_s = self._every_s
+    def line(self, elapsed_s: float) -> str:
+        """Return all of it in a line."""
+        return plain(f"dsocr: waiting {elapsed_s:.0f} s for {self._what}{self._at}")
+
+
+@contextmanager
+def reported_past_capture(line: Callable[[float], str], config: pytest.Config, first_s: float) -> Iterator[None]:
+    """Report on stderr, past pytest's capture; see :func:`~pytest_dsocr.foundation.progress.report`."""
+    with uncaptured(config):
+        terminal = os.fdopen(os.dup(2), "wb", buffering=0)
+    with (
+        closing(terminal),
+        progress.reported(line, lambda text: os.write(terminal.fileno(), f"\n{text}\n".encode()), first_s),
+    ):
+        yield
 
 
 @contextmanager
 def waiting_for(what: str, config: pytest.Config) -> Iterator[Waiting]:
-    """Tell on stderr what is waited for, past pytest's capture; a worker of pytest-xdist shares its controller's."""
+    """Report what is waited for; a worker of pytest-xdist shares its controller's stderr."""
     if worker := getattr(config, "workerinput", {}).get("workerid"):
         what += f" ({worker})"
-    capture = config.pluginmanager.get_plugin("capturemanager")
-    with capture.global_and_fixture_disabled() if capture else nullcontext():
-        terminal = os.fdopen(os.dup(2), "wb", buffering=0)
-    with closing(terminal), Waiting(what, terminal.fileno(), FIRST_S, EVERY_S) as waiting:
+    waiting = Waiting(what)
+    with reported_past_capture(waiting.line, config, FIRST_S):
         yield waiting

@@ -3,17 +3,18 @@
 An argument that the function does not take, or a bad value, is an error that lists what is valid.
 """
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_dsocr.compare.tolerances import NAMES, check_tolerance
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.config import Level
-from pytest_dsocr.perf.limits import ANY
-from pytest_dsocr.plugin import option_values
+
+if TYPE_CHECKING:
+    from pytest_dsocr.observation.config import Level
 
 
 def dsocr(
@@ -28,6 +29,8 @@ def dsocr(
 ) -> dict[str, float]:
     """compare the subject with the reference; optionally within these tolerances"""
     found = {name: value for name, value in locals().items() if value is not None}
+    from pytest_dsocr.compare.tolerances import check_tolerance
+
     for name, value in found.items():
         check_tolerance(name, value)
     return found
@@ -35,7 +38,9 @@ def dsocr(
 
 def dsocr_level(needed: str) -> Level:
     """needs a subject of this level: L0 text, L1 inputs, L2 stages and cache, L3 named modules"""
-    return option_values.level(str(needed))
+    from pytest_dsocr.plugin.option_values import level
+
+    return level(str(needed))
 
 
 def dsocr_gpu() -> None:
@@ -50,7 +55,9 @@ def dsocr_perf(*, slower: float | None = None, stage: str | None = None) -> dict
     """measures time or memory; a stage, or each, may be slower by this share: slower=0.05"""
     if slower is None and stage is not None:
         raise DsocrError(f"the marker dsocr_perf names the stage {stage!r} and no limit; give slower=0.05 as well")
-    return {} if slower is None else dict([option_values.slower(f"{stage or ANY}={slower}")])
+    from pytest_dsocr.plugin.option_values import slower as read
+
+    return {} if slower is None else dict([read(f"{stage}={slower}" if stage else str(slower))])
 
 
 def dsocr_slow() -> None:
@@ -77,6 +84,8 @@ def arguments_of(mark: pytest.Mark) -> Any:
     try:
         bound = inspect.signature(marker).bind(*mark.args, **mark.kwargs)
     except TypeError as error:
+        from pytest_dsocr.compare.tolerances import NAMES
+
         valid = f"the tolerances {', '.join(NAMES)}" if marker is dsocr else _signature(marker) or "no arguments"
         raise DsocrError(f"the marker {mark.name} does not fit ({error}); it takes {valid}") from error
     return marker(*bound.args, **bound.kwargs)

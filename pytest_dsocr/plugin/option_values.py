@@ -11,16 +11,17 @@ from typing import Any, Literal
 from pytest_dsocr.compare.tolerances import BUDGETS, NAMES, check_budget, check_tolerance
 from pytest_dsocr.contract.prompt import IMAGE
 from pytest_dsocr.engine.places import HUB_NAME, MINI, SYNTHETIC_NAME, VALID_CHECKPOINT, split_model
+from pytest_dsocr.families import NAMES as MODELS
 from pytest_dsocr.families import PRESET_NAMES, PROMPT_NAMES
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.observation.config import Level, Shard
+from pytest_dsocr.observation.config import MISSING, Level, Shard
+from pytest_dsocr.observation.provenance import DTYPES_OF_VENDOR, OF_VENDOR
 from pytest_dsocr.pages.page_list import SUBSETS, is_list, read_list
 from pytest_dsocr.perf.limits import ANY
 from pytest_dsocr.perf.rounds import QUANTITIES
 from pytest_dsocr.plugin.xfails import read_ledger
 from pytest_dsocr.subjects.loading import SESSIONS, VALID, adapter_of, level_before_loading
 
-SUBJECTS = VALID.removeprefix("give ")
 EXAMPLE_OF_SLOWER = "0.05, or decode=0.05"
 FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
@@ -58,6 +59,18 @@ def one_of(*valid: str) -> Callable[[str], str]:
         return text
 
     return read
+
+
+model = one_of(*MODELS)
+dtype = one_of("float32", "bfloat16", "float16")
+attention = one_of("eager", "sdpa", "flash_attention_2")
+reference_dtype, reference_attention = one_of(*DTYPES_OF_VENDOR), one_of(*OF_VENDOR)
+may_miss = one_of(*MISSING)
+
+
+def as_typed(text: str) -> str:
+    """Return the text of an option that is checked where it is used."""
+    return text
 
 
 def subject(text: str) -> str:
@@ -209,7 +222,7 @@ def ledger(text: str) -> Path:
 def present_folder(text: str) -> Path:
     """Read a folder that exists."""
     if not Path(text).is_dir():
-        raise DsocrError(f"there is no folder {text!r}; give one, or leave the option out")
+        raise MachineError(f"there is no folder {text!r}; give one, or leave the option out")
     return Path(text)
 
 

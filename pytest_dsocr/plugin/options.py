@@ -1,20 +1,20 @@
-"""Every option, in one table: its names, how its value is read, and its help text."""
+"""Every option, in one table: its names, how its value is read, and its help text.
+
+pytest loads this in every run, so nothing of the package is imported here but the errors. Help texts list valid words
+themselves; a test compares them with those that the readers take.
+"""
 
 import os
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-from pytest_dsocr.compare.tolerances import BUDGETS, LOSSES
-from pytest_dsocr.families import NAMES, PROMPT_NAMES
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.config import MISSING
-from pytest_dsocr.observation.provenance import DTYPES_OF_VENDOR, OF_VENDOR
-from pytest_dsocr.pages.page_list import SUBSETS
-from pytest_dsocr.plugin import option_values as read
 
 PREFIX = "dsocr"
+SPREAD = "--numprocesses=auto"
+"""What ``dsocr compare`` adds where the user says nothing to pytest; in this very form, which marks it as ours."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,6 @@ class Option:
     """One option: ``--dsocr-NAME``, ``dsocr_NAME`` in the ini file, ``DSOCR_NAME`` in the environment."""
 
     name: str
-    read: Callable[[str], Any]
-    """Turns one text into its value; raises ``DsocrError`` on a bad one."""
     help: str
     metavar: str = "NAME"
     default: str | None = None
@@ -32,6 +30,15 @@ class Option:
     """Where there is no default: what a run without the option does."""
     many: bool = False
     """May be given several times; in the ini file and the environment one a line."""
+    reader: str = ""
+    """Name of its reader in :mod:`~pytest_dsocr.plugin.option_values`, where that is not the option's own name."""
+
+    @property
+    def read(self) -> Callable[[str], Any]:
+        """Return what turns one text into its value, and raises ``DsocrError`` on a bad one."""
+        from pytest_dsocr.plugin import option_values
+
+        return cast("Callable[[str], Any]", getattr(option_values, self.reader or self.name))
 
     @property
     def flag(self) -> str:
@@ -51,7 +58,7 @@ class Option:
     @property
     def is_switch(self) -> bool:
         """Whether it takes no value on the command line."""
-        return self.read is read.yes_or_no
+        return self.reader == "yes_or_no"
 
     @property
     def value_if_unset(self) -> Any:
@@ -127,36 +134,36 @@ def texts_of(given: Any) -> Sequence[str]:
     return (given,) if isinstance(given, str) else tuple(text for text in given if text.strip())
 
 
-DTYPES = ("float32", "bfloat16", "float16")
-ATTENTIONS = ("eager", "sdpa", "flash_attention_2")
-
 OPTIONS = (
-    Option("subject", read.subject, f"implementation under test: {read.SUBJECTS}", "SUBJECT", default="session"),
-    Option("isolate", read.yes_or_no, "run the subject in a process of its own, so that a crash costs one case"),
+    Option(
+        "subject",
+        "implementation under test: session, session:fast, vendor:FOLDER, fork:FOLDER, package.module:factory, "
+        "processor:package.module:Class, cli:COMMAND, dump:FOLDER, dump:COMMAND, or http://HOST:PORT/v1?model=NAME",
+        "SUBJECT",
+        default="session",
+    ),
+    Option("isolate", "run the subject in a process of its own, so that a crash costs one case", reader="yes_or_no"),
     Option(
         "subject_time_limit",
-        read.seconds,
         "longest that one call of the subject may take: reading a page, a stage, a step",
         "SECONDS",
         default="3600",
+        reader="seconds",
     ),
     Option(
         "checkpoint",
-        read.checkpoint,
         "weights: mini (embedded), a checkpoint's folder, synthetic:NAME (random), or a hub name in the local cache",
         "CHECKPOINT",
         default="mini",
     ),
     Option(
         "model",
-        read.one_of(*NAMES),
-        f"the model whose weights they are: {', '.join(NAMES)}",
+        "the model whose weights they are: deepseek_ocr, unlimited_ocr",
         "MODEL",
         unset="that of the checkpoint's architectures",
     ),
     Option(
         "reference",
-        read.reference,
         "what the subject is compared with: recorded, session (where nothing is recorded), a folder with the vendor's "
         "Python files to run live, or a folder of recordings",
         "REFERENCE",
@@ -164,143 +171,138 @@ OPTIONS = (
     ),
     Option(
         "vendor_env",
-        read.present_folder,
         "environment in which the vendor's code runs",
         "FOLDER",
         unset="the one that dsocr vendor setup made",
+        reader="present_folder",
     ),
     Option(
         "time_limit",
-        read.seconds,
         "longest that a live reference may go without a sign of progress",
         "SECONDS",
         default="600",
+        reader="seconds",
     ),
     Option(
         "pages",
-        read.page,
-        f"image, folder of images, list file, PDF, or shipped pages: {', '.join(SUBSETS)}",
+        "image, folder of images, list file, PDF, or shipped pages: dev-3, dev-20, typeset, all",
         "PAGES",
         default="dev-3",
         many=True,
+        reader="page",
     ),
     Option(
         "shard",
-        read.shard,
         "run only the i-th of n parts: every n-th page from the i-th on; what is of no page is in the first",
         "I/N",
         unset="all pages",
     ),
-    Option("presets", read.preset, "tiny, small, base, large or gundam", "PRESET", default="gundam", many=True),
+    Option("presets", "tiny, small, base, large or gundam", "PRESET", default="gundam", many=True, reader="preset"),
     Option(
         "prompts",
-        read.prompt,
-        f"{', '.join(PROMPT_NAMES)}, or a text with <image> in it",
+        "markdown, ocr, free, figure, describe, pages, or a text with <image> in it",
         "PROMPT",
         default="markdown",
         many=True,
+        reader="prompt",
     ),
     Option(
         "repeat",
-        read.times,
         "readings of each page by one process, after itself and others; 149 show a fault in one of 50 at 95 per cent",
         "READINGS",
         default="1",
+        reader="times",
     ),
     Option(
-        "max_new_tokens", read.tokens, "stop after this many tokens", "TOKENS", unset="as many as the vendor's code"
+        "max_new_tokens", "stop after this many tokens", "TOKENS", unset="as many as the vendor's code", reader="tokens"
     ),
-    Option("device", read.device, "the subject's device: cpu, cuda or cuda:N", "DEVICE", default="cpu"),
-    Option("dtype", read.one_of(*DTYPES), f"the subject's dtype: {', '.join(DTYPES)}", "DTYPE", default="float32"),
-    Option("attention", read.one_of(*ATTENTIONS), f"the subject's attention: {', '.join(ATTENTIONS)}", default="eager"),
+    Option("device", "the subject's device: cpu, cuda or cuda:N", "DEVICE", default="cpu"),
+    Option("dtype", "the subject's dtype: float32, bfloat16, float16", "DTYPE", default="float32"),
+    Option("attention", "the subject's attention: eager, sdpa, flash_attention_2", default="eager"),
     Option(
         "reference_device",
-        read.reference_device,
         "the reference's device: cpu, cuda, cuda:N, or that of a recording, such as nvidia-h200",
         "DEVICE",
         unset="the subject's, or that of the nearest recording",
     ),
     Option(
         "reference_dtype",
-        read.one_of(*DTYPES_OF_VENDOR),
-        f"the reference's dtype: {', '.join(DTYPES_OF_VENDOR)}",
+        "the reference's dtype: float32, bfloat16",
         "DTYPE",
         unset="the subject's, or that of the nearest recording",
     ),
     Option(
         "reference_attention",
-        read.one_of(*OF_VENDOR),
-        f"the reference's attention: {', '.join(OF_VENDOR)}",
+        "the reference's attention: eager, flash_attention_2",
         unset="the subject's, or that of the nearest recording",
     ),
     Option(
         "tolerances",
-        read.tolerance,
         "how far the two sides may differ, such as boxes=1, coords=0.02 or seam=1e-3",
         "NAME=VALUE",
         unset="by dtype, device and attention",
         many=True,
+        reader="tolerance",
     ),
     Option(
         "budget",
-        read.budget,
-        f"what a port in fewer bits may lose: that of {', '.join(BUDGETS)}, or NAME=VALUE of {', '.join(LOSSES)}",
+        "what a port in fewer bits may lose: that of int8, fp8, int4, or NAME=VALUE of kl, tokens, boxes, "
+        "characters, pages",
         "PRECISION|NAME=VALUE",
         unset="that of the precision which the subject declares, if any",
         many=True,
     ),
     Option(
         "slower",
-        read.slower,
         "how much slower than its baseline a stage may be, such as decode=0.05, or 0.05 for each",
         "STAGE=SHARE",
         unset="0.05, and half a per cent of the page",
         many=True,
     ),
-    Option("rounds", read.rounds, "most rounds that are timed before a stage is called AMBIGUOUS", "ROUNDS", "48"),
-    Option("baseline_update", read.yes_or_no, "accept the times of this run as the baseline of this machine"),
-    Option("baseline_days", read.days, "greatest age of a baseline in days", "DAYS", "180"),
+    Option("rounds", "most rounds that are timed before a stage is called AMBIGUOUS", "ROUNDS", "48"),
+    Option("baseline_update", "accept the times of this run as the baseline of this machine", reader="yes_or_no"),
+    Option("baseline_days", "greatest age of a baseline in days", "DAYS", "180", reader="days"),
     Option(
         "may_miss",
-        read.one_of(*MISSING),
-        f"what is allowed to be missing without failing the run: {', '.join(MISSING)}",
+        "what is allowed to be missing without failing the run: baseline, gpu, recording, snapshot, timings, vendor",
         unset="nothing",
         many=True,
     ),
     Option(
         "explain",
-        read.seconds_or_none,
         "seconds to search for the mistake that explains a failure, at the first case of each stage; 0 turns it off",
         "SECONDS",
         default="20",
+        reader="seconds_or_none",
     ),
     Option(
         "level",
-        read.level,
         "level that the subject must offer, L0 to L3; tests above it are not run",
         "LEVEL",
         unset="what the subject offers",
     ),
-    Option("no_skip", read.yes_or_no, "turn every skipped test into a failure, except what --dsocr-may-miss allows"),
+    Option(
+        "no_skip", "turn every skipped test into a failure, except what --dsocr-may-miss allows", reader="yes_or_no"
+    ),
     Option(
         "out",
-        read.folder,
         "folder for dsocr.json, index.html, and each page with the boxes of both sides",
         "FOLDER",
         unset="nothing is written",
+        reader="folder",
     ),
     Option(
         "golden",
-        read.folder,
         "folder with vendor/ (recordings), snapshots/ and baselines/",
         "FOLDER",
         unset="./golden, or else the shipped one",
+        reader="folder",
     ),
     Option(
         "xfails",
-        read.ledger,
         "file of tests that must keep failing while listed (strict xfail), a line each: NODEID  # until DATE: reason",
         "FILE",
         unset="none",
+        reader="ledger",
     ),
 )

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict
-from pytest_dsocr.observation.config import Config
-from pytest_dsocr.plugin.loading import waiting_for
 from pytest_dsocr.plugin.markers import arguments_of
 from pytest_dsocr.plugin.stash import PERF, leave_out
 
 if TYPE_CHECKING:
+    from pytest_dsocr.compare.verdict import Comparison
     from pytest_dsocr.observation.case import Case
+    from pytest_dsocr.observation.config import Config
     from pytest_dsocr.perf.probe.page import PageProbe
     from pytest_dsocr.perf.rounds import Measured
     from pytest_dsocr.perf.run import PerfRun
@@ -43,6 +42,7 @@ def dsocr_counts(
 ) -> Measured:
     """What is the same in every round: tokens, operators, waits, bytes; see ``perf.rounds.Measured``."""
     from pytest_dsocr.perf.rounds import Measured
+    from pytest_dsocr.plugin.loading import waiting_for
     from pytest_dsocr.plugin.perf_run import identity_of
 
     with waiting_for("the counts of the subject", pytestconfig):
@@ -58,6 +58,7 @@ def dsocr_perf_run(
     dsocr_counts: Measured,
 ) -> PerfRun:
     """The times of the run, and how they compare with the baseline; see ``perf.run.PerfRun``."""
+    from pytest_dsocr.plugin.loading import waiting_for
     from pytest_dsocr.plugin.perf_run import perf_run
 
     slower = _slower(request, dsocr_config)
@@ -75,6 +76,7 @@ def dsocr_pace(request: pytest.FixtureRequest, _dsocr_alone: None) -> Callable[[
     run: PerfRun = request.getfixturevalue("dsocr_perf_run")
 
     def judge(quantity: str) -> Comparison:
+        from pytest_dsocr.compare.verdict import Comparison, Verdict
         from pytest_dsocr.plugin.perf_run import comparison_of
 
         if quantity not in run.measured.quantities:
@@ -116,6 +118,8 @@ def leave_isolated_out(item: pytest.Item, config: Config) -> None:
 
 def checked_or_left_out(found: Comparison, item: pytest.Item) -> Comparison:
     """Return a comparison; leave the test out where the times do not tell."""
+    from pytest_dsocr.compare.verdict import Verdict
+
     if found.verdict is Verdict.NOT_COMPARED:
         leave_out(item, "timings", found.measured)
     return found
@@ -139,6 +143,7 @@ def leave_unmeasured_out(item: pytest.Item, run: PerfRun, quantity: str) -> NoRe
 
 def leave_uncounted_out(item: pytest.Item, name: str, quantities: Sequence[str], exact: Mapping[str, int]) -> NoReturn:
     """Leave a test out for which the page has too few tokens, or which the subject does not offer."""
+    from pytest_dsocr.compare.verdict import Reason
     from pytest_dsocr.perf.counts import too_few_tokens
 
     why = too_few_tokens(quantities, exact) or f"{Reason.NOT_OFFERED} by the subject"

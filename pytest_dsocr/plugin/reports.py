@@ -1,4 +1,4 @@
-"""What this plugin adds to a test's report: what was compared, why that is not a pass, and where the time went."""
+"""What this plugin adds to a test's report: what was compared, and why that is not a pass."""
 
 from collections.abc import Generator, Iterable
 
@@ -6,59 +6,18 @@ import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Reason
 from pytest_dsocr.foundation.errors import OF_MESSAGE, DsocrError, bounded, message_of, traced
-from pytest_dsocr.foundation.process import Elapsed
 from pytest_dsocr.foundation.words import COLUMNS, count, fit
 from pytest_dsocr.perf.baseline import NoBaselineError
 from pytest_dsocr.perf.limits import DEFAULT
 from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.plugin.elapsed import elapsed_so_far
 from pytest_dsocr.plugin.markers import is_ours
-from pytest_dsocr.plugin.stash import CASES, CHECK, CONFIG, ELAPSED, JOURNAL, LEFT_OUT, LOADED, NOTES, PERF, RUN
+from pytest_dsocr.plugin.stash import CASES, CHECK, CONFIG, JOURNAL, LEFT_OUT, LOADED, NOTES, PERF, RUN
 from pytest_dsocr.report.ci import PREFIX, of_test
 from pytest_dsocr.report.outcomes import OF_TIMES, TestResult, outcome_of, reason_of
-from pytest_dsocr.report.payload import ElapsedPayload, TestPayload, of_comparison, of_fault
-from pytest_dsocr.report.times import COLLECTING, STARTING, TESTS, WAITING
+from pytest_dsocr.report.payload import TestPayload, of_comparison, of_fault
 from pytest_dsocr.subjects.loading import SESSION
 from pytest_dsocr.subjects.protocol import NotOfferedError
-
-
-class RunElapsed(Elapsed):
-    """Counts what pytest itself does: collecting, tests by suite, and what is between them."""
-
-    def __init__(self) -> None:
-        super().__init__(STARTING)
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_collection(self) -> Generator[None, object, object]:
-        """Count the collecting of tests."""
-        with self.on(COLLECTING):
-            return (yield)
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtestloop(self) -> Generator[None, object, object]:
-        """Count what is between tests."""
-        with self.on(WAITING):
-            return (yield)
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Count a test as its suite's."""
-        folder = item.path.parent
-        is_ours = folder.parent.name == "suites"
-        with self.on(f"{TESTS} of {folder.name}" if is_ours else TESTS):
-            return (yield)
-
-
-def elapsed_so_far(config: pytest.Config) -> ElapsedPayload:
-    """Return how long this process has run so far, at what, and on which device."""
-    elapsed = config.stash[ELAPSED]
-    elapsed.settle()
-    return {
-        "worker": getattr(config, "workerinput", {}).get("workerid", ""),
-        "device": config.stash[CONFIG].device,
-        "cases": len(config.stash.get(CASES, {})),
-        "elapsed_s": elapsed.elapsed_s,
-        "seconds": dict(elapsed.seconds),
-    }
 
 
 class LastWord:

@@ -6,21 +6,19 @@ import sys
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.words import plain
-from pytest_dsocr.plugin.config import command_of, own_config, typed_options
-from pytest_dsocr.plugin.stash import DESELECTED, JOURNAL, UNMATCHED, WITNESS
-from pytest_dsocr.report.ci import append_summary, of_run
-from pytest_dsocr.report.collection import DIED, Plan
-from pytest_dsocr.report.file import EXIT_STATUS, Ending, RunIdentity, write_json
-from pytest_dsocr.report.outcomes import FAILING
-from pytest_dsocr.report.result import RunResult
-from pytest_dsocr.report.terminal import Summary
-from pytest_dsocr.report.views import write_summary
+from pytest_dsocr.foundation.words import count, plain
+from pytest_dsocr.plugin.stash import CONFIG, DESELECTED, JOURNAL, UNMATCHED, WITNESS
+from pytest_dsocr.report.plan import DIED, Plan
+
+if TYPE_CHECKING:
+    from pytest_dsocr.report.file import RunIdentity
+    from pytest_dsocr.report.result import RunResult
+    from pytest_dsocr.report.terminal import Summary
 
 SHOW_EVERY_S = 5.0
 
@@ -54,6 +52,25 @@ class Run:
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
         """Take what a worker collected: each collects everything."""
         self.plan.add(ids)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
+        """Write how far a run of ours is where pytest writes to no terminal."""
+        if CONFIG not in self.config.stash or self._is_on_terminal() or self.config.get_verbosity() < 0:
+            return (yield)
+        from pytest_dsocr.foundation.progress import EVERY_S
+        from pytest_dsocr.plugin.loading import reported_past_capture
+
+        with reported_past_capture(self._so_far, self.config, EVERY_S):
+            return (yield)
+
+    def _so_far(self, elapsed_s: float) -> str:
+        return f"dsocr: {elapsed_s:.0f} s, {len(self.plan.ended)} of {count(len(self.plan.planned), 'test')} ended"
+
+    def _is_on_terminal(self) -> bool:
+        reporter: Any = self.config.pluginmanager.getplugin("terminalreporter")
+        is_tty = getattr(reporter, "isatty", False)  # a bool under pytest 8.2, a method under 9
+        return bool(is_tty() if callable(is_tty) else is_tty)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note what could not be collected."""
@@ -90,8 +107,7 @@ class Run:
             return
         is_first_wrong = case["verdict"] == "WRONG" and all(self._right.values())
         self._right[case["id"]] = case["verdict"] != "WRONG"
-        is_tty: Any = reporter.isatty  # a bool under pytest 8.2, a method under 9
-        if not is_first_wrong and (not (is_tty() if callable(is_tty) else is_tty) or monotonic() < self._next_s):
+        if not is_first_wrong and (not self._is_on_terminal() or monotonic() < self._next_s):
             return
         self._next_s = monotonic() + SHOW_EVERY_S
         wrong = len(self._right) - sum(self._right.values())
@@ -107,6 +123,8 @@ class Run:
         self.take_journal()
         if not written or self._result is None:
             return
+        from pytest_dsocr.report.ci import of_run
+
         self.plan.exit_status = int(session.exitstatus)
         for name, value in of_run(self.result):
             for xml in written:
@@ -121,9 +139,11 @@ class Run:
     @pytest.hookimpl(specname="pytest_terminal_summary", wrapper=True, tryfirst=True)
     def pytest_fold_failures(self, terminalreporter: pytest.TerminalReporter) -> Generator[None, Any, Any]:
         """Show one failure of each cause in full, with what is behind it; behind pytest's list, name the causes."""
-        summary, stats = self.summary, terminalreporter.stats
-        failed = {word: stats[word] for word in FAILING if summary and word in stats}
+        summary, stats, failed = self.summary, terminalreporter.stats, {}
         if summary:
+            from pytest_dsocr.report.outcomes import FAILING
+
+            failed = {word: stats[word] for word in FAILING if word in stats}
             stats.update((word, [*summary.folded(reports)]) for word, reports in failed.items())
         try:
             done = yield
@@ -150,22 +170,30 @@ class Run:
         if self.summary:
             self.summary.show(terminalreporter)
         for line in self.config.stash.get(UNMATCHED, []):
-            terminalreporter.write_line(
-                f"dsocr: {own_config(self.config).xfails} names {line}, which is no test of this run", yellow=True
-            )
+            from pytest_dsocr.plugin.config import own_config
+
+            ledger = own_config(self.config).xfails
+            terminalreporter.write_line(f"dsocr: {ledger} names {line}, which is no test of this run", yellow=True)
 
     def pytest_unconfigure(self) -> None:
         """Write the result anew where another plugin changed pytest's exit status, or a thread compared, since."""
         self.config.stash[JOURNAL].is_closed = True
         if self._session is not None and (self.take_journal() or self._session.exitstatus != self._left_as):
             self._settle(self._session)
-        if self._result is not None and (problem := append_summary(self._result.to_json())):
-            sys.stderr.write(f"dsocr: {problem}\n")
+        if self._result is not None:
+            from pytest_dsocr.report.ci import append_summary
+
+            if problem := append_summary(self._result.to_json()):
+                sys.stderr.write(f"dsocr: {problem}\n")
 
     @property
     def result(self) -> RunResult:
         """What was collected so far."""
         if self._result is None:
+            from pytest_dsocr.plugin.config import command_of, typed_options
+            from pytest_dsocr.report.file import RunIdentity
+            from pytest_dsocr.report.result import RunResult
+
             self._result = RunResult(
                 self.identity or RunIdentity.now(command_of(self.config)),
                 self.plan,
@@ -189,12 +217,16 @@ class Run:
         """The result as the terminal shows it; None while tests run, and where nothing is compared."""
         if self._result is None or self._session is None:
             return None
+        from pytest_dsocr.report.terminal import Summary
+
         return Summary(self._result, self._result.options, self.written, self.config.get_verbosity() > 0)
 
     def _settle(self, session: pytest.Session) -> None:
         self.take_journal()
         if self._result is None and self.out is None:
             return
+        from pytest_dsocr.report.file import EXIT_STATUS, Ending
+
         self.plan.exit_status = int(session.exitstatus)
         if self.out is not None:
             self._write(self.out)
@@ -206,7 +238,8 @@ class Run:
 
     def _write(self, out: Path) -> None:
         """Write the page of pictures, then the file that says that all is there; lose nothing where that fails."""
-        from pytest_dsocr.report.views import write_index
+        from pytest_dsocr.report.file import write_json
+        from pytest_dsocr.report.views import write_index, write_summary
 
         try:
             result = self.result.to_json()

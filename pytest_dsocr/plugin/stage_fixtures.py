@@ -1,6 +1,7 @@
 """The fixtures of single stages: the subject's outputs alone, as far as its level offers them.
 
-Heavy modules are imported inside the fixtures. What is kept until the next case must not be changed by a test.
+What a fixture uses is imported inside it, for pytest loads this in every run. What is kept until the next case must
+not be changed by a test.
 """
 
 from __future__ import annotations
@@ -11,10 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.config import Config, Level
 from pytest_dsocr.plugin.stash import Kept
-from pytest_dsocr.subjects.kv_probe import KvProbe
-from pytest_dsocr.subjects.protocol import level_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,7 +20,9 @@ if TYPE_CHECKING:
     from pytest_dsocr.engine.stages import Stages
     from pytest_dsocr.observation.answer import KvSize
     from pytest_dsocr.observation.case import Case
+    from pytest_dsocr.observation.config import Config
     from pytest_dsocr.subjects.checked import CheckedSubject
+    from pytest_dsocr.subjects.kv_probe import KvProbe
     from pytest_dsocr.subjects.protocol import DecodeView
 
 
@@ -32,7 +32,7 @@ def dsocr_inputs(dsocr_case: Case, dsocr_subject: Any, _dsocr_kept: Kept) -> Map
 
     If both sides were asked about the case already, these are the ones that the subject made then.
     """
-    _needs(dsocr_subject, Level.INPUTS, "dsocr_inputs")
+    _needs(dsocr_subject, "L1", "dsocr_inputs")
     asked = (dsocr_case, dsocr_subject)
     made: Mapping[str, Tensor] | None = (answer := _dsocr_kept.answer(*asked)) and answer.input_tensors
     return made or _dsocr_kept.get("inputs", lambda: _checked(dsocr_subject).inputs(dsocr_case), *asked)
@@ -46,7 +46,7 @@ def dsocr_vision(
 
     If both sides were asked about the case already, these are the ones that the subject gave then.
     """
-    _needs(dsocr_subject, Level.STAGES, "dsocr_vision")
+    _needs(dsocr_subject, "L2", "dsocr_vision")
     asked = (dsocr_case, dsocr_subject)
     made: Mapping[str, Tensor] | None = (answer := _dsocr_kept.answer(*asked)) and answer.vision_tensors
     return made or _dsocr_kept.get("vision", lambda: _checked(dsocr_subject).vision(dsocr_inputs), *asked)
@@ -76,18 +76,26 @@ def dsocr_stage_timer(dsocr_config: Config) -> Stages:
 @pytest.fixture
 def dsocr_kv() -> Callable[[DecodeView], KvProbe]:
     """Look into a state's key-value cache: ``dsocr_kv(state)``."""
+    from pytest_dsocr.subjects.kv_probe import KvProbe
+
     return KvProbe
 
 
 @pytest.fixture
-def dsocr_kv_size(request: pytest.FixtureRequest, dsocr_case: Case, dsocr_subject: Any, _dsocr_kept: Kept) -> KvSize:
+def dsocr_kv_size(
+    request: pytest.FixtureRequest,
+    dsocr_case: Case,
+    dsocr_subject: Any,
+    dsocr_kv: Callable[[DecodeView], KvProbe],
+    _dsocr_kept: Kept,
+) -> KvSize:
     """What the subject's key-value cache takes after the case's prompt: ``layers`` and ``bytes_per_token`` (L2).
 
     If both sides were asked about the case already, it is that of the state that the subject was in then.
     """
     answer = _dsocr_kept.answer(dsocr_case, dsocr_subject)
     found: KvSize | None = answer and answer.kv
-    return found or KvProbe(request.getfixturevalue("dsocr_state")).size
+    return found or dsocr_kv(request.getfixturevalue("dsocr_state")).size
 
 
 def _checked(subject: Any) -> CheckedSubject:
@@ -96,8 +104,10 @@ def _checked(subject: Any) -> CheckedSubject:
     return CheckedSubject(subject)
 
 
-def _needs(subject: Any, level: Level, fixture: str) -> None:
-    if level_of(subject) < level:
-        raise DsocrError(
-            f"{fixture} needs a subject of {level} ({level.meaning}); mark the test dsocr_level({str(level)!r})"
-        )
+def _needs(subject: Any, level: str, fixture: str) -> None:
+    from pytest_dsocr.plugin.option_values import level as read
+    from pytest_dsocr.subjects.protocol import level_of
+
+    if level_of(subject) < (needed := read(level)):
+        what = f"a subject of {level} ({needed.meaning})"
+        raise DsocrError(f"{fixture} needs {what}; mark the test dsocr_level({level!r})")

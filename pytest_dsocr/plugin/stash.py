@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -12,7 +13,8 @@ if TYPE_CHECKING:
     from pytest_dsocr.foundation.process import Elapsed
     from pytest_dsocr.observation.config import Config
     from pytest_dsocr.pages.named import Cases
-    from pytest_dsocr.plugin.check import Check, Journal
+    from pytest_dsocr.plugin.check import Check
+    from pytest_dsocr.plugin.journal import Journal
     from pytest_dsocr.report.file import RunIdentity
     from pytest_dsocr.report.payload import CasePayload, LeftPayload, RunPayload
 
@@ -51,8 +53,16 @@ LOADED: pytest.StashKey[object] = pytest.StashKey()
 """On the config: the subject loaded from options, where no fixture of the user's replaces it."""
 UNMATCHED: pytest.StashKey[list[str]] = pytest.StashKey()
 """On the config: lines of the ledger of known failures that match no test."""
+WATCHED: pytest.StashKey[bool] = pytest.StashKey()
+"""On the config: whether the run's watch over the subject has begun."""
 NOTES: pytest.StashKey[list[str]] = pytest.StashKey()
 """On the config: what else was noticed in this process, a sentence each."""
+
+
+def uncaptured(config: pytest.Config) -> AbstractContextManager[None]:
+    """Return a context in which the standard streams are the run's own, past pytest's capture."""
+    capture = config.pluginmanager.get_plugin("capturemanager")
+    return capture.global_and_fixture_disabled() if capture else nullcontext()
 
 
 def leave_out(item: pytest.Item, missing: str, reason: str) -> NoReturn:

@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 
 from torch import Tensor
 
+from pytest_dsocr.foundation.process import IDLE_WAITS
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.packing import unpack
@@ -175,7 +176,9 @@ class Client:
             name: value for name, value in os.environ.items() if not (apart and name.startswith(("PYTHON", "__PYVENV")))
         }
         try:
-            process = ChildProcess([executable, *FLAGS, *arguments], {**inherited, **OFFLINE, "TMPDIR": folder})
+            process = ChildProcess(
+                [executable, *FLAGS, *arguments], {**IDLE_WAITS, **inherited, **OFFLINE, "TMPDIR": folder}
+            )
         except OSError as error:
             shutil.rmtree(folder)
             what = f"could not be started as {self._python} ({error.strerror or error})"

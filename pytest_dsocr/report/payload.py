@@ -254,7 +254,7 @@ class TestPayload(TypedDict, total=False):
 
 
 class Entry(TypedDict):
-    """What a test found, on its way beside the reports; see :class:`~pytest_dsocr.plugin.check.Journal`."""
+    """What a test found, on its way beside the reports; see :class:`~pytest_dsocr.plugin.journal.Journal`."""
 
     test: str
     attempt: int

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from pytest_dsocr.foundation.words import aligned, count
 from pytest_dsocr.perf.summary import ms
+from pytest_dsocr.report.parts import COLLECTING, COMPARING, STARTING, TESTS, WAITING
 from pytest_dsocr.report.payload import ElapsedPayload
 
-STARTING, COLLECTING, COMPARING, WAITING, TESTS = "starting", "collecting", "comparing", "waiting", "tests"
 PARTS: Mapping[str, str] = {
     STARTING: "options, plugins, and the subject's module imported",
     COLLECTING: "tests found and imported",

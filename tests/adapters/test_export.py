@@ -50,6 +50,28 @@ def test_tables_are_the_checkpoints_and_every_row_has_a_text(name: str, form: st
     assert len(vocabulary["model"]["merges"]) == 1
 
 
+@pytest.mark.parametrize("form", ["hf", "mlx"])
+@pytest.mark.parametrize("name", ["mini", "unlimited_ocr:mini", "unlimited_ocr:synthetic:tiny"])
+def test_the_config_says_what_shapes_the_weights_have(name: str, form: str, tmp_path: Path) -> None:
+    folder = tmp_path / form
+    assert main(["export", name, f"--to={form}", str(folder)]) == 0
+    shapes = {key: [*value.shape] for key, value in read_weights(folder).items()}
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    for own in (config, config["language_config"]):
+        width, layer = own["hidden_size"], f"model.layers.{own['num_hidden_layers'] - 1}"
+        heads, values_of = own["num_attention_heads"], own["num_key_value_heads"]
+        values = values_of * (own["v_head_dim"] or width // heads)
+        assert shapes[f"{layer}.self_attn.v_proj.weight"] == [values, width]
+        assert shapes[f"{layer}.self_attn.o_proj.weight"] == [width, heads * values // values_of]
+        assert shapes["model.layers.0.mlp.up_proj.weight"] == [own["intermediate_size"], width]
+        last_expert = f"{layer}.mlp.experts.{own['n_routed_experts'] - 1}"
+        assert shapes[f"{last_expert}.up_proj.weight"] == [own["moe_intermediate_size"], width]
+        assert not [key for key in shapes if key.startswith(f"model.layers.{own['num_hidden_layers']}.")]
+        assert shapes["lm_head.weight"] == [own["vocab_size"], width]
+    projector = config["projector_config"]
+    assert shapes["model.projector.layers.weight"] == [projector["n_embed"], projector["input_dim"]]
+
+
 def test_a_synthetic_checkpoint_is_given_files(tmp_path: Path) -> None:
     folder = tmp_path / "hf"
     assert main(["export", "synthetic:tiny", "--to=hf", str(folder)]) == 0

@@ -51,12 +51,14 @@ def test_a_session_like_the_vendors_ends_in_0_with_the_plugins_own_result(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the README's main job is called, from a clone with the command of an installed wheel: no checkout is run in
-    place of the installation. Memory is kept unless the user says otherwise."""
+    place of the installation. Memory is kept unless the user says otherwise, and threads sleep while they wait."""
     [[name, kept], [other, _]] = MEMORY_KEPT.items()
+    names = (name, other, "OMP_WAIT_POLICY")
     monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(other, "131072")
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
     pytester.mkpydir("pytest_dsocr").joinpath("__init__.py").write_text("raise ImportError('not the installed one')")
-    pytester.makepyfile(noted=f"import os\nopen('set', 'w').write(os.environ[{name!r}] + os.environ[{other!r}])")
+    pytester.makepyfile(noted=f"import os\nopen('set', 'w').write(' '.join(map(os.environ.get, {names!r})))")
     asked = [PAGE, "--out=mine", *TEXT_ALONE, "-p", "noted"]
     pythonpath = os.pathsep.join((os.environ["PYTHONPATH"], str(pytester.mkdir("plugins"))))
     Path("noted.py").rename("plugins/noted.py")
@@ -68,7 +70,7 @@ def test_a_session_like_the_vendors_ends_in_0_with_the_plugins_own_result(
     result = read_result(Path("mine"))
     assert (result["passes"], result["comparisons"], len(result["cases"])) == (True, 2, 1)
     assert result["run"]["pages"] == [PAGE]
-    assert Path("set").read_text(encoding="utf-8") == kept + "131072"
+    assert Path("set").read_text(encoding="utf-8") == f"{kept} 131072 PASSIVE"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

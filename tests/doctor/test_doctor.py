@@ -74,6 +74,12 @@ def test_what_a_run_needs_and_is_not_there_is_a_fault(arguments: list[str], chec
         assert (status, faults(found), found[check]["level"]) == (0, [], "note")
 
 
+def test_a_missing_folder_is_a_fault_and_the_other_checks_go_on() -> None:
+    status, found = doctor("--reference=nowhere", "--vendor-env=nowhere")
+    assert (status, faults(found)) == (1, ["reference", "vendor env"])
+    assert {"python", "torch", "weights", "pages", "recordings"} <= {*found}
+
+
 def test_where_the_nearest_recording_serves_it_says_so() -> None:
     _, found = doctor("--dtype=bfloat16")
     assert found["recordings"]["level"] == "note"

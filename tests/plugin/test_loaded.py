@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,13 @@ import suites
 from tests.plugin.conftest import Repository
 
 HEAVY = ("torch", "numpy", "scipy", "PIL", "transformers", "tokenizers", "safetensors", "rapidfuzz", "jinja2")
+OF_EVERY_RUN = {
+    *("foundation", "foundation.errors", "foundation.process", "foundation.words"),
+    *("plugin", "plugin.elapsed", "plugin.fixtures", "plugin.hooks", "plugin.journal", "plugin.markers"),
+    *("plugin.options", "plugin.perf", "plugin.run", "plugin.stage_fixtures", "plugin.stash"),
+    *("report", "report.parts", "report.plan"),
+}
+"""What is imported until an option of ours is given, or a test of ours is collected: some 15 ms."""
 SUITES = Path(suites.__file__).parent
 VARYING = ("environment", "seconds", "id", "started", "ended", "command", "rerun", "elapsed")
 EVERY_OUTCOME = """
@@ -84,18 +93,30 @@ def test_what_is_needed_is_named(repository: Repository, monkeypatch: pytest.Mon
     assert "dsocr_snapshot needs syrupy" in result.stdout.str()
 
 
-def test_a_run_of_other_tests_loads_nothing_heavy(pytester: pytest.Pytester) -> None:
-    pytester.makeconftest(f"""
+@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+def test_a_run_of_other_tests_imports_the_options_and_the_hooks_alone(
+    workers: tuple[str, ...], pytester: pytest.Pytester
+) -> None:
+    """Those of pytest-benchmark and syrupy are imported as these are plugins as well."""
+    pytester.makeconftest("""
         import sys
-        import pytest_dsocr.cli.main
 
         def pytest_unconfigure():
-            print("loaded:", [name for name in {HEAVY!r} if name in sys.modules])
+            print("loaded:", *sorted(name for name in sys.modules))
     """)
     pytester.makepyfile("def test_it(): pass")
-    result = pytester.runpytest_subprocess()
+    result = pytester.runpytest_subprocess(*workers)
     result.assert_outcomes(passed=1)
-    assert "loaded: []" in result.outlines
+    [loaded] = [line.split()[1:] for line in result.outlines if line.startswith("loaded:")]
+    ours = {name.removeprefix("pytest_dsocr.") for name in loaded if name.startswith("pytest_dsocr.")}
+    assert ours == OF_EVERY_RUN
+    assert not {*HEAVY, "msgspec", "torch", "tqdm"} & {*loaded}
+
+
+def test_the_commands_load_nothing_heavy_before_they_run() -> None:
+    code = f"import sys, pytest_dsocr.cli.main; print([name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 def test_a_users_hypothesis_tests_go_on_without_a_warning(pytester: pytest.Pytester) -> None:

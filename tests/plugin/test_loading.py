@@ -3,8 +3,6 @@
 import json
 import os
 import re
-import time
-from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -13,7 +11,6 @@ import torch
 from pytest_dsocr.plugin.loading import Waiting
 from pytest_dsocr.report.times import PARTS
 from tests.plugin.conftest import CONFTEST, TEST_TEXT, Repository
-from tests.processes import await_
 
 HEARD = """
     import os
@@ -43,6 +40,10 @@ SLOW = """
         def read(self, page, **how):
             time.sleep(0.2)
             return self.text
+"""
+LOADING = """
+        def __init__(self):
+            loading.is_shown.wait()
 """
 HALF = max(1, len(os.sched_getaffinity(0)) // 2)
 ASKS_THREADS = """
@@ -75,19 +76,24 @@ def test_a_long_wait_is_reported_and_loading_and_reading_are_distinguished(repos
     assert min(one["seconds"].values()) > 0
 
 
-def test_a_longer_one_is_reported_again_with_its_progress(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    with log.open("wb", buffering=0) as file:
-        with Waiting("weights\x1b[2J", file.fileno(), first_s=0.1, every_s=0.1) as waiting:
-            await_(lambda: "waiting" in log.read_text())
-            waiting.on_progress("loading", 30, 60)
-            await_(lambda: "50%" in log.read_text())
-        at_the_end = log.read_text()
-        time.sleep(0.3)
-        assert log.read_text() == at_the_end, "when it is over nothing more is told"
-    lines = [line for line in at_the_end.splitlines() if line]
-    assert re.fullmatch(r"dsocr: waiting \d+ s for weights\\x1b\[2J", lines[0])
-    assert re.fullmatch(r"dsocr: waiting \d+ s for weights\\x1b\[2J, loading 50%", lines[-1])
+def test_how_far_a_run_is_gets_told_off_a_terminal(repository: Repository) -> None:
+    """Past the capture, while a subject reads until it has been told."""
+    repository.pytester.makepyfile(slow=SLOW.replace("time.sleep(0.2)", "loading.is_shown.wait()").replace(LOADING, ""))
+    parts = (
+        CONFTEST.format(reference="Reference"),
+        HEARD.replace("FIRST_S", "progress.EVERY_S").replace("waiting", " ended"),
+    )
+    repository.pytester.makeconftest("\n".join(map(dedent, parts)))
+    result = repository.run(TEST_TEXT, "--dsocr-subject=slow:Slow", apart=True)
+    result.assert_outcomes(passed=1)
+    assert [line for line in result.errlines if re.fullmatch(r"dsocr: \d+ s, 0 of 1 test ended", line)]
+
+
+def test_what_is_waited_for_is_told_with_its_progress() -> None:
+    waiting = Waiting("weights\x1b[2J")
+    assert waiting.line(5) == r"dsocr: waiting 5 s for weights\x1b[2J"
+    waiting.on_progress("loading", 30, 60)
+    assert waiting.line(35) == r"dsocr: waiting 35 s for weights\x1b[2J, loading 50%"
 
 
 def test_workers_share_the_cores_and_a_run_without_workers_has_them_all(

@@ -1,7 +1,7 @@
 """Options: which there are, where they may stand, which of several counts, and the messages for bad values."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,12 +10,16 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from pytest_dsocr import families
+from pytest_dsocr.compare.tolerances import BUDGETS, LOSSES
 from pytest_dsocr.engine import checkpoint
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.config import Config, Level
+from pytest_dsocr.observation.config import MISSING, Config, Level
+from pytest_dsocr.observation.provenance import DTYPES_OF_VENDOR, OF_VENDOR
+from pytest_dsocr.pages.page_list import SUBSETS
 from pytest_dsocr.plugin.config import own_config
-from pytest_dsocr.plugin.option_values import importable_subject
 from pytest_dsocr.plugin.options import OPTIONS, value_of
+from pytest_dsocr.subjects.loading import VALID
 
 GOOD: Mapping[str, tuple[str, object]] = {
     "subject": ("json:loads", "json:loads"),
@@ -53,6 +57,20 @@ GOOD: Mapping[str, tuple[str, object]] = {
     "xfails": ("b.txt", Path("b.txt")),
 }
 """Of each option a good value, one a line where it takes several, and what it is read as."""
+HELP: Mapping[str, Sequence[Iterable[str]]] = {
+    "subject": [[VALID.removeprefix("give ")]],
+    "model": [families.NAMES],
+    "pages": [SUBSETS],
+    "presets": [families.PRESET_NAMES],
+    "prompts": [families.PROMPT_NAMES],
+    "dtype": [("float32", "bfloat16", "float16")],
+    "attention": [("eager", "sdpa", "flash_attention_2")],
+    "reference_dtype": [DTYPES_OF_VENDOR],
+    "reference_attention": [OF_VENDOR],
+    "budget": [BUDGETS, LOSSES],
+    "may_miss": [MISSING],
+}
+"""Of each option that takes words, the lists of valid ones."""
 BAD: Mapping[str, Sequence[str]] = {
     "subject": ["sessions", "vendor:empty", "absent.module:make", "json:make", "json:__name__", "torn:make"],
     "checkpoint": ["maxi"],
@@ -91,6 +109,13 @@ def _with_files_and_gpus(alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
     alone.makefile(".txt", pages="# no page\nabsent.png\n", none="# no page\n")
     alone.path.joinpath("b.txt").write_text("a/page.png  # known to fail\n")
     monkeypatch.setattr(checkpoint, "device_named", str)
+
+
+@pytest.mark.parametrize("name", HELP)
+def test_help_lists_every_valid_word(name: str) -> None:
+    """The table of options lists them itself, so that it imports nothing."""
+    listed = BY_NAME[name].help.replace(" or gundam", ", gundam")
+    assert all(", ".join(words) in listed for words in HELP[name])
 
 
 def resolved(pytester: pytest.Pytester, *words: str, ini: Mapping[str, str] = {}) -> Mapping[str, Any]:
@@ -175,7 +200,7 @@ def test_a_word_is_no_path_and_a_path_in_the_ini_file_is_relative_to_that(
 
 
 def read(name: str, value: str) -> None:
-    option = BY_NAME[name] if name != "subject" else replace(BY_NAME[name], read=importable_subject)
+    option = BY_NAME[name] if name != "subject" else replace(BY_NAME[name], reader="importable_subject")
     value_of(option, [("HERE", [value] if option.many else value)])
 
 

@@ -7,8 +7,9 @@ import pytest
 
 from pytest_dsocr.foundation.process import cores
 from pytest_dsocr.plugin.case_scheduling import case_of
-from pytest_dsocr.plugin.config import SPREAD, WORKERS, on_own_gpu
+from pytest_dsocr.plugin.config import WORKERS, on_own_gpu
 from pytest_dsocr.plugin.hooks import pytest_xdist_auto_num_workers, pytest_xdist_make_scheduler
+from pytest_dsocr.plugin.options import SPREAD
 from pytest_dsocr.report.file import read_result
 from tests.plugin.conftest import TEST_TEXT, Repository
 from tests.report.made import config

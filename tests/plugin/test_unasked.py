@@ -1,13 +1,13 @@
 """Suites that measure are left out of all suites, and never of a run that asks for them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 import suites
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.plugin.config import SPREAD
+from pytest_dsocr.plugin.options import SPREAD
 from pytest_dsocr.plugin.selection import MEASURING, is_unasked
 from pytest_dsocr.plugin.stash import NOTES
 
@@ -47,17 +47,18 @@ def test_they_are_left_out_only_where_all_suites_are_named(
 def test_compare_takes_times_where_the_environment_asks_for_a_baseline(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, update: str, are_taken: bool
 ) -> None:
-    """Without other workers beside it."""
-    commands: list[Sequence[str]] = []
+    """Without other workers beside it, and with threads that wait as usual."""
+    commands: list[tuple[Sequence[str], Mapping[str, str]]] = []
 
-    def started(command: Sequence[str], *_: object) -> tuple[int, str]:
-        commands.append(command)
+    def started(command: Sequence[str], _: str, defaults: Mapping[str, str]) -> tuple[int, str]:
+        commands.append((command, defaults))
         return 3, ""
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DSOCR_BASELINE_UPDATE", update)
     monkeypatch.setattr("pytest_dsocr.cli.compare._status_of", started)
     main(["compare"])
-    [command] = commands
+    [(command, defaults)] = commands
     assert any(word.endswith("perf") for word in command) is are_taken
     assert are_taken is (SPREAD not in command)
+    assert are_taken is ("OMP_WAIT_POLICY" not in defaults), "how threads wait is part of what is timed"

@@ -18,9 +18,9 @@ from pytest_dsocr.observation.config import Config, Level
 from pytest_dsocr.perf.statistics import Judgement
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.reference.recording import RecordedReference
-from pytest_dsocr.report.collection import Plan
 from pytest_dsocr.report.file import RunIdentity
 from pytest_dsocr.report.payload import CasePayload, RunPayload, TestPayload, of_case, of_comparison, of_run
+from pytest_dsocr.report.plan import Plan
 from pytest_dsocr.report.result import RunResult
 from tests.compare.made import answer, observation
 from tests.plugin.standin import Reference

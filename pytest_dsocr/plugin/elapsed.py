@@ -1,0 +1,55 @@
+"""Time of this process by part: starting, collecting, tests."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_dsocr.foundation.process import Elapsed
+from pytest_dsocr.plugin.stash import CASES, CONFIG, ELAPSED
+from pytest_dsocr.report.parts import COLLECTING, STARTING, TESTS, WAITING
+
+if TYPE_CHECKING:
+    from pytest_dsocr.report.payload import ElapsedPayload
+
+
+class RunElapsed(Elapsed):
+    """Counts what pytest itself does: collecting, tests by suite, and what is between them."""
+
+    def __init__(self) -> None:
+        super().__init__(STARTING)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection(self) -> Generator[None, object, object]:
+        """Count the collecting of tests."""
+        with self.on(COLLECTING):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
+        """Count what is between tests."""
+        with self.on(WAITING):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Count a test as its suite's."""
+        folder = item.path.parent
+        is_ours = folder.parent.name == "suites"
+        with self.on(f"{TESTS} of {folder.name}" if is_ours else TESTS):
+            return (yield)
+
+
+def elapsed_so_far(config: pytest.Config) -> ElapsedPayload:
+    """Return how long this process has run so far, at what, and on which device."""
+    elapsed = config.stash[ELAPSED]
+    elapsed.settle()
+    return {
+        "worker": getattr(config, "workerinput", {}).get("workerid", ""),
+        "device": config.stash[CONFIG].device,
+        "cases": len(config.stash.get(CASES, {})),
+        "elapsed_s": elapsed.elapsed_s,
+        "seconds": dict(elapsed.seconds),
+    }

@@ -1,0 +1,68 @@
+"""Plan of a run: the tests that were collected, those that ended, and how pytest ended."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from pytest_dsocr.foundation.words import count
+
+STATUS_IN_WORDS: Mapping[int, str] = {
+    1: "tests failed that do not use pytest-dsocr",
+    2: "the run was interrupted",
+    3: "pytest had an internal error",
+    4: "pytest refused its arguments",
+    5: "no test was run",
+}
+"""Reasons by pytest's exit status, where nothing else says why it is not 0."""
+DIED = "???"
+"""The phase in which pytest-xdist reports a test whose worker died."""
+
+
+@dataclass
+class Plan:
+    """The tests that were collected, those that ended, and how pytest ended."""
+
+    planned: dict[str, None] = field(default_factory=dict)
+    """Every test selected, whoever's it is, in the order of collection."""
+    ended: set[str] = field(default_factory=set)
+    """Those torn down, or lost with their worker."""
+    uncollected: list[str] = field(default_factory=list)
+    """Files that could not be collected."""
+    exit_status: int | None = None
+    """pytest's own, before a run that does not pass changes it; None as long as the run goes on."""
+    problems: list[str] = field(default_factory=list)
+    """Other reasons why the run does not pass, none of them the subject's, a sentence each."""
+    gates: list[str] = field(default_factory=list)
+    """What other plugins failed the run by once its tests had ended, a sentence each."""
+    others_failed: bool = False
+    """Whether a test failed that does not use pytest-dsocr."""
+
+    def add(self, tests: Iterable[str]) -> None:
+        """Take tests that are to be run."""
+        self.planned.update(dict.fromkeys(tests))
+
+    @property
+    def not_ended(self) -> list[str]:
+        """The tests that were to be run and were not, or not to their end."""
+        return [test for test in self.planned if test not in self.ended]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every test was collected and has ended."""
+        return not (self.not_ended or self.uncollected)
+
+    def why_not(self, *, failing: bool) -> list[str]:
+        """Say why the run does not pass, whatever was compared.
+
+        Args:
+            failing: whether tests of ours failed, which explains pytest's exit status 1.
+        """
+        reasons = []
+        if left := self.not_ended:
+            reasons.append(f"{len(left)} of {count(len(self.planned), 'planned test')} did not end")
+        if self.uncollected:
+            reasons.append(f"{count(len(self.uncollected), 'file')} could not be collected")
+        if self.exit_status is None:
+            reasons.append("the run has not ended")
+        elif self.exit_status and not (self.exit_status == 1 and (failing or reasons or self.problems or self.gates)):
+            reasons.append(STATUS_IN_WORDS.get(self.exit_status, f"pytest ended with status {self.exit_status}"))
+        return reasons + self.problems + self.gates
