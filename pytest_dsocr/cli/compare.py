@@ -23,13 +23,15 @@ from pytest_dsocr.plugin.config import SPREAD
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.plugin.selection import MEASURING, WORDS, asks_for_times
 from pytest_dsocr.report.file import (
+    CHANGED,
     EXIT_STATUS,
     RUN_ID,
     WITNESS,
+    ChangedError,
     Ending,
     RefusedError,
     RunIdentity,
-    mark_refused,
+    mark_ended,
     mark_running,
     read_result,
 )
@@ -88,7 +90,7 @@ def run(options: Namespace) -> Iterator[str]:
         try:
             check_any(named)
         except DsocrError as error:
-            mark_refused(out, identity, str(error), Ending.INFRASTRUCTURE)
+            mark_ended(out, identity, str(error), Ending.INFRASTRUCTURE)
             raise
     status, digest = _status_of(command, identity.id)
     options.status = status or 1
@@ -96,6 +98,9 @@ def run(options: Namespace) -> Iterator[str]:
         result = read_result(out, identity.id, digest=digest)
     except RefusedError as refused:
         options.status = EXIT_STATUS[Ending(refused.ended_as)]
+        raise
+    except ChangedError as changed:
+        mark_ended(out, identity, str(changed), Ending.CHANGED, CHANGED)
         raise
     options.status = _exit_status(status, result)
     if status == 0 and not result["passes"]:
