@@ -16,7 +16,7 @@ from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.families import STAGE_NAMES
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
-from pytest_dsocr.foundation.reading import Format, Identity, Moment
+from pytest_dsocr.foundation.reading import Commit, Fact, Format, Identity, Moment
 from pytest_dsocr.foundation.words import listed, short
 from pytest_dsocr.perf.identity import machine_name
 from pytest_dsocr.perf.limits import SLOW_DOWN
@@ -131,7 +131,7 @@ class Night:
 
     started: Moment
     ended: str
-    commit: str
+    commit: Commit
     """Empty where it is unknown."""
     word: str
     """One of ``ENDINGS``, the gravest of its runs."""
@@ -258,18 +258,44 @@ class BenchResult:
     verdict: str
     status: int
     b: Measured
-    judgements: Sequence[Mapping[str, Any]]
+    judgements: Sequence[_Judged]
     accepted: Mapping[str, str] = field(default_factory=dict)
 
 
+class _Judged(TypedDict):
+    quantity: str
+    pace: str
+
+
+class _Setup(TypedDict):
+    checkpoint: str
+    dtype: str
+    attention: str
+
+
+class _Identity(TypedDict):
+    subject: str
+    commit: Commit
+    machine: dict[str, Fact]
+    setup: _Setup
+
+
 BENCHES = Format(BenchResult, "make it again, dsocr bench --out")
+IDENTITIES = Format(_Identity, BENCHES.advice)
+
+
+def read_bench(path: Path) -> BenchResult:
+    """Read what ``dsocr bench --out`` wrote; raise ``DsocrError`` where it is none."""
+    found = BENCHES.read(path)
+    IDENTITIES.convert(found.b.identity, path)
+    return found
 
 
 def of_bench(result: BenchResult) -> Night:
     """Make a night of the second side of a comparison, so that its commit is on one axis with those of runs."""
     identity, setup = result.b.identity, result.b.identity["setup"]
     series = {name: identity.get(name) for name in OF_SERIES}
-    verdicts = {str(one["quantity"]): str(one["pace"]) for one in result.judgements}
+    verdicts = {one["quantity"]: one["pace"] for one in result.judgements}
     accepted = {name: why for name, why in result.accepted.items() if verdicts.get(name) == Pace.SLOWER}
     device = identity["machine"].get("gpu", "cpu")
     return Night(

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 MOST, NAMED, COLUMNS = 50, 6, 300
 OF_CAUSES = ("test", "as", "found", "why", "behind it")
-SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~])")
+SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
+"""Whatever would be markup, an address that becomes a link among it."""
 Result = Mapping[str, Any]
 
 
