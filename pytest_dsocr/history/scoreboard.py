@@ -60,7 +60,7 @@ class Kept:
         compared = [one for test in result["tests"] for one in test["comparisons"]]
         stages = {stage: cell(stage, compared) for stage in STAGES}
         date, level = result["started"].partition("T")[0], result["run"]["level"]
-        return cls(*map(plain, (name, title, version)), date, level, f"{sum(ended)} of {len(ended)}", stages)
+        return cls(plain(name), plain(title), plain(version), date, level, f"{sum(ended)} of {len(ended)}", stages)
 
 
 SLUG_CHARACTERS = 100
