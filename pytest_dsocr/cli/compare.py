@@ -23,18 +23,21 @@ from pytest_dsocr.foundation.process import IDLE_WAITS
 from pytest_dsocr.plugin.options import OPTIONS, SPREAD
 from pytest_dsocr.plugin.selection import MEASURING, WORDS, asks_for_times
 from pytest_dsocr.report.file import (
+    CHANGED,
     EXIT_STATUS,
     RUN_ID,
     WITNESS,
+    ChangedError,
     Ending,
     RefusedError,
     RunIdentity,
-    mark_refused,
+    mark_ended,
     mark_running,
     read_result,
 )
 from pytest_dsocr.report.words import SAFE_PATH, suites
 
+SESSION = "session"
 NAME, HOOKS = "dsocr", "pytest_dsocr.plugin.hooks"
 DEFAULT_OUT, OUT_FLAG = "dsocr-out", "--dsocr-out"
 DIGESTS = 65_536
@@ -72,6 +75,8 @@ def run(options: Namespace) -> Iterator[str]:
     out = Path(getattr(options, "out", [os.environ.get("DSOCR_OUT", "").strip() or DEFAULT_OUT])[-1])
     if [word for word in options.of_pytest if word.partition("=")[0] == OUT_FLAG]:
         raise DsocrError(f"{OUT_FLAG} comes after --; give --out before it")
+    if {SESSION} == {*getattr(options, "reference", [""])[-1:], *getattr(options, "subject", [SESSION])[-1:]}:
+        raise DsocrError("the session is compared with itself; name another --subject, or leave --reference out")
     times = asks_for_times(options) or any(word.startswith(WORDS) for word in options.of_pytest)
     tests = options.tests or suites([name for name in MEASURING if name != "perf" or not times])
     as_usual = options.tests or options.of_pytest or times or os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
@@ -88,15 +93,18 @@ def run(options: Namespace) -> Iterator[str]:
         try:
             check_any(named)
         except DsocrError as error:
-            mark_refused(out, identity, str(error), Ending.INFRASTRUCTURE)
+            mark_ended(out, identity, str(error), Ending.INFRASTRUCTURE)
             raise
     waits = {} if times or options.tests else IDLE_WAITS
     status, digest = _status_of(command, identity.id, {**MEMORY_KEPT, **waits})
     options.status = status or 1
     try:
         result = read_result(out, identity.id, digest=digest)
-    except RefusedError as refused:
+    except RefusedError as refused:  # which pytest has printed
         options.status = EXIT_STATUS[Ending(refused.ended_as)]
+        return
+    except ChangedError as changed:
+        mark_ended(out, identity, str(changed), Ending.CHANGED, CHANGED)
         raise
     options.status = _exit_status(status, result)
     if status == 0 and not result["passes"]:

@@ -15,6 +15,7 @@ from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.families import DEFAULT, FAMILIES
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
+from pytest_dsocr.foundation.words import did_you_mean
 from pytest_dsocr.pages.page_list import shipped
 
 if TYPE_CHECKING:
@@ -70,10 +71,12 @@ def _listed() -> Iterator[str]:
 
 def described(name: str) -> Iterator[str]:
     """Say what a mistake is, and where it shows."""
-    from pytest_dsocr.explain.catalogue import ports, resolve
+    from pytest_dsocr.explain.catalogue import mistakes, ports, resolve
 
     if (found := resolve(name)) is None:
-        raise DsocrError(f"{name} is no mistake that can be planted; dsocr faults lists them")
+        known = [one for family in FAMILIES.values() for one in mistakes(family)]
+        like = did_you_mean(name, known)
+        raise DsocrError(f"{name} is no mistake that can be planted; dsocr faults lists them{like}")
     _, one = found
     yield f"{one.id}: {one.words}"
     for port in (port for port in ports().values() if port.mistake == one.id):

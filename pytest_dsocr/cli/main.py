@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,7 @@ import pytest_dsocr
 from pytest_dsocr.cli import compare
 from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
 from pytest_dsocr.foundation.process import check_system
-from pytest_dsocr.foundation.words import plain
+from pytest_dsocr.foundation.words import did_you_mean, plain
 from pytest_dsocr.plugin import option_values
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.report.file import BAD_INPUT, BY_INTERRUPT, EXIT_STATUS, Ending
@@ -54,8 +55,21 @@ REFUSED = {"bench": 3}
 """Exit statuses of commands that have one of their own where nothing was run."""
 
 
+CHOICE = re.compile(r"invalid choice: '(?P<word>.*)' \(choose from (?P<valid>.*)\)")
+
+
 class _Parser(argparse.ArgumentParser):
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse what this command does not know, and name what it knows that is like it."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            known = did_you_mean(unknown[0].partition("=")[0], self._option_string_actions)
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{known}")
+        return found, unknown
+
     def error(self, message: str) -> NoReturn:
+        if choice := CHOICE.search(message):
+            message += did_you_mean(choice["word"], re.findall(r"[\w-]+", choice["valid"]))
         super().error(plain(message))
 
 

@@ -13,7 +13,7 @@ from pytest_dsocr.history import scoreboard as board
 from pytest_dsocr.report.difference import Status, difference, lines, markdown
 from pytest_dsocr.report.file import read_result
 
-MARKDOWN = Format(bytes, "name another --into")
+MARKDOWN = Format(str, "name another --into")
 
 
 def add_diff(command: ArgumentParser) -> None:
@@ -75,7 +75,7 @@ def _nights_of(named: Sequence[Path]) -> Iterator[record.Night]:
     for path in named:
         if path.is_file():
             with suppress(DsocrError):
-                yield record.of_bench(record.BENCHES.read(path))
+                yield record.of_bench(record.read_bench(path))
                 continue
         folder = path.parent if path.suffix == ".json" else path
         runs.append((folder.absolute().name, read_result(path, unfinished=True)))
@@ -96,11 +96,11 @@ def scoreboard(options: Namespace) -> Iterator[str]:
     """Yield the tables as Markdown; raise ``DsocrError`` where something cannot be read or written, or has no place."""
     if options.add:
         result, name, version = options.add
-        known = (kept.title for kept in reversed(board.read(options.folder)) if kept.name == name)
-        title = options.title or next(known, name)
+        before = board.read(options.folder) if options.folder.is_dir() else []
+        title = options.title or next((kept.title for kept in reversed(before) if kept.name == name), name)
         board.keep(options.folder, board.Kept.of(read_result(Path(result)), name, title, version))
     tables = board.tables(board.read(options.folder))
     if options.into:
-        page = board.put_into(MARKDOWN.read_bytes(options.into).decode(errors="replace"), tables)
-        write_whole(options.into, page.encode("utf-8", "replace"), shared=True)
+        page = board.put_into(MARKDOWN.read_text(options.into), tables)
+        write_whole(options.into, page, shared=True)
     yield from "\n".join(tables).splitlines()

@@ -32,6 +32,8 @@ Time = Annotated[float, Meta(ge=0, le=1e12)]
 """Milliseconds, seconds or days; neither NaN nor an infinity."""
 Moment = Annotated[str, Meta(pattern=r"\A\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")]
 """In UTC, as ISO 8601."""
+Commit = Annotated[str, Meta(pattern=r"\A[\w.+-]*\Z", max_length=255)]
+"""A version's name, which becomes a part of a file's name; empty where it is unknown."""
 FileName = Annotated[str, Meta(pattern=r"\A[^/\\\x00]+\Z", max_length=255)]
 """Of a file in the same folder: a path to elsewhere is none."""
 Fact = str | int | float | bool | None

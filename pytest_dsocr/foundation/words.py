@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -85,6 +86,12 @@ def listed(names: Sequence[str], shown: int = 6) -> str:
     """Return the first of ``names``, and how many more there are."""
     more = len(names) - shown
     return ", ".join(names[:shown]) + (f" and {more} more" if more > 0 else "")
+
+
+def did_you_mean(word: str, valid: Iterable[str]) -> str:
+    """Return a question about the valid word that is most like this one; nothing where none is."""
+    found = get_close_matches(word, [*valid], 1)
+    return f"; did you mean {found[0]}?" if found else ""
 
 
 def shown(value: object, width: int = 60) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,8 +16,8 @@ from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.families import STAGE_NAMES
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
-from pytest_dsocr.foundation.reading import Format, Identity, Moment
-from pytest_dsocr.foundation.words import short
+from pytest_dsocr.foundation.reading import Commit, Fact, Format, Identity, Moment
+from pytest_dsocr.foundation.words import listed, short
 from pytest_dsocr.perf.identity import machine_name
 from pytest_dsocr.perf.limits import SLOW_DOWN
 from pytest_dsocr.perf.rounds import Measured
@@ -130,7 +131,7 @@ class Night:
 
     started: Moment
     ended: str
-    commit: str
+    commit: Commit
     """Empty where it is unknown."""
     word: str
     """One of ``ENDINGS``, the gravest of its runs."""
@@ -168,8 +169,11 @@ class Night:
 NIGHTS = Format(Night, "it is left out; the others count")
 
 
-ENDINGS = ("passes", "incomplete", "slower", "no tests", "refused", "interrupted", "internal error", "machine", "wrong")
-"""How a run ended, the gravest last; ``incomplete`` is one that passes, and took times that nothing judged."""
+ENDINGS = (
+    *("passes", "incomplete", "slower", "no tests", "refused", "interrupted", "internal error", "machine", "changed"),
+    "wrong",
+)
+"""How a run ended, the gravest last; ``incomplete`` is one that passes, and left something out or lacks a shard."""
 TO_JUDGE = ("baseline", "timings")
 """What is needed to judge times; where it is missing, a run fails with ``--no-skip`` alone."""
 
@@ -196,15 +200,16 @@ def _subject_and_setting(result: Mapping[str, Any]) -> tuple[str, str]:
 
 def _night(named: Sequence[tuple[str, Mapping[str, Any]]], commit: str, subject: str, setting: str) -> Night:
     parts, results = [_outcome(*one) for one in named], [result for _, result in named]
-    bad = [(part["name"], part["why"]) for part in parts if part["why"]]
+    bad = [f"{part['name']}: {part['why']}" if parts[1:] else part["why"] for part in parts if part["why"]]
+    not_once = [*_not_once(results)]
     gpus = {one["device"] for result in results for one in result.get("elapsed", ())} - {"cpu"}
     platform = results[0].get("environment", {}).get("platform", "unknown")
     return Night(
         started=min(result["started"] for result in results),
         ended=max(result["ended"] or "" for result in results),
         commit=commit,
-        word=max((part["word"] for part in parts), key=ENDINGS.index),
-        verdict="; ".join(f"{name}: {why}" if parts[1:] else why for name, why in bad) or "passes",
+        word=max((*(part["word"] for part in parts), "incomplete" if not_once else "passes"), key=ENDINGS.index),
+        verdict="; ".join([*bad, *not_once]) or "passes",
         subject=subject,
         setting=setting,
         machine=", ".join([platform, *sorted(gpus)]),
@@ -216,14 +221,32 @@ def _night(named: Sequence[tuple[str, Mapping[str, Any]]], commit: str, subject:
     )
 
 
+def _not_once(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what keeps the shards of the same pages from being all of these: missing ones, and repeated ones."""
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for run in (result["run"] for result in results if result.get("run")):
+        if run["shard"]:
+            number, of = map(int, run["shard"].split("/"))
+            pages = tuple(Path(page).name for page in run["pages"])  # a machine may have them in a folder of its own
+            asked = (of, run["reference"], pages, *map(tuple, (run["presets"], run["prompts"])))
+            found.setdefault(asked, []).append(number)
+    for (of, *_), numbers in found.items():
+        if missing := [f"{number}/{of}" for number in range(1, of + 1) if number not in numbers]:
+            yield f"shards that are missing: {listed(missing)}"
+        if repeated := [f"{number}/{of}" for number, times in Counter(numbers).items() if times > 1]:
+            yield f"shards that are there more than once: {listed(repeated)}"
+
+
 def _outcome(name: str, result: Mapping[str, Any]) -> Outcome:
     """Return how a run ended: one that did not finish, by the machine's fault."""
     ending = result.get("ended_as", Ending.INFRASTRUCTURE)
     word = "machine" if ending == Ending.INFRASTRUCTURE else str(ending)
     absent = [one["what"] for one in result.get("missing", ()) if one["what"] in TO_JUDGE]
-    why = "" if word == "passes" else result["verdict"]
+    why = "" if result["verdict"] == "passes" else result["verdict"]
     if word == "passes" and absent:
-        word, why = "incomplete", f"passes; missing: {', '.join(absent)}"
+        word, why = "incomplete", f"{result['verdict']}; missing: {', '.join(absent)}"
+    if word == "passes" and (result["left"]["tests"] or result["left"]["pages"]):
+        word = "incomplete"
     return {"name": name, "word": word, "why": why}
 
 
@@ -235,18 +258,44 @@ class BenchResult:
     verdict: str
     status: int
     b: Measured
-    judgements: Sequence[Mapping[str, Any]]
+    judgements: Sequence[_Judged]
     accepted: Mapping[str, str] = field(default_factory=dict)
 
 
+class _Judged(TypedDict):
+    quantity: str
+    pace: str
+
+
+class _Setup(TypedDict):
+    checkpoint: str
+    dtype: str
+    attention: str
+
+
+class _Identity(TypedDict):
+    subject: str
+    commit: Commit
+    machine: dict[str, Fact]
+    setup: _Setup
+
+
 BENCHES = Format(BenchResult, "make it again, dsocr bench --out")
+IDENTITIES = Format(_Identity, BENCHES.advice)
+
+
+def read_bench(path: Path) -> BenchResult:
+    """Read what ``dsocr bench --out`` wrote; raise ``DsocrError`` where it is none."""
+    found = BENCHES.read(path)
+    IDENTITIES.convert(found.b.identity, path)
+    return found
 
 
 def of_bench(result: BenchResult) -> Night:
     """Make a night of the second side of a comparison, so that its commit is on one axis with those of runs."""
     identity, setup = result.b.identity, result.b.identity["setup"]
     series = {name: identity.get(name) for name in OF_SERIES}
-    verdicts = {str(one["quantity"]): str(one["pace"]) for one in result.judgements}
+    verdicts = {one["quantity"]: one["pace"] for one in result.judgements}
     accepted = {name: why for name, why in result.accepted.items() if verdicts.get(name) == Pace.SLOWER}
     device = identity["machine"].get("gpu", "cpu")
     return Night(

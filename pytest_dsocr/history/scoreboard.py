@@ -10,12 +10,14 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.files import write_whole
+from pytest_dsocr.foundation.files import sha256, write_whole
 from pytest_dsocr.foundation.reading import Format
+from pytest_dsocr.foundation.words import HASH_CHARACTERS, plain
+from pytest_dsocr.report import views
 from pytest_dsocr.report.file import Ending
 from pytest_dsocr.report.payload import number
 
@@ -58,9 +60,11 @@ class Kept:
         compared = [one for test in result["tests"] for one in test["comparisons"]]
         stages = {stage: cell(stage, compared) for stage in STAGES}
         date, level = result["started"].partition("T")[0], result["run"]["level"]
-        return cls(name, title, version, date, level, f"{sum(ended)} of {len(ended)}", stages)
+        return cls(plain(name), plain(title), plain(version), date, level, f"{sum(ended)} of {len(ended)}", stages)
 
 
+SLUG_CHARACTERS = 100
+"""Of the name of a file, which is followed by a hash."""
 KEPT = Format(Kept, "run that version again, or take the file away")
 
 
@@ -76,12 +80,19 @@ def cell(stage: str, compared: Iterable[Mapping[str, Any]]) -> str:
 
 def keep(folder: Path, kept: Kept) -> Path:
     """Write a file in the place of that of the same version; raise ``DsocrError`` where the disk does not take it."""
-    name = re.sub(r"[^\w.-]+", "-", f"{kept.name}-{kept.version}")
-    return write_whole(folder / f"{name}.json", json.dumps(asdict(kept), indent=1) + "\n", shared=True)
+    slug = re.sub(r"[^A-Za-z0-9.-]+", "-", f"{kept.name}-{kept.version}")[:SLUG_CHARACTERS]
+    own = sha256(json.dumps([kept.name, kept.version]).encode())[:HASH_CHARACTERS]  # of "a b" another than of "a/b"
+    return write_whole(folder / f"{slug}-{own}.json", json.dumps(asdict(kept), indent=1) + "\n", shared=True)
 
 
 def read(folder: Path) -> list[Kept]:
-    """Read a folder's runs, by title, the oldest version first; raise ``DsocrError`` where one cannot be read."""
+    """Read a folder's runs, by title, the oldest version first.
+
+    Raises:
+        DsocrError: where there is no such folder, or a file cannot be read.
+    """
+    if not folder.is_dir():
+        raise DsocrError(f"there is no folder {folder}; name one, or make one with --add")
     found = [KEPT.read(path) for path in folder.glob("*.json")]
     return sorted(found, key=lambda kept: (kept.title.lower(), kept.name, *_key(kept.version)))
 
@@ -91,28 +102,31 @@ def _key(version: str) -> tuple[bool, Any]:
     number = version.rpartition(" ")[2]
     try:
         return True, Version(number)
-    except InvalidVersion:  # a commit
+    except ValueError:  # a commit, or too many digits
         return False, number
 
 
 def tables(runs: Sequence[Kept]) -> tuple[str, str]:
     """Return the tables of runs and of stages, as Markdown."""
     head = ("implementation", "command's name", "version", "level", "run on", "tests failed")
-    of_run = [(one.title, f"`{one.name}`", one.version, one.level, one.date, one.failed) for one in runs]
-    stages = [(f"`{one.name}`", one.version, *(one.stages.get(stage, ".") for stage in STAGES)) for one in runs]
-    return _table([head, *of_run]), _table([("name", "version", *STAGES), *stages])
+    of_run = [(one.title, one.name, one.version, one.level, one.date, one.failed) for one in runs]
+    stages = [(one.name, one.version, *(one.stages.get(stage, ".") for stage in STAGES)) for one in runs]
+    return _table(head, of_run), _table(("name", "version", *STAGES), stages)
 
 
-def _table(rows: Sequence[Iterable[str]]) -> str:
-    head, *others = [[cell.replace("|", r"\|") for cell in row] for row in rows]
-    return "".join(f"| {' | '.join(row)} |\n" for row in (head, ["---"] * len(head), *others))
+def _table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
+    cells = (head, ["---"] * len(head), *(map(views.cell, row) for row in rows))
+    return "".join(f"| {' | '.join(row)} |\n" for row in cells)
+
+
+END = r"(?:\r?\n|\Z)"
 
 
 def put_into(page: str, made: Iterable[str]) -> str:
     """Put each table in the place of that with its head in a page; raise ``DsocrError`` where there is none."""
     for table in made:
         head = re.escape(table.partition("\n")[0])
-        page, found = re.subn(rf"^{head}\n(?:\|.*\n)*", table.replace("\\", r"\\"), page, flags=re.MULTILINE)
+        page, found = re.subn(rf"^{head}{END}(?:\|.*{END})*", table.replace("\\", r"\\"), page, flags=re.MULTILINE)
         if not found:
             raise DsocrError(f"the page has no table with the head {table.splitlines()[0]}; write that there")
     return page

@@ -15,6 +15,7 @@ from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.reading import is_regular
+from pytest_dsocr.foundation.words import did_you_mean
 from pytest_dsocr.observation.case import Case, PageFaultError, make_case
 from pytest_dsocr.observation.config import Shard
 from pytest_dsocr.pages.page_list import LIST_SUFFIXES, SUBSETS, BadPage, is_list, read_list, shipped
@@ -112,6 +113,7 @@ def pages_in(named: Sequence[str | Path]) -> Iterator[Path | BadPage]:
             raise PageFaultError(
                 f"there is no page {path}; give an image, a folder of images, a PDF, "
                 f"a list file ({', '.join(LIST_SUFFIXES)}) or a subset of the shipped pages ({', '.join(SUBSETS)})"
+                f"{did_you_mean(str(path), SUBSETS)}"
             )
 
 

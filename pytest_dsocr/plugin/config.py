@@ -24,7 +24,7 @@ from pytest_dsocr.plugin.options import OPTIONS, SPREAD, Option, texts_of, value
 from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, NOTES, OUT_FOLDER, WATCHED, WITNESS, uncaptured
 from pytest_dsocr.reference.goldens import check_writable, golden_folder
 from pytest_dsocr.report.ci import append_summary, errors
-from pytest_dsocr.report.file import EXIT_STATUS, Ending, RunIdentity, mark_refused, mark_running, take_witness
+from pytest_dsocr.report.file import EXIT_STATUS, Ending, RunIdentity, mark_ended, mark_running, take_witness
 from pytest_dsocr.report.views import write_summary
 from pytest_dsocr.subjects.calls import begin, current, end
 from pytest_dsocr.subjects.loading import level_before_loading
@@ -174,7 +174,7 @@ def refused(config: pytest.Config, error: pytest.UsageError) -> None:
     ended_as = Ending.INFRASTRUCTURE if is_of_machine(error) else Ending.REFUSED
     out = config.stash[OUT_FOLDER]
     with suppress(DsocrError):  # pytest tells the error itself
-        result = mark_refused(out, config.stash[IDENTITY], str(error), ended_as)
+        result = mark_ended(out, config.stash[IDENTITY], str(error), ended_as)
         write_summary(result, out)
         append_summary(result)
         sys.stdout.writelines(f"{line}\n" for line in errors(result))

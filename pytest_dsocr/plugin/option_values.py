@@ -14,6 +14,7 @@ from pytest_dsocr.engine.places import HUB_NAME, MINI, SYNTHETIC_NAME, VALID_CHE
 from pytest_dsocr.families import NAMES as MODELS
 from pytest_dsocr.families import PRESET_NAMES, PROMPT_NAMES
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
+from pytest_dsocr.foundation.words import did_you_mean
 from pytest_dsocr.observation.config import MISSING, Level, Shard
 from pytest_dsocr.observation.provenance import DTYPES_OF_VENDOR, OF_VENDOR
 from pytest_dsocr.pages.page_list import SUBSETS, is_list, read_list
@@ -55,7 +56,7 @@ def one_of(*valid: str) -> Callable[[str], str]:
 
     def read(text: str) -> str:
         if text not in valid:
-            raise DsocrError(f"{text!r} is not one of {', '.join(valid)}")
+            raise DsocrError(f"{text!r} is not one of {', '.join(valid)}{did_you_mean(text, valid)}")
         return text
 
     return read
@@ -115,6 +116,7 @@ def page(text: str) -> str:
     if text not in SUBSETS and not Path(text).exists():
         raise MachineError(
             f"there is no page {text!r}; give an image, a folder, a list file, a PDF, or {', '.join(SUBSETS)}"
+            f"{did_you_mean(text, SUBSETS)}"
         )
     if is_list(Path(text)) and not Path(text).is_dir():
         read_list(Path(text))
@@ -132,7 +134,9 @@ def readable_page(text: str) -> str:
 def preset(text: str) -> str:
     """Read a preset's name."""
     if text.lower() not in PRESET_NAMES:
-        raise DsocrError(f"there is no preset {text!r}; give one of {', '.join(PRESET_NAMES)}")
+        raise DsocrError(
+            f"there is no preset {text!r}; give one of {', '.join(PRESET_NAMES)}{did_you_mean(text, PRESET_NAMES)}"
+        )
     return text.lower()
 
 
@@ -166,7 +170,7 @@ def reference_device(text: str) -> str:
 def level(text: str) -> Level:
     """Read ``L0`` to ``L3``."""
     for one in Level:
-        if str(one) == text:
+        if str(one) == text.upper():
             return one
     raise DsocrError(f"{text!r} is not a level; give {', '.join(f'{one} ({one.meaning})' for one in Level)}")
 

@@ -50,6 +50,8 @@ class Kind(StrEnum):
     """What became of something, in the order of the report."""
 
     WRONG = "became wrong"
+    NEW_WRONG = "new and wrong"
+    """Not compared before."""
     SLOWER = "slower"
     LEFT = "not compared"
     """Not compared any more."""
@@ -74,7 +76,7 @@ class Difference:
     @property
     def status(self) -> Status:
         """What is wrong counts before what cannot be said, and that before what is slower."""
-        if self.changes[Kind.WRONG]:
+        if self.changes[Kind.WRONG] or self.changes[Kind.NEW_WRONG]:
             return Status.WRONG
         if self.obstacles or self.changes[Kind.LEFT]:
             return Status.NOT_COMPARABLE
@@ -143,7 +145,7 @@ def _mended(old: Result, new: Result) -> Iterator[tuple[str, str]]:
 
 def _kind(old: State, new: State, *, is_time: bool) -> Kind:
     if new.word == WRONG:
-        return Kind.SLOWER if is_time else Kind.WRONG
+        return Kind.SLOWER if is_time else Kind.WRONG if old is not NOTHING else Kind.NEW_WRONG
     if new.word == OPEN:
         return Kind.LEFT
     if old.word == WRONG:
@@ -161,8 +163,32 @@ def _obstacles(old: Result, new: Result) -> Iterator[str]:
     for name, what in (("checkpoint_sha256", "the checkpoints' weights"), ("vendor_sha256", "the vendor's files")):
         if made[name] != remade[name]:
             yield f"{what} differ"
+    was, now = _limits(old), _limits(new)
+    if differing := [name for name in {**was, **now} if was.get(name) != now.get(name)]:
+        limits = (f"{name} {was.get(name, USUAL)}, now {now.get(name, USUAL)}" for name in differing)
+        yield f"the limits differ: {'; '.join(limits)}"
     if not {*states(old)} & {*states(new)}:
         yield "they hold no comparison in common"
+
+
+DECIDING = ("dtype", "device", "attention")
+"""Choices of the subject that decide the usual limits, with the reference's key."""
+USUAL = "as usual"
+
+
+def _limits(result: Result) -> dict[str, Any]:
+    """Return everything that decides what is right, by name; what is not named is as usual."""
+    run, lost = result["run"], (result.get("budget") or {}).get("lost", ())
+    settings = run["settings"]
+    return {
+        **{name: run[name] for name in DECIDING},
+        **{f"slower {name}": most for name, most in settings["slower"].items()},
+        **{name: settings[name] for name in ("max_new_tokens", "repeat") if settings[name] is not None},
+        **settings["tolerances"],
+        **{name: one["allowed"] for name, one in result["looser"].items()},
+        **{f"budget {name}": most for name, most in settings["budget"].items()},
+        **{f"budget {one['name']}": one["allowed"] for one in lost if one["allowed"] is not None},
+    }
 
 
 def why_times_are_left_out(old: Result, new: Result) -> str:
@@ -206,6 +232,8 @@ IN_WORDS: Mapping[Status, str] = {
     Status.NOT_COMPARABLE: "not comparable, or not in all",
 }
 
+ONLY_NEW = "something is wrong that was not compared before"
+
 
 class Reading(NamedTuple):
     """What a case was read as in both results, where that differs."""
@@ -245,7 +273,9 @@ def markdown(found: Difference, old: Result, new: Result) -> str:
 def verdict(found: Difference) -> str:
     """Return the difference in one line."""
     numbers = [f"{len(changes)} {title}" for title, changes in found.changes.items() if changes]
-    return f"{IN_WORDS[found.status]}: {', '.join([*numbers, count(found.common, 'comparison') + ' in common'])}"
+    only_new = found.status is Status.WRONG and not found.changes[Kind.WRONG]
+    numbers.append(f"{count(found.common, 'comparison')} in common")
+    return f"{ONLY_NEW if only_new else IN_WORDS[found.status]}: {', '.join(numbers)}"
 
 
 def readings(old: Result, new: Result) -> Sequence[Reading]:

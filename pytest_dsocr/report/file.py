@@ -22,7 +22,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import sha256, write_whole
 from pytest_dsocr.foundation.process import commit_here
-from pytest_dsocr.foundation.reading import Format, Moment
+from pytest_dsocr.foundation.reading import Commit, Format, Moment
 
 
 class Ending(StrEnum):
@@ -39,6 +39,8 @@ class Ending(StrEnum):
     INTERNAL_ERROR = "internal error"
     REFUSED = "refused"
     NO_TESTS = "no tests"
+    CHANGED = "changed"
+    """Something wrote over the result that pytest had written; ``dsocr compare`` says so in its place."""
 
 
 OF_PYTEST = {2: Ending.INTERRUPTED, 3: Ending.INTERNAL_ERROR, 4: Ending.REFUSED, 5: Ending.NO_TESTS}
@@ -49,6 +51,7 @@ EXIT_STATUS: Mapping[Ending, int] = {
     Ending.WRONG: WRONG,
     Ending.INFRASTRUCTURE: INFRASTRUCTURE,
     Ending.SLOWER: SLOWER,
+    Ending.CHANGED: WRONG,
     **{ending: status for status, ending in OF_PYTEST.items()},
 }
 """Of ``dsocr compare``. 2 to 5 are pytest's own, and 128 + N is a signal's."""
@@ -63,24 +66,28 @@ def gravest(found: Iterable[Ending]) -> Ending:
 
 
 FORMAT = 2
-JSON_NAME, INDEX_NAME, PAGES = "dsocr.json", "index.html", "pages"
-RUNNING, REFUSED, FINISHED = "running", "refused", "finished"
+JSON_NAME, INDEX_NAME, SUMMARY_NAME, PAGES = "dsocr.json", "index.html", "summary.md", "pages"
+RUNNING, REFUSED, FINISHED, CHANGED = "running", "refused", "finished", "changed"
 RUN_ID = "DSOCR_RUN_ID"
 """In the environment: the id that whoever started the run gave it, to know its result by."""
 WITNESS = "DSOCR_WITNESS"
 """In the environment until pytest begins: the pipe to whoever started the run, for the digest of each result."""
 UNFINISHED = "not finished: the run goes on, was refused, or died"
+NOT_WRITTEN = (
+    "is not what pytest wrote: something in its process, such as an atexit of the subject's, changed it; take that "
+    "out, or give the subject a process of its own: --isolate"
+)
 
 
 class Head(TypedDict):
     """What stands in every result."""
 
     format: Literal[2]
-    status: Literal["running", "refused", "finished"]
+    status: Literal["running", "refused", "finished", "changed"]
     id: str
     started: Moment
     ended: str | None
-    commit: str | None
+    commit: Commit | None
     command: str
     verdict: str
     passes: bool
@@ -101,6 +108,10 @@ class RefusedError(DsocrError):
     def __init__(self, message: str, ended_as: str) -> None:
         super().__init__(message)
         self.ended_as = ended_as
+
+
+class ChangedError(DsocrError):
+    """The result is not the one that pytest wrote."""
 
 
 @dataclass(frozen=True)
@@ -147,20 +158,34 @@ def mark_running(folder: Path, identity: RunIdentity) -> None:
             (folder / PAGES).unlink()
     except OSError as error:
         raise DsocrError(f"{folder} cannot be made ({error.strerror}); give another folder") from error
-    write_json(folder, {**head(identity, RUNNING), "verdict": UNFINISHED, "passes": False})
-    page = f"<!DOCTYPE html><title>pytest-dsocr</title><h1>{UNFINISHED}</h1><p>{html.escape(identity.command)}</p>"
-    write_whole(folder / INDEX_NAME, f"{page}<p>since {identity.started}</p>\n".encode())
+    _mark(folder, identity, {**head(identity, RUNNING), "verdict": UNFINISHED, "passes": False})
 
 
-def mark_refused(folder: Path, identity: RunIdentity, why: str, ended_as: str) -> dict[str, Any]:
-    """Say in the place of the mark that the run did not begin, and why; give what was written.
+def mark_ended(folder: Path, identity: RunIdentity, why: str, ended_as: str, status: str = REFUSED) -> dict[str, Any]:
+    """Replace whatever result is in ``folder`` by the reason why there is none; return what was written.
+
+    Args:
+        folder: where to.
+        identity: of the run.
+        why: a sentence.
+        ended_as: a word of :class:`Ending`.
+        status: REFUSED, or CHANGED.
 
     Raises:
         DsocrError: where nothing can be written there.
     """
-    result = {**head(identity, REFUSED), "verdict": why, "passes": False, "ended_as": ended_as}
-    write_json(folder, result)
+    result = {**head(identity, status), "verdict": why, "passes": False, "ended_as": ended_as}
+    _mark(folder, identity, result)
     return result
+
+
+def _mark(folder: Path, identity: RunIdentity, result: Mapping[str, Any]) -> None:
+    """Write a result that has no tests, and a page that says so; an earlier run's summary goes."""
+    write_json(folder, result)
+    (folder / SUMMARY_NAME).unlink(missing_ok=True)
+    told = [html.escape(one) for one in (result["verdict"], identity.command, f"since {identity.started}")]
+    page = "<!DOCTYPE html><title>pytest-dsocr</title><h1>{}</h1><p>{}</p><p>{}</p>\n".format(*told)
+    write_whole(folder / INDEX_NAME, page)
 
 
 def head(identity: RunIdentity, status: str, ended: str | None = None) -> dict[str, Any]:
@@ -200,23 +225,25 @@ def read_result(
 
     Raises:
         RefusedError: where the run was refused.
-        DsocrError: where there is no result, or it is damaged, of another format, unfinished, or another run's, or was
-            changed since.
+        ChangedError: where it is not what the run reported.
+        DsocrError: where there is no result, or it is damaged, of another format, or unfinished.
     """
     path = place if place.suffix == ".json" else place / JSON_NAME
     content = HEADS.read_bytes(path)
+    is_changed = digest not in (None, sha256(content))
+    if digest and is_changed:
+        raise ChangedError(f"{path} {NOT_WRITTEN}")
     result: Any = HEADS.decode(content, path)
     if run_id not in (None, result["id"]):
-        raise DsocrError(f"{path} is of another run, {result['id']}, and not of {run_id}, which wrote none")
+        raise ChangedError(f"{path} is of another run, {result['id']}, and not of {run_id}, which wrote none")
+    if result["status"] == CHANGED and not unfinished:
+        raise DsocrError(f"{path}: {result['verdict']}")
     if result["status"] == REFUSED and not unfinished:
         raise RefusedError(f"{path}: the run was refused: {result['verdict']}", result.get("ended_as", REFUSED))
     if result["status"] != FINISHED and not unfinished:
         raise DsocrError(f"{path}: the run of {result['started']} is {UNFINISHED}; see its output, and run it again")
-    if digest not in (None, sha256(content)):
-        raise DsocrError(
-            f"{path} is not what pytest wrote: something in its process, such as an atexit of the subject's, changed "
-            "it; take that out, or give the subject a process of its own: --isolate"
-        )
+    if result["status"] == FINISHED and is_changed:
+        raise ChangedError(f"{path} {NOT_WRITTEN}")
     if result["status"] == FINISHED:
         from pytest_dsocr.report.schema import RESULTS
 

@@ -34,7 +34,7 @@ MAY_DIFFER = (
 )
 """Options by which machines of one run may differ, and those of which its result says more exactly what came."""
 VerdictWord = Annotated[str, Meta(pattern=rf"\A({'|'.join(Verdict)})\Z")]
-Number = float | str | None
+Number = float | Literal["nan", "infinite", "-infinite"] | None
 """A number, the word for one that JSON lacks, or None where there is none."""
 
 

@@ -8,10 +8,12 @@ from pytest_dsocr.foundation.reading import Count, Finite, Format, Identity, Rat
 from pytest_dsocr.report.file import Ending, Head
 from pytest_dsocr.report.outcomes import JudgedCase
 from pytest_dsocr.report.payload import ComparisonPayload, ElapsedPayload, FaultPayload, Origin, RunPayload
-from pytest_dsocr.report.result import Missing
+from pytest_dsocr.report.result import Looser, Missing
 
 Picture = Annotated[str, Meta(pattern=r"\A(pages/)?[^/\\\x00]+\Z", max_length=255)]
 """Below the folder of the result, and nowhere else."""
+Shard = Annotated[str, Meta(pattern=r"\A[1-9]\d{0,5}/[1-9]\d{0,5}\Z")]
+"""Part of a run, such as ``1/4``."""
 
 
 class _Provenance(TypedDict):
@@ -20,9 +22,19 @@ class _Provenance(TypedDict):
     vendor_sha256: dict[str, str]
 
 
+class _Settings(TypedDict):
+    tolerances: dict[str, Finite]
+    budget: dict[str, Finite]
+    slower: dict[str, Finite]
+    max_new_tokens: Count | None
+    repeat: Count
+
+
 class _Run(RunPayload):
     level: Literal["L0", "L1", "L2", "L3"] | None  # type: ignore[misc]
     provenance: _Provenance  # type: ignore[misc]
+    settings: _Settings  # type: ignore[misc]
+    shard: Shard | None
 
 
 class _Test(TypedDict):
@@ -44,6 +56,20 @@ class _Test(TypedDict):
 
 class _Case(JudgedCase):
     picture: Picture | None
+
+
+class _Left(TypedDict):
+    tests: Count
+    pages: list[str]
+
+
+class _Loss(TypedDict):
+    name: str
+    allowed: Finite | None
+
+
+class _Budget(TypedDict):
+    lost: list[_Loss]
 
 
 class _Judgement(TypedDict):
@@ -83,6 +109,9 @@ class Result(Head):
     counts: dict[str, Count]
     run: _Run | None
     missing: list[Missing]
+    left: _Left
+    looser: dict[str, Looser]
+    budget: _Budget | None
     perf: _Perf | None
     elapsed: NotRequired[list[ElapsedPayload]]
     environment: _Environment

@@ -14,7 +14,7 @@ from pytest_dsocr.foundation.words import count, entry, fit, listed, near, plain
 from pytest_dsocr.report import words
 from pytest_dsocr.report.budget import two_digits
 from pytest_dsocr.report.causes import behind, by_first, function_of, in_words, label
-from pytest_dsocr.report.file import INDEX_NAME
+from pytest_dsocr.report.file import INDEX_NAME, SUMMARY_NAME
 from pytest_dsocr.report.payload import Number, number
 from pytest_dsocr.report.times import rows
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pytest_dsocr.reference.drift import Change
 
 
-SUMMARY_NAME = "summary.md"
 MOST, NAMED, COLUMNS = 50, 6, 300
 OF_CAUSES = ("test", "as", "found", "why", "behind it")
-SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~])")
+SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
+"""Whatever would be markup, an address that becomes a link among it."""
 Result = Mapping[str, Any]
 
 

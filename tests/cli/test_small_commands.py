@@ -3,6 +3,7 @@
 import json
 import subprocess
 from argparse import Namespace
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pytest_dsocr.explain.catalogue import mistakes
 from pytest_dsocr.families import FAMILIES
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.pages.page_list import shipped
+from pytest_dsocr.plugin.option_values import level
 from pytest_dsocr.report.file import mark_running, write_json
 from tests.report.made import BAD, GOOD, new_result, night
 
@@ -79,3 +81,25 @@ def test_a_page_of_ones_own_is_shown_against_the_session_without_the_mistake(tmp
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert "SAM's features in front of CLIP's in front of the projector" in ran.stdout
     assert list((tmp_path / "pages").glob("*.jpg"))
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["comapre"], "compare"),
+        (["diff", "a", "b", "--markdwn"], "--markdown"),
+        (["run", "a.png", "--preset=gundan"], "gundam"),
+        (["faults", "clip.activation-er"], "clip.activation-erf"),
+    ],
+)
+def test_what_was_meant_is_named(words: list[str], meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with suppress(SystemExit):
+        assert main(words) == 2
+    assert f"did you mean {meant}?" in capsys.readouterr().err
+
+
+def test_a_session_is_not_compared_with_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "--reference=session", f"--out={tmp_path}/out"]) == 2
+    assert "compared with itself" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    assert level("l2") is level("L2")

@@ -8,7 +8,8 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -27,8 +28,8 @@ from pytest_dsocr.engine.portable import VOCABULARY, _fit
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.engine.weights import INDEX, read_headers
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.files import seal
-from pytest_dsocr.history import record
+from pytest_dsocr.foundation.files import seal, templates
+from pytest_dsocr.history import page, record, scoreboard
 from pytest_dsocr.pages.named import make_cases
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.perf.baseline import Baseline, find
@@ -84,6 +85,7 @@ def _written(name: str, text: str) -> Callable[[Path], Path]:
 
 
 def _result(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
     made = result(("passed", payload(MATCH, case=case_payload("a", MATCH), run=run_payload())), SLOWER)
     judgement = Judgement("decode", Pace.SAME, 10.0, 10.0, 1.0, 0.99, 1.01, 0.05, 24, 24)
     perf = PerfRun(TIMES, (judgement,)).to_json()
@@ -93,12 +95,41 @@ def _result(folder: Path) -> Path:
 def _read_result(path: Path) -> None:
     found = read_result(path)
     assert [*lines(difference(found, found), found, found)]
-    assert next(record.of_runs([("run", found)])).started
+    for night in record.of_runs([("run", found)]):
+        assert [*page.lines([record.NIGHTS.read(record.add(path.parent / "nights", night))], [])]
+    scoreboard.KEPT.read(scoreboard.keep(path.parent / "kept", scoreboard.Kept.of(found, "it", "It", "1")))
 
 
 def _night(folder: Path) -> Path:
     [made] = record.of_runs([("run", read_result(_result(folder)))])
     return record.add(folder, made)
+
+
+def _read_kept(path: Path) -> None:
+    [one] = scoreboard.read(path.parent)
+    again = scoreboard.keep(path.parent / "again", one)
+    assert scoreboard.KEPT.read(again) == one
+    made = scoreboard.tables([one])
+    blank = scoreboard.put_into("\n".join(scoreboard.tables([])), made)
+    assert scoreboard.put_into(blank, made) == blank
+    assert [len(table.splitlines()) for table in made] == [3, 3]
+
+
+def _kept(folder: Path) -> Path:
+    return scoreboard.keep(folder, scoreboard.Kept.of(read_result(_result(folder / "run")), "it", "It", "it 1.0"))
+
+
+def _bench(folder: Path) -> Path:
+    head = {"started": "2026-11-22T04:00:00+00:00", "verdict": "slower", "status": 1, "accepted": {"decode": "known"}}
+    judgement = Judgement("decode", Pace.SLOWER, 10.0, 20.0, 2.0, 1.9, 2.1, 0.05, 24, 24).to_json()
+    path = folder / "bench.json"
+    path.write_text(json.dumps({**head, "b": asdict(TIMES), "judgements": [judgement]}))
+    return path
+
+
+def _read_bench(path: Path) -> None:
+    night = record.of_bench(record.read_bench(path))
+    assert page.html([record.NIGHTS.read(record.add(path.parent / "nights", night))], [])
 
 
 def _show(path: Path) -> None:
@@ -146,6 +177,8 @@ def _in(name: str) -> Callable[[Path], Path]:
 KINDS: dict[str, Kind] = {
     "result": Kind(_result, _read_result),
     "night": Kind(_night, _show),
+    "kept": Kind(_kept, _read_kept),
+    "bench": Kind(_bench, _read_bench),
     "baseline": Kind(
         Baseline(**vars(TIMES), parity=PARITY, made=date(2026, 11, 1), command="", commit=None).write,
         _find_baseline,
@@ -264,3 +297,56 @@ def test_a_whole_file_is_read_and_what_is_none_ends_at_once(
     for damage in (instead(os.mkfifo), instead(Path.mkdir), *map(holding, (DEEP, DEEP_OBJECTS, b"")), *others):
         tried(KINDS[name], damage, Path(mkdtemp(dir=tmp_path)))
     assert tried(KINDS[name], lambda path: None, tmp_path) == "" or name == "facts"  # recorded under another Pillow
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the way to each value in a JSON value, and to the first of each array."""
+    yield path
+    rows = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    for key, inner in rows:
+        yield from places(inner, (*path, key))
+
+
+def replaced(value: Any, path: tuple[Any, ...], odd: Any) -> Any:
+    """The value with something else at a place; nothing there where that is ``...``."""
+    if not path:
+        return odd
+    found = copy.copy(value)
+    if path[1:] or odd is not ...:
+        found[path[0]] = replaced(value[path[0]], path[1:], odd)
+    else:
+        del found[path[0]]
+    return found
+
+
+HOSTILE: tuple[Any, ...] = (
+    *(..., None, -1, math.nan, "x", "../../\ud800", "<b>\n# x\n| y |\n@z [a](http://b)", "9" * 5000, [], {}),
+    {"a": {}},
+)
+
+
+@pytest.mark.parametrize("name", ["result", "night", "kept", "bench"])
+def test_every_field_that_is_read_again_is_checked(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Replace each value of a file in turn: no error but a sentence, and nothing is written elsewhere."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # hundreds of small files
+    monkeypatch.setattr("pytest_dsocr.history.page.templates", cache(templates))
+    _, value = content(name)
+    source = KINDS[name].source(tmp_path)
+    folder = tmp_path / "one" / "below"
+    folder.mkdir(parents=True)
+    faults, file = [], folder / source.name
+    for place in [*places(value)][1:]:
+        for odd in HOSTILE:
+            file.write_text(json.dumps(replaced(value, place, odd)))
+            try:
+                KINDS[name].read(file)
+            except DsocrError:
+                pass
+            except Exception as error:
+                faults.append(f"{place} = {str(odd)[:20]!r}: {error!r}"[:300])
+            capsys.readouterr()
+            if [*folder.parent.iterdir()] != [folder]:
+                faults.append(f"{place} = {odd!r} writes elsewhere")
+    assert not faults, f"{len(faults)}:\n" + "\n".join(faults[:40])

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,12 @@ def test_results_are_added_by_the_command(tmp_path: Path, capsys: pytest.Capture
 RUN = night(*GOOD)["run"]
 ABSENT = {"what": "baseline", "why": "none of this machine", "tests": 1, "allowed": True}
 RUNNING = {**head(IDENTITY, "running"), "verdict": UNFINISHED, "passes": False}
+LEFT = night(*GOOD)["left"]
+
+
+def shards(*of: str, pages: Sequence[str] = ("dev-3",)) -> dict[str, dict[str, Any]]:
+    """Passing results of parts of a run."""
+    return {str(k): night(*GOOD, run={**RUN, "shard": one, "pages": [*pages]}) for k, one in enumerate(of)}
 
 
 @pytest.mark.parametrize(
@@ -196,6 +203,19 @@ RUNNING = {**head(IDENTITY, "running"), "verdict": UNFINISHED, "passes": False}
             "perf: passes; missing: base",
         ),
         ({"pages": night(*GOOD, missing=[{**ABSENT, "what": "gpu"}])}, ["passes"], "passes"),
+        ({"pages": night(*GOOD, verdict="passes within looser limits: text=1 (0)")}, ["passes"], "passes within loo"),
+        ({"pages": night(*GOOD, left={**LEFT, "pages": ["b"]})}, ["incomplete"], "passes"),
+        ({"pages": night(*GOOD, left={**LEFT, "tests": 3})}, ["incomplete"], "passes"),
+        (shards("1/4", "2/4", "3/4"), ["incomplete"], "shards that are missing: 4/4"),
+        (shards("1/4", "1/4"), ["incomplete"], "shards that are missing: 2/4, 3/4, 4/4; shards that are there more"),
+        (shards("1/2", "2/2", "2/2"), ["incomplete"], "shards that are there more than once: 2/2"),
+        (shards("1/2", "2/3"), ["incomplete"], "shards that are missing: 2/2; shards that are missing: 1/3, 3/3"),
+        (shards("2/2", "1/2"), ["passes"], "passes"),
+        ({**shards("1/2", "2/2"), "live": night(*GOOD)}, ["passes"], "passes"),
+        ({**shards("1/2"), "other": shards("2/2", pages=["b.png"])["0"]}, ["incomplete"], "shards that are missing"),
+        ({**shards("1/2"), "other": shards("2/2", pages=["/elsewhere/dev-3"])["0"]}, ["passes"], "passes"),
+        ({**shards("1/2"), "other": {**RUNNING}}, ["machine"], "other: not finished"),
+        ({**shards("1/2"), "other": night(*BAD)}, ["wrong"], "other: "),
         ({"a": night(*GOOD), "b": night(*BAD, commit="f" * 40)}, ["passes", "wrong"], "passes"),
         ({"a": night(*GOOD), "b": night(*BAD, run={**RUN, "subject": "b"})}, ["passes", "wrong"], "passes"),
     ],

@@ -1,6 +1,7 @@
 """The table of implementations: what is kept of a run, the order of versions, and the page that it is put into."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,8 +25,8 @@ ONE = replace(
 
 def test_a_run_makes_a_row_of_each_table() -> None:
     of_run, of_stages = (table.splitlines()[2] for table in tables([ONE]))
-    assert of_run == r"| It \| that | `it` | it 0.9 | L2 | 2026-11-22 | 1 of 2 |"
-    assert of_stages == f"| `it` | it 0.9 | = | . | x 1 of 1 | . | =, 4e-06 |{' . |' * 6}"
+    assert of_run == r"| It \| that | it | it 0.9 | L2 | 2026-11-22 | 1 of 2 |"
+    assert of_stages == f"| it | it 0.9 | = | . | x 1 of 1 | . | =, 4e-06 |{' . |' * 6}"
 
 
 def test_versions_stand_in_their_order_and_a_later_run_of_one_replaces_it(tmp_path: Path) -> None:
@@ -33,6 +34,43 @@ def test_versions_stand_in_their_order_and_a_later_run_of_one_replaces_it(tmp_pa
         assert keep(tmp_path, replace(ONE, version=version)).stat().st_size < 2048
     assert [one.version for one in read(tmp_path)] == ["commit 8f", "it 0.9rc1", "it 0.9", "it 0.10"]
     assert read(tmp_path)[2] == ONE
+
+
+HOSTILE = "# <b>x</b> | [y](http://z) `a`\n\n# B\r| www.c.d |\u2028*e* \ud800 \\"
+
+
+@pytest.mark.parametrize("field", ["name", "title", "version"])
+def test_what_a_user_calls_it_is_no_markup_and_the_page_does_not_grow(
+    field: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page, run, empty = tmp_path / "page.md", tmp_path / "dsocr.json", tables([])
+    page.write_text(f"# Page\n\n{empty[0]}\n{empty[1]}".rstrip())  # no newline at the end
+    run.write_text(json.dumps(night(*GOOD)))
+    called = {"name": "it", "title": "It", "version": "1", field: HOSTILE}
+    sizes = set()
+    for _ in range(3):
+        add = ("--add", str(run), called["name"], called["version"], f"--title={called['title']}")
+        assert main(["scoreboard", str(tmp_path / "kept"), *add, f"--into={page}"]) == 0
+        sizes.add(page.stat().st_size)
+    assert len(sizes) == 1
+    title, *rows = filter(None, page.read_text().split("\n"))
+    assert (title, [row.count(" | ") for row in rows]) == ("# Page", [5] * 3 + [12] * 3)
+    for row in rows:
+        unescaped = re.sub(r"\\.", "", row.replace(" | ", ""))[2:-2]
+        assert not re.search(r"[<>\[\]`*#|]|://|www\.", unescaped)
+        assert row.isprintable()
+
+
+def test_two_names_that_look_alike_are_two_files(tmp_path: Path) -> None:
+    called = [("a b", "1"), ("a/b", "1"), ("a", "b-1"), ("a-b", "1"), ("A-b", "1"), ("x" * 999, "1"), ("..", "/")]
+    for name, version in called * 2:
+        assert keep(tmp_path, replace(ONE, name=name, version=version)).parent == tmp_path
+    assert sorted((one.name, one.version) for one in read(tmp_path)) == sorted(called)
+
+
+def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["scoreboard", str(tmp_path / "nowhere")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
 
 
 def test_the_command_keeps_a_result_and_puts_the_tables_in_the_place_of_those_before(

@@ -9,11 +9,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
+from pytest_dsocr.cli.main import main
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.history import record
 from pytest_dsocr.report.file import FINISHED, UNFINISHED, RunIdentity, head, read_result, write_json
 from tests.plugin import misdeeds
 from tests.plugin.conftest import CONFTEST, TEST_TEXT, Repository
@@ -127,25 +130,44 @@ def test_the_same_run_with_nothing_planted_passes(planted: Repository) -> None:
     assert (result["planned"], result["comparisons"]) == (3, 3)
 
 
+FORGER = """
+    import atexit, json, os
+    from pathlib import Path
+
+    FILE = Path("out/dsocr.json")
+    PASSED = json.loads(Path("passed.json").read_text())
+
+    def forge():
+        found = json.loads(FILE.read_text())
+        FILE.write_text({forgery})
+        os._exit(0)
+
+    {when}
+"""
+AT_EXIT, BEFORE = "atexit.register(forge)", "def pytest_sessionfinish(): forge()"
+
+
 @pytest.mark.parametrize(
-    ("forgery", "says"),
-    [("PASSED", f"is of another run, {PASSED.id}"), ("{**json.loads(found), 'passes': True}", "is not what pytest")],
+    ("forgery", "when"),
+    [
+        ("json.dumps(PASSED)", AT_EXIT),
+        ("json.dumps({**found, 'passes': True})", AT_EXIT),
+        ("'{'", AT_EXIT),
+        ("json.dumps({**PASSED, 'id': found['id']})", BEFORE),
+        ("json.dumps(PASSED)", BEFORE),
+    ],
 )
-def test_a_result_that_was_written_anew_is_not_believed(planted: Repository, forgery: str, says: str) -> None:
-    forger = f"""
-        import atexit, json, os
-        from pathlib import Path
-
-        FILE = Path("out/dsocr.json")
-        PASSED = json.loads(Path("passed.json").read_text())
-
-        @atexit.register
-        def forge():
-            found = FILE.read_text()
-            FILE.write_text(json.dumps({forgery}))
-            os._exit(0)
-    """
-    (planted.pytester.path / "out/dsocr.json").rename(planted.pytester.path / "passed.json")
-    done = compare(planted, forger, "--dsocr-subject=standin:Misreader")
-    assert json.loads((planted.pytester.path / "out/dsocr.json").read_text())["passes"] is True
-    assert (done.returncode, says in done.stderr) == (1, True)
+def test_a_result_that_was_written_anew_is_not_believed_and_does_not_stay(
+    planted: Repository, forgery: str, when: str, tmp_path: Path
+) -> None:
+    out = planted.pytester.path / "out"
+    (out / "dsocr.json").rename(planted.pytester.path / "passed.json")
+    done = compare(planted, FORGER.format(forgery=forgery, when=when), "--dsocr-subject=standin:Misreader")
+    assert done.returncode == 1
+    found = json.loads((out / "dsocr.json").read_text())
+    assert (found["passes"], found["ended_as"], found["verdict"] in done.stderr) == (False, "changed", True)
+    assert found["id"] != PASSED.id
+    assert not (out / "summary.md").exists()
+    assert "is not what pytest wrote" in (out / "index.html").read_text() or when == BEFORE
+    assert main(["history", str(tmp_path / "nights"), f"--add={out}"]) == 0
+    assert [night.word for night in record.read(tmp_path / "nights")[0]] == ["changed"]

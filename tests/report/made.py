@@ -52,6 +52,7 @@ def config(**changes: Any) -> Config:
     given |= {
         "tolerances": {},
         "budget": {},
+        "slower": {},
         "may_miss": frozenset(),
         "golden": Path("golden"),
         "out": Path("dsocr-out"),

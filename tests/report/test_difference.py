@@ -1,5 +1,6 @@
 """Two results: what became wrong, right, slower or faster, what is not compared any more, and what is new."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -41,7 +42,8 @@ def named(changes: list[Change]) -> list[tuple[str, str]]:
         (BAD, BAD, None, Status.NOTHING_WORSE),
         (GOOD, clip(replace(DRIFT, what="clip.page")), None, Status.NOTHING_WORSE),
         (GOOD, BAD, Kind.WRONG, Status.WRONG),
-        (OPEN[:1], BAD, Kind.WRONG, Status.WRONG),
+        (OPEN, BAD, Kind.WRONG, Status.WRONG),
+        (OPEN[:1], BAD, Kind.NEW_WRONG, Status.WRONG),
         (BAD, GOOD, Kind.RIGHT, Status.NOTHING_WORSE),
         (OPEN[:1], GOOD, Kind.NEW, Status.NOTHING_WORSE),
         (GOOD, OPEN, Kind.LEFT, Status.NOT_COMPARABLE),
@@ -123,6 +125,46 @@ def test_other_references_runs_of_nothing_and_other_cases_are_not_comparable() -
     assert difference(night(*GOOD), night(*GOOD, run=None)).obstacles
     other = night(("passed", payload(MATCH, case=case_payload("b"))))
     assert difference(night(*GOOD), other).obstacles == ["they hold no comparison in common"]
+
+
+LIMITED = night(*GOOD)["run"]
+
+
+def limited(**settings: Any) -> dict[str, Any]:
+    """A run with these options."""
+    return {"run": {**LIMITED, "settings": {**LIMITED["settings"], **settings}}}
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        (limited(tolerances={"text": 1.0, "boxes": 99}), "text boxes"),
+        (limited(budget={"kl": 0.1}), "budget kl"),
+        (limited(slower={"*": 9.0}), "slower *"),
+        (limited(max_new_tokens=1), "max_new_tokens"),
+        (limited(repeat=2), "repeat"),
+        ({"run": {**LIMITED, "dtype": "bfloat16"}}, "dtype"),
+        ({"looser": {"seam": {"allowed": 1.0, "usual": 1e-4, "tests": 1}}}, "seam"),
+        ({"budget": {"lost": [{"name": "characters", "allowed": 0.08}]}}, "budget characters"),
+    ],
+)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_other_limits_are_not_comparable_and_are_named(change: dict[str, Any], names: str, reverse: bool) -> None:
+    both = [night(*GOOD), night(*GOOD, **change)]
+    found = difference(*(both[::-1] if reverse else both))
+    assert found.status is Status.NOT_COMPARABLE
+    [obstacle] = found.obstacles
+    for name in re.findall(r"budget \w+|slower \S|\w+", names):
+        assert f" {name} " in obstacle
+
+
+def test_what_was_never_compared_did_not_become_wrong() -> None:
+    new = [clip(WRONG, "failed")[1], ("failed", payload(replace(WRONG, what="sam.page"), case=case_payload("b")))]
+    found = difference(night(*GOOD), night(GOOD[0], *new))
+    assert (named(found.changes[Kind.WRONG]), named(found.changes[Kind.NEW_WRONG])) == (
+        [("a", "clip.page")],
+        [("b", "sam.page")],
+    )
 
 
 def test_it_is_reported_line_by_line_and_as_markdown(snapshot: SnapshotAssertion) -> None:
