@@ -11,7 +11,9 @@ from pytest_dsocr.cli.arguments import add, add_model, add_reading
 from pytest_dsocr.contract.artifacts import Artifacts, split_pages, write_artifacts
 from pytest_dsocr.contract.image import load_images, read_file
 from pytest_dsocr.contract.markup import Span, parse, to_pixels
-from pytest_dsocr.engine.places import MINI, MINI_IS_FOR
+from pytest_dsocr.cost.model import PageCost
+from pytest_dsocr.cost.workload import Workload
+from pytest_dsocr.engine.places import MINI, MINI_IS_FOR, architecture_of
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.process import progress_bar
 from pytest_dsocr.foundation.words import count
@@ -110,6 +112,11 @@ def _read(
         result = session.run_prepared(inputs, max_new_tokens=options.max_new_tokens, on_token=on_token)
     artifacts = write_artifacts(result.text, found, out, session.family.form)
     yield f"output      {result.counts.output_tokens} tokens, ended by {result.finish_reason}"
+    if not case.is_several:
+        text_tokens = inputs.prompt_tokens - inputs.image_tokens
+        how = (text_tokens, result.counts.output_tokens, options.dtype, options.attention)
+        work = Workload(pages[0].size, case.preset, *how)
+        yield f"cost        {PageCost.of(architecture_of(options.checkpoint), work)}"
     yield ""
     yield from _stages(result)
     yield ""
