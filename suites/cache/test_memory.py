@@ -104,4 +104,4 @@ def _held_bytes(device: str) -> int:
     stored = (one.untyped_storage() for one in plain if one.layout == torch.strided and not one.is_nested)
     of_tensors = {one._cdata: one.nbytes() for one in stored if one.device.type != "cuda"}
     on_gpu = torch.cuda.memory_allocated(torch.device(device)) if device.startswith("cuda") else 0
-    return sum(of_tensors.values()) + on_gpu + tracemalloc.get_traced_memory()[0]
+    return int(sum(of_tensors.values())) + int(on_gpu) + tracemalloc.get_traced_memory()[0]

@@ -113,7 +113,7 @@ def calls_of(instrument: Instrument, before: Callable[[Engine[Any]], object] = l
 
 def a_range_for_each_layer(session: Engine[Any]) -> None:
     for layer in model_of(session).model.decoder_layers():
-        layer.forward = partial(within, session.stages, layer.forward)
+        layer.forward = partial(within, session.stages, layer.forward)  # type: ignore[method-assign]
 
 
 def within(stages: Stages, forward: Callable[..., Any], *given: Any) -> Any:
