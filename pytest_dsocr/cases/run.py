@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,12 @@ from pytest_dsocr.cases.substitution import substitute
 from pytest_dsocr.compare.case import CaseReport, Exchange, judge
 from pytest_dsocr.compare.tolerances import BUDGETS, OF_ONE_KEY, Tolerances, tolerances
 from pytest_dsocr.contract import TENSORS
+from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.prompt import TextTokenizer
+from pytest_dsocr.cost.model import PageCost
+from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.explain.explainer import Explainer, explained_by_readings
 from pytest_dsocr.explain.rounding import Rounder, explained_by_rounding, parts_of
 from pytest_dsocr.explain.stage_costs import cost_of_stages
@@ -134,7 +138,19 @@ def run_case(
         report = replace(report, exchange=replace(report.exchange, explanation=explanation))
     with elapsed.on("drawing"):
         picture = _drawn(report, config.out) if config.out else None
-    return report, of_case(report, place=place, picture=picture)
+    payload = of_case(report, place=place, picture=picture)
+    payload["cost"] = _cost(report.exchange, config.setup)
+    return report, payload
+
+
+def _cost(exchange: Exchange, setup: Setup) -> dict[str, int] | None:
+    """Return what the reference's output of a page costs by arithmetic; None of several pages together."""
+    case, inputs, tokens = exchange.case, exchange.expected.inputs, len(exchange.expected.steps)
+    if case.is_several:
+        return None
+    how = (len(inputs.prompt_ids) - inputs.image_tokens, tokens, setup.dtype, setup.attention)
+    work = Workload(load_image(case.page).size, case.preset, *how)
+    return asdict(PageCost.of(architecture_of(setup.checkpoint), work))
 
 
 def promised_and_absent(promised: Level | None, answer: Answer) -> str:

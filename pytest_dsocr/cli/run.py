@@ -13,7 +13,9 @@ from pytest_dsocr.contract.artifacts import OURS, Artifacts, boxes_in_pixels, sp
 from pytest_dsocr.contract.image import load_images, read_file
 from pytest_dsocr.contract.markup import Span, parse, to_pixels
 from pytest_dsocr.contract.prompt import CHECK_BOXES
-from pytest_dsocr.engine.places import MINI, MINI_IS_FOR
+from pytest_dsocr.cost.model import PageCost
+from pytest_dsocr.cost.workload import Workload
+from pytest_dsocr.engine.places import MINI, MINI_IS_FOR, architecture_of
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.files import seal, write_whole
 from pytest_dsocr.foundation.progress import progress_bar
@@ -115,6 +117,11 @@ def _read(
     yield f"output      {result.counts.output_tokens} tokens, ended by {result.finish_reason}"
     if result.finish_reason == "length":
         yield "noticed     the output ended at its limit of tokens, and not at its end; raise --max-new-tokens"
+    if not case.is_several:
+        text_tokens = inputs.prompt_tokens - inputs.image_tokens
+        how = (text_tokens, result.counts.output_tokens, options.dtype, options.attention)
+        work = Workload(pages[0].size, case.preset, *how)
+        yield f"cost        {PageCost.of(architecture_of(options.checkpoint), work)}"
     yield ""
     yield from _stages(result)
     yield ""

@@ -75,6 +75,28 @@ def expert_parameters(config: DecoderConfig) -> int:
     return MATRICES * config.hidden_size * config.moe_intermediate_size
 
 
+def cache_bytes(config: DecoderConfig, positions: int, size: int) -> int:
+    """Return the bytes of the keys and values of so many positions, in numbers of ``size`` bytes."""
+    return positions * config.num_hidden_layers * KEYS_AND_VALUES * config.num_key_value_heads * config.head_dim * size
+
+
+def activations(config: DecoderConfig, tokens: int, held: int, size: int, way: Way, *, is_eager: bool) -> int:
+    """Return the most bytes of activations alive at once in a call of ``tokens`` that attend to ``held`` positions.
+
+    A few tokens may have the weights of their experts copied together, as a step does on a GPU.
+    """
+    width, wide = config.hidden_size, LOGIT_BYTES
+    chosen = tokens * config.num_experts_per_tok
+    pairs = tokens * held * config.num_attention_heads * is_eager
+    return tokens * (width * (4 * size + 3 * wide) + config.intermediate_size * size) + max(
+        pairs * (2 * size + 2 * wide) + 8 * tokens * width * size,
+        (MATRICES + 1) * tokens * config.intermediate_size * size,
+        chosen * width * (3 * size + 2 * wide),
+        chosen * expert_parameters(config) * size if chosen <= config.n_routed_experts else 0,
+        (tokens if way.all_logits else 1) * config.vocab_size * (size + wide),
+    )
+
+
 def layers(config: DecoderConfig, call: Call) -> dict[str, Cost]:
     """Return the cost of one call."""
     weights = parameters(config)

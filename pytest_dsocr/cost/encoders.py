@@ -162,3 +162,23 @@ def parameters(arch: Architecture) -> dict[str, int]:
     """Count the parameters of each module of vision."""
     own = {PROJECTOR: projector_parameters(arch)}
     return {**sam_parameters(arch.sam), **clip_parameters(arch.clip), **own}
+
+
+def activations(arch: Architecture, side_px: int, views: int, dtype: str) -> dict[str, int]:
+    """Return the most bytes of activations alive at once in one call of SAM, of CLIP and of the projector."""
+    size, rows = ITEM_BYTES[dtype], views * (features_side(arch.sam, side_px) ** 2 + 1)
+    return {
+        "sam": size * _sam_activations(arch.sam, side_px // arch.sam.patch_size, views),
+        "clip": size * rows * arch.clip.width * (3 + 4 * arch.clip.mlp_ratio),  # attention takes less
+        "projector": size * rows * (arch.projector_input + arch.decoder.hidden_size),
+    }
+
+
+def _sam_activations(config: SamConfig, side: int, views: int) -> int:
+    """Input, norm, windows, queries with keys and values, and the output twice, beside the bias in its making."""
+    peaks = [views * side**2 * config.width * (3 + 2 * config.mlp_ratio)]
+    for layer in range(config.layers):
+        window = _window(config, layer, side)
+        patches = views * (-(-side // window) * window) ** 2
+        peaks.append(2 * patches * config.heads * (window**2 + window) + 8 * patches * config.width)
+    return max(peaks)

@@ -1,5 +1,9 @@
 """What a page costs, stage by stage and module by module."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass
+
 from pytest_dsocr.contract.presets import crop_count
 from pytest_dsocr.cost import decoder, encoders
 from pytest_dsocr.cost.cost import ITEM_BYTES, Cost, StageCost, moved, total
@@ -54,6 +58,60 @@ def parameters(arch: Architecture) -> dict[str, int]:
         **dict.fromkeys(OWN, arch.decoder.hidden_size),
         **decoder.parameters(arch.decoder),
     }
+
+
+def cache_bytes(arch: Architecture, work: Workload) -> int:
+    """Return the bytes of keys and values when the last token is written."""
+    positions = arch.family.cache.length(work.prompt_tokens, work.decode_steps)
+    return decoder.cache_bytes(arch.decoder, positions, ITEM_BYTES[work.dtype])
+
+
+def activation_peaks(arch: Architecture, work: Workload, *, way: Way = SESSION) -> dict[str, int]:
+    """Return the most bytes of activations alive at once in each stage, beside weights and cache.
+
+    A bound for code that is written as the session is: each operator's result is stored. Attention of the encoders is
+    fused, but for its bias, which a kernel may copy to a size that it likes.
+    """
+    size, is_eager = ITEM_BYTES[work.dtype], work.attention == "eager"
+    each = [load(arch.family.cost).activations(arch, side_px, views, work.dtype) for side_px, views in calls(work)]
+    prompt, held = work.prompt_tokens, arch.family.cache.length(work.prompt_tokens, work.decode_steps)
+    return {
+        **{stage: max(one[stage] for one in each) for stage in each[0]},
+        "prefill": decoder.activations(arch.decoder, prompt, prompt, size, way, is_eager=is_eager),
+        "decode": decoder.activations(arch.decoder, 1, held, size, way, is_eager=is_eager),
+    }
+
+
+@dataclass(frozen=True)
+class PageCost:
+    """What one page costs, in all."""
+
+    flops: int
+    moved_bytes: int
+    """At least; see :mod:`pytest_dsocr.cost.cost`."""
+    cache_bytes: int
+    """Of keys and values, at the end."""
+    activation_bytes: int
+    """At most, in the stage that takes most."""
+
+    @classmethod
+    def of(cls, arch: Architecture, work: Workload) -> PageCost:
+        """Return that of ``work``."""
+        whole = total(stage.cost for stage in stages_of(arch, work).values())
+        peaks = activation_peaks(arch, work)
+        return cls(whole.matrix_flops, whole.bytes, cache_bytes(arch, work), max(peaks.values()))
+
+    def __str__(self) -> str:
+        return (
+            f"{si(self.flops)}FLOP, {si(self.moved_bytes)}B to be moved; "
+            f"{si(self.cache_bytes)}B of keys and values, at most {si(self.activation_bytes)}B of activations"
+        )
+
+
+def si(value: float) -> str:
+    """Return a number of three figures with its prefix, such as ``3.47 T``."""
+    power = next((power for power in (4, 3, 2, 1) if value >= 1000**power), 0)
+    return f"{value / 1000**power:.3g} {' kMGT'[power].strip()}"
 
 
 def _fusion(arch: Architecture, work: Workload) -> Layers:

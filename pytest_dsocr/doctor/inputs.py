@@ -1,5 +1,6 @@
 """What a run reads: the checkpoint's weights, pages, the vendor's files, recordings, baselines."""
 
+import shlex
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -22,7 +23,7 @@ from pytest_dsocr.reference.goldens import anchors_file, baseline_places, record
 from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.recording import recordings_of
 
-ACCEPT = "accept a run's times: pytest --pyargs pytest_dsocr.suites.perf --dsocr-baseline-update"
+ACCEPT = "pytest --pyargs pytest_dsocr.suites.perf"
 UNREADABLE = "not looked up, for the weights cannot be read"
 
 
@@ -139,7 +140,16 @@ def baselines(wanted: Wanted) -> Iterator[Finding]:
         found = f"there are some of {name}; a run says whether one is of its page and setting"
         yield Finding("baselines", Level.OK, found)
     else:
-        yield Finding("baselines", Level.NOTE, f"none of {name}, so that no run is called slower", ACCEPT)
+        todo = f"accept a run's times: {accepting(wanted)}"
+        yield Finding("baselines", Level.NOTE, f"none of {name}, so that no run is called slower", todo)
+
+
+def accepting(wanted: Wanted) -> str:
+    """Return the command that makes the first baseline of such a run."""
+    named = {name: str(getattr(wanted, name)) for name in ("checkpoint", "device", "dtype", "attention")}
+    named |= {"reference": str(wanted.reference)} if wanted.reference else {}
+    options = [f"--dsocr-{name}={value}" for name, value in named.items()]
+    return f"{ACCEPT} {shlex.join(options)} --dsocr-baseline-update"
 
 
 def _checkpoint(wanted: Wanted) -> Checkpoint | None:

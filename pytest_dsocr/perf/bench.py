@@ -14,7 +14,7 @@ from pytest_dsocr.perf.identity import identity_of
 from pytest_dsocr.perf.limits import Watcher
 from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.perf.side import Side, ask_all, sides
-from pytest_dsocr.perf.statistics import Judgement, Pace
+from pytest_dsocr.perf.statistics import NO_SLOWER, Judgement, Pace
 from pytest_dsocr.perf.trace import Difference, difference
 from pytest_dsocr.perf.traced import Table
 from pytest_dsocr.perf.turns import ENDED, LABELS, Task, absolute, asked_again, loaded, timed
@@ -79,8 +79,9 @@ class Bench:
             return Status.UNDECIDED, f"could not tell: no round was fit for use: {listed([*whys]) or 'none was taken'}"
         if known:
             return Status.NOT_SLOWER, f"B is slower as accepted: {listed(known)}"
-        faster = self._of(Pace.FASTER)
-        return Status.NOT_SLOWER, f"B is faster: {listed(faster)}" if faster else "B is the same"
+        if faster := self._of(Pace.FASTER):
+            return Status.NOT_SLOWER, f"B is faster: {listed(faster)}"
+        return Status.NOT_SLOWER, "B is not slower" if self._of(Pace.NOT_SLOWER) else "B is the same"
 
     @property
     def status(self) -> Status:
@@ -185,7 +186,7 @@ def differences_of(bench: Bench) -> Iterator[str]:
         yield from entry("equal", f"the text that is read{counts}")
     paces = {one.quantity: one.pace for one in bench.judgements}
     for name, why in bench.accepted.items():
-        mended = "; no longer slower: remove its line" if paces.get(name) in (Pace.SAME, Pace.FASTER) else ""
+        mended = "; no longer slower: remove its line" if paces.get(name) in NO_SLOWER else ""
         yield from entry("accepted", f"{name}: {why}{mended}")
     for change in (*(one.text for one in bench.changes), *other_changes(bench.a, bench.b)):
         yield from entry("changed", change)
@@ -209,7 +210,7 @@ def row_of(one: Judgement) -> tuple[str, ...]:
     """Return the row of one quantity."""
     if one.pace is Pace.NOT_COMPARED:
         return (one.quantity, "", "", "", "", "", f"{one.pace}: {one.reason}")
-    more = f"; {one.reason or f'{one.wanted} pairs might tell'}" if one.pace is Pace.AMBIGUOUS else ""
+    more = one.reason or (f"{one.wanted} pairs might tell" if one.pace is Pace.AMBIGUOUS else "")
     return (
         one.quantity,
         f"{one.before_ms:.4g}",
@@ -217,5 +218,5 @@ def row_of(one: Judgement) -> tuple[str, ...]:
         f"{one.ratio:.3f}",
         f"{one.low:.3f} to {one.high:.3f}",
         f"{1 + one.limit:.3f}",
-        f"{one.pace}{more}",
+        f"{one.pace}{more and f'; {more}'}",
     )

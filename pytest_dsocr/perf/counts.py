@@ -45,9 +45,9 @@ def _vision_left_out(once: int, found: int, read: int, first: int) -> Flag:
     return Flag(once > found == 0 and read >= first, f"reading the page encodes {found} views, and it has {once}")
 
 
-def _short_prefill(prefill_us: int, step_us: int) -> Flag:
-    text = f"the device works {prefill_us:,} us for the prompt and {step_us:,} for a step; of a page with views"
-    return Flag(prefill_us <= FEW_STEPS * step_us, f"{text} it is more than {FEW_STEPS} steps")
+def _short_prefill(prompt: int, step: int) -> Flag:
+    text = f"the prompt takes {prompt:,} (us of the GPU, or else FLOPs) and a step {step:,}; of a page with views"
+    return Flag(prompt <= FEW_STEPS * step, f"{text} it is more than {FEW_STEPS} steps")
 
 
 def _waits_a_token(waits: int, of_first: int, tokens: int) -> Flag:
@@ -89,9 +89,14 @@ FLAGS: Mapping[str, tuple[tuple[str, ...], str | Callable[..., Flag]]] = {
 """Each with the exact quantities that it needs, and what judges them; a text, where the first of them must be 0."""
 
 
+ON_A_CPU = {"prefill.busy_us": "prefill.flops", "decode.busy_us": "step.flops"}
+"""What is counted where there is no GPU whose work could be timed."""
+
+
 def flag(name: str, exact: Exact) -> Flag | None:
     """Evaluate one flag; None where the subject does not show what it needs."""
     needs, judged = FLAGS[name]
+    needs = tuple(one if one in exact else ON_A_CPU.get(one, one) for one in needs)
     values = [exact[one] for one in needs if one in exact]
     if len(values) < len(needs):
         return None

@@ -63,6 +63,8 @@ class PerfRun:
     """One of another host, whose exact quantities hold here while its times do not."""
     accepted: Path | None = None
     """Where this run was written as a baseline."""
+    is_kept: bool = False
+    """Whether pytest-benchmark keeps the times in the place of a baseline."""
     roof: Roof | None = None
     """The least times on this device, where its peaks are known."""
 

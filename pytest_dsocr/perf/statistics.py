@@ -42,9 +42,15 @@ class Pace(StrEnum):
 
     FASTER = "FASTER"
     SAME = "SAME"
+    NOT_SLOWER = "NOT-SLOWER"
+    """Either of these two: slower by no more than the limit, and perhaps faster by more."""
     SLOWER = "SLOWER"
     AMBIGUOUS = "AMBIGUOUS"
     NOT_COMPARED = "NOT-COMPARED"
+
+
+NO_SLOWER = (Pace.FASTER, Pace.SAME, Pace.NOT_SLOWER)
+"""Verdicts that pass."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +111,8 @@ def judge(
     """Judge a table of quantities, each against its own limit.
 
     SLOWER and FASTER are tested against the limit itself, with Holm's correction over all quantities and both
-    directions, since one false alarm spoils a table. SAME needs no correction: a table is called the same only where
-    each quantity is, and that all of several errors happen is no likelier than one of them (an intersection-union
+    directions, since one false alarm spoils a table. SAME and NOT-SLOWER need no correction: a table passes only where
+    each quantity does, and that all of several errors happen is no likelier than one of them (an intersection-union
     test). Where the rounds are too few to find anything, nothing is the same either.
 
     Args:
@@ -144,7 +150,8 @@ def _judgement(
     if far and low == -math.inf:
         low, high = shifts.values[0], shifts.values[-1]
     enough = shifts.least_p <= strict
-    pace = found or far or (Pace.SAME if -most <= low and high <= most and enough else Pace.AMBIGUOUS)
+    within = Pace.SAME if -most <= low else Pace.NOT_SLOWER
+    pace = found or far or (within if high <= most and enough else Pace.AMBIGUOUS)
     rounds = min(map(len, sides))
     wanted = _wanted(shifts, rounds, math.log1p(limit), level, strict) if pace is Pace.AMBIGUOUS else rounds
     ratios = math.exp(shifts.centre), math.exp(low), math.exp(high)
@@ -155,9 +162,9 @@ def _wanted(shifts: Shifts, rounds: int, limit: float, level: float, strict: flo
     """Estimate how many rounds would settle it: an interval shrinks with their square root."""
     if shifts.least_p > strict:
         return max(fewest_at(strict, shifts.paired), rounds + 1)
-    centre = abs(shifts.centre)
+    centre = shifts.centre
     low, high = shifts.interval(level if centre <= limit else strict)
-    width = max(high - shifts.centre, shifts.centre - low)
+    width = max(high - centre, centre - low)
     shrink = width / max(abs(centre - limit), ROUNDING)
     return max(rounds + 1, min(MOST_ROUNDS, math.ceil(rounds * shrink**2)))
 

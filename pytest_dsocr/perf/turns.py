@@ -15,7 +15,7 @@ from pytest_dsocr.perf.identity import PageSetting
 from pytest_dsocr.perf.limits import ANY, LOOKS, Watcher, limits_of, looks_at, once_settled, order, settle
 from pytest_dsocr.perf.rounds import Round, alike
 from pytest_dsocr.perf.side import Side, ask_all, sides
-from pytest_dsocr.perf.statistics import Judgement, Pace, Sides, judge
+from pytest_dsocr.perf.statistics import NO_SLOWER, Judgement, Pace, Sides, judge
 from pytest_dsocr.subjects.loading import VENDOR
 
 LABELS = ("A", "B")
@@ -81,7 +81,8 @@ def asked_again(
 ) -> list[Judgement]:
     """Ask new processes of both sides about each change that may be one of processes and not of their code.
 
-    One that they do not all see is AMBIGUOUS: where a process has its memory makes all that it does slower or faster.
+    One that they do not all see is AMBIGUOUS, or NOT-SLOWER where each passes: where a process has its memory makes
+    all that it does slower or faster.
     """
     found = {one.quantity: one for one in judged}
     for _ in range(AGAIN):
@@ -101,11 +102,12 @@ def asked_again(
 
 
 def _agreed(one: Judgement, again: Judgement | None) -> Judgement:
-    """Return a change as it is where new processes show it too; as AMBIGUOUS where they do not."""
+    """Return a change as it is where new processes show it too; where they do not, no more than both say."""
     if again and again.pace is one.pace:
         return one
+    pace = Pace.NOT_SLOWER if again and {one.pace, again.pace} <= {*NO_SLOWER} else Pace.AMBIGUOUS
     ratio = f"{again.ratio:.3f} {again.pace}" if again else "not timed"
-    return replace(one, pace=Pace.AMBIGUOUS, reason=f"{one.pace}, but {ratio} in new processes")
+    return replace(one, pace=pace, reason=f"{one.pace}, but {ratio} in new processes")
 
 
 class _TimeUpError(Exception):

@@ -107,7 +107,7 @@ def resolve(config: pytest.Config) -> Config:
     found["budget"] = dict(ChainMap(*reversed(found["budget"])))
     found["slower"] = dict(found["slower"])
     found["may_miss"] = frozenset(found["may_miss"])
-    found["golden"] = found["golden"] or golden_folder()
+    found["golden"] = found["golden"] or golden_folder(is_written=found["baseline_update"])
     if found["model"]:
         found["checkpoint"] = f"{found['model']}:{found['checkpoint']}"
     return Config(**found)
@@ -181,13 +181,13 @@ def refused(config: pytest.Config, error: pytest.UsageError) -> None:
 
 
 def _check_goldens(config: pytest.Config, own: Config) -> None:
-    """Refuse goldens that are not there, unless snapshots are to be made, and those that must not be written to."""
+    """Refuse goldens that are not there, unless some are to be made, and those that must not be written to."""
     if any(config.getoption(name, False) for name in UPDATES):
         try:
             check_writable(own.golden, "--dsocr-golden=DIR")
         except DsocrError as error:
             raise pytest.UsageError(str(error)) from error
-    elif not own.golden.is_dir():
+    elif not (own.golden.is_dir() or own.baseline_update):
         raise pytest.UsageError(
             f"there is no folder {own.golden} of goldens; make one: --snapshot-update, or dsocr vendor record --golden"
         )

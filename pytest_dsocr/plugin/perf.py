@@ -82,7 +82,7 @@ def dsocr_pace(request: pytest.FixtureRequest, _dsocr_alone: None) -> Callable[[
         if quantity not in run.measured.quantities:
             leave_unmeasured_out(request.node, run, quantity)
         _hand_over(request, run, quantity)
-        if run.accepted:
+        if run.accepted or run.is_kept:
             return Comparison(f"perf/{quantity}", Verdict.MATCH, run.no_baseline)
         if run.baseline is None:
             leave_out(request.node, "baseline", run.no_baseline)
@@ -152,8 +152,9 @@ def leave_uncounted_out(item: pytest.Item, name: str, quantities: Sequence[str],
 
 def _hand_over(request: pytest.FixtureRequest, run: PerfRun, quantity: str) -> None:
     """Pass the rounds to pytest-benchmark, where it is installed and enabled, for its table, storage and plots."""
-    plugins, option = request.config.pluginmanager, request.config.option
-    if not plugins.has_plugin("benchmark") or option.benchmark_disable or option.benchmark_skip:
+    from pytest_dsocr.plugin.perf_run import handed_over
+
+    if not handed_over(request.config):
         return
     times_s = [time_ms / 1e3 for time_ms in run.measured.wall_ms(quantity)]
     clock = accumulate(step_s for time_s in times_s for step_s in (0.0, time_s))  # looked at before and after a round

@@ -62,7 +62,8 @@ def perf_run(
 ) -> PerfRun:
     """Measure ``probe``'s page, and judge it; with ``--dsocr-baseline-update`` write it as the baseline instead.
 
-    What is to become a baseline is held against the reference first: no time of a wrong answer is taken.
+    What is to become a baseline, or pytest-benchmark's, is held against the reference first: no time of a wrong answer
+    is taken.
 
     Raises:
         NoBaselineError: where this machine has baselines, but none for this run, or where this run may not become one.
@@ -71,8 +72,9 @@ def perf_run(
     parity: dict[str, Any] = {}
     if config.baseline_update:
         check_writable(folders[0], "--dsocr-golden=FOLDER")
+    before = PerfRun(counts) if config.baseline_update else against(config, counts)
+    if config.baseline_update or (before.baseline is None and is_kept_elsewhere(request.config)):
         check_right(parity := _parity(request, config, case))
-    before = PerfRun(counts) if parity else against(config, counts)
     alone = BASELINE_ROUNDS if parity else ALONE
     try:
         measured, judgements = measure(
@@ -82,7 +84,23 @@ def perf_run(
         gc.unfreeze()  # what the probe froze as it began
     roof = roof_of(measured, config.checkpoint, case.page)
     run = replace(before, measured=measured, judgements=judgements, roof=roof)
-    return _accepted(request.config, run, parity, folders[0]) if parity else run
+    if config.baseline_update:
+        return _accepted(request.config, run, parity, folders[0])
+    why = f"pytest-benchmark keeps the times; what it reads: {parity.get('verdict')}; {before.no_baseline}"
+    return replace(run, is_kept=True, no_baseline=why) if parity else run
+
+
+def is_kept_elsewhere(config: pytest.Config) -> bool:
+    """Return whether pytest-benchmark saves the times of this run, or compares them with those that it saved."""
+    options = ("benchmark_save", "benchmark_autosave", "benchmark_compare")
+    return handed_over(config) and any(getattr(config.option, name) for name in options)
+
+
+def handed_over(config: pytest.Config) -> bool:
+    """Return whether pytest-benchmark is there to be handed the rounds."""
+    if not config.pluginmanager.has_plugin("benchmark"):
+        return False
+    return not (config.option.benchmark_disable or config.option.benchmark_skip)
 
 
 def identity_of(config: Config, case: Case) -> dict[str, Any]:

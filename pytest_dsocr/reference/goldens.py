@@ -12,11 +12,15 @@ OWN = Path("golden")
 RECORDINGS, SNAPSHOTS, BASELINES, ANCHORS = "vendor", "snapshots", "baselines", "anchors.json"
 
 
-def golden_folder() -> Path:
-    """Return the folder with any of the three: ``./golden`` where it is one or is empty, else the shipped one."""
-    own = OWN.absolute()
+def golden_folder(*, is_written: bool = False) -> Path:
+    """Return the folder with any of the three: ``./golden`` where it is one or is empty, else the shipped one.
+
+    To be written to, ``./golden`` is the one as well where the shipped one is in the installed package.
+    """
+    own, shipped = OWN.absolute(), shipped_folder()
     is_one = any((own / part).is_dir() for part in (RECORDINGS, SNAPSHOTS, BASELINES))
-    return own if is_one or (own.is_dir() and not any(own.iterdir())) else shipped_folder()
+    is_one = is_one or (own.is_dir() and not any(own.iterdir())) or (is_written and _is_installed(shipped))
+    return own if is_one else shipped
 
 
 def shipped_folder() -> Path:
@@ -65,5 +69,9 @@ def check_writable(path: Path, instead: str) -> None:
         path: of goldens.
         instead: the option that names another place.
     """
-    if path.resolve().is_relative_to(PACKAGE_FOLDER.resolve()):
+    if _is_installed(path):
         raise DsocrError(f"{path} would be written, in the installed package; name a folder of your own: {instead}")
+
+
+def _is_installed(path: Path) -> bool:
+    return path.resolve().is_relative_to(PACKAGE_FOLDER.resolve())

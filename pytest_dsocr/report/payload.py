@@ -150,6 +150,8 @@ class CasePayload(TypedDict):
     shapes: ShapesPayload
     compression: CompressionPayload | None
     """None where the vendor counts no image tokens of such a preset, or the reference wrote nothing."""
+    cost: NotRequired[dict[str, int] | None]
+    """The fields of :class:`pytest_dsocr.cost.model.PageCost`; None of several pages together."""
     loss: NotRequired[LossPayload | None]
     """None where no budget is set, or the subject raised."""
     readings: NotRequired[dict[str, list[Any]] | None]

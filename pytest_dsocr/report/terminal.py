@@ -26,7 +26,10 @@ MOST, MOST_DRIFTING, MOST_CAUSES, MOST_NAMED = 20, 3, 3, 6
 WITH_V = ", shown with -v"
 GOOD, BAD, NOTED = {"green": True}, {"red": True, "bold": True}, {"yellow": True}
 NO_MARKUP: Mapping[str, bool] = {}
-MARKUP_OF_PACE = {"SLOWER": BAD, "FASTER": GOOD, "SAME": GOOD, "AMBIGUOUS": NOTED, "NOT-COMPARED": NOTED}
+MARKUP_OF_PACE = {
+    **{"SLOWER": BAD, "FASTER": GOOD, "SAME": GOOD, "NOT-SLOWER": GOOD},
+    **{"AMBIGUOUS": NOTED, "NOT-COMPARED": NOTED},
+}
 
 
 class Line(NamedTuple):

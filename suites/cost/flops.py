@@ -166,7 +166,10 @@ def compared(what: str, apart: Sequence[Difference], found: Flops, root: str = W
         return not_compared(what, Reason.TELLS_NOTHING, measured)
     if not apart:
         flops = found.modules[root].total() if root else found.algorithmic
-        return Comparison(what, Verdict.MATCH, f"{flops:,}{text}")
+        counted = found.modules.get(root, found.operators)
+        fused = sum(flops for name, flops in counted.items() if name in found.uncounted)
+        policy = f", {fused:,} of them fused attention's, by all pairs of queries and keys" if fused else ""
+        return Comparison(what, Verdict.MATCH, f"{flops:,}{text}{policy}")
     first, *others = map(str, apart[:SHOWN])
     more = [f"and {len(apart) - SHOWN} more"] if len(apart) > SHOWN else []
     return Comparison(what, Verdict.WRONG, first, details=(*others, *more))

@@ -1,11 +1,13 @@
 """Subjects on one session, each with one fault that the suite of the cache is there to see."""
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -142,6 +144,29 @@ def but_the_first(step: Callable[..., Tensor], *given: Any) -> Tensor:
         return step(*given)
 
 
+def hoards(step: Callable[..., Tensor], *given: Any) -> Tensor:
+    """Each step leaves 4 MB behind."""
+    vars(step.__self__).setdefault("held", []).append(torch.ones(1 << 20))  # type: ignore[attr-defined]
+    return step(*given)
+
+
+def hoards_arrays(step: Callable[..., Tensor], *given: Any) -> Tensor:
+    """Every second step leaves 4 MB behind, of which torch knows nothing."""
+    held = vars(step.__self__).setdefault("held", [])  # type: ignore[attr-defined]
+    held.append(np.ones(1 << 19 if len(held) % 2 else 0))
+    return step(*given)
+
+
+def with_gradients(read: Callable[..., str], *page: Any, **how: Any) -> str:
+    """It reads as if it were to be trained."""
+    model = read.__self__.session.model.requires_grad_(True)  # type: ignore[attr-defined]
+    try:
+        with mock.patch.object(torch, "no_grad", nullcontext):
+            return read(*page, **how)
+    finally:
+        model.requires_grad_(False)
+
+
 def unmasked(read_many: Callable[..., list[str]], *pages: Any, **how: Any) -> list[str]:
     """The shorter pages of a batch are shown the padding behind them."""
     with mock.patch.object(attention, "_visible", lambda q, k, lengths: VISIBLE(q, k, None)):
@@ -174,5 +199,8 @@ FAULTS: Mapping[str, Make] = {
     ),
     "shows a batch its padding": changed(read_many=unmasked),
     "does not see the first token": changed(step=but_the_first),
+    "hoards 4 MB a step": changed(step=hoards),
+    "hoards arrays": changed(step=hoards_arrays),
+    "leaves gradients on": changed(read=with_gradients),
     "louder in steps": changed(step=lambda step, *given: step(*given) * 1.01),
 }

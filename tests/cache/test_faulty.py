@@ -17,13 +17,25 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.session import SessionSubject
-from suites.cache import test_batches, test_contents, test_images, test_pages, test_reading, test_views, test_ways
+from suites.cache import (
+    test_batches,
+    test_contents,
+    test_images,
+    test_memory,
+    test_pages,
+    test_reading,
+    test_views,
+    test_ways,
+)
 from suites.cache.conftest import _without_gradients  # noqa: F401 - is used by every test here
 from suites.cache.walk import Peak, Walk, compare_peaks
 from suites.contract.pages import write_page
 from tests.cache.faulty import FAULTS
 
-MODULES = (test_batches, test_contents, test_images, test_pages, test_reading, test_views, test_ways)
+MODULES = (
+    *(test_batches, test_contents, test_images, test_memory),
+    *(test_pages, test_reading, test_views, test_ways),
+)
 ON_A_GPU = {"test_decode_peaks_no_higher_than_prefill"}
 CAUGHT: dict[str, list[str]] = {
     "test_a_token_takes_the_computed_bytes": ["twice as wide", "one layer"],
@@ -46,6 +58,8 @@ CAUGHT: dict[str, list[str]] = {
     "test_a_blank_page_is_looked_at": ["skips blank pages"],
     "test_crops_that_sum_to_zero_are_seen": ["takes crops for none by their sum"],
     "test_images_of_one_prompt_are_seen_as_each_by_itself": ["sees the last image"],
+    "test_a_step_holds_no_more_than_its_keys_and_values": ["hoards 4 MB a step", "hoards arrays"],
+    "test_reading_keeps_nothing_for_a_backward_pass": ["leaves gradients on"],
     "test_step_by_step_is_one_call": ["louder in steps"],
     "test_going_on_from_a_cache_is_one_call": ["louder in steps"],
     "test_the_cache_holds_the_same_by_either_way": ["zeros"],

@@ -19,7 +19,9 @@ from pytest_dsocr.cli.main import COMMANDS, main, parser
 from pytest_dsocr.cli.vendor_pages import found_by
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.markup import parse, to_pixels
-from pytest_dsocr.engine.places import MINI_IS_FOR
+from pytest_dsocr.cost.model import PageCost
+from pytest_dsocr.cost.workload import Workload
+from pytest_dsocr.engine.places import MINI_IS_FOR, architecture_of
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import unseal
@@ -177,6 +179,8 @@ def test_a_page_is_read_in_a_process_of_its_own_whose_reader_may_have_seen_enoug
     lines = done.stdout.splitlines()
     assert lines[2].endswith("2 x 2 crops and the whole page, 702 prompt tokens, 693 of them image")
     assert "output      8 tokens, ended by length" in lines
+    work = Workload(load_image(shipped("dev-3")[0]).size, DEFAULT.preset("gundam"), 702 - 693, 8, "float32")
+    assert f"cost        {PageCost.of(architecture_of('mini'), work)}" in lines
     assert {"result.mmd", "result_with_boxes.jpg"} <= {path.name for path in tmp_path.iterdir()}
     noticed = [line.split()[2:4] for line in lines if line.startswith("noticed ")]
     assert noticed == [["output", "ended"], ["box", "was"]], "the limit of tokens leaves no room for a box"

@@ -70,6 +70,8 @@ def test_a_session_like_the_vendors_ends_in_0_with_the_plugins_own_result(
     result = read_result(Path("mine"))
     assert (result["passes"], result["comparisons"], len(result["cases"])) == (True, 2, 1)
     assert result["run"]["pages"] == [PAGE]
+    assert result["cases"][0]["cost"].keys() == {"flops", "moved_bytes", "cache_bytes", "activation_bytes"}
+    assert all(value > 0 for value in result["cases"][0]["cost"].values())
     assert Path("set").read_text(encoding="utf-8") == f"{kept} 131072 PASSIVE"
 
 

@@ -5,13 +5,22 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 
-from pytest_dsocr.engine.stages import Stages
+from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.engine.stages import Instrument, Stages
+from pytest_dsocr.explain.mistake import model_of
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
+from tests.engine.written import synthetic_session
 
 CPU = torch.device("cpu")
 
@@ -118,3 +127,43 @@ def test_the_stopwatch_opens_ranges_around_the_stages_of_any_subject(tmp_path: P
     _, seen = profiled_ranges(OF_ANY_SUBJECT, tmp_path)
     before = ["+tokenizer", "-", "+vision", "+sam", "-", "-", "+prefill", "-"]
     assert seen == [*before, *["+decode", "-"] * 2, "+postprocess", "-", "+page", "-"]
+
+
+LAYERS = 12
+"""As many as the published model has."""
+
+
+def calls_of(instrument: Instrument, before: Callable[[Engine[Any]], object] = lambda session: None) -> int:
+    """How many functions a decode step calls, Python's and C's."""
+    made, calls = synthetic_session(DEFAULT, num_hidden_layers=LAYERS), 0
+    session = Engine(made.model, made.tokenizer, instrument=instrument)
+    state = session.prefill(session.prepare(Image.new("RGB", (64, 64), "white"), prompt="free", preset="tiny"))
+    session.decode_step(state, 5)
+    before(session)
+
+    def count(frame: FrameType, event: str, arg: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    session.decode_step(state, 5)
+    sys.setprofile(None)
+    return calls
+
+
+def a_range_for_each_layer(session: Engine[Any]) -> None:
+    for layer in model_of(session).model.decoder_layers():
+        layer.forward = partial(within, session.stages, layer.forward)  # type: ignore[method-assign]
+
+
+def within(stages: Stages, forward: Callable[..., Any], *given: Any) -> Any:
+    with stages("decode"):
+        return forward(*given)
+
+
+def test_a_steps_range_costs_under_a_hundredth_of_its_calls() -> None:
+    """Counted, for a clock tells so little of nothing; a range in each layer would cost more."""
+    pytest.importorskip("nvtx")
+    bare = calls_of("off")
+    assert 0 < calls_of("nvtx") - bare < bare / 100
+    assert calls_of("nvtx", a_range_for_each_layer) - bare > bare / 100

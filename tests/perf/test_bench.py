@@ -72,6 +72,9 @@ def test_new_processes_are_asked_whether_a_small_change_is_of_the_code(
     assert bench("Sleeping", "Unlucky", "--slower=page=0.02") == 2
     assert Path("starts").read_text().split() == ["started"] * 2, "no third one is asked where the second disagrees"
     assert "AMBIGUOUS; SLOWER, but 1.000 SAME in new processes\n" in capsys.readouterr().out
+    Path("starts").unlink()
+    assert bench("Unlucky", "Sleeping", "--slower=page=0.02") == 0
+    assert "NOT-SLOWER; FASTER, but 1.000 SAME in new processes\n" in capsys.readouterr().out
 
 
 def test_the_slower_stage_is_named_and_no_other(capsys: Capture) -> None:
@@ -280,6 +283,8 @@ def sides(*paces: Pace, operators: int = 8, tokens: int = 8, apart: str = "", is
     [
         (sides(Pace.SAME), Status.NOT_SLOWER, "B is the same"),
         (sides(Pace.SAME, Pace.FASTER, operators=7), Status.NOT_SLOWER, "B is faster: FASTER"),
+        (sides(Pace.SAME, Pace.NOT_SLOWER), Status.NOT_SLOWER, "B is not slower"),
+        (sides(Pace.NOT_SLOWER, Pace.AMBIGUOUS), Status.UNDECIDED, "could not tell: AMBIGUOUS"),
         (sides(Pace.SAME, Pace.SLOWER, Pace.AMBIGUOUS), Status.SLOWER, "B is slower: SLOWER"),
         (sides(Pace.AMBIGUOUS, operators=9), Status.SLOWER, "B is slower: page.operators (counted)"),
         (sides(Pace.SAME, Pace.AMBIGUOUS), Status.UNDECIDED, "could not tell: AMBIGUOUS"),

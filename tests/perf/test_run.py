@@ -94,10 +94,11 @@ def test_what_is_far_slower_throughout_shows_before_the_first_look() -> None:
 
 
 def test_more_rounds_are_taken_only_while_something_is_ambiguous() -> None:
-    probe = Planted(0.055)
+    noise, slower = 0.05, {"page": 1.02}
+    probe = Planted(noise, slower)
     found, judgements = measure(probe, COUNTS, baseline(0.02), {})
     assert (probe.taken, {one.pace for one in judgements}) == (LOOKS[1], {Pace.SAME})
-    at_the_first = against(Planted(0.055), 0.02, most_rounds=LOOKS[0])
+    at_the_first = against(Planted(noise, slower), 0.02, most_rounds=LOOKS[0])
     assert Pace.AMBIGUOUS in {one.pace for one in at_the_first.values()}
     assert [*judgements] == judge_run(baseline(0.02), found, {}, look=2, looks=3)
     assert [*judgements] != judge_run(baseline(0.02), found, {}, look=1, looks=1), "each look has its alpha"

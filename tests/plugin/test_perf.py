@@ -6,6 +6,7 @@ The subject takes as long as a file says, by a clock that nothing else moves, so
 import gc
 import json
 import re
+import shlex
 import sys
 import types
 from collections.abc import Iterator
@@ -15,10 +16,13 @@ import pytest
 
 from pytest_dsocr.cost.roofline import Roof, devices
 from pytest_dsocr.cost.workload import Workload
+from pytest_dsocr.doctor.finding import Wanted
+from pytest_dsocr.doctor.inputs import accepting
 from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin.perf_run import roof_of
+from pytest_dsocr.reference.goldens import golden_folder
 from pytest_dsocr.report.file import read_result
 from tests.perf.made import Clock, measured
 from tests.plugin.conftest import Repository, unwrapped
@@ -39,7 +43,7 @@ SLEEPER = """
     class Misreader(Sleeper):
         text = standin.Misreader.text
 """
-OPTIONS = ("--dsocr-golden=gold", "--dsocr-slower=0.5")
+GOLDEN, SLOWER = ("--dsocr-golden=gold",), "--dsocr-slower=0.5"
 SLEEP_MS = 15.0
 UPDATE = "--dsocr-baseline-update"
 TEST = r"'test_it\.py::test_is_no_slower\[page\]'"
@@ -57,10 +61,12 @@ class Timed:
         repository.pytester.makepyfile(sleeper=SLEEPER)
         (self.path / "gold").mkdir()
 
-    def run(self, *more: str, subject: str = "Sleeper", sleep_ms: float = SLEEP_MS) -> pytest.RunResult:
+    def run(
+        self, *more: str, subject: str = "Sleeper", sleep_ms: float = SLEEP_MS, golden: tuple[str, ...] = GOLDEN
+    ) -> pytest.RunResult:
         """Run the suite of times."""
         (self.path / "sleep_ms.txt").write_text(str(sleep_ms))
-        return self.repository.run(STAGES, f"--dsocr-subject=sleeper:{subject}", *OPTIONS, *more)
+        return self.repository.run(STAGES, f"--dsocr-subject=sleeper:{subject}", *golden, SLOWER, *more)
 
     @property
     def baselines(self) -> list[Path]:
@@ -124,6 +130,37 @@ def test_the_same_again_passes_and_is_reported_everywhere(accepted: Timed) -> No
     rounds_ms = [1e3 * one for one in benchmark["stats"]["data"]]
     assert len(rounds_ms) == perf["rounds"]["used"]
     assert 1e3 * benchmark["stats"]["median"] == pytest.approx(perf["median_ms"]["page"])
+
+
+def test_pytest_benchmark_saves_and_compares_without_a_baseline_of_ours(timed: Timed) -> None:
+    """Its own first run is a baseline too; a run that only skips does not pass, but where its times are to be kept."""
+    ours = ("-k", "page", "--dsocr-out=out")
+    result = timed.run(*ours, "--benchmark-save=first")
+    assert (result.ret, result.parseoutcomes()) == (pytest.ExitCode.OK, {"passed": 1, "deselected": OTHERS})
+    [saved] = (timed.path / ".benchmarks").glob("*/*_first.json")
+    assert json.loads(saved.read_bytes())["benchmarks"][0]["extra_info"]["quantity"] == "page"
+    gate = ("--benchmark-compare", "--benchmark-compare-fail=median:20%")
+    assert timed.run(*ours, *gate).ret == pytest.ExitCode.OK
+    assert timed.run(*ours, *gate, sleep_ms=3 * SLEEP_MS).ret != pytest.ExitCode.OK
+    assert read_result(timed.path / "out")["ended_as"] == "slower"
+
+
+def test_the_first_baseline_makes_the_folder_of_goldens(
+    timed: Timed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after pip install, where the shipped goldens are in the package: ``./golden`` is made, and found again."""
+    monkeypatch.setattr(
+        "pytest_dsocr.reference.goldens.PACKAGE_FOLDER", installed := tmp_path / "site" / "pytest_dsocr"
+    )
+    (installed / "golden" / "vendor").mkdir(parents=True)
+    monkeypatch.chdir(timed.path)
+    wanted = Wanted("mini", "cpu", "float32", "eager", None, None, (), golden_folder(), Path("out"))
+    hint = shlex.split(accepting(wanted))
+    assert hint[:3] == ["pytest", "--pyargs", "pytest_dsocr.suites.perf"]
+    for golden, options in (("golden", ()), ("made", ("--dsocr-golden=made",))):
+        timed.run(*hint[3:], *options, golden=()).assert_outcomes(passed=1, skipped=OTHERS)
+        assert len([*(timed.path / golden).glob("baselines/*/*.json")]) == 1
+        timed.run(*options, golden=()).assert_outcomes(passed=1, skipped=OTHERS)
 
 
 def test_a_gate_of_pytest_benchmarks_is_in_the_result_too(accepted: Timed) -> None:

@@ -17,6 +17,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
+from pytest_dsocr.families.family import PREFILL
+from pytest_dsocr.perf.probe.flops import counted_flops
 from pytest_dsocr.perf.probe.lines import Lines, Marks, Own, stage_of
 from pytest_dsocr.perf.probe.stopwatch import FEW, WITHIN, Stopwatch, growth
 from pytest_dsocr.perf.probe.tracing import Reading, profiled
@@ -45,8 +47,8 @@ def count(probe: PageProbe) -> dict[str, int]:
     first_layer = module_of(probe.subject, FIRST_LAYER)
     if first_layer is not None and (grown := growth_by_token(probe.read, first_layer)) is not None:
         found["page.lines.growth"] = grown
-    if probe.has_stages and probe.device.startswith("cuda"):
-        found |= _of_gpu(probe)
+    if probe.has_stages:
+        found |= _of_gpu(probe) if probe.device.startswith("cuda") else _of_products(probe)
     return found
 
 
@@ -91,6 +93,17 @@ def _of_stages(probe: PageProbe) -> dict[str, int]:
     if (bytes_of_token := _cache_bytes(state)) is not None:
         found["cache.bytes_a_token"] = bytes_of_token
     return found
+
+
+def _of_products(probe: PageProbe) -> dict[str, int]:
+    """Return the FLOPs of the prompt and of a step; nothing where no figure is known for some."""
+    walk = probe.walk(Stopwatch("cpu"), (PREFILL,))
+    with counted_flops() as prompt:
+        _, state = walk.begin()
+    with counted_flops() as step:
+        probe.subject.step(state, walk.tokens[-1])
+    is_known = step.algorithmic and not (prompt.unknown or step.unknown)
+    return {"prefill.flops": prompt.algorithmic, "step.flops": step.algorithmic} if is_known else {}
 
 
 def _of_steps(steps: list[Operators]) -> dict[str, int]:

@@ -15,6 +15,13 @@ def vision(arch: Architecture, side_px: int, views: int, dtype: str) -> dict[str
     return {**encoders.vision(arch, side_px, views, dtype), "adapter": {NAME: own}}
 
 
+def activations(arch: Architecture, side_px: int, views: int, dtype: str) -> dict[str, int]:
+    """Return the most bytes alive at once in each stage."""
+    rows = views * encoders.features_side(arch.sam, side_px) ** 2
+    own = 2 * rows * arch.decoder.hidden_size * ITEM_BYTES[dtype]
+    return {**encoders.activations(arch, side_px, views, dtype), "adapter": own}
+
+
 def parameters(arch: Architecture) -> dict[str, int]:
     """Count the parameters of each module of vision."""
     width = arch.decoder.hidden_size

@@ -1,0 +1,107 @@
+"""What a subject holds: no more for each step than its cache grows by, and nothing for a backward pass."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, as_expected, not_compared
+from pytest_dsocr.cost.cost import ITEM_BYTES
+from pytest_dsocr.cost.decoder import cache_bytes
+from pytest_dsocr.families.family import Family
+from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.observation.config import Config
+from pytest_dsocr.plugin.check import Check
+
+from .walk import Walk
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SPARE = 16 << 10
+"""Bytes that a step may hold beside its keys and values: Python's own objects."""
+TOKENS = 2
+
+
+@pytest.mark.dsocr_level("L2")
+def test_a_step_holds_no_more_than_its_keys_and_values(
+    walk: Walk, dsocr_subject: Any, dsocr_config: Config, dsocr_check: Check
+) -> None:
+    """The mean of a few steps without the largest, in which a cache may have made room for the next ones."""
+    from pytest_dsocr.engine.checkpoint import resolve
+
+    what = "decode/memory held a step"
+    if dsocr_config.isolate:
+        dsocr_check([not_compared(what, Reason.NOT_OFFERED)])
+        return
+    state, _ = walk.start()
+    walk.steps(state, walk.first[:1])
+    with _traced():
+        held = [_held_bytes(dsocr_config.device)]
+        for token in walk.first[1:]:
+            walk.steps(state, [token])
+            held.append(_held_bytes(dsocr_config.device))
+    *most, _ = sorted(after - before for before, after in pairwise(held))
+    size = ITEM_BYTES[str(getattr(dsocr_subject, "dtype", dsocr_config.dtype))]
+    allowed = cache_bytes(resolve(dsocr_config.checkpoint).architecture.decoder, 1, size) + SPARE
+    found = sum(most) // len(most)
+    verdict = Verdict.MATCH if found <= allowed else Verdict.WRONG
+    dsocr_check([Comparison(what, verdict, f"{found:,} bytes (allowed {allowed:,}, its keys and values among them)")])
+
+
+@pytest.mark.dsocr_level("L0")
+def test_reading_keeps_nothing_for_a_backward_pass(
+    first_page: Path, family: Family, dsocr_subject: Any, dsocr_check: Check
+) -> None:
+    """Read as a user does, with gradients left on."""
+    import torch
+
+    from pytest_dsocr.perf.probe.counting import Counting
+    from pytest_dsocr.subjects.checked import CheckedSubject
+
+    kept: list[int] = []
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept.append(tensor.nbytes)
+        return tensor
+
+    case = make_case(first_page, "markdown", family.quickest, TOKENS, family)
+    hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
+    with torch.enable_grad(), hooks, Counting() as counting:
+        CheckedSubject(dsocr_subject).read(case)
+    what, why = "read/kept for a backward pass", "read within torch.no_grad(), as the vendor's infer does"
+    if counting.seen.count:
+        dsocr_check([as_expected(what, f"{len(kept)} tensors, {sum(kept):,} bytes", "0 tensors, 0 bytes", why)])
+    else:
+        dsocr_check([not_compared(what, Reason.NOT_OFFERED)])
+
+
+@contextmanager
+def _traced() -> Iterator[None]:
+    """Trace what Python allocates, and go on where somebody does already."""
+    was_on = tracemalloc.is_tracing()
+    tracemalloc.start()
+    try:
+        yield
+    finally:
+        if not was_on:
+            tracemalloc.stop()
+
+
+def _held_bytes(device: str) -> int:
+    """Count the bytes of tensors, and of all else that Python has allocated since it is traced."""
+    import torch
+
+    gc.collect()
+    plain = (one for one in gc.get_objects() if type(one) in (torch.Tensor, torch.nn.Parameter))
+    stored = (one.untyped_storage() for one in plain if one.layout == torch.strided and not one.is_nested)
+    of_tensors = {one._cdata: one.nbytes() for one in stored if one.device.type != "cuda"}
+    on_gpu = torch.cuda.memory_allocated(torch.device(device)) if device.startswith("cuda") else 0
+    return int(sum(of_tensors.values())) + int(on_gpu) + tracemalloc.get_traced_memory()[0]
