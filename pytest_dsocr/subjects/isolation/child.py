@@ -12,7 +12,7 @@ from typing import Any
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.foundation.errors import DsocrError, is_of_machine, traced
 from pytest_dsocr.observation.config import NotOfferedError, SubjectFaultError
-from pytest_dsocr.subjects.calls import at_stage, begin, brief
+from pytest_dsocr.subjects.calls import LOAD, at_stage, begin, brief
 from pytest_dsocr.subjects.isolation.transport import REFUSAL, Channel, end_with_parent, serve
 from pytest_dsocr.subjects.loading import close_subject, load_subject
 from pytest_dsocr.subjects.protocol import METHODS, Setup
@@ -74,7 +74,7 @@ class SubjectServer:
 
             torch.set_num_threads(threads)
         self._subject = load_subject(spec, Setup(**setup))
-        with at_stage("load", "factory"):
+        with at_stage(LOAD, "factory"):
             return self._offered()
 
     def _offered(self) -> dict[str, Any]:
