@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.process import end_with_parent
 from pytest_dsocr.plugin.config import SPREAD
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.plugin.selection import MEASURING, WORDS, asks_for_times
@@ -127,7 +128,7 @@ def _status_of(command: Sequence[str], run_id: str) -> tuple[int, str]:
     environment = {**MEMORY_KEPT, **os.environ, RUN_ID: run_id, WITNESS: str(pytests)}
     with open(ours, "rb", buffering=0) as pipe:  # noqa: PTH123 - no path
         with open(pytests, "wb"):  # noqa: PTH123
-            process = subprocess.Popen(command, env=environment, pass_fds=(pytests,))
+            process = subprocess.Popen(command, env=environment, pass_fds=(pytests,), preexec_fn=end_with_parent)
         with _forwarding(process):
             status = process.wait()
         os.set_blocking(ours, False)  # whoever may hold the other end still

@@ -7,7 +7,6 @@ name. Nothing here imports torch, which the other side need not have.
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import json
 import os
@@ -128,7 +127,6 @@ CLOSING_S, POLL_S, MAX_GRACE_S = 5.0, 0.2, 10.0
 TRACE_LINES, TRACE_BYTES, COLUMNS = 40, 16_384, 200
 SHOWN_BYTES = 65_536
 STDERR = 2
-PR_SET_PDEATHSIG = 1
 
 
 class ProcessLostError(Exception):
@@ -322,12 +320,6 @@ def serve(
 def limit(limit_s: float) -> None:
     """Dump this process's stack and end it after a number of seconds."""
     faulthandler.dump_traceback_later(min(limit_s, threading.TIMEOUT_MAX), exit=True, file=STDERR)
-
-
-def end_with_parent() -> None:
-    """Have Linux kill this process with the thread that started it, for one that holds the lock does not listen."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _listen(channel: Channel, requests: SimpleQueue[Any], on_gone: Callable[[], None]) -> None:
