@@ -19,7 +19,7 @@ from tests.reference.replay import MADE
 
 RUNTIME = f"{__name__}:Misbehaving"
 SLOW_S, SIGNS = 6.0, 200
-"""How long it is slow, and how many signs of progress it gives meanwhile, many more than a limit needs."""
+"""Seconds of a slow request, and its signs of progress, many more than a limit needs."""
 MORE: Mapping[str, Callable[[], object]] = {
     "memory": raising(MemoryError("tried to allocate 20.00 GiB")),
     "cuda memory": raising(torch.OutOfMemoryError("tried to allocate 20.00 GiB")),

@@ -178,7 +178,7 @@ Passes = Callable[[float], None]
 
 @pytest.fixture
 def passes(limited: Watch) -> Passes:
-    """Let so many seconds pass on the run's clock, and ask whether the call is over its limit, as the guard does."""
+    """Move the run's clock by so many seconds, and interrupt the call as the guard does."""
     clock = Clock()
     limited.limit(CALL_S, LOADING_S, now=lambda: clock.perf_counter_ns() / 1e9)
 
