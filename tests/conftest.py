@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partialmethod
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
+from pytest_dsocr.foundation.process import end_with_parent
 from pytest_dsocr.plugin.options import OPTIONS
 from tests.checkout import CHECKOUT
 from tests.leaks import OwnModulesSnapshot, changes, lost, state
@@ -67,11 +70,14 @@ def _leaves_nothing(_modules_stay: None) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _processes_of_a_test(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Processes that a test starts find these tests' examples, and do not depend on how this run was started."""
+    """Processes that a test starts find these tests' examples, and end with this run, however it was started."""
     folder = tmp_path_factory.mktemp("path")
     for name in ("suites", "tests"):
         (folder / name).symlink_to(CHECKOUT / name)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            subprocess.Popen, "__init__", partialmethod(subprocess.Popen.__init__, preexec_fn=end_with_parent)
+        )
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH")))))
         patch.setenv("PYTEST_ADDOPTS", IN_ORDER)
         patch.setenv("DSOCR_EXPLAIN", "0")  # but where a test is about it

@@ -8,7 +8,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -113,6 +113,10 @@ class Chat:
     """That it wants; empty where it wants none."""
     limit_s: float
     """For one answer."""
+    option: str = "time_limit"
+    """Which option raises it."""
+    now: Callable[[], float] = time.perf_counter
+    """The clock by which pieces arrive."""
 
     def models(self) -> list[str]:
         """Return the names of the models that it lists."""
@@ -134,7 +138,7 @@ class Chat:
         """Ask for an answer piece by piece; give the whole, once the server has said that it is."""
         pieces: list[str] = []
         ended_by, usage = "", None
-        arrived_s = [time.perf_counter()]
+        arrived_s = [self.now()]
         with self._request("POST", "/chat/completions", {**body, "stream": True}) as reply:
             is_whole = False
             for line in reply.lines():
@@ -148,7 +152,7 @@ class Chat:
                 ended_by, is_whole, usage = reason or ended_by, is_whole or bool(reason), counted or usage
                 pieces.append(piece)
                 if piece:
-                    arrived_s.append(time.perf_counter())
+                    arrived_s.append(self.now())
                 reply.had = f"had sent {sum(map(len, pieces))} characters"
         if not is_whole:
             raise self.fault(f"broke off in mid-answer, when it {reply.had}; see its log")
@@ -195,7 +199,7 @@ class Chat:
             reply.begin(f"{method} {path}")
             yield reply
         except Overdue as overdue:
-            raise ServerHungError("read", str(hung("read", "read", current().limit_s))) from overdue
+            raise ServerHungError("read", str(hung("read", "read", current().limit_s("read")))) from overdue
         except ConnectionRefusedError as error:
             what = "cannot be reached (connection refused); start it, or name another"
             raise self.fault(what, ServerDownError) from error
@@ -209,7 +213,9 @@ class Chat:
     def _broken(self, reply: _Reply, error: Exception) -> SubjectFaultError:
         """Say how a connection ended that was there."""
         if reply.is_cut_off or isinstance(error, TimeoutError):
-            slow = f"took more than {self.limit_s:g} s, when it {reply.had}; if it was only slow, raise its time_limit"
+            slow = (
+                f"took more than {self.limit_s:g} s, when it {reply.had}; if it was only slow, raise its {self.option}"
+            )
             return self.fault(slow, ServerHungError)
         if isinstance(error, http.client.IncompleteRead):
             return self.fault(f"broke off in mid-answer, when it {reply.had}; see its log")

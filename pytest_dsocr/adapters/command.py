@@ -22,21 +22,26 @@ from pytest_dsocr.adapters import fields
 from pytest_dsocr.adapters.process import RunningCommand
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.config import Level, SubjectFaultError
+from pytest_dsocr.observation.config import START_LIMIT_S, Level, SubjectFaultError
 from pytest_dsocr.subjects.loading import CLI
 from pytest_dsocr.subjects.protocol import Offers, Setup
 
 T = TypeVar("T")
 LEVEL = Level.TEXT
 OWN_PROCESS = True
-FLAGS = "--keep, --after=MARK, --before=MARK, --time-limit=SECONDS, --env=NAME=VALUE, --presets=NAMES, --prompts=NAMES"
+FLAGS = (
+    "--keep, --after=MARK, --before=MARK, --time-limit=SECONDS, --start-limit=SECONDS, --env=NAME=VALUE, "
+    "--presets=NAMES, --prompts=NAMES"
+)
 
 
 class CommandOptions(fields.Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A command, and how it is dealt with; the time limit of the first page of one that stays is with its loading."""
+    """A command, and how it is run."""
 
     command: str | list[str] = ""
     keep: bool = False
+    start_limit: fields.Seconds = START_LIMIT_S
+    """Of one that stays: what its first page may take beyond the time limit, as that waits for its loading."""
     after: str = ""
     """The text of the page begins behind this mark; empty: at the beginning of the output."""
     before: str = ""
@@ -114,11 +119,13 @@ class KeptSubject(CommandSubject):
         """Ask the command for a page; one that has ended, or did not answer, is started again."""
         if self._running and not self._running.is_running:
             self.close()
+        limit_s = self._options.time_limit
         if self._running is None:
             self._running = _start(self._options, self._setup)
+            limit_s += self._options.start_limit
         running, number = self._running, next(self._ids)
         try:
-            running.limit(self._options.time_limit)
+            running.limit(limit_s)
             asked = {"id": number, **fields.of_page(page, prompt, preset, max_new_tokens)}
             running.ask(json.dumps(asked).encode() + b"\n")
             answer = _answer(running, number)
@@ -204,8 +211,8 @@ def _flags(words: Iterable[str]) -> dict[str, Any]:
                 given["keep"] = True
             case "--after" | "--before" if value:
                 given[name[2:]] = value
-            case "--time-limit" if value.replace(".", "", 1).isdigit():
-                given["time_limit"] = float(value)
+            case "--time-limit" | "--start-limit" if value.replace(".", "", 1).isdigit():
+                given[name[2:].replace("-", "_")] = float(value)
             case "--presets" | "--prompts" if value:
                 given[name[2:]] = value.split(",")
             case "--env" if "=" in value:

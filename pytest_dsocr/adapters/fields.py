@@ -36,10 +36,13 @@ def of_page(page: Path | str, prompt: str, preset: Preset, max_new_tokens: int) 
 T = TypeVar("T")
 
 
+Seconds = Annotated[float, Meta(gt=0)]
+
+
 class Options(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What every adapter takes, as named or in a file."""
 
-    time_limit: Annotated[float, Meta(gt=0)] = inf
+    time_limit: Seconds = inf
     """Seconds for one page."""
     presets: Sequence[str] | None = None
     """Those that it offers; all if None, as of prompts."""

@@ -10,6 +10,7 @@ from math import inf
 from typing import TypeVar
 
 from pytest_dsocr.adapters.fields import MOST_BYTES
+from pytest_dsocr.foundation.process import end_with_parent
 from pytest_dsocr.foundation.words import fit, in_shell
 from pytest_dsocr.observation.config import SubjectFaultError, SubjectHungError
 from pytest_dsocr.subjects.isolation.transport import how_it_ended, kill_group
@@ -49,6 +50,7 @@ class RunningCommand:
                 stderr=subprocess.PIPE,
                 env={**os.environ, **environment},
                 start_new_session=True,
+                preexec_fn=end_with_parent,
             )
         except (OSError, ValueError) as error:
             raise self.fault(f"cannot be started ({error}); name one that runs in a shell here") from error

@@ -11,7 +11,6 @@ import mimetypes
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from math import isinf
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -26,12 +25,10 @@ from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import Level
-from pytest_dsocr.subjects.calls import guarded, refusal
+from pytest_dsocr.subjects.calls import LOAD, guarded, refusal
 from pytest_dsocr.subjects.loading import HTTP
 from pytest_dsocr.subjects.protocol import Offers, Setup
 
-GREETING_S = 60.0
-"""For each answer of the handshake, where no limit is named."""
 LEVEL = Level.TEXT
 OWN_PROCESS = True
 
@@ -46,6 +43,8 @@ class ServerOptions(fields.Options, frozen=True, kw_only=True, forbid_unknown_fi
     stream: bool = True
     key_env: str = ""
     """The name of an environment variable that holds the server's key."""
+    start_limit: fields.Seconds = 60.0
+    """For each answer of the handshake."""
     body: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of a request; None takes one out."""
 
@@ -65,7 +64,7 @@ def subject(spec: str, setup: Setup) -> ServerSubject:
     Raises:
         DsocrError: where the server cannot be asked, or changes the text so that no page could be right.
     """
-    with guarded("load", "server", refusal("the server could not be asked", "see the error it came from")):
+    with guarded(LOAD, "server", refusal("the server could not be asked", "see the error it came from")):
         made = ServerSubject(options_of(spec), setup)
         made.greet()
     return made
@@ -110,8 +109,8 @@ class ServerSubject:
         """Find out what the server does, and tell it."""
         from pytest_dsocr.adapters.handshake import shake_hands
 
-        limit_s, family = self._options.time_limit, architecture_of(self._setup["checkpoint"]).family
-        chat = replace(self._chat, limit_s=GREETING_S if isinf(limit_s) else limit_s)
+        family = architecture_of(self._setup["checkpoint"]).family
+        chat = replace(self._chat, limit_s=self._options.start_limit, option="start_limit")
         self._model = shake_hands(chat, self._options.model, self._body, family)
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:

@@ -279,18 +279,19 @@ def reference_of(config: Config, on_progress: OnProgress | None = None) -> Refer
     named = frozenset(way for way in WAYS if getattr(config, f"reference_{way}"))
     wanted = Wanted(resolve(config.checkpoint), *config.reference_key, named)
     places = recording_places(config.golden)
+    limits = {"time_limit_s": config.time_limit, "start_limit_s": config.start_limit}
     if config.reference == "session":
         exact = replace(wanted, fixed=Wanted.fixed)  # what is not recorded of this key, the session answers
-        return open_session_reference(places, exact, time_limit_s=config.time_limit)
+        return open_session_reference(places, exact, **limits)
     if config.reference is None:
         return open_recorded(places, wanted)
     reference = open_reference(
         config.reference,
         wanted,
         env=config.vendor_env,
-        time_limit_s=config.time_limit,
         keep_files=config.out is not None,
         on_progress=on_progress,
+        **limits,
     )
     if isinstance(reference, LiveReference):
         reference.start()

@@ -14,6 +14,7 @@ from pytest_dsocr.foundation.process import interrupted_by_sigterm
 from pytest_dsocr.foundation.progress import progress_bar
 from pytest_dsocr.foundation.words import entry
 from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.observation.config import START_LIMIT_S
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.perf.bench import Status, compare, lines_of
 from pytest_dsocr.perf.identity import PageSetting
@@ -47,6 +48,7 @@ def add_run(command: ArgumentParser) -> None:
     add(command, "--rounds", "the most pairs of rounds to take", LOOKS[-1], type=int, metavar="PAIRS")
     add(command, "--seconds", "judge after so many seconds of rounds, Ctrl-C at once", type=float, metavar="SECONDS")
     add(command, "--time-limit", "longest time without an answer", 600.0, type=float, metavar="SECONDS")
+    add(command, "--start-limit", "the same while it starts", START_LIMIT_S, type=float, metavar="SECONDS")
     add(command, "--out", "write the result and every round to this file", type=Path, metavar="FILE")
     add(command, "--markdown", "write a comment for a pull request to this file", type=Path, metavar="FILE")
     add(command, "--bencher", "write B's times in Bencher's format (BMF) to this file", type=Path, metavar="FILE")
@@ -99,6 +101,7 @@ def _task(options: Namespace) -> Task:
         most_rounds=options.rounds,
         seconds=options.seconds or math.inf,
         limit_s=options.time_limit,
+        start_limit_s=options.start_limit,
         traces=options.trace and options.trace.absolute(),
     )
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.process import IDLE_WAITS
+from pytest_dsocr.foundation.process import IDLE_WAITS, end_with_parent
 from pytest_dsocr.plugin.options import OPTIONS, SPREAD
 from pytest_dsocr.plugin.selection import MEASURING, WORDS, asks_for_times
 from pytest_dsocr.report.file import (
@@ -142,7 +142,7 @@ def _status_of(command: Sequence[str], run_id: str, defaults: Mapping[str, str])
     environment = {**defaults, **os.environ, RUN_ID: run_id, WITNESS: str(pytests)}
     with open(ours, "rb", buffering=0) as pipe:  # noqa: PTH123 - no path
         with open(pytests, "wb"):  # noqa: PTH123
-            process = subprocess.Popen(command, env=environment, pass_fds=(pytests,))
+            process = subprocess.Popen(command, env=environment, pass_fds=(pytests,), preexec_fn=end_with_parent)
         with _forwarding(process):
             status = process.wait()
         os.set_blocking(ours, False)  # whoever may hold the other end still

@@ -18,6 +18,7 @@ from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.progress import progress_bar
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.config import START_LIMIT_S
 from pytest_dsocr.pages.named import Cases, make_cases
 from pytest_dsocr.reference.environment import find_environment
 from pytest_dsocr.reference.goldens import OWN, RECORDINGS, check_writable
@@ -41,6 +42,7 @@ def add_record(command: ArgumentParser) -> None:
     ceiling = "stop after this many tokens (default: as many as the vendor's code)"
     command.add_argument("--max-new-tokens", type=int, metavar="TOKENS", help=ceiling)
     add(command, "--time-limit", "longest time without a sign of progress", 600.0, type=float, metavar="SECONDS")
+    add(command, "--start-limit", "the same while it starts and loads", START_LIMIT_S, type=float, metavar="SECONDS")
     add(command, "--golden", "folder of recordings to write to", OWN / RECORDINGS, type=Path, metavar="FOLDER")
     command.add_argument("--again", action="store_true", help="record the cases anew that are recorded already")
 
@@ -120,6 +122,7 @@ def live_reference(options: Namespace, progress: Progress) -> LiveReference:
         dtype=options.dtype,
         attention=options.attention,
         time_limit_s=options.time_limit,
+        start_limit_s=options.start_limit,
         keep_values=False,
         command=_command(options),
         on_progress=progress,

@@ -16,7 +16,7 @@ from pytest_dsocr.explain.hints import REFUTED, SMALL
 from pytest_dsocr.explain.mistake import ALL
 from pytest_dsocr.explain.question import OF_TEXT, PageRead, Question, SearchResult, question_of
 from pytest_dsocr.foundation.words import count
-from pytest_dsocr.observation.config import Setup
+from pytest_dsocr.observation.config import START_LIMIT_S, Setup
 from pytest_dsocr.reference.live import Client
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 
@@ -41,10 +41,13 @@ class Explainer:
     Args:
         setup: the subject's; the session computes with the same checkpoint, device, dtype and attention.
         budget_s: how long a search may take; with 0 nothing is asked.
-        time_limit_s: how long the process may take to load and to answer beside that.
+        time_limit_s: seconds that the process may take to answer besides that.
+        start_limit_s: seconds that it may take to start and load.
     """
 
-    def __init__(self, setup: Setup, budget_s: float, time_limit_s: float = 600) -> None:
+    def __init__(
+        self, setup: Setup, budget_s: float, time_limit_s: float = 600, start_limit_s: float = START_LIMIT_S
+    ) -> None:
         self.budget_s = budget_s
         self._asked = set[str]()
         """The stages that were asked about."""
@@ -60,7 +63,7 @@ class Explainer:
         """How many were not tried that are like one that is left."""
         of_setup = {name: getattr(setup, name) for name in ("checkpoint", "device", "dtype", "attention")}
         load = {"runtime": RUNTIME, "vendor": None, "command": "", **of_setup}
-        self._client = Client(Path(sys.executable), load, time_limit_s + budget_s, None)
+        self._client = Client(Path(sys.executable), load, time_limit_s + budget_s, start_limit_s)
 
     def explain(self, report: CaseReport) -> Explanation | None:
         """Explain the first divergence of a case, of the first case whose stage breaks.

@@ -10,6 +10,9 @@ from typing import Literal, NamedTuple
 
 from pytest_dsocr.foundation.errors import DsocrError
 
+START_LIMIT_S = 1800.0
+"""Default limit for starting a process and loading weights there, from a disk that may be slow."""
+
 
 class Level(IntEnum):
     """What a subject lets itself be asked; each level holds those below it."""
@@ -115,6 +118,7 @@ class Config:
     subject: str
     isolate: bool
     subject_time_limit: float
+    start_limit: float
     checkpoint: str
     """Behind ``model`` and a colon, where that is given."""
     model: str | None

@@ -121,7 +121,7 @@ def compare(names: Sequence[str], task: Task, watch: Watcher, *, is_timed: bool 
     ends_s = time.monotonic() + task.seconds
     with ExitStack() as stack:
         candidates = [stack.enter_context(opened(name)) for name in names]
-        with sides(dict(zip(LABELS, candidates, strict=True)), task.limit_s) as both:
+        with sides(dict(zip(LABELS, candidates, strict=True)), task.limit_s, task.start_limit_s) as both:
             machines = loaded(both, task, watch)
             watch("counting", 0, task.most_rounds)
             texts, exact = ask_all(both, "read"), [side.ask("exact") for side in both]  # a GPU's work is timed as well

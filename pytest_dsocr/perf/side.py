@@ -9,6 +9,7 @@ from typing import Any
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import shown
 from pytest_dsocr.perf.candidate import Candidate
+from pytest_dsocr.subjects.calls import LOAD
 from pytest_dsocr.subjects.isolation import transport
 from pytest_dsocr.subjects.isolation.transport import REFUSAL, ChildProcess, ProcessLostError
 
@@ -37,10 +38,11 @@ class Side:
         label: ``A`` or ``B``, for messages.
         candidate: what it runs.
         limit_s: seconds that an answer may take.
+        start_limit_s: seconds that it may take to start and load.
     """
 
-    def __init__(self, label: str, candidate: Candidate, limit_s: float) -> None:
-        self.label, self.candidate, self.limit_s = label, candidate, limit_s
+    def __init__(self, label: str, candidate: Candidate, limit_s: float, start_limit_s: float) -> None:
+        self.label, self.candidate, self._limit_s, self._start_limit_s = label, candidate, limit_s, start_limit_s
         command = [str(candidate.python), "-P", "-c", BOOT, str(PERF), transport.__file__]
         self.process = ChildProcess(command, candidate.environment(), candidate.folder)
 
@@ -50,10 +52,11 @@ class Side:
         Raises:
             DsocrError: where it raises, ends, or hangs; the message says which, and the end of what it printed.
         """
+        limit_s, option = (self._start_limit_s, "--start-limit") if what == LOAD else (self._limit_s, "--time-limit")
         try:
-            kind, value = self.process.ask({"do": what, "how": how}, self.limit_s, lambda _: None)
+            kind, value = self.process.ask({"do": what, "how": how}, limit_s, lambda _: None)
         except ProcessLostError as lost:
-            hung = f"gave no answer within {self.limit_s:g} s and was ended; see --time-limit"
+            hung = f"gave no answer within {limit_s:g} s and was ended; see {option}"
             raise DsocrError(
                 f"{self._name}: {what}: its process {hung if lost.is_hung else lost.how}\n{lost.trace}"
             ) from lost
@@ -75,12 +78,12 @@ class Side:
 
 
 @contextmanager
-def sides(candidates: Mapping[str, Candidate], limit_s: float) -> Iterator[list[Side]]:
+def sides(candidates: Mapping[str, Candidate], limit_s: float, start_limit_s: float) -> Iterator[list[Side]]:
     """Start a process for each; end them all, at once where an error or an interrupt leaves them."""
     started: list[Side] = []
     try:
         for label, candidate in candidates.items():
-            started.append(Side(label, candidate, limit_s))
+            started.append(Side(label, candidate, limit_s, start_limit_s))
         yield started
     except BaseException:
         for side in started:

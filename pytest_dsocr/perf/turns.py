@@ -9,6 +9,7 @@ from typing import Any
 
 from pytest_dsocr.families.family import PREPROCESS, TOKENIZER
 from pytest_dsocr.foundation.words import count
+from pytest_dsocr.observation.config import START_LIMIT_S
 from pytest_dsocr.perf.candidate import Candidate
 from pytest_dsocr.perf.host import of_turns, steady
 from pytest_dsocr.perf.identity import PageSetting
@@ -16,6 +17,7 @@ from pytest_dsocr.perf.limits import ANY, LOOKS, Watcher, limits_of, looks_at, o
 from pytest_dsocr.perf.rounds import Round, alike
 from pytest_dsocr.perf.side import Side, ask_all, sides
 from pytest_dsocr.perf.statistics import NO_SLOWER, Judgement, Pace, Sides, judge
+from pytest_dsocr.subjects.calls import LOAD
 from pytest_dsocr.subjects.loading import VENDOR
 
 LABELS = ("A", "B")
@@ -50,6 +52,8 @@ class Task:
     """No pair of rounds is started after so many."""
     limit_s: float = 600.0
     """Seconds that one answer of a side may take."""
+    start_limit_s: float = START_LIMIT_S
+    """Seconds that a side may take to start and load."""
     traces: Path | None = None
     """The folder for a trace of each side; none is taken without it."""
 
@@ -57,7 +61,7 @@ class Task:
 def loaded(both: Sequence[Side], task: Task, watch: Watcher) -> list[Any]:
     """Load both sides' subjects; return where each runs."""
     watch("loading", 0, task.most_rounds)
-    return ask_all(both, "load", [_load(side, task, [one.process.pid for one in both]) for side in both])
+    return ask_all(both, LOAD, [_load(side, task, [one.process.pid for one in both]) for side in both])
 
 
 def timed(
@@ -91,7 +95,7 @@ def asked_again(
         )
         if not names:
             break
-        with sides(dict(zip(LABELS, candidates, strict=True)), task.limit_s) as both:
+        with sides(dict(zip(LABELS, candidates, strict=True)), task.limit_s, task.start_limit_s) as both:
             loaded(both, task, watch)
             _, again, cut_short = timed(both, exact, replace(task, stages=names), watch, ends_s)
         seen = {one.quantity: one for one in again}

@@ -80,7 +80,7 @@ def own_config(config: pytest.Config) -> Config:
         _watch(config)
         own = on_own_gpu(resolve(config), getattr(config, "workerinput", {}).get("workerid", ""))
         _check_goldens(config, own)
-        current().limit(own.subject_time_limit)
+        current().limit(own.subject_time_limit, own.start_limit)
         config.stash[CONFIG] = own
     return config.stash[CONFIG]
 

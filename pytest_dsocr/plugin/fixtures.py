@@ -61,7 +61,8 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
     share_threads(_workers(request.config))
     loading = request.config.stash[ELAPSED].on("loading the subject")
     with _or_stop(request.session, "subject"), waiting_for(what, request.config), loading:
-        subject = open_subject(own.subject, own.setup, own.subject_time_limit if own.isolate else None)
+        limit_s = own.subject_time_limit if own.isolate else None
+        subject = open_subject(own.subject, own.setup, limit_s, own.start_limit)
         if (promised := own.level) is not None and (offered := level_of(subject)) < promised:
             raise DsocrError(f"{own.subject} offers {offered}, the run promises {promised}; promise {offered}")
     request.config.stash[LOADED] = subject
@@ -245,7 +246,7 @@ def dsocr_snapshot(request: pytest.FixtureRequest, dsocr_config: Config, dsocr_s
 def _dsocr_explainer(dsocr_config: Config) -> Iterator[Explainer]:
     from pytest_dsocr.explain.explainer import Explainer
 
-    explainer = Explainer(dsocr_config.setup, dsocr_config.explain, dsocr_config.time_limit)
+    explainer = Explainer(dsocr_config.setup, dsocr_config.explain, dsocr_config.time_limit, dsocr_config.start_limit)
     yield explainer
     explainer.close()
 

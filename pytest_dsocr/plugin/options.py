@@ -151,6 +151,13 @@ OPTIONS = (
         reader="seconds",
     ),
     Option(
+        "start_limit",
+        read.seconds,
+        "longest that a side may take to start and load: the subject, or a live reference without a sign of progress",
+        "SECONDS",
+        default="1800",
+    ),
+    Option(
         "checkpoint",
         "weights: mini (embedded), a checkpoint's folder, synthetic:NAME (random), or a hub name in the local cache",
         "CHECKPOINT",

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from pytest_dsocr.foundation.process import IDLE_WAITS
 from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.config import START_LIMIT_S
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.packing import unpack
 from pytest_dsocr.observation.provenance import Provenance
@@ -28,6 +29,8 @@ Read = TypeVar("Read")
 VENDOR_RUNTIME = "pytest_dsocr.reference.vendor_code.runtime:VendorRuntime"
 LOG = logging.getLogger(__name__)
 ATTEMPTS = 2
+STARTING = ("versions", "import", "load")
+"""Requests that end with the imports of a process, or with its weights."""
 BROKEN = (ValueError, TypeError, LookupError, AttributeError)
 IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError")
 MEMORY_ERRORS = ("MemoryError", "OutOfMemoryError")
@@ -72,13 +75,20 @@ class Client:
         python: the interpreter that runs the worker.
         load: the arguments of ``load``, which each worker is asked first.
         time_limit_s: seconds without any sign of progress after which a worker is given up.
+        start_limit_s: the same while it starts and loads.
         on_progress: called with every sign of progress.
     """
 
     def __init__(
-        self, python: Path, load: Mapping[str, Any], time_limit_s: float, on_progress: OnProgress | None
+        self,
+        python: Path,
+        load: Mapping[str, Any],
+        time_limit_s: float,
+        start_limit_s: float = START_LIMIT_S,
+        on_progress: OnProgress | None = None,
     ) -> None:
-        self._python, self._load, self.time_limit_s = python, load, time_limit_s
+        self._python, self._load = python, load
+        self.time_limit_s, self.start_limit_s = time_limit_s, start_limit_s
         self._on_progress = on_progress or (lambda what, done, total: None)
         self._worker: ChildProcess | None = None
         self._versions: Mapping[str, str] = {}
@@ -187,12 +197,14 @@ class Client:
         return process
 
     def _request(self, worker: ChildProcess, method: str, params: Mapping[str, Any], read: Reader[Read]) -> Read:
+        is_start = method in STARTING
+        limit_s = self.start_limit_s if is_start else self.time_limit_s
         try:
             kind, answer = worker.ask(
-                {"method": method, "params": params}, self.time_limit_s, lambda sign: self._on_progress(*sign)
+                {"method": method, "params": params}, limit_s, lambda sign: self._on_progress(*sign)
             )
         except ProcessLostError as lost:
-            raise self._lost(lost) from lost
+            raise _lost(lost, is_start=is_start) from lost
         if kind == REFUSAL:
             raise self._failed(worker, **answer)
         try:
@@ -200,15 +212,6 @@ class Client:
         except BROKEN as error:
             what = f"gave an answer that does not hold together ({error!r})"
             raise WorkerFault(what, "see that both sides run the same pytest-dsocr", is_lost=True) from error
-
-    def _lost(self, lost: ProcessLostError) -> WorkerFault:
-        what, advice = lost.how, "look for the cause in its output"
-        if lost.is_hung:
-            what = f"gave no sign of life for {self.time_limit_s:g} s and was ended"
-            advice = "raise the time limit if it was only slow"
-        elif lost.how.endswith("SIGKILL"):
-            advice = "if memory ran out, give it more or a smaller case"
-        return WorkerFault(what, advice, lost.trace, is_lost=True)
 
     def _failed(self, worker: ChildProcess, kind: str, message: str, traceback: str) -> WorkerFault:
         if not traceback:
@@ -235,6 +238,16 @@ class Client:
         return sentence + advice + (f"\nThe end of what it said:{trace}" if trace else "")
 
 
+def _lost(lost: ProcessLostError, *, is_start: bool) -> WorkerFault:
+    what, advice = lost.how, "look for the cause in its output"
+    if lost.is_hung:
+        what = f"gave no sign of life for {lost.limit_s:g} s and was ended"
+        advice = f"raise the {'start' if is_start else 'time'} limit if it was only slow"
+    elif lost.how.endswith("SIGKILL"):
+        advice = "if memory ran out, give it more or a smaller case"
+    return WorkerFault(what, advice, lost.trace, is_lost=True)
+
+
 class LiveReference(Client):
     """The vendor's code in a worker process; fulfils :class:`~pytest_dsocr.reference.protocol.Reference`.
 
@@ -249,6 +262,7 @@ class LiveReference(Client):
         dtype: ``float32`` or ``bfloat16``.
         attention: ``eager`` or ``flash_attention_2``.
         time_limit_s: seconds without any sign of progress after which the worker is given up.
+        start_limit_s: the same while it starts and loads.
         keep_values: have the tensors in the answers, beside their summaries.
         keep_files: keep the files that ``infer`` writes; see :attr:`Output.kept`.
         command: what the provenance names as the command.
@@ -266,6 +280,7 @@ class LiveReference(Client):
         dtype: str = "float32",
         attention: str = "eager",
         time_limit_s: float = 600,
+        start_limit_s: float = START_LIMIT_S,
         keep_values: bool = True,
         keep_files: bool = False,
         command: str = "",
@@ -274,7 +289,7 @@ class LiveReference(Client):
     ) -> None:
         how = {"device": device, "dtype": dtype, "attention": attention, "command": command}
         load = {"runtime": runtime, "vendor": vendor and str(vendor.absolute()), "checkpoint": checkpoint, **how}
-        super().__init__(python, load, time_limit_s, on_progress)
+        super().__init__(python, load, time_limit_s, start_limit_s, on_progress)
         self.keep_values = keep_values
         self._files = Path(tempfile.mkdtemp(prefix="dsocr-files-")) if keep_files else None
         if self._files:

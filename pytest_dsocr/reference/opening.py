@@ -9,6 +9,7 @@ from pathlib import Path
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.checkpoint import Checkpoint
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.config import START_LIMIT_S
 from pytest_dsocr.observation.provenance import Key, device_class
 from pytest_dsocr.reference.drift import read_json
 from pytest_dsocr.reference.environment import family_in, family_with, find_environment
@@ -45,6 +46,7 @@ def open_reference(
     env: Path | None = None,
     time_limit_s: float = 600,
     keep_files: bool = False,
+    start_limit_s: float = START_LIMIT_S,
     on_progress: OnProgress | None = None,
 ) -> LiveReference | RecordedReference:
     """Open the reference that ``where`` names; a live one starts with its first request.
@@ -55,6 +57,7 @@ def open_reference(
         env: the environment of the vendor's code, for a live one; see ``find_environment``.
         time_limit_s: for a live one, the longest without a sign of progress.
         keep_files: of a live one, keep the files that the vendor's ``infer`` writes.
+        start_limit_s: the same while it starts and loads.
         on_progress: for a live one, called with its progress.
 
     Raises:
@@ -71,6 +74,7 @@ def open_reference(
             attention=wanted.attention,
             time_limit_s=time_limit_s,
             keep_files=keep_files,
+            start_limit_s=start_limit_s,
             on_progress=on_progress,
         )
     if not where.is_dir():

@@ -135,13 +135,13 @@ class SessionReference:
     Args:
         wanted: the checkpoint, and the device, dtype and attention that the session computes with.
         recorded: answers for the cases that it holds; None where no recording has this key.
-        time_limit_s: the longest that the session may be without a sign of progress.
+        limits: how long the session may take, ``time_limit_s`` and ``start_limit_s`` of :class:`LiveReference`.
 
     Raises:
         DsocrError: where the vendor's code has no such dtype or attention, so that nothing proves the session equal.
     """
 
-    def __init__(self, wanted: Wanted, recorded: RecordedReference | None = None, *, time_limit_s: float = 600) -> None:
+    def __init__(self, wanted: Wanted, recorded: RecordedReference | None = None, **limits: float) -> None:
         _check("dtype", wanted.dtype, DTYPES_OF_VENDOR)
         _check("attention", wanted.attention, OF_VENDOR)
         self.wanted, self.recorded = wanted, recorded
@@ -152,8 +152,8 @@ class SessionReference:
             device=wanted.device,
             dtype=wanted.dtype,
             attention=wanted.attention,
-            time_limit_s=time_limit_s,
             runtime=RUNTIME,
+            **limits,  # type: ignore[arg-type]
         )
 
     @cached_property
@@ -209,7 +209,7 @@ class SessionReference:
         self._session.close()
 
 
-def open_session_reference(places: Sequence[Path], wanted: Wanted, *, time_limit_s: float = 600) -> SessionReference:
+def open_session_reference(places: Sequence[Path], wanted: Wanted, **limits: float) -> SessionReference:
     """Open the session as the reference, behind whatever recording there is of the key in ``places``.
 
     Raises:
@@ -220,7 +220,7 @@ def open_session_reference(places: Sequence[Path], wanted: Wanted, *, time_limit
         recorded = open_recorded(places, wanted)
     except NoRecordingError:
         recorded = None
-    return SessionReference(wanted, recorded, time_limit_s=time_limit_s)
+    return SessionReference(wanted, recorded, **limits)
 
 
 def _check(what: str, given: str, valid: tuple[str, ...]) -> None:

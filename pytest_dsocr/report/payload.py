@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MAY_DIFFER = (
     *("device", "explain", "golden", "isolate", "out", "pages", "reference", "reference_device", "shard"),
-    *("subject", "subject_time_limit", "time_limit", "vendor_env"),
+    *("start_limit", "subject", "subject_time_limit", "time_limit", "vendor_env"),
 )
 """Options by which machines of one run may differ, and those of which its result says more exactly what came."""
 VerdictWord = Annotated[str, Meta(pattern=rf"\A({'|'.join(Verdict)})\Z")]

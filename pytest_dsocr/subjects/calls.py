@@ -4,17 +4,20 @@ Outside of a run nothing is limited, and notes are lost.
 """
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from math import inf
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import fit
-from pytest_dsocr.observation.config import NotOfferedError, SubjectFaultError, SubjectHungError
+from pytest_dsocr.observation.config import START_LIMIT_S, NotOfferedError, SubjectFaultError, SubjectHungError
 from pytest_dsocr.subjects.surroundings import Surroundings
 from pytest_dsocr.subjects.time_limit import GRACE_S, Overdue, TimeLimit
 
 COLUMNS = 200
 STDERR = 2
+LOAD = "load"
 
 
 def brief(error: BaseException) -> str:
@@ -44,25 +47,38 @@ class Watch:
         """The ids of the cases that were read so far, of any page again and again."""
         self.surroundings = Surroundings(notes)
         self._limit: TimeLimit | None = None
+        self._limit_s = self._start_limit_s = inf
         self._stderr = stderr
 
-    def limit(self, limit_s: float, grace_s: float | None = None) -> None:
-        """Limit each call from now on; a process that does not take it within the grace time is killed."""
-        grace_s = min(GRACE_S, 2 * limit_s) if grace_s is None else grace_s
-        self._limit = TimeLimit(limit_s, grace_s, self._stderr)
+    def limit(
+        self,
+        limit_s: float,
+        start_limit_s: float = START_LIMIT_S,
+        grace_s: float | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Limit each call from now on.
 
-    def limited(self, what: str) -> AbstractContextManager[None]:
+        Args:
+            limit_s: seconds for one call.
+            start_limit_s: seconds for loading the subject.
+            grace_s: seconds after which a process that does not take the interruption is killed.
+            now: the clock.
+        """
+        self._limit_s, self._start_limit_s = limit_s, start_limit_s
+        self._limit = TimeLimit(min(GRACE_S, 2 * limit_s) if grace_s is None else grace_s, self._stderr, now)
+
+    def limited(self, what: str, limit_s: float) -> AbstractContextManager[None]:
         """Watch one call."""
-        return self._limit.of(what) if self._limit else nullcontext()
+        return self._limit.of(what, limit_s) if self._limit else nullcontext()
 
     def unlimited(self) -> AbstractContextManager[None]:
         """Suspend the limit for what is called meanwhile, which has a limit of its own."""
         return self._limit.paused() if self._limit else nullcontext()
 
-    @property
-    def limit_s(self) -> float:
-        """Seconds for one call."""
-        return self._limit.limit_s if self._limit else float("inf")
+    def limit_s(self, stage: str) -> float:
+        """Return the seconds for one call of a stage."""
+        return self._start_limit_s if stage == LOAD else self._limit_s
 
     def note(self, sentence: str) -> None:
         """Note something about the subject, once."""
@@ -134,8 +150,9 @@ def guarded(stage: str, method: str, raised: Callable[[BaseException], DsocrErro
         KeyboardInterrupt: which is the user's, and passes.
     """
     watch, what = current(), f"the subject's {method} in {stage}"
+    limit_s = watch.limit_s(stage)
     try:
-        with watch.surroundings.preserved(method, quickly=stage == "decode"), watch.limited(what):
+        with watch.surroundings.preserved(method, quickly=stage == "decode"), watch.limited(what, limit_s):
             try:
                 yield
             except (Overdue, SubjectFaultError, NotOfferedError, KeyboardInterrupt):
@@ -144,7 +161,7 @@ def guarded(stage: str, method: str, raised: Callable[[BaseException], DsocrErro
                 fault = raised(error)
                 raise fault from (error if fault is not error else error.__cause__)
     except Overdue as overdue:
-        raise hung(stage, method, watch.limit_s) from overdue
+        raise hung(stage, method, limit_s, is_start=stage == LOAD) from overdue
 
 
 def refusal(what: str, advice: str) -> Callable[[BaseException], DsocrError]:
@@ -152,10 +169,11 @@ def refusal(what: str, advice: str) -> Callable[[BaseException], DsocrError]:
     return lambda error: error if isinstance(error, DsocrError) else DsocrError(f"{what} ({brief(error)}); {advice}")
 
 
-def hung(stage: str, method: str, limit_s: float) -> SubjectHungError:
+def hung(stage: str, method: str, limit_s: float, *, is_start: bool = False) -> SubjectHungError:
     """Return the fault of a call that took too long; its cause shall be the interrupted stack."""
+    option = "start-limit" if is_start else "subject-time-limit"
     return SubjectHungError(
         stage,
         f"the subject's {method} did not return in {stage} within {limit_s:g} s and was interrupted; if it was only "
-        "slow, raise the limit: --dsocr-subject-time-limit=SECONDS",
+        f"slow, raise the limit: --dsocr-{option}=SECONDS",
     )

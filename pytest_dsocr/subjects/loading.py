@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Protocol, cast, get_type_hints
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.config import Level
-from pytest_dsocr.subjects.calls import at_stage, brief, guarded, refusal
+from pytest_dsocr.observation.config import START_LIMIT_S, Level
+from pytest_dsocr.subjects.calls import LOAD, at_stage, brief, guarded, refusal
 from pytest_dsocr.subjects.protocol import Offers, Setup, TextSubject, level_of, level_of_parts, parts_of
 
 SESSION = "session"
@@ -74,8 +74,16 @@ def load_subject(spec: str, setup: Setup) -> TextSubject:
     return _made(spec, named_factory(spec), setup)
 
 
-def open_subject(spec: str, setup: Setup, isolated_s: float | None) -> TextSubject:
+def open_subject(
+    spec: str, setup: Setup, isolated_s: float | None, start_limit_s: float = START_LIMIT_S
+) -> TextSubject:
     """Load a subject here, or, with the seconds that a call may take, in a process of its own if it is none already.
+
+    Args:
+        spec: as for :func:`load_subject`.
+        setup: what it is made for.
+        isolated_s: seconds for one call of an isolated one.
+        start_limit_s: seconds for starting its process and loading it there.
 
     Raises:
         DsocrError: as :func:`load_subject`.
@@ -85,7 +93,7 @@ def open_subject(spec: str, setup: Setup, isolated_s: float | None) -> TextSubje
         return load_subject(spec, setup)
     from pytest_dsocr.subjects.isolation.subject import IsolatedSubject
 
-    subject: Any = IsolatedSubject(spec, setup, isolated_s)
+    subject: Any = IsolatedSubject(spec, setup, isolated_s, start_limit_s)
     return cast("TextSubject", subject)
 
 
@@ -166,14 +174,14 @@ def _module(spec: str, name: str) -> Any:
             return DsocrError(f"{spec!r}: there is no module {error.name}, neither in {here} nor installed; {VALID}")
         return DsocrError(f"{name} cannot be imported ({brief(error)}); fix it, or name another subject")
 
-    with guarded("load", f"module {name}", raised):
+    with guarded(LOAD, f"module {name}", raised):
         return importlib.import_module(name)
 
 
 def _made(spec: str, factory: Callable[..., Any], setup: Setup) -> TextSubject:
     arguments = (setup,) if _takes_setup(spec, factory) else ()
     raised = refusal(f"{spec} could not make its subject", "see the error it came from")
-    with guarded("load", f"factory {spec}", raised):
+    with guarded(LOAD, f"factory {spec}", raised):
         subject: TextSubject = factory(*arguments)
         if parts_of(subject):
             from pytest_dsocr.subjects.parts import completed

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from math import inf
 from types import FrameType
@@ -37,25 +37,25 @@ class TimeLimit:
     to ``stderr``, and the process is killed.
 
     Args:
-        limit_s: seconds for one call.
-        grace_s: seconds from then on until the process is killed.
+        grace_s: seconds after the limit of a call until the process is killed.
         stderr: a file descriptor that is not captured.
+        now: the clock, in seconds.
     """
 
-    def __init__(self, limit_s: float, grace_s: float, stderr: int) -> None:
-        self.limit_s, self._grace_s, self._stderr = limit_s, grace_s, stderr
-        self._call, self._deadline = "", inf
+    def __init__(self, grace_s: float, stderr: int, now: Callable[[], float] = time.monotonic) -> None:
+        self._grace_s, self._stderr, self._now = grace_s, stderr, now
+        self._call, self._limit_s, self._deadline = "", inf, inf
         self._guard: subprocess.Popen[bytes] | None = None
         self._pid = os.getpid()
 
     @contextmanager
-    def of(self, what: str) -> Iterator[None]:
-        """Watch one call, said in words; one within it is a part of it, one of another thread is not watched."""
+    def of(self, what: str, limit_s: float) -> Iterator[None]:
+        """Limit one call, said in words; one within it is a part of it, one of another thread is not watched."""
         if self._call or threading.current_thread() is not threading.main_thread():
             yield
             return
         before = signal.signal(INTERRUPT, self._interrupt)
-        self._watch(what)
+        self._watch(what, limit_s)
         try:
             yield
         finally:
@@ -65,14 +65,14 @@ class TimeLimit:
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Suspend the limit of the current call, which begins anew afterwards."""
-        call = self._call
+        call, limit_s = self._call, self._limit_s
         if call:
             self._watch("")
         try:
             yield
         finally:
             if call:
-                self._watch(call)
+                self._watch(call, limit_s)
 
     def stop(self) -> None:
         """End the guard; a process that the subject has left behind may hold its pipe open."""
@@ -82,41 +82,41 @@ class TimeLimit:
             self._guard.wait()
             faulthandler.unregister(DUMP)
 
-    def _watch(self, what: str) -> None:
+    def _watch(self, what: str, limit_s: float = inf) -> None:
         """Send the guard the call that starts now; a forked copy of this process sends nothing."""
-        self._call, self._deadline = what, time.monotonic() + self.limit_s
+        self._call, self._limit_s, self._deadline = what, limit_s, self._now() + limit_s
         guard = self._guard = self._guard or self._started()
         if os.getpid() == self._pid and guard.stdin:
             with suppress(OSError):
-                os.write(guard.stdin.fileno(), f"{what}\n".encode())
+                os.write(guard.stdin.fileno(), f"{limit_s} {what}\n".encode())
 
     def _started(self) -> subprocess.Popen[bytes]:
         faulthandler.register(DUMP, file=self._stderr)
-        times = (str(self.limit_s), str(self._grace_s))
-        command = [sys.executable, "-I", "-S", __file__, str(self._pid), *times]
+        command = [sys.executable, "-I", "-S", __file__, str(self._pid), str(self._grace_s)]
         guard = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self._stderr)
         assert guard.stdin
         os.set_blocking(guard.stdin.fileno(), False)
         return guard
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        if self._call and time.monotonic() >= self._deadline:
+        if self._call and self._now() >= self._deadline:
             self._deadline = inf
-            raise Overdue(f"{self.limit_s:g} s are over")
+            raise Overdue(f"{self._limit_s:g} s are over")
 
 
-def guard_process(process: int, limit_s: float, grace_s: float) -> None:
+def guard_process(process: int, grace_s: float) -> None:
     """Interrupt ``process`` in a call that takes too long, in the end kill it; return when it is gone.
 
     Time is counted in ticks, so that it stands still where the whole run is suspended, as by Ctrl-Z.
     """
     parent = os.getppid()  # what started this script, which may have done so through a program in between
-    call, elapsed_s = "", 0.0
+    call, limit_s, elapsed_s = "", inf, 0.0
     while os.getppid() == parent:
         if select.select([0], [], [], TICK_S)[0]:
             if not (said := os.read(0, PIPE_BYTES)):
                 return
-            call, elapsed_s = said.decode().split("\n")[-2], 0.0
+            limit, _, call = said.decode().split("\n")[-2].partition(" ")
+            limit_s, elapsed_s = float(limit), 0.0
         elif call:
             elapsed_s += TICK_S
             if elapsed_s >= limit_s + grace_s:
@@ -135,4 +135,4 @@ def _kill(process: int, why: str) -> None:
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(ProcessLookupError):
-        guard_process(int(sys.argv[1]), *map(float, sys.argv[2:]))
+        guard_process(int(sys.argv[1]), float(sys.argv[2]))

@@ -134,7 +134,7 @@ def _explained(report: CaseReport, own: Config) -> CaseReport:
     """Say what would explain the first divergence, where there is one."""
     if report.divergence is None:
         return report
-    explainer = Explainer(own.setup, own.explain, own.time_limit)
+    explainer = Explainer(own.setup, own.explain, own.time_limit, own.start_limit)
     try:
         return replace(report, exchange=replace(report.exchange, explanation=explainer.explain(report)))
     finally:
@@ -145,7 +145,8 @@ def _explained(report: CaseReport, own: Config) -> CaseReport:
 def _loaded(own: Config) -> Iterator[Any]:
     """Load the subject anew; a factory that raises ``NotImplementedError`` does not offer what is asked."""
     try:
-        subject = open_subject(own.subject, own.setup, own.subject_time_limit if own.isolate else None)
+        limit_s = own.subject_time_limit if own.isolate else None
+        subject = open_subject(own.subject, own.setup, limit_s, own.start_limit)
     except DsocrError as error:
         if isinstance(error.__cause__, NotImplementedError):
             raise NotOfferedError(f"not offered: another checkpoint or dtype ({error.__cause__})") from error

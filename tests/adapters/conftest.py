@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,8 @@ from tests.checkout import CHECKOUT
 def serving() -> Iterator[str]:
     """Yield the address of a server that is up."""
     command = [sys.executable, "-m", server.__name__]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=CHECKOUT) as process:
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=CHECKOUT, **pipes) as process:
         assert process.stdout
         yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
         process.kill()

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,7 +20,7 @@ from pytest_dsocr.contract.prompt import EOS
 TEXT = "<|ref|>title<|/ref|><|det|>[[1, 2, 3, 4]]<|/det|>\nMinutes"
 FLAT = "<|det|>title [1, 2, 3, 4]<|/det|>Minutes"
 TOKEN = re.compile(r"<\|[^|]*\|>")
-PIECE, SLOW_PAUSE_S = 7, 0.2
+PIECE, SLOW_PAUSE_S = 7, 6000
 Deed: TypeAlias = Callable[["Handler", Any], None]
 
 
@@ -155,4 +156,5 @@ if __name__ == "__main__":
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     sys.stdout.write(f"{server.server_port}\n")
     sys.stdout.flush()
-    server.serve_forever()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    sys.stdin.read()  # until whoever started it is gone

@@ -159,13 +159,21 @@ def test_rounds_are_taken_in_turn_and_texts_that_differ_are_no_verdict_on_time(
     [
         ("Raising", r"B \(subject:.*Raising\): read failed with RuntimeError: out of luck\n.*Traceback"),
         ("Crashing", r"B \(.*\): \w+: its process ended with status 7\ncannot go on"),
-        ("Hanging", r"B \(.*\): read: its process gave no answer within 2 s and was ended; see --time-limit"),
     ],
 )
 def test_a_side_that_cannot_be_measured_is_reported_in_words(capsys: Capture, subject: str, message: str) -> None:
-    options = {"Hanging": ["--time-limit=2"]}
-    assert bench("Sleeping", subject, *options.get(subject, [])) == 3
+    assert bench("Sleeping", subject) == 3
     assert re.match(f"dsocr: {message}", capsys.readouterr().err, re.DOTALL)
+
+
+@pytest.mark.parametrize(("request_", "option"), [("read", "--time-limit"), ("load", "--start-limit")])
+def test_one_that_hangs_is_ended_at_the_limit_of_answers_or_of_starting(
+    capsys: Capture, request_: str, option: str
+) -> None:
+    """Both sides hang, and neither loads in the time of one answer."""
+    assert bench("Hanging", "Hanging", f"{option}=0.2") == 3
+    message = rf"dsocr: A \(.*\): {request_}: its process gave no answer within 0\.2 s and was ended; see {option}\n"
+    assert re.match(message, capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,8 @@ def do(stage: str, page: Path | None = None) -> str:
     where, _, deed = said.partition(":")
     if where != stage or (page and page.stem.startswith("good")):
         return "nothing"
+    if file:
+        Path(f"{file}.begun").touch()
     DEEDS.get(deed, DEEDS["nothing"])()
     return deed
 

@@ -48,7 +48,6 @@ def costs_one_case(result: pytest.RunResult, *reported: str) -> None:
 
 
 def test_a_hang_costs_one_case(settled: Repository) -> None:
-    """The limit is one for loading as well, on a machine that is busy."""
     result = run(settled, "read:sleep", "--dsocr-subject-time-limit=3", "-n", "2")
     costs_one_case(result, "the subject's read did not return in read within 3 s", "misdeeds.py")
 

@@ -25,6 +25,7 @@ GOOD: Mapping[str, tuple[str, object]] = {
     "subject": ("json:loads", "json:loads"),
     "isolate": ("Yes", True),
     "subject_time_limit": ("2.5", 2.5),
+    "start_limit": ("90", 90.0),
     "checkpoint": ("synthetic:tiny@3", "synthetic:tiny@3"),
     "model": ("unlimited_ocr", "unlimited_ocr"),
     "reference": ("a", Path("a")),

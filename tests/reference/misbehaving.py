@@ -18,6 +18,8 @@ from tests.plugin.misdeeds import DEEDS, raising
 from tests.reference.replay import MADE
 
 RUNTIME = f"{__name__}:Misbehaving"
+SLOW_S, SIGNS = 6.0, 200
+"""Seconds of a slow request, and its signs of progress, many more than a limit needs."""
 MORE: Mapping[str, Callable[[], object]] = {
     "memory": raising(MemoryError("tried to allocate 20.00 GiB")),
     "cuda memory": raising(torch.OutOfMemoryError("tried to allocate 20.00 GiB")),
@@ -42,8 +44,8 @@ class Misbehaving:
 
     def flops(self, case: Case) -> Any:
         if case.prompt.startswith("slow"):
-            for number in range(6):
-                time.sleep(0.5)
+            for number in range(SIGNS):
+                time.sleep(SLOW_S / SIGNS)
                 self._on_progress("token", number, None)
         else:
             do(case.prompt)

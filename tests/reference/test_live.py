@@ -28,11 +28,10 @@ from tests.crops import cropped_case
 from tests.processes import await_ended
 from tests.recordings import FILES
 from tests.reference.conftest import STAND_IN, Home, copy_stand_in, worker_folders
-from tests.reference.misbehaving import RUNTIME
+from tests.reference.misbehaving import RUNTIME, SIGNS, SLOW_S
 from tests.report.made import config
 
 CHECKPOINT = "synthetic:tiny"
-LIMIT_S = 60.0
 Sign = tuple[str, int, int | None]
 
 
@@ -49,7 +48,7 @@ class Live:
 def live(home: Home) -> Iterator[Live]:
     seen: list[Sign] = []
     how: dict[str, Any] = {"command": "the command", "on_progress": lambda *sign: seen.append(sign)}
-    with LiveReference(home.folder, CHECKPOINT, python=home.python, time_limit_s=LIMIT_S, **how) as reference:
+    with LiveReference(home.folder, CHECKPOINT, python=home.python, **how) as reference:
         reference.start()
         yield Live(reference, seen.copy(), seen)
 
@@ -128,8 +127,8 @@ def asked(deed: str) -> Case:
     return Case(Path("page.png"), deed, DEFAULT.presets["tiny"])
 
 
-def misbehaving(checkpoint: str = "nothing", limit_s: float = LIMIT_S, **how: Any) -> LiveReference:
-    return LiveReference(None, checkpoint, python=Path(sys.executable), runtime=RUNTIME, time_limit_s=limit_s, **how)
+def misbehaving(checkpoint: str = "nothing", **how: Any) -> LiveReference:
+    return LiveReference(None, checkpoint, python=Path(sys.executable), runtime=RUNTIME, **how)
 
 
 def message_of(request: Callable[[], object]) -> str:
@@ -139,14 +138,17 @@ def message_of(request: Callable[[], object]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("deed", "facts"),
-    [("exit 3", "ended with status 3"), ("kill", "was killed by SIGKILL.*memory"), ("deaf", "no sign of life for 2 s")],
+    ("deed", "facts", "limit_s"),
+    [
+        ("exit 3", "ended with status 3", 600),
+        ("kill", "was killed by SIGKILL.*memory", 600),
+        ("deaf", "no sign of life for 0.2 s", 0.2),
+    ],
 )
-def test_a_worker_that_is_lost_is_replaced_once(deed: str, facts: str, temporary: Path) -> None:
+def test_a_worker_that_is_lost_is_replaced_once(deed: str, facts: str, limit_s: float, temporary: Path) -> None:
+    """The limit of an answer is none of its start: a process that imports torch takes longer than the last one."""
     before = worker_folders(temporary)
-    with misbehaving() as reference:
-        reference.start()
-        reference.time_limit_s = 2
+    with misbehaving(time_limit_s=limit_s) as reference:
         said = message_of(lambda: reference.flops(asked(deed)))
         assert re.match(
             r"the session's worker could not answer flops\(page-tiny-\S+\): it .*, and the one started", said
@@ -166,6 +168,11 @@ def test_a_worker_that_cannot_load_is_not_tried_again(deed: str, facts: str) -> 
         assert facts in first
         reference._python = Path("/nowhere")  # so that it cannot be tried
         assert facts in message_of(lambda: reference.flops(asked("nothing")))
+
+
+def test_one_that_does_not_start_in_time_is_reported_with_the_limit_to_raise() -> None:
+    with misbehaving("deaf", start_limit_s=0.2) as reference:
+        assert "no sign of life for 0.2 s and was ended; raise the start limit if" in message_of(reference.start)
 
 
 def test_an_exception_is_answered_and_its_worker_goes_on(
@@ -201,11 +208,11 @@ def test_signs_of_progress_put_the_limit_off_and_an_interrupt_ends_the_worker() 
     seen: list[Sign] = []
     with misbehaving(on_progress=lambda *sign: seen.append(sign)) as reference:
         reference.start()
-        reference.time_limit_s = 2
+        reference.time_limit_s = SLOW_S / 2
         pid = reference.worker_pid
         assert reference.flops(asked("slow"))
         assert reference.worker_pid == pid
-        assert seen == [("token", n, None) for n in range(6)]
+        assert seen == [("token", n, None) for n in range(SIGNS)]
 
         def interrupt(*_: object) -> None:
             raise KeyboardInterrupt

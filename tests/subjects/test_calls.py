@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -20,6 +19,8 @@ from pytest_dsocr.observation.config import SubjectFaultError, SubjectHungError
 from pytest_dsocr.subjects.calls import COLUMNS, Watch, at_stage, watching
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.loading import close_subject
+from pytest_dsocr.subjects.time_limit import INTERRUPT
+from tests.perf.made import Clock
 from tests.plugin.misdeeds import DEEDS, Staged
 
 CASE = Case(Path("page.png"), "<image>", DEFAULT.presets["tiny"], 4)
@@ -63,9 +64,8 @@ def test_whatever_it_raises_is_an_error_of_its_stage(
 
 
 def test_a_ctrl_c_is_the_users() -> None:
-    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt), at_stage("read", "read"):
-        DEEDS["sleep"]()
+        signal.raise_signal(signal.SIGINT)
 
 
 READINGS: Mapping[str, tuple[str, Callable[[], Any]]] = {
@@ -131,7 +131,7 @@ def test_a_folder_that_it_deletes_is_no_harm(watch: Watch, tmp_path: Path) -> No
     assert len(watch.notes) == 1, "one that changes nothing leaves no note"
 
 
-LIMIT_S = 0.4
+LIMIT_S = 0.1
 SCRIPT = """
 import sys
 from pytest_dsocr.subjects.calls import at_stage
@@ -148,7 +148,7 @@ with watching([]) as limited:
 @pytest.fixture
 def limited() -> Iterator[Watch]:
     with watching([]) as limited:
-        limited.limit(LIMIT_S, grace_s=60)  # this process may have to wait for its turn
+        limited.limit(LIMIT_S, grace_s=600)  # this process may have to wait for its turn
         yield limited
 
 
@@ -157,7 +157,7 @@ def test_it_is_interrupted_and_reported_with_the_stage_and_the_stack(limited: Wa
     with pytest.raises(SubjectHungError) as caught, at_stage("vision", "vision"):
         DEEDS[deed]()
     assert caught.value.stage == "vision"
-    assert str(caught.value).startswith("the subject's vision did not return in vision within 0.4 s and was")
+    assert str(caught.value).startswith("the subject's vision did not return in vision within 0.1 s and was")
     assert caught.value.__cause__ is not None
     assert "misdeeds.py" in traced(caught.value.__cause__)
 
@@ -172,19 +172,49 @@ def test_the_message_of_an_error_may_hang_as_well(limited: Watch) -> None:
         raise EndlessError
 
 
-def test_time_is_counted_from_call_to_call(limited: Watch) -> None:
+CALL_S, LOADING_S = 1000.0, 9000.0
+Passes = Callable[[float], None]
+
+
+@pytest.fixture
+def passes(limited: Watch) -> Passes:
+    """Move the run's clock by so many seconds, and interrupt the call as the guard does."""
+    clock = Clock()
+    limited.limit(CALL_S, LOADING_S, now=lambda: clock.perf_counter_ns() / 1e9)
+
+    def passes(seconds: float) -> None:
+        clock.sleep(seconds)
+        os.kill(os.getpid(), INTERRUPT)
+        time.sleep(0)  # where the signal is taken
+
+    return passes
+
+
+def test_time_is_counted_from_call_to_call(passes: Passes) -> None:
     for _ in range(4):
         with at_stage("decode", "step"):
-            time.sleep(0.4 * LIMIT_S)
+            passes(0.9 * CALL_S)
+    with pytest.raises(SubjectHungError, match="--dsocr-subject-time-limit"), at_stage("decode", "step"):
+        passes(CALL_S)
 
 
-def test_nothing_is_interrupted_but_a_call_and_what_somebody_else_watches_may_take_its_time(limited: Watch) -> None:
-    with at_stage("decode", "step"), limited.unlimited():
-        time.sleep(2 * LIMIT_S)
-    time.sleep(2 * LIMIT_S)
-    os.kill(os.getpid(), signal.SIGURG)
+def test_loading_has_a_limit_of_its_own(passes: Passes) -> None:
+    with at_stage("load", "factory"):
+        passes(0.9 * LOADING_S)
+    with pytest.raises(SubjectHungError, match="--dsocr-start-limit"), at_stage("load", "factory"):
+        passes(LOADING_S)
+
+
+def test_nothing_is_interrupted_but_a_call_and_what_somebody_else_watches_may_take_its_time(
+    limited: Watch, passes: Passes
+) -> None:
     with at_stage("decode", "step"):
-        os.kill(os.getpid(), signal.SIGURG)
+        with limited.unlimited():
+            passes(2 * CALL_S)
+        passes(0.9 * CALL_S)
+    passes(2 * CALL_S)
+    with at_stage("decode", "step"):
+        passes(0)
 
 
 def test_the_run_within_a_run_has_a_limit_of_its_own(limited: Watch) -> None:
@@ -202,7 +232,7 @@ def test_one_that_cannot_be_interrupted_is_killed() -> None:
         for deed in ("stop", "c with the lock")
     }
     for deed, run in runs.items():
-        _, message = run.communicate(timeout=60)
+        _, message = run.communicate()
         assert run.returncode == -signal.SIGKILL
         assert "dsocr: the subject's vision in vision took more than 1 s and cannot be interrupted" in message
         assert ("misdeeds.py" in message) is (deed != "stop"), "what is stopped writes no stack"

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -28,12 +27,12 @@ from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.loading import close_subject, load_subject, open_subject
 from pytest_dsocr.subjects.protocol import Setup, level_of
 from tests.crops import cropped_case
-from tests.processes import await_ended
+from tests.processes import await_, await_ended
 
 STAGED = "tests.plugin.misdeeds:Staged"
 CASE = Case(Path("page.png"), "<image>", DEFAULT.presets["tiny"], 4)
 TINY = Setup("synthetic:tiny")
-LIMIT_S = 60.0
+LIMIT_S = 600.0
 Misdo = Callable[[str], object]
 HELD = """
 import os, sys, time
@@ -239,9 +238,9 @@ def test_a_hang_is_reported_with_the_stack_and_leaves_no_process(
     watch: Watch, misdo: Misdo, staged: CheckedSubject, deed: str
 ) -> None:
     misdo(f"read:{deed}")
-    staged.subject.limit_s = 1
+    staged.subject.limit_s = 0.2
     pid = staged.subject.pid
-    with pytest.raises(SubjectHungError, match="did not return in read within 1 s") as caught:
+    with pytest.raises(SubjectHungError, match=r"did not return in read within 0\.2 s") as caught:
         staged.read(CASE)
     await_ended(pid)
     assert staged.subject.pid is None
@@ -268,11 +267,12 @@ def test_a_state_whose_process_is_gone_is_an_error() -> None:
 
 def test_it_ends_with_whoever_started_it(misdo: Misdo) -> None:
     misdo("read:c with the lock")
+    Path(f"{os.environ['MISDEED_FILE']}.begun").unlink(missing_ok=True)
     held = subprocess.Popen([sys.executable, "-c", HELD, STAGED, sys.executable], stdout=subprocess.PIPE, text=True)
     assert held.stdout
     pid = int(held.stdout.readline())
     try:
-        time.sleep(0.5)
+        await_(Path(f"{os.environ['MISDEED_FILE']}.begun").exists)
         held.kill()
         held.wait()
         held.stdout.close()
@@ -284,5 +284,16 @@ def test_it_ends_with_whoever_started_it(misdo: Misdo) -> None:
 
 def test_one_that_does_not_load_in_time_is_reported(misdo: Misdo) -> None:
     misdo("load:sleep")
-    with pytest.raises(DsocrError, match=f"^{STAGED} could not make its subject: it took more than 2 s"):
-        IsolatedSubject(STAGED, Setup(), 2)
+    message = f"^{STAGED} could not make its subject: it took more than 0.2 s; .*: --dsocr-start-limit=SECONDS"
+    with pytest.raises(DsocrError, match=message):
+        IsolatedSubject(STAGED, Setup(), LIMIT_S, start_limit_s=0.2)
+
+
+def test_the_limit_of_a_call_is_none_of_loading(watch: Watch, misdo: Misdo) -> None:
+    subject: Any = IsolatedSubject(STAGED, Setup(), 0.2)
+    misdo("read:sleep")
+    with pytest.raises(SubjectHungError, match=r"within 0\.2 s .*: --dsocr-subject-time-limit=SECONDS"):
+        subject.read(CASE.page, prompt="", preset=CASE.preset, max_new_tokens=1)
+    subject.start_limit_s = 0.1
+    with pytest.raises(SubjectHungError, match=r"within 0\.1 s .*: --dsocr-start-limit=SECONDS"):
+        subject.inputs(CASE.page, prompt="", preset=CASE.preset)

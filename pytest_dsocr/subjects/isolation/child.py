@@ -11,9 +11,10 @@ from typing import Any
 
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.foundation.errors import DsocrError, is_of_machine, traced
+from pytest_dsocr.foundation.process import end_with_parent
 from pytest_dsocr.observation.config import NotOfferedError, SubjectFaultError
-from pytest_dsocr.subjects.calls import at_stage, begin, brief
-from pytest_dsocr.subjects.isolation.transport import REFUSAL, Channel, end_with_parent, serve
+from pytest_dsocr.subjects.calls import LOAD, at_stage, begin, brief
+from pytest_dsocr.subjects.isolation.transport import REFUSAL, Channel, serve
 from pytest_dsocr.subjects.loading import close_subject, load_subject
 from pytest_dsocr.subjects.protocol import METHODS, Setup
 
@@ -24,7 +25,7 @@ SubjectRequest = Mapping[str, Any]
 
 def main(pipe: int) -> None:
     """Answer what comes over the file descriptor ``pipe`` until it closes, each request within its limit."""
-    end_with_parent()
+    end_with_parent()  # one that holds the interpreter's lock does not listen
     serve(pipe, lambda channel: SubjectServer(channel).answer)
 
 
@@ -74,7 +75,7 @@ class SubjectServer:
 
             torch.set_num_threads(threads)
         self._subject = load_subject(spec, Setup(**setup))
-        with at_stage("load", "factory"):
+        with at_stage(LOAD, "factory"):
             return self._offered()
 
     def _offered(self) -> dict[str, Any]:

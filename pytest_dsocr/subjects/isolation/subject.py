@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.observation.config import NotOfferedError, SubjectFaultError
-from pytest_dsocr.subjects.calls import current, hung
+from pytest_dsocr.observation.config import START_LIMIT_S, NotOfferedError, SubjectFaultError
+from pytest_dsocr.subjects.calls import LOAD, current, hung
 from pytest_dsocr.subjects.isolation.transport import REFUSAL, ChildProcess, ProcessLostError
 from pytest_dsocr.subjects.protocol import Setup
 
@@ -127,20 +127,21 @@ class IsolatedSubject:
         spec: the subject, as ``load_subject`` takes it.
         setup: what it is made for.
         limit_s: seconds for one call.
+        start_limit_s: seconds for starting a process and loading the subject there.
 
     Raises:
         DsocrError: where it cannot be loaded.
     """
 
-    def __init__(self, spec: str, setup: Setup, limit_s: float) -> None:
-        self._spec, self._setup, self.limit_s = spec, setup, limit_s
+    def __init__(self, spec: str, setup: Setup, limit_s: float, start_limit_s: float = START_LIMIT_S) -> None:
+        self._spec, self._setup, self.limit_s, self.start_limit_s = spec, setup, limit_s, start_limit_s
         self.hooks: OrderedDict[int, Hook] = OrderedDict()
         self.process: ChildProcess | None = None
         self._offered: Mapping[str, Any] = {}
         try:
             self._loaded()
         except ProcessLostError as lost:
-            why = f"{spec} could not make its subject: {self._how(lost)}; see what it said last"
+            why = f"{spec} could not make its subject: {_how(lost)}; see what it said last"
             raise DsocrError(why) from _last_output(lost)
 
     def __getattr__(self, name: str) -> Any:
@@ -181,20 +182,18 @@ class IsolatedSubject:
         Raises:
             SubjectFaultError: where the subject raises there, its process ends, or it has ended before.
         """
+        is_start = self.process is None
         try:
             if of is not None and of is not self.process:
                 raise SubjectFaultError(stage, f"the subject's process ended before {method}, which goes on from it")
-            return self._request(of or self._loaded(), stage, what, how)
+            return self._request(of or self._loaded(), stage, what, how, self.limit_s)
         except ProcessLostError as lost:
             ending = "hung and was ended" if lost.is_hung else lost.how
             current().note(f"the subject's process {ending} in {stage}; another is started for what comes after")
             if lost.is_hung:
-                raise hung(stage, method, self.limit_s) from _last_output(lost)
-            message = f"the subject's process ended in {stage}, under {method}: {self._how(lost)}"
+                raise hung(stage, method, lost.limit_s, is_start=is_start) from _last_output(lost)
+            message = f"the subject's process ended in {stage}, under {method}: it {lost.how}"
             raise SubjectFaultError(stage, f"{message}; see what it said last") from _last_output(lost)
-
-    def _how(self, lost: ProcessLostError) -> str:
-        return f"it took more than {self.limit_s:g} s" if lost.is_hung else f"it {lost.how}"
 
     def _loaded(self) -> ChildProcess:
         if self.process is None:
@@ -203,19 +202,19 @@ class IsolatedSubject:
             threads = torch.get_num_threads() if torch else None
             how = {"spec": self._spec, "setup": asdict(self._setup), "folder": os.getcwd(), "threads": threads}  # noqa: PTH109
             try:
-                self._offered = self._request(process, "load", "load", how)
+                self._offered = self._request(process, LOAD, "load", how, self.start_limit_s)
             except DsocrError:
                 self._drop()
                 raise
         return self.process
 
-    def _request(self, process: ChildProcess, stage: str, what: str, how: Mapping[str, Any]) -> Any:
+    def _request(self, process: ChildProcess, stage: str, what: str, how: Mapping[str, Any], limit_s: float) -> Any:
         broken: list[BaseException] = []
         dropped, process.dropped = process.dropped, []
         request = {"what": what, "stage": stage, "how": how, "hooks": [*self.hooks], "dropped": dropped}
         try:
             with current().unlimited():
-                kind, said = process.ask(request, self.limit_s, lambda event: self._on_event(event, broken))
+                kind, said = process.ask(request, limit_s, lambda event: self._on_event(event, broken))
         except BaseException:  # it is lost, or busy with a request that nobody waits for
             self._drop()
             raise
@@ -272,6 +271,11 @@ class NotImplementedThere(InItsProcess, NotImplementedError):  # noqa: N818
 
 class MachineErrorThere(InItsProcess, MachineError):  # noqa: N818
     """What happened there is the machine's fault."""
+
+
+def _how(lost: ProcessLostError) -> str:
+    slow = f"took more than {lost.limit_s:g} s; if it was only slow, raise the limit: --dsocr-start-limit=SECONDS"
+    return f"it {slow if lost.is_hung else lost.how}"
 
 
 def _last_output(lost: ProcessLostError) -> InItsProcess | None:

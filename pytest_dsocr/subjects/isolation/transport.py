@@ -7,7 +7,6 @@ name. Nothing here imports torch, which the other side need not have.
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import json
 import os
@@ -128,7 +127,6 @@ CLOSING_S, POLL_S, MAX_GRACE_S = 5.0, 0.2, 10.0
 TRACE_LINES, TRACE_BYTES, COLUMNS = 40, 16_384, 200
 SHOWN_BYTES = 65_536
 STDERR = 2
-PR_SET_PDEATHSIG = 1
 
 
 class ProcessLostError(Exception):
@@ -137,12 +135,13 @@ class ProcessLostError(Exception):
     Args:
         how: it ended, such as ``was killed by SIGSEGV``.
         trace: the end of its output.
+        limit_s: seconds that it had for the request.
         is_hung: whether it ended for its time was up.
     """
 
-    def __init__(self, how: str, trace: str, *, is_hung: bool) -> None:
+    def __init__(self, how: str, trace: str, limit_s: float, *, is_hung: bool) -> None:
         super().__init__(how)
-        self.how, self.trace, self.is_hung = how, trace, is_hung
+        self.how, self.trace, self.limit_s, self.is_hung = how, trace, limit_s, is_hung
 
 
 class ChildProcess:
@@ -213,7 +212,7 @@ class ChildProcess:
             finally:
                 timer.cancel()
         except (EOFError, OSError, ValueError, LookupError) as error:  # what is no message ends it as well
-            raise self._lost() from error
+            raise self._lost(limit_s) from error
         return message
 
     def end(self) -> None:
@@ -252,14 +251,14 @@ class ChildProcess:
         self._is_overdue = True
         self.end()
 
-    def _lost(self) -> ProcessLostError:
+    def _lost(self, limit_s: float) -> ProcessLostError:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(POLL_S)
         status, trace = self._process.returncode, self.trace()
         how = "closed its pipe and was killed" if status is None else how_it_ended(status)
         is_hung = self._is_overdue or (status == 1 and TIMED_OUT in self._tail(TRACE_BYTES))
         self.kill()
-        return ProcessLostError(how, trace, is_hung=is_hung)
+        return ProcessLostError(how, trace, limit_s, is_hung=is_hung)
 
     def _tail(self, size: int) -> bytes:
         end = os.fstat(self._output.fileno()).st_size
@@ -321,12 +320,6 @@ def serve(
 def limit(limit_s: float) -> None:
     """Dump this process's stack and end it after a number of seconds."""
     faulthandler.dump_traceback_later(min(limit_s, threading.TIMEOUT_MAX), exit=True, file=STDERR)
-
-
-def end_with_parent() -> None:
-    """Have Linux kill this process with the thread that started it, for one that holds the lock does not listen."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _listen(channel: Channel, requests: SimpleQueue[Any], on_gone: Callable[[], None]) -> None:
