@@ -211,8 +211,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def _resolve(config: pytest.Config) -> None:
     """Resolve the options. A bad value may come from an ini file that pytest chose by mistake: show the notes."""
     try:
-        own_config(config)
-    except pytest.UsageError as error:
+        if own_config(config).shard:  # one that has no page is a bad value as well
+            _named(config)
+    except (DsocrError, pytest.UsageError) as error:
         refused(config, error)
         raise pytest.UsageError("\n".join([*map(str, error.args), *config.stash.get(stash.NOTES, [])])) from error
 
