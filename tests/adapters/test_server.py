@@ -4,19 +4,21 @@ import json
 import re
 import socket
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_dsocr.adapters.chat import Chat
+from pytest_dsocr.adapters.chat import MOST_SILENT, Chat
 from pytest_dsocr.adapters.handshake import shake_hands
 from pytest_dsocr.adapters.mlx_vlm import encoders
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.compare.output import compare_output
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
 from pytest_dsocr.observation.case import make_case
@@ -27,7 +29,7 @@ from pytest_dsocr.subjects.calls import watching
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.loading import load_subject
-from pytest_dsocr.subjects.protocol import Setup
+from pytest_dsocr.subjects.protocol import NotOfferedError, Offers, Setup
 from tests.adapters.conftest import serving
 from tests.adapters.server import PIECE, SLOW_PAUSE_S, TEXT
 from tests.compare.made import observation
@@ -160,6 +162,26 @@ def test_one_that_hangs_is_left_at_the_runs_limit(address: str, path: str) -> No
             CheckedSubject(subject).read(make_case(shipped("dev-3")[0], "free", "tiny"))
 
 
+def test_one_that_keeps_silent_is_given_up_after_three_requests_in_a_row(address: str) -> None:
+    """A socket that listens takes every connection, and nobody answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        silent = Chat(f"http://127.0.0.1:{listening.getsockname()[1]}/v1", "", 0.05)
+        for requests in (2, 5):
+            assert replace(silent, url=f"{address}/plain/v1", limit_s=60.0).models(), "the row ends with an answer"
+            for _ in range(requests):
+                with pytest.raises(SubjectHungError) as caught:
+                    silent.models()
+                assert is_of_machine(caught.value)
+        assert "kept silent on 3 requests in a row, and is asked no more" in str(caught.value)
+        arrived = 0
+        with suppress(BlockingIOError):
+            while True:
+                listening.accept()[0].close()
+                arrived += 1
+        assert arrived == 2 + MOST_SILENT
+
+
 def test_the_handshake_asks_as_the_checkpoints_family_does(address: str) -> None:
     asked: list[tuple[str, str]] = []
 
@@ -170,9 +192,30 @@ def test_the_handshake_asks_as_the_checkpoints_family_does(address: str) -> None
 
     other = replace(DEFAULT, default_preset="base", prompts={"own": "<image>\nRead."})
     with watching([]):
-        shake_hands(Chat(f"{address}/unlisted/v1", "", 9.0), "one", body, other)
-    assert asked == [("<image>\nRead.", "base")]
+        shake_hands(Chat(f"{address}/unlisted/v1", "", 9.0), "one", body, other, resolve("mini").tokenizer)
+    assert asked[0] == ("<image>\nRead.", "base")
     assert encoders(DEFAULT) == {"sam": "sam_model", "clip": "vision_model", "projector": "projector"}
+
+
+@pytest.mark.parametrize(
+    ("path", "presets"),
+    [
+        ("right/v1?preset=gundam", ("gundam",)),
+        ("right/v1?preset=tiny", ("tiny",)),
+        ("right/v1?preset=tiny&presets=small,base", ["small", "base"]),
+        ("right/v1?preset={preset}", None),
+        ("counts-no-image/v1?preset=gundam", None),
+    ],
+)
+def test_a_server_in_one_preset_is_asked_for_no_other(address: str, path: str, presets: Any) -> None:
+    """Its token counts show which it is, unless it is told one with each page."""
+    subject, note = loaded(f"{address}/{path}")
+    assert subject.presets == presets
+    assert ("its prompts have as many tokens as in" in note) == (path.startswith("right") and "{" not in path)
+    tiny = make_case(shipped("dev-3")[0], "free", "tiny")
+    with suppress(NotOfferedError) if presets is None or "tiny" in presets else pytest.raises(NotOfferedError):
+        Offers.of(subject).check(tiny)
+        assert presets is None or "tiny" in presets
 
 
 def test_a_server_that_dies_in_mid_request_costs_what_comes_after() -> None:
