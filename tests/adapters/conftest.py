@@ -17,8 +17,10 @@ def serving() -> Iterator[str]:
     command = [sys.executable, "-m", server.__name__]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=CHECKOUT) as process:
         assert process.stdout
-        yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
-        process.kill()
+        try:
+            yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
+        finally:
+            process.kill()
 
 
 @pytest.fixture(scope="session")

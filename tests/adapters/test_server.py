@@ -14,7 +14,8 @@ import pytest
 from pytest_dsocr.adapters.chat import MOST_SILENT, Chat
 from pytest_dsocr.adapters.handshake import shake_hands
 from pytest_dsocr.adapters.mlx_vlm import encoders
-from pytest_dsocr.cli.main import main
+from pytest_dsocr.cli import load
+from pytest_dsocr.cli.main import main, parser
 from pytest_dsocr.compare.output import compare_output
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.presets import Preset
@@ -280,7 +281,7 @@ def test_a_bad_name_is_refused_before_anything_is_asked() -> None:
 def test_under_load_pages_and_errors_are_counted_and_times_are_kept(
     address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kept, reading = tmp_path / "load.json", ["--pages", str(shipped("dev-3")[2]), "--at-once", "1", "4"]
+    kept, reading = tmp_path / "load.json", ["--pages", str(shipped("dev-3")[2]), "--at-once", "1,4"]
     assert main(["load", f"{address}/plain/v1", *reading, "--out", str(kept)]) == 0
     rows = [line.split()[:3] for line in capsys.readouterr().out.splitlines()[2:4]]
     assert rows == [["1", "8", "0"], ["4", "12", "0"]]
@@ -289,3 +290,16 @@ def test_under_load_pages_and_errors_are_counted_and_times_are_kept(
     assert main(["load", f"{address}/busy/v1", *reading]) == 1
     assert "503 Service Unavailable" in (out := capsys.readouterr().out)
     assert [line.split()[:3] for line in out.splitlines()[2:4]] == [["1", "0", "8"], ["4", "0", "12"]]
+
+
+def test_each_level_of_load_is_shown_when_it_ends() -> None:
+    """The server ends between two of them."""
+    with serving() as address:
+        words = ["load", f"{address}/plain/v1", "--pages", str(shipped("dev-3")[2]), "--at-once", "1", "2,4"]
+        options = parser(words).parse_args(words)
+        lines = load.run(options)
+        first = [next(lines).split() for _ in range(3)][-1]
+    second, third = (next(lines).split() for _ in range(2))
+    assert [row[:3] for row in (first, second, third)] == [["1", "8", "0"], ["2", "0", "8"], ["4", "0", "12"]]
+    assert "connection refused" in " ".join(lines)
+    assert options.status == 1
