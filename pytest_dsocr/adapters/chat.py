@@ -26,6 +26,7 @@ from pytest_dsocr.subjects.calls import current, hung
 from pytest_dsocr.subjects.time_limit import Overdue
 
 SHOWN = 160
+MOST_SILENT = 3
 LONGEST_S = 1e6
 """What a socket and a timer take."""
 OVERLOADED, FAILED = (429, 502, 503, 504), 500
@@ -104,6 +105,13 @@ class ServerHungError(SubjectHungError, MachineError):
     """The server did not answer in time."""
 
 
+@dataclass
+class FailureStreak:
+    """Requests in a row of which no answer began in time."""
+
+    length: int = 0
+
+
 @dataclass(frozen=True)
 class Chat:
     """Asks a server."""
@@ -117,6 +125,8 @@ class Chat:
     """Which option raises it."""
     now: Callable[[], float] = time.perf_counter
     """The clock by which pieces arrive."""
+    silent: FailureStreak = field(default_factory=FailureStreak, compare=False)
+    """A server that keeps silent is given up, as each request would cost the limit."""
 
     def models(self) -> list[str]:
         """Return the names of the models that it lists."""
@@ -182,6 +192,11 @@ class Chat:
     @contextmanager
     def _request(self, method: str, path: str, body: Mapping[str, Any] | None) -> Iterator[_Reply]:
         """Send a request; whatever goes wrong until its answer was read is a fault."""
+        if self.silent.length >= MOST_SILENT:
+            gone = (
+                f"kept silent on {MOST_SILENT} requests in a row, and is asked no more; see its log, and start it again"
+            )
+            raise self.fault(gone, ServerHungError)
         parts = urlsplit(self.url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         limit_s = min(self.limit_s, LONGEST_S)
@@ -199,6 +214,7 @@ class Chat:
             reply.begin(f"{method} {path}")
             yield reply
         except Overdue as overdue:
+            reply.is_cut_off = True
             raise ServerHungError("read", str(hung("read", "read", current().limit_s("read")))) from overdue
         except ConnectionRefusedError as error:
             what = "cannot be reached (connection refused); start it, or name another"
@@ -209,10 +225,12 @@ class Chat:
             timer.cancel()
             timer.join()
             reply.close()
+            self.silent.length = self.silent.length + 1 if reply.is_silent else 0
 
     def _broken(self, reply: _Reply, error: Exception) -> SubjectFaultError:
         """Say how a connection ended that was there."""
-        if reply.is_cut_off or isinstance(error, TimeoutError):
+        reply.is_cut_off |= isinstance(error, TimeoutError)
+        if reply.is_cut_off:
             slow = (
                 f"took more than {self.limit_s:g} s, when it {reply.had}; if it was only slow, raise its {self.option}"
             )
@@ -231,6 +249,11 @@ class _Reply:
         self._response: http.client.HTTPResponse | None = None
         self._socket: socket.socket | None = None
         self.had, self.is_cut_off = "had sent nothing", False
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether its time was up before it began."""
+        return self.is_cut_off and self._response is None
 
     def cut_off(self) -> None:
         """End it from another thread, wherever it is: a timeout of the socket's begins anew with every byte."""

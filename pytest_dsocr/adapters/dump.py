@@ -7,6 +7,7 @@ is run once more along these, and any is run again where more of its own steps a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
@@ -28,7 +29,6 @@ from pytest_dsocr.families import VISION_SEAMS
 from pytest_dsocr.families.family import FUSION, PREFILL
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import made_anew, write_whole
-from pytest_dsocr.foundation.reading import is_regular
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import Level, SubjectFaultError
@@ -40,6 +40,8 @@ from pytest_dsocr.subjects.session import session_subject
 LEVEL = Level.STAGES
 OWN_PROCESS = True
 LOGITS, TOKENS, LENGTHS = "logits", "tokens", "cache_lengths"
+COUNTS = frozenset((TOKENS, LENGTHS))
+MOST = 2**31 - 1
 OUT = "out"
 Key = tuple[str, ...]
 """Which inputs these are."""
@@ -80,15 +82,19 @@ class Dump:
 
     @classmethod
     def read(cls, folder: Path) -> Dump:
-        """Read a folder; raise ``DsocrError`` where a file is damaged, or a name is there twice."""
+        """Read a folder; raise ``DsocrError`` where a file is damaged, or holds what cannot be."""
         tensors: dict[str, Tensor] = {}
         for path in tensor_files(folder):
             found = read_tensors(path)
             if twice := sorted(tensors.keys() & found):
                 raise FILE.fault(path, f"holds {twice[0]}, which another file there holds as well")
-            tensors |= found
-        text = FILE.read_text(folder / TEXT) if is_regular(folder / TEXT) else None
-        return cls(tensors, text, [*map(int, tensors.get(TOKENS, torch.empty(0)).flatten().tolist())])
+            tensors |= found | {name: _whole(path, name, found[name]) for name in COUNTS & found.keys()}
+        many = [name for name in (LOGITS, LENGTHS) if name in tensors and len(tensors[name]) > 1]
+        if many and TOKENS not in tensors:
+            rows = count(len(tensors[many[0]]), "row")
+            raise FILE.fault(folder, f"holds {rows} of {many[0]} and no {TOKENS} that says what they follow")
+        text = FILE.read_text(folder / TEXT) if os.path.lexists(folder / TEXT) else None
+        return cls(tensors, text, tensors.get(TOKENS, torch.empty(0, dtype=torch.long)).tolist())
 
     def row(self, name: str, fed: Sequence[int]) -> Tensor | None:
         """Return what was written under a name behind these tokens."""
@@ -105,6 +111,15 @@ class Dump:
             same = cast if cast.to(given.dtype).equal(given) else given
             found[name] = same[None] if given.ndim == wanted.ndim - 1 else same
         return found
+
+
+def _whole(path: Path, name: str, given: Tensor) -> Tensor:
+    """Return tokens or lengths in one axis; raise where one is no whole number, or more than any can be."""
+    flat = given.flatten().double()
+    own = flat.clamp(0, MOST).long()
+    if (bad := flat[own != flat]).numel():
+        raise FILE.fault(path, f"holds {bad[0].item()} in {name}; give whole numbers from 0 to {MOST}")
+    return own
 
 
 @dataclass(frozen=True)
@@ -197,7 +212,8 @@ class DumpSubject:
 
     def _runs(self, case: Case) -> list[tuple[Path, Sequence[int]]]:
         """Return the folders of a case, each with the tokens that it was led along; none where it went freely."""
-        if not (found := self._folder / case.id).is_dir():
+        found = self._folder / case.id
+        if not os.path.lexists(found):
             raise NotOfferedError(f"not offered: cases that {self._folder} has no folder of")
         return [(found, ())]
 

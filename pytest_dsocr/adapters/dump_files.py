@@ -10,17 +10,16 @@ import io
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
 import torch
 from msgspec import Struct
-from safetensors import SafetensorError
 from safetensors.torch import load as load_safetensors
 from torch import Tensor
 
-from pytest_dsocr.foundation.errors import MachineError
-from pytest_dsocr.foundation.reading import Format, is_regular
+from pytest_dsocr.foundation.errors import DsocrError, MachineError
+from pytest_dsocr.foundation.reading import Format
 
 ADVICE = "docs/dump.md has the names, shapes and formats"
 TEXT = "text.txt"
@@ -42,19 +41,31 @@ FILE = Format(Head, ADVICE, MachineError, most_bytes=MOST_BYTES)
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Return the tensors that a file holds, by name: that of the file, where the format has none.
 
+    This is the only door for strangers' bytes. A parser may raise anything on them, so every error names the file.
+
     Raises:
         DsocrError: where it cannot be read, is too large, or is damaged.
     """
     data = FILE.read_bytes(path)
     try:
-        return READERS[path.suffix](path, data)
-    except (ValueError, RuntimeError, MemoryError, SafetensorError, zipfile.BadZipFile) as error:
+        tensors = READERS[path.suffix](path, data)
+    except DsocrError:
+        raise
+    except Exception as error:
         raise FILE.fault(path, f"is damaged: {error or type(error).__name__}") from error
+    for name, tensor in tensors.items():
+        if tensor.is_complex() or not tensor.ndim:
+            kind = f"{name} of {tensor.dtype} and shape {list(tensor.shape)}"
+            raise FILE.fault(path, f"holds {kind}, which is no array of real numbers")
+    return tensors
 
 
 def tensor_files(folder: Path) -> list[Path]:
-    """Return the files of a folder that hold tensors, sorted."""
-    return sorted(path for path in folder.iterdir() if path.suffix in READERS and is_regular(path))
+    """Return the files of a folder that are named as tensors are, sorted; not all of them need be readable."""
+    try:
+        return sorted(path for path in folder.iterdir() if path.suffix in READERS)
+    except OSError as error:
+        raise FILE.fault(folder, f"cannot be read ({error.strerror})") from error
 
 
 def write_tensor(folder: Path, name: str, tensor: Tensor) -> None:
@@ -63,18 +74,28 @@ def write_tensor(folder: Path, name: str, tensor: Tensor) -> None:
     np.save(folder / f"{name}.npy", (own.float() if own.dtype is torch.bfloat16 else own).numpy(), allow_pickle=False)
 
 
-def _of_numpy(path: Path, data: bytes) -> dict[str, Tensor]:
-    found = np.load(io.BytesIO(data), allow_pickle=False)
-    if isinstance(found, np.ndarray):
-        return {path.stem: _tensor(found)}
-    if (size := sum(one.file_size for one in found.zip.infolist())) > MOST_BYTES:
-        raise ValueError(f"it unpacks to {size} bytes, and {MOST_BYTES} are allowed")
-    return {name: _tensor(values) for name, values in found.items()}
+def _of_npy(path: Path, data: bytes) -> dict[str, Tensor]:
+    return {path.stem: _array(data)}
+
+
+def _of_npz(path: Path, data: bytes) -> dict[str, Tensor]:
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        if (size := sum(one.file_size for one in file.infolist())) > MOST_BYTES:
+            raise ValueError(f"it unpacks to {size} bytes, and {MOST_BYTES} are allowed")
+        return {name.removesuffix(".npy"): _array(file.read(name)) for name in file.namelist()}
+
+
+def _array(data: bytes) -> Tensor:
+    """Read an array of ``.npy``; numpy's own reader allocates what a header claims before it looks for the bytes."""
+    file = io.BytesIO(data)
+    shape, is_fortran, dtype = NPY_HEADS[np.lib.format.read_magic(file)](file)
+    values = np.frombuffer(data, dtype, offset=file.tell())
+    return _tensor(values.reshape(shape[::-1]).T if is_fortran else values.reshape(shape))
 
 
 def _tensor(found: np.ndarray[Any, Any]) -> Tensor:
     if found.dtype.kind == "V" and found.dtype.itemsize == torch.bfloat16.itemsize:  # as ml_dtypes writes it
-        return torch.from_numpy(found.view(np.int16)).view(torch.bfloat16)
+        return _tensor(found.view(np.int16)).view(torch.bfloat16)
     if found.dtype.kind not in "biuf":
         raise ValueError(f"it holds {found.dtype}, which is no real number")
     own = found.astype(np.int64) if found.dtype.kind == "u" and found.dtype.itemsize > 1 else found
@@ -84,13 +105,18 @@ def _tensor(found: np.ndarray[Any, Any]) -> Tensor:
 def _of_raw(path: Path, data: bytes) -> dict[str, Tensor]:
     line, _, content = data.partition(b"\n")
     head = FILE.decode(line, path)
-    whole = torch.frombuffer(bytearray(content), dtype=getattr(torch, head.dtype))
-    return {path.stem: whole.reshape(head.shape)}
+    dtype = np.dtype("V2" if head.dtype == "bfloat16" else head.dtype).newbyteorder("<")
+    return {path.stem: _tensor(np.frombuffer(content, dtype).reshape(head.shape))}
 
 
+NPY_HEADS: Mapping[tuple[int, int], Callable[[IO[bytes]], tuple[tuple[int, ...], bool, np.dtype[Any]]]] = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+"""By version; the third is of names that arrays of numbers do not have."""
 READERS: Mapping[str, Callable[[Path, bytes], dict[str, Tensor]]] = {
-    ".npy": _of_numpy,
-    ".npz": _of_numpy,
+    ".npy": _of_npy,
+    ".npz": _of_npz,
     ".safetensors": lambda _, data: load_safetensors(data),
     ".raw": _of_raw,
 }

@@ -1,13 +1,16 @@
 """What a server does to tokens, prompt and image, probed with a shipped page before any page is compared."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_dsocr.adapters.chat import FAILED, Chat, Completion, RefusedError
+from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.markup import DET
-from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.contract.presets import Preset, image_token_count
+from pytest_dsocr.contract.prompt import IMAGE, TextTokenizer
 from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import listed
@@ -17,13 +20,23 @@ from pytest_dsocr.subjects.calls import current
 Body = Callable[[Path, str, Preset, int], dict[str, Any]]
 """Makes a request of a page, a prompt, a preset and the ceiling of the output."""
 PROBED_TOKENS = 96
+TEMPLATE_TOKENS = 16
+"""At most, beside the prompt's: presets are further apart."""
 WITHOUT_TOKENS = re.compile(r"\[\d+, ?\d+, ?\d+, ?\d+\]")
 SPECIAL = re.compile(r"<\|[^|]*\|>")
 NO_LIST = (404, 405, 501)
 
 
-def shake_hands(chat: Chat, model: str, body: Body, family: Family) -> str:
-    """Ask for the family's first prompt, note what the server does, and return its model's name.
+class Met(NamedTuple):
+    """What the handshake found out."""
+
+    model: str
+    preset: str
+    """The only one that the server can be in; empty where it is told one with each page, or its counts show none."""
+
+
+def shake_hands(chat: Chat, model: str, body: Body, family: Family, tokenizer: TextTokenizer) -> Met:
+    """Ask for the family's first prompt, note what the server does, and return its model and its preset.
 
     Raises:
         DsocrError: where it cannot be asked, or where it changes the text so that no page could be right.
@@ -32,13 +45,25 @@ def shake_hands(chat: Chat, model: str, body: Body, family: Family) -> str:
     page, [prompt, *_] = shipped("dev-3")[0], family.prompts.values()
     asked = {**body(page, prompt, family.presets[family.default_preset], PROBED_TOKENS), "model": found}
     answer = _answered(chat, asked)
+    is_told = len({json.dumps(body(page, prompt, preset, 1)) for preset in family.presets.values()}) > 1
+    preset = "" if is_told else _preset(answer, page, prompt, family, tokenizer)
     findings = [
         f"model {found}",
         _special(chat, answer.text),
         _prompt(chat, answer.text, asked),
+        *([f"its prompts have as many tokens as in {preset}"] if preset else ()),
     ]
     current().note(f"the server at {chat.url}: {'; '.join(findings)}")
-    return found
+    return Met(found, preset)
+
+
+def _preset(answer: Completion, page: Path, prompt: str, family: Family, tokenizer: TextTokenizer) -> str:
+    """Return the only preset whose count of tokens is the server's, up to a template; else an empty text."""
+    text = 1 + sum(len(tokenizer.encode(piece)) for piece in prompt.strip().split(IMAGE))
+    size, counted = load_image(page).size, answer.prompt_tokens or 0
+    counts = {one.name: text + image_token_count(one, one.grid(*size)) for one in family.presets.values()}
+    near = [name for name, tokens in counts.items() if abs(counted - tokens) <= TEMPLATE_TOKENS]
+    return near[0] if len(near) == 1 else ""
 
 
 def _model(chat: Chat, model: str) -> str:

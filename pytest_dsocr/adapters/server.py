@@ -21,7 +21,7 @@ from pytest_dsocr.adapters import fields
 from pytest_dsocr.adapters.chat import Chat, Completion
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import EOS
-from pytest_dsocr.engine.places import architecture_of
+from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import Level
@@ -106,12 +106,14 @@ class ServerSubject:
         return self._chat.url
 
     def greet(self) -> None:
-        """Find out what the server does, and tell it."""
+        """Find out what the server does, and report it. What is in one preset offers no other, unless it names some."""
         from pytest_dsocr.adapters.handshake import shake_hands
 
-        family = architecture_of(self._setup["checkpoint"]).family
+        own = resolve(self._setup["checkpoint"])
         chat = replace(self._chat, limit_s=self._options.start_limit, option="start_limit")
-        self._model = shake_hands(chat, self._options.model, self._body, family)
+        met = shake_hands(chat, self._options.model, self._body, own.architecture.family, own.tokenizer)
+        self._model = met.model
+        self.presets = self._options.presets or ((met.preset,) if met.preset else None)
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
         """Read a page with the server."""

@@ -13,6 +13,7 @@ from torch import OutOfMemoryError
 from pytest_dsocr.cases.substitution import substitute
 from pytest_dsocr.compare.case import CaseReport, Exchange, judge
 from pytest_dsocr.compare.tolerances import BUDGETS, OF_ONE_KEY, Tolerances, tolerances
+from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract import TENSORS
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.prompt import TextTokenizer
@@ -26,7 +27,7 @@ from pytest_dsocr.explain.stage_costs import cost_of_stages
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.process import Elapsed
 from pytest_dsocr.foundation.words import exact
-from pytest_dsocr.observation.answer import ROUNDED_DTYPES, Answer
+from pytest_dsocr.observation.answer import ROUNDED_DTYPES
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import Config, Level, Setup, SubjectFaultError
 from pytest_dsocr.observation.provenance import Key
@@ -129,7 +130,7 @@ def run_case(
         report = compare_sides(*sides, limits, rounder, always_read=place == 0, again=again)
         elapsed.move("subject", report.exchange.subject_s)
         elapsed.move("reference", report.exchange.reference_s)
-    absent = promised_and_absent(config.level, report.exchange.answer)
+    absent = promised_and_absent(config.level, report)
     if absent and report.divergence is None:
         raise DsocrError(f"the run promises {config.level}, and the subject does not offer {absent} of {case.id}")
     _note(report.exchange, _tokenizer(config.setup.checkpoint).special.eos)
@@ -153,11 +154,16 @@ def _cost(exchange: Exchange, setup: Setup) -> dict[str, int] | None:
     return asdict(PageCost.of(architecture_of(setup.checkpoint), work))
 
 
-def promised_and_absent(promised: Level | None, answer: Answer) -> str:
-    """Name what a run's level promises of a subject, which turned out not to offer it of this case."""
+def promised_and_absent(promised: Level | None, report: CaseReport) -> str:
+    """Name what a run's level promises of a subject, which turned out not to offer it of this case.
+
+    Steps after a tie are not promised: a subject that cannot be led goes on behind its own token there.
+    """
+    answer = report.exchange.answer
     if promised is None or answer.fault:
         return ""
-    absent = {*answer.lost, *answer.not_offered} - {"dtypes", "step"}
+    is_tied = any(one.verdict is Verdict.TIE_FLIP for one in report.of("tokens"))
+    absent = {*answer.lost, *answer.not_offered} - {"dtypes", "step" if is_tied else ""}
     asked = {Level.TEXT: {"read"}, Level.INPUTS: {"read", *TENSORS}}.get(promised, absent)
     return ", ".join(sorted(absent & asked))
 

@@ -2,11 +2,11 @@
 
 import json
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
-from itertools import cycle, islice
+from itertools import chain, cycle, islice
 from pathlib import Path
 from time import perf_counter
 
@@ -19,7 +19,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.process import commit_here
 from pytest_dsocr.foundation.progress import progress_bar
-from pytest_dsocr.foundation.words import aligned, count, entry
+from pytest_dsocr.foundation.words import count, entry
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import Setup, SubjectFaultError
 from pytest_dsocr.perf.identity import PageSetting, identity_of
@@ -32,6 +32,7 @@ LEAST, EACH = 8, 3
 """Pages of a level: at least so many, and so many for each that is open at once."""
 HEAD = ("at once", "pages", "errors", "pages/s", "first text", "between texts", "page")
 UNIT = ("", "", "", "", *("median, 99%",) * 3)
+WIDTHS = (*map(len, HEAD[:4]), *(len("0.123 ms, 0.123 ms"),) * 3)
 
 
 def add_run(command: ArgumentParser) -> None:
@@ -39,7 +40,7 @@ def add_run(command: ArgumentParser) -> None:
     command.add_argument("server", metavar="URL", help="as a subject is named: http://HOST:PORT/v1?model=NAME")
     add(command, "--pages", "images, or shipped pages", ["dev-3"], nargs="+", metavar="PAGE")
     levels = f"how many requests are open (default: {' '.join(map(str, AT_ONCE))})"
-    command.add_argument("--at-once", help=levels, default=AT_ONCE, nargs="+", type=int, metavar="N")
+    command.add_argument("--at-once", help=levels, default=[AT_ONCE], nargs="+", type=numbers, metavar="N")
     add(command, "--max-new-tokens", "stop after this many tokens", 256, type=int, metavar="TOKENS")
     add(command, "--time-limit", "seconds for one page", 120.0, type=float, metavar="SECONDS")
     add(command, "--out", "write every time to this file, for dsocr history --add", type=Path, metavar="FILE")
@@ -47,8 +48,13 @@ def add_run(command: ArgumentParser) -> None:
     add_reading(command)
 
 
+def numbers(text: str) -> list[int]:
+    """Read numbers with commas between them."""
+    return [*map(int, text.split(","))]
+
+
 def run(options: Namespace) -> Iterator[str]:
-    """Ask, and yield a table; ``options.status`` becomes 1 where a page was not read.
+    """Ask, and yield each row of a table as it ends; ``options.status`` becomes 1 where a page was not read.
 
     Raises:
         DsocrError: where it is no server, it cannot be asked, or a page cannot be had.
@@ -56,7 +62,8 @@ def run(options: Namespace) -> Iterator[str]:
     from pytest_dsocr.adapters.server import ServerSubject, options_of
     from pytest_dsocr.pages.named import make_cases
 
-    if min(options.at_once) < 1:
+    levels = [*chain(*options.at_once)]
+    if min(levels) < 1:
         raise DsocrError("nothing is asked for at --at-once=0; give 1 or more")
     family, most = family_named(options.checkpoint), options.max_new_tokens
     named = make_cases(options.pages, [options.prompt], [options.preset], most, family=family)
@@ -66,9 +73,10 @@ def run(options: Namespace) -> Iterator[str]:
     asked = options_of(options.server)
     server = ServerSubject(replace(asked, time_limit=min(asked.time_limit, options.time_limit)), Setup(**made))
     server.greet()
-    rows, rounds, errors = list[tuple[str, ...]]([HEAD, UNIT]), list[Round](), list[str]()
+    yield from map(_row, (HEAD, UNIT))
+    rounds, errors = list[Round](), list[str]()
     with progress_bar(unit="page") as bar:
-        for at_once in options.at_once:
+        for at_once in levels:
             bar.set_description_str(f"{at_once} at once")
             number, started = max(LEAST, EACH * at_once), perf_counter()
             bar.total, bar.n = number, 0
@@ -76,9 +84,8 @@ def run(options: Namespace) -> Iterator[str]:
             times, failed = _read(partial(server.ask, stream=True), cases, at_once, bar.update)
             pages, errors = len(times["page"]), [*errors, *failed]
             counts = (str(at_once), str(pages), str(len(failed)), f"{pages / (perf_counter() - started):.2f}")
-            rows.append((*counts, *map(_median_and_most, times.values())))
+            yield _row((*counts, *map(_median_and_most, times.values())))
             rounds += [Round({f"{name}/{at_once}": one}) for name, of in times.items() for one in of]
-    yield from aligned(rows, ())
     options.status = int(bool(errors))
     yield from entry("error", errors[0]) if errors else ()
     if options.out:
@@ -113,6 +120,10 @@ def _read(
     with ThreadPoolExecutor(at_once) as threads:
         list(threads.map(read, cases))
     return times, errors
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "  ".join(cell.rjust(width) for cell, width in zip(cells, WIDTHS, strict=True)).rstrip()
 
 
 def _median_and_most(times_ms: list[float]) -> str:

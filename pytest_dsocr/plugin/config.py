@@ -167,7 +167,7 @@ def start(config: pytest.Config, typed: Any) -> None:
     config.stash[OUT_FOLDER], config.stash[IDENTITY] = out.absolute(), identity
 
 
-def refused(config: pytest.Config, error: pytest.UsageError) -> None:
+def refused(config: pytest.Config, error: Exception) -> None:
     """Say in the run's result, where one is marked, that the run is refused, and whether the machine is why."""
     if OUT_FOLDER not in config.stash:
         return

@@ -238,8 +238,9 @@ def _own(config: pytest.Config) -> Config:
 def _resolve(config: pytest.Config) -> None:
     """Resolve the options. A bad value may come from an ini file that pytest chose by mistake: show the notes."""
     try:
-        _own(config)
-    except pytest.UsageError as error:
+        if _own(config).shard:  # one that has no page is a bad value as well
+            _named(config)
+    except (DsocrError, pytest.UsageError) as error:
         from pytest_dsocr.plugin.config import refused
 
         refused(config, error)

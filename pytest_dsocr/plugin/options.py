@@ -152,10 +152,10 @@ OPTIONS = (
     ),
     Option(
         "start_limit",
-        read.seconds,
         "longest that a side may take to start and load: the subject, or a live reference without a sign of progress",
         "SECONDS",
         default="1800",
+        reader="seconds",
     ),
     Option(
         "checkpoint",

@@ -7,6 +7,7 @@ from pytest_dsocr.compare.divergence import is_cut, of_whole_page
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.explain.hints import agreed
 from pytest_dsocr.foundation.words import count, listed
+from pytest_dsocr.report.file import Ending
 from pytest_dsocr.report.outcomes import JudgedCase, TestResult
 from pytest_dsocr.report.payload import ComparisonPayload
 
@@ -29,14 +30,14 @@ class Cause(TypedDict):
     unit: str
     """What they are: ``page`` where each is of another page, else ``case``."""
     why: str
-    """What gives the same at ``what``, where that is proven; else what to check, or what was found."""
+    """What gives the same at ``what``, where that is proven; else candidates and what to check, or what was found."""
     proven: bool
     tests: list[str]
     """The tests that failed over it, first the one to read."""
 
 
 def causes_of(cases: Sequence[JudgedCase], failing: Sequence[TestResult]) -> list[Cause]:
-    """Group failing tests by their cause; those of cases in front, and of these the largest first.
+    """Group failing tests by their cause; verdicts before errors of the machine, and of these the largest first.
 
     It is the same cause where mistakes that are proven are the same; else where cases break first at the same
     comparison; else where one function of a suite says the same; else each test is its own.
@@ -51,7 +52,10 @@ def causes_of(cases: Sequence[JudgedCase], failing: Sequence[TestResult]) -> lis
     for what, broken in sorted(_broken(cases), key=lambda one: -len(one[1])):
         first, proven = _explained(broken, cases)
         keys: list[Key] = [("mistake", name) for name in first["mistakes"] if proven]
-        cause = known(keys, what, (first["explained"] or "") if proven else _hint(what, broken, cases), proven)
+        explained = first["explained"] or ""
+        unproven = [f"{explained} (not proven)"] if first["mistakes"] else []
+        open_to = "; ".join(filter(None, (*unproven, _hint(what, broken, cases))))
+        cause = known(keys, what, explained if proven else open_to, proven)
         cause["cases"] += dict.fromkeys((first["id"], *(case["id"] for case in broken)))
         keys += [key for case in broken for key in (("case", case["id"]), ("at", what, case["cause"] or ""))]
         keys += [(OF_ODD_PAGES,)] * (not causes)
@@ -64,7 +68,12 @@ def causes_of(cases: Sequence[JudgedCase], failing: Sequence[TestResult]) -> lis
     tests, found = {test.nodeid: test for test in failing}, {id(one): one for one in causes.values()}.values()
     for one in found:
         one["tests"].sort(key=lambda test: _place(tests[test], one))
-    return sorted(found, key=lambda one: (-len(one["cases"]), -len(one["tests"])))
+    return sorted(found, key=lambda one: (_is_of_machine(one, tests), -len(one["cases"]), -len(one["tests"])))
+
+
+def _is_of_machine(one: Cause, tests: Mapping[str, TestResult]) -> bool:
+    """Return whether all that failed over a cause are errors of the machine, which say nothing of the subject."""
+    return bool(one["tests"]) and all(tests[name].ended_as is Ending.INFRASTRUCTURE for name in one["tests"])
 
 
 def _broken(cases: Sequence[JudgedCase]) -> Iterator[tuple[str, list[JudgedCase]]]:
@@ -92,7 +101,9 @@ def _explained(broken: Sequence[JudgedCase], cases: Sequence[JudgedCase]) -> tup
         return first, first["proven"]
     last = max(texts, key=lambda case: case["tried_on"])
     agree = all({*last["mistakes"]} <= {*case["mistakes"]} for case in texts)
-    return last, last["proven"] and (agree or last["tried_on"] == len(cases))
+    if agree or last["tried_on"] == len(cases):
+        return last, last["proven"]
+    return {**last, "mistakes": []}, False
 
 
 def _wrong(comparisons: Sequence[ComparisonPayload]) -> set[str]:

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 import pytest_dsocr
 from pytest_dsocr.compare.verdict import SEVERITY, Reason, Sign, Verdict
 from pytest_dsocr.contract import COMPARED
-from pytest_dsocr.foundation.words import count
+from pytest_dsocr.foundation.words import count, listed
 from pytest_dsocr.observation.config import MISSING, Level
 from pytest_dsocr.observation.provenance import versions
 from pytest_dsocr.report.budget import Spending
@@ -20,6 +20,7 @@ from pytest_dsocr.report.outcomes import FAILING, TestResult, remarks
 from pytest_dsocr.report.payload import ComparisonPayload, number
 from pytest_dsocr.report.words import by_session, compression_of, readings_in_words
 
+MOST_NAMED = 3
 MOST_NOT_ENDED = 100
 """How many tests that did not end are named in the file."""
 NOTHING_COMPARED = "no comparison was made"
@@ -214,6 +215,22 @@ class RunResult(Collected):
             yield f", {len(pages)} of {count(len(self.left['listed']), 'page')} left out"
         elif self.left["tests"]:
             yield f", {self.left['tests']} of {count(self.left['of'], 'test')} left out"
+        yield from (f", {what} not offered" for what in self.offered_in_part)
+
+    @property
+    def offered_in_part(self) -> Iterator[str]:
+        """Yield what the subject offered of a part of the run: some steps, or some cases and not the others."""
+        sides = [case["tokens"] for case in self.cases]
+        steps = [(int(one["reference"]), int(one["subject"])) for one in sides if one["subject"] is not None]
+        if left := sum(max(0, most - own) for most, own in steps):
+            yield f"{left} of {count(sum(most for most, _ in steps), 'step')}"
+        made, absent = Counter[str](), Counter[str]()
+        for one in (one for case in self.cases for one in case["comparisons"]):
+            made[one["what"]] += one["verdict"] != Verdict.NOT_COMPARED
+            absent[one["what"]] += one["reason"] == Reason.NOT_OFFERED
+        for cases in sorted({*absent.values()} - {0}):
+            if names := [what for what in absent if absent[what] == cases and made[what]]:
+                yield f"{listed(names, MOST_NAMED)} of {cases} of {count(len(self.cases), 'case')}"
 
     @property
     def is_untimed(self) -> bool:

@@ -78,7 +78,8 @@ class Summary:
 
     def _causes(self) -> Iterator[Line]:
         causes = self.result.causes
-        shown = [one for one in causes if one["cases"] or len(one["tests"]) > 1][:MOST_CAUSES]
+        large = [one for one in causes if one["cases"] or len(one["tests"]) > 1]
+        shown = [*(one for one in causes[:1] if large and one not in large), *large][:MOST_CAUSES]
         for one in shown:
             more = f"; {text} failed behind it{'' if self.verbose else WITH_V}" if (text := behind(one)) else ""
             yield from _labelled(label(one), f"{in_words(one)}{more}", BAD, 5)

@@ -11,11 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from safetensors.torch import save_file
 
-from pytest_dsocr.adapters.dump import LENGTHS, LOGITS, MORE_TOKENS, TOKENS, Dump, write
-from pytest_dsocr.adapters.dump_files import read_tensors
+from pytest_dsocr.adapters.dump import LENGTHS, LOGITS, MORE_TOKENS, TOKENS, write
 from pytest_dsocr.cases.run import promised_and_absent
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.compare.tolerances import tolerances
@@ -106,17 +103,17 @@ def test_what_is_not_there_is_not_offered_and_what_is_there_is_compared(last: st
     assert "tokens" not in made or made["tokens"].measured.endswith("later steps are not offered")
     assert {one.reason for one in report.comparisons if one.what not in made} == {Reason.NOT_OFFERED}
     assert report.passes
-    found = [promised_and_absent(level, report.exchange.answer) for level in (None, Level.TEXT, Level.INPUTS)]
+    found = [promised_and_absent(level, report) for level in (None, Level.TEXT, Level.INPUTS)]
     assert found == ["", "read", "images_crop, images_ori, images_seq_mask, images_spatial_crop, read"]
-    more = "prefill, read" if last == "vision_fusion" else "read, vision_fusion"
+    more = "prefill, read, step" if last == "vision_fusion" else "read, step, vision_fusion"
     absent = f"images_crop, images_ori, images_seq_mask, images_spatial_crop, {more}"
-    assert promised_and_absent(Level.STAGES, report.exchange.answer) == absent
+    assert promised_and_absent(Level.STAGES, report) == absent
 
 
 @pytest.mark.parametrize(("value", "wrong"), [(-99.0, set()), (99.0, {"tokens"})])
 def test_padded_logits_are_noted_and_a_chosen_padding_is_wrong(value: float, wrong: set[str], dumps: Path) -> None:
-    (dumps / CASE / "tokens.npy").unlink()
-    (dumps / CASE / "prefill.npy").unlink()
+    for name in (TOKENS, LENGTHS, "prefill"):
+        (dumps / CASE / f"{name}.npy").unlink()
     notes: list[str] = []
     change(dumps, "logits", lambda rows: np.pad(rows[:1], ((0, 0), (0, 8)), constant_values=value))
     with watching(notes):
@@ -221,40 +218,6 @@ def test_a_command_is_run_again_for_more_tokens_and_for_the_page_before(mistake:
 def test_a_command_that_chooses_others_when_asked_for_more_is_an_error(command: Command) -> None:
     with pytest.raises(SubjectFaultError, match="chose others than its first 1 token where it was asked for more"):
         Walk.along(command(f"mv other.npy {TOKENS}.npy"), TWO[0])
-
-
-def test_every_format_is_read(tmp_path: Path) -> None:
-    values = torch.arange(6).reshape(2, 3) / 4
-    for dtype in (torch.float32, torch.float16, torch.bfloat16):
-        own = values.to(dtype)
-        save_file({"a": own}, tmp_path / "of.safetensors")
-        head = f'{{"dtype": "{str(dtype).removeprefix("torch.")}", "shape": [-1, 3]}}\n'
-        (tmp_path / "a.raw").write_bytes(head.encode() + own.view(torch.uint8).numpy().tobytes())
-        found = [read_tensors(tmp_path / name)["a"] for name in ("of.safetensors", "a.raw")]
-        assert all(one.dtype is dtype and one.equal(own) for one in found)
-    np.savez_compressed(tmp_path / "of.npz", a=values.numpy().astype(">f4"))
-    np.save(tmp_path / "b.npy", values.bfloat16().view(torch.int16).numpy().view("V2"))
-    assert read_tensors(tmp_path / "of.npz")["a"].equal(values)
-    assert read_tensors(tmp_path / "b.npy")["b"].equal(values.bfloat16())
-    with pytest.raises(DsocrError, match=r"of.npz holds a, which another file there holds as well"):
-        Dump.read(tmp_path)
-
-
-HEAD = b'{"dtype": "float32", "shape": [2]}\n'
-DAMAGED = {
-    "a.npy": (b"\x93NUMPY\x01\x00", b"\x80\x04K\x01."),
-    "a.npz": (b"PK\x03\x04",),
-    "a.safetensors": (b"\xff" * 16,),
-    "a.raw": (HEAD + b"1234", HEAD.replace(b"2", b"-1", 1) + b"123", HEAD.replace(b"float32", b"complex64"), b"1234"),
-}
-
-
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    for name, contents in DAMAGED.items():
-        for content in contents:
-            (tmp_path / name).write_bytes(content)
-            with pytest.raises(DsocrError, match=rf"{name} (is damaged|does not fit|has a wrong dtype).*docs/dump.md"):
-                read_tensors(tmp_path / name)
 
 
 def test_what_names_no_dump_is_refused(tmp_path: Path) -> None:

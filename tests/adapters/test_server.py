@@ -3,6 +3,7 @@
 import json
 import re
 import socket
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -10,13 +11,15 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.adapters.chat import Chat
+from pytest_dsocr.adapters.chat import MOST_SILENT, Chat
 from pytest_dsocr.adapters.handshake import shake_hands
 from pytest_dsocr.adapters.mlx_vlm import encoders
-from pytest_dsocr.cli.main import main
+from pytest_dsocr.cli import load
+from pytest_dsocr.cli.main import main, parser
 from pytest_dsocr.compare.output import compare_output
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
 from pytest_dsocr.observation.case import make_case
@@ -27,7 +30,7 @@ from pytest_dsocr.subjects.calls import watching
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.loading import load_subject
-from pytest_dsocr.subjects.protocol import Setup
+from pytest_dsocr.subjects.protocol import NotOfferedError, Offers, Setup
 from tests.adapters.conftest import serving
 from tests.adapters.server import TEXT
 from tests.compare.made import observation
@@ -161,6 +164,26 @@ def test_one_that_hangs_is_left_at_the_runs_limit(address: str, path: str) -> No
             CheckedSubject(subject).read(make_case(shipped("dev-3")[0], "free", "tiny"))
 
 
+def test_one_that_keeps_silent_is_given_up_after_three_requests_in_a_row(address: str) -> None:
+    """A socket that listens takes every connection, and nobody answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        silent = Chat(f"http://127.0.0.1:{listening.getsockname()[1]}/v1", "", 0.05)
+        for requests in (2, 5):
+            assert replace(silent, url=f"{address}/plain/v1", limit_s=60.0).models(), "the row ends with an answer"
+            for _ in range(requests):
+                with pytest.raises(SubjectHungError) as caught:
+                    silent.models()
+                assert is_of_machine(caught.value)
+        assert "kept silent on 3 requests in a row, and is asked no more" in str(caught.value)
+        arrived = 0
+        with suppress(BlockingIOError):
+            while True:
+                listening.accept()[0].close()
+                arrived += 1
+        assert arrived == 2 + MOST_SILENT
+
+
 def test_the_handshake_asks_as_the_checkpoints_family_does(address: str) -> None:
     asked: list[tuple[str, str]] = []
 
@@ -171,9 +194,30 @@ def test_the_handshake_asks_as_the_checkpoints_family_does(address: str) -> None
 
     other = replace(DEFAULT, default_preset="base", prompts={"own": "<image>\nRead."})
     with watching([]):
-        shake_hands(Chat(f"{address}/unlisted/v1", "", 9.0), "one", body, other)
-    assert asked == [("<image>\nRead.", "base")]
+        shake_hands(Chat(f"{address}/unlisted/v1", "", 9.0), "one", body, other, resolve("mini").tokenizer)
+    assert asked[0] == ("<image>\nRead.", "base")
     assert encoders(DEFAULT) == {"sam": "sam_model", "clip": "vision_model", "projector": "projector"}
+
+
+@pytest.mark.parametrize(
+    ("path", "presets"),
+    [
+        ("right/v1?preset=gundam", ("gundam",)),
+        ("right/v1?preset=tiny", ("tiny",)),
+        ("right/v1?preset=tiny&presets=small,base", ["small", "base"]),
+        ("right/v1?preset={preset}", None),
+        ("counts-no-image/v1?preset=gundam", None),
+    ],
+)
+def test_a_server_in_one_preset_is_asked_for_no_other(address: str, path: str, presets: Any) -> None:
+    """Its token counts show which it is, unless it is told one with each page."""
+    subject, note = loaded(f"{address}/{path}")
+    assert subject.presets == presets
+    assert ("its prompts have as many tokens as in" in note) == (path.startswith("right") and "{" not in path)
+    tiny = make_case(shipped("dev-3")[0], "free", "tiny")
+    with suppress(NotOfferedError) if presets is None or "tiny" in presets else pytest.raises(NotOfferedError):
+        Offers.of(subject).check(tiny)
+        assert presets is None or "tiny" in presets
 
 
 def test_a_server_that_dies_in_mid_request_costs_what_comes_after() -> None:
@@ -235,7 +279,7 @@ def test_a_bad_name_is_refused_before_anything_is_asked() -> None:
 def test_under_load_pages_and_errors_are_counted_and_times_are_kept(
     address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kept, reading = tmp_path / "load.json", ["--pages", str(shipped("dev-3")[2]), "--at-once", "1", "4"]
+    kept, reading = tmp_path / "load.json", ["--pages", str(shipped("dev-3")[2]), "--at-once", "1,4"]
     assert main(["load", f"{address}/plain/v1", *reading, "--out", str(kept)]) == 0
     rows = [line.split()[:3] for line in capsys.readouterr().out.splitlines()[2:4]]
     assert rows == [["1", "8", "0"], ["4", "12", "0"]]
@@ -244,3 +288,16 @@ def test_under_load_pages_and_errors_are_counted_and_times_are_kept(
     assert main(["load", f"{address}/busy/v1", *reading]) == 1
     assert "503 Service Unavailable" in (out := capsys.readouterr().out)
     assert [line.split()[:3] for line in out.splitlines()[2:4]] == [["1", "0", "8"], ["4", "0", "12"]]
+
+
+def test_each_level_of_load_is_shown_when_it_ends() -> None:
+    """The server ends between two of them."""
+    with serving() as address:
+        words = ["load", f"{address}/plain/v1", "--pages", str(shipped("dev-3")[2]), "--at-once", "1", "2,4"]
+        options = parser(words).parse_args(words)
+        lines = load.run(options)
+        first = [next(lines).split() for _ in range(3)][-1]
+    second, third = (next(lines).split() for _ in range(2))
+    assert [row[:3] for row in (first, second, third)] == [["1", "8", "0"], ["2", "0", "8"], ["4", "0", "12"]]
+    assert "connection refused" in " ".join(lines)
+    assert options.status == 1

@@ -9,6 +9,7 @@ import pytest
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.config import Shard
 from pytest_dsocr.pages.named import make_cases
+from pytest_dsocr.report.file import Ending
 from tests.plugin.conftest import TEST_TEXT, Repository
 
 TESTS = f"""
@@ -60,6 +61,14 @@ def test_every_nth_page_is_run_and_the_rest_in_the_first_shard(repository: Repos
     assert run(repository, "2/2", "-n", "2", apart=True) == second
 
 
-def test_a_shard_without_a_page_is_refused() -> None:
-    with pytest.raises(DsocrError, match="shard 6/6 has no page, for there are only 5; make no more shards than pages"):
+WITHOUT_PAGE = "shard 6/6 has no page, for there are only 5; make no more shards than pages"
+
+
+@pytest.mark.parametrize("arguments", [(), ("-n", "1")], ids=["", "on a worker"])
+def test_a_shard_without_a_page_is_refused(repository: Repository, arguments: tuple[str, ...]) -> None:
+    result = repository.run(TESTS, "--dsocr-pages=scans", "--dsocr-shard=6/6", "--dsocr-out=out", *arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert WITHOUT_PAGE in result.stderr.str()
+    assert json.loads(Path("out", "dsocr.json").read_text(encoding="utf-8"))["ended_as"] == Ending.REFUSED
+    with pytest.raises(DsocrError, match=WITHOUT_PAGE):
         make_cases(["scans"], ["markdown"], ["tiny"], shard=Shard(6, 6))

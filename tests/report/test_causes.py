@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.report.causes import OF_ODD_PAGES, causes_of
 from pytest_dsocr.report.outcomes import TestResult, judged_by_tests
 from pytest_dsocr.report.payload import Origin
-from tests.report.made import DRIFT, WRONG, case_payload, payload
+from pytest_dsocr.report.terminal import Summary
+from tests.report.made import DRIFT, FAULT, WRONG, case_payload, payload, result
 
 
 def why(*changes: dict[str, Any]) -> str:
@@ -26,6 +28,23 @@ def test_what_several_cases_have_in_common_is_why_they_break() -> None:
 def left(names: str, pages: int) -> dict[str, Any]:
     """A case whose text these mistakes explain, and those of the pages before it that were tried."""
     return {"explained": f"with {names}", "proven": bool(names), "mistakes": [*names], "tried_on": pages}
+
+
+def test_candidates_that_are_not_proven_are_named_in_front_of_what_to_check() -> None:
+    unproven = [left("xy", 1) | {"proven": False}, left("x", 2) | {"proven": False}]
+    assert why(*unproven) == "with x (not proven); check a, or b"
+    assert why({"explained": "in part: with x", "mistakes": ["x"]}) == "in part: with x (not proven); check a, or b"
+    assert why(*unproven, left("z", 1)) == "check a, or b", "another page refutes it"
+
+
+def test_a_verdict_comes_before_errors_of_the_machine_however_many_these_are() -> None:
+    lost = ("error", payload(fault={**FAULT, "case": None, "infrastructure": True}))
+    run = result(lost, lost, lost, ("failed", payload(WRONG, cause=shown("clip.page", "a"))), lost)
+    assert [one["what"] for one in run.causes] == ["clip.page", "prefill"]
+    reporter = Mock()
+    Summary(run).show_causes(reporter)
+    lines = [call.args[0] for call in reporter.write_line.call_args_list]
+    assert ["clip.page" in lines[0], "prefill" in lines[0], "prefill" in lines[1]] == [True, False, True]
 
 
 RIGHT = {"passes": True, "first_wrong": None}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.compare.verdict import Comparison
+from pytest_dsocr.compare.verdict import Comparison, Reason, not_compared
 from pytest_dsocr.perf.statistics import Judgement
 from pytest_dsocr.report.file import OF_PYTEST, Ending, read_result, write_json
 from tests.markdown import table
@@ -188,3 +188,17 @@ def test_times_without_a_baseline_are_no_pass_of_times() -> None:
         made.perf = found
         verdicts.append(made.verdict)
     assert verdicts == ["no times judged, all else passes", "passes", "passes"]
+
+
+def test_what_is_offered_of_a_part_of_the_run_is_in_the_verdict() -> None:
+    """Steps of a case, and what another case of the same subject offers."""
+    absent, never = (not_compared(what, Reason.NOT_OFFERED) for what in ("sam.page", "clip.page"))
+    cases = [
+        case_payload("a", MATCH, DRIFT, tokens={"reference": 76, "subject": 1}),
+        case_payload("b", MATCH, absent, tokens={"reference": 4, "subject": 4}),
+        case_payload("c", MATCH, never, tokens={"reference": 9, "subject": None}),
+    ]
+    made = result(*(("passed", payload(MATCH, case=case)) for case in cases))
+    assert [*made.offered_in_part] == ["75 of 80 steps", "sam.page of 1 of 3 cases"]
+    assert made.verdict == "passes, 75 of 80 steps not offered, sam.page of 1 of 3 cases not offered"
+    assert not made.why_not

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from pytest_dsocr.cases.run import promised_and_absent
 from pytest_dsocr.cases.substitution import substitute
 from pytest_dsocr.compare.case import CaseReport, Exchange, judge
 from pytest_dsocr.compare.tolerances import tolerances
@@ -11,10 +12,13 @@ from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import Level
 from pytest_dsocr.observation.observation import Observation
-from pytest_dsocr.report.payload import of_case
+from pytest_dsocr.report.payload import of_case, of_comparison
 from pytest_dsocr.report.pictures import draw
 from pytest_dsocr.subjects.follow import follow
+from pytest_dsocr.subjects.protocol import NotOfferedError
+from pytest_dsocr.subjects.session import SessionSubject
 from tests.compare.made import every_bit
+from tests.report.made import result
 from tests.subjects.seen import seen
 from tests.subjects.spoilt import Raising, Reusing, Spoilt
 from tests.subjects.test_follow import only
@@ -67,6 +71,26 @@ def test_a_case_cut_short_is_no_pass_and_what_was_wrong_before_is_the_first_dive
     assert report.divergence is not None
     assert report.divergence.first.what == of_case(report)["first_wrong"] == "clip.page"
     assert (of_case(report)["fault"] is None, report.verdict, report.passes) == (False, Verdict.WRONG, False)
+
+
+def test_steps_that_are_no_longer_offered_are_promised_by_the_level_and_named_in_the_verdict(
+    tiny: Engine[Any], case: Case, expected: Observation
+) -> None:
+    class Tiring(SessionSubject):
+        asked = 0
+
+        def step(self, state: Any, token: int) -> Any:
+            self.asked += 1
+            if self.asked > 1:
+                raise NotOfferedError("not offered: more than one step")
+            return super().step(state, token)
+
+    report = held(Tiring(tiny), case, expected)
+    assert report.passes
+    assert promised_and_absent(Level.STAGES, report) == "step"
+    given: Any = {"comparisons": [of_comparison(one) for one in report.comparisons], "case": of_case(report)}
+    steps = len(expected.steps)
+    assert result(("passed", given)).verdict == f"passes, {steps - 2} of {steps} steps not offered"
 
 
 def test_an_error_in_what_a_subject_says_of_itself_is_one_of_its_stage(
