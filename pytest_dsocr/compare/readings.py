@@ -22,6 +22,7 @@ CHANCES, ALIKE = 100, 5
 CHANCE = "by chance: look for a race of streams or threads, memory read before it is written, a draw without a seed"
 STATE = "by what was read before: look for a cache not emptied, what is kept of a page by its name or ids, what grows"
 EITHER = "by chance, or by what was read before; more readings tell them apart"
+"""Also where nothing that was read before tells apart, and a count would: a pattern excludes no state but that."""
 
 
 def excluded(readings: int) -> float:
@@ -49,7 +50,7 @@ class Readings:
         if not failing or (len(failing) == of and len(texts) == 1):
             return ""
         if len(failing) == of or not self._pattern(failing)[1]:
-            return CHANCE
+            return EITHER if len(failing) in (1, of) or _at_intervals(failing, of) else CHANCE
         return STATE if comb(of, len(failing)) >= CHANCES or (len(failing) >= ALIKE and len(texts) == 1) else EITHER
 
     def summed(self) -> Iterator[Comparison]:
@@ -80,6 +81,12 @@ class Readings:
         if own not in bad:
             return "each after another page", {*good} <= {own, ""}
         return f"after {listed(after, 2)}", False
+
+
+def _at_intervals(failing: Sequence[int], of: int) -> bool:
+    """Return whether every second, or third, and so on, fails from the first that does: a count may do that."""
+    first, second, *_ = failing
+    return failing == tuple(range(first, of + 1, second - first))
 
 
 def _failing(passes: Sequence[bool]) -> tuple[int, ...]:

@@ -28,7 +28,8 @@ def read(failing: Collection[int], of: int = 10, *, alike: bool = True) -> Readi
     [
         ((), RIGHT.text, ""),
         (range(1, 11), "wrong in 10 of 10 readings: wrong", ""),
-        ((4,), "wrong in 1 of 10 readings (4, after itself): wrong", CHANCE),
+        ((4,), "wrong in 1 of 10 readings (4, after itself): wrong", EITHER),
+        ((2, 5, 8), "wrong in 3 of 10 readings (2, 5, 8, after itself, a): wrong", EITHER),
         ((4, 7), "wrong in 2 of 10 readings (4, 7, after itself, b): wrong", CHANCE),
         ((3, 5), "wrong in 2 of 10 readings (3, 5, each after another page): wrong", CHANCE),
         ((3, 7), "wrong in 2 of 10 readings (3, 7, each after b): wrong", EITHER),
@@ -42,7 +43,15 @@ def test_what_failing_readings_have_in_common(failing: Collection[int], measured
     [found] = readings.summed()
     assert (found.measured[: len(measured)], readings.why, readings.failing) == (measured, why, (*failing,))
     assert found.passes is not bool(failing)
-    assert read(range(1, 11), alike=False).why == CHANCE
+    assert read(range(1, 11), alike=False).why == EITHER
+
+
+def test_what_happens_at_intervals_is_not_called_chance() -> None:
+    """A count of readings is state as well, and one page alone is read after nothing but itself."""
+    for of in range(2, 21):
+        for first, every in ((first, every) for first in range(1, of + 1) for every in range(1, of + 1)):
+            failing = range(first, of + 1, every)
+            assert read(failing, of).why != CHANCE
 
 
 def test_chance_is_hardly_ever_called_state() -> None:
