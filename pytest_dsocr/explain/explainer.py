@@ -11,7 +11,7 @@ import msgspec
 
 from pytest_dsocr.compare.case import CaseReport, Explanation
 from pytest_dsocr.compare.divergence import of_whole_page
-from pytest_dsocr.compare.readings import REPEATED, STATE, SURE
+from pytest_dsocr.compare.readings import REPEATED, STATE
 from pytest_dsocr.explain.deadline import longest
 from pytest_dsocr.explain.hints import REFUTED
 from pytest_dsocr.explain.mistake import ALL
@@ -131,7 +131,7 @@ def explained_by_readings(report: CaseReport) -> Explanation | None:
     divergence, why = report.divergence, report.readings.why if report.readings else ""
     if divergence is None or not why or divergence.first.what not in REPEATED:
         return None
-    evidence = Evidence(0, 1, 1 - SURE if why == STATE else 1.0)
+    evidence = Evidence(0, 1, MOST_ODDS if why == STATE else 1.0)
     return Explanation(why, divergence.first.what, is_proven=evidence.is_proof)
 
 

@@ -6,7 +6,9 @@ end, one cause alone that gives what the subject gives, and so much that is equa
 
 from typing import NamedTuple
 
-MOST_ODDS = 0.05
+from pytest_dsocr.compare.readings import SURE
+
+MOST_ODDS = 1 - SURE
 """Another cause may give the same with these odds at most; of readings it is the level of the test."""
 ODDS_OF_PLACE = 0.35
 """How often a mistake that has nothing to do with a text agrees with it at one more place where it is wrong."""

@@ -3,6 +3,8 @@
 import random
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -46,12 +48,14 @@ def test_what_failing_readings_have_in_common(failing: Collection[int], measured
     assert read(range(1, 11), alike=False).why == EITHER
 
 
-def test_what_happens_at_intervals_is_not_called_chance() -> None:
-    """A count of readings is state as well, and one page alone is read after nothing but itself."""
-    for of in range(2, 21):
-        for first, every in ((first, every) for first in range(1, of + 1) for every in range(1, of + 1)):
-            failing = range(first, of + 1, every)
-            assert read(failing, of).why != CHANCE
+def test_what_a_count_of_readings_does_is_not_called_chance() -> None:
+    """Each second, third and so on of a process, where other pages are read in between, fails from the first on."""
+    for of, first, every in product(range(2, 13), range(1, 13), range(2, 13)):
+        places = [k + k // 2 for k in range(1, of + 1)]
+        failing = [k for k, place in enumerate(places, 1) if place >= first and (place - first) % every == 0]
+        readings = read(failing, of)
+        made = [one._replace(place=place) for one, place in zip(readings.made, places, strict=True)]
+        assert replace(readings, made=made).why != CHANCE, (of, first, every)
 
 
 def test_chance_is_hardly_ever_called_state() -> None:
