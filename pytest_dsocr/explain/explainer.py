@@ -58,6 +58,8 @@ class Explainer:
         """The ids of the mistakes that give the subject's text on each of them."""
         self._done = dict[str, None]()
         """Those that were tried on them."""
+        self._untried = 0
+        """How many were not."""
         of_setup = {name: getattr(setup, name) for name in ("checkpoint", "device", "dtype", "attention")}
         load = {"runtime": RUNTIME, "vendor": None, "command": "", **of_setup}
         self._client = Client(Path(sys.executable), load, time_limit_s + longest(budget_s), None)
@@ -98,10 +100,11 @@ class Explainer:
             return answer
         missed = {*known} - {*answer.done}
         self._done = dict.fromkeys(one for one in (*self._done, *answer.done) if one not in missed)
+        self._untried = (answer.untried if goes_on else self._untried) + len(missed)
         self.left = answer.found
         if known and not (self.left or missed):
             return Explanation(f"{REFUTED} what explains the pages before", question.what, pages=len(self._pages))
-        explanation = in_words(replace(asked, done=tuple(self._done)), answer)
+        explanation = in_words(replace(asked, done=tuple(self._done)), replace(answer, untried=self._untried))
         return explanation and replace(explanation, pages=explanation.pages and len(self._pages))
 
     def answered(self, question: Question) -> Explanation | None:
@@ -165,11 +168,10 @@ def evidence_of(question: Question, answer: SearchResult) -> Evidence:
 
     One that gives the tensor that breaks, and not what follows of it, is contradicted.
     """
-    done = len({*(question.done or ()), *answer.done})
     odds = odds_of_tensor(answer.error, question.ordinary)
     if answer.places is not None:
-        odds = odds_of_places(answer.places, done)
-    return Evidence(answer.of - done, len(answer.found), 1.0 if answer.beyond.startswith(NOT) else odds)
+        odds = odds_of_places(answer.places, len({*(question.done or ()), *answer.done}))
+    return Evidence(answer.untried, len(answer.found), 1.0 if answer.beyond.startswith(NOT) else odds)
 
 
 def _of_texts(question: Question, answer: SearchResult) -> Explanation:
@@ -200,8 +202,7 @@ def _named(words: Sequence[str], between: str) -> str:
 
 
 def _untried(question: Question, answer: SearchResult) -> str:
-    untried = evidence_of(question, answer).untried
-    if not untried:
+    if not answer.untried:
         return ""
-    left = count(untried, "other")
+    left = count(answer.untried, "other")
     return f"; its {question.budget_s:g} s ended in front of {left}, {FLAG}=SECONDS allows more"

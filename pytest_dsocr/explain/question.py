@@ -150,8 +150,8 @@ class SearchResult:
 
     tried: int
     """How many were computed and compared."""
-    of: int
-    """How many there are, with those that were tried before."""
+    untried: int
+    """How many the time did not allow, now and before."""
     without: float
     """The relative error of the session without any mistake."""
     found: tuple[str, ...] = ()
@@ -263,7 +263,9 @@ def search(
         found.append((distance if math.isfinite(distance) else math.inf, one))
         if distance == 0.0:
             left.sort(key=partial(_rank, question, one))
-    answer = SearchResult(len(found), len(every), without, raised=tuple(raised), done=tuple(done))
+    tried = {*(question.done or ()), *done}
+    untried = sum(one.id not in tried for one in every)
+    answer = SearchResult(len(found), untried, without, raised=tuple(raised), done=tuple(done))
     return _verdict(answer, found, question.near if near is None else near)
 
 

@@ -38,7 +38,7 @@ def in_words(answer: SearchResult, what: str = "clip.page/0") -> str:
 
 def test_what_is_equal_to_the_bit_is_named_with_all_that_are() -> None:
     answer = made({"a": 0.03, "b": 0.0, "c": 0.0})
-    assert (answer.found, answer.explained, answer.tried, answer.of) == (("b", "c"), True, 3, 3)
+    assert (answer.found, answer.explained, answer.tried, answer.untried) == (("b", "c"), True, 3, 0)
     assert in_words(answer).startswith("with the mistake b, or the mistake c, the session reproduces the subject's")
 
 
@@ -76,14 +76,14 @@ MANY = {
 @pytest.mark.parametrize(("found", "words"), MANY.items())
 def test_of_texts_the_part_is_named_where_many_mistakes_give_them(found: str, words: str) -> None:
     ids = tuple(f"{group}.{k}" for k, group in enumerate(found.split()))
-    known = SearchResult(len(ids), len(ids), 1.0, ids, ids, 0.0, True, done=ids, places=20)
+    known = SearchResult(len(ids), 0, 1.0, ids, ids, 0.0, True, done=ids, places=20)
     said = explainer.in_words(Question(PAGE, "text", 0, 20, NEAR), known)
     assert said is not None
     assert said.text.startswith(words)
     assert (said.is_proven, said.mistakes) == (len(ids) == 1, ids)
 
 
-TENSOR = SearchResult(3, 3, WITHOUT, ("sam.b",), ("the mistake b",), 0.0, True, done=("a", "sam.b", "c"))
+TENSOR = SearchResult(3, 0, WITHOUT, ("sam.b",), ("the mistake b",), 0.0, True, done=("a", "sam.b", "c"))
 TEXT = replace(TENSOR, places=20)
 
 
@@ -94,12 +94,12 @@ TEXT = replace(TENSOR, places=20)
         (replace(TENSOR, error=1e-6), "clip.page/0", True),
         (replace(TENSOR, error=1e-5), "clip.page/0", False),
         (replace(TENSOR, found=("sam.b", "sam.c")), "clip.page/0", False),
-        (replace(TENSOR, of=4), "clip.page/0", False),
+        (replace(TENSOR, untried=1), "clip.page/0", False),
         (replace(TENSOR, beyond="not clip.page/1"), "clip.page/0", False),
         (replace(TENSOR, beyond="all of clip behind it"), "clip.page/0", True),
         (TEXT, "text", True),
         (replace(TEXT, places=1), "text", False),
-        (replace(TEXT, of=4), "text", False),
+        (replace(TEXT, untried=1), "text", False),
         (replace(TEXT, found=("sam.b", "sam.c")), "text", False),
     ],
 )
@@ -111,10 +111,11 @@ def test_proven_is_what_alone_is_left_when_all_were_tried_and_much_is_equal(
     assert said.is_proven is proven
 
 
-def test_a_search_that_went_on_counts_what_was_tried_before() -> None:
-    part = replace(TEXT, done=("sam.b",), of=3)
-    said = [explainer.in_words(Question(PAGE, "text", 0, 20, NEAR, done=done), part) for done in (("a", "c"), ("a",))]
-    assert [one is not None and one.is_proven for one in said] == [True, False]
+def test_a_search_counts_as_tried_what_was_tried_before_and_nothing_else() -> None:
+    candidates = [Mistake(f"sam.{k}", "", "block", lambda on: None) for k in range(3)]
+    for done, budget_s, untried in ((("sam.0", "clip.9"), 60, 0), (("sam.0", "clip.9"), -1, 2), (None, 60, 3)):
+        asked = Question(PAGE, "text", 0, 20, NEAR, done=done)
+        assert search(candidates, lambda one: 1.0, 1.0, asked, Deadline(budget_s))[0].untried == untried
 
 
 @pytest.mark.parametrize(("least", "without"), [(3e-3, 0.04), (3e-6, 1e-4), (3e-4, 0.04)])
@@ -134,10 +135,9 @@ def test_a_little_nearer_is_nothing() -> None:
 
 def test_a_budget_that_ends_is_reported() -> None:
     answer = made({"a": 0.03, "b": 0.0}, budget_s=-1)
-    assert (answer.tried, answer.of, answer.found) == (0, 2, ())
+    assert (answer.tried, answer.untried, answer.found) == (0, 2, ())
     assert not in_words(answer), "where nothing was tried, nothing is told"
-    part = SearchResult(1, 2, WITHOUT)
-    part = replace(part, done=("a",))
+    part = SearchResult(1, 1, WITHOUT, done=("a",))
     assert in_words(part).endswith("its 20 s ended in front of 1 other, --dsocr-explain=SECONDS allows more")
 
 
