@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import comb
+from math import comb, gcd
 from typing import TYPE_CHECKING
 
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison
@@ -22,6 +22,7 @@ CHANCES, ALIKE = 100, 5
 CHANCE = "by chance: look for a race of streams or threads, memory read before it is written, a draw without a seed"
 STATE = "by what was read before: look for a cache not emptied, what is kept of a page by its name or ids, what grows"
 EITHER = "by chance, or by what was read before; more readings tell them apart"
+"""Also where no page that was read before tells them apart, and a count of readings does."""
 
 
 def excluded(readings: int) -> float:
@@ -49,7 +50,7 @@ class Readings:
         if not failing or (len(failing) == of and len(texts) == 1):
             return ""
         if len(failing) == of or not self._pattern(failing)[1]:
-            return CHANCE
+            return EITHER if len(failing) in (1, of) or self._is_counted(failing) else CHANCE
         return STATE if comb(of, len(failing)) >= CHANCES or (len(failing) >= ALIKE and len(texts) == 1) else EITHER
 
     def summed(self) -> Iterator[Comparison]:
@@ -65,6 +66,12 @@ class Readings:
             return gravest
         which = f" ({listed([*map(str, failing)])}, {self._pattern(failing)[0]})" if len(failing) < of else ""
         return replace(gravest, measured=f"wrong in {len(failing)} of {of} readings{which}: {gravest.measured}")
+
+    def _is_counted(self, failing: Sequence[int]) -> bool:
+        """Return whether a count would do it: of the process's readings every second, or third, and so on fails."""
+        first, *others = (self.made[k - 1].place for k in failing)
+        behind = [one.place - first for k, one in enumerate(self.made, 1) if k not in failing and one.place > first]
+        return all(place % gcd(*(other - first for other in others)) for place in behind)
 
     def _pattern(self, failing: Sequence[int]) -> tuple[str, bool]:
         """Say what came before those that fail, and whether it tells two or more of them from all others."""

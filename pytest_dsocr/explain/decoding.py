@@ -3,6 +3,8 @@
 import copy
 import math
 from collections.abc import Iterator
+from dataclasses import replace
+from difflib import SequenceMatcher
 from typing import Any
 
 from torch import Tensor
@@ -12,6 +14,7 @@ from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.explain.catalogue import groups
 from pytest_dsocr.explain.catalogue.output import writing
+from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.mistake import Changes, Mistake, Target
 from pytest_dsocr.explain.question import SOMEWHAT_NEARER, ActualStep, Question, SearchResult, search
 from pytest_dsocr.explain.recompute import Clean
@@ -21,15 +24,15 @@ WINDOW = 4
 """Steps that are compared from the first wrong one on."""
 
 
-def explain_steps(clean: Clean, question: Question, deadline_s: float) -> SearchResult:
+def explain_steps(clean: Clean, question: Question, deadline: Deadline) -> SearchResult:
     """Explain the logits of steps, or, where these are right, what was chosen of them."""
     stepper = _Stepper(clean, question)
     if question.what == "tokens":
-        return _choices(clean, question, deadline_s)
-    return search(groups(clean.session.family)["steps"], stepper.measure, stepper.without, question, deadline_s)[0]
+        return _choices(clean, question, deadline)
+    return search(groups(clean.session.family)["steps"], stepper.measure, stepper.without, question, deadline)[0]
 
 
-def explain_best(clean: Clean, question: Question, deadline_s: float) -> SearchResult:
+def explain_best(clean: Clean, question: Question, deadline: Deadline) -> SearchResult:
     """Explain the best first tokens, of a subject without logits."""
 
     def distance(logits: Tensor) -> float:
@@ -42,7 +45,7 @@ def explain_best(clean: Clean, question: Question, deadline_s: float) -> SearchR
 
     clean.warm("prefill", "")
     known, without = groups(clean.session.family)["prefill"], distance(clean.run("prefill", ""))
-    return search(known, measure, without, question, deadline_s)[0]
+    return search(known, measure, without, question, deadline)[0]
 
 
 class _Stepper:
@@ -108,7 +111,7 @@ def _apart(logits: Tensor, ids: tuple[int, ...], found: tuple[float, ...]) -> fl
     return apart if math.isfinite(apart) else math.inf
 
 
-def _choices(clean: Clean, question: Question, deadline_s: float) -> SearchResult:
+def _choices(clean: Clean, question: Question, deadline: Deadline) -> SearchResult:
     """Explain choices whose logits are right: by the size of the n-gram rule."""
     prompt = clean.inputs.input_ids[0].tolist()
 
@@ -129,15 +132,19 @@ def _choices(clean: Clean, question: Question, deadline_s: float) -> SearchResul
             return differing(clean.session.policy)
 
     rules = [one for one in groups(clean.session.family)["tokens"] if one.id != "tokens.eos-2"]
-    return search(rules, measure, differing(clean.session.policy), question, deadline_s, near=0.0)[0]
+    without = differing(clean.session.policy)
+    answer, _ = search(rules, measure, without, question, deadline, near=0.0)
+    return replace(answer, places=round(without * len(question.steps)))
 
 
-def explain_written(family: Family, question: Question, deadline_s: float) -> SearchResult:
+def explain_written(family: Family, question: Question, deadline: Deadline) -> SearchResult:
     """Explain a ``result.mmd`` that does not follow from the subject's text."""
     text, form = question.page.text, family.form
 
     def measure(one: Mistake) -> float:
         return 0.0 if writing(one.id.removeprefix("written."))(text, form) == question.mmd else math.inf
 
-    without = float(to_mmd(text, form) != question.mmd)
-    return search(groups(family)["written"], measure, without, question, deadline_s, near=0.0)[0]
+    without = float((right := to_mmd(text, form)) != question.mmd)
+    answer, _ = search(groups(family)["written"], measure, without, question, deadline, near=0.0)
+    changes = SequenceMatcher(None, right.splitlines(), (question.mmd or "").splitlines(), autojunk=False)
+    return replace(answer, places=sum(kind != "equal" for kind, *_ in changes.get_opcodes()))

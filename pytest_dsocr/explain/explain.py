@@ -4,7 +4,6 @@ In the process that explains, by a session without a mistake.
 """
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,12 +21,13 @@ from pytest_dsocr.engine.checkpoint import device_named, dtype_named, resolve
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.model import weights_bytes
 from pytest_dsocr.explain.catalogue import groups
+from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.decoding import explain_best, explain_steps, explain_written
 from pytest_dsocr.explain.mistake import Group, Mistake, Part, in_one_block
-from pytest_dsocr.explain.question import OF_TEXT, Question, SearchResult, search
+from pytest_dsocr.explain.question import NOT, OF_TEXT, Question, SearchResult, search
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
 from pytest_dsocr.explain.texts import explain_texts
-from pytest_dsocr.families import STAGES, VISION
+from pytest_dsocr.families import STAGES
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import InputsDigest, Seam
@@ -40,46 +40,38 @@ SCREENED_FROM = 2
 """Views of which one is computed at first: what changes nothing that the subject changed is not computed further."""
 SCREEN = 5
 """So many times nearer than without it must the first view's sampled values be."""
-CHEAP = tuple(stage.name for stage in STAGES if stage.name in VISION and not stage.blocks)
-"""Stages whose mistakes are all tried: on some pages several give the same."""
 NEAR_OF_PIXELS = 2e-3
 """Of pixels, which are rounded to bfloat16."""
-NOT = "not "
-"""How it begins that a seam behind is not explained."""
 WITH_SEAMS = tuple(stage.name for stage in STAGES if stage.seams)
 
 
 def explain(session: Engine[Any], case: Case, question: Question) -> SearchResult:
     """Search for what explains the divergence; an answer without tries where nothing is known to try."""
-    deadline_s = time.monotonic() + question.budget_s
+    deadline = Deadline(question.budget_s)
     stage = question.what.partition("/")[0].partition(".")[0]
     if question.what in COMPARED:
-        return _of_inputs(session, case, question, deadline_s)
+        return _of_inputs(session, case, question, deadline)
     if question.what in OF_TEXT:
-        return explain_texts(session, question, deadline_s)
+        return explain_texts(session, question, deadline)
     if question.what == "result.mmd":
-        return explain_written(session.family, question, deadline_s)
+        return explain_written(session.family, question, deadline)
     clean = Clean(session, session.prepare(case.page, prompt=case.prompt, preset=case.preset))
     if question.what in ("logits", "tokens"):
-        return explain_steps(clean, question, deadline_s)
+        return explain_steps(clean, question, deadline)
     if question.what == "prefill_best":
-        return explain_best(clean, question, deadline_s)
+        return explain_best(clean, question, deadline)
     if stage in WITH_SEAMS and question.what in question.seams:
-        return _of_seam(clean, question, deadline_s)
+        return _of_seam(clean, question, deadline)
     return NOTHING
 
 
-def _of_inputs(session: Engine[Any], case: Case, question: Question, deadline_s: float) -> SearchResult:
-    """Search on behind a rule of grids, as several give the same; what makes most of the inputs equal is the answer."""
-
-    def goes_on(one: Mistake) -> bool:
-        return one.id.startswith("pixels.grid-") or len(maker.equal[one.id]) < len(COMPARED)
-
+def _of_inputs(session: Engine[Any], case: Case, question: Question, deadline: Deadline) -> SearchResult:
+    """Search among pixels and prompts; what makes most of the inputs equal is the answer."""
     maker = _Inputs(session, case, question)
     order = ("pixels", "prompt") if question.what in (*PIXELS_OF, GRID) else ("prompt", "pixels")
     candidates = chain(*(groups(session.family)[name] for name in order))
     near = NEAR_OF_PIXELS if question.what in PIXELS_OF else 0.0
-    answer, found = search(candidates, maker.measure, maker.without, question, deadline_s, near=near, goes_on=goes_on)
+    answer, found = search(candidates, maker.measure, maker.without, question, deadline, near=near)
     most = max((len(maker.equal[one.id]) for one in found), default=0)
     best = [one for one in found if len(maker.equal[one.id]) == most]
     answer = replace(answer, found=tuple(one.id for one in best), words=tuple(one.words for one in best))
@@ -131,7 +123,7 @@ class _Inputs:
         return 1.0 if self.seam is None else self.seam.distance(Seam.of(made))
 
 
-def _of_seam(clean: Clean, question: Question, deadline_s: float) -> SearchResult:
+def _of_seam(clean: Clean, question: Question, deadline: Deadline) -> SearchResult:
     actual, what = question.seams[question.what], question.what
     has_blocks = any(name.startswith(f"{what.partition('/')[0]}/") for name in question.seams)
     segment = Segment(clean, what, has_blocks=has_blocks)
@@ -145,19 +137,13 @@ def _of_seam(clean: Clean, question: Question, deadline_s: float) -> SearchResul
         return actual.distance(Seam.of(segment.compute(one.plant)))
 
     group = groups(clean.session.family)[segment.stage]
-    behind: dict[str, str] = {}
-
-    def goes_on(one: Mistake) -> bool:
-        behind[one.id] = _behind(segment, question, one)
-        return segment.stage in CHEAP or behind[one.id].startswith(NOT)
-
     candidates = _candidates(group, what, has_blocks)
     if not (segment.stops or has_blocks):
         candidates = [*candidates, *in_one_block(candidates, clean.session)]
-    answer, found = search(candidates, measure, without, question, deadline_s, goes_on=goes_on)
+    answer, found = search(candidates, measure, without, question, deadline)
     if not answer.explained:
         return answer
-    beyond = {one.id: behind.get(one.id) or _behind(segment, question, one) for one in found}
+    beyond = {one.id: _behind(segment, question, one) for one in found}
     best = [one for one in found if not beyond[one.id].startswith(NOT)] or found
     ids, words = tuple(one.id for one in best), tuple(one.words for one in best)
     return replace(answer, found=ids, words=words, beyond=beyond[best[0].id])

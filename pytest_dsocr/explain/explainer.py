@@ -11,10 +11,12 @@ import msgspec
 
 from pytest_dsocr.compare.case import CaseReport, Explanation
 from pytest_dsocr.compare.divergence import of_whole_page
-from pytest_dsocr.compare.readings import REPEATED
-from pytest_dsocr.explain.hints import REFUTED, SMALL
+from pytest_dsocr.compare.readings import REPEATED, STATE
+from pytest_dsocr.explain.deadline import longest
+from pytest_dsocr.explain.hints import REFUTED
 from pytest_dsocr.explain.mistake import ALL
-from pytest_dsocr.explain.question import OF_TEXT, PageRead, Question, SearchResult, question_of
+from pytest_dsocr.explain.proof import MOST_ODDS, Evidence, odds_of_places, odds_of_tensor
+from pytest_dsocr.explain.question import NOT, OF_TEXT, PageRead, Question, SearchResult, question_of
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.config import START_LIMIT_S, Setup
 from pytest_dsocr.reference.live import Client
@@ -40,7 +42,7 @@ class Explainer:
 
     Args:
         setup: the subject's; the session computes with the same checkpoint, device, dtype and attention.
-        budget_s: how long a search may take; with 0 nothing is asked.
+        budget_s: the CPU seconds of a search; with 0 nothing is asked.
         time_limit_s: seconds that the process may take to answer besides that.
         start_limit_s: seconds that it may take to start and load.
     """
@@ -59,11 +61,11 @@ class Explainer:
         """The ids of the mistakes that give the subject's text on each of them."""
         self._done = dict[str, None]()
         """Those that were tried on them."""
-        self._alike = 0
-        """How many were not tried that are like one that is left."""
+        self._untried = 0
+        """How many were not."""
         of_setup = {name: getattr(setup, name) for name in ("checkpoint", "device", "dtype", "attention")}
         load = {"runtime": RUNTIME, "vendor": None, "command": "", **of_setup}
-        self._client = Client(Path(sys.executable), load, time_limit_s + budget_s, start_limit_s)
+        self._client = Client(Path(sys.executable), load, time_limit_s + longest(budget_s), start_limit_s)
 
     def explain(self, report: CaseReport) -> Explanation | None:
         """Explain the first divergence of a case, of the first case whose stage breaks.
@@ -99,12 +101,13 @@ class Explainer:
         answer = self._answer(asked := replace(question, others=others[:MOST_PAGES], only=known, done=done))
         if isinstance(answer, Explanation):
             return answer
-        self._done |= dict.fromkeys(answer.done)
-        self._alike = answer.alike if goes_on else self._alike
-        self.left = (*answer.found, *(one for one in known if one not in answer.done))
-        if known and not self.left:
+        missed = {*known} - {*answer.done}
+        self._done = dict.fromkeys(one for one in (*self._done, *answer.done) if one not in missed)
+        self._untried = (answer.untried if goes_on else self._untried) + len(missed)
+        self.left = answer.found
+        if known and not (self.left or missed):
             return Explanation(f"{REFUTED} what explains the pages before", question.what, pages=len(self._pages))
-        explanation = in_words(asked, replace(answer, alike=self._alike))
+        explanation = in_words(replace(asked, done=tuple(self._done)), replace(answer, untried=self._untried))
         return explanation and replace(explanation, pages=explanation.pages and len(self._pages))
 
     def answered(self, question: Question) -> Explanation | None:
@@ -134,7 +137,8 @@ def explained_by_readings(report: CaseReport) -> Explanation | None:
     divergence, why = report.divergence, report.readings.why if report.readings else ""
     if divergence is None or not why or divergence.first.what not in REPEATED:
         return None
-    return Explanation(why, divergence.first.what, is_proven=True)
+    evidence = Evidence(0, 1, MOST_ODDS if why == STATE else 1.0)
+    return Explanation(why, divergence.first.what, is_proven=evidence.is_proof)
 
 
 def in_words(question: Question, answer: SearchResult) -> Explanation | None:
@@ -158,33 +162,40 @@ def in_words(question: Question, answer: SearchResult) -> Explanation | None:
         nearer = f"the session comes nearer to the subject's {what} ({apart}{without})"
         return Explanation(f"in part: with {words}, {nearer}", what, answer.found)
     reproduced = f"the session reproduces the subject's {what} ({apart}{without})"
-    return Explanation(f"with {words}, {reproduced}{_behind(answer)}", what, answer.found, is_proven=True)
+    text = f"with {words}, {reproduced}{_behind(answer)}{_untried(question, answer)}"
+    return Explanation(text, what, answer.found, evidence_of(question, answer).is_proof)
+
+
+def evidence_of(question: Question, answer: SearchResult) -> Evidence:
+    """Return what is known of the mistakes that give the subject's values.
+
+    One that gives the tensor that breaks, and not what follows of it, is contradicted.
+    """
+    odds = odds_of_tensor(answer.error, question.ordinary)
+    if answer.places is not None:
+        odds = odds_of_places(answer.places, len({*(question.done or ()), *answer.done}))
+    return Evidence(answer.untried, len(answer.found), 1.0 if answer.beyond.startswith(NOT) else odds)
 
 
 def _of_texts(question: Question, answer: SearchResult) -> Explanation:
-    """Say which mistakes give the texts of all pages so far, and of many, which part of the model they are of.
-
-    One wrong text shows little: where rounding could turn one of its tokens, one of many small changes does so.
-    """
+    """Say which mistakes give the texts of all pages so far, and of many, which part of the model they are of."""
     pages, many = len(question.others) + 1, len(answer.found) > MOST_WORDS
     parts = Counter(PARTS[name.partition(".")[0]] for name in answer.found)
     of_parts = ", ".join(f"{n} of {part}" for part, n in parts.most_common())
     one_part = f"all of them of {of_parts.partition(' of ')[2]}" if len(parts) == 1 else of_parts
     words = _named(answer.words, ", or ")
-    wrong = sum(not page.is_right for page in (question.page, *question.others))
-    by_chance = wrong == 1 and all(SMALL.search(name) for name in answer.found)
+    evidence = evidence_of(question, answer)
     text = f"by one of {len(answer.found)} mistakes, {one_part}: with {words}" if many else f"with {words}"
-    text = f"perhaps by chance, as it changes numbers no more than rounding does: {text}" if by_chance else text
+    if evidence.odds > MOST_ODDS:
+        text = f"perhaps by chance, as the texts leave the right ones in {count(answer.places or 0, 'place')}: {text}"
     where = "the subject's text of every page so far" if question.others else "the subject's text"
     text += f", the session reproduces {where} (equal){_untried(question, answer)}"
-    is_whole = {*question.only} <= {*answer.done} and not answer.alike
-    is_proven = is_whole and not by_chance and (not many or len(parts) == 1)
-    return Explanation(text, question.what, answer.found, is_proven, pages)
+    return Explanation(text, question.what, answer.found, evidence.is_proof, pages)
 
 
 def _behind(answer: SearchResult) -> str:
-    if answer.beyond.startswith("not "):
-        return f", but not in {answer.beyond.removeprefix('not ')}"
+    if answer.beyond.startswith(NOT):
+        return f", but not in {answer.beyond.removeprefix(NOT)}"
     return f", and so it does in {answer.beyond}" if answer.beyond else ""
 
 
@@ -194,8 +205,7 @@ def _named(words: Sequence[str], between: str) -> str:
 
 
 def _untried(question: Question, answer: SearchResult) -> str:
-    untried = answer.of - answer.tried - len(answer.raised)
-    if not untried:
+    if not answer.untried:
         return ""
-    left = count(untried, "other")
+    left = count(answer.untried, "other")
     return f"; its {question.budget_s:g} s ended in front of {left}, {FLAG}=SECONDS allows more"

@@ -6,7 +6,6 @@ Candidates are tried one after the other within a budget; the nearest to the sub
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,6 +18,7 @@ from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.compare.divergence import is_cut
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract import COMPARED, PIXELS
+from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.mistake import Mistake
 from pytest_dsocr.observation import answer as of_subject
 from pytest_dsocr.observation.config import Level
@@ -30,6 +30,8 @@ from pytest_dsocr.reference.protocol import pack_case
 Packed = Mapping[str, Any]
 OF_TEXT = ("read", "text", "spans", "boxes")
 """The comparisons that a text alone decides."""
+NOT = "not "
+"""How ``beyond`` begins where what follows is not explained."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,8 @@ class Question:
     budget_s: float
     near: float
     """Up to this relative error a tensor counts as reproduced; rounding."""
+    ordinary: float = 0.0
+    """Up to this one correct implementations differ."""
     inputs: Packed | None = None
     """The digests of the subject's inputs."""
     seams: Mapping[str, SentSeam] = field(default_factory=dict)
@@ -146,8 +150,8 @@ class SearchResult:
 
     tried: int
     """How many were computed and compared."""
-    of: int
-    """How many there were to try."""
+    untried: int
+    """How many the time did not allow, now and before."""
     without: float
     """The relative error of the session without any mistake."""
     found: tuple[str, ...] = ()
@@ -161,8 +165,8 @@ class SearchResult:
     """The words of those that could not be computed."""
     done: tuple[str, ...] = ()
     """The ids of all that were tried, those that could not be computed as well."""
-    alike: int = 0
-    """How many were not tried that are like one that is equal to the bit."""
+    places: int | None = None
+    """Of a text or of choices, in how many places the session would have gone on otherwise; None of tensors."""
     beyond: str = ""
     """Where the mistake gives the subject's values as well, or ``not`` and where it does not; ends a sentence."""
 
@@ -184,7 +188,8 @@ def question_of(report: CaseReport, budget_s: float) -> Question | None:
         what=what,
         level=int(answer.level),
         budget_s=budget_s,
-        near=tolerances(report.limits.dtype).seam,
+        near=(own := tolerances(report.limits.dtype)).seam,
+        ordinary=min(own.seam, own.ordinary),
         inputs=None if answer.inputs is None else pack_inputs(answer.inputs)[0],
         seams={name: SentSeam.of(seam) for name, seam in _seams(what, answer).items()},
         steps=_steps(answer, expected),
@@ -228,28 +233,26 @@ def search(
     measure: Measure,
     without: float,
     question: Question,
-    deadline_s: float,
+    deadline: Deadline,
     *,
     near: float | None = None,
-    goes_on: Callable[[Mistake], bool] = lambda one: False,
 ) -> tuple[SearchResult, list[Mistake]]:
-    """Try the candidates in their order, up to the first that is equal to the bit.
+    """Try the candidates in their order; those like one that is equal to the bit are next.
 
     Args:
         candidates: what may be the mistake.
         measure: how far each is from the subject; a candidate that it raises for does not count as tried.
         without: how far the session is without any mistake.
         question: which of the candidates to try.
-        deadline_s: of ``time.monotonic``; no candidate is started after it.
+        deadline: no candidate is started after it.
         near: up to this distance the subject's tensor counts as reproduced; the question's if left out.
-        goes_on: whether to go on behind one that is equal to the bit.
 
     Returns:
         The answer, without what follows of it, and the candidates that it names.
     """
-    left, found, raised, done = question.left(candidates), list[tuple[float, Mistake]](), list[str](), list[str]()
-    of = len(left)
-    while left and without > 0 and time.monotonic() <= deadline_s:
+    every, found, raised, done = [*candidates], list[tuple[float, Mistake]](), list[str](), list[str]()
+    left = question.left(every)
+    while left and without > 0 and not deadline.is_over:
         one = left.pop(0)
         done.append(one.id)
         try:
@@ -259,12 +262,10 @@ def search(
             continue
         found.append((distance if math.isfinite(distance) else math.inf, one))
         if distance == 0.0:
-            if not goes_on(one):
-                break
             left.sort(key=partial(_rank, question, one))
-    kinds = {_kind(one) for distance, one in found if distance == 0.0}
-    alike = sum(_kind(one) in kinds for one in left)
-    answer = SearchResult(len(found), of, without, raised=tuple(raised), done=tuple(done), alike=alike)
+    tried = {*(question.done or ()), *done}
+    untried = sum(one.id not in tried for one in every)
+    answer = SearchResult(len(found), untried, without, raised=tuple(raised), done=tuple(done))
     return _verdict(answer, found, question.near if near is None else near)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -23,8 +22,10 @@ from pytest_dsocr.compare.case import CaseReport, Explanation
 from pytest_dsocr.compare.seams import SUFFIX, known_effects
 from pytest_dsocr.engine.decoder import Rope
 from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.mistake import Changes, Mistake, Target, blocks_of, image_places, model_of
 from pytest_dsocr.explain.mistake import Part as PartOfStage
+from pytest_dsocr.explain.proof import Evidence
 from pytest_dsocr.families import STAGE_NAMES, STAGES
 from pytest_dsocr.families.family import PIXELS, PREFILL
 from pytest_dsocr.foundation.words import count
@@ -128,8 +129,8 @@ class Rounder:
     fewer_bits: bool = False
     _candidates: dict[tuple[str, bool], list[Mistake]] = field(default_factory=dict)
     """The mistakes that may be in a stage's blocks, or in the stage, as far as they were tried."""
-    _tried: Counter[str] = field(default_factory=Counter)
-    """By stage, how many were."""
+    _tried: Counter[tuple[str, bool]] = field(default_factory=Counter)
+    """By stage, how many were, and how many the time did not allow."""
 
     @cached_property
     def vendor(self) -> Engine[Any]:
@@ -181,7 +182,8 @@ class Rounder:
             worst.ratio,
             max(one.bias for one in judged),
             (*in_blocks, *in_whole),
-            self._tried.get(stage, 0),
+            self._tried[stage, False],
+            self._tried[stage, True],
             self.fewer_bits,
         )
 
@@ -210,14 +212,13 @@ class Rounder:
         if place in self._candidates:
             return [self._share(one, differing) for one in self._candidates[place]]
         screen = {id(one): one for one in (max(differing, key=lambda one: one.ratio), differing[-1])}
-        deadline, self._candidates[place] = time.monotonic() + self.budget_s, []
+        deadline, self._candidates[place] = Deadline(self.budget_s), []
         for one in groups()[stage].of(*kinds) if stage in groups() and self.budget_s else ():
             if one.id.endswith(ROUNDINGS) or (self.fewer_bits and FEWER_BITS.search(one.id)):
                 continue
-            if time.monotonic() > deadline:
-                break
-            self._tried[stage] += 1
-            if any(MAY_BE[0] < self._share(one, [part]).share < MAY_BE[1] for part in screen.values()):
+            is_late = deadline.is_over
+            self._tried[stage, is_late] += 1
+            if not is_late and any(MAY_BE[0] < self._share(one, [part]).share < MAY_BE[1] for part in screen.values()):
                 self._candidates[place].append(one)
         return [self._share(one, differing) for one in self._candidates[place]]
 
@@ -288,7 +289,9 @@ def explained_by_rounding(report: CaseReport) -> Explanation | None:
     words = ", or ".join(one.words for one in effects)
     text = f"with {words}, the session differs from the vendor's kernels as the subject does "
     text += f"({effects[0].share:.3f} of the effect, "
-    return Explanation(f"{text}z = {effects[0].z:.0f})", first.what, tuple(one.id for one in effects), is_proven=True)
+    evidence = Evidence(found.untried, len(effects), found.tried * math.erfc(effects[0].z / math.sqrt(2)))
+    ids = tuple(one.id for one in effects)
+    return Explanation(f"{text}z = {effects[0].z:.0f})", first.what, ids, evidence.is_proof)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract import ROWS
 from pytest_dsocr.contract.image import load_images
 from pytest_dsocr.contract.inputs import Inputs
@@ -24,6 +25,7 @@ from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
 from pytest_dsocr.explain.catalogue import groups, seen
 from pytest_dsocr.explain.catalogue.output import TEXTS
 from pytest_dsocr.explain.catalogue.reading import ReadingRule, reading
+from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.hints import RESIZED
 from pytest_dsocr.explain.mistake import ALL, ALONE, Changes, Mistake, Target, in_one_block
 from pytest_dsocr.explain.question import PageRead, Question, SearchResult, search
@@ -47,7 +49,7 @@ OF_CROPS = re.compile(rf"{RESIZED.pattern}|pixels\.(crops|grid)-|prompt\.counts-
 """Ids of mistakes that may show on pages with crops alone."""
 
 
-def explain_texts(session: Engine[Any], question: Question, deadline_s: float) -> SearchResult:
+def explain_texts(session: Engine[Any], question: Question, deadline: Deadline) -> SearchResult:
     """Explain the texts of pages: what explains those before is tried on the new one, all else on every page."""
     pages = [TextPage(session, one) for one in (question.page, *question.others)]
     reads = [page.read for page in pages]
@@ -61,7 +63,8 @@ def explain_texts(session: Engine[Any], question: Question, deadline_s: float) -
 
     every = of_text(question.level, session.family, of_one_block(session))
     found = sorted(every, key=lambda one: crops_alone and not OF_CROPS.match(one.id))
-    return search(found, measure, without, question, deadline_s, near=0.0, goes_on=lambda one: True)[0]
+    answer = search(found, measure, without, question, deadline, near=0.0)[0]
+    return replace(answer, places=sum(page.places for page in pages)) if answer.found else answer
 
 
 def of_text(level: int, family: Family = DEFAULT, more: Iterable[Mistake] = ()) -> Sequence[Mistake]:
@@ -142,6 +145,21 @@ class TextPage:
         by = reading(self.session.family)
         return not self.read.is_right or self._reads(self.clean.inputs, self.copied(), by, stepped=False)
 
+    @property
+    def places(self) -> int:
+        """In how many places the session would go on otherwise than the subject's text, by more than a tie."""
+        if self.read.is_right:
+            return 0
+        prompt, limits = self.clean.inputs.input_ids[0].tolist(), tolerances(str(self.session.model.dtype)[6:])
+        ban, found = self.session.policy.ban(prompt), 0
+        for logits, token in zip((self.state.logits, *self.known), self.ids, strict=False):
+            own = logits[0].double()
+            own[[one for one in ban.banned() if one != token]] = -torch.inf
+            best = float(own.max())
+            found += best - float(own[token]) > limits.ties * limits.ulp(best)
+            ban.push(token)
+        return found
+
     def gives(self, one: Mistake) -> bool:
         """Return whether the session with a mistake reads the subject's text."""
         group, _, name = one.id.partition(".")
@@ -153,14 +171,14 @@ class TextPage:
             changes.set(pipeline, "scatter", _scatter)
             by = reading(self.session.family, name if group == "read" else "")
             prefilled, stepped = self.prefilled(one, changes), ONE_BY_ONE.match(one.id) is not None
-            known = self.known if group == "read" and not (by.blind or by.redecoded) else ()
+            known = self.known if group == "read" and self.is_wide and not (by.blind or by.redecoded) else ()
             return self._reads(*prefilled, by, known, stepped=stepped) if prefilled else self.read.is_right
 
     @cached_property
     def known(self) -> Sequence[Tensor]:
-        """The session's logits behind each of the subject's tokens; empty where passes and steps round differently."""
+        """The session's logits behind each of the subject's tokens."""
         state, along = self.copied(), Along(self.session.pipeline, self.ids, self.apart)
-        for token in self.ids[: self.case.max_new_tokens] if self.is_wide else ():
+        for token in self.ids[: self.case.max_new_tokens]:
             along.decode_step(state, [token])
         return along.logits
 

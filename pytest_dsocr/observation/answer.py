@@ -61,6 +61,8 @@ class Rounding:
     """Of the known mistakes that were tried, those that may be in it."""
     tried: int = 0
     """How many known mistakes were tried."""
+    untried: int = 0
+    """How many the time for it did not allow."""
     fewer_bits: bool = False
     """Whether the subject may compute in fewer bits than its dtype has. Rounded weights err alike for all tokens."""
 

@@ -277,7 +277,7 @@ OPTIONS = (
     ),
     Option(
         "explain",
-        "seconds to search for the mistake that explains a failure, at the first case of each stage; 0 turns it off",
+        "CPU seconds to search for what explains a failure, at the first case of each stage; 0 turns it off",
         "SECONDS",
         default="20",
         reader="seconds_or_none",

@@ -30,7 +30,7 @@ class Cause(TypedDict):
     unit: str
     """What they are: ``page`` where each is of another page, else ``case``."""
     why: str
-    """What gives the same at ``what``, where that is proven; else candidates and what to check, or what was found."""
+    """What gives the same at ``what``, proven or not; else what to check, or what was found."""
     proven: bool
     tests: list[str]
     """The tests that failed over it, first the one to read."""
@@ -50,12 +50,10 @@ def causes_of(cases: Sequence[JudgedCase], failing: Sequence[TestResult]) -> lis
         return next((causes[key] for key in keys if key in causes), new)
 
     for what, broken in sorted(_broken(cases), key=lambda one: -len(one[1])):
-        first, proven = _explained(broken, cases)
+        first, proven, stands = _explained(broken, cases)
         keys: list[Key] = [("mistake", name) for name in first["mistakes"] if proven]
-        explained = first["explained"] or ""
-        unproven = [f"{explained} (not proven)"] if first["mistakes"] else []
-        open_to = "; ".join(filter(None, (*unproven, _hint(what, broken, cases))))
-        cause = known(keys, what, explained if proven else open_to, proven)
+        named = _named_by(first, proven) if stands else ""
+        cause = known(keys, what, named or _hint(what, broken, cases), proven)
         cause["cases"] += dict.fromkeys((first["id"], *(case["id"] for case in broken)))
         keys += [key for case in broken for key in (("case", case["id"]), ("at", what, case["cause"] or ""))]
         keys += [(OF_ODD_PAGES,)] * (not causes)
@@ -89,21 +87,28 @@ def _broken(cases: Sequence[JudgedCase]) -> Iterator[tuple[str, list[JudgedCase]
     yield from by_what.items()
 
 
-def _explained(broken: Sequence[JudgedCase], cases: Sequence[JudgedCase]) -> tuple[JudgedCase, bool]:
-    """Return the case that is explained best, and whether what it names is proven.
+def _explained(broken: Sequence[JudgedCase], cases: Sequence[JudgedCase]) -> tuple[JudgedCase, bool, bool]:
+    """Return the case that is explained best, whether what it names is proven, and whether no other page excludes it.
 
     Of texts it is the one with which most pages were tried, right ones as well. Where these are not all, as workers
     try each their own, every other page must leave what it names.
     """
     texts = [case for case in cases if case["tried_on"] and (case in broken or case["passes"])]
     if not texts:
-        first = max(broken, key=lambda case: (case["proven"], bool(case["explained"])))
-        return first, first["proven"]
+        first = max(broken, key=lambda case: (case["proven"], bool(case["mistakes"]), bool(case["explained"])))
+        return first, first["proven"], True
     last = max(texts, key=lambda case: case["tried_on"])
     agree = all({*last["mistakes"]} <= {*case["mistakes"]} for case in texts)
-    if agree or last["tried_on"] == len(cases):
-        return last, last["proven"]
-    return {**last, "mistakes": []}, False
+    stands = agree or last["tried_on"] == len(cases)
+    return last, last["proven"] and stands, stands
+
+
+def _named_by(case: JudgedCase, proven: bool) -> str:
+    """Return what explains a case, and that it only may where it is not proven; empty where nothing is named."""
+    said = case["explained"] or ""
+    if proven:
+        return said
+    return f"perhaps {said.removeprefix('perhaps ')}" if case["mistakes"] or (said and case.get("readings")) else ""
 
 
 def _wrong(comparisons: Sequence[ComparisonPayload]) -> set[str]:

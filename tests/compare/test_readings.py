@@ -3,6 +3,8 @@
 import random
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -28,7 +30,8 @@ def read(failing: Collection[int], of: int = 10, *, alike: bool = True) -> Readi
     [
         ((), RIGHT.text, ""),
         (range(1, 11), "wrong in 10 of 10 readings: wrong", ""),
-        ((4,), "wrong in 1 of 10 readings (4, after itself): wrong", CHANCE),
+        ((4,), "wrong in 1 of 10 readings (4, after itself): wrong", EITHER),
+        ((2, 5, 8), "wrong in 3 of 10 readings (2, 5, 8, after itself, a): wrong", EITHER),
         ((4, 7), "wrong in 2 of 10 readings (4, 7, after itself, b): wrong", CHANCE),
         ((3, 5), "wrong in 2 of 10 readings (3, 5, each after another page): wrong", CHANCE),
         ((3, 7), "wrong in 2 of 10 readings (3, 7, each after b): wrong", EITHER),
@@ -42,7 +45,17 @@ def test_what_failing_readings_have_in_common(failing: Collection[int], measured
     [found] = readings.summed()
     assert (found.measured[: len(measured)], readings.why, readings.failing) == (measured, why, (*failing,))
     assert found.passes is not bool(failing)
-    assert read(range(1, 11), alike=False).why == CHANCE
+    assert read(range(1, 11), alike=False).why == EITHER
+
+
+def test_what_a_count_of_readings_does_is_not_called_chance() -> None:
+    """Each second, third and so on of a process, where other pages are read in between, fails from the first on."""
+    for of, first, every in product(range(2, 13), range(1, 13), range(2, 13)):
+        places = [k + k // 2 for k in range(1, of + 1)]
+        failing = [k for k, place in enumerate(places, 1) if place >= first and (place - first) % every == 0]
+        readings = read(failing, of)
+        made = [one._replace(place=place) for one, place in zip(readings.made, places, strict=True)]
+        assert replace(readings, made=made).why != CHANCE, (of, first, every)
 
 
 def test_chance_is_hardly_ever_called_state() -> None:

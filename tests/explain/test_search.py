@@ -1,7 +1,6 @@
 """What the search for a failure's explanation takes for one, and how it ends."""
 
 import math
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import torch
 
 from pytest_dsocr.explain import explain as explaining
 from pytest_dsocr.explain import explainer
+from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.explain import check_memory, free_bytes
 from pytest_dsocr.explain.mistake import Mistake
 from pytest_dsocr.explain.question import PageRead, Question, SearchResult, search
@@ -28,7 +28,7 @@ def made(distances: dict[str, float], *, budget_s: float = 60, without: float = 
         return distances[one.id]
 
     candidates = [Mistake(name, f"the mistake {name}", "block", lambda on: None) for name in distances]
-    return search(candidates, measure, without, Question(PAGE, "", 3, 20, NEAR), time.monotonic() + budget_s)[0]
+    return search(candidates, measure, without, Question(PAGE, "", 3, 20, NEAR), Deadline(budget_s))[0]
 
 
 def in_words(answer: SearchResult, what: str = "clip.page/0") -> str:
@@ -36,10 +36,10 @@ def in_words(answer: SearchResult, what: str = "clip.page/0") -> str:
     return explanation.text if explanation else ""
 
 
-def test_what_is_equal_to_the_bit_ends_the_search() -> None:
+def test_what_is_equal_to_the_bit_is_named_with_all_that_are() -> None:
     answer = made({"a": 0.03, "b": 0.0, "c": 0.0})
-    assert (answer.found, answer.explained, answer.tried, answer.of) == (("b",), True, 2, 3)
-    assert in_words(answer).startswith("with the mistake b, the session reproduces the subject's clip.page/0 (equal")
+    assert (answer.found, answer.explained, answer.tried, answer.untried) == (("b", "c"), True, 3, 0)
+    assert in_words(answer).startswith("with the mistake b, or the mistake c, the session reproduces the subject's")
 
 
 def test_where_a_search_goes_on_what_is_like_one_that_explains_is_tried_next() -> None:
@@ -50,12 +50,8 @@ def test_where_a_search_goes_on_what_is_like_one_that_explains_is_tried_next() -
         names.append(one.id)
         return 0.0
 
-    deadline_s = time.monotonic() + 60
-    answer, _ = search(candidates, measure, 1.0, asked, deadline_s, near=0.0, goes_on=lambda one: True)
+    answer, _ = search(candidates, measure, 1.0, asked, Deadline(60), near=0.0)
     assert names == [*answer.done] == ["grid-six", "grid-four", "crops-fit"]
-    ids, known = ("prompt.bos-two",), replace(answer, found=("prompt.bos-two",), words=("two BOS",))
-    proofs = [explainer.in_words(asked, replace(known, done=ids, alike=left)) for left in (0, 1)]
-    assert [one is not None and one.is_proven for one in proofs] == [True, False], "where all like it were tried"
 
 
 def test_the_nearest_explains_where_only_rounding_is_left() -> None:
@@ -77,21 +73,49 @@ MANY = {
 }
 
 
-def test_of_one_wrong_text_what_is_as_small_as_rounding_is_no_proof() -> None:
-    known = SearchResult(1, 1, 1.0, ("clip.gives-bfloat16",), ("the mistake",), 0.0, True)
-    for others, is_proven in (((), False), ((replace(PAGE, is_right=True),), False), ((PAGE,), True)):
-        said = explainer.in_words(Question(PAGE, "text", 0, 20, NEAR, others=others), known)
-        assert said is not None
-        assert (said.is_proven, said.text.startswith("perhaps by chance")) == (is_proven, not is_proven)
-
-
 @pytest.mark.parametrize(("found", "words"), MANY.items())
 def test_of_texts_the_part_is_named_where_many_mistakes_give_them(found: str, words: str) -> None:
     ids = tuple(f"{group}.{k}" for k, group in enumerate(found.split()))
-    said = explainer.in_words(Question(PAGE, "text", 0, 20, NEAR), SearchResult(4, 4, 1.0, ids, ids, 0.0, True))
+    known = SearchResult(len(ids), 0, 1.0, ids, ids, 0.0, True, done=ids, places=20)
+    said = explainer.in_words(Question(PAGE, "text", 0, 20, NEAR), known)
     assert said is not None
     assert said.text.startswith(words)
-    assert (said.is_proven, said.mistakes) == ("prompt" not in found, ids)
+    assert (said.is_proven, said.mistakes) == (len(ids) == 1, ids)
+
+
+TENSOR = SearchResult(3, 0, WITHOUT, ("sam.b",), ("the mistake b",), 0.0, True, done=("a", "sam.b", "c"))
+TEXT = replace(TENSOR, places=20)
+
+
+@pytest.mark.parametrize(
+    ("answer", "what", "proven"),
+    [
+        (TENSOR, "clip.page/0", True),
+        (replace(TENSOR, error=1e-6), "clip.page/0", True),
+        (replace(TENSOR, error=1e-5), "clip.page/0", False),
+        (replace(TENSOR, found=("sam.b", "sam.c")), "clip.page/0", False),
+        (replace(TENSOR, untried=1), "clip.page/0", False),
+        (replace(TENSOR, beyond="not clip.page/1"), "clip.page/0", False),
+        (replace(TENSOR, beyond="all of clip behind it"), "clip.page/0", True),
+        (TEXT, "text", True),
+        (replace(TEXT, places=1), "text", False),
+        (replace(TEXT, untried=1), "text", False),
+        (replace(TEXT, found=("sam.b", "sam.c")), "text", False),
+    ],
+)
+def test_proven_is_what_alone_is_left_when_all_were_tried_and_much_is_equal(
+    answer: SearchResult, what: str, proven: bool
+) -> None:
+    said = explainer.in_words(Question(PAGE, what, 3, 20, NEAR, ordinary=2e-6), answer)
+    assert said is not None
+    assert said.is_proven is proven
+
+
+def test_a_search_counts_as_tried_what_was_tried_before_and_nothing_else() -> None:
+    candidates = [Mistake(f"sam.{k}", "", "block", lambda on: None) for k in range(3)]
+    for done, budget_s, untried in ((("sam.0", "clip.9"), 60, 0), (("sam.0", "clip.9"), -1, 2), (None, 60, 3)):
+        asked = Question(PAGE, "text", 0, 20, NEAR, done=done)
+        assert search(candidates, lambda one: 1.0, 1.0, asked, Deadline(budget_s))[0].untried == untried
 
 
 @pytest.mark.parametrize(("least", "without"), [(3e-3, 0.04), (3e-6, 1e-4), (3e-4, 0.04)])
@@ -111,9 +135,9 @@ def test_a_little_nearer_is_nothing() -> None:
 
 def test_a_budget_that_ends_is_reported() -> None:
     answer = made({"a": 0.03, "b": 0.0}, budget_s=-1)
-    assert (answer.tried, answer.of, answer.found) == (0, 2, ())
+    assert (answer.tried, answer.untried, answer.found) == (0, 2, ())
     assert not in_words(answer), "where nothing was tried, nothing is told"
-    part = SearchResult(1, 2, WITHOUT)
+    part = SearchResult(1, 1, WITHOUT, done=("a",))
     assert in_words(part).endswith("its 20 s ended in front of 1 other, --dsocr-explain=SECONDS allows more")
 
 

@@ -30,6 +30,7 @@ RULES = {
     "race": "self.draw.random() < 0.2",
     "left": "self.pages[-2:-1] not in ([], [page])",
     "leak": "len(self.pages) > 7",
+    "fifth": "len(self.pages) % 5 == 0",
     "crash": "len(self.pages) == 4 and 1 / 0",
     "crash_between": "len(self.pages) == 3 and 1 / 0",
     "crash_on_one": "page.stem == 'c' and 1 / 0",
@@ -54,6 +55,9 @@ def found(repository: Repository, request: pytest.FixtureRequest) -> dict[str, A
 
 def test_it_is_told_how_often_after_what_and_why(found: dict[str, Any], snapshot: SnapshotAssertion) -> None:
     readings = [one["readings"] or {"after": [], "failing": []} for one in found["cases"]]
+    assert {one["proven"] for one in found["causes"]} <= {
+        "by what was read" in one["why"][:20] for one in found["causes"]
+    }
     told = ["".join(name[0] for name in one["after"][1:]) + f": {one['failing']}" for one in readings]
     why = [test["why"] for test in found["tests"] if test["why"]][:1]
     assert [found["readings"], told, why, [one["why"] for one in found["causes"]]] == snapshot

@@ -1,0 +1,199 @@
+"""A mistake is planted while its own row of the catalogue is not searched: whatever is proven then is a false proof.
+
+The exception is a mistake that nothing tells from the planted one: every tensor of every page is the same.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pytest_dsocr.cases.run import ask
+from pytest_dsocr.compare.case import CaseReport, judge
+from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.places import MINI
+from pytest_dsocr.explain.catalogue import mistakes
+from pytest_dsocr.explain.explain import ExplainingRuntime
+from pytest_dsocr.explain.explainer import evidence_of, in_words
+from pytest_dsocr.explain.mistake import ALONE, Changes, Mistake
+from pytest_dsocr.explain.planted import plant
+from pytest_dsocr.explain.question import EXACT, PageRead, SearchResult, SentSeam, question_of
+from pytest_dsocr.explain.texts import everywhere, of_one_block, of_text
+from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.foundation.files import write_whole
+from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.config import Level
+from pytest_dsocr.pages.page_list import shipped
+from tests.faults.trial import READ_TOKENS, loaded, reference
+from tests.subjects.test_follow import only
+
+ASKED = os.environ.get("DSOCR_PROOFS", "")
+"""The folder of results, where the whole matrix is asked for."""
+EVERY = int(os.environ.get("DSOCR_PROOFS_EVERY", "1"))
+"""One row of so many is planted."""
+BUDGET_S = 100_000.0
+"""A search comes to its end."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What is said of a mistake whose row is not searched."""
+
+    first: str = ""
+    """The comparison that breaks first; empty where no page shows it."""
+    text: str = ""
+    named: tuple[str, ...] = ()
+    proven: bool = False
+    odds: float = 1.0
+    places: int | None = None
+    alike: bool = False
+    """Whether the one that is named and the one that was planted give the same in every tensor of every page."""
+
+    @property
+    def is_false(self) -> bool:
+        """Whether it is a false proof."""
+        return self.proven and not self.alike
+
+
+@dataclass(frozen=True)
+class OfTexts:
+    """What a subject with a mistake reads, and what is said of it by the pages that a run may have."""
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+    runs: Mapping[str, Said] = field(default_factory=dict)
+
+
+@cache
+def pages() -> tuple[Case, ...]:
+    """Return those of a default run, the quickest first."""
+    of = {page.stem: page for page in shipped("dev-3")}
+    names = dict.fromkeys(("figures_201", "invoice_016", *of))
+    return tuple(make_case(of[name], "markdown", "gundam", READ_TOKENS) for name in names)
+
+
+@cache
+def rows() -> Mapping[str, Mistake]:
+    """Return every mistake, those in one block alone and those in all weights as well."""
+    every = (*mistakes().values(), *everywhere(DEFAULT), *of_one_block(loaded().session))
+    return {one.id: one for one in every}
+
+
+@cache
+def runtime() -> ExplainingRuntime:
+    """Return what explains: a session of its own, without a mistake."""
+    return ExplainingRuntime.load(MINI)
+
+
+def kept(name: str, make: Callable[[], Any], kind: Any) -> Any:
+    """Return the result of a row that was made before, else make it, and keep it."""
+    if not ASKED:
+        return make()
+    path = Path(ASKED) / f"{name}.json"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps(asdict(make())))
+    return msgspec.json.decode(path.read_bytes(), type=kind)
+
+
+def answered(report: CaseReport, asked: Sequence[str], others: Sequence[CaseReport] = ()) -> Said:
+    """Say what explains a report, and the others of texts; of all mistakes where ``asked`` are those left out."""
+    question = question_of(report, BUDGET_S)
+    if question is None:
+        return Said(report.divergence.first.what if report.divergence else "")
+    question = replace(question, done=tuple(asked), others=tuple(PageRead.of(one) for one in others))
+    answer = msgspec.convert(runtime().explain(msgspec.to_builtins(question, str_keys=True)), SearchResult)
+    evidence, said = evidence_of(question, answer), in_words(question, answer)
+    if said is None:
+        return Said(question.what)
+    return Said(question.what, said.text, answer.found, said.is_proven, evidence.odds, answer.places)
+
+
+def own_rows(name: str) -> list[str]:
+    """Return the row of a mistake, and what is made of it for one block alone."""
+    return [one for one in rows() if one.partition(ALONE)[0] == name.partition(ALONE)[0]]
+
+
+def reports(name: str, level: Level, *, up_to_first: bool = False) -> list[CaseReport]:
+    """Return what a subject with a mistake is found to do on each page, or on those up to the first that breaks."""
+    found = list[CaseReport]()
+    reference()  # is chosen before: by how Pillow resizes
+    with Changes() as changes:
+        plant(rows()[name], loaded().session, changes)
+        for case in pages():
+            asked = ask(only(loaded(), level), reference(), case, tokenizer=resolve(MINI).tokenizer)
+            found.append(judge(asked, tolerances("float32")))
+            if up_to_first and found[-1].divergence:
+                break
+    return found
+
+
+def with_stages(name: str) -> Said:
+    """Say what is proven of a subject that shows everything, by the first page that breaks."""
+    last = reports(name, Level.MODULES, up_to_first=True)[-1]
+    if not last.divergence:
+        return Said()
+    said = answered(last, own_rows(name))
+    return replace(said, alike=said.proven and _alike(name, said.named[0]))
+
+
+def of_text_alone(name: str) -> OfTexts:
+    """Return what a subject with a mistake reads."""
+    return OfTexts({one.case.page.stem: one.exchange.answer.text for one in reports(name, Level.TEXT)})
+
+
+def runs() -> Mapping[str, Sequence[int]]:
+    """Return which pages a run may have: each alone, and all."""
+    return {"all": range(len(pages())), **{case.page.stem: (k,) for k, case in enumerate(pages())}}
+
+
+def proven_by_texts(name: str, texts: Mapping[str, Mapping[str, str]]) -> OfTexts:
+    """Say what is proven by texts alone, where one other mistake gives the same of every page of a run.
+
+    Only that one is searched for: that of the others one reads otherwise was seen.
+    """
+    own, found = {*own_rows(name)}, dict[str, Said]()
+    searched = {one.id for one in of_text(0, DEFAULT, of_one_block(loaded().session))}
+    right = {case.page.stem: reference_text(case) for case in pages()}
+    every: list[CaseReport] = []
+    for run, places in runs().items():
+        stems = [pages()[k].page.stem for k in places]
+        if all(texts[name][stem] == right[stem] for stem in stems):
+            continue
+        same = [
+            one
+            for one in searched - own
+            if one in texts and all(texts[one][stem] == texts[name][stem] for stem in stems)
+        ]
+        if len(same) != 1:
+            found[run] = Said("text", named=tuple(sorted(same)))
+            continue
+        every = every or reports(name, Level.TEXT)
+        asked = sorted((every[k] for k in places), key=lambda one: one.passes)
+        said = answered(asked[0], [one for one in searched if one != same[0]], asked[1:])
+        found[run] = replace(said, alike=said.proven and _alike(name, same[0]))
+    return OfTexts(texts[name], found)
+
+
+def reference_text(case: Case) -> str:
+    """Return what the reference reads of a page."""
+    return reference().observe(case).output.text
+
+
+def _alike(one: str, other: str) -> bool:
+    """Return whether nothing of subjects with two mistakes differs by more than float32 can tell."""
+    both = zip(reports(one, Level.MODULES), reports(other, Level.MODULES), strict=True)
+    return all(_same(a.exchange.answer, b.exchange.answer) for a, b in both)
+
+
+def _same(one: Any, other: Any) -> bool:
+    shared = one.seams.keys() & other.seams.keys()
+    seams = all(SentSeam.of(one.seams[name]).distance(other.seams[name]) <= EXACT for name in shared)
+    whole = one.seams.keys() == other.seams.keys() and one.inputs == other.inputs
+    tokens = [None if side.forced is None else [step.token for step in side.forced] for side in (one, other)]
+    return seams and whole and one.text == other.text and tokens[0] == tokens[1]

@@ -1,0 +1,52 @@
+"""No mistake is called proven that was not planted: each is planted while its own row is not searched.
+
+DSOCR_PROOFS=FOLDER pytest tests/faults/test_proofs.py -n 30 -k stages  # what is proven by tensors
+DSOCR_PROOFS=FOLDER pytest tests/faults/test_proofs.py -n 30 -k reads   # what each reads, which the next one needs
+DSOCR_PROOFS=FOLDER pytest tests/faults/test_proofs.py -n 30 -k texts   # what is proven by texts alone
+A result that is in the folder is not made again, so that a run may be interrupted. DSOCR_PROOFS_EVERY=20 takes every
+twentieth row.
+"""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pytest_dsocr.explain.catalogue import mistakes
+from tests.faults.proofs import (
+    ASKED,
+    EVERY,
+    OfTexts,
+    Said,
+    kept,
+    of_text_alone,
+    proven_by_texts,
+    rows,
+    with_stages,
+)
+
+WITH_STAGES = [*mistakes()][::EVERY] if ASKED else []
+OF_TEXTS = [*rows()][::EVERY] if ASKED else []
+
+
+@pytest.mark.parametrize("name", WITH_STAGES)
+def test_by_stages_no_other_mistake_is_proven(name: str) -> None:
+    said = kept(f"stages/{name}", lambda: with_stages(name), Said)
+    assert not said.is_false, said
+
+
+@pytest.mark.parametrize("name", OF_TEXTS)
+def test_what_each_reads_is_kept(name: str) -> None:
+    assert kept(f"reads/{name}", lambda: of_text_alone(name), OfTexts).texts
+
+
+@pytest.mark.parametrize("name", OF_TEXTS)
+def test_by_texts_no_other_mistake_is_proven(name: str) -> None:
+    read = {path.stem: msgspec.json.decode(path.read_bytes(), type=OfTexts).texts for path in reads()}
+    said = kept(f"texts/{name}", lambda: proven_by_texts(name, read), OfTexts)
+    assert not {run: one for run, one in said.runs.items() if one.is_false}
+
+
+def reads() -> list[Path]:
+    """The results of what each reads."""
+    return sorted((Path(ASKED) / "reads").glob("*.json"))
