@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
@@ -12,7 +11,7 @@ from torch import OutOfMemoryError
 
 from pytest_dsocr.cases.substitution import substitute
 from pytest_dsocr.compare.case import CaseReport, Exchange, judge
-from pytest_dsocr.compare.tolerances import BUDGETS, OF_ONE_KEY, Tolerances, tolerances
+from pytest_dsocr.compare.tolerances import BUDGETS, OF_ONE_KEY, Budget, Tolerances, tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract import TENSORS
 from pytest_dsocr.contract.image import load_image
@@ -66,7 +65,7 @@ def limits_of(config: Config, subject: Any, reference: Reference) -> Tolerances:
     return replace(limits, budget=budget_of(config, subject))
 
 
-def budget_of(config: Config, subject: Any) -> Mapping[str, float] | None:
+def budget_of(config: Config, subject: Any) -> Budget | None:
     """Return what may be lost: by the precision that the subject declares, and by the run; None where neither says.
 
     Raises:
@@ -75,7 +74,7 @@ def budget_of(config: Config, subject: Any) -> Mapping[str, float] | None:
     precision = exact(str(getattr(subject, "precision", "") or ""))
     if precision and precision not in BUDGETS:
         raise DsocrError(f"the subject's precision is {precision!r}; declare one of {', '.join(BUDGETS)}, or none")
-    return {**BUDGETS[precision], **config.budget} if precision else config.budget or None
+    return Budget.of(precision, config.budget, config.given_by.get("budget", ""))
 
 
 def limits_between(subject: Any, reference: Reference, setup: Setup) -> Tolerances:
@@ -125,7 +124,8 @@ def run_case(
         reference.check_other_than(subject, config.subject, case)
     limits = limits_of(config, subject, reference)
     with elapsed.on(COMPARING):
-        rounder = _rounder(config.setup, config.explain, limits.budget is not None)
+        fewer_bits = limits.budget is not None and "kl" in limits.budget.allowed
+        rounder = _rounder(config.setup, config.explain, fewer_bits)
         sides = (case, subject, reference, config.setup)
         report = compare_sides(*sides, limits, rounder, always_read=place == 0, again=again)
         elapsed.move("subject", report.exchange.subject_s)

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 from rapidfuzz.distance import Indel
 
+from pytest_dsocr.compare.systematic import shared_move
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.compare.verdict import REFERENCE, Comparison, Reason, Verdict, not_compared
+from pytest_dsocr.compare.verdict import REFERENCE, Comparison, Reason, Sign, Verdict, not_compared
 from pytest_dsocr.contract.markup import UNITS, Box
 from pytest_dsocr.foundation.words import shown
 from pytest_dsocr.observation.observation import SpanSeen
@@ -127,7 +128,10 @@ def compare_boxes(
         return Comparison("boxes", Verdict.MATCH, f"{sum(len(found) for _, found in boxes[1])}, coordinates equal")
     pairs = pair_up(actual, expected)
     verdict = Verdict.DRIFT if _within(pairs, limits) else Verdict.WRONG
-    return Comparison("boxes", verdict, "; ".join(_measured(pairs, limits, other)), None, tuple(_details(pairs, other)))
+    move = shared_move([(a.box, b.box) for a, b in pairs.both])
+    measured = "; ".join([*_measured(pairs, limits, other), *([f"{Sign.SHARED_MOVE}: {move}"] if move else [])])
+    signs = frozenset((Sign.SHARED_MOVE,) if move else ())
+    return Comparison("boxes", verdict, measured, None, tuple(_details(pairs, other)), signs)
 
 
 def pair_up(actual: Sequence[SpanSeen], expected: Sequence[SpanSeen]) -> Pairs:

@@ -2,11 +2,12 @@
 
 A quantised model is no MATCH of the vendor's, and need not be wrong. Where a budget is set, tensors, tokens, text and
 boxes that differ are DRIFT, and what they come to over the pages of the run is held to the budget. What no number of
-bits changes is WRONG as ever: inputs, shapes, NaN, how decoding ends, and the effect of a known mistake.
+bits changes is WRONG as ever: inputs, shapes, NaN, how decoding ends, the effect of a known mistake, and errors that
+come each time. So is every difference of a kind that the budget does not limit.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from statistics import fmean
 
@@ -14,13 +15,20 @@ from pytest_dsocr.compare.boxes import pair_up
 from pytest_dsocr.compare.seams import SUFFIX
 from pytest_dsocr.compare.verdict import Comparison, Sign, Verdict
 from pytest_dsocr.contract import COMPARED
+from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.contract.markup import UNITS
 from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.observation import Observation, SpanSeen
 
+OF_BOXES = ("spans", "boxes", "artefacts")
 EXACT = (*COMPARED, "read")
 """What no budget pays for: the inputs, and that a reading is that of the subject's own tokens."""
-NEVER = frozenset((Sign.OTHER_SHAPE, Sign.NOT_FINITE, Sign.NO_END, Sign.STANDS_STILL))
+NEVER = frozenset(
+    (
+        *(Sign.OTHER_SHAPE, Sign.NOT_FINITE, Sign.NO_END, Sign.STANDS_STILL, Sign.OTHER_FILES),
+        *(Sign.SCALED, Sign.HABIT, Sign.SHARED_MOVE),
+    )
+)
 """Signs of what fewer bits do not cause."""
 DEGENERATE = frozenset(
     (
@@ -30,10 +38,21 @@ DEGENERATE = frozenset(
 )
 
 
-def on_budget(found: Comparison) -> Comparison:
-    """Return a comparison as it counts under a budget: what is WRONG by its size alone is DRIFT."""
+KINDS = {"tokens": "tokens", "text": "characters", MMD: "characters", **dict.fromkeys(OF_BOXES, "boxes")}
+"""Which loss measures a comparison, by its stage; of all others it is ``kl``."""
+
+
+def on_budget(found: Comparison, allowed: Collection[str]) -> Comparison:
+    """Return a comparison as it counts under a budget: what is WRONG by its size alone is DRIFT.
+
+    Args:
+        found: the comparison under exact limits.
+        allowed: the kinds of losses that the budget limits; all others keep their exact limits.
+    """
     is_exact = found.stage in EXACT or found.what.endswith(SUFFIX) or found.signs & NEVER
-    return found if found.verdict is not Verdict.WRONG or is_exact else replace(found, verdict=Verdict.DRIFT)
+    kinds = {KINDS.get(found.stage, "kl"), *(["pages"] if found.signs & DEGENERATE else [])}
+    is_paid = found.verdict is Verdict.WRONG and not is_exact and kinds <= {*allowed}
+    return replace(found, verdict=Verdict.DRIFT) if is_paid else found
 
 
 def loss_of(actual: Answer, expected: Observation, text: Comparison) -> dict[str, float]:

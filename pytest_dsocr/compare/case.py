@@ -233,7 +233,8 @@ def judge(exchange: Exchange, limits: Tolerances) -> CaseReport:
     answers = {id(one): one for one in (exchange.answer, *(one.answer for one in exchange.readings))}
     found = {name: (*compare_observations(one, exchange.expected, limits),) for name, one in answers.items()}
     if limits.budget is not None:
-        found = {name: (*map(on_budget, one),) for name, one in found.items()}
+        allowed = limits.budget.allowed
+        found = {name: tuple(on_budget(one, allowed) for one in of) for name, of in found.items()}
     if not exchange.readings:
         return CaseReport(exchange, found[id(exchange.answer)], limits)
     readings = Readings(exchange.readings, [found[id(one.answer)] for one in exchange.readings])

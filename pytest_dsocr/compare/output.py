@@ -127,7 +127,8 @@ def compare_artefacts(actual: Files, expected: Files, limits: Tolerances) -> Com
     counts = _count(actual), _count(expected)
     measured = f"{counts[0]} files, {len(own)} figures; the reference has {counts[1]}, {len(others)} figures"
     details = tuple(_details(actual, expected))[:SHOWN_FILES]
-    return Comparison("artefacts", Verdict.DRIFT if fine else Verdict.WRONG, measured, None, details)
+    signs = frozenset((Sign.OTHER_FILES,) if names[0] != names[1] else ())
+    return Comparison("artefacts", Verdict.DRIFT if fine else Verdict.WRONG, measured, None, details, signs)
 
 
 def _figures(files: Files) -> Files:

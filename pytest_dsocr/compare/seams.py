@@ -21,6 +21,8 @@ SHUFFLED_ERROR = 0.1
 """Values in other places give at least this relative error."""
 RIGHT, RIGHT_SAMPLES = 1e-3, 6
 """A sampled value is right up to this share of the largest difference; where rows are, this number of the first 64."""
+ONE_FACTOR = 0.8
+"""The share of the error in the norm itself from which on one factor explains most of it."""
 SAME_SIZE = 1e-3
 """The same values in other places have equal mean and norm up to drift; other values hardly ever do."""
 
@@ -88,6 +90,8 @@ def _signs(actual: Seam, expected: Seam, error: float) -> Iterator[Sign]:
     moved = abs(actual.mean - expected.mean) / (expected.std or 1.0)
     if SHUFFLED_ERROR < error < math.inf and max(resized, moved) < SAME_SIZE:
         yield Sign.SHUFFLED
+    if resized > ONE_FACTOR * error and error < math.inf:
+        yield Sign.SCALED
     if first_wrong_sample(actual, expected) >= RIGHT_SAMPLES:
         yield Sign.LATER_ROWS
 

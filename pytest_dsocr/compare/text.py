@@ -14,6 +14,7 @@ import numpy.typing as npt
 from rapidfuzz.distance import Levenshtein
 
 from pytest_dsocr.compare.diff import diff
+from pytest_dsocr.compare.systematic import habits
 from pytest_dsocr.compare.verdict import Comparison, Sign, Verdict
 from pytest_dsocr.contract.markup import DET_END, REF
 from pytest_dsocr.families import DEFAULT
@@ -197,6 +198,8 @@ def compare_text(actual: str, expected: str, allowed: float) -> Comparison:
     if expected and actual.startswith(expected):
         more = len(actual) - len(expected)
         astray.append(Astray(Sign.GOES_ON, f"it goes on behind the reference's end, for {more} characters"))
+    if each_time := habits(actual, expected):
+        astray.append(Astray(Sign.HABIT, each_time))
     empty = bool(expected.strip()) and not actual.strip()
     verdict = Verdict.DRIFT if apart.share <= allowed and not empty else Verdict.WRONG
     measured = "; ".join([*(one.sign for one in astray), _measured(actual, expected, apart, allowed)])

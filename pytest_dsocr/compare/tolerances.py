@@ -41,7 +41,7 @@ class Tolerances:
     """How far a matched box's sides may be from the reference's, as a fraction of the page."""
     text: float = 0.0
     """Edit distance of the texts over the reference's length."""
-    budget: Mapping[str, float] | None = field(default=None, repr=False)
+    budget: Budget | None = field(default=None, repr=False)
     """What may be lost in all, see :mod:`pytest_dsocr.compare.budget`; None where differences are judged one by one."""
 
     @property
@@ -161,6 +161,35 @@ BUDGETS: Mapping[str, Mapping[str, float]] = {
 }
 """By the precision that a subject declares: two to three times what such ports were measured to lose on ``dev-20``, see
 ``docs/precision.md``. In bf16 one token of a hundred is a tie that correct kernels break otherwise."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What the pages of a run may lose on average, and who allowed it."""
+
+    allowed: Mapping[str, float]
+    """By names of :data:`LOSSES`; a kind that is not among them keeps its exact limits."""
+    origin: str
+    """Such as ``the int8 budget, declared by the subject``."""
+
+    @classmethod
+    def of(cls, precision: str, given: Mapping[str, float], by: str) -> Budget | None:
+        """Return that of a declared precision and of a run's option, which counts first; None without either.
+
+        Args:
+            precision: as the subject declares it; empty where it declares none.
+            given: what the option allows.
+            by: where the option was given.
+        """
+        whole = next((name for name, one in BUDGETS.items() if one == given), "")
+        listed = ", ".join(f"{name}={value:g}" for name, value in given.items())
+        declared = f"the {precision} budget, declared by the subject"
+        if not given:
+            return cls(BUDGETS[precision], declared) if precision else None
+        if precision:
+            changed = f"the {whole} budget by {by}" if whole else f"{declared}, with {listed} by {by}"
+            return cls({**BUDGETS[precision], **given}, changed)
+        return cls(given, f"the {whole} budget by {by}" if whole else f"a budget by {by}")
 
 
 def check_budget(budget: Mapping[str, float]) -> Mapping[str, float]:

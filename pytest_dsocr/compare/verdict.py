@@ -67,6 +67,7 @@ class Sign(StrEnum):
     LATER_ROWS = "later rows", "its first rows are right, those behind them are not"
     SUSPICIOUS = "suspicious", "larger than any error of a correct implementation measured on CPUs from SSE4 to AVX-512"
     """Inside the tolerance, and larger than what correct implementations were measured to have."""
+    SCALED = "scaled", "most of the difference is one factor on all values, which fewer bits do not cause"
     # steps
     FROM_PREFILL = "from prefill"
     """The first logits out of tolerance are those that prefill gave."""
@@ -91,6 +92,11 @@ class Sign(StrEnum):
     UNRELATED = "unrelated"
     LENGTH = "length"
     ELSEWHERE = "elsewhere"
+    HABIT = "each time"
+    """Characters are read wrongly in the same way nearly each time."""
+    # boxes and files
+    SHARED_MOVE = "shared move", "nearly all boxes moved by the same shift and scale, which fewer bits do not cause"
+    OTHER_FILES = "other files", "files other than figures are missing or surplus"
 
 
 class Verdict(StrEnum):

@@ -58,7 +58,16 @@ class SubjectFaultError(DsocrError):
 
 
 class NotOfferedError(DsocrError):
-    """The subject does not offer what is asked of it: skipped, and neither a fault nor a pass."""
+    """The subject does not offer what is asked of it: skipped, and neither a fault nor a pass.
+
+    Args:
+        message: one sentence: what is not offered.
+        refused: the preset or the prompt that it does not offer, such as ``preset tiny``, if that is why.
+    """
+
+    def __init__(self, message: str, refused: str = "") -> None:
+        super().__init__(message)
+        self.refused = refused
 
 
 class SubjectHungError(SubjectFaultError):
@@ -156,6 +165,8 @@ class Config:
     out: Path | None
     golden: Path
     xfails: Path | None
+    given_by: Mapping[str, str]
+    """Where each option was given: the flag, the variable, or the key and its ini file; without those that were not."""
 
     @property
     def reference_key(self) -> tuple[str, str, str]:

@@ -32,8 +32,8 @@ class Check:
         self, item: pytest.Item, config: Config, reference: Reference | None, usual: Tolerances | None = None
     ) -> None:
         self.item, self.config, self.reference, self.usual = item, config, reference, usual
-        self.looser: dict[str, tuple[float, float]] = {}
-        """Limits that allowed more than the usual ones, and these."""
+        self.looser: dict[str, tuple[float, float, str]] = {}
+        """Limits that allowed more than the usual ones, these, and where they were given."""
         self.made: list[Comparison] = []
         self.reported = 0
         """How many of them the test's reports carry."""
@@ -60,7 +60,12 @@ class Check:
         if for_journal := comparisons if self.is_over else failing:
             self.item.config.stash[stash.JOURNAL].add(self.item.nodeid, self.attempt, for_journal)
         if report and self.usual:
-            self.looser |= report.limits.looser_than(self.usual)
+            looser, own = report.limits.looser_than(self.usual), self.config.tolerances
+            by = self.config.given_by.get("tolerances", "")
+            self.looser |= {
+                name: (*pair, by * (own.get("seam" if name == "vision" else name) == pair[0]))
+                for name, pair in looser.items()
+            }
         if unknown := [stage for stage in stages if stage not in (names := _names(given))]:
             message = f"dsocr_check knows no stage {', '.join(map(repr, unknown))}"
             pytest.fail("\n".join([message, *entry("stages", ", ".join(names))]), pytrace=False)

@@ -101,6 +101,9 @@ def resolve(config: pytest.Config) -> Config:
         pytest.UsageError: on a bad value. The message says where it was given, and lists the valid ones.
     """
     found = {option.name: _value(option, config, config.option) for option in OPTIONS}
+    places = {option.name: next(_places(option, config, config.option), None) for option in OPTIONS}
+    home = f"{config.rootpath}/"
+    found["given_by"] = {name: given[0].replace(home, "") for name, given in places.items() if given}
     if not found["isolate"]:  # an isolated subject is not imported into this process
         _value(replace(OPTIONS[0], reader="importable_subject"), config, config.option)
     found["tolerances"] = dict(found["tolerances"])

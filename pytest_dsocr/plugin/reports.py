@@ -148,6 +148,7 @@ def _payload(item: pytest.Item, error: BaseException | None, report: pytest.Test
         "left_out": item.stash.get(LEFT_OUT, None),
         "notes": [*item.config.stash.get(NOTES, ())],
         "cause": getattr(error, "dsocr", None),
+        "refused": getattr(error, "refused", ""),
         "promised": "dsocr_check" in getattr(item, "fixturenames", ()) or item.get_closest_marker("dsocr") is not None,
         "elapsed": elapsed_so_far(item.config),
         "reason": message_of(error) if isinstance(error, DsocrError) else _reason(report),
@@ -169,10 +170,12 @@ def _add_properties(item: pytest.Item, report: pytest.TestReport, payload: TestP
     report.user_properties = list(item.user_properties)
 
 
-def _slower(made: Iterable[Comparison], config: pytest.Config) -> dict[str, tuple[float, float]]:
+def _slower(made: Iterable[Comparison], config: pytest.Config) -> dict[str, tuple[float, float, str]]:
     """Return the limits of times that are wider than usual, where times were compared."""
-    limits = config.stash[CONFIG].slower if any(one.what.startswith(OF_TIMES) for one in made) else {}
-    return {f"slower {name}": (limit, DEFAULT) for name, limit in limits.items() if limit > DEFAULT}
+    own = config.stash[CONFIG]
+    limits = own.slower if any(one.what.startswith(OF_TIMES) for one in made) else {}
+    by = own.given_by.get("slower", "")
+    return {f"slower {name}": (limit, DEFAULT, by) for name, limit in limits.items() if limit > DEFAULT}
 
 
 def _reason(report: pytest.TestReport) -> str | None:

@@ -1,8 +1,10 @@
 """Which tests are deselected, and the suites that run only on request."""
 
+from __future__ import annotations
+
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -10,6 +12,9 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.plugin.options import OPTIONS, PREFIX, value_of
 from pytest_dsocr.plugin.stash import COLLECTED, CONFIG, NAMED, NOTES
 from pytest_dsocr.report.payload import LeftPayload
+
+if TYPE_CHECKING:
+    from pytest_dsocr.observation.case import Case
 
 SELECTING = {"keyword": "-k", "markexpr": "-m", "deselect": "--deselect", "lf": "--lf", "stepwise": "--sw"}
 """Options of pytest's, as it keeps and as it takes them."""
@@ -29,8 +34,14 @@ def deselected(session: pytest.Session) -> LeftPayload:
         "of": len(found),
         "by": by if names else [],
         "names": names[:MOST_NAMES],
-        "listed": list(dict.fromkeys(case.page_name for case in named.good)) if named else [],
+        "listed": [*map(_listed, named.good)] if named else [],
     }
+
+
+def _listed(case: Case) -> tuple[str, str, str, str]:
+    from pytest_dsocr.observation.case import prompt_name
+
+    return case.id, case.page_name, case.preset.name, prompt_name(case.prompt, case.family)
 
 
 MARKER = "dsocr_perf"

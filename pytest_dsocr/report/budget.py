@@ -54,6 +54,8 @@ class Spending:
     """What each stage adds to ``kl``, on average, in nats; empty where the subject does not show its stages."""
     unmeasured: Sequence[str]
     """What the budget limits and the subject does not offer."""
+    origin: str
+    """Which budget it is, and who allowed it."""
 
     @classmethod
     def of(cls, cases: Sequence[Mapping[str, Any]]) -> Spending | None:
@@ -61,13 +63,15 @@ class Spending:
         losses = {case["id"]: case["loss"] for case in cases if case.get("loss")}
         if not losses:
             return None
-        allowed = next(iter(losses.values()))["allowed"]
+        first = next(iter(losses.values()))
+        allowed = first["allowed"]
         kinds = {name: {case: number(one["lost"].get(name)) for case, one in losses.items()} for name in LOSSES}
         measured = [name for name in LOSSES if all(name in one["lost"] for one in losses.values())]
         found = [_spent(name, kinds[name], allowed.get(name)) for name in measured]
         named = dict.fromkeys(stage for one in losses.values() for stage in one["stages"])
         stages = {stage: fmean(number(one["stages"].get(stage)) for one in losses.values()) for stage in named}
-        return cls(len(losses), found, stages, [name for name in allowed if name not in measured])
+        unmeasured = [name for name in allowed if name not in measured]
+        return cls(len(losses), found, stages, unmeasured, first["origin"])
 
     @property
     def why_not(self) -> str:
@@ -76,6 +80,14 @@ class Spending:
             return f"over budget: {'; '.join(over)}"
         limited = any(one.allowed is not None for one in self.spent)
         return "" if limited else f"nothing of the budget was measured: {', '.join(self.unmeasured)} needs L2"
+
+    @property
+    def in_short(self) -> str:
+        """What a run that passes has spent: ``within the int8 budget, declared by the subject: boxes 0 of 0.06``."""
+        limited = [(one, one.allowed) for one in self.spent if one.allowed is not None]
+        spent = ", ".join(f"{one.name} {two_digits(one.mean)} of {two_digits(allowed)}" for one, allowed in limited)
+        unmeasured = f", {' and '.join(self.unmeasured)} not measured" if self.unmeasured else ""
+        return f"within {self.origin}: {spent}{unmeasured}"
 
     @property
     def lines(self) -> Iterator[tuple[str, bool]]:
@@ -97,6 +109,7 @@ class Spending:
         spent = [(one, {"mean": of_number(one.mean), "worst": of_number(one.worst)}) for one in self.spent]
         return {
             "cases": self.pages,
+            "origin": self.origin,
             "lost": [{**asdict(one), **numbers, "over": one.is_over} for one, numbers in spent],
             "stages": {name: of_number(cost) for name, cost in self.stages.items()},
             "unmeasured": list(self.unmeasured),

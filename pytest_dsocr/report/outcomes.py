@@ -55,6 +55,17 @@ class TestResult:
         return self.payload.get("comparisons", [])
 
     @property
+    def stood_down(self) -> bool:
+        """Whether it was to compare, ended without that, and not because something was missing or not offered."""
+        is_excused = self.payload.get("left_out") or not self.payload.get("promised", True)
+        return self.outcome in ("skipped", "xfailed") and not self.comparisons and not is_excused
+
+    @property
+    def has_compared(self) -> bool:
+        """Whether it made a comparison: NOT-COMPARED is none."""
+        return any(one["verdict"] != Verdict.NOT_COMPARED for one in self.comparisons)
+
+    @property
     def case_id(self) -> str | None:
         """The case that it is of."""
         case, fault = self.payload.get("case"), self.payload.get("fault")
@@ -181,13 +192,18 @@ class JudgedCase(CasePayload):
     within: bool
     outside: list[Outside]
     """Comparisons beyond the run's own limits, though the case passes."""
+    unjudged: list[str]
+    """Comparisons that are WRONG and that no test judged, where one that was to compare did not."""
 
 
 def judged_by_tests(case: CasePayload, tests: Sequence[TestResult]) -> JudgedCase:
     """Judge a case by its tests; where none of them compared anything, as it was judged under the run's own limits."""
     failed = any(test.outcome in FAILING for test in tests)
-    judged = any(test.comparisons for test in tests)
-    passes = not failed and (judged or case["passes"])
+    judged = {one["what"] for test in tests for one in test.comparisons}
+    wrong = [one["what"] for one in case["comparisons"] if one["verdict"] == Verdict.WRONG]
+    is_left = not judged or any(test.stood_down for test in tests)
+    unjudged = [what for what in wrong if what not in judged] if is_left and not failed else []
+    passes = not failed and not unjudged and (bool(judged) or case["passes"])
     outside = [
         Outside(
             what=one["what"], verdict=one["verdict"], measured=one["measured"], allowed_by=_allowing(one["what"], tests)
@@ -196,7 +212,7 @@ def judged_by_tests(case: CasePayload, tests: Sequence[TestResult]) -> JudgedCas
         if not one["passes"]
     ]
     within = case["passes"]
-    return {**case, "passes": passes, "within": within, "outside": outside if passes else []}
+    return {**case, "passes": passes, "within": within, "outside": outside if passes else [], "unjudged": unjudged}
 
 
 def _allowing(what: str, tests: Sequence[TestResult]) -> list[str]:

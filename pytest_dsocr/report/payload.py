@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pytest_dsocr.reference.protocol import Reference
 
 MAY_DIFFER = (
-    *("device", "explain", "golden", "isolate", "out", "pages", "reference", "reference_device", "shard"),
+    *("device", "explain", "given_by", "golden", "isolate", "out", "pages", "reference", "reference_device", "shard"),
     *("start_limit", "subject", "subject_time_limit", "time_limit", "vendor_env"),
 )
 """Options by which machines of one run may differ, and those of which its result says more exactly what came."""
@@ -110,6 +110,8 @@ class LossPayload(TypedDict):
     """By the names of :data:`~pytest_dsocr.compare.tolerances.LOSSES`; without what the subject does not offer."""
     allowed: dict[str, float]
     """The budget, of the mean over the run's pages."""
+    origin: str
+    """Which budget it is, and who allowed it."""
     stages: dict[str, Number]
     """What each stage adds to ``kl``."""
 
@@ -189,6 +191,8 @@ class RunPayload(TypedDict):
     """Which part of the pages, such as ``1/4``; None where it is all."""
     presets: list[str]
     prompts: list[str]
+    given_by: dict[str, str]
+    """Where each option was given, by its name: its flag, its variable, or its key in an ini file."""
     settings: dict[str, Any]
     """Every option that a verdict may depend on."""
 
@@ -202,8 +206,8 @@ class LeftPayload(TypedDict):
     """Options of pytest's that select, as they are typed; empty where a hook did it alone."""
     names: list[str]
     """The first of them."""
-    listed: list[str]
-    """The names of the pages that were to be read here; empty where tests have cases of their own."""
+    listed: list[tuple[str, str, str, str]]
+    """The cases that were to be compared here: id, page, preset and prompt; empty where tests have their own."""
 
 
 class ElapsedPayload(TypedDict):
@@ -247,10 +251,12 @@ class TestPayload(TypedDict, total=False):
     """What else was noticed so far, a sentence each."""
     perf: Mapping[str, Any]
     """What :meth:`pytest_dsocr.perf.run.PerfRun.to_json` gives, once times were taken."""
-    looser: Mapping[str, tuple[float, float]]
-    """Limits that allowed more than the usual ones, and these, by name."""
+    looser: Mapping[str, tuple[float, float, str]]
+    """Limits that allowed more than the usual ones, these, and where they were given, by name."""
     cause: Origin | None
     """None where it is not ``dsocr_check`` that failed it."""
+    refused: str
+    """The preset or prompt that the subject does not offer, such as ``preset tiny``, if the test was skipped for it."""
     promised: bool
     """Whether the test was to compare: it asked for ``dsocr_check``, or is marked ``dsocr``."""
 
@@ -330,11 +336,13 @@ def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -
 
 
 def _loss(report: CaseReport) -> LossPayload | None:
-    if not report.loss:
+    budget = report.limits.budget
+    if not report.loss or budget is None:
         return None
     return {
         "lost": {name: of_number(value) for name, value in report.loss.items()},
-        "allowed": dict(report.limits.budget or {}),
+        "allowed": dict(budget.allowed),
+        "origin": budget.origin,
         "stages": {name: of_number(value) for name, value in report.exchange.stages.items()},
     }
 
@@ -375,6 +383,7 @@ def of_run(config: Config, reference: Reference, level: Level | None) -> RunPayl
         "shard": None if config.shard is None else str(config.shard),
         "presets": list(config.presets),
         "prompts": list(config.prompts),
+        "given_by": dict(config.given_by),
         "settings": _settings(config),
     }
 

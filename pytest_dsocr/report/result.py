@@ -4,6 +4,7 @@ import platform
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import starmap
 from typing import Any, TypedDict
 
 import pytest_dsocr
@@ -47,6 +48,8 @@ class Looser(TypedDict):
 
     allowed: float
     usual: float
+    by: str
+    """Where the limit was given; empty of a test's own marker."""
     tests: int
     """How many tests had it."""
 
@@ -67,8 +70,7 @@ class RunResult(Collected):
     @property
     def has_compared(self) -> bool:
         """Whether a comparison was made by a test that is to pass."""
-        tests = (test for test in self.tests.values() if test.outcome != "xfailed")
-        return any(one["verdict"] != Verdict.NOT_COMPARED for test in tests for one in test.comparisons)
+        return any(test.has_compared for test in self.tests.values() if test.outcome != "xfailed")
 
     @property
     def worst_drift(self) -> float:
@@ -172,6 +174,9 @@ class RunResult(Collected):
         """Why it does not pass, whether or not anything was compared."""
         if self.failing:
             yield f"{len(self.failing)} of {count(len(self.tests), 'test')} failed"
+        for case in self.cases:
+            if unjudged := case["unjudged"]:
+                yield f"{listed(unjudged, 3)} of {case['id']} WRONG, and no test judged it"
         for word, tests in self.odd.items():
             yield f"{count(tests, 'test')} ended as {word!r}"
         yield from self.plan.why_not(failing=bool(self.failing))
@@ -208,13 +213,18 @@ class RunResult(Collected):
     @property
     def _but(self) -> Iterator[str]:
         """What a run that passes has not shown that it would have shown by itself: how far apart, and what was left."""
+        if self.spending:
+            yield f" {self.spending.in_short}"
         if self.looser:
-            limits = (f"{name}={one['allowed']:g} ({one['usual']:g})" for name, one in self.looser.items())
-            yield f" within looser limits: {', '.join(limits)}"
-        if pages := self.pages_left:
-            yield f", {len(pages)} of {count(len(self.left['listed']), 'page')} left out"
+            yield f" within looser limits: {', '.join(starmap(_in_words, self.looser.items()))}"
+        if self.run and self.run["shard"]:
+            yield f", shard {self.run['shard'].replace('/', ' of ')} by {self.run['given_by'].get('shard')}"
+        if left := self.not_compared:
+            yield from (f", {one} not compared" for one in _cases_in_words(self.left["listed"], left))
         elif self.left["tests"]:
             yield f", {self.left['tests']} of {count(self.left['of'], 'test')} left out"
+        if refused := {one for test in self.tests.values() if (one := test.payload.get("refused"))}:
+            yield f", not offered: {listed(sorted(refused))}"
         yield from (f", {what} not offered" for what in self.offered_in_part)
 
     @property
@@ -238,19 +248,21 @@ class RunResult(Collected):
         return bool(self.perf and self.perf["median_ms"] and not (self.perf["judgements"] or self.perf.get("accepted")))
 
     @property
-    def pages_left(self) -> Sequence[str]:
-        """The pages that were to be read and were put to nobody, where others were."""
-        read = {case["page"] for case in self._cases.values()}
-        return [page for page in self.left["listed"] if page not in read] if read else []
+    def not_compared(self) -> Sequence[str]:
+        """The cases that were to be compared and of which no test compared anything, where others were."""
+        made = {test.case_id for test in self.tests.values() if test.has_compared}
+        found = [case for case, *_ in self.left["listed"]]
+        return [case for case in found if case not in made] if made & {*found} else []
 
     @property
     def looser(self) -> dict[str, Looser]:
         """The limits that allowed more than the usual ones, by name."""
         found: dict[str, Looser] = {}
         for test in self.tests.values():
-            for name, (allowed, usual) in test.payload.get("looser", {}).items():
-                one = found.get(name, Looser(allowed=allowed, usual=usual, tests=0))
-                found[name] = {**one, "allowed": max(allowed, one["allowed"]), "tests": one["tests"] + 1}
+            for name, (allowed, usual, by) in test.payload.get("looser", {}).items():
+                own = Looser(allowed=allowed, usual=usual, by=by, tests=0)
+                one = max(found.get(name, own), own, key=lambda one: one["allowed"])
+                found[name] = {**one, "tests": found.get(name, own)["tests"] + 1}
         return found
 
     @cached_property
@@ -278,7 +290,7 @@ class RunResult(Collected):
             "readings": readings_in_words(self.cases),
             "looser": self.looser,
             "budget": spending.to_json() if (spending := self.spending) else None,
-            "left": {**self.left, "pages": self.pages_left},
+            "left": {**self.left, "not_compared": self.not_compared},
             "perf": self.perf,
             "elapsed": [self.elapsed[name] for name in sorted(self.elapsed)],
             "environment": {"platform": platform.platform(), "versions": versions()},
@@ -298,6 +310,24 @@ class RunResult(Collected):
     def _compared(self) -> Iterator[ComparisonPayload]:
         for test in self.tests.values():
             yield from test.comparisons
+
+
+def _cases_in_words(listed_cases: Sequence[Sequence[str]], left: Sequence[str]) -> Iterator[str]:
+    """Name pages, presets and prompts of which nothing was compared, then single cases."""
+    gone, rest = {*left}, {*left}
+    for k, what in enumerate(("page", "preset", "prompt"), 1):
+        names = dict.fromkeys(one[k] for one in listed_cases)
+        compared = {one[k] for one in listed_cases if one[0] not in gone}
+        whole = [name for name in names if name not in compared]
+        if whole:
+            yield f"{len(whole)} of {count(len(names), what)} ({listed(whole, 3)})"
+        rest -= {one[0] for one in listed_cases if one[k] in whole}
+    if rest:
+        yield f"{len(rest)} of {count(len(listed_cases), 'case')} ({listed(sorted(rest), 3)})"
+
+
+def _in_words(name: str, one: Looser) -> str:
+    return f"{name}={one['allowed']:g} ({one['usual']:g}){' by ' * bool(one['by'])}{one['by']}"
 
 
 def level_of_comparison(what: str) -> Level:

@@ -229,7 +229,8 @@ class Offers:
         }
         for what, (name, offered) in asked.items():
             if offered is not None and name not in offered:
-                raise NotOfferedError(f"not offered: the {what} {name}; the subject offers {listed([*offered])}")
+                message = f"not offered: the {what} {name}; the subject offers {listed([*offered])}"
+                raise NotOfferedError(message, refused=f"{what} {name}")
 
     @property
     def summary(self) -> str:

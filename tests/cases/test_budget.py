@@ -8,7 +8,7 @@ import pytest
 
 from pytest_dsocr.cases.run import budget_of, run_case
 from pytest_dsocr.compare.case import CaseReport
-from pytest_dsocr.compare.tolerances import BUDGETS
+from pytest_dsocr.compare.tolerances import BUDGETS, Budget
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.explain.catalogue import mistakes
 from pytest_dsocr.explain.explainer import Explainer
@@ -42,7 +42,7 @@ def planted(*names: str) -> Iterator[SessionSubject]:
 
 def report(*names: str, explain: float = 0.0, budget: Mapping[str, float] = BUDGETS["int8"]) -> CaseReport:
     """One page of a run with a budget, of the session with mistakes in it."""
-    own = config(explain=explain, out=None, budget=budget)
+    own = config(explain=explain, out=None, budget=budget, given_by={"budget": "--dsocr-budget"})
     reference = open_recorded([FOLDER], Wanted(resolve("mini"), fixed=frozenset()))
     with planted(*names) as asked:
         case = make_case(PAGE, "markdown", "gundam", max_new_tokens=16)
@@ -85,9 +85,16 @@ class Declared:
 
 
 def test_the_precision_that_a_subject_declares_sets_its_budget_and_an_option_changes_it() -> None:
-    assert budget_of(config(budget={}), object()) is None
-    assert budget_of(config(budget={}), Declared("int8")) == BUDGETS["int8"]
-    assert budget_of(config(budget={"kl": 0.5}), Declared("int8")) == {**BUDGETS["int8"], "kl": 0.5}
-    assert budget_of(config(budget={"kl": 0.5}), object()) == {"kl": 0.5}
+    def found(given: Mapping[str, float], subject: object = None) -> Budget | None:
+        return budget_of(config(budget=given, given_by={"budget": "DSOCR_BUDGET"} if given else {}), subject)
+
+    int8, kl = BUDGETS["int8"], {"kl": 0.5}
+    assert found({}) is None
+    declared = "the int8 budget, declared by the subject"
+    assert found({}, Declared("int8")) == Budget(int8, declared)
+    assert found(kl, Declared("int8")) == Budget({**int8, **kl}, f"{declared}, with kl=0.5 by DSOCR_BUDGET")
+    assert found(int8, Declared("fp8")) == Budget(int8, "the int8 budget by DSOCR_BUDGET")
+    assert found(int8) == Budget(int8, "the int8 budget by DSOCR_BUDGET")
+    assert found(kl) == Budget(kl, "a budget by DSOCR_BUDGET")
     with pytest.raises(DsocrError, match="declare one of int8, fp8, int4"):
         budget_of(config(budget={}), Declared("int3"))

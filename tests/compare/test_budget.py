@@ -7,7 +7,7 @@ import pytest
 
 from pytest_dsocr.compare.budget import divergence, loss_of, on_budget
 from pytest_dsocr.compare.case import compare_observations
-from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.compare.tolerances import BUDGETS, LOSSES, tolerances
 from pytest_dsocr.compare.verdict import Comparison, Sign, Verdict
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.observation.answer import Answer
@@ -84,8 +84,34 @@ def test_another_word_changes_characters_and_the_page_does_not_degenerate() -> N
         (Comparison("clip.page", Verdict.WRONG, "", signs=frozenset((Sign.OTHER_SHAPE,))), Verdict.WRONG),
         (Comparison("logits", Verdict.WRONG, "", signs=frozenset((Sign.NOT_FINITE,))), Verdict.WRONG),
         (Comparison("tokens", Verdict.WRONG, "", signs=frozenset((Sign.NO_END,))), Verdict.WRONG),
+        (Comparison("artefacts", Verdict.WRONG, "", signs=frozenset((Sign.OTHER_FILES,))), Verdict.WRONG),
+        (Comparison("text", Verdict.WRONG, "", signs=frozenset((Sign.HABIT,))), Verdict.WRONG),
         (Comparison("sam.page", Verdict.MATCH, ""), Verdict.MATCH),
     ],
 )
 def test_a_budget_pays_for_size_alone(found: Comparison, verdict: Verdict) -> None:
-    assert on_budget(found).verdict is verdict
+    assert on_budget(found, BUDGETS["int8"]).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("what", "signs", "kinds"),
+    [
+        ("sam.page/3", (), {"kl"}),
+        ("logits", (), {"kl"}),
+        ("prefill_best", (), {"kl"}),
+        ("tokens", (), {"tokens"}),
+        ("spans", (), {"boxes"}),
+        ("boxes", (), {"boxes"}),
+        ("artefacts", (), {"boxes"}),
+        ("text", (), {"characters"}),
+        ("result.mmd", (), {"characters"}),
+        ("text", (Sign.REPETITION,), {"characters", "pages"}),
+    ],
+)
+def test_a_kind_that_a_budget_does_not_limit_keeps_its_exact_limits(
+    what: str, signs: tuple[Sign, ...], kinds: set[str]
+) -> None:
+    found = Comparison(what, Verdict.WRONG, "", signs=frozenset(signs))
+    assert on_budget(found, kinds).verdict is Verdict.DRIFT
+    for kind in kinds:
+        assert on_budget(found, {*LOSSES} - {kind}).verdict is Verdict.WRONG

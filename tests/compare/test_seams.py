@@ -118,7 +118,7 @@ def test_the_anatomy_shows_both_sides_and_where_they_differ_most(snapshot: Snaps
         "not among the samples": compared(hidden, expected),
     }
     assert {name: shown(one) for name, one in found.items()} == snapshot
-    for line in found["everywhere"].details[4:]:
+    for line in found["everywhere"].details[5:]:
         index = [int(part) for part in line[line.index("[") + 1 : line.index("]")].split(", ")]
         assert f"reference has {float(expected[tuple(index)]):.6g}" in line
 

@@ -56,6 +56,7 @@ def config(**changes: Any) -> Config:
         "may_miss": frozenset(),
         "golden": Path("golden"),
         "out": Path("dsocr-out"),
+        "given_by": {},
     }
     return Config(**{**given, **changes})
 

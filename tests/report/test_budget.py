@@ -11,12 +11,18 @@ from pytest_dsocr.report.terminal import Summary
 from pytest_dsocr.report.views import html, markdown
 from tests.report.made import MATCH, case_payload, payload, result
 
+ORIGIN = "the int8 budget, declared by the subject"
 ALLOWED = {"kl": 0.01, "pages": 0.0}
 
 
 def loss(kl: float | str | None, pages: float = 0.0, allowed: Mapping[str, float] = ALLOWED) -> dict[str, Any]:
     known = {} if kl is None else {"kl": kl}
-    return {"lost": {**known, "pages": pages}, "allowed": dict(allowed), "stages": {"sam": 0.001, "decoder": 0.002}}
+    return {
+        "lost": {**known, "pages": pages},
+        "allowed": dict(allowed),
+        "origin": ORIGIN,
+        "stages": {"sam": 0.001, "decoder": 0.002},
+    }
 
 
 def spending(*losses: dict[str, Any]) -> Spending:
@@ -65,7 +71,8 @@ def run(*losses: dict[str, Any]) -> RunResult:
 
 
 def test_a_run_over_its_budget_fails_and_says_so_everywhere() -> None:
-    assert run(loss(0.002)).verdict == "passes"
+    assert run(loss(0.002)).verdict == f"passes within {ORIGIN}: kl 0.002 of 0.01, pages 0 of 0"
+    assert run(loss(None)).verdict == f"passes within {ORIGIN}: pages 0 of 0, kl not measured"
     over = run(loss(0.02), loss(0.03))
     assert (over.fails, str(over.ended_as), over.to_json()["passes"]) == (True, "wrong", False)
     assert "kl 0.025 (0 to 0.089), allowed 0.01; the most 0.03, on page1" in over.verdict

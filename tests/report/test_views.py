@@ -78,7 +78,15 @@ RUNS: dict[str, list[Ended]] = {
     "breaks once, not proven": breaking(explained="by none", proven=False),
     "text alone": [("failed", payload(SPELT, case=SPELT_WRONG, run=OWN)), ("skipped", payload(left_out="L2"))],
     "within looser limits": [
-        ("passed", payload(replace(DRIFT, what="clip.page"), case=OUTSIDE, run=RUN, looser={"seam": (0.8, 1e-4)}))
+        (
+            "passed",
+            payload(
+                replace(DRIFT, what="clip.page"),
+                case=OUTSIDE,
+                run=RUN,
+                looser={"seam": (0.8, 1e-4, "--dsocr-tolerances")},
+            ),
+        )
     ],
     "left uncompared": [
         drifting(1),

@@ -1,0 +1,88 @@
+"""Errors that come nearly each time: fewer bits do not cause them, and no budget pays for them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from rapidfuzz.distance import Levenshtein
+
+from pytest_dsocr.contract.markup import Box
+from pytest_dsocr.foundation.words import listed
+
+MARKUP = re.compile(r"<\|ref\|>.*?<\|/ref\|>|<\|det\|>.*?<\|/det\|>", re.DOTALL)
+EACH, TIMES, IN_ALL, PASSAGE = 0.8, 3, 6, 8
+"""A character is wrong each time if it comes so often and this share of it is read as the same other character. A page
+shows a habit if such errors are so many in all. Longer stretches that one side lacks are passages, not characters."""
+BOXES, MOVED, ON_LINE, FARTHEST = 4, 0.8, 0.9, 1e6
+"""Boxes of one page share a move if they are so many, so many of their coordinates moved, and one shift and one scale
+give this share of the squared moves."""
+
+
+class Habit(NamedTuple):
+    """What is read instead of a character: another one, nothing, or itself with something beside it."""
+
+    old: str
+    new: str
+    times: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"{self.old!r} becomes {self.new!r} {self.times} of {self.of} times"
+
+
+def habits(actual: str, expected: str) -> str:
+    """Name the characters that are read wrongly in the same way nearly each time; empty where these are few.
+
+    Markup does not count: a box that moved changes the same digits again and again.
+    """
+    own, other = (MARKUP.sub("", text) for text in (actual, expected))
+    found = sorted(_habits(own, other), key=lambda one: -one.times)
+    return listed([*map(str, found)], 3) if sum(one.times for one in found) >= IN_ALL else ""
+
+
+def _habits(actual: str, expected: str) -> Iterator[Habit]:
+    edits: Counter[tuple[str, str]] = Counter()
+    for edit in Levenshtein.opcodes(expected, actual):
+        old, new = expected[edit.src_start : edit.src_end], actual[edit.dest_start : edit.dest_end]
+        if edit.tag == "replace":
+            edits.update(zip(old, new, strict=True))
+        elif edit.tag == "delete" and len(old) <= PASSAGE:
+            edits.update((character, "") for character in old)
+        elif edit.tag == "insert" and len(new) <= PASSAGE:
+            before, after = expected[max(edit.src_start - 1, 0) : edit.src_start], expected[edit.src_start :][:1]
+            edits.update((one, one + new) for one in before)
+            edits.update((one, new + one) for one in after)
+    of = Counter(expected)
+    for (old, new), times in edits.items():
+        if of[old] >= TIMES and times >= EACH * of[old]:
+            yield Habit(old, new, times, of[old])
+
+
+def shared_move(pairs: Sequence[tuple[Box, Box]]) -> str:
+    """Describe a shift and scale that nearly all boxes of a page have in common; empty where there is none.
+
+    Args:
+        pairs: the subject's boxes, each with its partner.
+    """
+    if len(pairs) < BOXES:
+        return ""
+    named = zip(("across", "down"), (slice(0, None, 2), slice(1, None, 2)), strict=True)
+    return ", ".join(filter(None, (_line(name, pairs, axis) for name, axis in named)))
+
+
+def _line(name: str, pairs: Sequence[tuple[Box, Box]], axis: slice) -> str:
+    places = np.array([b[axis] for _, b in pairs], float).ravel()
+    moves = np.array([a[axis] for a, _ in pairs], float).ravel() - places
+    is_sane = bool((np.abs(np.stack([places, moves])) < FARTHEST).all())  # a model may write 1e300, or NaN
+    if not is_sane or np.count_nonzero(moves) < MOVED * len(moves):
+        return ""
+    terms = np.stack([np.ones_like(places), places], axis=1)
+    fit, *_ = np.linalg.lstsq(terms, moves)
+    rest = moves - terms @ fit
+    if rest @ rest > (1 - ON_LINE) * (moves @ moves):
+        return ""
+    return f"{fit[0]:+.0f}/999 and {round(fit[1], 3) + 0.0:+.1%} {name}"
