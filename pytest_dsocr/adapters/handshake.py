@@ -8,9 +8,9 @@ from typing import Any
 from pytest_dsocr.adapters.chat import FAILED, Chat, Completion, RefusedError
 from pytest_dsocr.contract.markup import DET
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import listed
+from pytest_dsocr.models.spec import Family
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.subjects.calls import current
 

@@ -16,8 +16,8 @@ from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, lost, not_compared, worst
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.contract.artifacts import MMD
-from pytest_dsocr.families import VISION
-from pytest_dsocr.families.family import PREFILL
+from pytest_dsocr.models import VISION
+from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.observation.answer import Answer, Part, Reading
 from pytest_dsocr.observation.block_seams import in_stage_order
 from pytest_dsocr.observation.case import Case

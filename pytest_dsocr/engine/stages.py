@@ -13,8 +13,8 @@ from typing import Any, Literal, get_args
 import torch
 
 from pytest_dsocr.contract import Watch
-from pytest_dsocr.families import STAGE_NAMES, STAGES
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models import STAGE_NAMES, STAGES
 
 Instrument = Literal["off", "nvtx", "timed"]
 INSTRUMENTS: tuple[Instrument, ...] = get_args(Instrument)

@@ -12,11 +12,11 @@ from uuid import uuid4
 from msgspec import Meta
 
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.families import STAGE_NAMES
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.reading import Format, Identity, Moment
 from pytest_dsocr.foundation.words import short
+from pytest_dsocr.models import STAGE_NAMES
 from pytest_dsocr.perf.identity import machine_name
 from pytest_dsocr.perf.limits import SLOW_DOWN
 from pytest_dsocr.perf.rounds import Measured

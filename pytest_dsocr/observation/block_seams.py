@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from pytest_dsocr.families import SEAMS, STAGES
-from pytest_dsocr.families.family import PREFILL
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import exact_tensor
+from pytest_dsocr.models import SEAMS, STAGES
+from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.observation.observation import Seam
 from pytest_dsocr.observation.summing import Summing
 

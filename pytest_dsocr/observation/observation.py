@@ -20,7 +20,7 @@ from torch import Tensor
 
 from pytest_dsocr.contract import GRID, PIXELS, ROWS
 from pytest_dsocr.contract.artifacts import split_pages, write_artifacts
-from pytest_dsocr.contract.markup import DEEPSEEK_FORM, Box, OutputForm, clean_output, parse
+from pytest_dsocr.contract.markup import Box, OutputForm, clean_output, parse
 from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.observation.summing import Summing, Sums, bytes_sha256, host_sums
 
@@ -194,7 +194,7 @@ class SpanSeen(NamedTuple):
     """In units of 1/999 of the page."""
 
 
-def spans_in(text: str, form: OutputForm = DEEPSEEK_FORM, *, of_pages: bool = False) -> tuple[SpanSeen, ...]:
+def spans_in(text: str, form: OutputForm, *, of_pages: bool = False) -> tuple[SpanSeen, ...]:
     """Read the spans off an output's text, or page by page of several in one prompt."""
     pages = split_pages(text) if of_pages else [text]
     return tuple(SpanSeen(span.label, span.boxes) for page in pages for span in parse(page, form).spans)
@@ -230,7 +230,7 @@ class Output:
     """The files written, by path relative to the output folder."""
 
     @classmethod
-    def of(cls, text: str, page: Path, form: OutputForm = DEEPSEEK_FORM) -> Output:
+    def of(cls, text: str, page: Path, form: OutputForm) -> Output:
         """Return what the vendor makes of the decoded ``text`` of ``page``."""
         text = clean_output(text)
         with tempfile.TemporaryDirectory() as folder:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_dsocr.families import OF_VIEWS
-from pytest_dsocr.families.family import FUSION, PREFILL, PREPROCESS, TOKENIZER
 from pytest_dsocr.foundation.reading import Identity, Time
+from pytest_dsocr.models import OF_VIEWS
+from pytest_dsocr.models.spec import FUSION, PREFILL, PREPROCESS, TOKENIZER
 
 ENCODERS = tuple(OF_VIEWS)
 """Stages that are modules within vision."""

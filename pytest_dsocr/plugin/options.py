@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_dsocr.compare.tolerances import BUDGETS, LOSSES
-from pytest_dsocr.families import NAMES, PROMPT_NAMES
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models import NAMES, PROMPT_NAMES
 from pytest_dsocr.observation.config import MISSING
 from pytest_dsocr.observation.provenance import DTYPES_OF_VENDOR, OF_VENDOR
 from pytest_dsocr.pages.page_list import SUBSETS

@@ -7,9 +7,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypedDict
 
-from pytest_dsocr.families import FAMILIES, STAGES
-from pytest_dsocr.families.family import Family, Kind
 from pytest_dsocr.foundation.reading import Format
+from pytest_dsocr.models import FAMILIES, STAGES
+from pytest_dsocr.models.spec import Family, Kind
 from pytest_dsocr.reference.anchors import Anchor, Anchors, read_anchors
 from pytest_dsocr.reference.environment import family_with
 from pytest_dsocr.reference.goldens import ANCHORS

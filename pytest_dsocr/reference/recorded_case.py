@@ -144,7 +144,7 @@ def traits(described: Mapping[str, Any]) -> dict[str, str]:
     preset = described["preset"]
     return {
         "page": described["page_sha256"],
-        "prompt": prompt_name(described["prompt"]),
+        "prompt": prompt_name(described["prompt"], Case.model_in(described)),
         "preset": f"{preset['name']} {preset['base_size']}/{preset['image_size']}{' with crops' * preset['crop']}",
         CEILING: str(described[CEILING]),
     }

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.protocol import CacheView
-from pytest_dsocr.families import FAMILIES, PRESET_NAMES, PROMPT_NAMES
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import listed
+from pytest_dsocr.models import FAMILIES, PRESET_NAMES, PROMPT_NAMES
 from pytest_dsocr.observation.config import Level
 from pytest_dsocr.observation.config import NotOfferedError as NotOfferedError
 from pytest_dsocr.observation.config import Setup as Setup

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_dsocr.families import VISION
+from pytest_dsocr.models import VISION
 from pytest_dsocr.plugin.check import Check
 
 if TYPE_CHECKING:

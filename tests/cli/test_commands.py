@@ -18,8 +18,8 @@ import pytest_dsocr
 from pytest_dsocr.cli.main import COMMANDS, main, parser
 from pytest_dsocr.cli.vendor_pages import found_by
 from pytest_dsocr.engine.places import MINI_IS_FOR
-from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.pages.named import pages_in
 from pytest_dsocr.pages.page_list import BadPage, shipped
@@ -113,11 +113,11 @@ def test_cases_are_every_page_in_every_preset_with_every_prompt_once(folder: Pat
         (page, preset, prompt)
         for page in pages
         for preset in ("tiny", "base")
-        for prompt in (DEFAULT.prompts["free"], "<image>What?")
+        for prompt in (DEEPSEEK_OCR.prompts["free"], "<image>What?")
     ]
     assert {case.max_new_tokens for case in cases} == {8192}
     twice = recorded(
-        pages[1], folder, pages[1], "--presets", "tiny", "tiny", "--prompts", "free", DEFAULT.prompts["free"]
+        pages[1], folder, pages[1], "--presets", "tiny", "tiny", "--prompts", "free", DEEPSEEK_OCR.prompts["free"]
     )
     assert [case.page.name for case in twice] == IMAGES
     [case] = recorded(pages[1], "--max-new-tokens", "7")

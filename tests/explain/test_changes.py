@@ -9,13 +9,13 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from pytest_dsocr.engine import clip
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.catalogue import groups, mistakes
 from pytest_dsocr.explain.mistake import Changes, model_of
 from pytest_dsocr.explain.planted import plant
-from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.families.family import load
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.models.deepseek_ocr import clip
+from pytest_dsocr.models.spec import load
 
 
 def test_attributes_weights_and_forwards_are_put_back() -> None:
@@ -45,21 +45,21 @@ def test_an_attribute_that_is_not_there_cannot_be_changed() -> None:
 
 
 def test_the_family_names_its_catalogue() -> None:
-    assert load(DEFAULT.mistakes)(DEFAULT) is groups()
+    assert load(DEEPSEEK_OCR.mistakes)(DEEPSEEK_OCR) is groups(DEEPSEEK_OCR)
 
 
 def test_ids_and_words_are_of_one_mistake_each() -> None:
-    every = [one for group in groups().values() for one in group]
+    every = [one for group in groups(DEEPSEEK_OCR).values() for one in group]
     assert len({re.sub(r"\W", "_", one.id) for one in every}) == len(every)
-    assert len(mistakes()) > 500
-    for group in groups().values():
+    assert len(mistakes(DEEPSEEK_OCR)) > 500
+    for group in groups(DEEPSEEK_OCR).values():
         assert len({one.words for one in group}) == len(group), group.stage
 
 
 def test_a_session_is_as_before_once_mistakes_are_taken_out(tiny: Engine[Any]) -> None:
     state = {name: value.clone() for name, value in model_of(tiny).state_dict().items()}
     given = _everything(tiny)
-    for name, group in groups().items():
+    for name, group in groups(DEEPSEEK_OCR).items():
         for one in group:
             with Changes() as changes, suppress(NotImplementedError):
                 plant(one, tiny, changes)

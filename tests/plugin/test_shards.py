@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.config import Shard
 from pytest_dsocr.pages.named import make_cases
 from tests.plugin.conftest import TEST_TEXT, Repository
@@ -62,4 +63,4 @@ def test_every_nth_page_is_run_and_the_rest_in_the_first_shard(repository: Repos
 
 def test_a_shard_without_a_page_is_refused() -> None:
     with pytest.raises(DsocrError, match="shard 6/6 has no page, for there are only 5; make no more shards than pages"):
-        make_cases(["scans"], ["markdown"], ["tiny"], shard=Shard(6, 6))
+        make_cases(["scans"], ["markdown"], ["tiny"], shard=Shard(6, 6), family=DEEPSEEK_OCR)

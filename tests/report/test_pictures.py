@@ -12,8 +12,8 @@ from PIL import Image
 
 from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.contract.markup import UNITS, Box
-from pytest_dsocr.families import FAMILIES
 from pytest_dsocr.foundation.files import unseal
+from pytest_dsocr.models import FAMILIES
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.observation import SpanSeen
 from pytest_dsocr.report.file import mark_running

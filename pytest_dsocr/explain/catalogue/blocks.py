@@ -12,9 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pytest_dsocr.compare.verdict import Sign
-from pytest_dsocr.engine import clip, decoder, sam
-from pytest_dsocr.engine.clip import quick_gelu
 from pytest_dsocr.explain.mistake import Group, Target
+from pytest_dsocr.layers import decoder, sam
+from pytest_dsocr.models.deepseek_ocr import clip
+from pytest_dsocr.models.deepseek_ocr.clip import quick_gelu
 
 Change = Callable[[Tensor], Tensor]
 Table = dict[str, tuple[str, Any]]
