@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, TypedDict
 
 from pytest_dsocr.foundation.errors import DsocrError
 
@@ -65,6 +65,15 @@ class Layout:
         return side * rows * (side * columns + self.newlines * (1 if self.mosaic else columns))
 
 
+class PresetSizes(TypedDict):
+    """Sizes that a user may set, by the names of the vendor's ``infer``."""
+
+    name: str
+    base_size: int
+    image_size: int
+    crop: bool
+
+
 @dataclass(frozen=True)
 class Preset:
     """Sizes in pixels, under the names of the vendor's ``infer``, and whether large pages are cut into crops.
@@ -99,9 +108,9 @@ class Preset:
         return self.base_size if self.crop else self.image_size
 
     @property
-    def sizes(self) -> dict[str, Any]:
-        """The sizes that a user may set, by the names of the vendor's ``infer``."""
-        return {name: getattr(self, name) for name in ("name", "base_size", "image_size", "crop")}
+    def sizes(self) -> PresetSizes:
+        """Sizes that a user may set."""
+        return {"name": self.name, "base_size": self.base_size, "image_size": self.image_size, "crop": self.crop}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Preset:

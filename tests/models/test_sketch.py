@@ -1,4 +1,4 @@
-"""A model with one more stage and another tile size is added by one folder and one line."""
+"""A model with another encoder, other crops and another layout is added by one folder and one line."""
 
 import json
 import os
@@ -31,12 +31,12 @@ def installed(tmp_path: Path) -> Path:
     for name in BESIDE:
         (root / name).symlink_to(PACKAGE.parent / name)
     shutil.copytree(PACKAGE / "models", own / "models", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(HERE / "toy_ocr", own / "models" / "toy_ocr")
+    shutil.copytree(HERE / "sketch_ocr", own / "models" / "sketch_ocr")
     names = own / "models" / "__init__.py"
     text = names.read_text(encoding="utf-8")
     line = 'NAMES = ("deepseek_ocr", "unlimited_ocr")'
     assert text.count(line) == 1
-    names.write_text(text.replace(line, f'{line[:-1]}, "toy_ocr")'), encoding="utf-8")
+    names.write_text(text.replace(line, f'{line[:-1]}, "sketch_ocr")'), encoding="utf-8")
     return root
 
 
@@ -51,12 +51,14 @@ def page(tmp_path: Path) -> Path:
 
 def test_it_is_read_timed_costed_recorded_and_compared(installed: Path, page: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (installed, HERE))), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, *map(str, (HERE / "use_toy.py", tmp_path / "toy", page, tmp_path / "out"))]
+    command = [sys.executable, *map(str, (HERE / "use_sketch.py", tmp_path / "sketch", page, tmp_path / "out"))]
     ended = subprocess.run(command, env=environment, cwd=installed, capture_output=True, text=True, check=False)
     reported_to = tmp_path / "out" / "dsocr.json"
     assert reported_to.is_file(), ended.stdout[-3000:] + ended.stderr
     assert ended.returncode == pytest.ExitCode.TESTS_FAILED
     reported = json.loads(reported_to.read_text(encoding="utf-8"))
     compared = {one["what"]: one["verdict"] for case in reported["cases"] for one in case["comparisons"]}
-    assert [compared[f"{stage}.page"] for stage in ("projector", "adapter")] == ["MATCH", "WRONG"]
-    assert "adapter" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert [compared[f"{stage}.page"] for stage in ("sam", "queries")] == ["MATCH", "WRONG"]
+    [case] = reported["cases"]
+    assert (case["proven"], "places that see earlier places alone" in case["explained"]) == (True, True)
+    assert "queries" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
