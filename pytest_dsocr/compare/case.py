@@ -224,7 +224,7 @@ class CaseReport:
         return max((comparison.error for comparison in self.comparisons if comparison.error is not None), default=0.0)
 
     def of(self, *stages: str) -> tuple[Comparison, ...]:
-        """Return the comparisons of stages: ``sam`` is ``sam.crops``, ``sam.page`` and ``sam.page/3``."""
+        """Return the comparisons of stages: ``projector`` is ``STAGE.crops``, ``STAGE.page`` and ``STAGE.page/3``."""
         return tuple(one for one in self.comparisons if one.stage in stages)
 
 

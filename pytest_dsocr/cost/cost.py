@@ -67,7 +67,7 @@ class StageCost:
     """One stage of a page."""
 
     stage: str
-    """``sam``, ``clip``, ``projector``, ``vision_fusion``, ``prefill`` or ``decode``."""
+    """``projector``, ``vision_fusion``, ``prefill`` or ``decode``."""
     layers: Mapping[str, Cost] = field(default_factory=dict)
     """By the module's name in the vendor's state dict, such as ``model.layers.3.mlp``."""
 

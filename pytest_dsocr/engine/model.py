@@ -13,8 +13,10 @@ from pytest_dsocr.foundation.errors import MachineError
 from pytest_dsocr.foundation.words import si
 from pytest_dsocr.layers.attention import AttentionFunction
 from pytest_dsocr.layers.cache import KVCache
-from pytest_dsocr.layers.decoder import Layer, LmHead, RmsNorm, Rope, inverse_frequencies
+from pytest_dsocr.layers.decoder import Layer, LmHead
 from pytest_dsocr.layers.experts import MixtureOfExperts
+from pytest_dsocr.layers.norms import RmsNorm
+from pytest_dsocr.layers.rotary import Rope, inverse_frequencies
 from pytest_dsocr.models.architecture import Architecture
 from pytest_dsocr.models.spec import Family, load
 

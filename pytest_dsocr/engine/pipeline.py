@@ -21,7 +21,7 @@ from pytest_dsocr.models.spec import DECODE, FUSION, PIXELS, PREFILL, VIEWS
 
 
 class View(dict[str, Tensor]):
-    """The output of each stage for the crops, or for the page; ``view.sam`` is ``view["sam"]``."""
+    """The output of each stage for the crops, or for the page; ``view.projector`` is ``view["projector"]``."""
 
     def __getattr__(self, stage: str) -> Tensor:
         try:
@@ -40,7 +40,7 @@ class Vision:
 
     @property
     def seams(self) -> dict[str, Tensor]:
-        """Every seam by its name: ``sam.crops``, ``sam.page`` and so on where there are crops, ``vision_fusion``."""
+        """Every seam by its name: ``STAGE.crops`` if there are crops, ``STAGE.page``, and ``vision_fusion``."""
         views = {name: view for name, view in zip(VIEWS, (self.crops, self.page), strict=True) if view is not None}
         of_views = {f"{stage}.{name}": view[stage] for stage in self.page for name, view in views.items()}
         return {**of_views, FUSION: self.vision_fusion}

@@ -37,7 +37,7 @@ class StageTime:
 
 
 class Stages:
-    """Enter a stage with ``with stages("sam"):``; what that does depends on the instrument.
+    """Enter a stage with ``with stages("projector"):``; what that does depends on the instrument.
 
     ``off`` does nothing, ``nvtx`` opens an NVTX range (nothing, where the nvtx package is absent), ``timed``
     opens the range and times it as well.

@@ -144,7 +144,7 @@ class Segment:
 
     Args:
         clean: the page's right tensors.
-        what: the seam, such as ``sam.crops/3`` or ``projector.page``.
+        what: the seam, such as ``STAGE.crops/3`` or ``projector.page``.
         has_blocks: whether the seams of blocks are known to be right up to this one.
     """
 

@@ -25,7 +25,7 @@ from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.mistake import Changes, Mistake, Target, blocks_of, image_places, model_of
 from pytest_dsocr.explain.mistake import Part as PartOfStage
 from pytest_dsocr.foundation.words import count
-from pytest_dsocr.layers.decoder import Rope
+from pytest_dsocr.layers.rotary import Rope
 from pytest_dsocr.models import STAGE_NAMES, STAGES
 from pytest_dsocr.models.spec import PIXELS, PREFILL
 from pytest_dsocr.observation.answer import Effect, Rounding

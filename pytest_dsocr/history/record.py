@@ -53,7 +53,7 @@ Cells = dict[str, dict[Stage, Letter]]
 
 
 def stage_of(what: str) -> str:
-    """Return the stage of a comparison by its name: ``sam`` of ``sam.page/3``."""
+    """Return the stage of a comparison by its name: ``projector`` of ``STAGE.page/3``."""
     head = what.partition("/")[0].partition(".")[0]
     stage = OF_STAGE.get(head, INPUTS if head.startswith("images") else head)
     return stage if stage in STAGES else OTHER

@@ -6,13 +6,14 @@ E experts, I channels inside an expert.
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pytest_dsocr.layers.attention import AttentionFunction, eager
 from pytest_dsocr.layers.cache import KVCache
 from pytest_dsocr.layers.experts import MixtureOfExperts, Mlp
+from pytest_dsocr.layers.norms import RmsNorm
+from pytest_dsocr.layers.rotary import Rope
 from pytest_dsocr.layers.sizes import DecoderConfig
 
 
@@ -60,41 +61,6 @@ class Attention(nn.Module):
     def split_heads(self, x_BTC: Tensor) -> Tensor:
         """Split channels into heads: ``[B, N, T, D]``."""
         return x_BTC.unflatten(2, (-1, self.head_dim)).transpose(1, 2)
-
-
-class Rope:
-    """The rotation of one call's positions, computed in float32 and shared by all layers."""
-
-    def __init__(self, inverse_frequencies: Tensor, positions: Tensor, dtype: torch.dtype) -> None:
-        self.positions = positions  # [B, T]
-        angles = positions[:, None, :, None].float() * inverse_frequencies.float()
-        angles = torch.cat([angles, angles], dim=-1)  # [B, 1, T, D]
-        self.cos, self.sin = angles.cos().to(dtype), angles.sin().to(dtype)
-
-    def rotate(self, x: Tensor) -> Tensor:
-        """Rotate ``[B, N, T, D]``, the second half of the channels paired with the first."""
-        first, second = x.chunk(2, dim=-1)
-        return x * self.cos + torch.cat([-second, first], dim=-1) * self.sin
-
-
-def inverse_frequencies(config: DecoderConfig) -> Tensor:
-    """Return ``theta ** (-2i / D)`` for the D/2 pairs of channels, float32, on the CPU."""
-    exponents = torch.arange(0, config.head_dim, 2, dtype=torch.int64, device="cpu").float() / config.head_dim
-    return 1.0 / (config.rope_theta**exponents)
-
-
-class RmsNorm(nn.Module):
-    """Scale by the root of the mean square, computed in float32."""
-
-    def __init__(self, width: int, eps: float) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(width))
-        self.eps = eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        wide = x.float()
-        scaled = wide * torch.rsqrt(wide.pow(2).mean(dim=-1, keepdim=True) + self.eps)
-        return self.weight * scaled.to(x.dtype)
 
 
 class LmHead(nn.Linear):

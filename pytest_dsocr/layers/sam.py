@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pytest_dsocr.layers.norms import LayerNorm2d
 from pytest_dsocr.layers.sizes import SamConfig
 
 
@@ -140,22 +141,6 @@ class Mlp(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.lin2(F.gelu(self.lin1(x)))
-
-
-class LayerNorm2d(nn.Module):
-    """Normalise the channels of ``[B, C, H, W]`` at every position."""
-
-    def __init__(self, channels: int, eps: float) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(channels))
-        self.bias = nn.Parameter(torch.empty(channels))
-        self.eps = eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        centred = x - x.mean(dim=1, keepdim=True)
-        variance = centred.pow(2).mean(dim=1, keepdim=True)
-        normal = centred / torch.sqrt(variance + self.eps)
-        return normal * self.weight[:, None, None] + self.bias[:, None, None]
 
 
 def split_windows(x_BHWC: Tensor, window: int) -> Tensor:

@@ -247,7 +247,7 @@ class Observation:
     case_id: str
     inputs: InputsDigest
     seams: Mapping[str, Seam]
-    """``sam.crops``, ``sam.page``, ``clip.*``, ``projector.*`` where they were run, ``vision_fusion``, ``prefill``
+    """``STAGE.crops`` and ``STAGE.page`` of the encoder's stages that were run, ``vision_fusion``, and ``prefill``
     (the logits of the first token)."""
     prefill_best: Best
     """The best :data:`BEST_OF_PREFILL` first tokens."""

@@ -16,7 +16,7 @@ from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.planted import PlantedSubject, spec_of
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.layers.decoder import RmsNorm
+from pytest_dsocr.layers.norms import RmsNorm
 from pytest_dsocr.models import FAMILIES
 from pytest_dsocr.models.spec import Family
 from pytest_dsocr.reference.goldens import shipped_folder

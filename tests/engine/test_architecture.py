@@ -90,7 +90,7 @@ def test_impossible_dimensions_are_refused(language: dict[str, Any], complaint: 
     [
         (None, "config.json cannot be read"),
         ("[]", "expected object, got array"),
-        ('{"model_type": "llama"}', "without architectures .* (DeepseekOCRForCausalLM, UnlimitedOCRForCausalLM)"),
+        ('{"model_type": "llama"}', r"without architectures .* \(DeepseekOCRForCausalLM, UnlimitedOCRForCausalLM\)"),
         (json.dumps({"architectures": PUBLISHED["architectures"]}), "vision_config.*checkpoint's own"),
         (
             json.dumps({**PUBLISHED, "vision_config": {"width": {"sam_vit_b": {}}}}),

@@ -7,7 +7,7 @@ import torch
 
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.mistake import model_of
-from pytest_dsocr.models.deepseek_ocr.clip import quick_gelu
+from pytest_dsocr.layers.activations import quick_gelu
 from suites.contract.pages import PAGES
 from tests.waiting import no_waiting
 

@@ -14,9 +14,9 @@ from pytest_dsocr.engine.fast.step import PLAIN, operations_for, step
 from pytest_dsocr.engine.fast.weights import DecoderWeights
 from pytest_dsocr.engine.model import EngineModel
 from pytest_dsocr.layers.cache import KVCache
-from pytest_dsocr.layers.decoder import Rope
 from pytest_dsocr.layers.fast.calls import CapturedCalls
 from pytest_dsocr.layers.fast.hooks import Hooks
+from pytest_dsocr.layers.rotary import Rope
 from pytest_dsocr.models.architecture import Architecture
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from pytest_dsocr.contract.policy import CachePolicy
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.layers.cache import ALL_TOKENS, KVCache
-from pytest_dsocr.layers.decoder import Rope
+from pytest_dsocr.layers.rotary import Rope
 
 LEAST_ROOM = {"cpu": 256, "cuda": 2048}
 """Positions that a first slot has room for: on a GPU enough for most pages, as each size is captured anew."""

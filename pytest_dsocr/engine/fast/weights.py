@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from pytest_dsocr.engine.model import EngineModel
 from pytest_dsocr.layers.attention import eager
-from pytest_dsocr.layers.decoder import Attention, Layer, RmsNorm
+from pytest_dsocr.layers.decoder import Attention, Layer
 from pytest_dsocr.layers.experts import MixtureOfExperts, Mlp
+from pytest_dsocr.layers.norms import RmsNorm
 
 
 class Norm(NamedTuple):

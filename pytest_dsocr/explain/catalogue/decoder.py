@@ -18,7 +18,7 @@ from pytest_dsocr.explain.mistake import Group, Target
 from pytest_dsocr.layers import decoder
 from pytest_dsocr.layers.attention import repeat_heads
 from pytest_dsocr.layers.cache import KVCache
-from pytest_dsocr.layers.decoder import Rope
+from pytest_dsocr.layers.rotary import Rope
 from pytest_dsocr.models.deepseek_ocr.mistakes.encoders import ATTENDED, LETTERS, attended
 
 THETAS = (5e5, 1e6, 5e6, 1e5, 5e4, 1e3, 1e7, 1.5e5)

@@ -11,7 +11,7 @@ from torch import Tensor
 from pytest_dsocr.explain.catalogue.blocks import Change, Table
 from pytest_dsocr.explain.mistake import Group, Target
 from pytest_dsocr.layers import experts
-from pytest_dsocr.models.deepseek_ocr.clip import quick_gelu
+from pytest_dsocr.layers.activations import quick_gelu
 
 Chosen = tuple[Tensor, Tensor]
 """The experts of each token ``[T, k]``, and their weights."""

@@ -17,7 +17,7 @@ from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
 from pytest_dsocr.explain.catalogue.blocks import rounded, rounding
 from pytest_dsocr.explain.mistake import Group, Target
 from pytest_dsocr.layers.cache import ALL_TOKENS, KVCache
-from pytest_dsocr.layers.decoder import Rope
+from pytest_dsocr.layers.rotary import Rope
 from pytest_dsocr.models.spec import Family
 
 SIGNS = {

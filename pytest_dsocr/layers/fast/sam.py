@@ -15,10 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pytest_dsocr.layers.fast.hooks import called
+from pytest_dsocr.layers.norms import LayerNorm2d
 from pytest_dsocr.layers.sam import (
     Attention,
     Block,
-    LayerNorm2d,
     Sam,
     join_windows,
     resize_grid,

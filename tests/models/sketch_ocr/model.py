@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pytest_dsocr.engine.model import Core, EngineModel
-from pytest_dsocr.layers.decoder import RmsNorm, Rope
+from pytest_dsocr.layers.norms import RmsNorm
+from pytest_dsocr.layers.rotary import Rope
 from pytest_dsocr.layers.sam import Sam
 from pytest_dsocr.models.architecture import Architecture
 
