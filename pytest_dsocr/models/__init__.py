@@ -42,7 +42,14 @@ def model_of_class(kind: type) -> Family:
     Raises:
         DsocrError: if it is the class of no known model.
     """
-    return model_of(tuple(one.__name__ for one in kind.__mro__ if one.__name__.endswith("ForCausalLM")))
+    known = {family.vendor.architecture: family for family in FAMILIES.values()}
+    found = next((known[one.__name__] for one in kind.__mro__ if one.__name__ in known), None)
+    if found is None:
+        raise DsocrError(
+            f"{kind.__name__} is not a vendor's class ({', '.join(known)}); "
+            "pass the object that AutoModel.from_pretrained(..., trust_remote_code=True) gives"
+        )
+    return found
 
 
 def model_of(architectures: Sequence[str]) -> Family:
