@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.engine.places import family_named
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.models.spec import Family
 from pytest_dsocr.observation.config import Config
 
 

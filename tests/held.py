@@ -5,6 +5,7 @@ from pytest_dsocr.compare.case import CaseReport, judge
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.opening import Wanted, open_recorded
@@ -18,6 +19,8 @@ def held(spec: str, page: str, tokens: int = 8192, of: str = MINI, on: str = "",
     [path] = [path for path in shipped("dev-20") if path.stem == page]
     reference = open_recorded([FOLDER], Wanted(resolve(of)))
     subject = load_subject(spec, Setup(on or of))
-    report = judge(ask(subject, reference, make_case(path, "markdown", preset, tokens)), tolerances("float32"))
+    report = judge(
+        ask(subject, reference, make_case(path, "markdown", preset, tokens, family=DEEPSEEK_OCR)), tolerances("float32")
+    )
     close_subject(subject)
     return report

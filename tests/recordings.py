@@ -3,15 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.models.spec import Family
 from pytest_dsocr.observation.provenance import Key
 from pytest_dsocr.reference.goldens import facts_of, shipped_folder
 from pytest_dsocr.reference.nearest import read_facts
 from pytest_dsocr.reference.recording import Recording, find_recordings
 
 FOLDER = shipped_folder() / "vendor"
-FILES, CONTRACT = DEFAULT.vendor.files, DEFAULT.vendor.contract
+FILES, CONTRACT = DEEPSEEK_OCR.vendor.files, DEEPSEEK_OCR.vendor.contract
 SYMBOLS = tuple(symbol for symbols in CONTRACT.values() for symbol in symbols)
 
 
@@ -21,6 +21,6 @@ def find_recording(golden: Path, key: Key, resampling: str) -> Recording:
     return found
 
 
-def recording_of(kind: str, family: Family = DEFAULT) -> dict[str, Any]:
+def recording_of(kind: str, family: Family = DEEPSEEK_OCR) -> dict[str, Any]:
     """The facts ``kind-*.json`` of a family made with a Pillow that resizes like the installed one."""
     return read_facts(facts_of(FOLDER, family), kind)

@@ -22,9 +22,10 @@ from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.cost.cost import as_counted
 from pytest_dsocr.cost.model import stages_of
 from pytest_dsocr.cost.workload import Workload
-from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.explain.catalogue import ports
-from pytest_dsocr.families import DEFAULT, FAMILIES, STAGE_NAMES
+from pytest_dsocr.models import FAMILIES, STAGE_NAMES
+from pytest_dsocr.models.architecture import Architecture
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.config import Level
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin import fixtures, perf, stage_fixtures
@@ -186,7 +187,7 @@ def test_the_files_of_a_dump_are_those_of_the_code() -> None:
     found = {name.strip("`"): shape.strip("`") for name, shape, _ in table("docs/dump.md", "file")}
     assert found == {
         name: f"[{', '.join(map(str, shape))}]"
-        for name, shape in shapes(Architecture(), DEFAULT.preset("gundam")).items()
+        for name, shape in shapes(Architecture.published(DEEPSEEK_OCR), DEEPSEEK_OCR.preset("gundam")).items()
     }
 
 
@@ -252,8 +253,8 @@ def test_the_readmes_example_is_a_subject_and_its_own_test_passes(pytester: pyte
 
 
 COST = "docs/cost.md"
-WORK = Workload((1400, 1400), DEFAULT.presets["gundam"], text_tokens=10, generated_tokens=65)
-COSTS = stages_of(Architecture(), WORK)
+WORK = Workload((1400, 1400), DEEPSEEK_OCR.presets["gundam"], text_tokens=10, generated_tokens=65)
+COSTS = stages_of(Architecture.published(DEEPSEEK_OCR), WORK)
 WAYS = (("eager", "cpu"), ("sdpa", "cpu"), ("flash_attention_2", "cuda"))
 
 

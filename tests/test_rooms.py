@@ -14,6 +14,8 @@ from tests.markdown import table
 PACKAGE = Path(pytest_dsocr.__file__).parent
 MAY_IMPORT = {row[0].strip("`"): row[-1].strip("| ").split(", ") for row in table("docs/rooms.md", "room")}
 """Each room with those that it imports, at any time: at the top of a module, in a function, or for types alone."""
+PARTS = {part.strip("` "): row[1].strip("| ") for row in table("docs/rooms.md", "part") for part in row[0].split(",")}
+"""The parts of a model's folder, each with the room that loads it."""
 OF_CALLERS = {"__init__", "__main__"}
 
 
@@ -30,11 +32,29 @@ def test_a_room_imports_what_it_may_and_nothing_from_above(room: str) -> None:
     """An installation has no ``ci``, and the suites stand above the package."""
     names, allowed = [*MAY_IMPORT], {*MAY_IMPORT[room]} - {""}
     assert allowed <= {*names[: names.index(room)]}, f"{room} may import only what stands in front of it"
-    imported = {one for path in (PACKAGE / room).rglob("*.py") for one in imported_by(path)}
+    files = [path for path in (PACKAGE / room).rglob("*.py") if room != "models" or part_of(path) is None]
+    imported = {one for path in files for one in imported_by(path)}
     assert not {"ci", "suites", "tests"} & {one.partition(".")[0] for one in imported}
     parts = {tuple(one.split(".")[:2]) for one in imported if one.startswith(f"{PACKAGE.name}.")}
     others = {part for _, part in parts if part in MAY_IMPORT} - {room}
     assert others == allowed, "move what is imported to a lower room; take out of the table what is imported no more"
+
+
+def part_of(path: Path) -> str | None:
+    """The room that loads a file of a model's folder; None of a file that is light."""
+    _, *names = path.relative_to(PACKAGE / "models").with_suffix("").parts
+    return next((PARTS[name] for name in names if name in PARTS), None)
+
+
+MODEL_FILES = [path for path in (PACKAGE / "models").rglob("*.py") if part_of(path)]
+
+
+@pytest.mark.parametrize("path", MODEL_FILES, ids=lambda path: path.relative_to(PACKAGE / "models").as_posix())
+def test_a_part_of_a_model_imports_what_the_room_may_that_loads_it(path: Path) -> None:
+    room = part_of(path) or ""
+    allowed = {*MAY_IMPORT[room], room, "models", "layers"}
+    imported = (one.split(".") for one in imported_by(path))
+    assert {one[1] for one in imported if one[0] == PACKAGE.name and one[1] in MAY_IMPORT} <= allowed
 
 
 def imported_by(path: Path) -> Iterator[str]:

@@ -17,13 +17,15 @@ from pytest_dsocr.contract.image import ImageSource, files_of
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import EOS, IMAGE
-from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.checkpoint import Checkpoint, dtype_named, resolve
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.engine.fusion import beside
 from pytest_dsocr.engine.protocol import OcrModel
-from pytest_dsocr.families import DEFAULT, FAMILIES
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models import FAMILIES
+from pytest_dsocr.models.architecture import Architecture
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.models.deepseek_ocr.model import beside
+from pytest_dsocr.models.deepseek_ocr.sizes import sizes_of
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject
 
@@ -139,7 +141,7 @@ class Model(OcrModel[Cache]):
 class FullAttention(Model):
     """The same graph without a window, which is DeepSeek-OCR's."""
 
-    family = DEFAULT
+    family = DEEPSEEK_OCR
 
 
 class TransformersUnlimited(SessionSubject):
@@ -171,22 +173,23 @@ def _loaded(found: Checkpoint, setup: Setup) -> Any:
 
 def _config(of: Architecture, image_id: int) -> Any:
     """Return its config with a checkpoint's sizes, of which the vendor's file names vision's in another way."""
+    own = sizes_of(of)
     sam = {
-        "hidden_size": of.sam.width,
-        "image_size": of.sam.image_size,
-        "output_channels": of.sam.neck_channels,
-        "num_hidden_layers": of.sam.layers,
-        "num_attention_heads": of.sam.heads,
-        "global_attn_indexes": [*of.sam.global_attn_indexes],
-        "downsample_channels": [*of.sam.downsample_channels],
-        "mlp_dim": of.sam.width * of.sam.mlp_ratio,
+        "hidden_size": own.sam.width,
+        "image_size": own.sam.image_size,
+        "output_channels": own.sam.neck_channels,
+        "num_hidden_layers": own.sam.layers,
+        "num_attention_heads": own.sam.heads,
+        "global_attn_indexes": [*own.sam.global_attn_indexes],
+        "downsample_channels": [*own.sam.downsample_channels],
+        "mlp_dim": own.sam.width * own.sam.mlp_ratio,
     }
     clip = {
-        "hidden_size": of.clip.width,
-        "image_size": of.clip.image_size,
-        "intermediate_size": of.clip.width * of.clip.mlp_ratio,
-        "num_hidden_layers": of.clip.layers,
-        "num_attention_heads": of.clip.heads,
+        "hidden_size": own.clip.width,
+        "image_size": own.clip.image_size,
+        "intermediate_size": own.clip.width * own.clip.mlp_ratio,
+        "num_hidden_layers": own.clip.layers,
+        "num_attention_heads": own.clip.heads,
     }
     text = {**of.to_config()["language_config"], "sliding_window": of.family.cache.ring or 128}
     if not of.family.cache.ring:

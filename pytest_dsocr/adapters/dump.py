@@ -25,11 +25,11 @@ from pytest_dsocr.contract import TENSORS
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.families import VISION_SEAMS
-from pytest_dsocr.families.family import FUSION, PREFILL
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import made_anew, write_whole
 from pytest_dsocr.foundation.words import count
+from pytest_dsocr.models import VISION_SEAMS
+from pytest_dsocr.models.spec import FUSION, PREFILL
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import Level, SubjectFaultError
 from pytest_dsocr.observation.observation import pixels_sha256

@@ -11,9 +11,9 @@ from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.markup import DET
 from pytest_dsocr.contract.presets import Preset, image_token_count
 from pytest_dsocr.contract.prompt import IMAGE, TextTokenizer
-from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import listed
+from pytest_dsocr.models.spec import Family
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.subjects.calls import current
 

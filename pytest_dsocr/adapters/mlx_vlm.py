@@ -12,7 +12,7 @@ import json
 import tempfile
 from collections.abc import Mapping
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from io import StringIO
 from itertools import pairwise
@@ -25,14 +25,15 @@ from torch import Tensor
 
 from pytest_dsocr.contract import GRID, PIXELS
 from pytest_dsocr.contract.image import files_of
-from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import IMAGE
-from pytest_dsocr.engine.architecture import Architecture, ClipConfig, SamConfig
 from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.engine.portable import write_portable
-from pytest_dsocr.families.family import VIEWS, Family
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.layers.sizes import SamConfig
+from pytest_dsocr.models.architecture import Architecture
+from pytest_dsocr.models.deepseek_ocr.sizes import ClipConfig, sizes_of
+from pytest_dsocr.models.spec import VIEWS, Family
 from pytest_dsocr.subjects.protocol import Setup
 
 OWN_NAMES = {"deepseek_ocr": ("deepseekocr", "DeepseekOCRProcessor")}
@@ -50,7 +51,7 @@ def write_mlx(checkpoint: str | Path, folder: Path) -> None:
     path = folder / "config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
     architecture = Architecture.from_folder(folder)
-    clip = _clip(architecture.clip)
+    clip = _clip(sizes_of(architecture).clip)
     processor = folder / "processor_config.json"
     named = json.loads(processor.read_text(encoding="utf-8"))
     published = config["model_type"], named["processor_class"]
@@ -120,13 +121,15 @@ class MlxVlm:
         architecture = architecture_of(setup.checkpoint)
         self._mark = f"{IMAGE}\n" if architecture.family.name in OWN_NAMES else IMAGE
         self.seams, self._encoders = architecture.family.vision_seams, encoders(architecture.family)
-        resize_sam(architecture.sam)
+        resize_sam(sizes_of(architecture).sam)
         with tempfile.TemporaryDirectory() as folder, redirect_stdout(StringIO()):
             write_mlx(setup.checkpoint, Path(folder))
             self._model, self._processor = utils.load(folder, trust_remote_code=False)
         self._model.set_dtype(getattr(self._mx, setup.dtype))
         self.dtype = setup.dtype
-        self.policy = DecodePolicy(architecture.decoder.eos_token_id, no_repeat_ngram_size=0)
+        self.policy = replace(
+            architecture.family.decoding, eos_id=architecture.decoder.eos_token_id, no_repeat_ngram_size=0
+        )
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
         """Read one page to its end, by ``mlx_vlm.generate``."""

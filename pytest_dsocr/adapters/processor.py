@@ -28,8 +28,8 @@ from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import IMAGE, render
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.engine.portable import write_portable
-from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models.spec import Family
 from pytest_dsocr.observation.config import Level
 from pytest_dsocr.subjects.calls import guarded, refusal
 from pytest_dsocr.subjects.loading import PROCESSOR as WORD

@@ -20,13 +20,13 @@ from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.tokenizer import Tokenizer
-from pytest_dsocr.engine.vendor_model import VendorModel
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.engine.vendor_model import vendor_model
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models import model_of_class
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.vendor_code.code import vendor_on_cpu
-from pytest_dsocr.reference.vendor_code.observe import VENDOR_IMAGE_ID, VendorRun, inputs_of, observe_infer
+from pytest_dsocr.reference.vendor_code.observe import VendorRun, inputs_of, observe_infer
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionStages, SessionSubject
@@ -42,7 +42,7 @@ class VendorSubject(SessionSubject):
     read_many: Any = None
 
     def __init__(self, runtime: VendorRuntime) -> None:
-        super().__init__(Engine(VendorModel(runtime.model), Tokenizer.wrap(runtime.tokenizer)))
+        super().__init__(Engine(vendor_model(runtime.model), Tokenizer.wrap(runtime.tokenizer)))
 
 
 class ForkSubject(SessionStages):
@@ -55,25 +55,30 @@ class ForkSubject(SessionStages):
     """
 
     def __init__(self, runtime: VendorRuntime) -> None:
-        super().__init__(Engine(VendorModel(runtime.model), Tokenizer.wrap(runtime.tokenizer)))
+        super().__init__(Engine(vendor_model(runtime.model), Tokenizer.wrap(runtime.tokenizer)))
         self._runtime = runtime
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
         """Read one page to its end; returns the text that ``infer`` searches for boxes."""
-        return self._infer(Case(page, prompt, preset, max_new_tokens)).text
+        return self._infer(self._case(page, prompt, preset, max_new_tokens)).text
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
         """Return what ``infer`` hands to ``generate``."""
-        return inputs_of(self._handed_over(Case(page, prompt, preset, max_new_tokens=1)))
+        return inputs_of(self._handed_over(self._case(page, prompt, preset, 1)))
 
     @cached_property
     def policy(self) -> DecodePolicy:
         """The policy of decoding that ``infer`` passes to ``generate``."""
         page, *_ = shipped("dev-3")
-        reported = self._handed_over(Case(page, DEFAULT.prompts["free"], DEFAULT.preset("tiny")))
+        family = self.session.family
+        asked = self._case(page, family.a_prompt, family.quickest, family.decoding.max_new_tokens)
+        reported = self._handed_over(asked)
         return DecodePolicy(
             reported["eos_token_id"], reported.get("no_repeat_ngram_size", 0), reported["max_new_tokens"]
         )
+
+    def _case(self, page: Path, prompt: str, preset: Preset, max_new_tokens: int) -> Case:
+        return Case(page, prompt, preset, max_new_tokens, self.session.family)
 
     def _handed_over(self, case: Case) -> dict[str, Any]:
         """Return what ``infer`` calls ``generate`` with, and end it there."""
@@ -136,10 +141,10 @@ class Wrapped:
 
         On a CPU the vendor's ``.cuda()`` leaves tensors there. Without a ceiling ``HandedOverError`` ends the call.
         """
-        original = getattr(self.model, method)
+        original, family = getattr(self.model, method), model_of_class(type(self.model))
 
         def called(input_ids: Tensor, **named: Any) -> Any:
-            ids = input_ids.masked_fill(input_ids == VENDOR_IMAGE_ID, self._runtime.image_id)
+            ids = input_ids.masked_fill(input_ids == family.special.image, self._runtime.image_id)
             if max_new_tokens is None:
                 raise HandedOverError({"input_ids": ids, **named})
             more = {"max_new_tokens": max_new_tokens} if method == "generate" else {}

@@ -16,7 +16,7 @@ from pytest_dsocr.compare.seams import SUFFIX, compare_seam
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract import COMPARED
-from pytest_dsocr.families import VISION
+from pytest_dsocr.models import VISION
 from pytest_dsocr.observation.config import NotOfferedError, SubjectFaultError
 from pytest_dsocr.observation.observation import BEST_OF_PREFILL, Best, Seam
 from pytest_dsocr.subjects.checked import CheckedSubject

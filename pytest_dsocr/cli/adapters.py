@@ -123,7 +123,7 @@ def dump(options: Namespace) -> Iterator[str]:
 
     setup = Setup(options.checkpoint, options.device, options.dtype, options.attention)
     family = family_named(options.checkpoint)
-    case = make_case(options.page, options.prompt, options.preset, options.max_new_tokens, family)
+    case = make_case(options.page, options.prompt, options.preset, options.max_new_tokens, family=family)
     yield f"written     {dumping.write(setup, case, options.out)}"
     yield f"next        {in_shell(['dsocr', 'dump', CHECK, str(options.out)])}"
 

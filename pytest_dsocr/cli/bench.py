@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_dsocr.cli.arguments import add, add_model, add_reading
+from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.process import interrupted_by_sigterm
@@ -87,7 +88,8 @@ def run(options: Namespace) -> Iterator[str]:
 
 
 def _task(options: Namespace) -> Task:
-    case = make_case(options.page or shipped("dev-3")[0], options.prompt, options.preset, options.max_new_tokens)
+    family, page = family_named(options.checkpoint), options.page or shipped("dev-3")[0]
+    case = make_case(page, options.prompt, options.preset, options.max_new_tokens, family=family)
     reading = PageSetting(case.page.stem, case.page_sha256, case.prompt, case.preset.name, case.max_new_tokens)
     setup = {name: getattr(options, name) for name in ("checkpoint", "device", "dtype", "attention")}
     return Task(

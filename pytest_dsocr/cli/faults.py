@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest_dsocr
 from pytest_dsocr.engine.places import MINI
-from pytest_dsocr.families import DEFAULT, FAMILIES
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.words import did_you_mean
+from pytest_dsocr.models import FAMILIES, UNMARKED
 from pytest_dsocr.pages.page_list import shipped
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PAGE, TEST = "receipt_086", Path("parity", "test_case.py")
 HEAD = """# Mistakes of real ports
 
-Made by `dsocr faults --table=docs/bugs.md` of `pytest_dsocr/explain/catalogue`, whose `ports.toml` says what was seen.
+Made by `dsocr faults --table=docs/bugs.md` of the catalogue of mistakes and the `ports.toml` of each model.
 Each is a mistake that ports of DeepSeek-OCR have made in public, or that the vendor's code invites.
 `dsocr faults NUMBER page.png` plants it and shows what becomes of a page; where there is no id, nothing plants it.
 """
@@ -92,9 +92,9 @@ def command(name: str, page: Path | None, out: Path) -> list[str]:
 
     [usual] = [one for one in shipped("dev-20") if one.stem == PAGE]
     found = resolve(name)
-    family = DEFAULT if found is None else found[0]
-    own = [] if page is None and family is DEFAULT else ["--reference=session", "--isolate"]
-    own += [] if family is DEFAULT else [f"--checkpoint={family.name}:{MINI}"]
+    family = UNMARKED if found is None else found[0]
+    own = [] if page is None and family.is_unmarked else ["--reference=session", "--isolate"]
+    own += [] if family.is_unmarked else [f"--checkpoint={family.name}:{MINI}"]
     package = Path(pytest_dsocr.__path__[0])
     folder = next(one for one in (package / "suites", package.parent / "suites") if one.is_dir())
     return [

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from pytest_dsocr.contract.inputs import Inputs
-    from pytest_dsocr.engine.cache import KVCache
     from pytest_dsocr.engine.engine import Engine
     from pytest_dsocr.engine.result import Result
+    from pytest_dsocr.layers.cache import KVCache
 
 PAGE_HELP = "an image or a PDF; with the prompt `pages` a folder is one case, and a PDF too (default: a shipped page)"
 
@@ -100,7 +100,7 @@ def _numbers(path: Path, wanted: int | None) -> Sequence[int]:
 def _read(
     session: Engine[KVCache], path: Path, options: Namespace, out: Path, bar_label: str = "decode"
 ) -> Iterator[str]:
-    case = make_case(path, options.prompt, options.preset, options.max_new_tokens, session.family)
+    case = make_case(path, options.prompt, options.preset, options.max_new_tokens, family=session.family)
     found = load_images(path)
     pages = found if isinstance(found, list) else [found]
     inputs = session.prepare(found, prompt=options.prompt, preset=options.preset)

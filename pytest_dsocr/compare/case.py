@@ -16,8 +16,8 @@ from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, lost, not_compared, worst
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.contract.artifacts import MMD
-from pytest_dsocr.families import VISION
-from pytest_dsocr.families.family import PREFILL
+from pytest_dsocr.models import VISION
+from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.observation.answer import Answer, Part, Reading
 from pytest_dsocr.observation.block_seams import in_stage_order
 from pytest_dsocr.observation.case import Case
@@ -224,7 +224,7 @@ class CaseReport:
         return max((comparison.error for comparison in self.comparisons if comparison.error is not None), default=0.0)
 
     def of(self, *stages: str) -> tuple[Comparison, ...]:
-        """Return the comparisons of stages: ``sam`` is ``sam.crops``, ``sam.page`` and ``sam.page/3``."""
+        """Return the comparisons of stages: ``projector`` is ``STAGE.crops``, ``STAGE.page`` and ``STAGE.page/3``."""
         return tuple(one for one in self.comparisons if one.stage in stages)
 
 

@@ -17,8 +17,8 @@ from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Reason, Sign, Verdict, not_compared
 from pytest_dsocr.contract.artifacts import GEOMETRY, MMD, OURS, OVERLAY, overlay_of
 from pytest_dsocr.contract.markup import UNITS
-from pytest_dsocr.families import FAMILIES
 from pytest_dsocr.foundation.words import count
+from pytest_dsocr.models import FAMILIES
 from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.observation import Artefact, Output, Step
 

@@ -17,8 +17,8 @@ from pytest_dsocr.compare.diff import diff
 from pytest_dsocr.compare.systematic import habits
 from pytest_dsocr.compare.verdict import Comparison, Sign, Verdict
 from pytest_dsocr.contract.markup import DET_END, REF
-from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.words import shown
+from pytest_dsocr.models import FAMILIES
 
 LONGEST_PERIOD = 256
 """Characters, or lines."""
@@ -27,7 +27,8 @@ CHARACTERS = 24
 """How often a text repeats in a row at least, and how many characters that covers; rows of dots do not count."""
 
 _BYTE_MARKS = {Sign.BYTE_MARKS: ("\u0120", "\u010a"), Sign.BROKEN_CHARACTERS: ("\ufffd",)}
-_ECHOES = tuple(text.rpartition("\n")[2].rpartition(">")[2] for text in DEFAULT.prompts.values())
+_PROMPTS = (text for family in FAMILIES.values() for text in family.prompts.values())
+_ECHOES = tuple(dict.fromkeys(text.rpartition("\n")[2].rpartition(">")[2] for text in _PROMPTS))
 
 
 class Astray(NamedTuple):

@@ -126,7 +126,7 @@ class Comparison:
     """The comparison of one thing of a case."""
 
     what: str
-    """``input_ids``, ``sam.page``, ``tokens``, ``result.mmd`` and so on."""
+    """``input_ids``, ``STAGE.page``, ``tokens``, ``result.mmd`` and so on."""
     verdict: Verdict
     measured: str
     """What was found, beside what is allowed, in a phrase."""
@@ -145,7 +145,7 @@ class Comparison:
 
     @property
     def stage(self) -> str:
-        """Its stage: ``sam`` for ``sam.page/3``, and ``result.mmd`` for itself."""
+        """Its stage: ``projector`` for ``STAGE.page/3``, and ``result.mmd`` for itself."""
         return self.what if self.what == "result.mmd" else self.what.partition("/")[0].partition(".")[0]
 
     @property

@@ -12,7 +12,6 @@ from PIL import Image
 from pytest_dsocr.contract.drawing import MAX_JPEG_SIDE_PX, crop_figure, draw_boxes, place
 from pytest_dsocr.contract.image import SINGLE, ImageSource, files_of, load_image
 from pytest_dsocr.contract.markup import (
-    DEEPSEEK_FORM,
     OutputForm,
     Span,
     clean_output,
@@ -25,7 +24,8 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.words import count
 
-MMD = DEEPSEEK_FORM.result_file
+MMD = "result.mmd"
+"""Name of the comparison of result files, whatever a model calls its file."""
 OVERLAY = "result_with_boxes.jpg"
 OURS = "info.json"
 """What this project keeps besides the vendor's files: everything that was read, as JSON."""
@@ -46,7 +46,7 @@ class Artifacts:
 
 
 def write_artifacts(
-    text: str, image: ImageSource | Sequence[ImageSource], directory: str | Path, form: OutputForm = DEEPSEEK_FORM
+    text: str, image: ImageSource | Sequence[ImageSource], directory: str | Path, form: OutputForm
 ) -> Artifacts:
     """Write what the vendor writes for the decoded output ``text`` of the page ``image``.
 

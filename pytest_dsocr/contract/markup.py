@@ -30,19 +30,16 @@ _QUOTED_CHARACTERS = 40
 
 @dataclass(frozen=True)
 class OutputForm:
-    """How a family marks what it read, and the file that an output becomes; the defaults are DeepSeek-OCR's."""
+    """How a model marks what it read, and the file that an output becomes."""
 
-    label_in_det: bool = False
+    label_in_det: bool
     """Whether ``<|det|>label [x1, y1, x2, y2]<|/det|>`` is a span too. Such spans stand behind all others, and may
     overlap them."""
-    flat_box: bool = False
+    flat_box: bool
     """Whether the coordinates of one box need no list around it."""
-    strips_label: bool = False
+    strips_label: bool
     """Whether a label with blanks around ``image`` gives a link too; it still gives no figure."""
-    result_file: str = "result.mmd"
-
-
-DEEPSEEK_FORM = OutputForm()
+    result_file: str
 
 
 class Match(NamedTuple):
@@ -96,7 +93,7 @@ class Markup:
     problems: tuple[str, ...]
 
 
-def parse(text: str, form: OutputForm = DEEPSEEK_FORM) -> Markup:
+def parse(text: str, form: OutputForm) -> Markup:
     """Read ``text``, a cleaned output, in time and memory nearly linear in its length. Accepts any string."""
     matches = tuple(find_spans(text, form))
     starts = [*sorted(match.start for match in matches), len(text)]
@@ -105,7 +102,7 @@ def parse(text: str, form: OutputForm = DEEPSEEK_FORM) -> Markup:
     return Markup(spans, (*problems, *_leftovers(_outside(text, sorted(matches)))))
 
 
-def find_spans(text: str, form: OutputForm = DEEPSEEK_FORM) -> Iterator[Match]:
+def find_spans(text: str, form: OutputForm) -> Iterator[Match]:
     """Yield each span in the vendor's order, in time linear in the text's length."""
     yield from _with_refs(text)
     if form.label_in_det:
@@ -156,7 +153,7 @@ def _outside(text: str, in_order: Sequence[Match]) -> list[str]:
     return [*parts, text[at:]]
 
 
-def read_boxes(coordinates: str, form: OutputForm = DEEPSEEK_FORM) -> tuple[tuple[Box, ...], str | None]:
+def read_boxes(coordinates: str, form: OutputForm) -> tuple[tuple[Box, ...], str | None]:
     """Read a span's coordinates: the boxes up to the first bad one, and what is bad."""
     try:
         value = _literal(coordinates)
@@ -227,7 +224,7 @@ def clean_output(text: str) -> str:
     return text.removesuffix(EOS).strip()
 
 
-def to_mmd(text: str, form: OutputForm = DEEPSEEK_FORM) -> str:
+def to_mmd(text: str, form: OutputForm) -> str:
     """Turn a decoded output into the text of ``result.mmd``; see :func:`rewritten`."""
     return rewritten(clean_output(text), form)
 

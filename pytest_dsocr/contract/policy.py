@@ -11,7 +11,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 
 @dataclass(frozen=True)
 class DecodePolicy:
-    """Greedy decoding until EOS or the ceiling; nothing else stops it. The defaults are DeepSeek-OCR's ``infer``'s.
+    """Greedy decoding until EOS or the ceiling; nothing else stops it.
 
     Args:
         eos_id: the token that ends the output.
@@ -22,8 +22,8 @@ class DecodePolicy:
     """
 
     eos_id: int
-    no_repeat_ngram_size: int = 20
-    max_new_tokens: int = 8192
+    no_repeat_ngram_size: int
+    max_new_tokens: int
     ngram_window: int | None = None
     max_length: int | None = None
 
@@ -83,3 +83,19 @@ class NgramBan:
         """Return the tokens that may not come next, in ascending order."""
         first = 0 if self._window is None else self._pushed - self._window
         return sorted(token for token, at in self._followers.get(tuple(self._last), {}).items() if at >= first)
+
+
+@dataclass(frozen=True)
+class CachePolicy:
+    """Which keys and values a decode step sees."""
+
+    ring: int | None = None
+    """Generated tokens that are kept beside the prompt; None keeps all."""
+
+    def length(self, prompt: int, generated: int) -> int:
+        """Count the positions in the cache after a prompt and ``generated`` tokens."""
+        return prompt + (generated if self.ring is None else min(generated, self.ring))
+
+    def slot(self, prompt: int, generated: int) -> int:
+        """Return where in the cache the next token goes after a prompt and ``generated`` tokens."""
+        return prompt + (generated if self.ring is None or generated < self.ring else generated % self.ring)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, TypedDict
 
 from pytest_dsocr.foundation.errors import DsocrError
 
@@ -25,14 +25,14 @@ Grid = tuple[int, int]
 
 @dataclass(frozen=True)
 class Tiling:
-    """How a family cuts pages; the defaults are DeepSeek-OCR's."""
+    """How a model cuts pages."""
 
-    crop_px: int = 640
+    crop_px: int
     """Side of a crop; a page that fits into one is not cut."""
-    least: int = 2
+    least: int
     """The fewest crops of a page that is cut."""
-    most: int = 9
-    squashed_up_to_px: int = 640
+    most: int
+    squashed_up_to_px: int
     """Side of a view up to which a page without crops is squashed into it, and not padded."""
 
     @property
@@ -46,14 +46,11 @@ class Tiling:
 
 @dataclass(frozen=True)
 class Layout:
-    """How an image's tokens stand in the prompt: crops, page, separator; ``engine.fusion.fuse`` lays them out.
+    """How an image's tokens stand in the prompt: crops, page, separator; ``engine.fusion.fuse`` lays them out."""
 
-    The defaults are DeepSeek-OCR's.
-    """
-
-    newlines: bool = True
+    newlines: bool
     """Whether a newline ends each row."""
-    mosaic: bool = True
+    mosaic: bool
     """Whether the crops are laid out as the page they were cut from; else one stands behind the other."""
 
     def page_tokens(self, side: int) -> int:
@@ -68,6 +65,15 @@ class Layout:
         return side * rows * (side * columns + self.newlines * (1 if self.mosaic else columns))
 
 
+class PresetSizes(TypedDict):
+    """Sizes that a user may set, by the names of the vendor's ``infer``."""
+
+    name: str
+    base_size: int
+    image_size: int
+    crop: bool
+
+
 @dataclass(frozen=True)
 class Preset:
     """Sizes in pixels, under the names of the vendor's ``infer``, and whether large pages are cut into crops.
@@ -80,8 +86,8 @@ class Preset:
     base_size: int
     image_size: int
     crop: bool
-    tiling: Tiling = field(default=Tiling(), repr=False)
-    layout: Layout = field(default=Layout(), repr=False)
+    tiling: Tiling = field(repr=False)
+    layout: Layout = field(repr=False)
 
     def __post_init__(self) -> None:
         for size_name, size_px in (("base_size", self.base_size), ("image_size", self.image_size)):
@@ -102,16 +108,14 @@ class Preset:
         return self.base_size if self.crop else self.image_size
 
     @property
-    def sizes(self) -> dict[str, Any]:
-        """The sizes that a user may set, by the names of the vendor's ``infer``."""
-        return {name: getattr(self, name) for name in ("name", "base_size", "image_size", "crop")}
+    def sizes(self) -> PresetSizes:
+        """Sizes that a user may set."""
+        return {"name": self.name, "base_size": self.base_size, "image_size": self.image_size, "crop": self.crop}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Preset:
-        """Read the output of ``asdict``, or :attr:`sizes` alone."""
-        own = dict(value)
-        tiling, layout = Tiling(**own.pop("tiling", {})), Layout(**own.pop("layout", {}))
-        return cls(**own, tiling=tiling, layout=layout)
+        """Read the output of ``asdict``."""
+        return cls(**{**value, "tiling": Tiling(**value["tiling"]), "layout": Layout(**value["layout"])})
 
     def grid(self, width_px: int, height_px: int) -> Grid:
         """Return the columns and rows that a page is cut into; ``(1, 1)`` without crops."""
@@ -148,7 +152,7 @@ def crop_count(grid: Grid) -> int:
     return 0 if columns * rows == 1 else columns * rows
 
 
-def crop_grid(width_px: int, height_px: int, tiling: Tiling = Tiling()) -> Grid:
+def crop_grid(width_px: int, height_px: int, tiling: Tiling) -> Grid:
     """Return the columns and rows that a page of this size is cut into; ``(1, 1)`` is no cut.
 
     The grid whose aspect ratio is nearest to the page's. Of grids equally near, a larger one is taken if the page
@@ -182,7 +186,7 @@ def image_token_count(preset: Preset, grid: Grid) -> int:
     return preset.layout.page_tokens(whole) + preset.layout.crop_tokens(crop, grid)
 
 
-def feature_count(view_px: int, crop_px: int, grid: Grid, layout: Layout = Layout()) -> int:
+def feature_count(view_px: int, crop_px: int, grid: Grid, layout: Layout) -> int:
     """Count the vectors that vision returns for a page seen at ``view_px`` with crops of ``crop_px``."""
     return layout.page_tokens(encoded_side(view_px)) + layout.crop_tokens(encoded_side(crop_px), grid)
 

@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
-from pytest_dsocr.families import STAGES
 from pytest_dsocr.foundation.words import count, listed
+from pytest_dsocr.models import STAGES
 
 ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 UNCOUNTED: Mapping[tuple[str, str], str] = {
@@ -67,7 +67,7 @@ class StageCost:
     """One stage of a page."""
 
     stage: str
-    """``sam``, ``clip``, ``projector``, ``vision_fusion``, ``prefill`` or ``decode``."""
+    """``projector``, ``vision_fusion``, ``prefill`` or ``decode``."""
     layers: Mapping[str, Cost] = field(default_factory=dict)
     """By the module's name in the vendor's state dict, such as ``model.layers.3.mlp``."""
 

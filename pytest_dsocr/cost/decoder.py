@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytest_dsocr.cost.cost import ITEM_BYTES, Cost, attention, moved, product
-from pytest_dsocr.engine.architecture import DecoderConfig
+from pytest_dsocr.layers.sizes import DecoderConfig
 
 LAYERS = "model.layers"
 EMBEDDING = "model.embed_tokens"

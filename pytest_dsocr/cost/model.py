@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytest_dsocr.contract.presets import crop_count
-from pytest_dsocr.cost import decoder, encoders
+from pytest_dsocr.contract.presets import crop_count, encoded_side
+from pytest_dsocr.cost import decoder
 from pytest_dsocr.cost.cost import ITEM_BYTES, Cost, StageCost, moved, total
 from pytest_dsocr.cost.decoder import SESSION, Call, Way
 from pytest_dsocr.cost.workload import Workload
-from pytest_dsocr.engine.architecture import Architecture
-from pytest_dsocr.families.family import load
-
-NEWLINE = "model.image_newline"
-SEPARATOR = "model.view_seperator"
-OWN = (NEWLINE, SEPARATOR)
-"""Parameters that are vectors of their own."""
+from pytest_dsocr.models.architecture import Architecture
+from pytest_dsocr.models.spec import load
 
 Layers = dict[str, Cost]
 
@@ -55,7 +50,7 @@ def parameters(arch: Architecture) -> dict[str, int]:
     """Count the parameters of each module in the checkpoint."""
     return {
         **load(arch.family.cost).parameters(arch),
-        **dict.fromkeys(OWN, arch.decoder.hidden_size),
+        **{f"model.{name}": arch.decoder.hidden_size for name in arch.family.vectors},
         **decoder.parameters(arch.decoder),
     }
 
@@ -116,10 +111,13 @@ def si(value: float) -> str:
 
 def _fusion(arch: Architecture, work: Workload) -> Layers:
     size, width = ITEM_BYTES[work.dtype], arch.decoder.hidden_size
-    features = sum(views * encoders.features_side(arch.sam, side_px) ** 2 for side_px, views in calls(work))
+    features = sum(views * encoded_side(side_px, arch.encoder.patch_px) ** 2 for side_px, views in calls(work))
     through = moved(size, read=features * width, written=work.image_tokens * width)
     through += moved(size, read=work.image_tokens * width)  # scattered into the prompt's embeddings
-    return {NEWLINE: through + moved(size, weights=width), SEPARATOR: moved(size, weights=width)}
+    read = moved(size, weights=width)
+    costs = {f"model.{name}": read for name in arch.family.vectors}
+    first = next(iter(costs))
+    return {**costs, first: costs[first] + through}
 
 
 def _decode(arch: Architecture, work: Workload, way: Way) -> Layers:

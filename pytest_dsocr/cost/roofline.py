@@ -12,8 +12,8 @@ from pathlib import Path
 from pytest_dsocr.cost.cost import Cost
 from pytest_dsocr.cost.model import decode_step, stages_of
 from pytest_dsocr.cost.workload import Workload
-from pytest_dsocr.engine.architecture import Architecture
-from pytest_dsocr.families import VISION
+from pytest_dsocr.models import VISION
+from pytest_dsocr.models.architecture import Architecture
 
 DEVICES = Path(__file__).with_name("devices.json")
 LAUNCH_BOUND = 0.5

@@ -8,7 +8,7 @@ from pathlib import Path
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.doctor.finding import Finding, Level, Wanted, needed
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
-from pytest_dsocr.engine.places import MINI, MINI_IS_FOR
+from pytest_dsocr.engine.places import MINI, MINI_IS_FOR, family_named
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import count, listed
 from pytest_dsocr.observation.provenance import SHOWN_OF_CHECKPOINT
@@ -37,7 +37,8 @@ def weights(wanted: Wanted) -> Iterator[Finding]:
 
 def pages(wanted: Wanted) -> Iterator[Finding]:
     """Open every page as a run would; a PDF's are rendered."""
-    cases = make_cases(wanted.pages, ["markdown"], ["gundam"]).readable()
+    family = family_named(wanted.checkpoint)
+    cases = make_cases(wanted.pages, [family.a_prompt], [family.default_preset], family=family).readable()
     for bad in cases.bad:
         yield Finding("pages", Level.FAULT, bad.why)
     if cases.good:

@@ -14,11 +14,11 @@ from packaging.specifiers import SpecifierSet
 
 from pytest_dsocr.doctor import inputs
 from pytest_dsocr.doctor.finding import Finding, Level, Wanted
-from pytest_dsocr.engine.attention import attention_function
 from pytest_dsocr.engine.checkpoint import device_named, dtype_named, resolve
 from pytest_dsocr.engine.model import weights_bytes
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import count
+from pytest_dsocr.layers.attention import attention_function
 from pytest_dsocr.perf.probe.machine import Gpu
 from pytest_dsocr.reference.environment import cache_folder
 

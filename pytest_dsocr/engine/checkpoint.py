@@ -9,13 +9,12 @@ from pathlib import Path
 
 import torch
 
-from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.places import folder_of, split_model, synthetic
 from pytest_dsocr.engine.synthetic import fill, synthetic_fingerprint
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.engine.weights import fingerprint, load_weights
-from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
+from pytest_dsocr.models.architecture import Architecture
 
 DTYPES = {
     "float32": torch.float32,
@@ -97,7 +96,7 @@ class Checkpoint:
     def sha256(self) -> str:
         """A hash that identifies its weights, as which model; reads them all, once in a process."""
         of_weights, model = self.fingerprint(), self.architecture.family
-        return of_weights if model is DEFAULT else hashlib.sha256(f"{model.name} {of_weights}".encode()).hexdigest()
+        return of_weights if model.is_unmarked else hashlib.sha256(f"{model.name} {of_weights}".encode()).hexdigest()
 
 
 def resolve(path_or_name: str | Path) -> Checkpoint:

@@ -15,16 +15,16 @@ from pytest_dsocr.contract.markup import clean_output, parse
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import TextTokenizer
-from pytest_dsocr.engine.attention import attention_function
-from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.checkpoint import device_named, dtype_named, resolve
-from pytest_dsocr.engine.model import DeepseekOCR
+from pytest_dsocr.engine.model import EngineModel
 from pytest_dsocr.engine.pipeline import DecodeState, Pipeline, Vision, generate
 from pytest_dsocr.engine.protocol import CacheT, OcrModel
 from pytest_dsocr.engine.result import Counts, Result
 from pytest_dsocr.engine.stages import Instrument, Stages
-from pytest_dsocr.families.family import Family, load
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.layers.attention import attention_function
+from pytest_dsocr.layers.cache import KVCache
+from pytest_dsocr.models.spec import Family, load
 
 EngineKind = Literal["readable", "fast"]
 ENGINES: tuple[EngineKind, ...] = get_args(EngineKind)
@@ -84,7 +84,7 @@ class Engine(Generic[CacheT]):
             device: ``cpu``, ``cuda`` or ``cuda:N``.
             dtype: ``float32``, ``bfloat16`` or ``float16``.
             attention: ``eager``, ``sdpa`` or ``flash_attention_2``.
-            round_rope: see :meth:`pytest_dsocr.engine.model.DeepseekOCR.empty`.
+            round_rope: see :meth:`pytest_dsocr.engine.model.EngineModel.empty`.
             engine: ``readable``, equal to the vendor's code to the bit, or ``fast``, see ``engine.fast``.
             on_progress: called with the bytes loaded and their total.
             **options: the session's own arguments.
@@ -209,7 +209,7 @@ def until_end(row: Sequence[int], eos_id: int) -> tuple[int, ...]:
     return tuple(row[: row.index(eos_id) + 1] if eos_id in row else row)
 
 
-def _model_class(engine: str, family: Family) -> type[DeepseekOCR]:
+def _model_class(engine: str, family: Family) -> type[EngineModel]:
     if engine not in ENGINES:
         raise DsocrError(f"engine {engine!r} is unknown; choose one of {', '.join(ENGINES)}")
     where = family.model if engine == "readable" else family.fast_model

@@ -11,11 +11,6 @@ from torch import Tensor
 from pytest_dsocr.foundation.errors import DsocrError
 
 
-def beside(clip: Tensor, sam: Tensor) -> Tensor:
-    """Put CLIP's features ``[N, 1 + h * w, c]`` without the class token beside SAM's ``[N, c, h, w]``."""
-    return torch.cat([clip[:, 1:], sam.flatten(2).transpose(1, 2)], dim=-1)
-
-
 def fuse(
     crops_PNC: Tensor | None, page_NC: Tensor, grid: tuple[int, int] | None, newline: Tensor | None, separator: Tensor
 ) -> Tensor:

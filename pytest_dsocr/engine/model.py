@@ -1,4 +1,4 @@
-"""The whole model, under the vendor's names: its safetensors load with ``strict=True``."""
+"""What the models of all vendors share: the decoder, its cache and its head, under the vendor's names."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from pytest_dsocr.engine.architecture import Architecture
-from pytest_dsocr.engine.attention import AttentionFunction
-from pytest_dsocr.engine.cache import KVCache
-from pytest_dsocr.engine.clip import Clip
-from pytest_dsocr.engine.decoder import Layer, LmHead, RmsNorm, Rope, inverse_frequencies
-from pytest_dsocr.engine.experts import MixtureOfExperts
-from pytest_dsocr.engine.fusion import beside
 from pytest_dsocr.engine.protocol import OcrModel
-from pytest_dsocr.engine.sam import Sam
-from pytest_dsocr.families.family import Family, load
 from pytest_dsocr.foundation.errors import MachineError
 from pytest_dsocr.foundation.words import si
+from pytest_dsocr.layers.attention import AttentionFunction
+from pytest_dsocr.layers.cache import KVCache
+from pytest_dsocr.layers.decoder import Layer, LmHead
+from pytest_dsocr.layers.experts import MixtureOfExperts
+from pytest_dsocr.layers.norms import RmsNorm
+from pytest_dsocr.layers.rotary import Rope, inverse_frequencies
+from pytest_dsocr.models.architecture import Architecture
+from pytest_dsocr.models.spec import Family, load
 
 
-class DeepseekOCR(nn.Module, OcrModel[KVCache]):
-    """SAM, CLIP, projector and decoder. The weights are whatever memory held until a checkpoint is loaded."""
+class EngineModel(nn.Module, OcrModel[KVCache]):
+    """A decoder with its head. A subclass adds an encoder, and a method for each of its stages.
+
+    The weights are whatever memory held until a checkpoint is loaded. They load with ``strict=True``.
+    """
 
     model: Core
     lm_head: LmHead
@@ -31,8 +33,12 @@ class DeepseekOCR(nn.Module, OcrModel[KVCache]):
     def __init__(self, arch: Architecture) -> None:
         super().__init__()
         self.arch = arch
-        self.model = Core(arch)
+        self.model = self.core(arch)
         self.lm_head = LmHead(arch.decoder.hidden_size, arch.decoder.vocab_size, bias=False)
+
+    def core(self, arch: Architecture) -> Core:
+        """Return everything but the head that computes logits."""
+        return Core(arch)
 
     @classmethod
     def empty(
@@ -69,18 +75,6 @@ class DeepseekOCR(nn.Module, OcrModel[KVCache]):
         """The limit of positions in the checkpoint's config."""
         return self.arch.decoder.max_position_embeddings
 
-    def clip(self, sam: Tensor) -> Tensor:
-        """Encode SAM's features ``[N, c, h, w]``: ``[N, 1 + h * w, c]``."""
-        return self.model.vision_model(sam)
-
-    def projector(self, clip: Tensor, sam: Tensor) -> Tensor:
-        """Project CLIP's features beside SAM's: ``[N, h * w, C]``."""
-        return self.project(beside(clip, sam))
-
-    def project(self, features: Tensor) -> Tensor:
-        """Take ``[N, h * w, 2c]`` to the decoder's width ``[N, h * w, C]``."""
-        return self.model.projector(features)
-
     def new_cache(self) -> KVCache:
         """Return an empty cache for one row."""
         return KVCache(self.arch.decoder.num_hidden_layers, policy=self.family.cache)
@@ -101,7 +95,7 @@ class DeepseekOCR(nn.Module, OcrModel[KVCache]):
                 layer.mlp.stack()
 
 
-def _give_memory(model: DeepseekOCR, device: torch.device) -> None:
+def _give_memory(model: EngineModel, device: torch.device) -> None:
     """Give a model without memory some that holds anything.
 
     As ``to_empty`` does, which imports sympy to find out how a tensor lies in memory.
@@ -115,7 +109,7 @@ def _give_memory(model: DeepseekOCR, device: torch.device) -> None:
         ) from error
 
 
-def model_class(arch: Architecture) -> type[DeepseekOCR]:
+def model_class(arch: Architecture) -> type[EngineModel]:
     """Return the readable model of an architecture's family."""
     return load(arch.family.model)
 
@@ -128,7 +122,7 @@ def weights_bytes(arch: Architecture, dtype: torch.dtype) -> int:
 
 
 class Core(nn.Module):
-    """Everything but the head that computes logits."""
+    """The decoder, to whose modules a model adds those of its encoder."""
 
     inv_freq: Tensor
 
@@ -138,11 +132,8 @@ class Core(nn.Module):
         self.embed_tokens = nn.Embedding.from_pretrained(torch.empty(config.vocab_size, config.hidden_size))
         self.layers = nn.ModuleList(Layer(config, index) for index in range(config.num_hidden_layers))
         self.norm = RmsNorm(config.hidden_size, config.rms_norm_eps)
-        self.sam_model = Sam(arch.sam)
-        self.vision_model = Clip(arch.clip)
-        self.projector = Projector(arch)
-        self.image_newline = nn.Parameter(torch.empty(config.hidden_size))
-        self.view_seperator = nn.Parameter(torch.empty(config.hidden_size))
+        for name in arch.family.vectors:
+            self.register_parameter(name, nn.Parameter(torch.empty(config.hidden_size)))
         frequencies = inverse_frequencies(config).to(self.norm.weight.device)
         self.register_buffer("inv_freq", frequencies, persistent=False)
 
@@ -158,14 +149,3 @@ class Core(nn.Module):
     def decoder_layers(self) -> list[Layer]:
         """Return the decoder's layers, with their type."""
         return [layer for layer in self.layers if isinstance(layer, Layer)]
-
-
-class Projector(nn.Module):
-    """One linear layer from the vision towers' width to the decoder's."""
-
-    def __init__(self, arch: Architecture) -> None:
-        super().__init__()
-        self.layers = nn.Linear(arch.projector_input, arch.decoder.hidden_size)
-
-    def forward(self, features: Tensor) -> Tensor:
-        return self.layers(features)

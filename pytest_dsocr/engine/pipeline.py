@@ -17,11 +17,11 @@ from pytest_dsocr.contract.presets import Grid, crop_count
 from pytest_dsocr.engine.fusion import fuse, scatter
 from pytest_dsocr.engine.protocol import CacheT, OcrModel
 from pytest_dsocr.engine.stages import Stages
-from pytest_dsocr.families.family import DECODE, FUSION, PIXELS, PREFILL, VIEWS
+from pytest_dsocr.models.spec import DECODE, FUSION, PIXELS, PREFILL, VIEWS
 
 
 class View(dict[str, Tensor]):
-    """The output of each stage for the crops, or for the page; ``view.sam`` is ``view["sam"]``."""
+    """The output of each stage for the crops, or for the page; ``view.projector`` is ``view["projector"]``."""
 
     def __getattr__(self, stage: str) -> Tensor:
         try:
@@ -40,7 +40,7 @@ class Vision:
 
     @property
     def seams(self) -> dict[str, Tensor]:
-        """Every seam by its name: ``sam.crops``, ``sam.page`` and so on where there are crops, ``vision_fusion``."""
+        """Every seam by its name: ``STAGE.crops`` if there are crops, ``STAGE.page``, and ``vision_fusion``."""
         views = {name: view for name, view in zip(VIEWS, (self.crops, self.page), strict=True) if view is not None}
         of_views = {f"{stage}.{name}": view[stage] for stage in self.page for name, view in views.items()}
         return {**of_views, FUSION: self.vision_fusion}
@@ -99,9 +99,9 @@ class Pipeline(Generic[CacheT]):
     def vision_fusion(self, crops: Tensor | None, page: Tensor, grid: Grid) -> Tensor:
         """Arrange the last stage's output for the crops ``[P, q * q, C]`` and the page ``[1, h * w, C]``."""
         layout = self.model.family.layout
-        newline = self.model.image_newline if layout.newlines else None
+        newline = self.model.newline if layout.newlines else None
         with self.running(FUSION):
-            return fuse(crops, page[0], grid if layout.mosaic else None, newline, self.model.view_seperator)
+            return fuse(crops, page[0], grid if layout.mosaic else None, newline, self.model.separator)
 
     def vision(self, inputs: Inputs) -> list[Vision]:
         """Run vision on every image; nothing where the vendor's gate is shut."""

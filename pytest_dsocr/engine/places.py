@@ -4,17 +4,16 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_dsocr.engine.architecture import Architecture, ClipConfig, DecoderConfig, SamConfig
-from pytest_dsocr.families import DEFAULT, FAMILIES
-from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
+from pytest_dsocr.models import FAMILIES
+from pytest_dsocr.models.architecture import Architecture
+from pytest_dsocr.models.spec import Family
 
-MINI = next(iter(DEFAULT.embedded))
-"""The embedded checkpoint's name; a folder that is called so as well is ``./mini``."""
-VENDOR_VOCAB_SIZE = DEFAULT.vocab_size
+MINI = "mini"
+"""The embedded checkpoint that runs by default; a folder of this name is ``./mini``."""
 EMBEDDED = {name: folder for family in FAMILIES.values() for name, folder in family.embedded.items()}
 MINI_FOLDER = EMBEDDED[MINI]
-SYNTHETIC_SIZES = ("tiny", "small", "published", "full")
+SYNTHETIC_SIZES = tuple(dict.fromkeys(name for family in FAMILIES.values() for name in family.synthetic))
 SYNTHETIC_NAME = re.compile(rf"synthetic:(?P<size>{'|'.join(SYNTHETIC_SIZES)})(@(?P<seed>\d+))?")
 HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 VALID_CHECKPOINT = (
@@ -23,45 +22,6 @@ VALID_CHECKPOINT = (
 MINI_IS_FOR = (
     "it is for comparing implementations on the shipped pages, not for reading: of other pages it invents text"
 )
-
-
-_SMALL = Architecture(
-    SamConfig(
-        width=64,
-        layers=4,
-        heads=4,
-        global_attn_indexes=(1, 3),
-        neck_channels=32,
-        downsample_channels=(48, 64),
-    ),
-    ClipConfig(width=64, layers=2, heads=4),
-    DecoderConfig(
-        vocab_size=VENDOR_VOCAB_SIZE,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        num_key_value_heads=4,
-        n_routed_experts=8,
-        num_experts_per_tok=2,
-        moe_intermediate_size=32,
-        max_position_embeddings=8192,
-    ),
-)
-
-SYNTHETIC = {
-    "tiny": replace(_SMALL, decoder=replace(_SMALL.decoder, vocab_size=512)),
-    "small": _SMALL,
-    "published": Architecture(
-        decoder=DecoderConfig(
-            vocab_size=512, num_hidden_layers=2, n_routed_experts=8, num_experts_per_tok=2, max_position_embeddings=8192
-        )
-    ),
-    "full": replace(Architecture(), decoder=replace(DecoderConfig(), max_position_embeddings=8192)),
-}
-"""Architectures by name: ``small`` is ``tiny`` with the vendor's vocabulary, ``full`` is the vendor's model, and
-``published`` has its vision and its widths, which ports have in their code, but few layers, experts and tokens."""
-
 DEFAULT_SEED = 2
 """Of the first few seeds the one whose small models differ most from page to page and do not stop at once."""
 
@@ -78,10 +38,13 @@ def synthetic(path_or_name: str) -> tuple[Architecture, int] | None:
     found = SYNTHETIC_NAME.fullmatch(name)
     if not found:
         return None
-    arch = SYNTHETIC[found["size"]]
-    if family:
-        limit = family.decoding.max_length or arch.decoder.max_position_embeddings
-        arch = replace(arch, family=family, decoder=replace(arch.decoder, max_position_embeddings=limit))
+    size = found["size"]
+    family = family or next(one for one in FAMILIES.values() if size in one.synthetic)
+    if size not in family.synthetic:
+        raise DsocrError(f"{family.title} has no checkpoint synthetic:{size}; choose {', '.join(family.synthetic)}")
+    encoder, decoder = family.synthetic[size]
+    limit = family.decoding.max_length or decoder.max_position_embeddings
+    arch = Architecture(family, encoder, replace(decoder, max_position_embeddings=limit))
     return arch, int(found["seed"] or DEFAULT_SEED)
 
 
@@ -92,11 +55,11 @@ def architecture_of(path_or_name: str | Path) -> Architecture:
 
 
 def family_named(path_or_name: str | Path) -> Family:
-    """Return a checkpoint's family, or the first where there is no such checkpoint: loading it reports that."""
+    """Return a checkpoint's model. If there is no such checkpoint, it is mini's: loading reports the error."""
     try:
         return architecture_of(path_or_name).family
     except DsocrError:
-        return DEFAULT
+        return architecture_of(MINI).family
 
 
 def folder_of(path_or_name: str | Path) -> Path:

@@ -16,8 +16,6 @@ from msgspec import Meta
 from torch import Tensor
 
 from pytest_dsocr.contract.prompt import BOS, EOS, PAD
-from pytest_dsocr.engine.architecture import Architecture
-from pytest_dsocr.engine.attention import eager
 from pytest_dsocr.engine.model import model_class
 from pytest_dsocr.engine.places import architecture_of, folder_of, synthetic
 from pytest_dsocr.engine.synthetic import fill
@@ -25,6 +23,8 @@ from pytest_dsocr.engine.tokenizer import BYTE_SYMBOLS, byte_level_vocabulary
 from pytest_dsocr.engine.weights import read_weights, save_weights
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.reading import Format
+from pytest_dsocr.layers.attention import eager
+from pytest_dsocr.models.architecture import Architecture
 
 SPECIAL = {"bos_token": BOS, "eos_token": EOS, "pad_token": PAD}
 TOKENIZER = {"tokenizer_class": "PreTrainedTokenizerFast"}

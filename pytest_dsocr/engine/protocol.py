@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from pytest_dsocr.families.family import Family
+    from pytest_dsocr.models.spec import Family
 
 
 class CacheView(Protocol):
@@ -64,14 +64,16 @@ class OcrModel(Protocol[CacheT]):
         """What the model is one of; it has a method of each stage that views go through."""
 
     @property
-    def image_newline(self) -> Tensor:
-        """The vector that ends each row of vision tokens, ``[C]``."""
-        return self.model.image_newline
+    def newline(self) -> Tensor:
+        """Vector that ends each row of vision tokens, ``[C]``."""
+        found: Tensor = getattr(self.model, self.family.newline)
+        return found
 
     @property
-    def view_seperator(self) -> Tensor:
-        """The vector that ends an image (the vendor's spelling), ``[C]``."""
-        return self.model.view_seperator
+    def separator(self) -> Tensor:
+        """Vector that ends an image, ``[C]``."""
+        found: Tensor = getattr(self.model, self.family.separator)
+        return found
 
     @property
     def max_position_embeddings(self) -> int | None:
@@ -79,10 +81,6 @@ class OcrModel(Protocol[CacheT]):
 
     def get_submodule(self, target: str) -> nn.Module:
         """Return the module that the vendor calls ``target``; raise ``AttributeError`` where there is none."""
-
-    def sam(self, pixels: Tensor) -> Tensor:
-        """Encode views ``[N, 3, S, S]``: ``[N, c, S/64, S/64]``."""
-        return self.model.sam_model(pixels)
 
     def embed(self, input_ids: Tensor) -> Tensor:
         """Look up ``[B, T]`` ids: ``[B, T, C]``."""

@@ -13,8 +13,8 @@ from typing import Any, Literal, get_args
 import torch
 
 from pytest_dsocr.contract import Watch
-from pytest_dsocr.families import STAGE_NAMES, STAGES
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models import STAGE_NAMES, STAGES
 
 Instrument = Literal["off", "nvtx", "timed"]
 INSTRUMENTS: tuple[Instrument, ...] = get_args(Instrument)
@@ -37,7 +37,7 @@ class StageTime:
 
 
 class Stages:
-    """Enter a stage with ``with stages("sam"):``; what that does depends on the instrument.
+    """Enter a stage with ``with stages("projector"):``; what that does depends on the instrument.
 
     ``off`` does nothing, ``nvtx`` opens an NVTX range (nothing, where the nvtx package is absent), ``timed``
     opens the range and times it as well.

@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.model import model_class
 from pytest_dsocr.engine.places import DEFAULT_SEED
 from pytest_dsocr.engine.weights import OnBytes
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.process import in_threads
+from pytest_dsocr.models.architecture import Architecture
 
 CHUNK_WORDS = 1 << 18
 VALUES_PER_WORD = 4
@@ -26,8 +26,8 @@ FINGERPRINT_VALUES = 256
 ROOT_OF_12 = math.sqrt(12)
 EMBEDDINGS = (
     "embed_tokens.weight",
-    "image_newline",
-    "view_seperator",
+    "newline",
+    "seperator",
     "class_embedding",
     "position_embedding.weight",
     "pos_embed",

@@ -12,10 +12,9 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from pytest_dsocr.contract.markup import UNITS
 from pytest_dsocr.contract.prompt import BOS, EOS, IMAGE, PAD, SpecialTokens
-from pytest_dsocr.engine.places import VENDOR_VOCAB_SIZE
-from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.reading import Format
+from pytest_dsocr.models import FAMILIES
 
 
 class _AddedToken(TypedDict):
@@ -129,7 +128,6 @@ def _added_token(values: _AddedToken) -> tokenizers.AddedToken:
 
 FIRST_BYTE_ID = 3
 
-VENDOR_FIRST_MARKUP_ID = DEFAULT.special.image
 MARKUP = (
     IMAGE,
     "<|ref|>",
@@ -153,8 +151,8 @@ LABELS = ("title", "sub_title", "text", "image", "image_caption", "table", "equa
 def byte_level_vocabulary(vocab_size: int) -> tokenizers.Tokenizer:
     """Make a vocabulary that encodes any text byte by byte, for models with synthetic weights.
 
-    BOS 0, EOS 1, pad 2, byte b at ``3 + b``; the markup's tokens at the vendor's ids if the size is the vendor's,
-    else last. Every other id is text of its own, so that whatever a model says can be read: every eighth is a
+    BOS 0, EOS 1, pad 2, byte b at ``3 + b``; the markup's tokens at a vendor's ids if the size is the
+    vendor's, else last. Every other id is text of its own, so that whatever a model says can be read: every eighth is a
     span with boxes, so that its pages have boxes, and they follow from its tokens; the others ``<id>``.
 
     Raises:
@@ -163,7 +161,8 @@ def byte_level_vocabulary(vocab_size: int) -> tokenizers.Tokenizer:
     least = FIRST_BYTE_ID + 256 + len(MARKUP)
     if vocab_size < least:
         raise DsocrError(f"a synthetic vocabulary of {vocab_size} is too small; give at least {least}")
-    first = VENDOR_FIRST_MARKUP_ID if vocab_size == VENDOR_VOCAB_SIZE else vocab_size - len(MARKUP)
+    of_vendors = (one.special.image for one in FAMILIES.values() if one.vocab_size == vocab_size)
+    first = next(of_vendors, vocab_size - len(MARKUP))
     texts = [spell(_text_of(token_id)) for token_id in range(vocab_size)]
     texts[:FIRST_BYTE_ID] = [BOS, EOS, PAD]
     texts[FIRST_BYTE_ID : FIRST_BYTE_ID + 256] = BYTE_SYMBOLS

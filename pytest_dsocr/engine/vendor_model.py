@@ -1,19 +1,20 @@
 """The vendor's own model object behind the session's stages: an NVTX session around the vendor's classes.
 
-``Engine(VendorModel(model), Tokenizer.wrap(tokenizer))`` is all it takes. The object is used as it is; only its
+``Engine(vendor_model(model), Tokenizer.wrap(tokenizer))`` is all it takes. The object is used as it is; only its
 ``forward``, which runs vision and decoder in one, is not called: the stages are.
 """
+
+from __future__ import annotations
 
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from pytest_dsocr.engine.fusion import beside
 from pytest_dsocr.engine.protocol import OcrModel
-from pytest_dsocr.families import family_of_class
-from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models import model_of_class
+from pytest_dsocr.models.spec import Family, load
 
 
 class VendorCache:
@@ -48,15 +49,21 @@ class VendorCache:
         self.seen -= 1
 
 
+def vendor_model(model: Any) -> VendorModel:
+    """Return what runs the stages of the vendor's object; takes and raises what :class:`VendorModel` does."""
+    found: VendorModel = load(model_of_class(type(model)).vendor.model)(model)
+    return found
+
+
 class VendorModel(OcrModel[VendorCache]):
-    """The vendor's ``DeepseekOCRForCausalLM``.
+    """A vendor's ``...ForCausalLM``. A subclass has a method for each of the encoder's stages.
 
     Args:
         model: the vendor's object, loaded by whatever means, in evaluation mode.
     """
 
     def __init__(self, model: Any) -> None:
-        family = family_of_class(type(model))
+        family = model_of_class(type(model))
         absent = [one.module for one in family.of_views if not hasattr(model.model, one.module.rpartition(".")[2])]
         if absent:
             raise DsocrError(
@@ -76,7 +83,7 @@ class VendorModel(OcrModel[VendorCache]):
     @property
     def family(self) -> Family:
         """The family by the class of the vendor's object."""
-        return family_of_class(type(self._whole))
+        return model_of_class(type(self._whole))
 
     @property
     def max_position_embeddings(self) -> int | None:
@@ -86,14 +93,6 @@ class VendorModel(OcrModel[VendorCache]):
     def get_submodule(self, target: str) -> nn.Module:
         """Return one of the vendor's modules; raise ``AttributeError`` where there is none of that name."""
         return self._whole.get_submodule(target)
-
-    def clip(self, sam: Tensor) -> Tensor:
-        """Run the vendor's CLIP on SAM's features; it reads only the batch size from the pixel argument."""
-        return self.model.vision_model(sam, sam)
-
-    def projector(self, clip: Tensor, sam: Tensor) -> Tensor:
-        """Run the vendor's projector on CLIP's features beside SAM's."""
-        return self.model.projector(beside(clip, sam))
 
     def new_cache(self) -> VendorCache:
         """Return an empty cache."""

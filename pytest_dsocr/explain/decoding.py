@@ -18,7 +18,7 @@ from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.mistake import Changes, Mistake, Target
 from pytest_dsocr.explain.question import SOMEWHAT_NEARER, ActualStep, Question, SearchResult, search
 from pytest_dsocr.explain.recompute import Clean
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.models.spec import Family
 
 WINDOW = 4
 """Steps that are compared from the first wrong one on."""

@@ -27,8 +27,8 @@ from pytest_dsocr.explain.mistake import Group, Mistake, Part, in_one_block
 from pytest_dsocr.explain.question import NOT, OF_TEXT, Question, SearchResult, search
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
 from pytest_dsocr.explain.texts import explain_texts
-from pytest_dsocr.families import STAGES
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models import STAGES
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import InputsDigest, Seam
 from pytest_dsocr.observation.packing import unpack_inputs

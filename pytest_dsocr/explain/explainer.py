@@ -18,6 +18,7 @@ from pytest_dsocr.explain.mistake import ALL
 from pytest_dsocr.explain.proof import MOST_ODDS, Evidence, odds_of_places, odds_of_tensor
 from pytest_dsocr.explain.question import NOT, OF_TEXT, PageRead, Question, SearchResult, question_of
 from pytest_dsocr.foundation.words import count
+from pytest_dsocr.models import VISION
 from pytest_dsocr.observation.config import START_LIMIT_S, Setup
 from pytest_dsocr.reference.live import Client
 from pytest_dsocr.reference.protocol import ReferenceFaultError
@@ -26,7 +27,7 @@ RUNTIME = "pytest_dsocr.explain.explain:ExplainingRuntime"
 FLAG = "--dsocr-explain"
 PARTS = {
     ALL: "vision and the decoder",
-    **dict.fromkeys(("sam", "clip", "projector", "vision_fusion"), "vision"),
+    **dict.fromkeys(VISION, "vision"),
     **dict.fromkeys(("prefill", "steps"), "the decoder"),
     **{"pixels": "pixels", "prompt": "the prompt", "read": "the choice of tokens", "text": "what is made of tokens"},
 }

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from pytest_dsocr.compare.divergence import Divergence, Scene
 from pytest_dsocr.compare.verdict import Comparison, Sign
 from pytest_dsocr.contract import COMPARED
-from pytest_dsocr.families import DEFAULT, STAGES
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.models import STAGES
+from pytest_dsocr.models.spec import Family
 
 if TYPE_CHECKING:
     from pytest_dsocr.explain.mistake import Mistake
@@ -52,7 +52,7 @@ REFUTED = "not by"
 """How an explanation begins of a page that what explains another does not explain."""
 
 
-def hint(divergence: Divergence, family: Family = DEFAULT) -> str:
+def hint(divergence: Divergence, family: Family) -> str:
     """Say what to check first, in words."""
     scene = divergence.scene
     if scene.first.stage == "text" and not scene.right("tokens"):

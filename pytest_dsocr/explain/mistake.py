@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from pytest_dsocr.compare.verdict import Sign
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.engine.model import DeepseekOCR
+from pytest_dsocr.engine.model import EngineModel
 
 Part = Literal["front", "block", "wide", "back"]
 """Of a stage: what is in front of its first block, the blocks, and what is behind the last one. What is ``wide`` is of
@@ -60,9 +60,9 @@ class Changes(ExitStack):
         self.forward(module, partial(change, module.forward))
 
 
-def model_of(session: Engine[Any]) -> DeepseekOCR:
+def model_of(session: Engine[Any]) -> EngineModel:
     """Return the engine's model behind a session, with its modules."""
-    assert isinstance(session.model, DeepseekOCR)
+    assert isinstance(session.model, EngineModel)
     return session.model
 
 
@@ -107,7 +107,7 @@ class Target:
         return cls(session, changes, blocks, image, {"all_blocks": blocks, "first": 0, "stage": stage, **notes})
 
     @property
-    def model(self) -> DeepseekOCR:
+    def model(self) -> EngineModel:
         """The engine's model."""
         return model_of(self.session)
 

@@ -12,8 +12,8 @@ from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.explain.catalogue import mistakes, ports, resolve
 from pytest_dsocr.explain.mistake import Changes, Mistake, Target, image_places
-from pytest_dsocr.families import FAMILIES
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models import FAMILIES
 from pytest_dsocr.observation.config import Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 

@@ -15,7 +15,7 @@ from pytest_dsocr.contract import inputs as of_inputs
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.mistake import Changes, Mistake, Plant, Target, home_of, image_places
-from pytest_dsocr.families.family import FUSION, PIXELS
+from pytest_dsocr.models.spec import FUSION, PIXELS
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Seam
 
@@ -144,7 +144,7 @@ class Segment:
 
     Args:
         clean: the page's right tensors.
-        what: the seam, such as ``sam.crops/3`` or ``projector.page``.
+        what: the seam, such as ``STAGE.crops/3`` or ``projector.page``.
         has_blocks: whether the seams of blocks are known to be right up to this one.
     """
 

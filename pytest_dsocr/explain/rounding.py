@@ -20,15 +20,15 @@ from torch import Tensor
 
 from pytest_dsocr.compare.case import CaseReport, Explanation
 from pytest_dsocr.compare.seams import SUFFIX, known_effects
-from pytest_dsocr.engine.decoder import Rope
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.mistake import Changes, Mistake, Target, blocks_of, image_places, model_of
 from pytest_dsocr.explain.mistake import Part as PartOfStage
 from pytest_dsocr.explain.proof import Evidence
-from pytest_dsocr.families import STAGE_NAMES, STAGES
-from pytest_dsocr.families.family import PIXELS, PREFILL
 from pytest_dsocr.foundation.words import count
+from pytest_dsocr.layers.rotary import Rope
+from pytest_dsocr.models import STAGE_NAMES, STAGES
+from pytest_dsocr.models.spec import PIXELS, PREFILL
 from pytest_dsocr.observation.answer import Effect, Rounding
 from pytest_dsocr.observation.block_seams import BlockPass, watch_passes
 from pytest_dsocr.observation.config import Level, Setup
@@ -208,12 +208,14 @@ class Rounder:
         """
         from pytest_dsocr.explain.catalogue import groups  # which a run without a difference does not need
 
+        known = groups(self.vendor.family)
+
         stage, place = differing[0].part.stage, (differing[0].part.stage, differing[0].part.depth is None)
         if place in self._candidates:
             return [self._share(one, differing) for one in self._candidates[place]]
         screen = {id(one): one for one in (max(differing, key=lambda one: one.ratio), differing[-1])}
         deadline, self._candidates[place] = Deadline(self.budget_s), []
-        for one in groups()[stage].of(*kinds) if stage in groups() and self.budget_s else ():
+        for one in known[stage].of(*kinds) if stage in known and self.budget_s else ():
             if one.id.endswith(ROUNDINGS) or (self.fewer_bits and FEWER_BITS.search(one.id)):
                 continue
             is_late = deadline.is_over

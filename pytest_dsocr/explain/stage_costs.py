@@ -12,7 +12,7 @@ from pytest_dsocr.compare.budget import divergence
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.recompute import Clean
-from pytest_dsocr.families.family import FUSION
+from pytest_dsocr.models.spec import FUSION
 from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.observation import Observation
 

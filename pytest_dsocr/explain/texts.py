@@ -30,16 +30,12 @@ from pytest_dsocr.explain.hints import RESIZED
 from pytest_dsocr.explain.mistake import ALL, ALONE, Changes, Mistake, Target, in_one_block
 from pytest_dsocr.explain.question import PageRead, Question, SearchResult, search
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
-from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.families.family import DECODE, Family
+from pytest_dsocr.models.spec import DECODE, FUSION, PREFILL, Family
 from pytest_dsocr.observation.config import Level
 from pytest_dsocr.reference.protocol import unpack_case
 
 INPUTS = ("pixels", "prompt")
 SOON = ("text", "read")
-GROUPS = (*SOON, "prompt", "steps", "vision_fusion", "projector", "prefill", "clip", "pixels", "sam")
-BLOCKS = ("sam", "clip", "prefill")
-"""The groups of what has blocks."""
 MOST_AT_ONCE = 512
 """Tokens that are passed at once, for the memory that attention takes."""
 SEVERAL = ("over-queries", "heads-not-merged", "block-before", "block-twice", "experts-capacity", "experts-room")
@@ -67,33 +63,51 @@ def explain_texts(session: Engine[Any], question: Question, deadline: Deadline) 
     return replace(answer, places=sum(page.places for page in pages)) if answer.found else answer
 
 
-def of_text(level: int, family: Family = DEFAULT, more: Iterable[Mistake] = ()) -> Sequence[Mistake]:
+def of_text(level: int, family: Family, more: Iterable[Mistake] = ()) -> Sequence[Mistake]:
     """Return what may give another text: by the subject's level the inputs and the stages are known to be right.
 
     In front is what is computed soon; of what costs as much, what was seen in real ports, or else thought of as such.
     ``more``, each in one block alone, comes behind those in all blocks.
     """
-    ranks = {one.mistake: (one.family == DEFAULT.name) + (not one.topic) for one in reversed(seen(family))}
-    kinds = GROUPS if level < Level.STAGES else SOON
+    ranks = {
+        one.mistake: (one.family != family.name or not family.based_on) + (not one.topic)
+        for one in reversed(seen(family))
+    }
+    kinds = _groups(family) if level < Level.STAGES else SOON
     found = [one for kind in kinds if not (level and kind in INPUTS) for one in groups(family)[kind]]
     found = [one for one in found if not one.id.startswith("text.") or one.id.partition(".")[2] in TEXTS]
     found += [*everywhere(family), *more] if level < Level.STAGES else []
-    return sorted(found, key=lambda one: (_cost(one), ranks.get(one.id, 3 - one.id.startswith(ALL))))
+    return sorted(found, key=lambda one: (_cost(one, family), ranks.get(one.id, 3 - one.id.startswith(ALL))))
 
 
 def of_one_block(session: Engine[Any]) -> Iterator[Mistake]:
     """Yield those seen in ports, each in one block alone."""
     ids = {one.mistake for one in seen(session.family)}
-    for kind in BLOCKS:
+    for kind in _of_blocks(session.family):
         yield from in_one_block((one for one in groups(session.family)[kind] if one.id in ids), session)
 
 
 def everywhere(family: Family) -> Iterator[Mistake]:
     """Yield what a port in fewer bits does to the weights of all blocks, of vision and of the decoder."""
-    stages = [[one for one in groups(family)[kind] if ".weights-" in one.id] for kind in BLOCKS]
-    for of_sam, *others in zip(*stages, strict=True):
-        name, words = of_sam.id.partition(".")[2], of_sam.words.replace("SAM's blocks", "all blocks")
-        yield replace(of_sam, id=f"{ALL}.{name}", words=words, plant=partial(_in_all, (of_sam, *others)))
+    stages = [[one for one in groups(family)[kind] if ".weights-" in one.id] for kind in _of_blocks(family)]
+    for first, *others in zip(*stages, strict=True):
+        name, words = (
+            first.id.partition(".")[2],
+            first.words.replace(f"{family.of_views[0].title}'s blocks", "all blocks"),
+        )
+        yield replace(first, id=f"{ALL}.{name}", words=words, plant=partial(_in_all, (first, *others)))
+
+
+def _of_blocks(family: Family) -> list[str]:
+    """Return the stages that consist of blocks."""
+    return [stage.name for stage in family.stages if stage.blocks]
+
+
+def _groups(family: Family) -> tuple[str, ...]:
+    """Return the groups that change a text, those that cost least first."""
+    first, *others = family.of_views
+    whole, of_blocks = ([one.name for one in others if bool(one.blocks) is blocks] for blocks in (False, True))
+    return (*SOON, "prompt", "steps", FUSION, *whole, PREFILL, *of_blocks, "pixels", first.name)
 
 
 def _in_all(rows: Sequence[Mistake], on: Target) -> None:
@@ -101,10 +115,10 @@ def _in_all(rows: Sequence[Mistake], on: Target) -> None:
         one.plant(Target.of_stage(on.session, on.changes, one.id.partition(".")[0]))
 
 
-def _cost(one: Mistake) -> int:
-    """Order by what is run again: nothing in front of the choices; or not SAM's blocks, which take most of the time."""
+def _cost(one: Mistake, family: Family) -> int:
+    """Return a rank by what is run again: the first encoder's blocks take most of the time."""
     group = one.id.partition(".")[0]
-    is_dear = group == "pixels" or (group == "sam" and one.part != "back")
+    is_dear = group == "pixels" or (group == family.of_views[0].name and one.part != "back")
     return 0 if group in SOON else 1 + is_dear + (ALONE in one.id)
 
 
@@ -205,7 +219,7 @@ class TextPage:
             return right, state if group == "steps" else model.prefill_with(right, in_prompt)
         if in_prompt is None:
             return None
-        behind = self.behind_blocks if (group, one.part) == ("sam", "back") else {}
+        behind = self.behind_blocks if (group, one.part) == (self.session.family.of_views[0].name, "back") else {}
         if not behind:
             one.plant(Target.of_stage(self.session, changes, group))
         first = self.session.family.of_views[0].name if group == ALL else group
@@ -215,9 +229,10 @@ class TextPage:
 
     @cached_property
     def behind_blocks(self) -> Mapping[tuple[str, str], Segment]:
-        """What lies behind SAM's last block, of each view."""
+        """What the first encoder does after its last block, for each view."""
+        first = self.session.family.of_views[0].name
         views = ("crops", "page") if self.clean.grid != (1, 1) else ("page",)
-        return {("sam", view): Segment(self.clean, f"sam.{view}", has_blocks=True) for view in views}
+        return {(first, view): Segment(self.clean, f"{first}.{view}", has_blocks=True) for view in views}
 
     def _prefilled_behind(self, right: Inputs) -> DecodeState[Any]:
         """Return the state behind another prompt, computed from where it leaves the page's own if that is no image."""

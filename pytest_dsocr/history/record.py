@@ -13,11 +13,11 @@ from uuid import uuid4
 from msgspec import Meta
 
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.families import STAGE_NAMES
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.reading import Commit, Fact, Format, Identity, Moment
 from pytest_dsocr.foundation.words import listed, short
+from pytest_dsocr.models import STAGE_NAMES
 from pytest_dsocr.perf.identity import machine_name
 from pytest_dsocr.perf.limits import SLOW_DOWN
 from pytest_dsocr.perf.rounds import Measured
@@ -54,7 +54,7 @@ Cells = dict[str, dict[Stage, Letter]]
 
 
 def stage_of(what: str) -> str:
-    """Return the stage of a comparison by its name: ``sam`` of ``sam.page/3``."""
+    """Return the stage of a comparison by its name: ``projector`` of ``STAGE.page/3``."""
     head = what.partition("/")[0].partition(".")[0]
     stage = OF_STAGE.get(head, INPUTS if head.startswith("images") else head)
     return stage if stage in STAGES else OTHER

@@ -17,6 +17,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import sha256, write_whole
 from pytest_dsocr.foundation.reading import Format
 from pytest_dsocr.foundation.words import HASH_CHARACTERS, plain
+from pytest_dsocr.models import STAGES as ALL_STAGES
 from pytest_dsocr.report import views
 from pytest_dsocr.report.file import Ending
 from pytest_dsocr.report.payload import number
@@ -26,9 +27,7 @@ STAGES = {
     "grid": "images_spatial_crop",
     "page's view": "images_ori",
     "crops": "images_crop",
-    "SAM": r"sam\..*",
-    "CLIP": r"clip\..*",
-    "projector": r"projector\..*",
+    **{stage.title: rf"{stage.name}\..*" for stage in ALL_STAGES if stage.kind == "view"},
     "fusion": "vision_fusion",
     "prefill": "prefill",
     "steps": "logits|tokens",

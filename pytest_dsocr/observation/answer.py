@@ -128,8 +128,8 @@ class Answer:
     """The files written, of a subject that writes them."""
     inputs: InputsDigest | None = None
     seams: Mapping[str, Seam] = field(default_factory=dict)
-    """As in an observation; of a subject with named modules also ``sam.page/3`` (the output of that block),
-    ``clip.page/3`` and ``prefill/3``, in the stages' order."""
+    """As in an observation; of a subject with named modules also ``STAGE.page/3`` (the output of that block),
+    ``prefill/3``, in the stages' order."""
     promised: frozenset[str] = frozenset()
     """The seams that the subject says it gives."""
     prefill_best: Best | None = None

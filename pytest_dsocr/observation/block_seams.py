@@ -1,7 +1,8 @@
-"""The outputs of blocks and layers: seams inside of SAM, CLIP and the decoder, by the vendor's names of modules.
+"""Outputs of blocks and layers: seams inside the encoder's stages and the decoder, by the vendor's names of modules.
 
-``sam.page/3`` is the output of SAM block 3 for the whole page, ``sam.crops/3`` for the crops, ``prefill/3`` that of
-layer 3 of the decoder for the prompt. They tell which block broke where ``sam.page`` tells only that one did.
+``STAGE.page/3`` is the output of block 3 of a stage for the whole page, and ``STAGE.crops/3`` for the crops.
+``prefill/3`` is the output of the decoder's layer 3 for the prompt. They tell which block broke;
+``STAGE.page`` tells only that one did.
 """
 
 import os
@@ -16,10 +17,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from pytest_dsocr.families import SEAMS, STAGES
-from pytest_dsocr.families.family import PREFILL
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import exact_tensor
+from pytest_dsocr.models import SEAMS, STAGES
+from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.observation.observation import Seam
 from pytest_dsocr.observation.summing import Summing
 
@@ -68,7 +69,7 @@ class BlockPass(NamedTuple):
     stage: str
     depth: int
     name: str
-    """Of its seam, such as ``sam.page/3``."""
+    """Of its seam, such as ``STAGE.page/3``."""
     given: Tensor
     gave: Tensor
 

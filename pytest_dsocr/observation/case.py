@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.contract.image import load_images
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.families import DEFAULT, FAMILIES
-from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.words import plain
+from pytest_dsocr.models import FAMILIES, UNMARKED
+from pytest_dsocr.models.spec import Family
 
 if TYPE_CHECKING:
     from pytest_dsocr.observation.observation import SpanSeen
@@ -33,9 +33,9 @@ class Case:
     prompt: str
     """The text, with its ``<image>``."""
     preset: Preset
-    max_new_tokens: int = DEFAULT.decoding.max_new_tokens
-    family: Family = field(default=DEFAULT, repr=False)
-    """Of the model that is asked."""
+    max_new_tokens: int
+    family: Family = field(repr=False)
+    """The model that is asked."""
 
     @property
     def id(self) -> str:
@@ -84,18 +84,23 @@ class Case:
     def described(self) -> dict[str, Any]:
         """What the case is, but for its page; the family is named where it is not the first."""
         asked = {"prompt": self.prompt, "preset": self.preset.sizes, "max_new_tokens": self.max_new_tokens}
-        return asked if self.family is DEFAULT else {**asked, "family": self.family.name}
+        return asked if self.family.is_unmarked else {**asked, "family": self.family.name}
+
+    @staticmethod
+    def model_in(described: Mapping[str, Any]) -> Family:
+        """Return the model of what :attr:`described` returned; raise ``KeyError`` for an unknown one."""
+        return FAMILIES[described.get("family", UNMARKED.name)]
 
     @classmethod
     def from_json(cls, page: Path, described: Mapping[str, Any]) -> Case:
         """Make the case of ``page`` from what :attr:`described` returned; raise ``KeyError`` for an unknown family."""
-        family = FAMILIES[described.get("family", DEFAULT.name)]
-        preset = family.preset(Preset.from_json(described["preset"]))
+        family = cls.model_in(described)
+        preset = replace(family.quickest, **described["preset"])
         return cls(page, described["prompt"], preset, described["max_new_tokens"], family)
 
 
 def make_case(
-    page: str | Path, prompt: str, preset: str | Preset, max_new_tokens: int | None = None, family: Family = DEFAULT
+    page: str | Path, prompt: str, preset: str | Preset, max_new_tokens: int | None = None, *, family: Family
 ) -> Case:
     """Make a case of what a user types; ``prompt`` is the name of a prompt of ``family``, or a text.
 
@@ -113,7 +118,7 @@ def make_case(
     return Case(Path(page), family.prompts.get(prompt, prompt), family.preset(preset), ceiling, family)
 
 
-def prompt_name(prompt: str, family: Family = DEFAULT) -> str:
+def prompt_name(prompt: str, family: Family) -> str:
     """Return a prompt's name; for a text that has none, one made of its hash."""
     names = {text: name for name, text in family.prompts.items()}
     return names.get(prompt.strip()) or f"prompt_{hashlib.sha256(prompt.encode()).hexdigest()[:8]}"

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from pytest_dsocr.contract import GRID, PIXELS, ROWS
 from pytest_dsocr.contract.artifacts import split_pages, write_artifacts
-from pytest_dsocr.contract.markup import DEEPSEEK_FORM, Box, OutputForm, clean_output, parse
+from pytest_dsocr.contract.markup import Box, OutputForm, clean_output, parse
 from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.observation.summing import Summing, Sums, bytes_sha256, host_sums
 
@@ -194,7 +194,7 @@ class SpanSeen(NamedTuple):
     """In units of 1/999 of the page."""
 
 
-def spans_in(text: str, form: OutputForm = DEEPSEEK_FORM, *, of_pages: bool = False) -> tuple[SpanSeen, ...]:
+def spans_in(text: str, form: OutputForm, *, of_pages: bool = False) -> tuple[SpanSeen, ...]:
     """Read the spans off an output's text, or page by page of several in one prompt."""
     pages = split_pages(text) if of_pages else [text]
     return tuple(SpanSeen(span.label, span.boxes) for page in pages for span in parse(page, form).spans)
@@ -232,7 +232,7 @@ class Output:
     """A temporary folder with these files, of a live reference that keeps them."""
 
     @classmethod
-    def of(cls, text: str, page: Path, form: OutputForm = DEEPSEEK_FORM) -> Output:
+    def of(cls, text: str, page: Path, form: OutputForm) -> Output:
         """Return what the vendor makes of the decoded ``text`` of ``page``."""
         text = clean_output(text)
         with tempfile.TemporaryDirectory() as folder:
@@ -249,7 +249,7 @@ class Observation:
     case_id: str
     inputs: InputsDigest
     seams: Mapping[str, Seam]
-    """``sam.crops``, ``sam.page``, ``clip.*``, ``projector.*`` where they were run, ``vision_fusion``, ``prefill``
+    """``STAGE.crops`` and ``STAGE.page`` of the encoder's stages that were run, ``vision_fusion``, and ``prefill``
     (the logits of the first token)."""
     prefill_best: Best
     """The best :data:`BEST_OF_PREFILL` first tokens."""

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.process import versions_of
+from pytest_dsocr.models.spec import Family
 
 OF_NO_CONSEQUENCE = ("checkpoint", "date", "command")
 """Fields that may differ between equal observations; a checkpoint counts by its content, not by its name."""
@@ -84,7 +83,7 @@ class Provenance:
         """Return the same with one more override, such as that of a single case."""
         return replace(self, overrides=(*self.overrides, override))
 
-    def with_ceiling(self, max_new_tokens: int, family: Family = DEFAULT) -> Provenance:
+    def with_ceiling(self, max_new_tokens: int, family: Family) -> Provenance:
         """Return the same for a case that is decoded so far, which is an override unless the vendor's code has it."""
         usual = family.decoding.max_new_tokens
         if max_new_tokens == usual:

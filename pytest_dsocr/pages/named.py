@@ -11,11 +11,10 @@ from itertools import islice
 from pathlib import Path
 
 from pytest_dsocr.contract.image import images_in, load_image
-from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.reading import is_regular
 from pytest_dsocr.foundation.words import did_you_mean
+from pytest_dsocr.models.spec import Family
 from pytest_dsocr.observation.case import Case, PageFaultError, make_case
 from pytest_dsocr.observation.config import Shard
 from pytest_dsocr.pages.page_list import LIST_SUFFIXES, SUBSETS, BadPage, is_list, read_list, shipped
@@ -49,7 +48,8 @@ def make_cases(
     presets: Sequence[str],
     max_new_tokens: int | None = None,
     shard: Shard | None = None,
-    family: Family = DEFAULT,
+    *,
+    family: Family,
 ) -> Cases:
     """Return every page named in every preset with every prompt, each case once, and the bad pages.
 
@@ -74,7 +74,9 @@ def make_cases(
             bad.setdefault(page.path, page)
             continue
         for case in (
-            make_case(page, prompt, preset, max_new_tokens, family) for preset in presets for prompt in own_prompts
+            make_case(page, prompt, preset, max_new_tokens, family=family)
+            for preset in presets
+            for prompt in own_prompts
         ):
             other = by_id.setdefault(case.id, case)
             if other != case:

@@ -39,7 +39,7 @@ def limit_of(quantity: str, options: Mapping[str, float], medians_ms: Mapping[st
     """Return a quantity's relative limit; that of a stage which runs once a page is raised where it hardly matters.
 
     Args:
-        quantity: its name, such as ``sam``.
+        quantity: its name, such as ``projector``.
         options: limits by quantity, and of all others as ``*``.
         medians_ms: the first side's median of each quantity.
         page_ms: the first side's median of the whole page.

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_dsocr.families import OF_VIEWS
-from pytest_dsocr.families.family import FUSION, PREFILL, PREPROCESS, TOKENIZER
 from pytest_dsocr.foundation.reading import Identity, Time
+from pytest_dsocr.models import OF_VIEWS
+from pytest_dsocr.models.spec import FUSION, PREFILL, PREPROCESS, TOKENIZER
 
 ENCODERS = tuple(OF_VIEWS)
 """Stages that are modules within vision."""
@@ -25,7 +25,7 @@ class Round:
     """One page read once, stage by stage."""
 
     wall_ms: Mapping[str, Time]
-    """Milliseconds of the host's clock by quantity, such as ``sam``, ``prefill``, ``decode`` (a token) and ``page``;
+    """Milliseconds of the host's clock by quantity, such as ``projector``, ``prefill``, ``decode`` (a token), ``page``;
     on a GPU with a synchronise on both sides."""
     host_ms: Mapping[str, Time] = field(default_factory=dict)
     """Milliseconds that the host took for the same small work around each quantity; empty where it was not timed."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from pytest_dsocr.cost.roofline import LAUNCH_BOUND, Bound, Device, Limit, Roof, Share, limit_of
 from pytest_dsocr.cost.workload import Workload
-from pytest_dsocr.engine.architecture import Architecture
-from pytest_dsocr.families.family import FUSION, PREFILL, PREPROCESS, TOKENIZER
+from pytest_dsocr.models.architecture import Architecture
+from pytest_dsocr.models.spec import FUSION, PREFILL, PREPROCESS, TOKENIZER
 from pytest_dsocr.perf.host import busy_ms, idle_share
 from pytest_dsocr.perf.rounds import ENCODERS, Measured
 from pytest_dsocr.perf.statistics import Judgement, Pace

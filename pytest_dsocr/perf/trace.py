@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from pytest_dsocr.families.family import DECODE
 from pytest_dsocr.foundation.words import aligned, count
+from pytest_dsocr.models.spec import DECODE
 from pytest_dsocr.perf.traced import KERNEL, PAGE, PYTHON, READS, RUN, WAIT, Place, Row, Table
 
 NOTHING = "no operator, kernel or line explains it"

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.families.family import PREPROCESS, TOKENIZER
 from pytest_dsocr.foundation.words import count
+from pytest_dsocr.models.spec import PREPROCESS, TOKENIZER
 from pytest_dsocr.observation.config import START_LIMIT_S
 from pytest_dsocr.perf.candidate import Candidate
 from pytest_dsocr.perf.host import of_turns, steady

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from pytest_dsocr.families import PRESET_NAMES, PROMPT_NAMES
+from pytest_dsocr.models import PRESET_NAMES, PROMPT_NAMES
 from pytest_dsocr.report.payload import TestPayload
 from pytest_dsocr.report.plan import DIED
 

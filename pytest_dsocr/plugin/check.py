@@ -50,7 +50,7 @@ class Check:
 
         Args:
             found: a case's report, or any comparisons.
-            *stages: those wanted, such as ``sam`` or ``boxes``; all of them if left out.
+            *stages: those wanted, such as ``projector`` or ``boxes``; all of them if left out.
         """
         __tracebackhide__ = True
         report, given = (None, found) if isinstance(found, Iterable) else (found, found.comparisons)

@@ -254,7 +254,7 @@ def _named(config: pytest.Config) -> Cases:
 
         own = _own(config)
         asked = (own.pages, own.prompts, own.presets, own.max_new_tokens, own.shard)
-        config.stash[stash.NAMED] = make_cases(*asked, family_named(own.checkpoint))
+        config.stash[stash.NAMED] = make_cases(*asked, family=family_named(own.checkpoint))
     return config.stash[stash.NAMED]
 
 

@@ -11,10 +11,10 @@ from typing import Any, Literal
 from pytest_dsocr.compare.tolerances import BUDGETS, NAMES, check_budget, check_tolerance
 from pytest_dsocr.contract.prompt import IMAGE
 from pytest_dsocr.engine.places import HUB_NAME, MINI, SYNTHETIC_NAME, VALID_CHECKPOINT, split_model
-from pytest_dsocr.families import NAMES as MODELS
-from pytest_dsocr.families import PRESET_NAMES, PROMPT_NAMES
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.words import did_you_mean
+from pytest_dsocr.models import NAMES as MODELS
+from pytest_dsocr.models import PRESET_NAMES, PROMPT_NAMES
 from pytest_dsocr.observation.config import MISSING, Level, Shard
 from pytest_dsocr.observation.provenance import DTYPES_OF_VENDOR, OF_VENDOR
 from pytest_dsocr.pages.page_list import SUBSETS, is_list, read_list

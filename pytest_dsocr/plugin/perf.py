@@ -102,12 +102,14 @@ def _dsocr_alone(request: pytest.FixtureRequest, dsocr_config: Config) -> None:
 @pytest.fixture(scope="session")
 def _dsocr_perf_case(dsocr_config: Config) -> Case:
     """The run's first page, with its first prompt and preset."""
+    from pytest_dsocr.engine.places import family_named
     from pytest_dsocr.observation.case import make_case
     from pytest_dsocr.pages.named import first_pages
     from pytest_dsocr.perf.limits import TOKENS
 
     page = first_pages(dsocr_config.pages)[0]
-    return make_case(page, dsocr_config.prompts[0], dsocr_config.presets[0], dsocr_config.max_new_tokens or TOKENS)
+    asked = (dsocr_config.prompts[0], dsocr_config.presets[0], dsocr_config.max_new_tokens or TOKENS)
+    return make_case(page, *asked, family=family_named(dsocr_config.checkpoint))
 
 
 def leave_isolated_out(item: pytest.Item, config: Config) -> None:

@@ -8,10 +8,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypedDict
 
-from pytest_dsocr.families import FAMILIES, STAGES
-from pytest_dsocr.families.family import Family, Kind
 from pytest_dsocr.foundation.reading import Format
 from pytest_dsocr.foundation.words import listed
+from pytest_dsocr.models import FAMILIES, STAGES
+from pytest_dsocr.models.spec import Family, Kind
 from pytest_dsocr.reference.anchors import Anchor, Anchors, read_anchors
 from pytest_dsocr.reference.details import Detail
 from pytest_dsocr.reference.environment import family_with

@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 
-from pytest_dsocr.families import DEFAULT, FAMILIES
-from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
+from pytest_dsocr.models import FAMILIES
+from pytest_dsocr.models.spec import Family
 
 VENDOR_FILES = frozenset(name for family in FAMILIES.values() for name in family.vendor.files)
 
@@ -27,13 +27,25 @@ def family_in(folder: Path) -> Family | None:
 
 
 def family_with(files: Collection[str]) -> Family:
-    """Return the family whose vendor's files these are; the first where they are nobody's."""
-    return next((family for family in FAMILIES.values() if {*files} == {*family.vendor.files}), DEFAULT)
+    """Return the model whose vendor's files these are, or most of them.
+
+    Raises:
+        DsocrError: if no file of any vendor is among them.
+    """
+    found = max(FAMILIES.values(), key=lambda family: len({*files} & {*family.vendor.files}))
+    if not {*files} & {*found.vendor.files}:
+        raise DsocrError(f"{', '.join(files)} are files of no vendor that is known ({', '.join(FAMILIES)})")
+    return found
 
 
 def check_vendor_folder(folder: Path) -> Family:
     """Return the family whose code a folder holds; raise ``DsocrError`` unless it holds all of the vendor's files."""
-    family = family_in(folder) or DEFAULT
+    family = family_in(folder)
+    if family is None:
+        known = ", ".join(family.vendor.files[0] for family in FAMILIES.values())
+        raise MachineError(
+            f"{folder} lacks a file with the model's class ({known}); give a folder with the vendor's files"
+        )
     missing = [name for name in family.vendor.files if not (folder / name).is_file()]
     if missing:
         raise MachineError(f"{folder} lacks {', '.join(missing)}; give a folder with the vendor's Python files")

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models.spec import Family
 
 PACKAGE_FOLDER = Path(__file__).parents[1]
 OWN = Path("golden")
@@ -48,7 +47,7 @@ def baseline_places(golden: Path) -> list[Path]:
 
 def facts_of(recordings: Path, family: Family) -> Path:
     """Return where in a folder of recordings a family's facts are; all but the first have a folder of their own."""
-    return recordings if family is DEFAULT else recordings / family.name
+    return recordings if family.is_unmarked else recordings / family.name
 
 
 def anchors_of(recordings: Path, family: Family) -> Path:

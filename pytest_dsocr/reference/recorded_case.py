@@ -14,7 +14,7 @@ from typing import Any, Literal, TypedDict, TypeVar
 import safetensors.torch
 from safetensors import SafetensorError
 
-from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.contract.presets import PresetSizes
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import seal, sha256, unseal
@@ -40,7 +40,7 @@ class Described(TypedDict):
     page: FileName
     page_sha256: str
     prompt: str
-    preset: Preset
+    preset: PresetSizes
     max_new_tokens: Count | None
 
 
@@ -144,7 +144,7 @@ def traits(described: Mapping[str, Any]) -> dict[str, str]:
     preset = described["preset"]
     return {
         "page": described["page_sha256"],
-        "prompt": prompt_name(described["prompt"]),
+        "prompt": prompt_name(described["prompt"], Case.model_in(described)),
         "preset": f"{preset['name']} {preset['base_size']}/{preset['image_size']}{' with crops' * preset['crop']}",
         CEILING: str(described[CEILING]),
     }

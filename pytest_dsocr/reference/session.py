@@ -17,7 +17,7 @@ from pytest_dsocr.contract.artifacts import OURS
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.engine.model import DeepseekOCR
+from pytest_dsocr.engine.model import EngineModel
 from pytest_dsocr.engine.result import Result
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.answer import Answer
@@ -233,4 +233,4 @@ def _check(what: str, given: str, valid: tuple[str, ...]) -> None:
 
 def _is_session(subject: object) -> bool:
     """Return whether it is the shipped one; a class derived from it, or the vendor's model behind it, is another."""
-    return type(subject) is SessionSubject and isinstance(subject.session.model, DeepseekOCR)
+    return type(subject) is SessionSubject and isinstance(subject.session.model, EngineModel)

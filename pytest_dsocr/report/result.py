@@ -332,7 +332,7 @@ def _in_words(name: str, one: Looser) -> str:
 
 def level_of_comparison(what: str) -> Level:
     """Return the level at which a subject offers ``what``."""
-    if what.rpartition("/")[2].isdigit():  # a block or a layer, such as sam.page/3
+    if what.rpartition("/")[2].isdigit():  # a block or a layer, such as STAGE.page/3
         return Level.MODULES
     if what in OF_TEXT:
         return Level.TEXT

@@ -14,11 +14,10 @@ from typing import Any, TypeGuard, TypeVar
 from torch import Tensor
 
 from pytest_dsocr.contract import GRID, ROWS, TENSORS
-from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.contract.policy import DecodePolicy
-from pytest_dsocr.families import VISION_SEAMS
-from pytest_dsocr.families.family import FUSION
 from pytest_dsocr.foundation.words import exact, exact_tensor, is_text, shown
+from pytest_dsocr.models import VISION_SEAMS
+from pytest_dsocr.models.spec import FUSION
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import NotOfferedError, SubjectFaultError
 from pytest_dsocr.subjects.calls import at_stage, current
@@ -255,7 +254,7 @@ class CheckedSubject:
             text = self.subject.text_of(list(token_ids))
         return own_text("postprocess", "text_of", text)
 
-    def write(self, text: str, page: Path, folder: Path, file: str = MMD) -> None:
+    def write(self, text: str, page: Path, folder: Path, file: str) -> None:
         """Write the files that the vendor writes, ``file`` at least."""
         page, folder = page.absolute(), folder.absolute()
         with at_stage("postprocess", "write"):

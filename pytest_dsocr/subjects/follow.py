@@ -16,8 +16,8 @@ from pytest_dsocr.contract.markup import clean_output
 from pytest_dsocr.contract.policy import DecodePolicy, NgramBan
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.engine.pipeline import pick
-from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.words import exact
+from pytest_dsocr.models.spec import Family
 from pytest_dsocr.observation.answer import Answer, ForcedStep, Part
 from pytest_dsocr.observation.block_seams import in_stage_order, watch_deep
 from pytest_dsocr.observation.case import Case

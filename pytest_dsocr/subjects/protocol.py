@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.protocol import CacheView
-from pytest_dsocr.families import FAMILIES, PRESET_NAMES, PROMPT_NAMES
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import listed
+from pytest_dsocr.models import FAMILIES, PRESET_NAMES, PROMPT_NAMES
 from pytest_dsocr.observation.config import Level
 from pytest_dsocr.observation.config import NotOfferedError as NotOfferedError
 from pytest_dsocr.observation.config import Setup as Setup
@@ -55,8 +55,8 @@ PARTS: Mapping[str, tuple[str, ...]] = {
 }
 """The parts of an implementation that are subjects without ``read``, and the methods of each.
 
-One of a stage that views go through, such as ``sam``, takes what the stage does and returns its features; for the other
-methods see :class:`StagedSubject`.
+The part for a stage of the encoder, such as ``projector``, takes what the stage takes and returns its features. For the
+other methods see :class:`StagedSubject`.
 """
 
 
@@ -139,7 +139,7 @@ class StagedSubject(InputsSubject, Protocol):
     """
 
     def vision(self, inputs: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Run vision on one page: ``vision_fusion`` ``[T, C]``, and any of ``sam.crops``, ``sam.page``, ``clip.*``,
+        """Run vision on one page: ``vision_fusion`` ``[T, C]``, and any of ``STAGE.crops`` and ``STAGE.page``,
         ``projector.*``; nothing where the vendor's gate is shut."""
 
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> DecodeView:

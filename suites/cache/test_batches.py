@@ -14,19 +14,19 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, not_compared
-from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.places import MINI, split_model
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.models.spec import Family
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.check import Check
 
+from ..contract.asked import own_preset
 from .test_pages import ALIKE
 
 MAX_NEW_TOKENS, OF_UNLIKE = 12, 20
 ORDER = (1, 0, 1)
 """Which of two pages are read together: not in their own order, and one of them twice."""
-OWN = Preset("own", base_size=512, image_size=640, crop=True)
+OWN = own_preset("own", base_size=512, image_size=640, crop=True)
 """Crops at little cost."""
 WHAT = "text/together"
 EXCHANGED = "it is another page's of the batch: texts exchanged, or the cache or features of a page beside it"
@@ -38,7 +38,7 @@ ROUNDED = "nearest to its own page's, as rounding in a narrow dtype may have it"
 def test_each_page_reads_as_alone(
     two_pages: tuple[Path, Path], family: Family, dsocr_subject: Any, dsocr_config: Config, dsocr_check: Check
 ) -> None:
-    cases = [make_case(page, "markdown", family.quickest, MAX_NEW_TOKENS, family) for page in two_pages]
+    cases = [make_case(page, "markdown", family.quickest, MAX_NEW_TOKENS, family=family) for page in two_pages]
     dsocr_check(_together(dsocr_subject, dsocr_config, cases, ORDER))
 
 
@@ -49,7 +49,7 @@ def test_pages_of_unlike_lengths_read_as_alone(
     pages = _unlike_pages(tmp_path)
     if split_model(dsocr_config.checkpoint)[1] != MINI:  # which reads something of any page
         pages[1] = first_page
-    cases = [make_case(page, "markdown", OWN, OF_UNLIKE, family) for page in pages]
+    cases = [make_case(page, "markdown", OWN, OF_UNLIKE, family=family) for page in pages]
     dsocr_check(_together(dsocr_subject, dsocr_config, cases, range(len(pages)), UNLIKE))
 
 

@@ -146,7 +146,7 @@ def test_decode_peaks_no_higher_than_prefill(
         leave_out(request.node, "gpu", f"the subject is on {device}; name a GPU: --dsocr-device=cuda")
     if dsocr_config.isolate:
         leave_out(request.node, "gpu", "the subject's memory is its own process's; run this without --dsocr-isolate")
-    walk = Walk.along(dsocr_subject, first_page, dsocr_config.presets[0], family_named(dsocr_config.checkpoint))
+    walk = Walk.along(dsocr_subject, first_page, dsocr_config.presets[0], family=family_named(dsocr_config.checkpoint))
     inputs = walk.copies()
 
     def begin() -> DecodeView:

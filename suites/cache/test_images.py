@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_dsocr.compare.verdict import as_expected
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.subjects.calls import at_stage
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_dsocr.compare.tolerances import Tolerances
 
-VISION = {stage.name: stage.module for stage in DEFAULT.of_views if stage.blocks}
+VISION = {stage.name: stage.module for stage in DEEPSEEK_OCR.of_views if stage.blocks}
 
 
 @pytest.mark.dsocr_level("L2")

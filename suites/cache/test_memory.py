@@ -15,7 +15,7 @@ import pytest
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, as_expected, not_compared
 from pytest_dsocr.cost.cost import ITEM_BYTES
 from pytest_dsocr.cost.decoder import cache_bytes
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.models.spec import Family
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.check import Check
@@ -72,7 +72,7 @@ def test_reading_keeps_nothing_for_a_backward_pass(
         kept.append(tensor.nbytes)
         return tensor
 
-    case = make_case(first_page, "markdown", family.quickest, TOKENS, family)
+    case = make_case(first_page, "markdown", family.quickest, TOKENS, family=family)
     hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
     with torch.enable_grad(), hooks, Counting() as counting:
         CheckedSubject(dsocr_subject).read(case)

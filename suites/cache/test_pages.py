@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Reason, as_expected, not_compared
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.models.spec import Family
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.subjects.kv_probe import KvProbe
@@ -59,7 +59,7 @@ def test_the_first_page_reads_the_same_again(
     asked, file = CheckedSubject(dsocr_subject), tmp_path / "page.png"
 
     def read(page: Path) -> str:
-        return asked.read(make_case(page, "markdown", family.quickest, MAX_NEW_TOKENS, family))
+        return asked.read(make_case(page, "markdown", family.quickest, MAX_NEW_TOKENS, family=family))
 
     def read_in_place(page: Path) -> str:
         load_image(page).save(file, compress_level=1)

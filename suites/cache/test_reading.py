@@ -15,8 +15,8 @@ import pytest
 from pytest_dsocr.compare.verdict import Comparison, Verdict, as_expected
 from pytest_dsocr.contract.markup import clean_output
 from pytest_dsocr.engine.places import MINI, split_model
-from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.models.spec import Family
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.plugin.check import Check
 
@@ -59,7 +59,7 @@ def test_read_says_what_its_own_steps_choose(
     from ..contract.pages import write_page
 
     ceiling = PAGES[name] if split_model(dsocr_config.checkpoint)[1] == MINI else OF_OTHERS
-    case = make_case(write_page(name, tmp_path), "markdown", family.quickest, ceiling, family)
+    case = make_case(write_page(name, tmp_path), "markdown", family.quickest, ceiling, family=family)
     text = compare_text(*read(case), 0.0)
     agrees = "agrees" if text.verdict is Verdict.MATCH else "disagrees"
     measured = f"{agrees} with the subject's own steps, by the vendor's rule"
@@ -73,7 +73,7 @@ def test_a_page_without_text_is_not_made_to_have_some(
     """``mini`` ends at once on a page too small to read."""
     from ..contract.pages import write_page
 
-    text, own = read(make_case(write_page("tiny", tmp_path), "markdown", family.quickest, OF_OTHERS, family))
+    text, own = read(make_case(write_page("tiny", tmp_path), "markdown", family.quickest, OF_OTHERS, family=family))
     why = "what its own steps choose: EOS may be the first token, and no least number of tokens is asked for"
     dsocr_check([as_expected("read/page without text", text, own, why)])
 
@@ -85,8 +85,8 @@ def test_another_prompt_of_a_page_is_another_reading(
     """What is kept of a page by its name or its pixels must not be what was read of it."""
     from ..contract.pages import write_page
 
-    page, prompts = write_page("alpha", tmp_path), ("markdown", DEFAULT.prompts["free"])
-    _, (text, own) = (read(make_case(page, one, family.quickest, OF_PROMPTS, family)) for one in prompts)
+    page, prompts = write_page("alpha", tmp_path), ("markdown", DEEPSEEK_OCR.prompts["free"])
+    _, (text, own) = (read(make_case(page, one, family.quickest, OF_PROMPTS, family=family)) for one in prompts)
     why = "what its own steps choose, and not what is kept of the page and found without the prompt"
     dsocr_check([as_expected("read/another prompt", text, own, why)])
 

@@ -16,7 +16,7 @@ from PIL import Image
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Reason, as_expected, not_compared
 from pytest_dsocr.contract import GRID, PIXELS, ROWS
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.models.spec import Family
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.config import SubjectFaultError
 from pytest_dsocr.plugin.check import Check
@@ -37,7 +37,7 @@ MANY = (3, 3)
 def test_a_crop_among_nine_is_seen_as_among_two(
     tmp_path: Path, family: Family, limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
 ) -> None:
-    """The crops of a page of two, repeated to fill a grid of nine; SAM's features of each are compared."""
+    """The crops of a page of two, repeated to fill a grid of nine. The first encoder's features are compared."""
     from pytest_dsocr.subjects.checked import CheckedSubject
 
     from ..contract.pages import write_wide
@@ -49,11 +49,12 @@ def test_a_crop_among_nine_is_seen_as_among_two(
     order = [k % len(inputs["images_crop"]) for k in range(columns * rows)]
     grid = inputs["images_spatial_crop"].new_tensor([MANY])
     many = checked.vision({**inputs, "images_crop": inputs["images_crop"][order], "images_spatial_crop": grid})
-    if "sam.crops" not in few or "sam.crops" not in many:
-        dsocr_check([not_compared("sam.crops", Reason.NOT_OFFERED)])
+    first = f"{family.of_views[0].name}.crops"
+    if first not in few or first not in many:
+        dsocr_check([not_compared(first, Reason.NOT_OFFERED)])
         return
     dsocr_check(
-        compare_ways(f"sam.crops/crop {k} of nine", many["sam.crops"][k], few["sam.crops"][of], limits.seam)
+        compare_ways(f"{first}/crop {k} of nine", many[first][k], few[first][of], limits.seam)
         for k, of in enumerate(order)
     )
 

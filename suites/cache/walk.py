@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, as_expected, not_compared
-from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.families.family import FUSION, Family
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models.spec import FUSION, Family
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.subjects.protocol import NotOfferedError
 
@@ -45,7 +44,7 @@ class Walk:
     family: Family
 
     @classmethod
-    def along(cls, subject: Any, page: Path, preset: str = "", family: Family = DEFAULT) -> Walk:
+    def along(cls, subject: Any, page: Path, preset: str = "", *, family: Family) -> Walk:
         """Ask ``subject`` for a page's inputs, features and first choices.
 
         Args:

@@ -20,20 +20,22 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import MutableMapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_dsocr.engine.architecture import Architecture, ClipConfig, DecoderConfig, SamConfig
-from pytest_dsocr.families import DEFAULT, FAMILIES
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.layers.sizes import DecoderConfig, SamConfig
+from pytest_dsocr.models import FAMILIES
+from pytest_dsocr.models.architecture import Architecture
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.models.deepseek_ocr.sizes import ClipConfig, DeepEncoder
+from pytest_dsocr.models.spec import Family
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from torch import Tensor
 
 NAME = "awkward"
-ARCHITECTURE = Architecture(
+ENCODER = DeepEncoder.of(
     SamConfig(
         width=96,
         layers=3,
@@ -44,18 +46,18 @@ ARCHITECTURE = Architecture(
         downsample_channels=(56, 80),
     ),
     ClipConfig(width=80, layers=3, heads=5, image_size=70),
-    DecoderConfig(
-        vocab_size=2017,
-        hidden_size=160,
-        intermediate_size=224,
-        num_hidden_layers=3,
-        num_attention_heads=5,
-        num_key_value_heads=5,
-        n_routed_experts=12,
-        num_experts_per_tok=3,
-        moe_intermediate_size=72,
-        max_position_embeddings=8192,
-    ),
+)
+DECODER = DecoderConfig(
+    vocab_size=2017,
+    hidden_size=160,
+    intermediate_size=224,
+    num_hidden_layers=3,
+    num_attention_heads=5,
+    num_key_value_heads=5,
+    n_routed_experts=12,
+    num_experts_per_tok=3,
+    moe_intermediate_size=72,
+    max_position_embeddings=8192,
 )
 SEED = 3
 PAGES = {
@@ -116,22 +118,28 @@ FIRST_ATTENTION = "model.layers.0.self_attn.o_proj.weight"
 """Zero: in bfloat16 the first layer then tells how norms are rounded, however attention rounds."""
 
 
-def write_awkward(folder: Path, family: Family = DEFAULT) -> Path:
+def architecture(family: Family) -> Architecture:
+    """Return the checkpoint's dimensions, as ``family``'s."""
+    return Architecture(family, ENCODER, DECODER)
+
+
+def write_awkward(folder: Path, family: Family) -> Path:
     """Write the checkpoint into ``folder``, which it makes, as ``family``'s, and give it."""
     import torch
     from tokenizers import Tokenizer
 
-    from pytest_dsocr.engine.attention import attention_function
     from pytest_dsocr.engine.checkpoint import device_named, resolve
-    from pytest_dsocr.engine.model import DeepseekOCR
     from pytest_dsocr.engine.places import MINI
     from pytest_dsocr.engine.portable import write_checkpoint
     from pytest_dsocr.engine.synthetic import fill
+    from pytest_dsocr.layers.attention import attention_function
+    from pytest_dsocr.models.deepseek_ocr.model import DeepseekOCR
 
     mini = resolve(MINI).folder
     assert mini is not None
     vocabulary = Tokenizer.from_file(str(mini / "tokenizer.json"))
-    model = DeepseekOCR.empty(ARCHITECTURE, attention_function("eager"), device_named("cpu"), torch.bfloat16)
+    arch = architecture(family)
+    model = DeepseekOCR.empty(arch, attention_function("eager"), device_named("cpu"), torch.bfloat16)
     fill(model, SEED)
     state = dict(model.state_dict())
     has_rule = family.decoding.no_repeat_ngram_size > 0
@@ -142,7 +150,7 @@ def write_awkward(folder: Path, family: Family = DEFAULT) -> Path:
         weights *= SMALL if STREAMS.search(name) else 1.0
     state[FIRST_ATTENTION].zero_()
     folder.mkdir(parents=True, exist_ok=True)
-    write_checkpoint(folder, replace(ARCHITECTURE, family=family), state, vocabulary)
+    write_checkpoint(folder, arch, state, vocabulary)
     return folder
 
 
@@ -177,6 +185,6 @@ if __name__ == "__main__":
     from suites.contract.pages import write_page
 
     target, model = Path(sys.argv[1]), sys.argv[2:]
-    write_awkward(target / "-".join([*model, NAME]), FAMILIES[model[0]] if model else DEFAULT)
+    write_awkward(target / "-".join([*model, NAME]), FAMILIES[model[0]] if model else DEEPSEEK_OCR)
     for page in {page for pages in PAGES.values() for page in pages.values()}:
         write_page(page, target)

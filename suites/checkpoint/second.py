@@ -16,8 +16,8 @@ from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.rounding import Rounder, parts_of
-from pytest_dsocr.families.family import PREFILL, Family
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models.spec import PREFILL, Family
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.reference.goldens import recording_places
@@ -28,7 +28,7 @@ from pytest_dsocr.subjects.loading import adapter_of, close_subject, open_subjec
 from pytest_dsocr.subjects.protocol import NotOfferedError
 
 from ..contract.pages import write_page
-from .made import ARCHITECTURE, CEILING, NAME, PAGES, PROMPT, write_awkward
+from .made import CEILING, DECODER, NAME, PAGES, PROMPT, write_awkward
 
 IN_BFLOAT16 = {"seam": 2e-2}
 FIRST_LAYER, OF_FIRST_LAYER = "prefill/0", {"seam": 5e-4}
@@ -79,7 +79,7 @@ class Second:
         self._check_offered(own)
         preset = self.family.quickest
         page = self.folder / f"{PAGES[preset.name][dtype]}.png"
-        case = make_case(page, PROMPT, preset, CEILING, self.family)
+        case = make_case(page, PROMPT, preset, CEILING, family=self.family)
         is_half = dtype == "bfloat16"
         with _loaded(own) as subject:
             limits = limits_of(own, subject, reference)
@@ -100,10 +100,10 @@ class Second:
 def _check_width(report: CaseReport) -> None:
     """Raise ``DsocrError`` where the features are as wide as another checkpoint's."""
     features = report.exchange.answer.seams.get("vision_fusion")
-    if features and features.shape[-1] != ARCHITECTURE.decoder.hidden_size:
+    if features and features.shape[-1] != DECODER.hidden_size:
         raise DsocrError(
             f"the subject's features have {features.shape[-1]} channels, and the checkpoint that its Setup names has "
-            f"{ARCHITECTURE.decoder.hidden_size}; load what Setup names, or raise NotImplementedError where no other "
+            f"{DECODER.hidden_size}; load what Setup names, or raise NotImplementedError where no other "
             "checkpoint is taken than the run's"
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,8 @@ from PIL import Image
 
 from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.models.spec import Family
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.reference.goldens import RECORDINGS, facts_of, shipped_folder
 
@@ -21,13 +21,19 @@ if TYPE_CHECKING:
 
     from pytest_dsocr.observation.observation import InputsDigest
 
+
+def own_preset(name: str, base_size: int, image_size: int, crop: bool) -> Preset:
+    """Return a preset of a user's own; :func:`sizes_of` makes it one of the model's."""
+    return replace(DEEPSEEK_OCR.quickest, name=name, base_size=base_size, image_size=image_size, crop=crop)
+
+
 OWN_PRESETS = (
-    Preset("own_crops", 768, 640, crop=True),
-    Preset("own_odd", 800, 800, crop=False),
-    Preset("own_small", 400, 400, crop=False),
+    own_preset("own_crops", 768, 640, crop=True),
+    own_preset("own_odd", 800, 800, crop=False),
+    own_preset("own_small", 400, 400, crop=False),
 )
 """Crops beside a smaller view of the page; sides whose patches do not divide by four, padded and squashed."""
-OWN_BASE = Preset("own_base", 1024, 512, crop=False)
+OWN_BASE = own_preset("own_base", 1024, 512, crop=False)
 """Its base_size is of no view."""
 OWN_PAGES = ("portrait", "landscape")
 
@@ -39,7 +45,7 @@ def recorded(name: str, family: Family) -> Path:
 
 def sizes_of(preset: str | Preset, family: Family) -> Preset:
     """Return DeepSeek-OCR's preset of that name, or one's own, as ``family`` cuts pages: ``infer`` takes any sizes."""
-    return family.preset(preset if isinstance(preset, Preset) else DEFAULT.presets[preset])
+    return family.preset(preset if isinstance(preset, Preset) else DEEPSEEK_OCR.presets[preset])
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,7 @@ class Asked:
         family: its model.
     """
 
-    def __init__(self, subject: Any, family: Family = DEFAULT) -> None:
+    def __init__(self, subject: Any, family: Family) -> None:
         self._subject, self.family = subject, family
         self._digests: dict[tuple[Path, str | Preset, str], InputsDigest] = {}
         self._brief: dict[Path, InputsDigest] = {}

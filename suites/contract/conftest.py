@@ -16,7 +16,7 @@ from .recipes import Recipes
 
 if TYPE_CHECKING:
     from pytest_dsocr.engine.tokenizer import Tokenizer
-    from pytest_dsocr.families.family import Family
+    from pytest_dsocr.models.spec import Family
     from pytest_dsocr.observation.config import Config
 
 ODD_PAGES = Path(__file__).with_name("test_odd_pages.py")

@@ -11,8 +11,8 @@ from pytest_dsocr.compare.verdict import Comparison, Verdict, as_expected, equal
 from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import TextTokenizer
-from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.models.spec import Family
 
 from .asked import Asked, Drawn, sizes_of
 from .hints import Size, hinted
@@ -30,11 +30,11 @@ class Facts:
     """A recording of inputs; see ``pytest_dsocr.reference.nearest``."""
 
     recorded: Mapping[str, Any]
-    family: Family = DEFAULT
+    family: Family
     """Whose vendor's code it is of."""
 
     @classmethod
-    def read(cls, golden: Path, family: Family = DEFAULT, what: str = "inputs") -> Facts:
+    def read(cls, golden: Path, family: Family, what: str = "inputs") -> Facts:
         """Read those nearest to the installed Pillow: a run's own, or the shipped ones where it has none."""
         from pytest_dsocr.reference.goldens import RECORDINGS, facts_of, shipped_folder
         from pytest_dsocr.reference.nearest import read_facts
@@ -97,7 +97,7 @@ class PromptFact:
 
     def ids_in(self, tokenizer: TextTokenizer) -> list[int]:
         """Return the same prompt's ids in another vocabulary: the same pieces at the same places."""
-        image = DEFAULT.special.image
+        image = DEEPSEEK_OCR.special.image
         first, count = self.input_ids.index(image), self.input_ids.count(image)
         before, after = self.input_ids[1:first], self.input_ids[first + count :]
         pieces = {tuple(ids): text for text, ids in self.encoded.items()}

@@ -9,10 +9,9 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.contract.presets import Grid
+from pytest_dsocr.contract.presets import Grid, Tiling
 from pytest_dsocr.contract.prompt import TextTokenizer
-from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.models.spec import Family
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,15 +41,16 @@ def _resembling(begins: str | tuple[str, ...], make: Callable[[], Any], actual: 
         yield f"whether it comes of {OR.join(ways[:MOST])}"
 
 
-def of_grid(actual: Mapping[Size, Grid]) -> Iterator[str]:
+def of_grid(actual: Mapping[Size, Grid], tiling: Tiling) -> Iterator[str]:
     """Yield the rules that lead to all of these grids, by the size of the page; of two mistakes where no one does."""
     from pytest_dsocr.explain.catalogue.pixels import GRIDS, nearest
 
     def leads(rule: Callable[..., Grid], **how: Any) -> bool:
-        return all(rule(*size, **how) == grid for size, grid in actual.items())
+        return all(rule(*size, tiling, **how) == grid for size, grid in actual.items())
 
-    ways = [words for words, rule in GRIDS.values() if leads(rule)]
-    known = [(words, rule.keywords) for words, rule in GRIDS.values() if isinstance(rule, partial)]
+    rules = [(words.replace("{crop}", str(tiling.crop_px)), rule) for words, rule in GRIDS.values()]
+    ways = [words for words, rule in rules if leads(rule)]
+    known = [(words, rule.keywords) for words, rule in rules if isinstance(rule, partial)]
     ways = ways or [
         f"{first}, and {second}"
         for (first, one), (second, other) in combinations(known, 2)
@@ -60,7 +60,7 @@ def of_grid(actual: Mapping[Size, Grid]) -> Iterator[str]:
         yield f"whether it comes of {OR.join(ways[:MOST])}"
 
 
-def of_count(page: Path, actual: int, tokenizer: TextTokenizer, family: Family = DEFAULT) -> Iterator[str]:
+def of_count(page: Path, actual: int, tokenizer: TextTokenizer, family: Family) -> Iterator[str]:
     """Yield the mistakes under which a page in Gundam has this number of image tokens."""
 
     def make() -> int:
@@ -71,7 +71,7 @@ def of_count(page: Path, actual: int, tokenizer: TextTokenizer, family: Family =
     yield from _resembling("prompt.counts-", make, actual, family)
 
 
-def of_prompt(actual: Sequence[int], text: str, tokenizer: TextTokenizer, family: Family = DEFAULT) -> Iterator[str]:
+def of_prompt(actual: Sequence[int], text: str, tokenizer: TextTokenizer, family: Family) -> Iterator[str]:
     """Yield how a prompt's ids were made, where they are not the vendor's; how many an image has is left aside."""
     from PIL import Image
 

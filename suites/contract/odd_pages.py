@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.models.spec import Family
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.pages.page_list import PAGES as SHIPPED
 
@@ -112,12 +112,12 @@ class OddPage(NamedTuple):
     """What a subject that reads it otherwise may have missed, in a few words."""
     preset: str = "tiny"
 
-    def case(self, name: str, folder: Path, family: Family = DEFAULT) -> Case:
+    def case(self, name: str, folder: Path, family: Family) -> Case:
         """Write the page without loss into ``folder``, and return what is asked of it."""
         page = self.draw()
         path = folder / f"{name}.{'tif' if page.mode == 'CMYK' else 'png'}"
         page.save(path, exif=page.getexif(), icc_profile=page.info.get("icc_profile"))
-        return make_case(path, DEFAULT.prompts["free"], sizes_of(self.preset, family), 60, family)
+        return make_case(path, DEEPSEEK_OCR.prompts["free"], sizes_of(self.preset, family), 60, family=family)
 
 
 def cut(check: str, *placed: Any) -> OddPage:

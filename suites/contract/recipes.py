@@ -54,7 +54,11 @@ class View(NamedTuple):
 
         recipe = replace(Recipe(), **{name: one.value for name, one in made.items()})
         page, is_whole = recipe.opened(self.page), self.what == "images_ori"
-        views = [recipe.view(page, self.preset)] if is_whole else recipe.crops(page, self.preset.grid(*page.size))
+        views = (
+            [recipe.view(page, self.preset)]
+            if is_whole
+            else recipe.crops(page, self.preset.grid(*page.size), self.preset.tiling.crop_px)
+        )
         if len(views) != len(self.actual) or views[0].size != tuple(self.actual.shape[2:]):
             return float("inf")
         apart = (recipe.levels(levels(views)).float() - self.actual).abs_()

@@ -70,7 +70,7 @@ def test_grid(
     grid = equal("images_spatial_crop", actual, recorded, f"{math.prod(recorded)} crops, columns and rows")
     image_id, expected = tokenizer.special.image, image_token_count(facts.family.presets["gundam"], actual)
     why = f"for the page and {actual[0]} x {actual[1]} crops"
-    found_grid = hinted(facts.with_origin(grid), lambda: of_grid(_grids(asked, drawn)))
+    found_grid = hinted(facts.with_origin(grid), lambda: of_grid(_grids(asked, drawn), asked.family.tiling))
     counts = compare_image_tokens(inputs, image_id, expected, why)
     found = inputs.prompt_ids.count(image_id)
     dsocr_check([found_grid, *(hinted(one, lambda: of_count(page, found, tokenizer, facts.family)) for one in counts)])
@@ -81,7 +81,7 @@ def test_a_page_within_640_px_is_not_cut(page: str, asked: Asked, drawn: Drawn, 
     inputs = asked(drawn(page))
     crops, blank = inputs.images_crop.partition(" sha256")[0], "float32 [1, 3, 1024, 1024]"
     grid = as_expected("images_spatial_crop", inputs.images_spatial_crop, ((1, 1),), "for it fits into one crop")
-    found_grid = hinted(grid, lambda: of_grid(_grids(asked, drawn)))
+    found_grid = hinted(grid, lambda: of_grid(_grids(asked, drawn), asked.family.tiling))
     dsocr_check([found_grid, as_expected("images_crop", crops, blank, "zeros in float32, where real crops are bf16")])
 
 

@@ -14,8 +14,8 @@ from PIL import ExifTags, Image, ImageOps
 
 from pytest_dsocr.compare.verdict import as_expected
 from pytest_dsocr.contract.image import load_image
-from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.models.spec import Family
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.named import first_pages
 from pytest_dsocr.plugin.check import Check
@@ -23,7 +23,7 @@ from pytest_dsocr.plugin.check import Check
 from .asked import Asked
 
 SIZE_PX = 360, 250
-LARGER = 2 * max(preset.view_size for preset in DEFAULT.presets.values()) // min(SIZE_PX) + 1
+LARGER = 2 * max(preset.view_size for preset in DEEPSEEK_OCR.presets.values()) // min(SIZE_PX) + 1
 """So many times as large, each side is more than twice that of every view, and a decoder that scales would."""
 MAX_NEW_TOKENS = 8
 SAME = "as a plain PNG of the same pixels gives"
@@ -108,7 +108,7 @@ def test_it_reads_as_a_plain_file(
     [first] = first_pages(dsocr_config.pages)
     subject = CheckedSubject(dsocr_subject)
     file, plain = (
-        subject.read(make_case(page, "markdown", family.quickest, MAX_NEW_TOKENS, family))
+        subject.read(make_case(page, "markdown", family.quickest, MAX_NEW_TOKENS, family=family))
         for page in _two_files(TURNED, load_image(first), tmp_path)
     )
     dsocr_check([as_expected("text", file, plain, f"{SAME}; check {FORMS[TURNED][1]}")])

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.models.spec import Family
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.check import Check
 
@@ -27,7 +27,7 @@ def read_by_vendor(family: Family) -> Any:
 
 
 @pytest.mark.dsocr_level("L0")
-@pytest.mark.parametrize("name", read_by_vendor(DEFAULT)["pages"])
+@pytest.mark.parametrize("name", read_by_vendor(DEEPSEEK_OCR)["pages"])
 def test_it_reads_as_the_vendors_code(
     name: str, family: Family, dsocr_config: Config, dsocr_subject: Any, tmp_path: Path, dsocr_check: Check
 ) -> None:

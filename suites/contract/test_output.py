@@ -16,7 +16,7 @@ from pytest_dsocr.compare.verdict import Comparison, Reason, as_expected, not_co
 from pytest_dsocr.contract.drawing import place
 from pytest_dsocr.contract.markup import IMAGE_LABEL, parse
 from pytest_dsocr.engine.places import family_named
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.models.spec import Family
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.config import own_config
 

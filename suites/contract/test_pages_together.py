@@ -8,7 +8,7 @@ import pytest
 from pytest_dsocr.compare.verdict import as_expected, equal
 from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.contract.prompt import TextTokenizer
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.models.spec import Family
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.check import Check
 

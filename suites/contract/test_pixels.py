@@ -6,7 +6,7 @@ from pytest_dsocr.compare.verdict import as_expected
 from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import TextTokenizer
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.plugin.check import Check
 
 from .asked import OWN_BASE, OWN_PAGES, OWN_PRESETS, Asked, Drawn
@@ -69,7 +69,7 @@ def test_crops_are_zeros_where_there_are_none(asked: Asked, drawn: Drawn, dsocr_
 # The view of the whole page: padded with grey, or squashed without crops and up to 640 px.
 
 
-@pytest.mark.parametrize("preset", DEFAULT.presets)
+@pytest.mark.parametrize("preset", DEEPSEEK_OCR.presets)
 @pytest.mark.parametrize("page", ["portrait", "landscape", "exactly_640", "tiny", "panorama"])
 def test_every_bit_of_the_view(page: str, preset: str, pixels: Pixels, dsocr_check: Check) -> None:
     dsocr_check([pixels.compare("images_ori", page, preset, LARGE.get(page, ""))])

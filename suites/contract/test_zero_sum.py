@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.compare.verdict import as_expected
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.models.spec import Family
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.plugin.check import Check
 

@@ -17,18 +17,19 @@ from pytest_dsocr.cost.cost import WHOLE, Cost, Difference, by_module, differenc
 from pytest_dsocr.cost.decoder import HEAD, LAYERS, NORM, SESSION, Way
 from pytest_dsocr.cost.model import decode_step, parameters, stages_of
 from pytest_dsocr.cost.workload import Workload
-from pytest_dsocr.families import DEFAULT, OF_VIEWS, VISION
 from pytest_dsocr.foundation.words import count, listed
+from pytest_dsocr.models import OF_VIEWS, VISION
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 
 if TYPE_CHECKING:
     from torch import nn
 
     from pytest_dsocr.contract.prompt import TextTokenizer
-    from pytest_dsocr.engine.architecture import Architecture
+    from pytest_dsocr.models.architecture import Architecture
     from pytest_dsocr.perf.probe.flops import Flops
 
 
-FREE = DEFAULT.prompts["free"]
+FREE = DEEPSEEK_OCR.prompts["free"]
 WAYS = {
     "": SESSION,
     ", with the logits of all positions": Way(all_logits=True),

@@ -3,7 +3,7 @@
 import pytest
 
 from pytest_dsocr.contract.prompt import locate
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.plugin.check import Check
 
 from ..contract.asked import sizes_of
@@ -18,16 +18,22 @@ LOCATED = locate("the total of all items")
 @pytest.mark.parametrize("grid", GRIDS, ids=lambda grid: "{}x{}".format(*grid))
 def test_grid(grid: tuple[int, int], scales: Scales, dsocr_check: Check) -> None:
     """In Gundam, a page that is as large as its crops."""
-    _check((DEFAULT.tiling.crop_px * grid[0], DEFAULT.tiling.crop_px * grid[1]), FREE, "gundam", scales, dsocr_check)
+    _check(
+        (DEEPSEEK_OCR.tiling.crop_px * grid[0], DEEPSEEK_OCR.tiling.crop_px * grid[1]),
+        FREE,
+        "gundam",
+        scales,
+        dsocr_check,
+    )
 
 
-@pytest.mark.parametrize("preset", [name for name, preset in DEFAULT.presets.items() if not preset.crop])
+@pytest.mark.parametrize("preset", [name for name, preset in DEEPSEEK_OCR.presets.items() if not preset.crop])
 def test_preset(preset: str, scales: Scales, dsocr_check: Check) -> None:
     """Without crops, whatever the page's size."""
     _check((300, 700), FREE, preset, scales, dsocr_check)
 
 
-@pytest.mark.parametrize("prompt", [*DEFAULT.prompts.values(), LOCATED], ids=[*DEFAULT.prompts, "locate"])
+@pytest.mark.parametrize("prompt", [*DEEPSEEK_OCR.prompts.values(), LOCATED], ids=[*DEEPSEEK_OCR.prompts, "locate"])
 def test_prompt(prompt: str, scales: Scales, dsocr_check: Check) -> None:
     """In Tiny, which is the quickest."""
     _check((512, 512), prompt, "tiny", scales, dsocr_check)

@@ -9,13 +9,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_dsocr.families import VISION
+from pytest_dsocr.engine.places import family_named
+from pytest_dsocr.models.spec import FUSION
 from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.plugin.config import own_config
 
 if TYPE_CHECKING:
     from pytest_dsocr.compare.case import CaseReport
 
 pytestmark = pytest.mark.dsocr
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Ask for each stage of the run's own model."""
+    if "stage" in metafunc.fixturenames:
+        family = family_named(own_config(metafunc.config).checkpoint)
+        metafunc.parametrize("stage", [*(stage.name for stage in family.of_views), FUSION])
 
 
 @pytest.mark.dsocr_level("L1")
@@ -26,7 +35,6 @@ def test_inputs(dsocr_report: CaseReport, dsocr_check: Check) -> None:
 
 
 @pytest.mark.dsocr_level("L2")
-@pytest.mark.parametrize("stage", VISION)
 def test_vision(dsocr_report: CaseReport, dsocr_check: Check, stage: str) -> None:
     """Features of the crops and of the whole page; of a subject with named modules after every block."""
     dsocr_check(dsocr_report, stage)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.models.spec import Family
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.reference import goldens
 from pytest_dsocr.reference.environment import family_in

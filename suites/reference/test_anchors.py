@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.models.spec import Family
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.reference.anchors import Anchors, read_anchors
 from pytest_dsocr.reference.drift import Drift, drifts, read_json
-from pytest_dsocr.reference.environment import family_in
+from pytest_dsocr.reference.environment import check_vendor_folder
 
 from .goldens import anchors_of
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.dsocr_vendor
 def own(dsocr_config: Config) -> Family:
     """Whose files the run names."""
     assert isinstance(dsocr_config.reference, Path)
-    return family_in(dsocr_config.reference) or DEFAULT
+    return check_vendor_folder(dsocr_config.reference)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def drifted(pinned: Anchors, dsocr_config: Config) -> dict[str, Drift]:
     return {one.anchor: one for one in drifts(pinned, read_anchors(dsocr_config.reference))}
 
 
-@pytest.mark.parametrize("stage", DEFAULT.vendor.contract)
+@pytest.mark.parametrize("stage", DEEPSEEK_OCR.vendor.contract)
 def test_stage(stage: str, own: Family, pinned: Anchors, drifted: dict[str, Drift], dsocr_check: Check) -> None:
     symbols = own.vendor.contract[stage]
     dsocr_check(_compared(symbol, drifted.get(symbol), pinned.symbols[symbol].file) for symbol in symbols)

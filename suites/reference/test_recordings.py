@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict, as_expected, equal
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.models.spec import Family
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.stash import leave_out

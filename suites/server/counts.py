@@ -6,13 +6,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.contract.image import load_image
-from pytest_dsocr.contract.presets import Grid, Preset, image_token_count
+from pytest_dsocr.contract.presets import Preset, image_token_count
 
 from .asked import MANY, SHOWN, SOME, Asked, judged, not_offered
+
+if TYPE_CHECKING:
+    from pytest_dsocr.explain.catalogue.pixels import GridRule
 
 NEAR = 16
 """Tokens that a template may add beside those of a prompt without an image."""
@@ -28,10 +31,11 @@ class Counted(NamedTuple):
     actual: int
     """As the server counts them, the image's with them."""
 
-    def by(self, preset: Preset | None = None, rule: Callable[..., Grid] | None = None) -> int:
+    def by(self, preset: Preset | None = None, rule: GridRule | None = None) -> int:
         """Count the tokens as the vendor's code does, or in another preset, or with another rule of grids."""
         own = preset or self.preset
-        return self.text + image_token_count(own, (rule if rule and own.crop else own.grid)(*self.size))
+        grid = rule(*self.size, own.tiling) if rule and own.crop else own.grid(*self.size)
+        return self.text + image_token_count(own, grid)
 
 
 def prompt_tokens(asked: Asked) -> Comparison:
@@ -69,13 +73,16 @@ def _fault(page: Counted, offset: int) -> str:
 def _ways(pages: Sequence[Counted], bare: int) -> Iterator[str]:
     """Yield the mistakes under which every page has its count, but for one number of tokens near ``bare``."""
     from pytest_dsocr.explain.catalogue.pixels import GRIDS
-    from pytest_dsocr.families import DEFAULT
+    from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 
     counts: dict[str, Callable[[Counted], int]] = {"a count without the image": lambda page: page.text}
     own = pages[0].preset
-    presets = [replace(one, tiling=own.tiling, layout=own.layout) for one in DEFAULT.presets.values()]
+    presets = [replace(one, tiling=own.tiling, layout=own.layout) for one in DEEPSEEK_OCR.presets.values()]
     counts |= {f"the preset {one.name}": partial(Counted.by, preset=one) for one in presets}
-    counts |= {words: partial(Counted.by, rule=rule) for words, rule in GRIDS.values()}
+    counts |= {
+        words.replace("{crop}", str(own.tiling.crop_px)): partial(Counted.by, rule=rule)
+        for words, rule in GRIDS.values()
+    }
     for words, count in counts.items():
         one, *others = {page.actual - count(page) for page in pages}
         if not others and abs(one - bare) <= NEAR:

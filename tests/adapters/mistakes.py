@@ -8,8 +8,7 @@ from urllib.parse import urlsplit
 
 from PIL import Image
 
-from pytest_dsocr.contract.presets import Tiling
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from tests.adapters.server import TOKEN
 from tests.adapters.serving import FLIGHT, Right, session
 
@@ -58,9 +57,11 @@ PARTS: Mapping[str, Mapping[str, Any]] = {  # behind the name are the checks tha
         "usage": lambda it, prompt, said: Right.usage(it, swapped("count", prompt), said)
     },
     "counts-one-less: max_tokens": {"usage": lambda it, prompt, said: Right.usage(it, prompt, said - 1)},
-    "six-crops: prompt_tokens": {"preset": lambda it: replace(Right.preset(it), tiling=Tiling(most=6))},
+    "six-crops: prompt_tokens": {
+        "preset": lambda it: replace(Right.preset(it), tiling=replace(DEEPSEEK_OCR.tiling, most=6))
+    },
     "total-is-the-prompt: max_tokens": {"usage": lambda it, *both: {**Right.usage(it, *both), "total_tokens": both[0]}},
-    "base-for-gundam: prompt_tokens": {"preset": lambda it: DEFAULT.presets["base"]},
+    "base-for-gundam: prompt_tokens": {"preset": lambda it: DEEPSEEK_OCR.presets["base"]},
     "ignores-exif: exif": {"opened": as_it_lies},
     "small-jpeg: jpeg": {"opened": small_jpeg},
     "page-of-the-host: url": {"fetched": by_host},

@@ -23,7 +23,7 @@ from pytest_dsocr.contract.markup import clean_output
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.pipeline import pick
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from tests.adapters.server import TOKEN, Handler
 
 LOCK = threading.RLock()
@@ -87,7 +87,7 @@ class Right:
         return load_image(data)
 
     def preset(self) -> Preset:
-        return DEFAULT.presets[self.body["preset"]]
+        return DEEPSEEK_OCR.presets[self.body["preset"]]
 
     def most(self) -> int:
         return int(self.body["max_tokens"])

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.config import SubjectFaultError, SubjectHungError
 from pytest_dsocr.subjects.calls import watching
@@ -30,7 +30,10 @@ KEPT = f"--keep {READER} --stay"
 def read(spec: str, page: str = "fine", subject: Any = None) -> str:
     found = subject or load_subject(spec, Setup())
     text: str = found.read(
-        Path(page).with_suffix(".png"), prompt=DEFAULT.prompts["free"], preset=DEFAULT.presets["tiny"], max_new_tokens=7
+        Path(page).with_suffix(".png"),
+        prompt=DEEPSEEK_OCR.prompts["free"],
+        preset=DEEPSEEK_OCR.presets["tiny"],
+        max_new_tokens=7,
     )
     return text
 
@@ -93,7 +96,7 @@ def test_a_hang_ends_at_its_own_limit_and_at_the_runs(tmp_path: Path) -> None:
         watch.limit(0.2)
         checked = CheckedSubject(load_subject(ONCE, Setup()))
         with pytest.raises(SubjectHungError, match=r"did not return in read within 0\.2 s"):
-            checked.read(make_case(tmp_path / "hang.png", "free", "tiny"))
+            checked.read(make_case(tmp_path / "hang.png", "free", "tiny", family=DEEPSEEK_OCR))
 
 
 def test_nothing_that_it_has_started_is_left() -> None:

@@ -17,8 +17,8 @@ from pytest_dsocr.cases.run import promised_and_absent
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Comparison, Reason, Sign, Verdict
-from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.config import Level, SubjectFaultError
 from pytest_dsocr.pages.page_list import shipped
@@ -125,7 +125,10 @@ def test_padded_logits_are_noted_and_a_chosen_padding_is_wrong(value: float, wro
 
 def test_what_was_not_written_is_not_made_up(dumps: Path) -> None:
     (dumps / CASE / "images_crop.npy").unlink()
-    asked, case = CheckedSubject(load_subject(f"dump:{dumps}", Setup())), make_case(PAGE, "markdown", "gundam")
+    asked, case = (
+        CheckedSubject(load_subject(f"dump:{dumps}", Setup())),
+        make_case(PAGE, "markdown", "gundam", family=DEEPSEEK_OCR),
+    )
     with pytest.raises(NotOfferedError, match=r"^not offered: images_crop of the inputs"):
         asked.inputs(case)
     inputs = asked.inputs(case, partial=True)
@@ -133,7 +136,7 @@ def test_what_was_not_written_is_not_made_up(dumps: Path) -> None:
     others = {**inputs, "images_ori": -inputs["images_ori"]}
     state, _ = asked.prefill(inputs, fused)
     asks: list[Callable[[], object]] = [
-        lambda: asked.inputs(replace(case, preset=DEFAULT.presets["tiny"])),
+        lambda: asked.inputs(replace(case, preset=DEEPSEEK_OCR.presets["tiny"])),
         lambda: asked.vision(others),
         lambda: asked.prefill(others, fused),
         lambda: asked.prefill(inputs, -fused),
@@ -168,7 +171,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a command is to write of two pages, for one token and for more, and beside it what mistakes give."""
     folder = tmp_path_factory.mktemp("prepared")
     for page, most in product(TWO, (1, MOST)):
-        case = make_case(page, "markdown", "tiny", most)
+        case = make_case(page, "markdown", "tiny", most, family=DEEPSEEK_OCR)
         made = write(Setup(), case, folder).rename(folder / f"{page.stem}-{most}")
         lengths, tokens, logits = (np.load(made / f"{name}.npy") for name in (LENGTHS, TOKENS, LOGITS))
         planted = {"stuck": lengths * 0 + lengths[0], "twice": lengths + lengths[0], "other": tokens + (most > 1)}
@@ -208,7 +211,7 @@ def test_a_command_is_run_again_for_more_tokens_and_for_the_page_before(mistake:
     deed, expected = PLANTED[mistake]
     subject, made = command(deed), list[Comparison]()
     check: Any = made.extend
-    walk = Walk.along(subject, TWO[0])
+    walk = Walk.along(subject, TWO[0], family=DEEPSEEK_OCR)
     test_contents.test_it_grows_by_one_in_every_layer_a_step(walk, KvProbe, check)
     test_pages.test_a_prefill_begins_with_an_empty_cache(TWO, walk, tolerances("float32"), subject, check)
     assert {one.what for one in made if one.verdict is Verdict.MATCH} >= (STEPS | OF_A_PAGE) - expected
@@ -217,7 +220,7 @@ def test_a_command_is_run_again_for_more_tokens_and_for_the_page_before(mistake:
 
 def test_a_command_that_chooses_others_when_asked_for_more_is_an_error(command: Command) -> None:
     with pytest.raises(SubjectFaultError, match="chose others than its first 1 token where it was asked for more"):
-        Walk.along(command(f"mv other.npy {TOKENS}.npy"), TWO[0])
+        Walk.along(command(f"mv other.npy {TOKENS}.npy"), TWO[0], family=DEEPSEEK_OCR)
 
 
 def test_what_names_no_dump_is_refused(tmp_path: Path) -> None:

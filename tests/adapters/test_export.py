@@ -15,7 +15,7 @@ from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.places import EMBEDDED
 from pytest_dsocr.engine.weights import read_weights
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.pages.page_list import shipped
 from tests.held import held
 
@@ -83,7 +83,7 @@ def test_a_synthetic_checkpoint_is_given_files(tmp_path: Path) -> None:
 
 def test_transformers_encodes_the_same(exported: Path) -> None:
     expected, own = AutoTokenizer.from_pretrained(exported), resolve("mini").tokenizer
-    for text in (*DEFAULT.prompts.values(), "Straße, 12 %", "\x00\x02 any"):
+    for text in (*DEEPSEEK_OCR.prompts.values(), "Straße, 12 %", "\x00\x02 any"):
         assert expected.encode(text, add_special_tokens=False) == own.encode(text)
 
 

@@ -10,8 +10,9 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.families import DEFAULT, FAMILIES
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.models import FAMILIES
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.models.spec import Family
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.subjects.protocol import Setup
@@ -25,7 +26,7 @@ QUICK = ("right", "counts-one-less", "six-crops", "page-of-the-host", "keeps-the
 IS_WHOLE = "DSOCR_MISTAKES" in os.environ
 
 
-def asked_at(url: str, folder: Path, family: Family = DEFAULT) -> Asked:
+def asked_at(url: str, folder: Path, family: Family = DEEPSEEK_OCR) -> Asked:
     server = ServerSubject(options_of(f"{url}?preset={{preset}}"), Setup())
     cases = [make_case(shipped("dev-3")[0], "markdown", "gundam", family=family)]
     return Asked(server, cases, reference(), resolve("mini").tokenizer, tolerances("float32"), folder)

@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from pytest_dsocr.contract.inputs import prepare_inputs
-from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.tokenizer import Tokenizer
-from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.subjects.calls import watching
 from pytest_dsocr.subjects.loading import load_subject
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import session_subject
+from suites.contract.asked import own_preset
 
 HERE = f"processor:{__name__}"
 
@@ -36,7 +36,7 @@ class Right:
         self.tokenizer, self.image_size, self.base_size = Tokenizer.wrap(tokenizer), image_size, base_size
 
     def __call__(self, *, prompt: str, images: list[Any], crop_mode: bool = True) -> dict[str, Any]:
-        preset = Preset("any", self.base_size, self.image_size, crop_mode)
+        preset = own_preset("any", self.base_size, self.image_size, crop_mode)
         made = prepare_inputs(images, prompt, preset, self.tokenizer)
         has_crops = int(made.images_spatial_crop.prod()) > 1
         return {
@@ -79,7 +79,7 @@ def loaded(name: str) -> Any:
 @pytest.mark.parametrize(("name", "preset"), [("Right", "tiny"), ("AsSglang", "gundam")])
 def test_a_right_processor_gives_the_sessions_inputs_and_text(name: str, preset: str) -> None:
     subject, session = loaded(name), session_subject(Setup())
-    asked: dict[str, Any] = {"prompt": f" {DEFAULT.prompts['markdown']}\n", "preset": DEFAULT.presets[preset]}
+    asked: dict[str, Any] = {"prompt": f" {DEEPSEEK_OCR.prompts['markdown']}\n", "preset": DEEPSEEK_OCR.presets[preset]}
     page = shipped("dev-3")[0]
     actual, expected = subject.inputs(page, **asked), session.inputs(page, **asked)
     for key, value in expected.items():
@@ -98,7 +98,7 @@ def test_one_that_is_not_there_or_another_kind_is_reported() -> None:
     }.items():
         with pytest.raises(DsocrError, match=f"^{re.escape(message)}"):
             load_subject(spec, Setup())
-    asked: dict[str, Any] = {"prompt": DEFAULT.prompts["markdown"], "preset": DEFAULT.presets["tiny"]}
+    asked: dict[str, Any] = {"prompt": DEEPSEEK_OCR.prompts["markdown"], "preset": DEEPSEEK_OCR.presets["tiny"]}
     for name, message in {
         "WithoutPixels": "the processor gave input_ids, and no images_seq_mask; ",
         "OfPictures": "the processor takes images, and no prompt or text; name another",

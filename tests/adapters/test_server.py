@@ -20,8 +20,8 @@ from pytest_dsocr.compare.output import compare_output
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.config import SubjectFaultError, SubjectHungError
 from pytest_dsocr.observation.observation import Output
@@ -45,7 +45,10 @@ def loaded(spec: str) -> tuple[Any, str]:
 
 def read(subject: Any) -> str:
     text: str = subject.read(
-        shipped("dev-3")[0], prompt=DEFAULT.prompts["markdown"], preset=DEFAULT.presets["tiny"], max_new_tokens=7
+        shipped("dev-3")[0],
+        prompt=DEEPSEEK_OCR.prompts["markdown"],
+        preset=DEEPSEEK_OCR.presets["tiny"],
+        max_new_tokens=7,
     )
     return text
 
@@ -65,7 +68,7 @@ def test_what_it_is_asked(address: str, monkeypatch: pytest.MonkeyPatch) -> None
     subject, note = loaded(f"{address}/tells/v1?{query}")
     assert json.loads(read(subject)) == {
         "model": "one",
-        "messages": [{"type": "text", "text": f"{DEFAULT.prompts['markdown']}!"}],
+        "messages": [{"type": "text", "text": f"{DEEPSEEK_OCR.prompts['markdown']}!"}],
         "max_tokens": 7,
         "temperature": 0,
         "preset": "tiny",
@@ -161,7 +164,7 @@ def test_one_that_hangs_is_left_at_the_runs_limit(address: str, path: str) -> No
     with watching([]) as watch:
         watch.limit(0.2)
         with pytest.raises(SubjectHungError, match=r"did not return in read within 0\.2 s"):
-            CheckedSubject(subject).read(make_case(shipped("dev-3")[0], "free", "tiny"))
+            CheckedSubject(subject).read(make_case(shipped("dev-3")[0], "free", "tiny", family=DEEPSEEK_OCR))
 
 
 def test_one_that_keeps_silent_is_given_up_after_three_requests_in_a_row(address: str) -> None:
@@ -192,11 +195,11 @@ def test_the_handshake_asks_as_the_checkpoints_family_does(address: str) -> None
         content = [{"type": "text", "text": prompt}]
         return {"messages": [{"content": content}], "max_tokens": ceiling, "skip_special_tokens": False}
 
-    other = replace(DEFAULT, default_preset="base", prompts={"own": "<image>\nRead."})
+    other = replace(DEEPSEEK_OCR, default_preset="base", prompts={"own": "<image>\nRead."})
     with watching([]):
         shake_hands(Chat(f"{address}/unlisted/v1", "", 9.0), "one", body, other, resolve("mini").tokenizer)
     assert asked[0] == ("<image>\nRead.", "base")
-    assert encoders(DEFAULT) == {"sam": "sam_model", "clip": "vision_model", "projector": "projector"}
+    assert encoders(DEEPSEEK_OCR) == {"sam": "sam_model", "clip": "vision_model", "projector": "projector"}
 
 
 @pytest.mark.parametrize(
@@ -214,7 +217,7 @@ def test_a_server_in_one_preset_is_asked_for_no_other(address: str, path: str, p
     subject, note = loaded(f"{address}/{path}")
     assert subject.presets == presets
     assert ("its prompts have as many tokens as in" in note) == (path.startswith("right") and "{" not in path)
-    tiny = make_case(shipped("dev-3")[0], "free", "tiny")
+    tiny = make_case(shipped("dev-3")[0], "free", "tiny", family=DEEPSEEK_OCR)
     with suppress(NotOfferedError) if presets is None or "tiny" in presets else pytest.raises(NotOfferedError):
         Offers.of(subject).check(tiny)
         assert presets is None or "tiny" in presets
@@ -231,7 +234,7 @@ def test_a_server_that_dies_in_mid_request_costs_what_comes_after() -> None:
 
 def test_a_limit_that_the_server_names_is_reported_and_the_end_of_sequence_is_no_text(address: str) -> None:
     assert read(loaded(f"{address}/eos/v1")[0]) == TEXT
-    case = make_case(shipped("dev-3")[0], "free", "tiny")
+    case = make_case(shipped("dev-3")[0], "free", "tiny", family=DEEPSEEK_OCR)
     reported = {}
     for deed in ("length", "plain"):
         answer = follow(loaded(f"{address}/{deed}/v1")[0], case, observation())

@@ -9,7 +9,7 @@ import pytest
 from pytest_dsocr.cli.adapters import KINDS, METHODS
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.subjects.loading import load_subject
@@ -24,7 +24,7 @@ OURS = "http://localhost:8000/v1"
 
 def read(spec: str, page: Path) -> str:
     subject = load_subject(spec, Setup("synthetic:tiny"))
-    return subject.read(page, prompt="<image>\nFree OCR.", preset=DEFAULT.presets["tiny"], max_new_tokens=3)
+    return subject.read(page, prompt="<image>\nFree OCR.", preset=DEEPSEEK_OCR.presets["tiny"], max_new_tokens=3)
 
 
 @pytest.mark.parametrize("kind", ["cli", "http"])
@@ -68,7 +68,7 @@ def test_what_is_written_in_python_names_what_to_fill_in_and_then_passes(
     begun = Path(f"{names[0]}.py").read_text(encoding="utf-8")
     methods = [name for name, _ in PLACE.findall(begun)]
     Path(f"{names[1]}.py").write_text(PLACE.sub(r"\2", begun), encoding="utf-8")
-    case = make_case(write_page("tiny", tmp_path), "free", "tiny", 2)
+    case = make_case(write_page("tiny", tmp_path), "free", "tiny", 2, family=DEEPSEEK_OCR)
     expected = seen(tiny, case)
     unfilled, filled = (held_to(expected, case, f"{name}:MyOcr") for name in names)
     first = next(name for name in ("inputs", *methods) if name in methods)

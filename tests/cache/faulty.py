@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from pytest_dsocr.contract.inputs import Inputs
-from pytest_dsocr.engine import attention
-from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.layers import attention
+from pytest_dsocr.layers.cache import KVCache
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.perf.planted import VisionInDecode
 

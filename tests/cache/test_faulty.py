@@ -12,8 +12,8 @@ import torch
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.session import SessionSubject
@@ -92,14 +92,14 @@ def outcome(tiny: Engine[Any], two_pages: tuple[Path, Path], dsocr_config: Confi
         config = replace(dsocr_config, checkpoint="synthetic:tiny", dtype="float32")
         at_hand = {
             **GIVEN,
-            "walk": Walk.along(subject, two_pages[0]),
+            "walk": Walk.along(subject, two_pages[0], family=DEEPSEEK_OCR),
             "two_pages": two_pages,
             "first_page": two_pages[0],
             "tmp_path": two_pages[0].parent,
             "limits": tolerances("float32"),
             "dsocr_subject": subject,
             "dsocr_config": config,
-            "family": DEFAULT,
+            "family": DEEPSEEK_OCR,
             "read": test_reading.both_ways(subject, config),
             "dsocr_kv": KvProbe,
             "dsocr_check": check,
@@ -118,7 +118,7 @@ def test_every_test_of_the_suite_is_here() -> None:
 
 def test_a_page_of_which_vision_gives_nothing_is_reported(tiny: Engine[Any], tmp_path: Path) -> None:
     with pytest.raises(DsocrError, match=r"gave nothing of halves\.png in tiny; .* put another page first"):
-        Walk.along(SessionSubject(tiny), write_page("halves", tmp_path))
+        Walk.along(SessionSubject(tiny), write_page("halves", tmp_path), family=DEEPSEEK_OCR)
 
 
 @pytest.mark.parametrize(("test", "fault"), [(test, fault) for test, faults in CAUGHT.items() for fault in faults])

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.compare.verdict import Comparison
+from pytest_dsocr.contract.policy import CachePolicy
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.families import FAMILIES
-from pytest_dsocr.families.family import CachePolicy
+from pytest_dsocr.models import FAMILIES
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.session import SessionSubject

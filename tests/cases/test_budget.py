@@ -16,6 +16,7 @@ from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.process import Elapsed
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.config import Setup
 from pytest_dsocr.pages.page_list import shipped
@@ -36,7 +37,7 @@ def subject() -> SessionSubject:
 def planted(*names: str) -> Iterator[SessionSubject]:
     with Changes() as changes:
         for name in names:
-            plant(mistakes()[name], subject().session, changes)
+            plant(mistakes(DEEPSEEK_OCR)[name], subject().session, changes)
         yield subject()
 
 
@@ -45,7 +46,7 @@ def report(*names: str, explain: float = 0.0, budget: Mapping[str, float] = BUDG
     own = config(explain=explain, out=None, budget=budget, given_by={"budget": "--dsocr-budget"})
     reference = open_recorded([FOLDER], Wanted(resolve("mini"), fixed=frozenset()))
     with planted(*names) as asked:
-        case = make_case(PAGE, "markdown", "gundam", max_new_tokens=16)
+        case = make_case(PAGE, "markdown", "gundam", max_new_tokens=16, family=DEEPSEEK_OCR)
         return run_case(case, 1, asked, reference, own, Elapsed("test"), Explainer(own.setup, budget_s=0))[0]
 
 

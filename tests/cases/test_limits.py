@@ -11,6 +11,7 @@ from pytest_dsocr.cases.run import compare_sides, key_of, limits_between, limits
 from pytest_dsocr.compare.tolerances import OF_ONE_KEY, tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.provenance import Provenance
@@ -74,7 +75,7 @@ def test_what_the_run_allows_counts_before_all() -> None:
 
 def test_a_case_is_asked_and_judged_and_its_cause_looked_for(tiny: Engine[Any], tmp_path: Path) -> None:
     """The reference's tensors come from the setup's checkpoint, where they are not kept."""
-    case = make_case(write_page("tiny", tmp_path), "free", "tiny", 4)
+    case = make_case(write_page("tiny", tmp_path), "free", "tiny", 4, family=DEEPSEEK_OCR)
     reference: Any = Reference(seen(tiny, case), ALIKE)
     limits = tolerances("float32")
     right = compare_sides(case, SessionSubject(tiny), reference, SETUP, limits)

@@ -13,6 +13,7 @@ from pytest_dsocr.compare.case import CaseReport, Exchange, judge
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.config import Level
 from pytest_dsocr.observation.observation import Observation
@@ -75,7 +76,7 @@ class Planted(SessionSubject):
 @pytest.fixture(scope="module")
 def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
     page = write_page("portrait", tmp_path_factory.mktemp("pages"))
-    return make_case(page, "free", "tiny", NEW_TOKENS)
+    return make_case(page, "free", "tiny", NEW_TOKENS, family=DEEPSEEK_OCR)
 
 
 @pytest.fixture(scope="module")

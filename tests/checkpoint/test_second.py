@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.engine.decoder import RmsNorm
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.planted import PlantedSubject, spec_of
-from pytest_dsocr.families import FAMILIES
-from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.layers.norms import RmsNorm
+from pytest_dsocr.models import FAMILIES
+from pytest_dsocr.models.spec import Family
 from pytest_dsocr.reference.goldens import shipped_folder
 from pytest_dsocr.reference.opening import Wanted, open_recorded
 from pytest_dsocr.subjects.protocol import NotOfferedError, Setup

@@ -22,9 +22,9 @@ from pytest_dsocr.contract.markup import parse, to_pixels
 from pytest_dsocr.cost.model import PageCost
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.places import MINI_IS_FOR, architecture_of
-from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import unseal
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.pages.named import pages_in
 from pytest_dsocr.pages.page_list import BadPage, shipped
@@ -118,11 +118,11 @@ def test_cases_are_every_page_in_every_preset_with_every_prompt_once(folder: Pat
         (page, preset, prompt)
         for page in pages
         for preset in ("tiny", "base")
-        for prompt in (DEFAULT.prompts["free"], "<image>What?")
+        for prompt in (DEEPSEEK_OCR.prompts["free"], "<image>What?")
     ]
     assert {case.max_new_tokens for case in cases} == {8192}
     twice = recorded(
-        pages[1], folder, pages[1], "--presets", "tiny", "tiny", "--prompts", "free", DEFAULT.prompts["free"]
+        pages[1], folder, pages[1], "--presets", "tiny", "tiny", "--prompts", "free", DEEPSEEK_OCR.prompts["free"]
     )
     assert [case.page.name for case in twice] == IMAGES
     [case] = recorded(pages[1], "--max-new-tokens", "7")
@@ -179,7 +179,7 @@ def test_a_page_is_read_in_a_process_of_its_own_whose_reader_may_have_seen_enoug
     lines = done.stdout.splitlines()
     assert lines[2].endswith("2 x 2 crops and the whole page, 702 prompt tokens, 693 of them image")
     assert "output      8 tokens, ended by length" in lines
-    work = Workload(load_image(shipped("dev-3")[0]).size, DEFAULT.preset("gundam"), 702 - 693, 8, "float32")
+    work = Workload(load_image(shipped("dev-3")[0]).size, DEEPSEEK_OCR.preset("gundam"), 702 - 693, 8, "float32")
     assert f"cost        {PageCost.of(architecture_of('mini'), work)}" in lines
     assert {"result.mmd", "result_with_boxes.jpg"} <= {path.name for path in tmp_path.iterdir()}
     noticed = [line.split()[2:4] for line in lines if line.startswith("noticed ")]
@@ -200,7 +200,7 @@ def test_info_lists_the_boxes_of_a_page_with_the_text_behind_each(
     info = unseal((tmp_path / "info.json").read_bytes())
     page = load_image(shipped("dev-3")[0])
     assert info["page"] == {"width": page.width, "height": page.height}
-    spans = parse(info["text"]).spans
+    spans = parse(info["text"], DEEPSEEK_OCR.form).spans
     assert [(one["label"], one["text"]) for one in info["boxes"]] == [(one.label, one.text) for one in spans]
     for box, span in zip(info["boxes"], spans, strict=True):
         x1, y1, x2, y2 = to_pixels(span.boxes[0], *page.size)

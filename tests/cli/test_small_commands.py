@@ -12,8 +12,8 @@ import pytest
 from pytest_dsocr.cli import faults
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.explain.catalogue import mistakes
-from pytest_dsocr.families import FAMILIES
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models import FAMILIES
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin.option_values import level
 from pytest_dsocr.report.file import mark_running, write_json

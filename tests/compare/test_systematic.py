@@ -19,6 +19,7 @@ from pytest_dsocr.compare.systematic import MARKUP
 from pytest_dsocr.compare.text import compare_text
 from pytest_dsocr.compare.tolerances import BUDGETS, tolerances
 from pytest_dsocr.compare.verdict import Comparison, Sign, Verdict
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.observation import Seam, spans_in
 from tests.compare.made import random
 from tests.recordings import FOLDER
@@ -56,7 +57,9 @@ def moved(move: Callable[[float], float]) -> Callable[[str], str]:
 def judged(actual: str, expected: str) -> tuple[Comparison, Comparison]:
     """The comparisons of text and boxes under a budget of four bits."""
     text = compare_text(actual, expected, 0.0)
-    boxes = compare_boxes(spans_in(actual), spans_in(expected), tolerances("float32"))
+    boxes = compare_boxes(
+        spans_in(actual, DEEPSEEK_OCR.form), spans_in(expected, DEEPSEEK_OCR.form), tolerances("float32")
+    )
     return on_budget(text, BUDGETS["int4"]), on_budget(boxes, BUDGETS["int4"])
 
 

@@ -18,6 +18,7 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Comparison, Sign, Verdict
 from pytest_dsocr.contract.markup import parse, to_mmd
 from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.answer import Answer, ForcedStep
 from pytest_dsocr.observation.config import Level
 from pytest_dsocr.observation.observation import Best, Observation, Output, SpanSeen, Step
@@ -71,8 +72,8 @@ def real_ties(checkpoint: str, actual: tuple[str, str, str], expected: tuple[str
 
 def said(text: str) -> Output:
     """Make an output of a text; its files are another's matter."""
-    spans = tuple(SpanSeen(span.label, span.boxes) for span in parse(text).spans)
-    return Output(text, spans, to_mmd(text), {})
+    spans = tuple(SpanSeen(span.label, span.boxes) for span in parse(text, DEEPSEEK_OCR.form).spans)
+    return Output(text, spans, to_mmd(text, DEEPSEEK_OCR.form), {})
 
 
 def _found(actual: Recording, expected: Recording) -> Iterator[RealTie]:

@@ -9,9 +9,10 @@ import pytest
 from torch import Tensor
 
 from pytest_dsocr.contract.artifacts import split_pages
-from pytest_dsocr.contract.markup import DEEPSEEK_FORM, OutputForm, clean_output
+from pytest_dsocr.contract.markup import OutputForm, clean_output
 from pytest_dsocr.contract.prompt import EOS
-from pytest_dsocr.families import FAMILIES
+from pytest_dsocr.models import FAMILIES
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.observation import InputsDigest
 from pytest_dsocr.observation.packing import pack_inputs
 from pytest_dsocr.reference.goldens import facts_of
@@ -67,4 +68,4 @@ def span(label: str, coordinates: str) -> str:
 
 TITLE, TEXT = span("title", "[[94, 60, 905, 101]]"), span("text", "[[94, 120, 905, 300]]")
 IMAGE = span("image", "[[100, 320, 500, 600]]")
-GEOMETRY = OUTPUTS[DEEPSEEK_FORM]["cases"]["geometry"]["text"].removesuffix(EOS)
+GEOMETRY = OUTPUTS[DEEPSEEK_OCR.form]["cases"]["geometry"]["text"].removesuffix(EOS)

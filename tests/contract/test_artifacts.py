@@ -22,6 +22,7 @@ from pytest_dsocr.contract.drawing import (
 )
 from pytest_dsocr.contract.markup import PixelBox, parse
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from tests.contract.recorded import GEOMETRY, IMAGE, PAGE_SIZE, TEXT, UNLIMITED, Recorded, each_recorded_output, span
 
 PAGE = Image.new("RGB", (200, 300))
@@ -60,27 +61,27 @@ def test_problems_of_pages_are_named_by_page(tmp_path: Path) -> None:
 
 def test_every_problem_is_reported(tmp_path: Path) -> None:
     text = f"{span('text', '[[1, 2, 3')}{span('image', '[[9, 9, 5, 5]]')}<|ref|>{GEOMETRY}"
-    problems = write_artifacts(text, PAGE, tmp_path).problems
+    problems = write_artifacts(text, PAGE, tmp_path, DEEPSEEK_OCR.form).problems
     words = ("span 0", "outside any span", "inverted", "geo.jpg", "images/0.jpg")
     assert [word for word in words for problem in problems if word in problem] == [*words]
 
 
 def test_a_page_too_long_for_jpeg_is_a_problem_and_not_an_end(tmp_path: Path) -> None:
-    artifacts = write_artifacts(TEXT, Image.new("RGB", (65501, 2)), tmp_path)
+    artifacts = write_artifacts(TEXT, Image.new("RGB", (65501, 2)), tmp_path, DEEPSEEK_OCR.form)
     assert written(tmp_path) == {"result.mmd"}
     assert "result_with_boxes.jpg is not written" in artifacts.problems[-1]
 
 
 def test_half_a_character_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(DsocrError, match="half a character at offset 2"):
-        write_artifacts("ab\ud800", PAGE, tmp_path / "out")
+        write_artifacts("ab\ud800", PAGE, tmp_path / "out", DEEPSEEK_OCR.form)
     assert not (tmp_path / "out").exists()
 
 
 def test_a_directory_that_cannot_be_written_is_the_projects_error(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("in the way")
     with pytest.raises(DsocrError, match=r"out.* cannot be written \(.+\)"):
-        write_artifacts(IMAGE, PAGE, tmp_path / "out")
+        write_artifacts(IMAGE, PAGE, tmp_path / "out", DEEPSEEK_OCR.form)
 
 
 def test_writers_that_share_a_directory_do_not_mix_their_files(tmp_path: Path) -> None:
@@ -88,7 +89,7 @@ def test_writers_that_share_a_directory_do_not_mix_their_files(tmp_path: Path) -
     (tmp_path / "notes.txt").write_text("mine")
 
     def write(text: str) -> Artifacts:
-        return write_artifacts(text, PAGE, tmp_path)
+        return write_artifacts(text, PAGE, tmp_path, DEEPSEEK_OCR.form)
 
     with ThreadPoolExecutor(len(texts)) as pool:
         [paths] = {tuple(map(os.fspath, artifacts.paths)) for artifacts in pool.map(write, texts)}
@@ -110,7 +111,7 @@ def test_writers_that_share_a_directory_do_not_mix_their_files(tmp_path: Path) -
     ],
 )
 def test_a_degenerate_box_is_named(box: str, problem: str | None) -> None:
-    (region,) = place(parse(span("text", f"[{box}]")).spans, 999, 999)
+    (region,) = place(parse(span("text", f"[{box}]"), DEEPSEEK_OCR.form).spans, 999, 999)
     assert region.problem is None if problem is None else re.search(f"'text' box .*{problem}", str(region.problem))
 
 
@@ -140,7 +141,7 @@ def test_a_figure_is_black_beyond_the_page() -> None:
 
 
 def drawn(text: str, width: int = 999, height: int = 999) -> Image.Image:
-    return draw_boxes(Image.new("RGB", (width, height), "white"), parse(text).spans)
+    return draw_boxes(Image.new("RGB", (width, height), "white"), parse(text, DEEPSEEK_OCR.form).spans)
 
 
 def test_labels_have_dark_colours_of_their_own() -> None:
@@ -205,7 +206,7 @@ def test_a_degenerate_box_is_drawn_where_it_meets_the_page(box: str, point: tupl
 def test_any_page_is_drawn_on_a_copy(mode: str) -> None:
     own = Image.new(mode, (300, 300))
     before = own.tobytes()
-    image = draw_boxes(own, parse(span("标\0题\ud800", "[[100, 300, 900, 800]]")).spans)
+    image = draw_boxes(own, parse(span("标\0题\ud800", "[[100, 300, 900, 800]]"), DEEPSEEK_OCR.form).spans)
     assert (image.mode, own.mode, own.tobytes()) == ("RGB", mode, before)
     assert image.getpixel((29, 150)) != image.getpixel((31, 150))
-    assert draw_boxes(Image.new(mode, (1, 1)), parse(TEXT).spans).size == (1, 1)
+    assert draw_boxes(Image.new(mode, (1, 1)), parse(TEXT, DEEPSEEK_OCR.form).spans).size == (1, 1)

@@ -14,8 +14,8 @@ from PIL import Image, ImageOps
 
 from pytest_dsocr.contract.image import GREY, ImageSource, load_image, resampling
 from pytest_dsocr.contract.inputs import views
-from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from suites.contract.pages import ORIENTATION_TAG, ROTATED_BY_90, rgb
 from tests.contract.fuzzing import fuzz
 
@@ -135,7 +135,7 @@ def test_views_are_what_pillow_makes_of_all_channels_together(channels: str, thr
     page = Image.merge("RGB", [colours[name] for name in channels])
     torch.set_num_threads(threads)
     try:
-        whole, crops = views(page, DEFAULT.preset("gundam"), (3, 2))
+        whole, crops = views(page, DEEPSEEK_OCR.preset("gundam"), (3, 2))
     finally:
         torch.set_num_threads(usual)
     stretched = crops.view(2, 3, 3, 640, 640).permute(0, 3, 1, 4, 2).reshape(1280, 1920, 3)

@@ -11,13 +11,13 @@ from PIL import Image
 from pytest_dsocr.contract.image import global_view
 from pytest_dsocr.contract.presets import Preset, crop_grid, feature_count, image_token_count
 from pytest_dsocr.contract.prompt import locate, split_at_images
-from pytest_dsocr.engine.places import VENDOR_VOCAB_SIZE
 from pytest_dsocr.engine.tokenizer import Tokenizer
-from pytest_dsocr.families import DEFAULT, FAMILIES
-from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models import FAMILIES
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.models.spec import Family
 from pytest_dsocr.observation.observation import runs
-from suites.contract.asked import OWN_PAGES, OWN_PRESETS, sizes_of
+from suites.contract.asked import OWN_PAGES, OWN_PRESETS, own_preset, sizes_of
 from suites.contract.pages import PAGES, ZERO_SUM_PAGES, rgb, write_page
 from tests.contract.recorded import INPUTS, digest
 from tests.recordings import recording_of
@@ -25,14 +25,14 @@ from tests.recordings import recording_of
 PAGES_BY_NAME = {**PAGES, **ZERO_SUM_PAGES}
 MANY = FAMILIES["unlimited_ocr"]
 TOGETHER = recording_of("pages", MANY)["together"]
-OWN_CROPS = Preset("mine", 1024, 768, crop=True)
+OWN_CROPS = own_preset("mine", 1024, 768, crop=True)
 each_family = pytest.mark.parametrize("family", INPUTS, ids=lambda family: family.name)
 TWO = [(100, 100), (100, 100)]
 
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return Tokenizer.byte_level(VENDOR_VOCAB_SIZE)
+    return Tokenizer.byte_level(DEEPSEEK_OCR.vocab_size)
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +46,11 @@ def test_all_of_the_family_is_recorded(family: Family) -> None:
     known = INPUTS[family]
     recorded = [(case["page"], case["preset"]) for case in known["prepared"]]
     own = {page: [preset.name for preset in OWN_PRESETS] for page in OWN_PAGES}
-    assert recorded == [(page, preset) for page in PAGES_BY_NAME for preset in (*DEFAULT.presets, *own.get(page, ()))]
-    assert [preset.sizes for preset in (*DEFAULT.presets.values(), *OWN_PRESETS)] == known["provenance"]["presets"]
-    prompts = {**DEFAULT.prompts, "locate": locate("the title"), **family.prompts}
+    assert recorded == [
+        (page, preset) for page in PAGES_BY_NAME for preset in (*DEEPSEEK_OCR.presets, *own.get(page, ()))
+    ]
+    assert [preset.sizes for preset in (*DEEPSEEK_OCR.presets.values(), *OWN_PRESETS)] == known["provenance"]["presets"]
+    prompts = {**DEEPSEEK_OCR.prompts, "locate": locate("the title"), **family.prompts}
     assert prompts.items() <= {case["name"]: case["text"] for case in known["prompts"]}.items()
 
 
@@ -80,15 +82,17 @@ def test_grids_are_the_vendors(family: Family) -> None:
 
 def test_prompt_and_vision_count_the_same_tokens_at_every_size() -> None:
     for size_px in range(16, 2100):
-        preset = Preset("any", size_px, size_px, crop=False)
-        assert feature_count(size_px, DEFAULT.tiling.crop_px, (1, 1)) == image_token_count(preset, (1, 1)), size_px
+        preset = own_preset("any", size_px, size_px, crop=False)
+        assert feature_count(size_px, DEEPSEEK_OCR.tiling.crop_px, (1, 1), DEEPSEEK_OCR.layout) == image_token_count(
+            preset, (1, 1)
+        ), size_px
 
 
-@pytest.mark.parametrize("preset", DEFAULT.presets)
+@pytest.mark.parametrize("preset", DEEPSEEK_OCR.presets)
 def test_several_images_are_their_own_inputs_in_a_row(preset: str, tokenizer: Tokenizer) -> None:
     pages = [rgb(900, 700), rgb(300, 200, seed=2), rgb(1300, 650, seed=3)]
-    together = DEFAULT.prepare(pages, "A <image> b <image><image> d", preset, tokenizer)
-    alone = [DEFAULT.prepare(page, "<image>", preset, tokenizer) for page in pages]
+    together = DEEPSEEK_OCR.prepare(pages, "A <image> b <image><image> d", preset, tokenizer)
+    alone = [DEEPSEEK_OCR.prepare(page, "<image>", preset, tokenizer) for page in pages]
     assert torch.equal(together.images_ori, torch.cat([one.images_ori for one in alone]))
     assert torch.equal(together.images_spatial_crop, torch.cat([one.images_spatial_crop for one in alone]))
     if preset == "gundam":
@@ -107,7 +111,7 @@ def test_pages_at_one_place_are_the_vendors(
     case: dict[str, Any], page_files: dict[str, Path], tokenizer: Tokenizer
 ) -> None:
     """What the vendor fails at, or drops in silence, is refused in words."""
-    preset = Preset("mine", 512, case["image_size"], crop=False)
+    preset = own_preset("mine", 512, case["image_size"], crop=False)
     pages = [page_files[name] for name in case["pages"]]
     if case["prompt"].count("<image>") != 1 or not pages:
         assert "error" in case or case["prompt"].count("<image>") > 1
@@ -128,7 +132,7 @@ def test_one_page_by_itself_is_no_list_of_pages(tokenizer: Tokenizer) -> None:
 
 
 def test_text_only(tokenizer: Tokenizer) -> None:
-    inputs = DEFAULT.prepare([], "Hello.", "gundam", tokenizer)
+    inputs = DEEPSEEK_OCR.prepare([], "Hello.", "gundam", tokenizer)
     assert inputs.input_ids.tolist() == [[0, *tokenizer.encode("Hello.")]]
     assert inputs.images_spatial_crop.tolist() == [[0, 0]]
     assert (inputs.images_ori.shape, inputs.images_crop.shape) == ((1, 3, 640, 640), (1, 3, 1024, 1024))
@@ -138,16 +142,16 @@ def test_text_only(tokenizer: Tokenizer) -> None:
 
 def test_the_gate_is_shut_for_a_prompt_of_one_token_and_asks_for_all_images_together(tokenizer: Tokenizer) -> None:
     """The vendor sums over the whole first sample, so a black page and a white one cancel out."""
-    one = DEFAULT.prepare(rgb(50, 50), "<image>", "tiny", tokenizer)
+    one = DEEPSEEK_OCR.prepare(rgb(50, 50), "<image>", "tiny", tokenizer)
     assert one.has_vision
     assert not replace(one, input_ids=one.input_ids[:, -1:], images_seq_mask=one.images_seq_mask[:, -1:]).has_vision
     pages = [Image.new("RGB", (512, 512), colour) for colour in ("black", "white")]
-    assert not DEFAULT.prepare(pages, "<image> <image>", "tiny", tokenizer).has_vision
+    assert not DEEPSEEK_OCR.prepare(pages, "<image> <image>", "tiny", tokenizer).has_vision
 
 
 def test_moving_leaves_the_spatial_crop_where_it_is(tokenizer: Tokenizer) -> None:
     """The meta device stands for a GPU: it holds no values, so whatever is asked of it there fails."""
-    inputs = DEFAULT.prepare(rgb(900, 700), "free", "gundam", tokenizer)
+    inputs = DEEPSEEK_OCR.prepare(rgb(900, 700), "free", "gundam", tokenizer)
     moved = inputs.to("meta")
     devices = {name: tensor.device.type for name, tensor in moved.tensors.items()}
     assert devices == {**dict.fromkeys(devices, "meta"), "images_spatial_crop": "cpu"}
@@ -155,7 +159,7 @@ def test_moving_leaves_the_spatial_crop_where_it_is(tokenizer: Tokenizer) -> Non
 
 
 def test_a_small_view_beside_crops_is_padded_all_the_same() -> None:
-    view = global_view(Image.new("RGB", (1200, 600), "white"), Preset("mine", 512, 640, crop=True))
+    view = global_view(Image.new("RGB", (1200, 600), "white"), own_preset("mine", 512, 640, crop=True))
     assert view.getpixel((0, 0)) == (127, 127, 127)
 
 
@@ -178,16 +182,16 @@ def test_a_small_view_beside_crops_is_padded_all_the_same() -> None:
 def test_what_cannot_be_prepared_is_refused(
     pages: list[tuple[int, int]], prompt: str, preset: str | Preset, message: str, tokenizer: Tokenizer
 ) -> None:
-    family = MANY if preset in MANY.presets.values() else DEFAULT
+    family = MANY if preset in MANY.presets.values() else DEEPSEEK_OCR
     with pytest.raises(DsocrError, match=message):
         family.prepare([Image.new("RGB", size) for size in pages], prompt, preset, tokenizer)
 
 
 def test_what_has_no_size_or_no_words_is_refused() -> None:
     with pytest.raises(DsocrError, match="base_size=15"):
-        Preset("mine", 15, 640, crop=True)
+        own_preset("mine", 15, 640, crop=True)
     with pytest.raises(DsocrError, match="0 x 100 has no pixels"):
-        crop_grid(0, 100, DEFAULT.tiling)
+        crop_grid(0, 100, DEEPSEEK_OCR.tiling)
     with pytest.raises(DsocrError, match="no phrase"):
         locate("  ")
     with pytest.raises(DsocrError, match="2 <image> placeholders"):

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from pytest_dsocr.contract.drawing import place
 from pytest_dsocr.contract.markup import (
-    DEEPSEEK_FORM,
     LONGEST,
     OutputForm,
     clean_output,
@@ -22,12 +21,13 @@ from pytest_dsocr.contract.markup import (
     to_pixels,
 )
 from pytest_dsocr.contract.prompt import EOS
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from tests.contract.fuzzing import fuzz
 from tests.contract.recorded import IMAGE, TEXT, UNLIMITED, Recorded, each_recorded_output, span
 
 SPAN = re.compile(r"<\|ref\|>(?P<label>.*?)<\|/ref\|><\|det\|>(?P<coordinates>.*?)<\|/det\|>", re.DOTALL)
 DET = re.compile(r"<\|det\|>\s*(?P<label>[A-Za-z_][\w-]*)\s*(?P<coordinates>\[[^\]]+\])\s*<\|/det\|>")
-EXPRESSIONS = {DEEPSEEK_FORM: (SPAN,), UNLIMITED: (SPAN, DET)}
+EXPRESSIONS = {DEEPSEEK_OCR.form: (SPAN,), UNLIMITED: (SPAN, DET)}
 OPEN, CLOSE = "<|ref|>a<|/ref|><|det|>", "<|/det|>"
 MARKS = ["<|ref|>", "<|/ref|>", "<|det|>", "<|/det|>"]
 PIECES = [*MARKS, "<|/ref|><|det|>", "<|", "|>", "<", "image", "[[1, 2, 3, 4]]", "\n", "\0", "稀", "\\colon", "eqq"]
@@ -88,7 +88,7 @@ def test_spans_are_those_of_the_regular_expressions_and_no_text_is_lost(text: st
     ids=lambda value: value[:20] if isinstance(value, str) else "",
 )
 def test_a_bad_box_ends_its_span_and_is_reported(text: str, boxes: int, problem: str | None) -> None:
-    read, found = read_boxes(text)
+    read, found = read_boxes(text, DEEPSEEK_OCR.form)
     assert len(read) == boxes
     assert found is None if problem is None else re.search(problem, found or "")
 
@@ -137,7 +137,7 @@ def test_a_bracket_that_is_closed_far_off_is_looked_for_once() -> None:
 def test_megabytes_of_equal_spans_take_one_replacement() -> None:
     """100,000 replacements in a text of this length would take a quarter of an hour."""
     with _guard():
-        assert "<|" not in to_mmd(f"{TEXT}{IMAGE}" * 50_000 + "end")
+        assert "<|" not in to_mmd(f"{TEXT}{IMAGE}" * 50_000 + "end", DEEPSEEK_OCR.form)
 
 
 @contextmanager

@@ -7,15 +7,19 @@ from hypothesis import strategies as st
 from transformers import NoRepeatNGramLogitsProcessor
 
 from pytest_dsocr.contract.policy import DecodePolicy, NgramBan
-from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from tests.contract.recorded import INPUTS
 
 
+def policy(eos_id: int, no_repeat_ngram_size: int = 20, max_new_tokens: int = 8192, **more: int) -> DecodePolicy:
+    return DecodePolicy(eos_id, no_repeat_ngram_size, max_new_tokens, **more)
+
+
 def test_the_defaults_are_what_the_vendor_hands_to_generate() -> None:
-    plain, evaluation = (INPUTS[DEFAULT]["generate"][way] for way in ("infer", "infer_eval_mode"))
+    plain, evaluation = (INPUTS[DEEPSEEK_OCR]["generate"][way] for way in ("infer", "infer_eval_mode"))
     assert evaluation == plain | {"no_repeat_ngram_size": 35, "streamer": False}
-    own = DEFAULT.decoding
+    own = DEEPSEEK_OCR.decoding
     assert plain == {
         "eos_token_id": own.eos_id,
         "no_repeat_ngram_size": own.no_repeat_ngram_size,
@@ -27,10 +31,10 @@ def test_the_defaults_are_what_the_vendor_hands_to_generate() -> None:
 
 
 def test_the_ceiling_is_the_models_own_limit_or_the_familys() -> None:
-    assert DecodePolicy(1).for_model(2, 4096) == DecodePolicy(2, max_new_tokens=4096)
-    assert DecodePolicy(1).for_model(1, None) == DecodePolicy(1)
-    whole = DecodePolicy(1, max_new_tokens=30, max_length=40)
-    assert whole.for_model(2, 4096) == DecodePolicy(2, max_new_tokens=30, max_length=4096)
+    assert policy(1).for_model(2, 4096) == policy(2, max_new_tokens=4096)
+    assert policy(1).for_model(1, None) == policy(1)
+    whole = policy(1, max_new_tokens=30, max_length=40)
+    assert whole.for_model(2, 4096) == policy(2, max_new_tokens=30, max_length=4096)
     assert [whole.room(prompt) for prompt in (1, 10, 39)] == [30, 30, 1]
     with pytest.raises(DsocrError, match="a prompt of 40 tokens leaves none of 40"):
         whole.room(40)
@@ -38,9 +42,9 @@ def test_the_ceiling_is_the_models_own_limit_or_the_familys() -> None:
 
 def test_a_policy_that_cannot_be_is_refused() -> None:
     with pytest.raises(DsocrError, match="max_new_tokens=0 leaves nothing"):
-        DecodePolicy(1, max_new_tokens=0)
+        policy(1, max_new_tokens=0)
     with pytest.raises(DsocrError, match="no_repeat_ngram_size=-1 is no length"):
-        DecodePolicy(1, no_repeat_ngram_size=-1)
+        policy(1, no_repeat_ngram_size=-1)
 
 
 def banned_by_transformers(tokens: list[int], size: int, vocabulary: int) -> list[int]:

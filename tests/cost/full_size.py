@@ -8,17 +8,18 @@ from torch import nn
 from pytest_dsocr.cost.cost import WHOLE, as_counted, by_module, differences, with_those_around
 from pytest_dsocr.cost.model import parameters, stages_of
 from pytest_dsocr.cost.workload import Workload
-from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.engine.model import DeepseekOCR
+from pytest_dsocr.engine.model import EngineModel
 from pytest_dsocr.explain.mistake import model_of
+from pytest_dsocr.models.architecture import Architecture
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.perf.probe.flops import Flops, counted_flops
 
-FULL = Architecture()
+FULL = Architecture.published(DEEPSEEK_OCR)
 TOKEN = 5
 
 
-def shown(of: DeepseekOCR) -> dict[str, nn.Module]:
+def shown(of: EngineModel) -> dict[str, nn.Module]:
     """The modules that something is computed for, and those around them."""
     names = with_those_around(parameters(of.arch))
     return {name: module for name, module in of.named_modules() if name in names}

@@ -8,9 +8,10 @@ from PIL import Image
 
 from pytest_dsocr.cost.cost import UNCOUNTED
 from pytest_dsocr.cost.workload import Workload
-from pytest_dsocr.engine.attention import attention_function
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.mistake import model_of
+from pytest_dsocr.layers.attention import attention_function
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from tests.cost.full_size import counted
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
@@ -37,7 +38,13 @@ def attention(request: pytest.FixtureRequest, full: Engine[Any]) -> str:
 
 def work_of(session: Engine[Any], attention: str) -> Workload:
     return Workload.of_prompt(
-        PAGE.size, "free", "gundam", session.tokenizer, generated_tokens=TOKENS, attention=attention
+        PAGE.size,
+        "free",
+        "gundam",
+        session.tokenizer,
+        generated_tokens=TOKENS,
+        attention=attention,
+        family=DEEPSEEK_OCR,
     )
 
 

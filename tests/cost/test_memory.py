@@ -15,6 +15,7 @@ from pytest_dsocr.cost.model import activation_peaks, cache_bytes
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.mistake import model_of
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.subjects.kv_probe import KvProbe
 
 USED = 0.25
@@ -77,7 +78,14 @@ def test_peaks_on_the_cpu(attention: str, page_px: tuple[int, int], preset: str)
     found["prefill"] -= sum(one.nbytes() for one in room)
     live("decode", lambda: session.decode_step(state, 5))
     work = Workload.of_prompt(
-        page_px, "free", preset, session.tokenizer, generated_tokens=2, dtype="float32", attention=attention
+        page_px,
+        "free",
+        preset,
+        session.tokenizer,
+        generated_tokens=2,
+        dtype="float32",
+        attention=attention,
+        family=DEEPSEEK_OCR,
     )
     arch, probe = model_of(session).arch, KvProbe(state)
     assert cache_bytes(arch, work) == probe.bytes_per_token * state.cache.length

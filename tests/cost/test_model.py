@@ -9,19 +9,19 @@ import pytest
 import torch
 from PIL import Image
 
+from pytest_dsocr.contract.policy import CachePolicy
 from pytest_dsocr.cost.decoder import VENDOR, expected_experts
 from pytest_dsocr.cost.model import parameters, stages_of
 from pytest_dsocr.cost.workload import Workload
-from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.engine.places import SYNTHETIC
 from pytest_dsocr.explain.mistake import model_of
-from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.families.family import CachePolicy
-from suites.checkpoint.made import ARCHITECTURE
+from pytest_dsocr.models.architecture import Architecture
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from suites.checkpoint.made import architecture
 from tests.cost.full_size import counted
 from tests.engine.written import synthetic_session
+from tests.sizes import SYNTHETIC
 
 
 @pytest.mark.parametrize("checkpoint", ["mini", "synthetic:tiny"])
@@ -34,7 +34,7 @@ def test_each_modules_parameters_are_those_of_the_model(checkpoint: str) -> None
             module = module.rpartition(".")[0]
         found[module] += tensor.numel()
     assert found == computed
-    assert sum(parameters(Architecture()).values()) == 3_336_106_240, "as published"
+    assert sum(parameters(Architecture.published(DEEPSEEK_OCR)).values()) == 3_336_106_240, "as published"
 
 
 PAGE = Image.new("RGB", (64, 48), "white")
@@ -44,10 +44,17 @@ TOKENS = 4
 @pytest.mark.parametrize(("attention", "ring"), [("eager", None), ("sdpa", None), ("eager", 1), ("eager", 2)])
 def test_products_of_a_page(attention: str, ring: int | None) -> None:
     """In each module; and of them what torch's counter sees on the CPU."""
-    family, shared = replace(DEFAULT, cache=CachePolicy(ring)), 2  # half as many keys and values as queries
+    family, shared = replace(DEEPSEEK_OCR, cache=CachePolicy(ring)), 2  # half as many keys and values as queries
     session = synthetic_session(family, attention=attention, num_key_value_heads=shared)
     work = Workload.of_prompt(
-        PAGE.size, "free", "tiny", session.tokenizer, generated_tokens=TOKENS, dtype="float32", attention=attention
+        PAGE.size,
+        "free",
+        "tiny",
+        session.tokenizer,
+        generated_tokens=TOKENS,
+        dtype="float32",
+        attention=attention,
+        family=DEEPSEEK_OCR,
     )
     counted(session, PAGE, "tiny", work, "cpu")
     modules = model_of(session).modules()
@@ -59,8 +66,10 @@ def test_the_vendors_stages_cost_what_was_counted_of_its_code() -> None:
     cases = json.loads(Path(__file__).with_name("vendor_flops.json").read_text(encoding="utf-8"))["cases"]
     assert len(cases) == 65
     for case in cases:
-        arch = ARCHITECTURE if case["checkpoint"] == "awkward" else resolve(case["checkpoint"]).architecture
-        preset = DEFAULT.preset(case["preset"])
+        arch = (
+            architecture(DEEPSEEK_OCR) if case["checkpoint"] == "awkward" else resolve(case["checkpoint"]).architecture
+        )
+        preset = DEEPSEEK_OCR.preset(case["preset"])
         work = Workload(tuple(case["page_px"]), preset, case["text_tokens"], generated_tokens=2)
         computed = stages_of(arch, work, way=VENDOR)
         assert {name: computed[name].cost.matrix_flops for name in case["flops"]} == case["flops"], case

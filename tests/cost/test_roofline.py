@@ -16,13 +16,14 @@ from pytest_dsocr.cost.roofline import (
     limit_of,
 )
 from pytest_dsocr.cost.workload import Workload
-from pytest_dsocr.engine.places import SYNTHETIC
-from pytest_dsocr.families import DEFAULT, VISION
+from pytest_dsocr.models import VISION
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.perf.baseline import read
 from tests.perf.made import SHIPPED
+from tests.sizes import SYNTHETIC
 
 FULL, H200 = SYNTHETIC["full"], devices()["h200"]
-PAGE = Workload((1140, 1101), DEFAULT.presets["gundam"], 36, 64)
+PAGE = Workload((1140, 1101), DEEPSEEK_OCR.presets["gundam"], 36, 64)
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,17 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.engine.architecture import Architecture
-from pytest_dsocr.engine.attention import eager
-from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.engine.places import SYNTHETIC
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
+from pytest_dsocr.layers.attention import eager
+from pytest_dsocr.models.architecture import Architecture
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.models.deepseek_ocr.model import DeepseekOCR
+from tests.sizes import SYNTHETIC
 
-PUBLISHED = json.loads(Path(__file__).with_name("published_config.json").read_text(encoding="utf-8"))
+PUBLISHED = {
+    "architectures": [DEEPSEEK_OCR.vendor.architecture],
+    **json.loads(Path(__file__).with_name("published_config.json").read_text(encoding="utf-8")),
+}
 """The entries of the published file that say how large the model is."""
 
 PUBLISHED_TENSORS = 2710
@@ -34,7 +38,7 @@ def test_published_config_is_the_full_model() -> None:
 
 def test_what_ports_have_in_their_code_is_published() -> None:
     quick, full = SYNTHETIC["published"], SYNTHETIC["full"]
-    assert (quick.sam, quick.clip, quick.projector_input) == (full.sam, full.clip, full.projector_input)
+    assert quick.encoder == full.encoder
     assert (quick.decoder.hidden_size, quick.decoder.head_dim) == (full.decoder.hidden_size, full.decoder.head_dim)
 
 
@@ -46,7 +50,7 @@ def test_round_trip_through_a_file(name: str, tmp_path: Path) -> None:
 
 def test_state_dict_is_the_published_index() -> None:
     with torch.device("meta"):
-        state = DeepseekOCR(Architecture()).to(torch.bfloat16).state_dict()
+        state = DeepseekOCR(Architecture.published(DEEPSEEK_OCR)).to(torch.bfloat16).state_dict()
     assert len(state) == PUBLISHED_TENSORS
     assert sum(tensor.nbytes for tensor in state.values()) == PUBLISHED_BYTES
     assert hashlib.sha256("\n".join(sorted(state)).encode()).hexdigest() == PUBLISHED_NAMES_SHA256
@@ -86,8 +90,12 @@ def test_impossible_dimensions_are_refused(language: dict[str, Any], complaint: 
     [
         (None, "config.json cannot be read"),
         ("[]", "expected object, got array"),
-        ('{"model_type": "llama"}', "vision_config.*DeepSeek-OCR checkpoint's own"),
-        ('{"vision_config": {"width": {"sam_vit_b": {}}}}', "vision_config.width.*clip-l-14-224"),
+        ('{"model_type": "llama"}', r"without architectures .* \(DeepseekOCRForCausalLM, UnlimitedOCRForCausalLM\)"),
+        (json.dumps({"architectures": PUBLISHED["architectures"]}), "vision_config.*checkpoint's own"),
+        (
+            json.dumps({**PUBLISHED, "vision_config": {"width": {"sam_vit_b": {}}}}),
+            "vision_config.width.*clip-l-14-224",
+        ),
         (json.dumps(published() | {"architectures": [[]]}), "architectures.*expected str, got array"),
     ],
 )

@@ -8,13 +8,14 @@ import pytest
 import torch
 
 from pytest_dsocr.engine import places
-from pytest_dsocr.engine.attention import eager
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
-from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.engine.places import DEFAULT_SEED, MINI_FOLDER, SYNTHETIC
+from pytest_dsocr.engine.places import DEFAULT_SEED, MINI_FOLDER
 from pytest_dsocr.engine.weights import fingerprint, read_headers
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.layers.attention import eager
+from pytest_dsocr.models.deepseek_ocr.model import DeepseekOCR
 from tests.engine.written import write_synthetic
+from tests.sizes import SYNTHETIC
 
 HUB_NAME = "deepseek-ai/DeepSeek-OCR"
 REVISION = "9f30c71f441d010e5429c532364a86705536c53a"

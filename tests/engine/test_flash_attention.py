@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pytest_dsocr.engine.attention import AttentionFunction, attention_function, eager
+from pytest_dsocr.layers.attention import AttentionFunction, attention_function, eager
 
 HEAD = 128  # of the decoder, and all that some builds of flash-attn have
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.engine.clip import quick_gelu
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.mistake import model_of
+from pytest_dsocr.layers.activations import quick_gelu
 from suites.contract.pages import PAGES
 from tests.waiting import no_waiting
 

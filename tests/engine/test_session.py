@@ -7,20 +7,27 @@ import pytest
 import torch
 from PIL import ImageOps
 
-from pytest_dsocr.contract.presets import Preset, Tiling
+from pytest_dsocr.contract.policy import CachePolicy
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.fusion import scatter
-from pytest_dsocr.engine.vendor_model import VendorModel
+from pytest_dsocr.engine.vendor_model import vendor_model
 from pytest_dsocr.explain.mistake import model_of
-from pytest_dsocr.families import DEFAULT, STAGE_NAMES
-from pytest_dsocr.families.family import CachePolicy
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models import STAGE_NAMES
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from suites.contract.asked import own_preset
 from suites.contract.pages import PAGES
 
 TOKENS = 10
 CROPPED, CROPS = "landscape", "crops"
 SMALL = replace(
-    DEFAULT, presets={CROPS: Preset(CROPS, 128, 128, True, Tiling(128, squashed_up_to_px=128))}, default_preset=CROPS
+    DEEPSEEK_OCR,
+    presets={
+        CROPS: replace(
+            own_preset(CROPS, 128, 128, True), tiling=replace(DEEPSEEK_OCR.tiling, crop_px=128, squashed_up_to_px=128)
+        )
+    },
+    default_preset=CROPS,
 )
 """The family with crops of 128 px, a twenty-fifth of the work."""
 
@@ -104,7 +111,7 @@ def test_two_images_in_one_prompt_are_each_seen(at_one_place: bool) -> None:
     session = cropping()
     model_of(session).arch = replace(model_of(session).arch, family=replace(SMALL, pages_prompt="pages" * at_one_place))
     prompt = "<image>Multi page parsing." if at_one_place else "<image>\nand\n<image>\nFree OCR."
-    preset = Preset("whole", 128, 128, not at_one_place)
+    preset = own_preset("whole", 128, 128, not at_one_place)
     pages = [PAGES[CROPPED](), ImageOps.mirror(PAGES[CROPPED]())]
     embeds: list[torch.Tensor] = []
     layer = model_of(session).model.layers[0]
@@ -148,16 +155,18 @@ def test_an_object_that_is_not_the_vendors_is_refused() -> None:
     class Other(torch.nn.Module):
         model = torch.nn.Linear(1, 1)
 
-    with pytest.raises(DsocrError, match="not the vendor's DeepseekOCRForCausalLM"):
-        VendorModel(Other())
+    with pytest.raises(DsocrError, match="Other is not a vendor's class"):
+        vendor_model(Other())
 
 
-def test_a_vendor_model_in_training_mode_is_refused(tiny: Engine[Any]) -> None:
+def test_a_vendor_model_in_training_mode_is_refused(tiny: Engine[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """There the vendor's forward runs vision at every step."""
     like_the_vendors = model_of(tiny)
+    kind = type(DEEPSEEK_OCR.vendor.architecture, (type(like_the_vendors),), {})
+    monkeypatch.setattr(like_the_vendors, "__class__", kind)
     like_the_vendors.train()
     try:
         with pytest.raises(DsocrError, match=r"training mode.*call model\.eval"):
-            VendorModel(like_the_vendors)
+            vendor_model(like_the_vendors)
     finally:
         like_the_vendors.eval()

@@ -18,8 +18,8 @@ from PIL import Image
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.stages import Instrument, Stages
 from pytest_dsocr.explain.mistake import model_of
-from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from tests.engine.written import synthetic_session
 
 CPU = torch.device("cpu")
@@ -135,7 +135,7 @@ LAYERS = 12
 
 def calls_of(instrument: Instrument, before: Callable[[Engine[Any]], object] = lambda session: None) -> int:
     """How many functions a decode step calls, Python's and C's."""
-    made, calls = synthetic_session(DEFAULT, num_hidden_layers=LAYERS), 0
+    made, calls = synthetic_session(DEEPSEEK_OCR, num_hidden_layers=LAYERS), 0
     session = Engine(made.model, made.tokenizer, instrument=instrument)
     state = session.prefill(session.prepare(Image.new("RGB", (64, 64), "white"), prompt="free", preset="tiny"))
     session.decode_step(state, 5)

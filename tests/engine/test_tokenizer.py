@@ -13,8 +13,8 @@ from tokenizers import AddedToken, processors
 
 from pytest_dsocr.contract.prompt import BOS, EOS, PAD, SpecialTokens
 from pytest_dsocr.engine.tokenizer import MARKUP, Tokenizer, byte_level_vocabulary
-from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 
 VENDOR_IDS = {BOS: 0, EOS: 1, PAD: 2, **{text: 128815 + at for at, text in enumerate(MARKUP)}}
 """As the vendor's ``tokenizer_config.json`` lists them."""
@@ -35,7 +35,7 @@ def byte_ids(data: bytes) -> list[int]:
 def test_special_ids_come_from_the_vocabulary() -> None:
     assert BYTES.encode("".join(VENDOR_IDS)) == [*VENDOR_IDS.values()]
     assert [VENDOR_IDS[text] for text in ("<|ref|>", "<|grounding|>", "<|Assistant|>")] == [128816, 128820, 128826]
-    assert BYTES.special == DEFAULT.special
+    assert BYTES.special == DEEPSEEK_OCR.special
     assert Tokenizer.byte_level(271).special == SpecialTokens(bos=0, eos=1, pad=2, image=259)
     with pytest.raises(DsocrError, match="at least 271"):
         Tokenizer.byte_level(270)

@@ -12,10 +12,11 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from pytest_dsocr.engine.places import DEFAULT_SEED, SYNTHETIC
+from pytest_dsocr.engine.places import DEFAULT_SEED
 from pytest_dsocr.engine.synthetic import fill, synthetic_fingerprint
 from pytest_dsocr.engine.weights import INDEX, fingerprint, load_weights, read_headers, save_weights
 from pytest_dsocr.foundation.errors import DsocrError
+from tests.sizes import SYNTHETIC
 
 SECOND = "model-00002-of-000003.safetensors"
 TINY_SHA256 = "123462bd469300898fdf06a3aa50331ab7947d3be0929bcff520f8bb8dfe3499"

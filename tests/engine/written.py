@@ -6,19 +6,24 @@ from typing import Any
 
 import torch
 
-from pytest_dsocr.engine.attention import attention_function, eager
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.engine.places import DEFAULT_SEED, SYNTHETIC
+from pytest_dsocr.engine.places import DEFAULT_SEED
 from pytest_dsocr.engine.portable import write_checkpoint
 from pytest_dsocr.engine.synthetic import fill
 from pytest_dsocr.engine.tokenizer import Tokenizer, byte_level_vocabulary
-from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.layers.attention import attention_function, eager
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.models.deepseek_ocr.model import DeepseekOCR
+from pytest_dsocr.models.spec import Family
+from tests.sizes import SYNTHETIC
 
 
 def write_synthetic(
-    name: str, folder: Path, dtype: torch.dtype = torch.bfloat16, seed: int = DEFAULT_SEED, family: Family = DEFAULT
+    name: str,
+    folder: Path,
+    dtype: torch.dtype = torch.bfloat16,
+    seed: int = DEFAULT_SEED,
+    family: Family = DEEPSEEK_OCR,
 ) -> None:
     """Write ``synthetic:name`` with config, weights and tokenizer."""
     arch = replace(SYNTHETIC[name], family=family)

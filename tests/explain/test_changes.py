@@ -9,28 +9,29 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from pytest_dsocr.engine import clip
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.catalogue import groups, mistakes
 from pytest_dsocr.explain.mistake import Changes, model_of
 from pytest_dsocr.explain.planted import plant
-from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.families.family import load
+from pytest_dsocr.layers import activations
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.models.deepseek_ocr import clip
+from pytest_dsocr.models.spec import load
 
 
 def test_attributes_weights_and_forwards_are_put_back() -> None:
-    linear, norm, before = nn.Linear(2, 2), nn.BatchNorm1d(2), clip.quick_gelu
+    linear, norm, before = nn.Linear(2, 2), nn.BatchNorm1d(2), activations.quick_gelu
     weight, given = linear.weight.data.clone(), linear(torch.ones(2))
     with Changes() as changes:
-        changes.set(clip, "quick_gelu", torch.relu)
+        changes.set(activations, "quick_gelu", torch.relu)
         changes.set(linear, "in_features", 7)
         changes.set(norm, "running_mean", torch.ones(2))
         changes.weight(linear.weight, 2 * linear.weight.data)
         changes.around(linear, lambda run, x: run(x) + 1)
         changes.around(linear, lambda run, x: run(x) + 1)
-        assert clip.quick_gelu is torch.relu
+        assert activations.quick_gelu is torch.relu
         assert torch.equal(linear(torch.ones(2)), nn.functional.linear(torch.ones(2), 2 * weight, linear.bias) + 1 + 1)
-    assert clip.quick_gelu is before
+    assert activations.quick_gelu is before
     assert linear.in_features == 2
     assert torch.equal(dict(norm.named_buffers())["running_mean"], torch.zeros(2))
     assert torch.equal(linear.weight, weight)
@@ -44,22 +45,24 @@ def test_an_attribute_that_is_not_there_cannot_be_changed() -> None:
     assert not hasattr(clip, "quick_gelus")
 
 
-def test_the_family_names_its_catalogue() -> None:
-    assert load(DEFAULT.mistakes)(DEFAULT) is groups()
+def test_the_encoders_mistakes_come_from_the_models_folder() -> None:
+    encoder = [group.stage for group in load(DEEPSEEK_OCR.mistakes)()]
+    assert encoder == [stage.name for stage in DEEPSEEK_OCR.of_views]
+    assert {*encoder} <= {*groups(DEEPSEEK_OCR)}
 
 
 def test_ids_and_words_are_of_one_mistake_each() -> None:
-    every = [one for group in groups().values() for one in group]
+    every = [one for group in groups(DEEPSEEK_OCR).values() for one in group]
     assert len({re.sub(r"\W", "_", one.id) for one in every}) == len(every)
-    assert len(mistakes()) > 500
-    for group in groups().values():
+    assert len(mistakes(DEEPSEEK_OCR)) > 500
+    for group in groups(DEEPSEEK_OCR).values():
         assert len({one.words for one in group}) == len(group), group.stage
 
 
 def test_a_session_is_as_before_once_mistakes_are_taken_out(tiny: Engine[Any]) -> None:
     state = {name: value.clone() for name, value in model_of(tiny).state_dict().items()}
     given = _everything(tiny)
-    for name, group in groups().items():
+    for name, group in groups(DEEPSEEK_OCR).items():
         for one in group:
             with Changes() as changes, suppress(NotImplementedError):
                 plant(one, tiny, changes)

@@ -19,7 +19,7 @@ from pytest_dsocr.explain.mistake import Changes, Mistake, model_of
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.question import question_of
 from pytest_dsocr.explain.texts import everywhere, of_one_block, of_text
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.config import Level, Setup
 from tests.faults.proofs import rows
 from tests.faults.trial import cases, loaded, reference
@@ -42,7 +42,7 @@ def judged(*names: str | Mistake, place: int = 0, level: Level = Level.MODULES) 
     reference()  # is chosen before: by how Pillow resizes
     with Changes() as changes:
         for name in names:
-            plant(mistakes()[name] if isinstance(name, str) else name, loaded().session, changes)
+            plant(mistakes(DEEPSEEK_OCR)[name] if isinstance(name, str) else name, loaded().session, changes)
         asked = ask(only(loaded(), level), reference(), cases()[place], tokenizer=resolve(MINI).tokenizer)
         return judge(asked, tolerances("float32"))
 
@@ -61,7 +61,7 @@ GELU, FRONT = "clip.activation-erf", "vision_fusion.separator-first"
 
 
 def test_what_no_mistake_explains_is_said_so_and_the_process_goes_on(explainer: Explainer) -> None:
-    bias = model_of(loaded().session).model.projector.layers.bias
+    bias = model_of(loaded().session).get_parameter("model.projector.layers.bias")
     made = torch.Generator().manual_seed(1)
     with Changes() as changes:
         changes.weight(bias, bias.data + torch.randn(bias.shape, generator=made))
@@ -109,7 +109,7 @@ def test_what_explains_a_text_is_tried_on_every_page_right_or_wrong_and_the_sear
 ) -> None:
     """What is left of one page that is wrong is narrowed by the next, and refuted by one that is right."""
     asking, wrong, right = Explainer(Setup(), ENOUGH_S), judged(TWO_BOS, level=Level.TEXT), judged(level=Level.TEXT)
-    every = of_text(0, DEFAULT, of_one_block(loaded().session))
+    every = of_text(0, DEEPSEEK_OCR, of_one_block(loaded().session))
     asking._client, everything = explainer._client, dict.fromkeys(one.id for one in every)
     but_one = dict.fromkeys([*everything][:-1])
     assert asking.explain(right) is None, "nothing is to be explained yet"
@@ -145,8 +145,12 @@ def test_a_text_alone_is_explained_by_a_mistake_of_any_stage(name: str, explaine
 def test_a_mistake_of_one_block_alone_and_one_of_all_weights_is_told_from_its_like(
     level: Level, name: str, explainer: Explainer
 ) -> None:
-    known = {one.id: one for one in (*of_one_block(loaded().session), *everywhere(DEFAULT))}
-    like = [one for one in (*known, *mistakes()) if one.partition("@")[0] == name.partition("@")[0] or one == TWO_BOS]
+    known = {one.id: one for one in (*of_one_block(loaded().session), *everywhere(DEEPSEEK_OCR))}
+    like = [
+        one
+        for one in (*known, *mistakes(DEEPSEEK_OCR))
+        if one.partition("@")[0] == name.partition("@")[0] or one == TWO_BOS
+    ]
     found = explained(
         explainer, judged(known[name], level=level), *like, *(one for one in known if one.startswith("all"))
     )
@@ -155,7 +159,7 @@ def test_a_mistake_of_one_block_alone_and_one_of_all_weights_is_told_from_its_li
 
 
 def test_what_is_computed_soon_is_tried_in_front_and_what_is_known_to_be_right_is_not() -> None:
-    tried = [[one.id.partition(".")[0] for one in of_text(level)] for level in range(3)]
+    tried = [[one.id.partition(".")[0] for one in of_text(level, DEEPSEEK_OCR)] for level in range(3)]
     assert ([*dict.fromkeys(tried[0])][:3], {*tried[2]}) == (["text", "read", "prompt"], {"text", "read"})
     assert {*tried[0]} - {*tried[1]} == {"pixels", "prompt"}
     assert {*tried[0][tried[0].index("pixels") :]} == {"pixels", "sam"}, "SAM's blocks are run again for these alone"

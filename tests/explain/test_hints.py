@@ -10,6 +10,7 @@ from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.explain.catalogue import groups, mistakes
 from pytest_dsocr.explain.catalogue.blocks import NOT_FINITE
 from pytest_dsocr.explain.hints import MOST, OF_STAGES, agreed, hint
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 
 NARROW_ROWS = {*NOT_FINITE[Sign.NOT_FINITE]}
 """Of these each stage has some."""
@@ -69,7 +70,7 @@ SCENES: dict[str, tuple[Sequence[Comparison], str]] = {
 
 @pytest.mark.parametrize(("found", "words"), SCENES.values(), ids=SCENES)
 def test_the_likeliest_mistakes_are_reported(found: Sequence[Comparison], words: str) -> None:
-    message = hint(broken(*found))
+    message = hint(broken(*found), DEEPSEEK_OCR)
     assert words in message
     assert message.count(", or ") < MOST
     assert ("offer inputs and stages" in message) is (found[0].what == "text")
@@ -82,17 +83,21 @@ def test_hints_of_several_pages_agree_on_what_all_of_them_name() -> None:
 
 def test_every_stage_and_sign_has_a_mistake_and_a_text_alone_names_none() -> None:
     for sign in Sign:
-        assert hint(broken(wrong("text", sign))).replace(f"what is seen: {sign}; ", "") == hint(broken(wrong("text")))
+        assert hint(broken(wrong("text", sign)), DEEPSEEK_OCR).replace(f"what is seen: {sign}; ", "") == hint(
+            broken(wrong("text")), DEEPSEEK_OCR
+        )
     for stage in (*OF_STAGES, *STAGES):
-        assert hint(broken(wrong(stage))) != f"what makes {stage}", stage
-    assert all(any(name.startswith(begin) for name in mistakes()) for row in OF_STAGES.values() for begin in row)
-    for group in groups().values():
+        assert hint(broken(wrong(stage)), DEEPSEEK_OCR) != f"what makes {stage}", stage
+    assert all(
+        any(name.startswith(begin) for name in mistakes(DEEPSEEK_OCR)) for row in OF_STAGES.values() for begin in row
+    )
+    for group in groups(DEEPSEEK_OCR).values():
         ends = {one.id.partition(".")[2] for one in group}
         assert not {name for names in group.signs.values() for name in names} - ends - NARROW_ROWS, group.stage
 
 
 def test_what_begins_within_the_tolerance_is_laid_to_where_it_begins() -> None:
     begins = Comparison("clip.page/0", Verdict.DRIFT, "", 5e-5)
-    message = hint(broken(begins, wrong("clip.page/1", error=2e-4)))
+    message = hint(broken(begins, wrong("clip.page/1", error=2e-4)), DEEPSEEK_OCR)
     assert message.startswith("it begins at clip.page/0")
     assert "CLIP" in message

@@ -19,6 +19,7 @@ from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.rounding import Part, Rounder, parts_of
 from pytest_dsocr.foundation.errors import MachineError
 from pytest_dsocr.foundation.process import Elapsed
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.answer import Rounding
 from pytest_dsocr.observation.block_seams import watch_passes
 from pytest_dsocr.observation.case import make_case
@@ -33,7 +34,9 @@ from tests.recordings import FOLDER
 from tests.report.made import config
 
 SETUP = Setup(dtype="bfloat16")
-CASE = make_case(next(page for page in shipped("dev-3") if page.stem == "figures_201"), "markdown", "tiny")
+CASE = make_case(
+    next(page for page in shipped("dev-3") if page.stem == "figures_201"), "markdown", "tiny", family=DEEPSEEK_OCR
+)
 
 
 @cache
@@ -52,7 +55,7 @@ def parts(*names: str, level: Level = Level.MODULES) -> list[Part]:
     asked.level = level
     with Changes() as changes:
         for name in names:
-            plant(mistakes()[name], subject().session, changes)
+            plant(mistakes(DEEPSEEK_OCR)[name], subject().session, changes)
         return parts_of(asked, asked.inputs(CASE))
 
 
@@ -131,10 +134,10 @@ def test_a_decode_step_is_no_pass_of_a_block() -> None:
 def run(name: str) -> tuple[CaseReport, CasePayload]:
     """A page of a run, of a subject with a mistake in it."""
     reference = open_recorded([FOLDER], Wanted(resolve("mini"), "cpu", "bfloat16", fixed=frozenset()))
-    case = make_case(CASE.page, "markdown", "gundam", max_new_tokens=2)
+    case = make_case(CASE.page, "markdown", "gundam", max_new_tokens=2, family=DEEPSEEK_OCR)
     own = config(dtype="bfloat16", explain=600.0, out=None)
     with Changes() as changes:
-        plant(mistakes()[name], subject().session, changes)
+        plant(mistakes(DEEPSEEK_OCR)[name], subject().session, changes)
         return run_case(case, 1, subject(), reference, own, Elapsed("test"), Explainer(own.setup, budget_s=0))
 
 

@@ -14,7 +14,7 @@ from pytest_dsocr.explain.catalogue import mistakes
 from pytest_dsocr.explain.catalogue.pixels import CHANGED, _laid_over, _opened, nearest, plant_recipe
 from pytest_dsocr.explain.mistake import Mistake
 from pytest_dsocr.explain.planted import in_contract
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.contract.asked import Asked, Drawn
 from suites.contract.hints import of_count, of_grid, of_prompt
@@ -36,25 +36,26 @@ PROMPT = " <image>\n<|grounding|>Convert the document to markdown. "
 )
 def test_grids_are_laid_to_the_one_rule_that_gives_them_all(how: dict[str, Any], words: str | None) -> None:
     """At most six is as good as at most seven on a page of two crops: the sizes of the whole session tell."""
-    hints = [*of_grid({size: nearest(*size, **how) for size in ASKED_PX})]
+    hints = [*of_grid({size: nearest(*size, TILING, **how) for size in ASKED_PX}, TILING)]
     assert hints == ([f"whether it comes of {words}"] if words else [])
 
 
 @pytest.mark.parametrize("name", ["no-bos", "special-as-text", "text-first", "not-stripped"])
 def test_a_prompt_is_laid_to_what_gives_its_ids(name: str) -> None:
-    one = mistakes()[f"prompt.{name}"]
+    one = mistakes(DEEPSEEK_OCR)[f"prompt.{name}"]
     page = Image.new("RGB", (900, 900))
     with in_contract(one):
-        ids = DEFAULT.prepare([page], PROMPT, "gundam", TOKENIZER).input_ids[0].tolist()
-    [hint] = of_prompt(ids, PROMPT, TOKENIZER)
+        ids = DEEPSEEK_OCR.prepare([page], PROMPT, "gundam", TOKENIZER).input_ids[0].tolist()
+    [hint] = of_prompt(ids, PROMPT, TOKENIZER, DEEPSEEK_OCR)
     assert one.words in hint
-    right = DEFAULT.prepare([page], PROMPT, "gundam", TOKENIZER).input_ids[0].tolist()
-    assert one.words not in " ".join(of_prompt(right, PROMPT, TOKENIZER))
+    right = DEEPSEEK_OCR.prepare([page], PROMPT, "gundam", TOKENIZER).input_ids[0].tolist()
+    assert one.words not in " ".join(of_prompt(right, PROMPT, TOKENIZER, DEEPSEEK_OCR))
 
 
 BILINEAR, BLACK, FLOAT32 = (CHANGED[name] for name in ("resize-pillow-bilinear", "bars-black", "levels-float32"))
 TWICE = "", {"resize": lambda page, size: page.resize((page.width + 3, page.height)).resize(size)}
 ON_A_COLOUR = "", {"opened": partial(_opened, change=partial(_laid_over, colour=(200, 90, 9)))}
+TILING = DEEPSEEK_OCR.tiling
 NO_ORIENTATION, OWN_PAGE = CHANGED["opened-no-orientation"], "what the page is there for"
 Rows = Sequence[tuple[str, Mapping[str, Any]]]
 
@@ -76,8 +77,8 @@ def test_pixels_are_laid_to_what_makes_them_and_to_nothing_that_is_right(
     what, page, preset = seen
     drawn, changes = Drawn(tmp_path), {name: value for _, how in planted for name, value in how.items()}
     with in_contract(Mistake("", "", "front", partial(plant_recipe, how=changes))):
-        recipes = Recipes(Asked(SessionSubject(tiny)), drawn)
-        hints = [*recipes.hints(what, drawn(page), DEFAULT.presets[preset], OWN_PAGE)]
+        recipes = Recipes(Asked(SessionSubject(tiny), DEEPSEEK_OCR), drawn)
+        hints = [*recipes.hints(what, drawn(page), DEEPSEEK_OCR.presets[preset], OWN_PAGE)]
     said = ", and ".join(words for words, *_ in named)
     assert hints == [said if said == OWN_PAGE else f"whether it comes of {said}"] * bool(named)
 
@@ -85,8 +86,8 @@ def test_pixels_are_laid_to_what_makes_them_and_to_nothing_that_is_right(
 def test_a_number_of_image_tokens_is_laid_to_what_gives_it(tmp_path: Path) -> None:
     page = tmp_path / "page.png"
     Image.new("RGB", (900, 1300)).save(page)
-    one = mistakes()["prompt.counts-no-separator"]
+    one = mistakes(DEEPSEEK_OCR)["prompt.counts-no-separator"]
     with in_contract(one):
-        ids = DEFAULT.prepare(page, "markdown", "gundam", TOKENIZER).input_ids[0].tolist()
-    [hint] = of_count(page, ids.count(TOKENIZER.special.image), TOKENIZER)
+        ids = DEEPSEEK_OCR.prepare(page, "markdown", "gundam", TOKENIZER).input_ids[0].tolist()
+    [hint] = of_count(page, ids.count(TOKENIZER.special.image), TOKENIZER, DEEPSEEK_OCR)
     assert one.words in hint

@@ -8,6 +8,7 @@ from pytest_dsocr.explain.catalogue import groups
 from pytest_dsocr.explain.mistake import Changes, Mistake, Target
 from pytest_dsocr.explain.question import PageRead
 from pytest_dsocr.explain.texts import ONE_BY_ONE, Along, TextPage
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.reference.protocol import pack_case
 from tests.faults.trial import cases, loaded
@@ -20,7 +21,7 @@ RAISE = ("prefill.wholly-bfloat16", "prefill.wholly-float16")
 @pytest.fixture(scope="module")
 def page() -> TextPage:
     """A small view of the page that is read soonest, and a text of it."""
-    packed = pack_case(make_case(cases()[0].page, "markdown", "tiny"))
+    packed = pack_case(make_case(cases()[0].page, "markdown", "tiny", family=DEEPSEEK_OCR))
     made = TextPage(loaded().session, PageRead({**packed, "preset": dict(packed["preset"])}, TEXT, ()))
     assert made.state is not None, "made in front of every mistake"
     return made
@@ -42,7 +43,7 @@ def logits(page: TextPage, one: Mistake, *, first: int | None) -> Tensor:
 
 def test_tokens_that_are_known_are_passed_at_once_to_what_steps_give(page: TextPage) -> None:
     raised, other = [], []
-    for one in groups()["prefill"]:
+    for one in groups(DEEPSEEK_OCR)["prefill"]:
         try:
             stepped, passed = logits(page, one, first=None), logits(page, one, first=2)
         except Exception:
@@ -66,7 +67,7 @@ def test_tokens_that_others_are_fed_in_place_of_are_forgotten(page: TextPage) ->
 
 
 def test_what_lies_behind_the_blocks_of_sam_is_computed_alone_to_the_same(page: TextPage) -> None:
-    for one in groups()["sam"].of("back")[1::16]:
+    for one in groups(DEEPSEEK_OCR)["sam"].of("back")[1::16]:
         with Changes() as changes, torch.no_grad():
             alone = page.prefilled(one, changes)
         with Changes() as changes:

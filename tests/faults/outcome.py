@@ -8,7 +8,7 @@ from pytest_dsocr.explain.catalogue import Port, mistakes, ports, seen
 from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.planted import plant, spec_of
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.subjects.session import SessionSubject
 
 STAGES = {
@@ -53,13 +53,13 @@ class Fault:
 
 def of_catalogue(names: tuple[str, ...] = ()) -> Mapping[str, Fault]:
     """Return those of the catalogue that were seen somewhere, or those of these ids and numbers."""
-    asked = names or tuple(one.id for one in seen(DEFAULT))
+    asked = names or tuple(one.id for one in seen(DEEPSEEK_OCR))
     return {name: _of_catalogue(name) for name in asked}
 
 
 def _of_catalogue(name: str) -> Fault:
     port = ports().get(name) or Port(name, "", name)
-    one = mistakes()[port.mistake]
+    one = mistakes(DEEPSEEK_OCR)[port.mistake]
     return Fault(
         port.stage or stage_of_mistake(one.id),
         spec_of(one.id),
@@ -92,7 +92,7 @@ class Outcome:
 def outcome_of(fault: Fault, page: str, report: CaseReport) -> Outcome | None:
     """Say how a page shows the mistake; None where the page passes."""
     if report.divergence is not None:
-        found, begins, said = report.divergence.first, report.divergence.begins, hint(report.divergence)
+        found, begins, said = report.divergence.first, report.divergence.begins, hint(report.divergence, DEEPSEEK_OCR)
         at = next((one for one in report.comparisons if one.what == begins), found)
         return Outcome(page, begins or found.what, stage_of(at.stage) == fault.stage, said)
     if report.fault is not None:

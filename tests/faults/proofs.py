@@ -25,8 +25,8 @@ from pytest_dsocr.explain.mistake import ALONE, Changes, Mistake
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.question import EXACT, PageRead, SearchResult, SentSeam, question_of
 from pytest_dsocr.explain.texts import everywhere, of_one_block, of_text
-from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.files import write_whole
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.config import Level
 from pytest_dsocr.pages.page_list import shipped
@@ -74,13 +74,13 @@ def pages() -> tuple[Case, ...]:
     """Return those of a default run, the quickest first."""
     of = {page.stem: page for page in shipped("dev-3")}
     names = dict.fromkeys(("figures_201", "invoice_016", *of))
-    return tuple(make_case(of[name], "markdown", "gundam", READ_TOKENS) for name in names)
+    return tuple(make_case(of[name], "markdown", "gundam", READ_TOKENS, family=DEEPSEEK_OCR) for name in names)
 
 
 @cache
 def rows() -> Mapping[str, Mistake]:
     """Return every mistake, those in one block alone and those in all weights as well."""
-    every = (*mistakes().values(), *everywhere(DEFAULT), *of_one_block(loaded().session))
+    every = (*mistakes(DEEPSEEK_OCR).values(), *everywhere(DEEPSEEK_OCR), *of_one_block(loaded().session))
     return {one.id: one for one in every}
 
 
@@ -158,7 +158,7 @@ def proven_by_texts(name: str, texts: Mapping[str, Mapping[str, str]]) -> OfText
     Only that one is searched for: that of the others one reads otherwise was seen.
     """
     own, found = {*own_rows(name)}, dict[str, Said]()
-    searched = {one.id for one in of_text(0, DEFAULT, of_one_block(loaded().session))}
+    searched = {one.id for one in of_text(0, DEEPSEEK_OCR, of_one_block(loaded().session))}
     right = {case.page.stem: reference_text(case) for case in pages()}
     every: list[CaseReport] = []
     for run, places in runs().items():

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_dsocr.explain.catalogue import mistakes, ports
 from pytest_dsocr.explain.explainer import Explainer
-from pytest_dsocr.families import FAMILIES
+from pytest_dsocr.models import FAMILIES
 from pytest_dsocr.observation.config import Level
 from tests.faults.outcome import STAGES, Fault, of_catalogue
 from tests.faults.suites import LEVEL, failure

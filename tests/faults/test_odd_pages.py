@@ -15,7 +15,7 @@ from pytest_dsocr.contract import PIXELS, inputs
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.config import Setup
 from pytest_dsocr.observation.observation import InputsDigest
 from pytest_dsocr.subjects.checked import CheckedSubject
@@ -26,7 +26,7 @@ from tests.faults.outcome import of_catalogue
 from tests.faults.suites import failure
 from tests.faults.trial import loaded, planted
 
-PAGES = json.loads(recorded("odd-pages.json", DEFAULT).read_text(encoding="utf-8"))["pages"]
+PAGES = json.loads(recorded("odd-pages.json", DEEPSEEK_OCR).read_text(encoding="utf-8"))["pages"]
 SHOWS = {
     "turned": ("pixels.opened-no-orientation", "pixels.opened-on-white", "pixels.not-squashed"),
     "transparent": tuple(f"pixels.opened-on-{ground}" for ground in ("white", "black", "grey")),
@@ -59,15 +59,17 @@ MADE_FOR: list[tuple[str, str | Callable[[Any], Image.Image]]] = [
 
 def test_pixels_are_the_recorded_ones_with_any_pillow(tmp_path: Path) -> None:
     for name, page in ODD_PAGES.items():
-        case = page.case(name, tmp_path)
-        seen = InputsDigest.of(DEFAULT.prepare(case.page, case.prompt, case.preset, resolve(MINI).tokenizer).tensors)
+        case = page.case(name, tmp_path, DEEPSEEK_OCR)
+        seen = InputsDigest.of(
+            DEEPSEEK_OCR.prepare(case.page, case.prompt, case.preset, resolve(MINI).tokenizer).tensors
+        )
         assert {what: getattr(seen, what) for what in PIXELS} == {what: PAGES[name][what] for what in PIXELS}, name
 
 
 @pytest.mark.parametrize(("dtype", "attention"), [("float32", "sdpa"), ("bfloat16", "eager")])
 def test_correct_kernels_read_what_is_recorded(dtype: str, attention: str, tmp_path: Path) -> None:
     subject = CheckedSubject(session_subject(Setup(MINI, "cpu", dtype, attention)))
-    read = {name: subject.read(page.case(name, tmp_path)) for name, page in ODD_PAGES.items()}
+    read = {name: subject.read(page.case(name, tmp_path, DEEPSEEK_OCR)) for name, page in ODD_PAGES.items()}
     assert read == {name: page["text"] for name, page in PAGES.items()}
     assert min(page["margin_ulps"] for page in PAGES.values()) > BY_DTYPE["bfloat16"].ties
 
@@ -76,7 +78,7 @@ def test_correct_kernels_read_what_is_recorded(dtype: str, attention: str, tmp_p
 def test_read_alone_it_shows_what_it_is_made_for(
     name: str, mistake: str | Callable[[Any], Image.Image], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    case = ODD_PAGES[name].case(name, tmp_path)
+    case = ODD_PAGES[name].case(name, tmp_path, DEEPSEEK_OCR)
     if callable(mistake):
         monkeypatch.setattr(inputs, "load_image", mistake)
     with planted(of_catalogue((mistake,))[mistake]) if isinstance(mistake, str) else nullcontext(loaded()) as subject:

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from pytest_dsocr.explain.catalogue import mistakes
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from tests.faults.proofs import (
     ASKED,
     EVERY,
@@ -25,7 +26,7 @@ from tests.faults.proofs import (
     with_stages,
 )
 
-WITH_STAGES = [*mistakes()][::EVERY] if ASKED else []
+WITH_STAGES = [*mistakes(DEEPSEEK_OCR)][::EVERY] if ASKED else []
 OF_TEXTS = [*rows()][::EVERY] if ASKED else []
 
 

@@ -25,7 +25,7 @@ from pytest_dsocr.explain.explain import explain
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.question import PageRead, Question, SearchResult, question_of
-from pytest_dsocr.families import FAMILIES
+from pytest_dsocr.models import FAMILIES
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.pages.page_list import shipped
@@ -99,8 +99,8 @@ def case_of(page: str, preset: str, tokens: int, folder: Path | None = None) -> 
     if folder and page == SEVERAL:
         for name in (FIRST, OTHER):
             (folder / PAGES[name].name).symlink_to(PAGES[name])
-        return make_case(folder, OWN.pages_prompt, preset, tokens, OWN)
-    return make_case(PAGES[page], "markdown", preset, tokens, OWN)
+        return make_case(folder, OWN.pages_prompt, preset, tokens, family=OWN)
+    return make_case(PAGES[page], "markdown", preset, tokens, family=OWN)
 
 
 def explained(session: Engine[Any], case: Any, question: Question | None) -> SearchResult:

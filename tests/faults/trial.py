@@ -16,6 +16,7 @@ from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.question import question_of
 from pytest_dsocr.explain.rounding import Part, Rounder, explained_by_rounding, parts_of
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.answer import ROUNDED_DTYPES
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.config import Level, Setup
@@ -69,7 +70,7 @@ def cases() -> tuple[Case, ...]:
     """Return the pages of a default run: in front the quickest without crops, and with some."""
     pages = {page.stem: page for page in shipped("dev-3")}
     names, most = dict.fromkeys((*QUICKEST, *pages)), None if LEVEL is Level.MODULES else READ_TOKENS
-    return tuple(make_case(pages[name], "markdown", "gundam", most) for name in names)
+    return tuple(make_case(pages[name], "markdown", "gundam", most, family=DEEPSEEK_OCR) for name in names)
 
 
 @contextmanager

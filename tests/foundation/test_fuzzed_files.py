@@ -30,6 +30,7 @@ from pytest_dsocr.engine.weights import INDEX, read_headers
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import seal, templates
 from pytest_dsocr.history import page, record, scoreboard
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.pages.named import make_cases
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.perf.baseline import Baseline, find
@@ -204,7 +205,10 @@ KINDS: dict[str, Kind] = {
     "ledger": Kind(
         _written("known.txt", "a.py::test_b  # until 2027-01-31: a reason\n"), lambda path: read_ledger(path).over()
     ),
-    "pages": Kind(_written("pages.lst", "a.png\n# a\nb.png\n"), lambda path: make_cases([path], ["free"], ["tiny"])),
+    "pages": Kind(
+        _written("pages.lst", "a.png\n# a\nb.png\n"),
+        lambda path: make_cases([path], ["free"], ["tiny"], family=DEEPSEEK_OCR),
+    ),
     "adapter": Kind(
         _written("own.toml", 'command = "cat {page}"\npresets = ["tiny"]\n'), lambda path: options_of(f"cli:{path}")
     ),

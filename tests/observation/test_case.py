@@ -10,13 +10,13 @@ import pytest
 import torch
 from PIL import Image
 
-from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.case import Case, PageFaultError, make_case, prompt_name
 from pytest_dsocr.observation.provenance import Key, Provenance, device_class, slug, versions
 from suites.contract.pages import ORIENTATION_TAG, ROTATED_BY_90, rgb
 
-FREE = DEFAULT.prompts["free"]
+FREE = DEEPSEEK_OCR.prompts["free"]
 
 
 @pytest.fixture
@@ -26,32 +26,34 @@ def page(tmp_path: Path) -> Path:
 
 
 def sha256(page: Path) -> str:
-    return Case(page, FREE, DEFAULT.presets["tiny"]).page_sha256
+    return Case(page, FREE, DEEPSEEK_OCR.presets["tiny"], 8192, DEEPSEEK_OCR).page_sha256
 
 
 @pytest.mark.parametrize(
     ("prompt", "name"),
     [
-        *((text, name) for name, text in DEFAULT.prompts.items()),
+        *((text, name) for name, text in DEEPSEEK_OCR.prompts.items()),
         (f" {FREE}\n", "free"),
         ("<image>\nWhat?", "prompt_9ed483f5"),
     ],
 )
 def test_prompts_by_name(prompt: str, name: str) -> None:
-    assert prompt_name(prompt) == name
+    assert prompt_name(prompt, DEEPSEEK_OCR) == name
 
 
 def test_what_a_user_types_becomes_a_case(page: Path) -> None:
-    assert make_case(str(page), "free", "base", 12) == Case(page, FREE, DEFAULT.presets["base"], 12)
-    assert make_case(page, "<image>x", "base").max_new_tokens == 8192
-    assert [make_case(page, one, "tiny").id for one in ("markdown", FREE)] == [
+    assert make_case(str(page), "free", "base", 12, family=DEEPSEEK_OCR) == Case(
+        page, FREE, DEEPSEEK_OCR.presets["base"], 12, DEEPSEEK_OCR
+    )
+    assert make_case(page, "<image>x", "base", family=DEEPSEEK_OCR).max_new_tokens == 8192
+    assert [make_case(page, one, "tiny", family=DEEPSEEK_OCR).id for one in ("markdown", FREE)] == [
         "invoice-tiny-markdown",
         "invoice-tiny-free",
     ]
 
 
 def test_a_case_as_json_tells_all_that_decides_its_output(page: Path) -> None:
-    case = make_case(page, "free", "gundam", 12)
+    case = make_case(page, "free", "gundam", 12, family=DEEPSEEK_OCR)
     assert json.loads(json.dumps(case.to_json())) == {
         "page": "invoice.png",
         "page_sha256": sha256(page),

@@ -10,8 +10,9 @@ import pytest
 from PIL import Image
 
 from pytest_dsocr.contract.image import files_of
-from pytest_dsocr.families import FAMILIES
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models import FAMILIES
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.named import make_cases, pages_in
 from pytest_dsocr.pages.page_list import PAGES, SUBSETS, BadPage, read_list, shipped
@@ -84,13 +85,13 @@ def test_a_line_that_names_no_file_is_a_bad_page_among_the_good_as_is_the_second
     ]
     Path("others").mkdir()
     Image.new("RGB", (4, 4)).save("others/a.png")
-    [bad] = make_cases([written("pages/a.png\nothers/a.png")], ["markdown"], ["gundam"]).bad
+    [bad] = make_cases([written("pages/a.png\nothers/a.png")], ["markdown"], ["gundam"], family=DEEPSEEK_OCR).bad
     assert bad.why.startswith("pages/a.png and others/a.png are both a-gundam-markdown; give pages of")
 
 
 @pytest.mark.usefixtures("folder")
 def test_a_subset_is_named_like_a_page_and_a_file_or_folder_of_its_name_wins() -> None:
-    both = make_cases(["dev-3", "dev-20", "typeset"], ["markdown"], ["gundam"]).good
+    both = make_cases(["dev-3", "dev-20", "typeset"], ["markdown"], ["gundam"], family=DEEPSEEK_OCR).good
     assert [case.page for case in both] == [
         *shipped("dev-3"),
         *(page for page in (*shipped("dev-20"), *shipped("typeset")) if page not in shipped("dev-3")),
@@ -163,7 +164,9 @@ def test_with_its_familys_prompt_a_folder_or_a_pdf_is_one_case(folder: Path) -> 
     assert len(hashes | {make_case(pages, "pages", "base", family=family).page_sha256}) == 3
     both = make_cases([pages], ["pages", "markdown"], ["base"], family=family)
     assert len(both.good) == 5 + 1
-    assert "pages" not in {case.page.name for case in make_cases([pages], ["pages"], ["base"]).good}
+    assert "pages" not in {
+        case.page.name for case in make_cases([pages], ["pages"], ["base"], family=DEEPSEEK_OCR).good
+    }
     with pytest.raises(DsocrError, match="several pages in one prompt, and gundam cuts pages"):
         make_cases([pages], ["pages"], ["gundam"], family=family)
 

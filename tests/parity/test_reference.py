@@ -22,7 +22,8 @@ from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.mistake import model_of
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.models.deepseek_ocr.sizes import sizes_of
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.opening import Wanted, open_reference
@@ -72,7 +73,7 @@ def case_of(recording: Recording, case_id: str, folder: Path) -> Case:
 def sides(request: pytest.FixtureRequest) -> Iterator[tuple[SessionSubject, Reference]]:
     """The session with a checkpoint, and the vendor's code."""
     wanted = Wanted(resolve(request.param))
-    live = LIVE if wanted.checkpoint.architecture.family is DEFAULT else ""
+    live = LIVE if wanted.checkpoint.architecture.family is DEEPSEEK_OCR else ""
     reference = open_reference(Path(live or find_recording(FOLDER, wanted.key, resampling()).folder), wanted)
     yield SessionSubject(Engine.from_checkpoint(request.param)), reference
     reference.close()
@@ -106,11 +107,11 @@ def test_session_of_mini_is_the_vendors(sides: tuple[SessionSubject, Reference],
     assert_all(report)
     deep = sum("/" in one.what for one in report.comparisons)
     views = 1 + any(one.what == "sam.crops" for one in report.comparisons)
-    assert deep == views * (arch.sam.layers + arch.clip.layers) + arch.decoder.num_hidden_layers
+    assert deep == views * (sizes_of(arch).sam.layers + sizes_of(arch).clip.layers) + arch.decoder.num_hidden_layers
 
 
 def test_every_grid_of_the_shipped_pages_is_read() -> None:
-    grids = {page: crop_grid(*load_image(page).size) for page in PAGES}
+    grids = {page: crop_grid(*load_image(page).size, DEEPSEEK_OCR.tiling) for page in PAGES}
     read = {grid for page, grid in grids.items() if page.stem in GRIDS or page in shipped("dev-3")}
     assert read == {*grids.values()}
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.layers.cache import KVCache
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.perf.counts import FLAGS, exact_changes, flag, flags, too_few_tokens
 from pytest_dsocr.perf.probe.page import PageProbe
 from pytest_dsocr.perf.probe.stopwatch import growth
 from pytest_dsocr.subjects.session import SessionSubject
+from suites.contract.asked import own_preset
 from tests.perf import planted
 
-SMALL = Preset("small view", 128, 128, crop=False)
+SMALL = own_preset("small view", 128, 128, crop=False)
 TOKENS = 24
 """The fewest show what grows: eight at each end, and some between."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.perf.probe import page as page_module
 from pytest_dsocr.perf.probe.machine import Yardstick, descends, move_to
 from pytest_dsocr.perf.probe.page import READINGS, PageProbe
@@ -31,7 +31,7 @@ class Reader:
 
 @pytest.fixture
 def probe() -> Iterator[PageProbe]:
-    yield PageProbe(Reader(), Path("page.png"), prompt="", preset=DEFAULT.presets["tiny"], max_new_tokens=8)
+    yield PageProbe(Reader(), Path("page.png"), prompt="", preset=DEEPSEEK_OCR.presets["tiny"], max_new_tokens=8)
     gc.unfreeze()
 
 

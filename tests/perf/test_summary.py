@@ -7,12 +7,12 @@ from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.cost.roofline import Bound, Roof, devices
-from pytest_dsocr.engine.places import SYNTHETIC
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.perf.statistics import Judgement, Pace
 from pytest_dsocr.perf.summary import Nearness, nearness, of_host, of_judgement, of_run, roof_over
 from tests.perf.made import measured, shipped_baseline
+from tests.sizes import SYNTHETIC
 
 TIMES = {"prefill": [80.0] * 3, "first_token": [97.0] * 3, "decode": [14.0, 14.2, 14.3], "page": [991.0] * 3}
 EXACT = {"tokens.prompt": 1239, "tokens.output": 64, "decode.busy_us": 2110, "decode.kernels": 806}

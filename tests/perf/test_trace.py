@@ -14,7 +14,7 @@ import torch
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.perf.probe.counting import kernels_by_stage
 from pytest_dsocr.perf.probe.lines import BEFORE, Lines, Marks, Own
@@ -23,6 +23,7 @@ from pytest_dsocr.perf.probe.tracing import Reading, trace
 from pytest_dsocr.perf.trace import NOTHING, difference
 from pytest_dsocr.perf.traced import KERNEL, OPERATOR, PYTHON, Place, Row, Table
 from pytest_dsocr.subjects.session import SessionSubject
+from suites.contract.asked import own_preset
 from tests.perf import planted
 
 DEVICE, DTYPE = os.environ.get("DSOCR_TRACE_ON", "cpu:float32").split(":")
@@ -70,7 +71,7 @@ def traced(session: Engine[Any], kind: type[SessionSubject], file: Path, preset:
 def of_a(mini: Engine[Any], tmp_path_factory: pytest.TempPathFactory) -> tuple[Table, Path]:
     """The session's table, and its trace."""
     file = tmp_path_factory.mktemp("traces") / "A.trace.json"
-    return traced(mini, SessionSubject, file, DEFAULT.presets["tiny"]), file
+    return traced(mini, SessionSubject, file, DEEPSEEK_OCR.presets["tiny"]), file
 
 
 def line_of(text: str) -> str:
@@ -82,14 +83,14 @@ def line_of(text: str) -> str:
 def test_a_planted_slow_down_is_named_by_its_stage_and_its_line(
     kind: type[SessionSubject], mini: Engine[Any], of_a: tuple[Table, Path], tmp_path: Path
 ) -> None:
-    found = difference(of_a[0], traced(mini, kind, tmp_path / "B.trace.json", DEFAULT.presets["tiny"]))
+    found = difference(of_a[0], traced(mini, kind, tmp_path / "B.trace.json", DEEPSEEK_OCR.presets["tiny"]))
     sentence, text = PLANTED[kind]
     print(found.sentence)  # noqa: T201  # what a run on a GPU is asked for
     assert re.fullmatch(sentence.format(re.escape(line_of(text))), found.sentence), [*found.lines]
 
 
 def test_nothing_is_said_of_a_side_against_itself(tiny: Engine[Any], tmp_path: Path) -> None:
-    small = Preset("small view", 128, 128, crop=False)
+    small = own_preset("small view", 128, 128, crop=False)
     tables = [traced(tiny, SessionSubject, tmp_path / "trace.json", small, 6) for _ in range(3)]
     assert [difference(a, b).sentence for a in tables for b in tables] == [NOTHING] * 9
 

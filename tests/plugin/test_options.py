@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from pytest_dsocr import families
+from pytest_dsocr import models as families
 from pytest_dsocr.compare.tolerances import BUDGETS, LOSSES
 from pytest_dsocr.engine import checkpoint
 from pytest_dsocr.foundation.errors import DsocrError

@@ -19,7 +19,7 @@ from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.doctor.finding import Wanted
 from pytest_dsocr.doctor.inputs import accepting
 from pytest_dsocr.engine.places import architecture_of
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin.perf_run import roof_of
 from pytest_dsocr.reference.goldens import golden_folder
@@ -211,6 +211,6 @@ def test_once_a_machine_has_baselines_one_that_does_not_fit_is_an_error(accepted
 def test_the_roof_is_that_of_the_gpu_the_checkpoint_and_the_page() -> None:
     page = next(path for path in shipped("all") if path.stem == "invoice_016")
     counts, times = {"tokens.prompt": 729, "tokens.image": 693, "tokens.output": 64}, {"decode": [14.0] * 3}
-    work = Workload((1140, 1101), DEFAULT.presets["gundam"], 36, 64)
+    work = Workload((1140, 1101), DEEPSEEK_OCR.presets["gundam"], 36, 64)
     assert roof_of(measured(times, counts), "mini", page) == Roof.of(architecture_of("mini"), work, devices()["h200"])
     assert roof_of(measured(times, counts, machine={"gpu": "NVIDIA B200"}), "mini", page) is None

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.config import Shard
 from pytest_dsocr.pages.named import make_cases
 from pytest_dsocr.report.file import Ending
@@ -71,4 +72,4 @@ def test_a_shard_without_a_page_is_refused(repository: Repository, arguments: tu
     assert WITHOUT_PAGE in result.stderr.str()
     assert json.loads(Path("out", "dsocr.json").read_text(encoding="utf-8"))["ended_as"] == Ending.REFUSED
     with pytest.raises(DsocrError, match=WITHOUT_PAGE):
-        make_cases(["scans"], ["markdown"], ["tiny"], shard=Shard(6, 6))
+        make_cases(["scans"], ["markdown"], ["tiny"], shard=Shard(6, 6), family=DEEPSEEK_OCR)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.reference.environment import find_environment
 from suites.contract.pages import write_page
@@ -71,7 +72,7 @@ def copy_stand_in(folder: Path) -> Path:
 @pytest.fixture(scope="session")
 def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
     """A page without crops, of which four tokens are read."""
-    return make_case(write_page("square", tmp_path_factory.mktemp("pages")), "markdown", "tiny", 4)
+    return make_case(write_page("square", tmp_path_factory.mktemp("pages")), "markdown", "tiny", 4, family=DEEPSEEK_OCR)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.contract.image import resampling
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.provenance import Provenance
@@ -17,9 +17,9 @@ from tests.crops import CROPS
 
 NEW_TOKENS = 6
 CASES = (
-    ("tiny", "free", DEFAULT.presets["tiny"]),
+    ("tiny", "free", DEEPSEEK_OCR.presets["tiny"]),
     ("square", "markdown", CROPS),
-    ("landscape", "markdown", DEFAULT.presets["small"]),
+    ("landscape", "markdown", DEEPSEEK_OCR.presets["small"]),
 )
 MADE = Provenance(
     checkpoint="synthetic:tiny",
@@ -39,7 +39,8 @@ MADE = Provenance(
 def make_cases(folder: Path) -> list[Case]:
     """Three pages in three presets, of which one has crops."""
     return [
-        Case(write_page(page, folder), DEFAULT.prompts[prompt], preset, NEW_TOKENS) for page, prompt, preset in CASES
+        Case(write_page(page, folder), DEEPSEEK_OCR.prompts[prompt], preset, NEW_TOKENS, DEEPSEEK_OCR)
+        for page, prompt, preset in CASES
     ]
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.families import FAMILIES
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import sha256
+from pytest_dsocr.models import FAMILIES
 from pytest_dsocr.reference.anchors import Anchors, read_anchors
 from pytest_dsocr.reference.drift import EVERY, STAGE_OF, SUITES, change_of, drifts, read_json, suites_of, to_json
 from tests.checkout import CHECKOUT

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.cases.run import reference_of
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.block_seams import in_stage_order
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.packing import pack
@@ -88,7 +88,7 @@ def test_progress_and_how_an_answer_was_made_are_reported(
     assert made.vendor_sha256 == {name: hashlib.sha256((home.folder / name).read_bytes()).hexdigest() for name in FILES}
     assert (made.checkpoint, made.device, made.dtype, made.attention) == (CHECKPOINT, "cpu", "float32", "eager")
     assert made.command == "the command"
-    assert seen.provenance == made.with_ceiling(4) != made
+    assert seen.provenance == made.with_ceiling(4, DEEPSEEK_OCR) != made
 
     files = {path.relative_to(tmp_path).as_posix(): path for path in tmp_path.rglob("*.*")}
     assert {"result.mmd", "result_with_boxes.jpg"} <= files.keys() - {"notes.txt"} == seen.output.artefacts.keys()
@@ -114,9 +114,9 @@ def test_a_run_with_a_folder_for_results_keeps_the_files_of_each_case(case: Case
 
 def test_a_case_travels_whole(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(case.page.parent)
-    relative = Case(Path(case.page.name), case.prompt, case.preset, 7)
+    relative = Case(Path(case.page.name), case.prompt, case.preset, 7, DEEPSEEK_OCR)
     assert relative.page_sha256  # which is kept beside the fields
-    assert unpack_case(pack_case(relative)) == Case(case.page, case.prompt, case.preset, 7)
+    assert unpack_case(pack_case(relative)) == Case(case.page, case.prompt, case.preset, 7, DEEPSEEK_OCR)
 
 
 # A worker that fails. ``tests/subjects/test_isolation.py`` has more ways to end, of the same kind of process.
@@ -124,7 +124,7 @@ def test_a_case_travels_whole(case: Case, monkeypatch: pytest.MonkeyPatch) -> No
 
 def asked(deed: str) -> Case:
     """A case at which a misbehaving worker does a deed."""
-    return Case(Path("page.png"), deed, DEFAULT.presets["tiny"])
+    return Case(Path("page.png"), deed, DEEPSEEK_OCR.presets["tiny"], 8192, DEEPSEEK_OCR)
 
 
 def misbehaving(checkpoint: str = "nothing", **how: Any) -> LiveReference:

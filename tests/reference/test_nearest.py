@@ -15,6 +15,7 @@ from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI_FOLDER
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.observation import Output
 from pytest_dsocr.observation.provenance import Key
 from pytest_dsocr.reference.nearest import WAYS, Distance, distance, pixels_apart, read_facts
@@ -115,7 +116,7 @@ def test_a_lower_ceiling_is_held_to_the_first_tokens(made: Made, tmp_path: Path)
         assert seen.token_ids == whole.token_ids[:ceiling]
         assert seen.provenance
         assert (CUT in seen.provenance.overrides) is (ceiling < NEW_TOKENS)
-        assert seen.output == Output.of(Tiny.tokenizer.decode(seen.token_ids), case.page)
+        assert seen.output == Output.of(Tiny.tokenizer.decode(seen.token_ids), case.page, DEEPSEEK_OCR.form)
     with pytest.raises(NotRecordedError):  # nobody decodes them
         RecordedReference(reference.recording).observe(replace(case, max_new_tokens=1))
     with pytest.raises(NotRecordedError, match="max_new_tokens"):
@@ -195,7 +196,7 @@ def test_the_facts_are_those_of_the_nearest_pillow(tmp_path: Path) -> None:
 
 def test_pixels_of_another_pillow_are_not_compared_with_a_subject() -> None:
     """Other things are, and pixels that differ from those that the vendor's code makes with the installed one."""
-    facts = Facts({"provenance": {"date": "today", "resampling": "other", "versions": {"pillow": "1.0"}}})
+    facts = Facts({"provenance": {"date": "today", "resampling": "other", "versions": {"pillow": "1.0"}}}, DEEPSEEK_OCR)
     for what, error in (("input_ids", None), ("images_ori", 0.5)):
         assert facts.with_origin(Comparison(what, Verdict.WRONG, "", error)).verdict is Verdict.WRONG
     with pytest.raises(NotRecordedError, match=r"pip install 'pillow==1\.0'"):

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.reference import goldens
 from pytest_dsocr.reference.goldens import anchors_file, golden_folder, recording_places, shipped_folder
 from pytest_dsocr.reference.opening import Wanted, open_recorded
@@ -96,7 +96,7 @@ def test_an_interrupted_or_failing_recorder_says_what_it_kept_and_goes_on(
 
 def test_ones_own_come_first_and_the_shipped_ones_behind() -> None:
     shipped = shipped_folder()
-    assert (golden_folder(), anchors_file(DEFAULT)) == (shipped, shipped / "vendor" / "anchors.json")
+    assert (golden_folder(), anchors_file(DEEPSEEK_OCR)) == (shipped, shipped / "vendor" / "anchors.json")
     Path("golden").mkdir()
     assert golden_folder() == Path("golden").absolute(), "an empty one is there to be written to"
     Path("golden", "pictures").mkdir()
@@ -109,7 +109,7 @@ def test_ones_own_come_first_and_the_shipped_ones_behind() -> None:
         home = shipped if part == "baselines" else golden_folder()
         assert goldens.part_of(golden_folder(), goldens.SNAPSHOTS) == home / "snapshots"
     Path("golden/vendor/anchors.json").touch()
-    assert anchors_file(DEFAULT) == Path("golden/vendor/anchors.json")
+    assert anchors_file(DEEPSEEK_OCR) == Path("golden/vendor/anchors.json")
 
 
 def test_the_installed_package_is_not_written_to(

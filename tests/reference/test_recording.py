@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.files import seal, sha256, unseal
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.packing import without_values
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
@@ -158,8 +158,8 @@ def test_a_case_is_known_by_its_content_and_others_are_reported_with_the_nearest
     other_page = write_page("portrait", tmp_path)
     others: list[tuple[dict[str, Any], str]] = [
         ({"prompt": "<image>\nFree the OCR."}, r"tiny-tiny-free \(prompt free\)"),
-        ({"preset": DEFAULT.presets["small"]}, r"tiny-tiny-free \(preset tiny 512/512\)"),
-        ({"preset": replace(DEFAULT.presets["tiny"], base_size=640)}, r"tiny-tiny-free \(preset tiny 512/512\)"),
+        ({"preset": DEEPSEEK_OCR.presets["small"]}, r"tiny-tiny-free \(preset tiny 512/512\)"),
+        ({"preset": replace(DEEPSEEK_OCR.presets["tiny"], base_size=640)}, r"tiny-tiny-free \(preset tiny 512/512\)"),
         ({"max_new_tokens": 7}, r"tiny-tiny-free \(max_new_tokens 6\)"),
         ({"page": other_page}, r"tiny-tiny-free \(page "),
     ]

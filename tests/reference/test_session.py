@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.models.deepseek_ocr.model import DeepseekOCR
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.provenance import is_by_session
 from pytest_dsocr.pages.page_list import shipped
@@ -46,7 +47,7 @@ def test_a_recording_answers_first_and_is_distinguished() -> None:
     recorded = reference.recorded
     assert recorded is not None
     [page] = [page for page in shipped("dev-20") if page.stem == "receipt_086"]
-    seen = reference.observe(make_case(page, "markdown", "gundam"))
+    seen = reference.observe(make_case(page, "markdown", "gundam", family=DEEPSEEK_OCR))
     assert not is_by_session(seen.provenance)
     assert reference.answering(seen) is recorded
     assert reference._session.worker_pid is None

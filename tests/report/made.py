@@ -13,6 +13,7 @@ from pytest_dsocr.compare.case import CaseReport, Exchange, judge
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, not_compared
 from pytest_dsocr.contract.image import resampling
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.config import Config, Level
 from pytest_dsocr.perf.statistics import Judgement
@@ -72,7 +73,9 @@ def exchange(folder: Path, findings: tuple[str, ...] = (), **changes: Any) -> Ex
     page = folder / "page.png"
     Image.new("RGB", (300, 400), "white").save(page)
     expected = observation()
-    return Exchange(make_case(page, "free", "tiny"), answer(expected, **changes), expected, 0.25, 1.5, findings)
+    return Exchange(
+        make_case(page, "free", "tiny", family=DEEPSEEK_OCR), answer(expected, **changes), expected, 0.25, 1.5, findings
+    )
 
 
 def report(folder: Path, *comparisons: Comparison, limits: Tolerances = LIMITS, **said: Any) -> CaseReport:

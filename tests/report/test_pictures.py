@@ -13,8 +13,9 @@ from PIL import Image
 
 from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.contract.markup import UNITS, Box, to_mmd
-from pytest_dsocr.families import FAMILIES
 from pytest_dsocr.foundation.files import unseal
+from pytest_dsocr.models import FAMILIES
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.observation import Output, SpanSeen, spans_in
 from pytest_dsocr.report.file import mark_running
@@ -129,8 +130,8 @@ def files_in(folder: Path) -> list[str]:
 
 def both_say(folder: Path, said: str, kept: Path | None = None) -> CaseReport:
     """A case on which both sides say the same."""
-    found = exchange(folder, text=said, spans=spans_in(said), mmd=to_mmd(said))
-    output = Output(said, spans_in(said), to_mmd(said), {}, kept)
+    found = exchange(folder, text=said, spans=spans_in(said, DEEPSEEK_OCR.form), mmd=to_mmd(said, DEEPSEEK_OCR.form))
+    output = Output(said, spans_in(said, DEEPSEEK_OCR.form), to_mmd(said, DEEPSEEK_OCR.form), {}, kept)
     return CaseReport(replace(found, expected=replace(found.expected, output=output)), (MATCH,), LIMITS)
 
 

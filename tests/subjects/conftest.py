@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.observation import Observation
 from suites.contract.pages import write_page
@@ -22,7 +23,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def case(pages: Path) -> Case:
-    return make_case(pages / "tiny.png", "free", "tiny", 6)
+    return make_case(pages / "tiny.png", "free", "tiny", 6, family=DEEPSEEK_OCR)
 
 
 @pytest.fixture(scope="session")

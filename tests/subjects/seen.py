@@ -8,6 +8,7 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.pipeline import generate
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import (
     BEST_OF_PREFILL,
@@ -38,7 +39,7 @@ def seen(session: Engine[Any], case: Case, *, keep_values: bool = False) -> Obse
         seams={name: Seam.of(tensor, keep_values=keep_values) for name, tensor in tensors.items()},
         prefill_best=Best.of(tensors["prefill"], BEST_OF_PREFILL),
         steps=steps,
-        output=Output.of(session.tokenizer.decode([step.token for step in steps]), case.page),
+        output=Output.of(session.tokenizer.decode([step.token for step in steps]), case.page, DEEPSEEK_OCR.form),
     )
 
 

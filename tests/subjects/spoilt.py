@@ -19,7 +19,7 @@ class Spoilt(SessionSubject):
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         model = model_of(self.session)
-        clip = model.clip
+        clip: Any = model.clip
         with mock.patch.object(model, "clip", lambda *given: spoil(clip(*given))):
             return super().vision(inputs)
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import traced
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import SubjectFaultError, SubjectHungError
 from pytest_dsocr.subjects.calls import COLUMNS, Watch, at_stage, watching
@@ -23,7 +23,7 @@ from pytest_dsocr.subjects.time_limit import INTERRUPT
 from tests.perf.made import Clock
 from tests.plugin.misdeeds import DEEDS, Staged
 
-CASE = Case(Path("page.png"), "<image>", DEFAULT.presets["tiny"], 4)
+CASE = Case(Path("page.png"), "<image>", DEEPSEEK_OCR.presets["tiny"], 4, DEEPSEEK_OCR)
 
 
 def _prefilled(asked: CheckedSubject) -> tuple[Any, Any]:
@@ -36,7 +36,7 @@ CALLS: Mapping[str, Callable[[CheckedSubject, Path], object]] = {
     "vision": lambda asked, _: asked.vision(asked.inputs(CASE)),
     "prefill": lambda asked, _: _prefilled(asked),
     "decode": lambda asked, _: asked.step(_prefilled(asked)[0], 1),
-    "postprocess": lambda asked, folder: asked.write("", CASE.page, folder),
+    "postprocess": lambda asked, folder: asked.write("", CASE.page, folder, "result.mmd"),
     "close": lambda asked, _: close_subject(asked.subject),
 }
 """Of each stage a call that comes to it."""

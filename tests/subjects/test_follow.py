@@ -18,7 +18,9 @@ from pytest_dsocr.compare.verdict import Reason, Verdict
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.mistake import model_of
-from pytest_dsocr.families import DEFAULT, SEAMS
+from pytest_dsocr.models import SEAMS
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.models.deepseek_ocr.sizes import sizes_of
 from pytest_dsocr.observation.answer import ForcedStep
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.config import Level
@@ -37,7 +39,7 @@ TOKENS = 24
 
 @pytest.fixture(scope="module")
 def case(pages: Path) -> Case:
-    return make_case(pages / "tiny.png", "free", "tiny", TOKENS)
+    return make_case(pages / "tiny.png", "free", "tiny", TOKENS, family=DEEPSEEK_OCR)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +116,11 @@ def test_it_stops_at_its_eos_where_a_reference_of_the_same_tokens_did_not(
     at = next(k for k in range(3, TOKENS) if own.token_ids[k] not in own.token_ids[:k])
     answer = follow(with_rule(tiny, eos_id=own.token_ids[at]), case, own)
     assert choices(answer.forced) == own.token_ids
-    assert answer.text == Output.of(tiny.tokenizer.decode(own.token_ids[: at + 1]), case.page).text != own.output.text
+    assert (
+        answer.text
+        == Output.of(tiny.tokenizer.decode(own.token_ids[: at + 1]), case.page, DEEPSEEK_OCR.form).text
+        != own.output.text
+    )
     assert (answer.ends, answer.reread) == (False, False)
 
 
@@ -143,11 +149,13 @@ def test_seams_and_inputs_are_the_sessions_and_whole_where_the_references_are(
         assert every_bit(answer.seams[name]) == every_bit(seam)
     assert answer.prefill_best == expected.prefill_best
     assert answer.promised == {*SEAMS}
-    names, depth = [*answer.seams], model_of(tiny).arch.sam.layers
+    names, depth = [*answer.seams], sizes_of(model_of(tiny).arch).sam.layers
     sam = [[*(f"sam.{view}/{k}" for k in range(depth)), f"sam.{view}"] for view in ("crops", "page")]
     assert names[: 2 * depth + 2] == [*sam[0], *sam[1]]
     assert names[-2].startswith("prefill/")
-    shut = make_case(pages / "halves.png", "free", "tiny", 3)  # a page that the image gate shuts out
+    shut = make_case(
+        pages / "halves.png", "free", "tiny", 3, family=DEEPSEEK_OCR
+    )  # a page that the image gate shuts out
     names = [*follow(SessionSubject(tiny), shut, seen(tiny, shut)).seams]
     assert [name for name in names if "/" not in name] == ["prefill"]
 
@@ -223,7 +231,7 @@ def test_a_padded_vocabulary_is_noted_and_wrong_only_where_a_token_of_the_paddin
 def test_a_subject_that_says_nothing_of_its_policy_is_held_to_the_vendors(
     tiny: Engine[Any], case: Case, own: Observation
 ) -> None:
-    expected = observation(steps=own.steps[: DEFAULT.decoding.no_repeat_ngram_size] * 2)
+    expected = observation(steps=own.steps[: DEEPSEEK_OCR.decoding.no_repeat_ngram_size] * 2)
     free, ruled = (
         follow(subject, case, expected).forced or ()
         for subject in (with_rule(tiny, no_repeat_ngram_size=0), only(SessionSubject(tiny), Level.STAGES))
@@ -251,7 +259,9 @@ def test_it_ends_where_the_subject_would(tiny: Engine[Any], case: Case, own: Obs
     until = own.token_ids.index(own.token_ids[15])
     subject = SessionSubject(Engine(tiny.model, tiny.tokenizer, policy=policy))
     answer = follow(subject, case, flipped(own, 5), tokenizer=tiny.tokenizer)
-    assert answer.continued == Output.of(tiny.tokenizer.decode(own.token_ids[: until + 1]), case.page)
+    assert answer.continued == Output.of(
+        tiny.tokenizer.decode(own.token_ids[: until + 1]), case.page, DEEPSEEK_OCR.form
+    )
     at_its_end = follow(subject, case, flipped(own, until), tokenizer=tiny.tokenizer)
     assert at_its_end.continued == answer.continued
 
@@ -304,7 +314,7 @@ def test_what_a_subject_says_of_its_tokens_is_not_what_they_mean(
 def test_an_output_is_read_and_written_in_the_form_of_the_cases_family(
     tiny: Engine[Any], case: Case, own: Observation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    family = replace(DEFAULT, form=UNLIMITED)
+    family = replace(DEEPSEEK_OCR, form=UNLIMITED)
     text, own_case = "<|det|>text [1, 2, 3, 4]<|/det|>", replace(case, family=family)
     monkeypatch.setattr(SessionSubject, "read", lambda *_, **__: text)
     monkeypatch.setattr(type(tiny.model), "family", family)

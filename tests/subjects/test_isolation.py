@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from pytest_dsocr.explain.rounding import parts_of
-from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError, traced
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.block_seams import watch_deep
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import Level, SubjectFaultError, SubjectHungError
@@ -30,7 +30,7 @@ from tests.crops import cropped_case
 from tests.processes import await_, await_ended
 
 STAGED = "tests.plugin.misdeeds:Staged"
-CASE = Case(Path("page.png"), "<image>", DEFAULT.presets["tiny"], 4)
+CASE = Case(Path("page.png"), "<image>", DEEPSEEK_OCR.presets["tiny"], 4, DEEPSEEK_OCR)
 TINY = Setup("synthetic:tiny")
 LIMIT_S = 600.0
 Misdo = Callable[[str], object]
@@ -136,7 +136,7 @@ def test_every_tensor_is_the_same_to_the_bit(isolated: Any, here: Any, case: Cas
         held = [tensor for layer in range(cache.layers) for tensor in (cache.keys(layer), cache.values(layer))]
         tensors = [*inputs.values(), *vision.values(), logits, *steps, *held]
         texts = subject.read(case), subject.text_of([5, 6]), *subject.read_many([case, case])
-        subject.write(texts[0], case.page, tmp_path / str(len(found)))
+        subject.write(texts[0], case.page, tmp_path / str(len(found)), "result.mmd")
         reported = ([*inputs], [*vision], {name: seam.sample.tolist() for name, seam in deep.seams.items()})
         counts = (cache.length, cache.layers, getattr(cache, "bytes_per_token", None), KvProbe(state).digest())
         found.append((reported, counts, texts, tensors))

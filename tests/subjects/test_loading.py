@@ -13,10 +13,10 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.adapters import vendor
-from pytest_dsocr.engine.attention import attention_function
 from pytest_dsocr.explain.mistake import model_of
-from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.layers.attention import attention_function
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import Level
 from pytest_dsocr.subjects.checked import CheckedSubject
@@ -177,7 +177,7 @@ def test_what_cannot_be_loaded_is_said(folder: Path, snapshot: SnapshotAssertion
     assert found == snapshot
 
 
-GUNDAM = Case(Path("page.png"), DEFAULT.prompts["markdown"], DEFAULT.presets["gundam"], 4)
+GUNDAM = Case(Path("page.png"), DEEPSEEK_OCR.prompts["markdown"], DEEPSEEK_OCR.presets["gundam"], 4, DEEPSEEK_OCR)
 
 
 def test_what_is_not_offered_is_not_asked() -> None:
@@ -185,9 +185,9 @@ def test_what_is_not_offered_is_not_asked() -> None:
     assert subject.read(GUNDAM) == ""
     for ask in (subject.read, subject.inputs):
         with pytest.raises(NotOfferedError, match=r"^not offered: the preset tiny; the subject offers gundam$"):
-            ask(replace(GUNDAM, preset=DEFAULT.presets["tiny"]))
+            ask(replace(GUNDAM, preset=DEEPSEEK_OCR.presets["tiny"]))
         with pytest.raises(NotOfferedError, match=r"^not offered: the prompt free; the subject offers markdown$"):
-            ask(replace(GUNDAM, prompt=DEFAULT.prompts["free"]))
+            ask(replace(GUNDAM, prompt=DEEPSEEK_OCR.prompts["free"]))
 
 
 def test_what_is_offered_is_known_before_it_is_loaded() -> None:

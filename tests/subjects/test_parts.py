@@ -50,7 +50,7 @@ class Sees(Part):
 
 class Sam(Part):
     def sam(self, pixels: Tensor) -> Tensor:
-        return self.own.session.model.sam(pixels) * self.scale
+        return self.own.session.pipeline.encode("sam", pixels) * self.scale
 
 
 class Decodes(Part):

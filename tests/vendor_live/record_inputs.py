@@ -21,8 +21,7 @@ from transformers import AutoTokenizer
 
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.engine.places import VENDOR_VOCAB_SIZE
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.reference.drift import one_line_each
 from pytest_dsocr.reference.goldens import facts_of
 from pytest_dsocr.reference.vendor_code.code import VendorCode, load_vendor_code
@@ -72,14 +71,16 @@ def prompted(code: VendorCode, name: str, text: str, page: Path, tokenizer: Any)
         return encoded[part]
 
     noting = mock.Mock(eos_token_id=tokenizer.eos_token_id, encode=encode, decode=tokenizer.decode)
-    row = digest(inputs_of(handed(code, page, DEFAULT.presets["gundam"], text, noting)))
+    row = digest(inputs_of(handed(code, page, DEEPSEEK_OCR.presets["gundam"], text, noting)))
     ids = {"input_ids": row["input_ids"], "images_seq_mask": row["images_seq_mask"]}
     return {"name": name, "text": text, "encoded": encoded, **ids}
 
 
 def decoding(code: VendorCode, page: Path, tokenizer: Any, *, eval_mode: bool) -> dict[str, Any]:
     """Record all but the inputs; a streamer, which is an object, as whether there is one."""
-    given = handed(code, page, DEFAULT.presets["tiny"], DEFAULT.prompts["free"], tokenizer, eval_mode=eval_mode)
+    given = handed(
+        code, page, DEEPSEEK_OCR.presets["tiny"], DEEPSEEK_OCR.prompts["free"], tokenizer, eval_mode=eval_mode
+    )
     others = {name: value for name, value in given.items() if name not in (*inputs_of(given), "images")}
     return {**others, "streamer": others.get("streamer") is not None}
 
@@ -103,7 +104,7 @@ def main(vendor_folder: str, tokenizer_folder: str) -> None:
     }
     with tempfile.TemporaryDirectory() as scratch:
         pages = {name: write_page(name, Path(scratch)) for name in {case["page"] for case in before["prepared"]}}
-        page, synthetic = pages[PROMPT_PAGE], synthetic_tokenizer(VENDOR_VOCAB_SIZE)
+        page, synthetic = pages[PROMPT_PAGE], synthetic_tokenizer(DEEPSEEK_OCR.vocab_size)
         names = {"infer": False, "infer_eval_mode": True}
         ways = {name: decoding(code, page, tokenizer, eval_mode=eval_mode) for name, eval_mode in names.items()}
         sections: dict[str, list[Any]] = {

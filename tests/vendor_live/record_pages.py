@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from pytest_dsocr.contract.image import resampling
-from pytest_dsocr.engine.places import VENDOR_VOCAB_SIZE
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.reference.drift import one_line_each
 from pytest_dsocr.reference.goldens import facts_of
 from pytest_dsocr.reference.vendor_code.code import VendorCode, load_vendor_code
@@ -41,7 +41,7 @@ def handed(
 
 
 def main(vendor_folder: str) -> None:
-    code, tokenizer = load_vendor_code(Path(vendor_folder)), synthetic_tokenizer(VENDOR_VOCAB_SIZE)
+    code, tokenizer = load_vendor_code(Path(vendor_folder)), synthetic_tokenizer(DEEPSEEK_OCR.vocab_size)
     before, folder = recording_of("pages", code.family), facts_of(FOLDER, code.family)
     rows = []
     with tempfile.TemporaryDirectory() as scratch:

@@ -16,6 +16,7 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.vendor_model import VendorModel
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
 from pytest_dsocr.subjects.loading import level_before_loading, load_subject
@@ -38,7 +39,7 @@ def reference() -> Any:
 
 
 def case_in(folder: Path, preset: str = "gundam", ceiling: int = 24) -> Case:
-    return make_case(write_page("portrait", folder), "markdown", preset, ceiling)
+    return make_case(write_page("portrait", folder), "markdown", preset, ceiling, family=DEEPSEEK_OCR)
 
 
 def failing(report: CaseReport) -> list[str]:

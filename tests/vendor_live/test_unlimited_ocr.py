@@ -9,18 +9,19 @@ import pytest
 import torch
 
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.places import architecture_of
-from pytest_dsocr.engine.vendor_model import VendorModel
+from pytest_dsocr.engine.vendor_model import vendor_model
 from pytest_dsocr.explain.mistake import model_of
-from pytest_dsocr.families import FAMILIES
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models import FAMILIES
+from pytest_dsocr.models.architecture import Architecture
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.reference.vendor_code.observe import observe_infer
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
 from pytest_dsocr.subjects.session import SessionStages
+from suites.contract.asked import own_preset
 from suites.contract.odd_pages import ODD_PAGES
 from suites.contract.pages import PAGES, write_page
 from tests.engine.written import write_synthetic
@@ -28,8 +29,8 @@ from tests.vendor_live.conftest import vendor_folder
 
 OWN = FAMILIES["unlimited_ocr"]
 SMALL_RING, NEW_TOKENS = 8, 20
-VIEW = OWN.preset(Preset("view", 256, 256, False))
-CROPPED = OWN.preset(Preset("cropped", 512, 640, True))  # as gundam, with a page that costs less
+VIEW = OWN.preset(own_preset("view", 256, 256, False))
+CROPPED = OWN.preset(own_preset("cropped", 512, 640, True))  # as gundam, with a page that costs less
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the vendor's code warns on every recent torch
 
@@ -86,7 +87,7 @@ ALL = [
 
 @pytest.mark.parametrize(("page", "preset"), ALL, ids=lambda one: getattr(one, "name", one))
 def test_a_page_is_read_as_by_the_vendor(eight: Pair, page: str, preset: Preset, tmp_path: Path) -> None:
-    path = ODD_PAGES[page].case(page, tmp_path).page if page in ODD_PAGES else write_page(page, tmp_path)
+    path = ODD_PAGES[page].case(page, tmp_path, OWN).page if page in ODD_PAGES else write_page(page, tmp_path)
     case = case_of(path, preset, NEW_TOKENS)
     assert_equal_to_the_bit(eight.session, case, eight.vendor.observe(case, keep_values=True))
 
@@ -108,7 +109,7 @@ def test_pages_in_one_prompt_are_read_as_by_infer_multi(eight: Pair, pages: list
     folder.mkdir()
     for number, page in enumerate(pages):
         PAGES[page]().save(folder / f"{number:02}.png")
-    case = make_case(folder, OWN.pages_prompt, "base", NEW_TOKENS, OWN)
+    case = make_case(folder, OWN.pages_prompt, "base", NEW_TOKENS, family=OWN)
     expected = eight.vendor.observe(replace(case, preset=VIEW), keep_values=True)
     assert_equal_to_the_bit(eight.session, replace(case, preset=VIEW), expected)
 
@@ -116,7 +117,7 @@ def test_pages_in_one_prompt_are_read_as_by_infer_multi(eight: Pair, pages: list
 def test_vendors_object_behind_the_session(eight: Pair, tmp_path: Path) -> None:
     case = case_of(write_page("portrait", tmp_path), VIEW, 40)
     expected = eight.vendor.observe(case, keep_values=True)
-    assert_equal_to_the_bit(Engine(VendorModel(eight.vendor.model), eight.session.tokenizer), case, expected)
+    assert_equal_to_the_bit(Engine(vendor_model(eight.vendor.model), eight.session.tokenizer), case, expected)
 
 
 @pytest.mark.parametrize(("size", "window"), [(4, 12), (4, 0), (3, 2), (35, 128)])

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_dsocr.contract.prompt import EOS
-from pytest_dsocr.families import FAMILIES
+from pytest_dsocr.models import FAMILIES
 from pytest_dsocr.reference.vendor_code.code import VendorCode, load_vendor_code
 from tests.contract import test_artifacts, test_markup
 from tests.contract.fuzzing import fuzz

@@ -1,39 +1,37 @@
-"""The engine's model with fast decode steps."""
+"""Fast prefill and decode steps, for the model of any vendor."""
 
 from collections.abc import Callable
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from pytest_dsocr.engine.architecture import Architecture
-from pytest_dsocr.engine.cache import KVCache
-from pytest_dsocr.engine.decoder import Rope
-from pytest_dsocr.engine.fast.calls import CapturedCalls
 from pytest_dsocr.engine.fast.grouped import waits_for_nothing
-from pytest_dsocr.engine.fast.hooks import Hooks
 from pytest_dsocr.engine.fast.prompt import Prefilled, prefill
 from pytest_dsocr.engine.fast.slots import Slot, Slots, StaticCache
 from pytest_dsocr.engine.fast.step import PLAIN, operations_for, step
-from pytest_dsocr.engine.fast.vision import FastVision
 from pytest_dsocr.engine.fast.weights import DecoderWeights
-from pytest_dsocr.engine.model import DeepseekOCR
+from pytest_dsocr.engine.model import EngineModel
+from pytest_dsocr.layers.cache import KVCache
+from pytest_dsocr.layers.fast.calls import CapturedCalls
+from pytest_dsocr.layers.fast.hooks import Hooks
+from pytest_dsocr.layers.rotary import Rope
+from pytest_dsocr.models.architecture import Architecture
 
 
-class FastDeepseekOCR(DeepseekOCR):
-    """The same model, whose stages go past its modules.
+class FastModel(EngineModel):
+    """The same model, whose decoder goes past its modules.
 
-    Hooks of blocks and layers are called in vision and prefill, which compute the same with them; a hook of anything
-    inside of one makes that stage go through the modules, as the readable model's. Steps call no hook, and are of one
-    page: several pages together are decoded as the readable model does.
+    Hooks of layers are called in prefill, which computes the same with them. A hook of anything inside a layer makes
+    prefill go through the modules, as the readable model does. Steps call no hook and are of one page. Several pages
+    together are decoded as the readable model does.
     """
 
     def __init__(self, arch: Architecture) -> None:
         super().__init__(arch)
         self.weights: DecoderWeights | None = None
         self._slots: Slots | None = None
-        self.vision: FastVision | None = None
         self._prompts: CapturedCalls[Prefilled] | None = None
         self.operations = PLAIN
         """What steps compute with; chosen as the experts are stacked."""
@@ -42,21 +40,19 @@ class FastDeepseekOCR(DeepseekOCR):
         """Lay the decoder's weights out for fast steps, once they are loaded; the encoders' stay where they are."""
         self.weights, self._slots = DecoderWeights.of(self), None
         pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
-        self.vision = FastVision(self.model, self.device, pool, exact=self.weights.round_scores)
+        self.prepare_vision(pool, exact=self.weights.round_scores)
         self._prompts = CapturedCalls(self._prompt, pool)
         self.operations = operations_for(self.device)
         self._hooks = Hooks([self.model.layers, self.model.norm, self.lm_head], self.model.decoder_layers())
         self._captures_prompts = waits_for_nothing(self.weights)
 
-    def sam(self, pixels: Tensor) -> Tensor:
-        """Encode views ``[N, 3, S, S]``: ``[N, c, S/64, S/64]``."""
-        vision = self._fast_vision()
-        return vision.sam(pixels) if vision else super().sam(pixels)
+    def prepare_vision(self, pool: Any, *, exact: bool) -> None:
+        """Prepare the encoder's fast form; a subclass that has one makes it here.
 
-    def clip(self, sam: Tensor) -> Tensor:
-        """Encode SAM's features ``[N, c, h, w]``: ``[N, 1 + h * w, c]``."""
-        vision = self._fast_vision()
-        return vision.clip(sam) if vision else super().clip(sam)
+        Args:
+            pool: memory that CUDA graphs share.
+            exact: compute what the readable engine computes, to the bit.
+        """
 
     def new_cache(self) -> StaticCache:
         """Return an empty cache for one row."""
@@ -64,7 +60,7 @@ class FastDeepseekOCR(DeepseekOCR):
 
     def decode(self, embeds: Tensor, cache: KVCache, *, all_logits: bool = False) -> Tensor:
         """Run the decoder on ``[B, T, C]``, growing ``cache`` by T; float32 logits ``[B, 1 or T, V]``."""
-        if self.weights is not None and isinstance(cache, StaticCache) and not _casts(self.dtype, self.device):
+        if self.weights is not None and isinstance(cache, StaticCache) and not self.casts:
             if cache.length and embeds.shape[1] == 1:
                 logits = self._step(embeds[:, 0].contiguous(), cache)
                 cache.stepped()
@@ -107,8 +103,11 @@ class FastDeepseekOCR(DeepseekOCR):
         slot.advance()
         return logits
 
-    def _fast_vision(self) -> FastVision | None:
-        return None if _casts(self.dtype, self.device) else self.vision
+    @property
+    def casts(self) -> bool:
+        """Whether autocast computes in another dtype than the weights', which a fused step does not."""
+        kind = self.device.type
+        return torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) != self.dtype
 
     def _slots_like(self, keys: Tensor) -> Slots:
         if self._slots is None:
@@ -118,10 +117,5 @@ class FastDeepseekOCR(DeepseekOCR):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         # a move or a cast gives each parameter a tensor of its own
-        self.weights = self._slots = self.vision = self._prompts = None
+        self.weights = self._slots = self._prompts = None
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-
-
-def _casts(dtype: torch.dtype, device: torch.device) -> bool:
-    """Return whether autocast is on and computes in another dtype than the weights', which a fused step does not."""
-    return torch.is_autocast_enabled(device.type) and torch.get_autocast_dtype(device.type) != dtype

@@ -11,13 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pytest_dsocr.engine.attention import AttentionFunction
-from pytest_dsocr.engine.decoder import Layer, Rope
 from pytest_dsocr.engine.fast.grouped import GROUPED
-from pytest_dsocr.engine.fast.hooks import called
 from pytest_dsocr.engine.fast.plain import normalise
 from pytest_dsocr.engine.fast.step import through_feed
 from pytest_dsocr.engine.fast.weights import DecoderWeights, LayerWeights
+from pytest_dsocr.layers.attention import AttentionFunction
+from pytest_dsocr.layers.decoder import Layer
+from pytest_dsocr.layers.fast.hooks import called
+from pytest_dsocr.layers.rotary import Rope
 
 
 class Prefilled(NamedTuple):

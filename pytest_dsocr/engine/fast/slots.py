@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from pytest_dsocr.engine.cache import ALL_TOKENS, KVCache
-from pytest_dsocr.engine.decoder import Rope
-from pytest_dsocr.families.family import CachePolicy
+from pytest_dsocr.contract.policy import CachePolicy
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.layers.cache import ALL_TOKENS, KVCache
+from pytest_dsocr.layers.rotary import Rope
 
 LEAST_ROOM = {"cpu": 256, "cuda": 2048}
 """Positions that a first slot has room for: on a GPU enough for most pages, as each size is captured anew."""

@@ -12,10 +12,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from pytest_dsocr.engine.attention import eager
-from pytest_dsocr.engine.decoder import Attention, Layer, RmsNorm
-from pytest_dsocr.engine.experts import MixtureOfExperts, Mlp
-from pytest_dsocr.engine.model import DeepseekOCR
+from pytest_dsocr.engine.model import EngineModel
+from pytest_dsocr.layers.attention import eager
+from pytest_dsocr.layers.decoder import Attention, Layer
+from pytest_dsocr.layers.experts import MixtureOfExperts, Mlp
+from pytest_dsocr.layers.norms import RmsNorm
 
 
 class Norm(NamedTuple):
@@ -83,7 +84,7 @@ class DecoderWeights:
     """Whether attention rounds its scores to the weights' dtype, as it does where every step of it is written out."""
 
     @classmethod
-    def of(cls, model: DeepseekOCR) -> DecoderWeights:
+    def of(cls, model: EngineModel) -> DecoderWeights:
         """Lay the weights of ``model`` out, which computes with the same memory from then on."""
         layers = model.model.decoder_layers()
         attends = {layer.self_attn.attend for layer in layers}

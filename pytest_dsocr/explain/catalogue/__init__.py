@@ -1,7 +1,7 @@
 """The catalogue of mistakes that ports of DeepSeek-OCR made or may make, by the stage that each is about.
 
 A mistake is a row: the end of its id, its words, and what is changed in a session. Where it was seen in public or what
-it is called in ``docs/bugs.md`` stands in ``ports.toml``.
+it is called in ``docs/bugs.md`` stands in the ``ports.toml`` of its model.
 """
 
 import tomllib
@@ -9,35 +9,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
-from pathlib import Path
 
-from pytest_dsocr.explain.catalogue.clip import clip_mistakes
 from pytest_dsocr.explain.catalogue.decoder import prefill_mistakes
-from pytest_dsocr.explain.catalogue.fusion import fusion_mistakes, projector_mistakes
+from pytest_dsocr.explain.catalogue.fusion import fusion_mistakes
 from pytest_dsocr.explain.catalogue.output import file_mistakes, text_mistakes, written_mistakes
 from pytest_dsocr.explain.catalogue.pixels import pixel_mistakes
 from pytest_dsocr.explain.catalogue.prompt import prompt_mistakes
 from pytest_dsocr.explain.catalogue.reading import reading_mistakes
-from pytest_dsocr.explain.catalogue.sam import sam_mistakes
 from pytest_dsocr.explain.catalogue.steps import step_mistakes, token_mistakes
 from pytest_dsocr.explain.mistake import Group, Mistake
-from pytest_dsocr.families import DEFAULT, FAMILIES
-from pytest_dsocr.families.family import Family, load
-
-
-def groups(family: Family = DEFAULT) -> Mapping[str, Group]:
-    """Return a family's mistakes by group, in the order of the stages."""
-    found: Mapping[str, Group] = load(family.mistakes)(family)
-    return found
+from pytest_dsocr.models import FAMILIES
+from pytest_dsocr.models.spec import Family, load
 
 
 @cache
-def of_family(family: Family) -> Mapping[str, Group]:
-    """Make those that a port of any model may have, as this one is: what is right of it is no mistake."""
-    front = (pixel_mistakes(family), prompt_mistakes(family), sam_mistakes(), clip_mistakes(), projector_mistakes())
-    prefill, behind = prefill_mistakes(), (written_mistakes(family), file_mistakes(family))
-    steps = (prefill, step_mistakes(prefill, family), token_mistakes(family), reading_mistakes(family), text_mistakes())
-    return {group.stage: group for group in (*front, fusion_mistakes(), *steps, *behind)}
+def groups(family: Family) -> Mapping[str, Group]:
+    """Return a model's mistakes by group, in the order of the stages; what is right of it is no mistake."""
+    encoder: Sequence[Group] = load(family.mistakes)()
+    prefill = prefill_mistakes()
+    every = (
+        *(pixel_mistakes(family), prompt_mistakes(family), *encoder, fusion_mistakes(), prefill),
+        *(step_mistakes(prefill, family), token_mistakes(family), reading_mistakes(family), text_mistakes()),
+        *(written_mistakes(family), file_mistakes(family)),
+    )
+    return {group.stage: group for group in every}
 
 
 @cache
@@ -45,7 +40,7 @@ def _mistakes(family: Family) -> Mapping[str, Mistake]:
     return {one.id: one for one in chain(*groups(family).values())}
 
 
-def mistakes(family: Family = DEFAULT) -> Mapping[str, Mistake]:
+def mistakes(family: Family) -> Mapping[str, Mistake]:
     """Return every mistake of a family by its id."""
     return _mistakes(family)
 
@@ -68,21 +63,25 @@ class Port:
     """The class of page that shows it."""
     shows: str = ""
     """The comparison, or the test, that shows it first in a default run."""
-    family: str = DEFAULT.name
+    family: str = ""
     """The model whose ports it was seen in."""
 
 
 @cache
 def ports() -> Mapping[str, Port]:
     """Return what was seen, by its number."""
-    rows = tomllib.loads(Path(__file__).with_name("ports.toml").read_text(encoding="utf-8"))
-    return {name: Port(name, **row) for name, row in rows.items()}
+    return {
+        number: Port(number, **row, family=family.name)
+        for family in FAMILIES.values()
+        if family.ports
+        for number, row in tomllib.loads(family.ports.read_text(encoding="utf-8")).items()
+    }
 
 
 def seen(family: Family) -> Sequence[Port]:
-    """Return what was seen of a family's mistakes, in its own ports and in those of the first, the likeliest first."""
+    """Return what was seen of a model's mistakes, in its own ports and in those it is based on, the likeliest first."""
     found = [one for one in ports().values() if one.mistake in mistakes(family)]
-    found = [one for one in found if one.family in (family.name, DEFAULT.name)]
+    found = [one for one in found if one.family in family.lineage]
     return sorted(found, key=lambda one: (one.family != family.name, not one.topic))
 
 

@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pytest_dsocr.compare.verdict import Sign
-from pytest_dsocr.engine import clip, decoder, sam
-from pytest_dsocr.engine.clip import quick_gelu
 from pytest_dsocr.explain.mistake import Group, Target
+from pytest_dsocr.layers.activations import quick_gelu
+from pytest_dsocr.layers.norms import LayerNorm2d, RmsNorm
 
 Change = Callable[[Tensor], Tensor]
 Table = dict[str, tuple[str, Any]]
@@ -22,7 +22,7 @@ Table = dict[str, tuple[str, Any]]
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 NARROW: Table = {key: (key, dtype) for key, dtype in DTYPES.items()}
 NOT_FINITE = {Sign.NOT_FINITE: ("wholly-float16", "never-filled", "float16", "runs-float16")}
-NORMS = (nn.LayerNorm, sam.LayerNorm2d, decoder.RmsNorm)
+NORMS = (nn.LayerNorm, LayerNorm2d, RmsNorm)
 ACTIVATIONS: dict[str, tuple[str, Change]] = {
     "tanh": ("the GELU approximated by tanh", partial(F.gelu, approximate="tanh")),
     "erf": ("the exact GELU", F.gelu),
@@ -44,6 +44,14 @@ def rounding(words: str) -> Table:
     return {key: (words.format(key), partial(rounded, dtype=dtype)) for key, dtype in DTYPES.items()}
 
 
+PARTS = (
+    ("norm1", "attend", "norm2", "mlp"),
+    ("layer_norm1", "self_attn", "layer_norm2", "mlp"),
+    ("input_layernorm", "self_attn", "post_attention_layernorm", "mlp"),
+)
+"""Names that the vendors give to a block's parts."""
+
+
 @dataclass(frozen=True)
 class Halves:
     """A block's parts, whatever they are called there."""
@@ -55,12 +63,9 @@ class Halves:
 
     @classmethod
     def of(cls, block: Any) -> Halves:
-        """Find them in a block of SAM, CLIP or the decoder."""
-        if isinstance(block, sam.Block):
-            return cls(block.norm1, block.attend, block.norm2, block.mlp)
-        if isinstance(block, clip.Layer):
-            return cls(block.layer_norm1, block.self_attn, block.layer_norm2, block.mlp)
-        return cls(block.input_layernorm, block.self_attn, block.post_attention_layernorm, block.mlp)
+        """Find them in a block of an encoder or of the decoder."""
+        names = next(names for names in PARTS if all(hasattr(block, name) for name in names))
+        return cls(*(getattr(block, name) for name in names))
 
 
 Flow = Callable[[Halves, Tensor], Tensor]
@@ -318,12 +323,12 @@ def linear_in(module: Any, dtype: torch.dtype, x: Tensor) -> Tensor:
 
 def _wholly(on: Target, dtype: torch.dtype) -> None:
     """Cast the whole stage's weights and its input to a dtype."""
-    paths = {"sam": ("sam_model", "patch_embed"), "clip": ("vision_model", "embeddings")}
-    home, entry = paths.get(on.notes["stage"], ("", ""))
-    homes = [on.core.get_submodule(home)] if home else [*on.notes["all_blocks"]]
+    stage = on.session.family.stage.get(on.notes["stage"])
+    homes = [on.model.get_submodule(stage.module)] if stage and stage.module else [*on.notes["all_blocks"]]
+    entry = [next(homes[0].children())] if stage and stage.module else []
     for parameter in [one for module in homes for one in module.parameters()]:
         on.changes.weight(parameter, parameter.data.to(dtype), own_dtype=False)
-    for module in (*([homes[0].get_submodule(entry)] if entry else ()), *on.blocks):
+    for module in (*entry, *on.blocks):
         on.changes.around(module, lambda run, x, *rest: run(x.to(dtype), *rest))
 
 

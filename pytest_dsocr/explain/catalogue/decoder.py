@@ -10,15 +10,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pytest_dsocr.compare.verdict import Sign
-from pytest_dsocr.engine import decoder, pipeline
-from pytest_dsocr.engine.attention import repeat_heads
-from pytest_dsocr.engine.cache import KVCache
-from pytest_dsocr.engine.decoder import Rope
+from pytest_dsocr.engine import pipeline
 from pytest_dsocr.explain.catalogue import blocks
 from pytest_dsocr.explain.catalogue.blocks import NARROW, NOT_FINITE, Change, Table, rounded, rounding
-from pytest_dsocr.explain.catalogue.encoders import ATTENDED, LETTERS, attended
 from pytest_dsocr.explain.catalogue.experts import add_experts
 from pytest_dsocr.explain.mistake import Group, Target
+from pytest_dsocr.layers import decoder
+from pytest_dsocr.layers.attention import repeat_heads
+from pytest_dsocr.layers.cache import KVCache
+from pytest_dsocr.layers.rotary import Rope
+from pytest_dsocr.models.deepseek_ocr.mistakes.encoders import ATTENDED, LETTERS, attended
 
 THETAS = (5e5, 1e6, 5e6, 1e5, 5e4, 1e3, 1e7, 1.5e5)
 SIGNS = {

@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pytest_dsocr.engine import experts
-from pytest_dsocr.engine.clip import quick_gelu
 from pytest_dsocr.explain.catalogue.blocks import Change, Table
 from pytest_dsocr.explain.mistake import Group, Target
+from pytest_dsocr.layers import experts
+from pytest_dsocr.layers.activations import quick_gelu
 
 Chosen = tuple[Tensor, Tensor]
 """The experts of each token ``[T, k]``, and their weights."""

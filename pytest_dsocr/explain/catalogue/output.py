@@ -33,8 +33,7 @@ from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.explain.catalogue.steps import ring_kept
 from pytest_dsocr.explain.mistake import Changes, Group, Target
-from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.models.spec import Family
 from pytest_dsocr.subjects.session import SessionSubject
 
 Tell = Callable[[TextTokenizer, Sequence[int]], str]
@@ -61,7 +60,7 @@ def text_mistakes() -> Group:
     return group
 
 
-def written_mistakes(family: Family = DEFAULT) -> Group:
+def written_mistakes(family: Family) -> Group:
     """Make those between text and the result file."""
     group, file = Group("written"), family.form.result_file
     every = {key: (words.replace("result.mmd", file), write) for key, (words, write) in WRITTEN.items()}
@@ -70,7 +69,7 @@ def written_mistakes(family: Family = DEFAULT) -> Group:
     return group
 
 
-def file_mistakes(family: Family = DEFAULT) -> Group:
+def file_mistakes(family: Family) -> Group:
     """Make those of figures and boxes, which are not tried, and those of what is kept between pages."""
     group = Group("files", {Sign.UNRELATED: ("logits-kept",)})
     group.rows("", FILES, lambda on, plant: plant(on))
@@ -122,6 +121,7 @@ def _coordinates(change: Callable[[int], int]) -> Tell:
     return _sub(r"(<\|det\|>)(.*?)(<\|/det\|>)", changed)
 
 
+MARKED = OutputForm(label_in_det=False, flat_box=False, strips_label=False, result_file="result.mmd")
 TEXTS: dict[str, tuple[str, Tell]] = {
     "not-stripped": ("the text not stripped", lambda t, ids: t.decode(ids).removesuffix(EOS)),
     "eos-kept": ("the end-of-sentence token kept in the text", lambda t, ids: t.decode(ids).strip()),
@@ -155,7 +155,7 @@ TEXTS: dict[str, tuple[str, Tell]] = {
     "lines-right-stripped": ("each line stripped at its end", _lines(str.rstrip)),
     "no-ref": ("<|ref|> and <|/ref|> dropped", _sub(r"<\|/?ref\|>", "")),
     "no-spans": ("spans dropped, their text kept", _sub(r"<\|ref\|>.*?<\|/ref\|><\|det\|>.*?<\|/det\|>\n?", "")),
-    "mmd": ("result.mmd given in the place of the text", _then(to_mmd)),
+    "mmd": ("result.mmd given in the place of the text", _then(lambda text: to_mmd(text, MARKED))),
     "coordinates-no-space": (
         "no spaces in coordinates",
         _sub(r"(<\|det\|>)(.*?)(<\|/det\|>)", lambda m: m[1] + m[2].replace(" ", "") + m[3]),

@@ -20,17 +20,19 @@ from pytest_dsocr.compare.verdict import Sign
 from pytest_dsocr.contract import inputs, presets
 from pytest_dsocr.contract.image import GREY, SINGLE, files_of, load_image
 from pytest_dsocr.contract.inputs import normalise
-from pytest_dsocr.contract.presets import Grid, Preset, candidates, crop_count, crop_grid, feature_count
+from pytest_dsocr.contract.presets import Grid, Preset, Tiling, candidates, crop_count, crop_grid, feature_count
 from pytest_dsocr.explain.mistake import Group, Target
-from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.models.spec import Family
 
-CROP_PX = DEFAULT.tiling.crop_px
 Page = Image.Image
 Size = tuple[int, int]
 Colour = tuple[int, int, int]
 Resize = Callable[[Page, Size], Page]
 """Makes a page of this width and height."""
+GridRule = Callable[[int, int, Tiling], Grid]
+"""Chooses the grid of a page of this width and height."""
+Cut = Callable[["Recipe", Page, Grid, int], Sequence[Page]]
+"""Cuts a page into a grid of crops whose sides have so many pixels."""
 
 
 SIGNS = {
@@ -47,10 +49,12 @@ SIGNS = {
 }
 
 
-def pixel_mistakes(family: Family = DEFAULT) -> Group:
+def pixel_mistakes(family: Family) -> Group:
     """Make those of pixels."""
     group, right = Group("pixels", SIGNS), f"grid-most-{family.tiling.most}"
-    group.rows("", {key: row for key, row in CHANGED.items() if key != right}, plant_recipe)
+    side = str(family.tiling.crop_px)
+    changed = {key: (words.replace("{crop}", side), how) for key, (words, how) in CHANGED.items() if key != right}
+    group.rows("", changed, plant_recipe)
     if family.pages_prompt:
         group.rows("pages-", PAGES, _of_pages)
     return group
@@ -61,7 +65,7 @@ def plant_recipe(on: Target, how: Mapping[str, Any]) -> None:
     recipe = replace(Recipe(), **how)
     on.changes.set(inputs, "load_image", recipe.opened)
     on.changes.set(inputs, "views", recipe.views)
-    on.changes.set(presets, "crop_grid", lambda width, height, tiling: recipe.grid(width, height, tiling.most))
+    on.changes.set(presets, "crop_grid", recipe.grid)
     # what a page's pixels are computed to does not depend on the device that they are made for
     on.changes.set(inputs, "normalise", lambda levels: recipe.levels(levels.cpu()).to(levels.device))
     on.changes.set(inputs, "check_inputs", lambda *_: None)
@@ -129,9 +133,8 @@ class Recipe:
     """Of the view of the whole page."""
     squash: bool | None = None
     """Whether the whole page is squashed; None for what the preset says."""
-    cropped: Callable[[Recipe, Page, Grid], Sequence[Page]] | None = None
-    grid: Callable[[int, int, int], Grid] = lambda width, height, most: nearest(width, height, most)
-    """Chooses one of so many crops at most."""
+    cropped: Cut | None = None
+    grid: GridRule = lambda width, height, tiling: nearest(width, height, tiling)
     levels: Callable[[Tensor], Tensor] = normalise
     """Makes pixels of levels from 0 to 255, ``[N, 3, H, W]`` uint8."""
 
@@ -147,69 +150,78 @@ class Recipe:
         out.paste(small, (self.offset((side - fitted[0]) * self.place), self.offset((side - fitted[1]) * self.place)))
         return out
 
-    def crops(self, page: Page, grid: Grid) -> Sequence[Page]:
-        """Make the crops."""
-        return (self.cropped or _cut)(self, page, grid) if crop_count(grid) else []
+    def crops(self, page: Page, grid: Grid, side: int) -> Sequence[Page]:
+        """Make the crops, each of ``side`` x ``side`` pixels."""
+        return (self.cropped or _cut)(self, page, grid, side) if crop_count(grid) else []
 
     def views(self, page: Page, preset: Preset, grid: Grid) -> tuple[Tensor, Tensor]:
         """Make both, as the contract's function does."""
-        return levels([self.view(page, preset)]), levels(self.crops(page, grid))
+        side = preset.tiling.crop_px
+        return levels([self.view(page, preset)]), levels(self.crops(page, grid, side), side)
 
 
-def levels(views: Sequence[Page]) -> Tensor:
-    """Return RGB views of one size as levels from 0 to 255, channels first: uint8 ``[N, 3, H, W]``."""
+def levels(views: Sequence[Page], side: int = 0) -> Tensor:
+    """Return RGB views of one size as levels from 0 to 255, channels first: uint8 ``[N, 3, H, W]``.
+
+    ``side`` is the size of the views if there are none.
+    """
     if not views:
-        return torch.empty((0, 3, CROP_PX, CROP_PX), dtype=torch.uint8)
+        return torch.empty((0, 3, side, side), dtype=torch.uint8)
     return torch.from_numpy(np.stack([np.asarray(view) for view in views]).transpose(0, 3, 1, 2).copy())
 
 
-def _size(grid: Grid) -> Size:
-    return grid[0] * CROP_PX, grid[1] * CROP_PX
+def _size(grid: Grid, side: int) -> Size:
+    return grid[0] * side, grid[1] * side
 
 
-def _tiles(stretched: Page, by_column: bool = False) -> list[Page]:
-    columns, rows = stretched.width // CROP_PX, stretched.height // CROP_PX
-    corners = [(c * CROP_PX, r * CROP_PX) for r in range(rows) for c in range(columns)]
-    return [stretched.crop((x, y, x + CROP_PX, y + CROP_PX)) for x, y in (sorted(corners) if by_column else corners)]
+def _tiles(stretched: Page, side: int, by_column: bool = False) -> list[Page]:
+    columns, rows = stretched.width // side, stretched.height // side
+    corners = [(c * side, r * side) for r in range(rows) for c in range(columns)]
+    return [stretched.crop((x, y, x + side, y + side)) for x, y in (sorted(corners) if by_column else corners)]
 
 
-def _cut(recipe: Recipe, page: Page, grid: Grid) -> list[Page]:
+def _cut(recipe: Recipe, page: Page, grid: Grid, side: int) -> list[Page]:
     """Cut crops of the stretched page: the vendor's way."""
-    return _tiles(recipe.resize(page, _size(grid)))
+    return _tiles(recipe.resize(page, _size(grid, side)), side)
 
 
-def _cut_first(recipe: Recipe, page: Page, grid: Grid) -> list[Page]:
+def _cut_first(recipe: Recipe, page: Page, grid: Grid, side: int) -> list[Page]:
     """Cut the page into crops, and resize each."""
-    x, y = ([round(k * side / count) for k in range(count + 1)] for side, count in zip(page.size, grid, strict=True))
+    x, y = ([round(k * edge / count) for k in range(count + 1)] for edge, count in zip(page.size, grid, strict=True))
     boxes = [(x[c], y[r], x[c + 1], y[r + 1]) for r in range(grid[1]) for c in range(grid[0])]
-    return [recipe.resize(page.crop(box), (CROP_PX, CROP_PX)) for box in boxes]
+    return [recipe.resize(page.crop(box), (side, side)) for box in boxes]
 
 
-def _padded(recipe: Recipe, page: Page, grid: Grid, place: float = 0.5) -> list[Page]:
-    return _tiles(ImageOps.pad(page, _size(grid), color=recipe.colour, centering=(place, place)))
+def _padded(recipe: Recipe, page: Page, grid: Grid, side: int, place: float = 0.5) -> list[Page]:
+    return _tiles(ImageOps.pad(page, _size(grid, side), color=recipe.colour, centering=(place, place)), side)
 
 
-CUTS: dict[str, tuple[str, Callable[[Recipe, Page, Grid], Sequence[Page]]]] = {
+CUTS: dict[str, tuple[str, Cut]] = {
     "by-column": (
         "crops column by column",
-        lambda recipe, page, grid: _tiles(recipe.resize(page, _size(grid)), by_column=True),
+        lambda recipe, page, grid, side: _tiles(recipe.resize(page, _size(grid, side)), side, by_column=True),
     ),
     "padded": ("crops of the page padded to the grid, not stretched", _padded),
     "padded-corner": ("crops of the page padded behind to the grid, not stretched", partial(_padded, place=0.0)),
     "of-view": (
         "crops of the padded view of the page",
-        lambda recipe, page, grid: _cut(recipe, ImageOps.pad(page, (1024, 1024), color=recipe.colour), grid),
+        lambda recipe, page, grid, side: _cut(
+            recipe, ImageOps.pad(page, (1024, 1024), color=recipe.colour), grid, side
+        ),
     ),
     "fit": (
         "crops of the page cut to the grid's shape, not stretched",
-        lambda recipe, page, grid: _tiles(ImageOps.fit(page, _size(grid))),
+        lambda recipe, page, grid, side: _tiles(ImageOps.fit(page, _size(grid, side)), side),
     ),
     "before-resize": ("each crop cut first and resized then", _cut_first),
     "thumbnail": (
         "the whole page as a crop of its own behind the others",
-        lambda recipe, page, grid: [*_cut(recipe, page, grid), recipe.resize(page, (CROP_PX, CROP_PX))],
+        lambda recipe, page, grid, side: [*_cut(recipe, page, grid, side), recipe.resize(page, (side, side))],
     ),
-    "backwards": ("crops in the opposite order", lambda recipe, page, grid: _cut(recipe, page, grid)[::-1]),
+    "backwards": (
+        "crops in the opposite order",
+        lambda recipe, page, grid, side: _cut(recipe, page, grid, side)[::-1],
+    ),
 }
 
 
@@ -297,53 +309,66 @@ NEARNESS: dict[str, tuple[str, Nearness]] = {
 def nearest(
     width: int,
     height: int,
-    allowed: int = 9,
+    tiling: Tiling,
     *,
     most: int = 0,
     least: int = 2,
     tie: str = "area",
     swapped: bool = False,
-    limit: int = CROP_PX,
+    limit: int | None = None,
+    margin: int = 0,
     both: bool = False,
     by: Nearness = lambda ratio, grid: abs(ratio - grid[0] / grid[1]),
 ) -> Grid:
-    """Choose a grid by another rule, or the vendor's, of no more crops than the family's; or of at most ``most``.
+    """Choose a grid by another rule than the vendor's, which is that of the defaults.
 
-    With ``both`` a page is cut where both sides are too long.
+    Args:
+        width: of the page, in pixels.
+        height: of the page, in pixels.
+        tiling: how the model cuts pages.
+        most: the most crops, if not the model's.
+        least: the fewest crops of a page that is cut.
+        tie: which of two grids that are equally near is chosen.
+        swapped: exchange columns and rows.
+        limit: the longest side of a page that is not cut, if not a crop's.
+        margin: pixels by which that side is shorter.
+        both: cut a page only if both of its sides are too long.
+        by: how far a grid is from a page's shape.
     """
-    if (min if both else max)(width, height) <= limit:
+    crop_px = tiling.crop_px
+    if (min if both else max)(width, height) <= (crop_px if limit is None else limit) - margin:
         return 1, 1
-    every = [*([(1, 1)] if least == 1 else []), *candidates(most or allowed)]
+    every = [*([(1, 1)] if least == 1 else []), *candidates(most or tiling.most)]
     found = [grid for grid in every if grid[0] * grid[1] >= least]
     best, least_apart = found[0], float("inf")
     for grid in found:
         apart = by(width / height, grid)
-        half = width * height > 0.5 * CROP_PX**2 * grid[0] * grid[1]
+        half = width * height > 0.5 * crop_px**2 * grid[0] * grid[1]
         if apart < least_apart or (apart == least_apart and {"area": half, "first": False, "last": True}[tie]):
             best, least_apart = grid, apart
     return best[::-1] if swapped else best
 
 
-def _ceil(width: int, height: int, allowed: int = 9) -> Grid:
+def _ceil(width: int, height: int, tiling: Tiling) -> Grid:
     """Return as many crops as the sides hold, and as are allowed."""
-    columns, rows = (max(1, -(-side // CROP_PX)) for side in (width, height))
-    while columns * rows > allowed:
+    columns, rows = (max(1, -(-side // tiling.crop_px)) for side in (width, height))
+    while columns * rows > tiling.most:
         columns, rows = (columns - 1, rows) if columns > rows else (columns, rows - 1)
     return columns, rows
 
 
-GRIDS: dict[str, tuple[str, Callable[..., Grid]]] = {
+GRIDS: dict[str, tuple[str, GridRule]] = {
     "exchanged": ("columns and rows of the grid exchanged", partial(nearest, swapped=True)),
     **{name: (f"at most {n} crops", partial(nearest, most=n)) for name, n in (("six", 6), ("twelve", 12), ("four", 4))},
     "tie-first": ("the first of grids that are equally near", partial(nearest, tie="first")),
     "tie-last": ("the last of grids that are equally near", partial(nearest, tie="last")),
-    "both-sides": ("only pages cut both of whose sides are above 640 px", partial(nearest, both=True)),
+    "both-sides": ("only pages cut both of whose sides are above {crop} px", partial(nearest, both=True)),
     "always": ("pages cut that fit into one crop", partial(nearest, limit=0)),
     "never": ("no page cut", lambda *_: (1, 1)),
     "from-one": ("a grid of one crop among those to choose from", partial(nearest, least=1)),
     "ceil": ("a grid of as many crops as the page's sides hold, rounded up", _ceil),
     "limit-1024": ("pages of up to 1024 px not cut", partial(nearest, limit=1024)),
-    "limit-639": ("pages of exactly 640 px cut", partial(nearest, limit=639)),
+    "limit-639": ("pages of exactly {crop} px cut", partial(nearest, margin=1)),
     **{key: (f"the grid nearest {words}", partial(nearest, by=by)) for key, (words, by) in NEARNESS.items()},
     **{
         f"always-{tie}": (

@@ -6,11 +6,10 @@ from typing import Any
 
 from pytest_dsocr.compare.verdict import Sign
 from pytest_dsocr.contract import inputs, presets
-from pytest_dsocr.contract.presets import Grid, Preset
+from pytest_dsocr.contract.presets import Grid, Layout, Preset
 from pytest_dsocr.contract.prompt import IMAGE, TextTokenizer, prompt_ids, split_at_images
 from pytest_dsocr.explain.mistake import Group, Target
-from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.models.spec import Family
 
 Ids = tuple[list[int], list[bool]]
 """A prompt's ids, and the mask of its image's tokens."""
@@ -27,7 +26,7 @@ SIGNS = {
 }
 
 
-def prompt_mistakes(family: Family = DEFAULT) -> Group:
+def prompt_mistakes(family: Family) -> Group:
     """Make those of the prompt."""
     group, written = Group("prompt", SIGNS), "".join(family.prompts.values())
     of_others = {name for mark, names in OF_MARKS.items() for name in names[mark not in written]}
@@ -36,7 +35,10 @@ def prompt_mistakes(family: Family = DEFAULT) -> Group:
     group.add("not-stripped", "the prompt not stripped", _raw)
     group.add("encoded-whole", "the prompt encoded as a whole, not piece by piece", _whole_text)
     group.add("special-as-text", "special tokens of the prompt read as plain text", _special_as_text)
-    prompts = {key: (repr(prompt), prompt) for key, prompt in {**DEFAULT.prompts, **family.prompts}.items()}
+    prompts = {
+        key: (repr(prompt), prompt)
+        for key, prompt in {**(family.based_on.prompts if family.based_on else {}), **family.prompts}.items()
+    }
     group.rows("prompt-", prompts, _other_prompt, words="the prompt {} in place of the one asked for")
     every = {key: (f"the preset {key} in place of the one asked for", [one]) for key, one in family.presets.items()}
     every["nearest"] = ("the preset nearest to the sizes asked for", [*family.presets.values()])
@@ -215,11 +217,15 @@ Part = Callable[[int, Grid], int]
 """Counts the tokens of the page, or of the crops, of a side of tokens and a grid."""
 
 
+ROWS_END = Layout(newlines=True, mosaic=True)
+"""The layout that these mistakes change: rows end with a newline, and crops are laid out as one page."""
+
+
 def _page(side: int, grid: Grid) -> int:
-    return DEFAULT.layout.page_tokens(side)
+    return ROWS_END.page_tokens(side)
 
 
-_crops = DEFAULT.layout.crop_tokens
+_crops = ROWS_END.crop_tokens
 
 
 def _sum(page: Part = _page, crops: Part = _crops, page_px: str = "", crop_px: str = "") -> Counted:

@@ -13,8 +13,7 @@ from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.engine import engine, pipeline
 from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
 from pytest_dsocr.explain.mistake import Group, Target
-from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.models.spec import Family
 
 TAGS = ("<td>", "</td>")
 SIZES, PENALTIES = (35, 19, 21, 10, 30, 3, 4, 5, 2, 8, 15, 25, 40), (1.05, 1.1, 1.2, 1.3, 1.5)
@@ -138,7 +137,7 @@ SIGNS = {
 }
 
 
-def reading_mistakes(family: Family = DEFAULT) -> Group:
+def reading_mistakes(family: Family) -> Group:
     """Make those of the loop."""
     group, own = Group("read", SIGNS), family.decoding.no_repeat_ngram_size
     rows = {key: row for key, row in ((RULES if own else OTHER_RULES) | READINGS).items() if key != f"size-{own}"}

@@ -13,13 +13,12 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.compare.verdict import Sign
-from pytest_dsocr.engine.cache import ALL_TOKENS, KVCache
-from pytest_dsocr.engine.decoder import Rope
 from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
 from pytest_dsocr.explain.catalogue.blocks import rounded, rounding
 from pytest_dsocr.explain.mistake import Group, Target
-from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.families.family import Family
+from pytest_dsocr.layers.cache import ALL_TOKENS, KVCache
+from pytest_dsocr.layers.rotary import Rope
+from pytest_dsocr.models.spec import Family
 
 SIGNS = {
     Sign.FROM_PREFILL: ("logits-late",),
@@ -30,7 +29,7 @@ SIGNS = {
 OF_TOKENS = {Sign.SAID_FORBIDDEN: ("size-0", "size-35"), Sign.NOT_ITS_BEST: ("size-3",), Sign.NO_END: ("eos-2",)}
 
 
-def step_mistakes(prefill: Group, family: Family = DEFAULT) -> Group:
+def step_mistakes(prefill: Group, family: Family) -> Group:
     """Make those of steps, and behind them those of the prompt's pass that may be in steps alone."""
     group, ring = Group("steps", SIGNS), family.cache.ring
     group.rows("positions-", POSITIONS | (of_slots(ring) if ring else {}), _positioned)
@@ -59,7 +58,7 @@ def step_mistakes(prefill: Group, family: Family = DEFAULT) -> Group:
     return group
 
 
-def token_mistakes(family: Family = DEFAULT) -> Group:
+def token_mistakes(family: Family) -> Group:
     """Make those of the policy: how long the n-grams are that its rule forbids, and where it ends."""
     group, own = Group("tokens", OF_TOKENS), family.decoding.no_repeat_ngram_size
     for size in (one for one in SIZES if one != own):

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from pytest_dsocr.families.family import PREFILL
+from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.perf.probe.flops import counted_flops
 from pytest_dsocr.perf.probe.lines import Lines, Marks, Own, stage_of
 from pytest_dsocr.perf.probe.stopwatch import FEW, WITHIN, Stopwatch, growth

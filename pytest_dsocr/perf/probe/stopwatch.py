@@ -8,7 +8,7 @@ from statistics import fmean, median
 
 import torch
 
-from pytest_dsocr.families.family import FUSION, PREFILL, PREPROCESS, TOKENIZER
+from pytest_dsocr.models.spec import FUSION, PREFILL, PREPROCESS, TOKENIZER
 from pytest_dsocr.perf.probe.machine import MS, Yardstick
 from pytest_dsocr.perf.rounds import BEFORE_STEPS, ENCODERS, QUANTITIES
 from pytest_dsocr.perf.traced import DOMAIN

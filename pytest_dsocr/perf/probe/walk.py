@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytest_dsocr.families import OF_VIEWS
-from pytest_dsocr.families.family import FUSION, PREFILL, PREPROCESS, TOKENIZER
+from pytest_dsocr.models import OF_VIEWS
+from pytest_dsocr.models.spec import FUSION, PREFILL, PREPROCESS, TOKENIZER
 from pytest_dsocr.perf.probe.stopwatch import Stopwatch
 from pytest_dsocr.perf.rounds import BEFORE_STEPS, ON_DEVICE
 

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pytest_dsocr.families import family_of_class
-from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models import model_of_class
+from pytest_dsocr.models.spec import Family
 from pytest_dsocr.reference.environment import PINS, check_vendor_folder
 
 IMPORTED_AS = "dsocr_vendor_code"
@@ -72,7 +72,7 @@ def vendor_on_cpu(model: Any) -> Iterator[None]:
         dtype = next(module.parameters()).dtype
         return tuple(arg.to(dtype) for arg in args)
 
-    first, *_ = family_of_class(type(model)).of_views
+    first, *_ = model_of_class(type(model)).of_views
     hook = model.get_submodule(first.module).register_forward_pre_hook(to_weights)
     try:
         with cuda_stays():

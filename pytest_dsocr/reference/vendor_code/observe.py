@@ -22,15 +22,12 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 from pytest_dsocr.contract import GRID, ROWS
 from pytest_dsocr.contract.image import files_of
 from pytest_dsocr.contract.markup import clean_output
-from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.families.family import FUSION, VIEWS, Family
+from pytest_dsocr.models.spec import FUSION, VIEWS, Family
 from pytest_dsocr.observation.block_seams import watch_deep
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.columns import Columns, best_of_steps, fetched_best
 from pytest_dsocr.observation.observation import Best, Seam, Step
 from pytest_dsocr.reference.vendor_code.code import vendor_on_cpu
-
-VENDOR_IMAGE_ID = DEFAULT.special.image
 
 OnStage = Callable[[str, int], None]
 """Called as a stage ends with its name and how often it has ended; ``token`` for each token."""
@@ -95,7 +92,7 @@ def observe_infer(
     case: Case,
     out: Path,
     *,
-    image_id: int = VENDOR_IMAGE_ID,
+    image_id: int | None = None,
     keep_tensors: bool = True,
     count_flops: bool = False,
     on_stage: OnStage = lambda stage, times: None,
@@ -108,7 +105,7 @@ def observe_infer(
         tokenizer: what ``infer`` asks of a tokenizer.
         case: the page, the prompt, sizes and crop mode, and the ceiling in place of the vendor's.
         out: where ``infer`` writes.
-        image_id: the image token's id in this vocabulary.
+        image_id: the image token's id in this vocabulary; the vendor's own if left out.
         keep_tensors: keep the seams, deep ones too, and the best of each step; without, only the tokens.
         count_flops: count what each stage computes.
         on_stage: see :data:`OnStage`.
@@ -127,7 +124,7 @@ def observe_infer(
         deep as seen,
         _listening(model, run),
         contextlib.redirect_stdout(io.StringIO()),
-        _generate_called_with(model, run, case.max_new_tokens, image_id),
+        _generate_called_with(model, run, case, image_id),
     ):
         _infer(model, case)(tokenizer, output_path=str(out), **infer_options)
     if case.is_several:  # of which only the pages by themselves are searched
@@ -232,13 +229,13 @@ class _Watch:
 
 
 @contextlib.contextmanager
-def _generate_called_with(model: Any, run: VendorRun, max_new_tokens: int, image_id: int) -> Iterator[None]:
+def _generate_called_with(model: Any, run: VendorRun, case: Case, image_id: int | None) -> Iterator[None]:
     """Record what ``generate`` is called with and returns."""
-    original = model.generate
+    original, vendors, max_new_tokens = model.generate, case.family.special.image, case.max_new_tokens
 
     def generate(input_ids: Tensor, **kwargs: Any) -> Tensor:
-        if image_id != VENDOR_IMAGE_ID:
-            input_ids = input_ids.masked_fill(input_ids == VENDOR_IMAGE_ID, image_id)
+        if image_id not in (None, vendors):
+            input_ids = input_ids.masked_fill(input_ids == vendors, image_id)
         run.generate_kwargs = {"input_ids": input_ids, **kwargs}
         ceiling = {"max_new_tokens": max_new_tokens}
         if (of_all := kwargs.get("max_length")) is not None:

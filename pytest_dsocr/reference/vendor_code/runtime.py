@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
@@ -19,11 +19,12 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from pytest_dsocr.contract.markup import LARGEST, Box
 from pytest_dsocr.contract.prompt import BOS, EOS, PAD
-from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.checkpoint import Checkpoint, device_named, dtype_named, resolve
 from pytest_dsocr.engine.tokenizer import byte_level_vocabulary
 from pytest_dsocr.engine.weights import OnBytes
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models.architecture import Architecture
+from pytest_dsocr.models.spec import load
 from pytest_dsocr.observation.block_seams import in_stage_order
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import (
@@ -39,7 +40,7 @@ from pytest_dsocr.observation.observation import (
 from pytest_dsocr.observation.provenance import Provenance, device_class
 from pytest_dsocr.reference.protocol import OnProgress, provenance_of
 from pytest_dsocr.reference.vendor_code.code import VendorCode, load_vendor_code
-from pytest_dsocr.reference.vendor_code.observe import VENDOR_IMAGE_ID, VendorRun, observe_infer
+from pytest_dsocr.reference.vendor_code.observe import VendorRun, observe_infer
 
 FLOP_TOKENS = 2  # the prefill's and one of a decode step
 
@@ -157,8 +158,9 @@ def _is_box(points: Any) -> bool:
 
 def _overrides(code: VendorCode, checkpoint: Checkpoint, device: str, dtype: str) -> tuple[str, ...]:
     found = [*code.overrides, *build_overrides(checkpoint.architecture)]
-    if checkpoint.tokenizer.special.image != VENDOR_IMAGE_ID:
-        found.append(f"image token: id {checkpoint.tokenizer.special.image} in place of {VENDOR_IMAGE_ID}")
+    image, vendors = checkpoint.tokenizer.special.image, checkpoint.architecture.family.special.image
+    if image != vendors:
+        found.append(f"image token: id {image} in place of {vendors}")
     if device == "cpu":
         found.append("Tensor.cuda: stays on the CPU")
         if dtype != "bfloat16":
@@ -217,9 +219,10 @@ def build_vendor_model(code: VendorCode, arch: Architecture, attention: str = "e
     config = of_config(**arch.to_config(), attn_implementation=attention)
     if _is_the_vendors(arch):
         return of_model(config).eval()
-    with mock.patch.dict(vars(modeling), _builders(code, arch)):
+    builders = load(arch.family.vendor.builders)(modeling, code.encoder, arch)
+    with mock.patch.dict(vars(modeling), builders):
         model = of_model(config)
-    for name in ("image_newline", "view_seperator"):
+    for name in (arch.family.newline, arch.family.separator):
         setattr(model.model, name, nn.Parameter(torch.zeros(arch.decoder.hidden_size)))
     return model.eval()
 
@@ -228,66 +231,9 @@ def build_overrides(arch: Architecture) -> list[str]:
     """Say what :func:`build_vendor_model` puts in the place of the vendor's own for ``arch``."""
     if _is_the_vendors(arch):
         return []
-    return ["builders of SAM, CLIP, projector, newline and separator: other dimensions"]
+    return [f"builders of {arch.family.vendor.built}: other dimensions"]
 
 
 def _is_the_vendors(arch: Architecture) -> bool:
-    published = replace(Architecture(), decoder=arch.decoder, family=arch.family)
-    return arch == published and arch.decoder.hidden_size == Architecture().decoder.hidden_size
-
-
-def _builders(code: VendorCode, arch: Architecture) -> dict[str, Callable[..., Any]]:
-    projector = code.modeling.MlpProjector
-
-    def sized_projector(cfg: Any) -> Any:
-        cfg.input_dim, cfg.n_embed = arch.projector_input, arch.decoder.hidden_size
-        return projector(cfg)
-
-    return {
-        "build_sam_vit_b": lambda: _build_sam(code.encoder, arch),
-        "build_clip_l": lambda: _build_clip(code.encoder, arch),
-        "MlpProjector": sized_projector,
-    }
-
-
-def _build_sam(encoder: Any, arch: Architecture) -> nn.Module:
-    sam = arch.sam
-
-    def norm(width: int) -> nn.LayerNorm:
-        return nn.LayerNorm(width, eps=sam.layer_norm_eps)
-
-    model: nn.Module = encoder.ImageEncoderViT(
-        depth=sam.layers,
-        embed_dim=sam.width,
-        img_size=sam.image_size,
-        mlp_ratio=sam.mlp_ratio,
-        norm_layer=norm,
-        num_heads=sam.heads,
-        patch_size=sam.patch_size,
-        use_rel_pos=True,
-        global_attn_indexes=sam.global_attn_indexes,
-        window_size=sam.window_size,
-        out_chans=sam.neck_channels,
-    )
-    middle, last = sam.downsample_channels
-    model.net_2 = nn.Conv2d(sam.neck_channels, middle, kernel_size=3, stride=2, padding=1, bias=False)
-    model.net_3 = nn.Conv2d(middle, last, kernel_size=3, stride=2, padding=1, bias=False)
-    return model.eval()
-
-
-def _build_clip(encoder: Any, arch: Architecture) -> nn.Module:
-    clip = arch.clip
-    config = type(encoder.vit_model_cfg)(encoder.vit_model_cfg)
-    config.update(
-        num_layers=clip.layers,
-        hidden_size=clip.width,
-        num_heads=clip.heads,
-        num_attention_heads=clip.heads,
-        ffn_hidden_size=clip.width * clip.mlp_ratio,
-        layernorm_epsilon=clip.layer_norm_eps,
-        pre_layernorm_epsilon=clip.layer_norm_eps,
-        image_size=clip.image_size,
-        patch_size=clip.patch_size,
-    )
-    model: nn.Module = encoder.VitModel(cfg=config)
-    return model
+    published = Architecture.published(arch.family)
+    return (arch.encoder, arch.decoder.hidden_size) == (published.encoder, published.decoder.hidden_size)

@@ -8,11 +8,11 @@ import torch
 
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.engine.fast.calls import Graph
-from pytest_dsocr.engine.fast.model import FastDeepseekOCR
 from pytest_dsocr.engine.fast.step import PLAIN, operations_for
 from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.explain.mistake import model_of
+from pytest_dsocr.layers.fast.calls import Graph
+from pytest_dsocr.models.deepseek_ocr.fast import FastDeepseekOCR
 from suites.contract.pages import PAGES
 from tests.waiting import no_waiting
 

@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch import nn
 
-from pytest_dsocr.engine.architecture import DecoderConfig
 from pytest_dsocr.engine.engine import ENGINES, Engine
-from pytest_dsocr.engine.experts import MixtureOfExperts
 from pytest_dsocr.engine.fast import grouped, plain
-from pytest_dsocr.engine.fast.model import FastDeepseekOCR
 from pytest_dsocr.engine.fast.weights import Norm, experts_of
 from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.explain.mistake import model_of
+from pytest_dsocr.layers.experts import MixtureOfExperts
+from pytest_dsocr.layers.sizes import DecoderConfig
+from pytest_dsocr.models.deepseek_ocr.fast import FastDeepseekOCR
 from suites.contract.pages import PAGES
 
 TOKENS = 50

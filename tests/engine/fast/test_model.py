@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from pytest_dsocr.engine.attention import eager, sdpa
+from pytest_dsocr.contract.policy import CachePolicy
 from pytest_dsocr.engine.engine import ENGINES, Engine
 from pytest_dsocr.engine.fast import plain, slots
-from pytest_dsocr.engine.fast.model import FastDeepseekOCR
 from pytest_dsocr.engine.fast.slots import StaticCache
 from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.explain.mistake import model_of
-from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.families.family import CachePolicy
+from pytest_dsocr.layers.attention import eager, sdpa
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.models.deepseek_ocr.fast import FastDeepseekOCR
 from pytest_dsocr.perf.probe.flops import counted_flops
 from suites.contract.pages import PAGES
 from tests.engine.fast.layers import Sizes, make
@@ -40,7 +40,7 @@ def prefilled(session: Engine[Any], page: str = "portrait") -> DecodeState[Any]:
 
 @pytest.mark.parametrize("ring", [None, 8])
 def test_prefill_and_steps_are_within_rounding(ring: int | None) -> None:
-    family = replace(DEFAULT, cache=CachePolicy(ring))
+    family = replace(DEEPSEEK_OCR, cache=CachePolicy(ring))
     tiny, fast = synthetic_session(family), synthetic_session(family, FastDeepseekOCR)
     readable, actual = prefilled(tiny), prefilled(fast)
     assert_near(actual.logits, readable.logits)

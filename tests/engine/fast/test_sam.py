@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from pytest_dsocr.engine.architecture import SamConfig
-from pytest_dsocr.engine.fast import sam as fast
-from pytest_dsocr.engine.sam import Sam
+from pytest_dsocr.layers.fast import sam as fast
+from pytest_dsocr.layers.sam import Sam
+from pytest_dsocr.layers.sizes import SamConfig
 
 ON_GPU = torch.cuda.is_available()
 DEVICE = "cuda" if ON_GPU else "cpu"
@@ -57,7 +57,7 @@ def test_features_are_those_of_the_readable_encoder(side_px: int) -> None:
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[fast.Attend]:
     with pytest.MonkeyPatch.context() as patch:
-        from pytest_dsocr.engine.fast import sam_fused
+        from pytest_dsocr.layers.fast import sam_fused
 
         if not ON_GPU:  # an interpreter takes its time for each program; a row of the wide view is a block of keys
             patch.setattr(sam_fused, "WHOLE", sam_fused.Block(512, 32, 4, 2))

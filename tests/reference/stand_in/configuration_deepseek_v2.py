@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pytest_dsocr.engine.architecture import Architecture
+from pytest_dsocr.models.architecture import Architecture
 
 
 class DeepseekOCRConfig:

@@ -4,9 +4,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from pytest_dsocr.engine.architecture import ClipConfig, SamConfig
-from pytest_dsocr.engine.clip import Clip
-from pytest_dsocr.engine.sam import Sam
+from pytest_dsocr.layers.sam import Sam
+from pytest_dsocr.layers.sizes import SamConfig
+from pytest_dsocr.models.deepseek_ocr.clip import Clip
+from pytest_dsocr.models.deepseek_ocr.sizes import ClipConfig
 
 vit_model_cfg: dict[str, Any] = {}
 

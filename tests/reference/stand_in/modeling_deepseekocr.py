@@ -16,9 +16,9 @@ from pytest_dsocr.contract.artifacts import write_artifacts
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.inputs import prepare_inputs
 from pytest_dsocr.contract.markup import Span, clean_output, parse
-from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.tokenizer import Tokenizer
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from suites.contract.asked import own_preset
 
 from . import planted
 from .configuration_deepseek_v2 import DeepseekOCRConfig
@@ -39,7 +39,7 @@ def build_clip_l() -> nn.Module:
 
 
 def re_match(text: str) -> tuple[list[tuple[Span, str]], list[str], list[str]]:
-    return [(span, span.label) for span in parse(text).spans], [], []
+    return [(span, span.label) for span in parse(text, DEEPSEEK_OCR.form).spans], [], []
 
 
 def extract_coordinates_and_label(found: tuple[Span, str], *size_px: int) -> tuple[str, list[Any]]:
@@ -71,15 +71,15 @@ class DeepseekOCRForCausalLM(Decoding):
         planted.strike(image_file)
         os.write(1, b"noise from C\n")
         Path(output_path, "images").mkdir(parents=True, exist_ok=True)
-        page, preset = load_image(image_file), Preset("stand-in", base_size, image_size, crop_mode)
+        page, preset = load_image(image_file), own_preset("stand-in", base_size, image_size, crop_mode)
         inputs = prepare_inputs(page, render(prompt), preset, Tokenizer.wrap(tokenizer))
-        ids = inputs.input_ids.masked_fill(inputs.images_seq_mask, DEFAULT.special.image)
+        ids = inputs.input_ids.masked_fill(inputs.images_seq_mask, DEEPSEEK_OCR.special.image)
         options: dict[str, Any] = {
             "images": [(inputs.images_crop, inputs.images_ori)],
             "images_seq_mask": inputs.images_seq_mask,
             "images_spatial_crop": inputs.images_spatial_crop,
-            "max_new_tokens": DEFAULT.decoding.max_new_tokens,
-            "no_repeat_ngram_size": DEFAULT.decoding.no_repeat_ngram_size,
+            "max_new_tokens": DEEPSEEK_OCR.decoding.max_new_tokens,
+            "no_repeat_ngram_size": DEEPSEEK_OCR.decoding.no_repeat_ngram_size,
             "eos_token_id": tokenizer.eos_token_id,
         }
         generated = self.generate(ids, **options)
@@ -87,4 +87,4 @@ class DeepseekOCRForCausalLM(Decoding):
         if save_results:
             for found in re_match(clean_output(text))[0]:
                 extract_coordinates_and_label(found, *page.size)
-            write_artifacts(text, page, output_path)
+            write_artifacts(text, page, output_path, DEEPSEEK_OCR.form)

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.policy import NgramBan
-from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.pipeline import DecodeState, Pipeline, pick
 from pytest_dsocr.engine.stages import Stages
+from pytest_dsocr.models.deepseek_ocr.model import DeepseekOCR
 
 
 class Decoding(DeepseekOCR):

@@ -1,0 +1,32 @@
+"""Rotary positions in the half-rotation form.
+
+Shapes: B rows, T tokens of a call, N heads, D channels of a head.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pytest_dsocr.layers.sizes import DecoderConfig
+
+
+class Rope:
+    """The rotation of one call's positions, computed in float32 and shared by all layers."""
+
+    def __init__(self, inverse_frequencies: Tensor, positions: Tensor, dtype: torch.dtype) -> None:
+        self.positions = positions  # [B, T]
+        angles = positions[:, None, :, None].float() * inverse_frequencies.float()
+        angles = torch.cat([angles, angles], dim=-1)  # [B, 1, T, D]
+        self.cos, self.sin = angles.cos().to(dtype), angles.sin().to(dtype)
+
+    def rotate(self, x: Tensor) -> Tensor:
+        """Rotate ``[B, N, T, D]``, the second half of the channels paired with the first."""
+        first, second = x.chunk(2, dim=-1)
+        return x * self.cos + torch.cat([-second, first], dim=-1) * self.sin
+
+
+def inverse_frequencies(config: DecoderConfig) -> Tensor:
+    """Return ``theta ** (-2i / D)`` for the D/2 pairs of channels, float32, on the CPU."""
+    exponents = torch.arange(0, config.head_dim, 2, dtype=torch.int64, device="cpu").float() / config.head_dim
+    return 1.0 / (config.rope_theta**exponents)

@@ -1,0 +1,69 @@
+"""The models that are known: a folder each, which holds what is true of that model and no other.
+
+Another package adds a model by the entry-point group ``dsocr.models``: a name, and ``package.module:FAMILY``.
+"""
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.models.spec import FUSION, Family, Stage, merged
+
+NAMES = ("deepseek_ocr", "unlimited_ocr")
+"""The folders."""
+GROUP = "dsocr.models"
+
+
+def _found() -> Mapping[str, Family]:
+    own = {name: import_module(f"{__name__}.{name}").FAMILY for name in NAMES}
+    return own | {point.name: point.load() for point in entry_points(group=GROUP) if point.name not in own}
+
+
+FAMILIES: Mapping[str, Family] = _found()
+UNMARKED = next(family for family in FAMILIES.values() if family.is_unmarked)
+"""The model of every recorded case that names none."""
+STAGES: tuple[Stage, ...] = merged(FAMILIES.values())
+"""The stages of all models, each once and in order: every report has this order."""
+STAGE_NAMES = tuple(stage.name for stage in STAGES)
+OF_VIEWS = {stage.name: stage.module for stage in STAGES if stage.kind == "view"}
+"""The stages that every view goes through, in order, with the vendor's modules."""
+VISION = (*OF_VIEWS, FUSION)
+SEAMS = tuple(seam for stage in STAGES for seam in stage.seams)
+"""The tensors handed on between stages, as they follow from each other."""
+VISION_SEAMS = tuple(seam for stage in STAGES if stage.kind in ("view", "fusion") for seam in stage.seams)
+PRESET_NAMES = tuple(dict.fromkeys(name for family in FAMILIES.values() for name in family.presets))
+PROMPT_NAMES = tuple(dict.fromkeys(name for family in FAMILIES.values() for name in family.prompts))
+
+
+def model_of_class(kind: type) -> Family:
+    """Return the model of the vendor's class, or of a class that derives from it.
+
+    Raises:
+        DsocrError: if it is the class of no known model.
+    """
+    known = {family.vendor.architecture: family for family in FAMILIES.values()}
+    found = next((known[one.__name__] for one in kind.__mro__ if one.__name__ in known), None)
+    if found is None:
+        raise DsocrError(
+            f"{kind.__name__} is not a vendor's class ({', '.join(known)}); "
+            "pass the object that AutoModel.from_pretrained(..., trust_remote_code=True) gives"
+        )
+    return found
+
+
+def model_of(architectures: Sequence[str]) -> Family:
+    """Return the model that ``architectures`` of a ``config.json`` names.
+
+    Raises:
+        DsocrError: if it names no known model.
+    """
+    known = {family.vendor.architecture: family for family in FAMILIES.values()}
+    for one in architectures:
+        if one in known:
+            return known[one]
+    named = f"the architecture {', '.join(architectures)}" if architectures else "a config.json without architectures"
+    raise DsocrError(
+        f"{named} is of no model that is known ({', '.join(known)}); if it is one of them under another name, "
+        f"say which: --dsocr-model={'|'.join(FAMILIES)}"
+    )

@@ -1,0 +1,75 @@
+"""SAM and CLIP captured, a graph for each number and size of views."""
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pytest_dsocr.layers.fast import sam
+from pytest_dsocr.layers.fast.calls import CapturedCalls
+from pytest_dsocr.layers.fast.hooks import Hooks, called
+from pytest_dsocr.models.deepseek_ocr.model import DeepseekCore
+
+
+class FastVision:
+    """The encoders of one model, whose weights must not move.
+
+    CLIP's module is captured as it is, under autocast, where its residual is in float32. So is SAM's where ``exact`` is
+    asked for; else SAM has code of its own, without autocast, as all of it is in the weights' dtype.
+
+    Args:
+        core: the model.
+        device: where it is.
+        pool: what graphs share their memory in.
+        exact: compute what the readable session computes, to the bit.
+    """
+
+    def __init__(self, core: DeepseekCore, device: torch.device, pool: Any = None, *, exact: bool = False) -> None:
+        self._core, self.exact = core, exact
+        self._tables: dict[int, sam.Tables] = {}
+        self.attend = attend_for(device)
+        """What SAM attends with."""
+        self.hooks = Hooks([core.sam_model], [core.sam_model, *([] if exact else sam.blocks_of(core.sam_model))])
+        """Of SAM; where there is one that only the module can call, the module itself is to be called."""
+        self._in_sam = Hooks([core.sam_model], [core.sam_model])
+        self._in_clip = Hooks([core.vision_model], [core.vision_model])
+        self._sam = CapturedCalls(core.sam_model.forward if exact else self._encode, pool)
+        self._clip = CapturedCalls(core.vision_model.forward, pool)
+
+    def sam(self, pixels: Tensor) -> Tensor:
+        """Encode views ``[N, 3, S, S]``: ``[N, c, S/64, S/64]``."""
+        module = self._core.sam_model
+        if self.hooks.inside:
+            return module(pixels)
+        if self.exact:
+            return called(module, _own(self._sam), pixels)
+        side = pixels.shape[-1] // module.patch_embed.proj.kernel_size[0]
+        if side not in self._tables:  # made before anything is captured
+            self._tables[side] = sam.Tables.of(module, side)
+        with torch.autocast(pixels.device.type, enabled=False):
+            return called(module, self._encode if self._in_sam.inside else _own(self._sam), pixels)
+
+    def clip(self, features: Tensor) -> Tensor:
+        """Encode SAM's features ``[N, c, h, w]``: ``[N, 1 + h * w, c]``."""
+        module = self._core.vision_model
+        return module(features) if self._in_clip.inside else called(module, _own(self._clip), features)
+
+    def _encode(self, pixels: Tensor) -> Tensor:
+        side = pixels.shape[-1] // self._core.sam_model.patch_embed.proj.kernel_size[0]
+        return sam.encode(self._core.sam_model, pixels, self._tables[side], self.attend)
+
+
+def _own(compute: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Return what a graph computes in memory of the caller's own, as the graph's is written again."""
+    return lambda x: compute(x).clone()
+
+
+def attend_for(device: torch.device) -> sam.Attend:
+    """Return the Triton kernel on a GPU, where the package is installed; plain torch elsewhere."""
+    if device.type != "cuda" or not find_spec("triton"):
+        return sam.attend
+    from pytest_dsocr.layers.fast import sam_fused
+
+    return sam_fused.attend

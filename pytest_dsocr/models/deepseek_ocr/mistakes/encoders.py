@@ -1,0 +1,281 @@
+"""Mistakes of attention, and those that both encoders of images may have in it and in tables that are resized."""
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pytest_dsocr.explain.catalogue.blocks import Change, Table, rounding
+from pytest_dsocr.explain.mistake import Group, Target
+from pytest_dsocr.layers import sam
+from pytest_dsocr.layers.sam import resize_grid, resize_line
+from pytest_dsocr.models.deepseek_ocr import clip
+
+ATTENTIONS = (sam.Attention, clip.Attention)
+Split = Callable[[Tensor, int], Tensor]
+"""Makes queries, keys and values ``[3, B, N, P, D]`` of ``[B, P, 3 * C]`` and the number of heads."""
+Hidden = Callable[[Tensor, Tensor], Tensor]
+"""Which keys ``[1, S]`` a query ``[T, 1]`` does not see, of their places."""
+
+
+def attended(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    bias: Tensor | float = 0.0,
+    hidden: Hidden | None = None,
+    scale: Callable[[int, int], float] = lambda dim, heads: 1 / math.sqrt(dim),
+    change: Change = lambda scores: scores,
+    fill: float | None = None,
+    softmax: Callable[[Tensor], Tensor] = lambda scores: scores.softmax(-1, dtype=torch.float32),
+) -> Tensor:
+    """Attend ``[B, N, T, D]`` as a port may do; the defaults are the vendor's.
+
+    Args:
+        q: queries.
+        k: keys.
+        v: values.
+        bias: is added to the scores.
+        hidden: what is not seen; None where everything is.
+        scale: of a head's channels and the number of heads.
+        change: of the scores in front of the mask.
+        fill: the score of what is not seen; None for the least that there is.
+        softmax: over the keys.
+    """
+    scores = change(q @ k.transpose(-2, -1) * scale(q.shape[-1], q.shape[1]) + bias)
+    if hidden is not None:
+        at = torch.arange(k.shape[2], device=q.device)
+        least = torch.finfo(scores.dtype).min if fill is None else fill
+        scores = scores.masked_fill(hidden(at[-q.shape[2] :, None], at[None]), least)
+    return softmax(scores).to(q.dtype) @ v
+
+
+ATTENDED: Table = {
+    "no-scale": ("scores that are not scaled", {"scale": lambda dim, heads: 1.0}),
+    "scale-width": (
+        "scores scaled by the root of the whole width, not of a head's",
+        {"scale": lambda dim, heads: 1 / math.sqrt(dim * heads)},
+    ),
+    "scale-twice": ("scores scaled twice", {"scale": lambda dim, heads: 1 / dim}),
+    "softmax-bfloat16": ("a softmax in bfloat16", {"softmax": lambda s: s.bfloat16().softmax(-1).to(s.dtype)}),
+    "softmax-float16": ("a softmax in float16", {"softmax": lambda s: s.half().softmax(-1).to(s.dtype)}),
+    "softmax-one": (
+        "a softmax with one more in its sum",
+        {"softmax": lambda s: torch.cat([s, torch.zeros_like(s[..., :1])], -1).softmax(-1)[..., :-1]},
+    ),
+    "over-queries": ("a softmax over the queries, not the keys", {"softmax": lambda s: s.softmax(-2)}),
+}
+"""Of any attention, what is other than in :func:`attended`."""
+
+
+def _split(fused: Tensor, heads: int, *, sizes: str = "3nd", order: tuple[int, ...] = (0, 1, 2)) -> Tensor:
+    """Make queries, keys and values ``[3, B, N, P, D]`` of ``[B, P, 3 * C]``, whose last axis ``sizes`` names."""
+    widths = {"3": 3, "n": heads, "d": -1}
+    parts = fused.unflatten(-1, tuple(widths[one] for one in sizes))  # [B, P, *sizes]
+    axes = (2 + sizes.index("3"), 0, 2 + sizes.index("n"), 1, 2 + sizes.index("d"))
+    out: Tensor = parts.permute(axes)[list(order)]
+    return out
+
+
+def _not_moved(fused: Tensor, heads: int) -> Tensor:
+    return torch.stack([part.reshape(len(fused), heads, fused.shape[1], -1) for part in fused.chunk(3, -1)])
+
+
+def _merge(out: Tensor) -> Tensor:
+    return out.transpose(1, 2).flatten(2)
+
+
+def _run(module: Any, x: Tensor, *, split: Split = _split, merge: Change = _merge, **how: Any) -> Tensor:
+    """Compute an encoder's attention of ``[B, P, C]`` or ``[B, H, W, C]``."""
+    is_sam = isinstance(module, sam.Attention)
+    q, k, v = split((module.qkv if is_sam else module.qkv_proj)(x.flatten(1, -2)), module.heads)
+    bias = module.position_bias(q, *x.shape[1:3]) if is_sam else 0.0
+    merged = merge(attended(q, k, v, bias=bias, **how))
+    out: Tensor = (module.proj if is_sam else module.out_proj)(merged)
+    return out.view_as(x)
+
+
+BY_HEAD: Table = {"by-head": ("queries, keys and values read head by head", {"split": partial(_split, sizes="n3d")})}
+VARIANTS: Table = {
+    "scale-heads": (
+        "scores scaled by the root of the number of heads",
+        {"scale": lambda dim, heads: 1 / math.sqrt(heads)},
+    ),
+    "scale-times": ("scores multiplied by the root of a head's width", {"scale": lambda dim, heads: dim**0.5}),
+    "causal": ("a causal mask in the attention", {"hidden": lambda q, k: k > q}),
+    "reverse-causal": ("a causal mask the wrong way round in the attention", {"hidden": lambda q, k: k < q}),
+    "first-hidden": (
+        "a mask that hides the first position from the others",
+        {"hidden": lambda q, k: (k == 0) & (q > 0)},
+    ),
+    "last-hidden": ("a mask that hides the last position", {"hidden": lambda q, k: k == k.max()}),
+    "heads-not-merged": (
+        "heads that are not moved back behind the positions",
+        {"merge": lambda out: out.reshape(len(out), out.shape[2], -1)},
+    ),
+    "dims-merged-first": ("heads merged channel by channel", {"merge": lambda out: out.permute(0, 2, 3, 1).flatten(2)}),
+    "innermost": ("queries, keys and values read channel by channel", {"split": partial(_split, sizes="nd3")}),
+    "dims-first": ("heads read as the innermost axis", {"split": partial(_split, sizes="3dn")}),
+    "heads-not-moved": ("heads that are not moved in front of the positions", {"split": _not_moved}),
+}
+HEADS: Table = {
+    "heads-double": ("twice as many heads", {"split": lambda fused, heads: _split(fused, heads * 2)}),
+    "heads-half": ("half as many heads", {"split": lambda fused, heads: _split(fused, heads // 2)}),
+    "heads-one": ("one head", {"split": lambda fused, heads: _split(fused, 1)}),
+}
+"""Of CLIP alone: SAM's relative positions are as wide as a head."""
+LETTERS = {"q": "queries", "k": "keys", "v": "values"}
+ORDERS = {"kqv": (1, 0, 2), "vkq": (2, 1, 0), "qvk": (0, 2, 1), "kvq": (2, 0, 1), "vqk": (1, 2, 0)}
+"""By the order in which a port takes them: where queries, keys and values are then read."""
+
+
+def add_attention(group: Group, name: str) -> None:
+    """Add what may be wrong with the attention in each block of ``name``."""
+    rows = BY_HEAD | ATTENDED | VARIANTS | (HEADS if group.stage == "clip" else {})
+    group.rows("", rows, _attends, words=f"{{}} in {name}")
+    orders: Table = {
+        letters: (", ".join(LETTERS[one] for one in letters), {"split": partial(_split, order=order)})
+        for letters, order in ORDERS.items()
+    }
+    group.rows("order-", orders, _attends, words=f"{{}} in this order in {name}")
+    for place, (letter, part) in enumerate(LETTERS.items()):
+        if letter != "k":  # a bias of the keys adds as much to every score of a query
+            words = f"the bias of the {part} left out in {name}"
+            group.add(f"no-bias-{letter}", words, partial(_part, place=place, change=torch.zeros_like, of="bias"))
+        words = f"the weight of the {part} transposed in {name}"
+        group.add(f"transposed-{letter}", words, partial(_part, place=place, change=lambda part: part.T, of="weight"))
+
+
+def _attends(on: Target, how: dict[str, Any]) -> None:
+    for module in on.modules(*ATTENTIONS):
+        on.changes.forward(module, partial(_run, module, **how))
+
+
+def _part(on: Target, place: int, change: Change, of: str) -> None:
+    for module in on.modules(*ATTENTIONS):
+        linear: nn.Linear = module.qkv if isinstance(module, sam.Attention) else module.qkv_proj
+        parameter = getattr(linear, of)
+        parts = list(parameter.data.chunk(3))
+        parts[place] = change(parts[place])
+        on.changes.weight(parameter, torch.cat(parts))
+
+
+Resize = Callable[[Tensor, int], Tensor]
+"""Makes of a table another of this size, or side."""
+
+
+def _unless_equal(resize: Resize) -> Resize:
+    return lambda table, size: table if len(table) == size else resize(table, size)
+
+
+def _planes(dtype: torch.dtype = torch.float32, **how: Any) -> Resize:
+    def resize(table: Tensor, size: int) -> Tensor:
+        planes = table.to(dtype).permute(2, 0, 1)[None]
+        return F.interpolate(planes, size=(size, size), **how)[0].permute(1, 2, 0).to(table.dtype)
+
+    return _unless_equal(resize)
+
+
+def _cut(table: Tensor, size: int, share: float) -> Tensor:
+    first = int((len(table) - size) * share)
+    cut = table[first : first + size, first : first + size]
+    return cut if len(cut) == size else table.repeat(2, 2, 1)[:size, :size]
+
+
+def _by_scale(table: Tensor, size: int) -> Tensor:
+    planes, factor = table.float().permute(2, 0, 1)[None], (size + 0.1) / len(table)
+    return F.interpolate(planes, scale_factor=factor, mode="bicubic", antialias=True)[0].permute(1, 2, 0)
+
+
+def _strided(table: Tensor, size: int) -> Tensor:
+    at = torch.arange(size) * len(table) // size
+    return table[at][:, at]
+
+
+def _beyond(table: Tensor, size: int, places: Callable[[Tensor, int], Tensor]) -> Tensor:
+    """Take rows and columns for a view larger than the table by ``places``, and else resize as is right."""
+    at = places(torch.arange(size), len(table))
+    return table[at][:, at] if size > len(table) else resize_grid(table, size)
+
+
+def _changed(table: Tensor, size: int, change: Change) -> Tensor:
+    return change(resize_grid(table, size))
+
+
+CHANGED: dict[str, tuple[str, Change]] = {
+    "turned": ("with rows and columns exchanged", lambda table: table.transpose(0, 1)),
+    "missing": ("left out", torch.zeros_like),
+    "twice": ("added twice", lambda table: 2 * table),
+    **{f"half-{key}": row for key, row in rounding("rounded to {}").items()},
+}
+
+
+def grid_variants() -> Iterator[tuple[str, tuple[str, Resize]]]:
+    """Yield rows of what may be done to a square table that has another size."""
+    for mode, antialias, corners in ((m, a, c) for m in ("bicubic", "bilinear") for a in (False, True) for c in (0, 1)):
+        if (mode, antialias, corners) == ("bicubic", True, 0):
+            continue
+        words = f"{mode}, {'with' if antialias else 'without'} antialias{', corners aligned' if corners else ''}"
+        resize = _planes(mode=mode, antialias=antialias, align_corners=bool(corners))
+        yield f"{mode}-{int(antialias)}{corners}", (f"resized {words}", resize)
+    for mode in ("nearest", "nearest-exact", "area"):
+        yield mode, (f"resized by {mode}", _planes(mode=mode))
+    parts = {"front": "first rows and columns", "middle": "middle", "end": "last rows and columns"}
+    for place, (key, part) in enumerate(parts.items()):
+        yield f"cut-{key}", (f"cut to its {part}, not resized", _unless_equal(partial(_cut, share=place / 2)))
+    yield "scale-factor", ("resized by a scale factor of a little more than the size", _unless_equal(_by_scale))
+    yield "strided", ("read in steps, not resized", _unless_equal(_strided))
+    yield "in-bfloat16", ("resized in bfloat16", _planes(torch.bfloat16, mode="bicubic", antialias=True))
+    for key, (words, change) in CHANGED.items():
+        yield key, (words, partial(_changed, change=change))
+    edge = partial(_beyond, places=lambda at, side: at.clamp(max=side - 1))
+    yield "edge", ("of larger views repeated at the edge, not resized", edge)
+    anew = partial(_beyond, places=lambda at, side: at % side)
+    yield "anew", ("of larger views taken anew from the first row, not resized", anew)
+
+
+def line_variants() -> Iterator[tuple[str, tuple[str, Resize]]]:
+    """Yield rows of what may be done to a table of relative positions ``[L, C]`` that has another length."""
+    yield "corners", ("resized linearly with corners aligned", _line(mode="linear", align_corners=True))
+    for mode in ("nearest", "nearest-exact", "area"):
+        yield mode, (f"resized by {mode}", _line(mode=mode))
+    yield "antialias", ("resized linearly with antialias", _line(mode="bilinear", antialias=True))
+    yield "bicubic", ("resized bicubic", _line(mode="bicubic", antialias=False))
+    yield "bicubic-antialias", ("resized bicubic with antialias", _line(mode="bicubic", antialias=True))
+    yield "asymmetric", ("resized linearly without half-pixel centres", _unless_equal(_asymmetric))
+    for key, part, share in (("middle", "middle", 0.5), ("front", "beginning", 0.0), ("end", "end", 1.0)):
+        yield key, (f"cut to its {part}, not resized", partial(_cut_line, share=share))
+    yield "in-bfloat16", ("resized in bfloat16", _line(torch.bfloat16, mode="linear"))
+    yield "clamped", ("clamped for larger views, not resized", _clamped)
+
+
+def _line(dtype: torch.dtype = torch.float32, **how: Any) -> Resize:
+    def resize(table: Tensor, length: int) -> Tensor:
+        lines = table.to(dtype).T[None]
+        if how["mode"].startswith("bi"):
+            return F.interpolate(lines[..., None], size=(length, 1), **how)[0, :, :, 0].T.to(table.dtype)
+        return F.interpolate(lines, size=length, **how)[0].T.to(table.dtype)
+
+    return _unless_equal(resize)
+
+
+def _cut_line(table: Tensor, length: int, share: float) -> Tensor:
+    return table[int((len(table) - length) * share) :][:length]
+
+
+def _clamped(table: Tensor, length: int) -> Tensor:
+    at = torch.arange(length) - length // 2 + len(table) // 2
+    return table[at.clamp(0, len(table) - 1)] if length > len(table) else resize_line(table, length)
+
+
+def _asymmetric(table: Tensor, length: int) -> Tensor:
+    at = torch.arange(length, device=table.device) * (len(table) / length)
+    below = at.long().clamp_max(len(table) - 1)
+    share = (at - below)[:, None]
+    above = (below + 1).clamp_max(len(table) - 1)
+    return (table.float()[below] * (1 - share) + table.float()[above] * share).to(table.dtype)

@@ -1,0 +1,145 @@
+"""Mistakes of the projector, and of what it is given."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pytest_dsocr.engine.fusion import square
+from pytest_dsocr.explain.catalogue.blocks import DTYPES, NOT_FINITE, rounded
+from pytest_dsocr.explain.mistake import Group, Target
+from pytest_dsocr.models.deepseek_ocr.model import DeepseekOCR
+
+Grid = tuple[int, int]
+
+
+def projector_mistakes() -> Group:
+    """Make those of the projector and of what it gets."""
+    group = Group("projector", NOT_FINITE)
+    for key, (words, pairing) in PAIRINGS.items():
+        where = "" if "projector" in words else " in front of the projector"
+        group.add(key, f"{words}{where}", partial(_pairs, pairing=pairing))
+    group.rows("", LINEARS, _projects)
+    for key, dtype in DTYPES.items():
+        for what, words in ROUNDED.items():
+            run = partial(_rounded, to=dtype, what=what)
+            group.add(f"{what}-{key}", f"{words} {key}", partial(_projects, run=run))
+    return group
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the projector is made of."""
+
+    clip: Tensor
+    """CLIP's tokens ``[B, 1 + P, C]``, the class token first."""
+    map: Tensor
+    """SAM's features ``[B, C, H, W]``."""
+
+    @property
+    def tokens(self) -> Tensor:
+        """CLIP's tokens without the class token."""
+        return self.clip[:, 1:]
+
+    @property
+    def rows(self) -> Tensor:
+        """SAM's features row by row ``[B, P, C]``."""
+        return self.map.flatten(2).transpose(1, 2)
+
+
+def _layer_norm(x: Tensor) -> Tensor:
+    return F.layer_norm(x, x.shape[-1:])
+
+
+def _unit(x: Tensor) -> Tensor:
+    return F.normalize(x, dim=-1)
+
+
+Pairing = Callable[[Seen], tuple[Tensor, ...]]
+"""Gives what is joined in front of the projector, channel behind channel."""
+PAIRINGS: dict[str, tuple[str, Pairing]] = {
+    "sam-first": ("SAM's features in front of CLIP's", lambda v: (v.rows, v.tokens)),
+    "last-dropped": ("CLIP's last token dropped in place of its class token", lambda v: (v.clip[:, :-1], v.rows)),
+    "sam-turned": ("SAM's map read column by column", lambda v: (v.tokens, Seen(v.clip, v.map.transpose(2, 3)).rows)),
+    "sam-reshaped": (
+        "SAM's map reshaped, its channels not moved behind its places",
+        lambda v: (v.tokens, v.map.reshape(len(v.map), -1, v.map.shape[1])),
+    ),
+    "clip-turned": (
+        "CLIP's tokens read column by column",
+        lambda v: (square(v.tokens).transpose(1, 2).flatten(1, 2), v.rows),
+    ),
+    "clip-twice": ("CLIP's features in the place of SAM's", lambda v: (v.tokens, v.tokens)),
+    "sam-twice": ("SAM's features in the place of CLIP's", lambda v: (v.rows, v.rows)),
+    "no-clip": ("zeros in the place of CLIP's features", lambda v: (0 * v.tokens, v.rows)),
+    "no-sam": ("zeros in the place of SAM's features", lambda v: (v.tokens, 0 * v.rows)),
+    "interleaved": ("CLIP's and SAM's channels in turn", lambda v: (torch.stack([v.tokens, v.rows], -1).flatten(2),)),
+    "normed": (
+        "a norm without weights in front of the projector",
+        lambda v: (_layer_norm(torch.cat([v.tokens, v.rows], -1)),),
+    ),
+    "clip-normed": ("a norm without weights behind CLIP", lambda v: (_layer_norm(v.tokens), v.rows)),
+    "units": ("CLIP's and SAM's features made of length one", lambda v: (_unit(v.tokens), _unit(v.rows))),
+    "shifted": ("CLIP's tokens one place off, the class token in front", lambda v: (v.clip.roll(1, 1)[:, 1:], v.rows)),
+}
+"""They need CLIP and SAM to be of one width where both are in one place."""
+LINEARS: dict[str, tuple[str, Callable[[Any, Tensor], Tensor]]] = {
+    "no-bias": ("the projector without its bias", lambda linear, x: F.linear(x, linear.weight)),
+    "bias-twice": ("the projector's bias added twice", lambda linear, x: F.linear(x, linear.weight, 2 * linear.bias)),
+    "gelu": ("GELU behind the projector", lambda linear, x: F.gelu(_linear(linear, x))),
+    "gelu-front": ("GELU in front of the projector", lambda linear, x: _linear(linear, F.gelu(x))),
+    "silu": ("SiLU behind the projector", lambda linear, x: F.silu(_linear(linear, x))),
+    "relu": ("ReLU behind the projector", lambda linear, x: F.relu(_linear(linear, x))),
+    "normed-out": ("a norm without weights behind the projector", lambda linear, x: _layer_norm(_linear(linear, x))),
+    "unit-out": ("the projector's tokens made of length one", lambda linear, x: _unit(_linear(linear, x))),
+    "scaled-root": (
+        "the projector's tokens multiplied by the root of their width",
+        lambda linear, x: _linear(linear, x) * linear.weight.shape[0] ** 0.5,
+    ),
+    "divided-root": (
+        "the projector's tokens divided by the root of their width",
+        lambda linear, x: _linear(linear, x) / linear.weight.shape[0] ** 0.5,
+    ),
+    "never-filled": (
+        "the projector's weights left as they were allocated",
+        lambda linear, x: _linear(linear, x) * torch.nan,
+    ),
+    "reshaped": (
+        "the projector's weight transposed and reshaped",
+        lambda linear, x: F.linear(x, linear.weight.T.reshape(linear.weight.shape), linear.bias),
+    ),
+}
+ROUNDED = {
+    "weight": "the projector's weight rounded to",
+    "gets": "what the projector gets rounded to",
+    "gives": "what the projector gives rounded to",
+    "runs": "the projector computed in",
+}
+
+
+def _linear(linear: Any, x: Tensor) -> Tensor:
+    return F.linear(x, linear.weight, linear.bias)
+
+
+def _rounded(linear: Any, x: Tensor, *, to: torch.dtype, what: str) -> Tensor:
+    if what == "runs":
+        return F.linear(x.to(to), linear.weight.to(to), linear.bias.to(to)).to(x.dtype)
+    if what == "weight":
+        return F.linear(x, rounded(linear.weight, to), linear.bias)
+    return _linear(linear, rounded(x, to)) if what == "gets" else rounded(_linear(linear, x), to)
+
+
+def _pairs(on: Target, pairing: Pairing) -> None:
+    def projector(self: DeepseekOCR, clip: Tensor, sam: Tensor) -> Tensor:
+        return self.project(torch.cat(pairing(Seen(clip, sam)), -1))
+
+    on.changes.set(DeepseekOCR, "projector", projector)
+
+
+def _projects(on: Target, run: Callable[[Any, Tensor], Tensor]) -> None:
+    linear = on.core.projector.layers
+    on.changes.forward(linear, partial(run, linear))
