@@ -87,7 +87,7 @@ class Check:
         options, root = typed_options(self.item.config), self.item.config.rootpath
         sides = (report, self.config, self.item.nodeid, self.reference)
         failure = pytest.fail.Exception(failure_text(failing, *sides, options, root), pytrace=False)
-        vars(failure)["dsocr"] = cause_of(failing, report)
+        vars(failure)["dsocr"] = cause_of(failing, report, self.config)
         return failure
 
 

@@ -13,6 +13,7 @@ from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
 from pytest_dsocr.contract import ROWS
 from pytest_dsocr.contract.artifacts import MMD
+from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.foundation.words import COLUMNS, MARGIN, entry, fit, near, plain
 from pytest_dsocr.report.payload import Origin, RunPayload, of_run, picture_name
@@ -109,23 +110,23 @@ def failure_text(
     return "\n".join(_Failure(failing, report, config, run, rerun(nodeid, options, root)).lines)
 
 
-def cause_of(failing: Sequence[Comparison], report: CaseReport | None) -> Origin:
+def cause_of(failing: Sequence[Comparison], report: CaseReport | None, config: Config) -> Origin:
     """Return why a test fails, by the whole case where its comparisons are of one; the rest as in a payload."""
     divergence, explanation = _divergence(failing, report), _explanation(report)
     proven = explanation is not None and explanation.is_proven
     return {
         "what": divergence.first.what if divergence else "",
-        "why": explanation.text if explanation and proven else "; ".join(_checks(failing, report)),
+        "why": explanation.text if explanation and proven else "; ".join(_checks(failing, report, config)),
         "mistakes": list(explanation.mistakes) if explanation and proven else [],
     }
 
 
-def _checks(failing: Sequence[Comparison], report: CaseReport | None) -> list[str]:
+def _checks(failing: Sequence[Comparison], report: CaseReport | None, config: Config) -> list[str]:
     """Return what to check: of no case what the suite itself found out, or else what where it breaks points at."""
     divergence, details = _divergence(failing, report), (line for one in failing for line in one.details)
     own = [] if report else [line.removeprefix(CHECK) for line in details if line.startswith(CHECK)]
-    family = [report.case.family] if report else []
-    return [*dict.fromkeys(own or ([hint(divergence, *family)] if divergence else []))]
+    family = report.case.family if report else family_named(config.checkpoint)
+    return [*dict.fromkeys(own or ([hint(divergence, family)] if divergence else []))]
 
 
 def _divergence(failing: Sequence[Comparison], report: CaseReport | None) -> Divergence | None:
@@ -204,7 +205,7 @@ class _Failure:
             yield f"{'':<{MARGIN}}and {len(self.failing) - MOST_COMPARISONS} more"
 
     def _first_wrong(self) -> Iterator[str]:
-        divergence, checks = _divergence(self.failing, self.report), _checks(self.failing, self.report)
+        divergence, checks = _divergence(self.failing, self.report), _checks(self.failing, self.report, self.config)
         if self.report is None or divergence is None:
             for check in checks:
                 yield from entry("check", check)

@@ -67,7 +67,7 @@ def test_a_case_as_json_tells_all_that_decides_its_output(page: Path) -> None:
 def test_what_is_not_to_be_had_is_refused(changes: dict[str, str | int], page: Path) -> None:
     [value] = changes.values()
     with pytest.raises(DsocrError, match=str(value)):
-        make_case(**{"page": page, "prompt": "free", "preset": "tiny", **changes})  # type: ignore[arg-type]
+        make_case(**{"page": page, "prompt": "free", "preset": "tiny", "family": DEEPSEEK_OCR, **changes})  # type: ignore[arg-type]
 
 
 def test_the_hash_is_of_the_page_as_it_is_loaded(page: Path, tmp_path: Path) -> None:

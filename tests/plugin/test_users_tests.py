@@ -44,6 +44,7 @@ CONFTEST = """
 TESTS = """
     import pytest
     from pathlib import Path
+    from pytest_dsocr.engine.places import family_named
     from pytest_dsocr.observation.case import make_case
 
     PAGE = Path({page!r})
@@ -55,7 +56,7 @@ TESTS = """
     def test_stage(dsocr_report, dsocr_check, stage):
         dsocr_check(dsocr_report, stage)
 
-    @pytest.mark.parametrize("dsocr_case", [make_case(PAGE, "markdown", "gundam")], ids=["mine"])
+    @pytest.mark.parametrize("dsocr_case", [make_case(PAGE, "markdown", "gundam", family=family_named("mini"))], ids=["mine"])
     def test_case_of_my_own(dsocr_report, dsocr_check):
         dsocr_check(dsocr_report, "text")
 
@@ -103,12 +104,13 @@ READER = """
 OWN_CASES = """
     import pytest
     from dataclasses import replace
+    from pytest_dsocr.engine.places import family_named
     from pytest_dsocr.observation.case import make_case
 
     class TestTwo:
         @pytest.fixture(params=["ocr", "figure"])
         def dsocr_case(self, request):
-            return make_case("page.png", request.param, "base")
+            return make_case("page.png", request.param, "base", family=family_named("mini"))
 
         def test_it(self, dsocr_report, dsocr_check):
             assert dsocr_report.case.id in ("page-base-ocr", "page-base-figure")
