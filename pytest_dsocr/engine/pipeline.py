@@ -162,9 +162,11 @@ class Pipeline(Generic[CacheT]):
 
     @contextmanager
     def running(self, stage: str) -> Iterator[None]:
-        """Open a stage: what is within is watched, under the vendor's precision, and without gradients."""
+        """Open a stage: it runs on the model's GPU, under the vendor's precision, without gradients, and is watched."""
         precision = torch.autocast("cuda", torch.bfloat16) if self.autocast else nullcontext()
-        with torch.no_grad(), precision, self.stages(stage):
+        device = self.model.device  # Triton launches on the current GPU, which may be another
+        place = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+        with torch.no_grad(), place, precision, self.stages(stage):
             yield
 
     def _step(self, state: DecodeState[CacheT], embeds: Tensor) -> Tensor:
