@@ -64,21 +64,21 @@ class SingleViews:
 
 
 class BlockPass(NamedTuple):
-    """One call of a block."""
+    """Input and output of one call of a block."""
 
     stage: str
     depth: int
     name: str
-    """Of its seam, such as ``STAGE.page/3``."""
+    """Name of the block's seam, such as ``STAGE.page/3``."""
     given: Tensor
     gave: Tensor
 
 
 BLOCKS: Mapping[str, str] = {stage.name: stage.blocks for stage in STAGES if stage.blocks}
-"""Where a vendor's model has the blocks of a stage."""
+"""Path of each stage's blocks in a vendor's model."""
 
 MOST_WAITING_BYTES = 256 << 20
-"""Of a page of nine crops at full size in bf16 the blocks give 440 MB."""
+"""Bytes of outputs on their way to the host; the blocks of a page of nine full-size crops have 440 MB in bf16."""
 HASHING = min(8, os.cpu_count() or 1)
 """Threads that hash at the same time; a thread hashes 1.4 GB a second."""
 
@@ -87,10 +87,10 @@ FindModule = Callable[[str], nn.Module]
 
 
 class DeepSeams:
-    """The outputs of the blocks, each summed up at once: no tensor outlives its pass, but for views encoded one by one.
+    """Outputs of the blocks, each reduced to a seam at once; tensors are kept only for views encoded one by one.
 
-    SAM's are ``[B, H, W, C]`` with the windows joined again, CLIP's ``[B, 1 + h * w, C]`` with the class token, the
-    decoder's ``[1, S, C]`` in front of the last norm.
+    Outputs are ``[B, H, W, C]`` for SAM, with the windows joined again, and ``[B, 1 + h * w, C]`` for CLIP, with the
+    class token. The decoder's are ``[1, S, C]``, before the last norm.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""One thing to compare: a page, a prompt and a preset, decoded up to a ceiling."""
+"""Cases to compare: a page, a prompt and a preset, decoded up to a limit of tokens."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PageFaultError(MachineError):
 
 @dataclass(frozen=True)
 class Case:
-    """A page on disk, what is asked of it, and how far both sides decode."""
+    """A page on disk, its prompt and preset, and the limit of tokens for both sides."""
 
     page: Path
     """An image file; a folder is several pages of one prompt."""
@@ -35,7 +35,7 @@ class Case:
     preset: Preset
     max_new_tokens: int
     family: Family = field(repr=False)
-    """The model that is asked."""
+    """The model that reads the page."""
 
     @property
     def id(self) -> str:
@@ -82,7 +82,7 @@ class Case:
 
     @property
     def described(self) -> dict[str, Any]:
-        """What the case is, but for its page; the family is named where it is not the first."""
+        """Return the case without its page; the family is named only if it is not the unmarked one."""
         asked = {"prompt": self.prompt, "preset": self.preset.sizes, "max_new_tokens": self.max_new_tokens}
         return asked if self.family.is_unmarked else {**asked, "family": self.family.name}
 

@@ -1,6 +1,6 @@
-"""A tensor summed up where it is: a sketch and a sample of all values, and a few sums.
+"""A tensor summed up on its own device: a sketch and a sample of all values, and a few sums.
 
-Where a value is added up, and under which sign, follows from its position alone, by a function that recordings rest on.
+The position of a value alone decides which bucket it is added to, and with which sign. Recordings depend on it.
 On a GPU nothing waits: only the bytes and a few sums are fetched, and hashed when the sums are asked for.
 """
 
@@ -20,9 +20,9 @@ SKETCH_VALUES = 128
 CODES = 2 * SKETCH_VALUES
 """A bucket and a sign: odd codes count as they are, even ones negated."""
 CHUNK_VALUES = 1 << 16
-"""So many values at a time stay in a core's own cache."""
+"""Values processed at a time; they fit into a core's own cache."""
 LANES = 64
-"""On a device: sums beside one another of each code, so that fewer threads wait for the same one."""
+"""Separate sums of each code on a device, which reduce the number of threads that wait for the same one."""
 
 Values: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -78,7 +78,7 @@ def _mixed(count: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
 
 
 class Sums(NamedTuple):
-    """What a tensor's values come to, computed in float64."""
+    """Statistics of a tensor's values, computed in float64."""
 
     mean: float
     std: float
@@ -94,7 +94,7 @@ class Summing:
     """A tensor of a GPU on its way."""
 
     host: Tensor
-    """Its copy, which is whole once ``arrived``; pinned."""
+    """Pinned copy of the tensor, complete once ``arrived``."""
     sums: Tensor
     """Mean, deviation, norm, sample and sketch in one row, float64; pinned likewise."""
     arrived: torch.cuda.Event
