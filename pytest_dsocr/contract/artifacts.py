@@ -28,12 +28,12 @@ MMD = "result.mmd"
 """Name of the comparison of result files, whatever a model calls its file."""
 OVERLAY = "result_with_boxes.jpg"
 OURS = "info.json"
-"""What this project keeps besides the vendor's files: everything that was read, as JSON."""
+"""File that this project writes besides the vendor's: all that was read, as JSON."""
 GEOMETRY = "geo.jpg"
-"""A picture that the vendor draws of an output with lines and points, with matplotlib. Nothing here draws it: another
-version of matplotlib draws other pixels, and what it shows stands in ``result.mmd``."""
+"""Picture that the vendor draws with matplotlib for an output with lines and points. This project does not draw it:
+another version of matplotlib draws other pixels, and ``result.mmd`` has its content."""
 PAGE = "<PAGE>"
-"""What a model that reads several pages in one prompt writes in front of each."""
+"""Mark before each page's text, from a model that reads several pages in one prompt."""
 _GEOMETRY_MARKER = "line_type"  # the vendor takes any output that holds this word for a geometry figure
 
 
@@ -76,9 +76,9 @@ def write_artifacts(
 
 
 def split_pages(text: str) -> list[str]:
-    """Return what each page of several in one prompt says: what stands behind its ``<PAGE>``, cleaned.
+    """Return the cleaned text of each page of several in one prompt, as it follows the page's ``<PAGE>``.
 
-    What stands in front of the first mark is dropped, as the vendor drops it; an output without a mark has no page.
+    Text before the first mark is dropped, as the vendor drops it; an output without a mark has no page.
     """
     return [page.strip() for page in clean_output(text).split(PAGE)[1:]]
 
@@ -131,7 +131,7 @@ def figure_of(number: int | None, figure: int) -> str:
 
 
 def boxes_in_pixels(spans: Iterable[Span], page_px: tuple[int, int], number: int | None = None) -> list[dict[str, Any]]:
-    """Return the boxes of a page as ``info.json`` lists them: place and size, label, and the text behind the block."""
+    """Return the boxes of a page as ``info.json`` lists them: place and size, label, and the text after the block."""
     own = {} if number is None else {"page": number}
     corners = ((span, to_pixels(box, *page_px)) for span in spans for box in span.boxes)
     return [

@@ -17,7 +17,7 @@ MAX_FIGURE_PX = 89_478_485  # as many pixels as Pillow accepts in a file before 
 
 @dataclass(frozen=True)
 class Region:
-    """One box on the page.
+    """A box to draw on the page.
 
     ``pixels`` are the vendor's, so they may be inverted or reach beyond the page; ``problem`` then says so.
     ``figure`` is the number in ``images/<number>.jpg`` of a box with the label ``image``, else None.
@@ -81,7 +81,7 @@ DASH_PX = 8
 
 
 class Stroke(NamedTuple):
-    """How the outline of a box is drawn."""
+    """Style of a box's outline."""
 
     colour: Colour
     line_px: int

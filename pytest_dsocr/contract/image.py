@@ -17,9 +17,9 @@ from pytest_dsocr.foundation.reading import Format
 
 ImageSource = str | os.PathLike[str] | bytes | Image.Image
 SINGLE = (str, os.PathLike, bytes, Image.Image)
-"""One page, and not a list of pages."""
+"""Types of a single page, as opposed to a list of pages."""
 IMAGE_SUFFIXES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"))
-"""The files in a folder that are pages. A file that is named by itself may have any suffix except a list's."""
+"""Suffixes of the files in a folder that are pages. A file that you name yourself may have any suffix but a list's."""
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 PDF_MAGIC = b"%PDF-"
 PAGES = Format(bytes, "give the path of a page", MachineError, most_bytes=2**30)

@@ -1,7 +1,7 @@
-"""One prompt with its images as the tensors that the model takes.
+"""Input tensors of the model for one prompt with its images.
 
-A fault here makes no noise in the model: with one position too few or too many, PyTorch scatters vision over the wrong
-tokens, or drops the surplus.
+A fault here raises no error in the model. With one position too few or too many, PyTorch scatters vision over the
+wrong tokens, or drops the surplus.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Kind = tuple[np.ndarray[Any, np.dtype[np.uint8]], int, Callable[[Image.Image], I
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """One prompt with its images, under the vendor's names."""
+    """Input tensors of one prompt with its images, under the vendor's names."""
 
     input_ids: Tensor
     """``[1, S]`` int64."""
@@ -58,7 +58,7 @@ class Inputs:
 
     @cached_property
     def image_tokens(self) -> int:
-        """Tokens of the prompt that stand for images."""
+        """Number of the prompt's tokens that represent images."""
         return int(self.images_seq_mask.sum())
 
     @cached_property
@@ -128,11 +128,11 @@ def prepare_inputs(
 
 
 def views(page: Image.Image, preset: Preset, grid: Grid) -> tuple[Tensor, Tensor]:
-    """Return levels from 0 to 255: :func:`global_view` of an RGB page, uint8 ``[1, 3, V, V]``, and its crops.
+    """Return :func:`global_view` of an RGB page, uint8 ``[1, 3, V, V]``, and its crops, with levels from 0 to 255.
 
-    For the crops ``[P, 3, C, C]``, none for ``(1, 1)``, the page is stretched over ``grid``, and cut row by row. Pillow
-    resizes each channel by itself, so that one alone has the same bits: what torch may use of threads does all of them
-    at the same time.
+    The crops are ``[P, 3, C, C]``, none for ``(1, 1)``. The page is stretched over ``grid`` and cut row by row. Pillow
+    resizes each channel separately, so a channel on its own has the same bits. As many threads as torch may use work
+    on all channels at the same time.
     """
     px, side = preset.tiling.crop_px, preset.view_size
     crops, whole = (np.empty((n, 3, px, px), np.uint8) for n, px in ((crop_count(grid), px), (1, side)))

@@ -30,10 +30,10 @@ _QUOTED_CHARACTERS = 40
 
 @dataclass(frozen=True)
 class OutputForm:
-    """How a model marks what it read, and the file that an output becomes."""
+    """Rules of a model's markup, and the file that an output becomes."""
 
     label_in_det: bool
-    """Whether ``<|det|>label [x1, y1, x2, y2]<|/det|>`` is a span too. Such spans stand behind all others, and may
+    """Whether ``<|det|>label [x1, y1, x2, y2]<|/det|>`` is a span too. Such spans come after all others, and may
     overlap them."""
     flat_box: bool
     """Whether the coordinates of one box need no list around it."""
@@ -43,7 +43,7 @@ class OutputForm:
 
 
 class Match(NamedTuple):
-    """Where a span stands in a text, as offsets, and what it says."""
+    """Offsets of a span in a text, with its label and coordinates."""
 
     start: int
     end: int
@@ -71,7 +71,7 @@ class PixelBox(NamedTuple):
 
 @dataclass(frozen=True)
 class Span:
-    """One label with its boxes, where it stands in the text, and what follows it.
+    """A label with its boxes, its offsets in the text, and the text that follows.
 
     ``start`` and ``end`` are character offsets, ``text`` runs on to the next span, stripped. ``problem`` says why boxes
     are missing, or None.
@@ -127,9 +127,9 @@ def _with_refs(text: str) -> Iterator[Match]:
 
 
 def _with_labels_in_det(text: str) -> Iterator[Match]:
-    """Find what ``<|det|>`` and a label begin: a bracket up to the first ``]``, whatever is in it.
+    """Find the spans that start with ``<|det|>`` and a label: a bracket up to the first ``]``, whatever is in it.
 
-    The vendor's expression looks for that ``]`` anew from each start; here it is looked for once.
+    The vendor's expression searches that ``]`` again from each start; this function searches it once.
     """
     at, close, tail = 0, -1, None
     while head := _LABEL_IN_DET.search(text, at):
@@ -230,7 +230,7 @@ def to_mmd(text: str, form: OutputForm) -> str:
 
 
 def rewritten(output: str, form: OutputForm, prefix: str = "") -> str:
-    """Rewrite a cleaned output; ``prefix`` stands in front of the numbers of figures.
+    """Rewrite a cleaned output; ``prefix`` precedes the numbers of figures.
 
     Spans that hold the image label become links, numbered by span and not by box; then all others go, one after the
     other. Each replaces every text equal to it, so equal spans share the first one's link, and what a replacement

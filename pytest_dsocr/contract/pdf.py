@@ -7,7 +7,7 @@ from PIL import Image
 from pytest_dsocr.foundation.errors import DsocrError
 
 DEFAULT_DPI = 144
-"""What the vendor's own PDF script renders at."""
+"""Resolution at which the vendor's own PDF script renders."""
 SCALE = DEFAULT_DPI / 72
 """Pixels a point."""
 
@@ -27,7 +27,7 @@ class Pdf:
         self.name, self._document = name, _open(data, name)
 
     def __len__(self) -> int:
-        """How many pages it has."""
+        """Return the number of pages."""
         return len(self._document)
 
     def render(self, number: int) -> Image.Image:

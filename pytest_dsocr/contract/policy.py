@@ -49,18 +49,18 @@ class DecodePolicy:
         return min(self.max_new_tokens, self.max_length - prompt_tokens)
 
     def ban(self, tokens: Iterable[int]) -> NgramBan:
-        """Return its rule on n-grams behind ``tokens``."""
+        """Return the policy's n-gram rule after ``tokens``."""
         return NgramBan(self.no_repeat_ngram_size, tokens, self.ngram_window)
 
 
 class NgramBan:
-    """Which tokens would repeat an n-gram of those pushed; the cost of a token does not grow with their number.
+    """Set of tokens that would repeat an n-gram of those pushed; the cost of a token does not grow with their number.
 
     Equal to transformers' ``NoRepeatNGramLogitsProcessor``, and with a window to Unlimited-OCR's own processor.
 
     Args:
         size: tokens of the n-gram; 0 bans nothing.
-        tokens: what is pushed to begin with, usually the prompt.
+        tokens: the tokens pushed first, usually the prompt.
         window: the last tokens, among which the n-gram is looked for; None for all.
     """
 
@@ -68,7 +68,7 @@ class NgramBan:
         self._size, self._window, self._pushed = size, window, 0
         self._last: deque[int] = deque(maxlen=max(size - 1, 0))
         self._followers: dict[tuple[int, ...], dict[int, int]] = {}
-        """What followed the first tokens of an n-gram, and where the n-gram began last."""
+        """Followers of the first tokens of an n-gram, each with the place where the n-gram last started."""
         for token in tokens:
             self.push(token)
 
@@ -87,10 +87,10 @@ class NgramBan:
 
 @dataclass(frozen=True)
 class CachePolicy:
-    """Which keys and values a decode step sees."""
+    """Rule that decides which keys and values a decode step sees."""
 
     ring: int | None = None
-    """Generated tokens that are kept beside the prompt; None keeps all."""
+    """Number of generated tokens that are kept in addition to the prompt; None keeps all."""
 
     def length(self, prompt: int, generated: int) -> int:
         """Count the positions in the cache after a prompt and ``generated`` tokens."""

@@ -1,7 +1,7 @@
-"""How a page is seen: its presets, the grid of crops that it is cut into, and how many tokens it takes in the prompt.
+"""Presets of a page, the grid of crops that it is cut into, and its number of tokens in the prompt.
 
-Tokens of the prompt and features of vision are counted by different rules: the first by what the vendor's code writes
-into the prompt, the second by what the encoders do. Where they differ, vision is scattered over the wrong positions.
+The vendor's code counts an image's tokens in the prompt; the encoders determine the number of vision features. If
+the two numbers differ, vision is scattered over the wrong positions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Grid = tuple[int, int]
 
 @dataclass(frozen=True)
 class Tiling:
-    """How a model cuts pages."""
+    """Rules by which a model cuts pages."""
 
     crop_px: int
     """Side of a crop; a page that fits into one is not cut."""
@@ -46,12 +46,12 @@ class Tiling:
 
 @dataclass(frozen=True)
 class Layout:
-    """How an image's tokens stand in the prompt: crops, page, separator; ``engine.fusion.fuse`` lays them out."""
+    """Order of an image's tokens in the prompt: crops, page, separator; ``engine.fusion.fuse`` implements it."""
 
     newlines: bool
     """Whether a newline ends each row."""
     mosaic: bool
-    """Whether the crops are laid out as the page they were cut from; else one stands behind the other."""
+    """Whether the crops are laid out as on their page; otherwise they follow one another."""
 
     def page_tokens(self, side: int) -> int:
         """Count the tokens of a whole page of ``side`` rows, and the separator."""
@@ -200,5 +200,5 @@ def encoded_side(size_px: int, patch_px: int = PATCH_PX) -> int:
 
 
 def halved(side: int) -> int:
-    """Return a side behind a convolution of width 3, stride 2 and padding 1."""
+    """Return the side of a view after a convolution of width 3, stride 2 and padding 1."""
     return (side - 1) // 2 + 1

@@ -14,7 +14,7 @@ CHECK_BOXES = (
     "check that the prompt asks for boxes, as `markdown` does, that tokens are decoded with special tokens kept, and "
     "that the limit of tokens and the pages leave room for a box"
 )
-"""What to check where a run has no box."""
+"""Advice for a run that found no box."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class SpecialTokens:
 
 
 class TextTokenizer(Protocol):
-    """What the contract and the engine need of a tokenizer."""
+    """Methods of a tokenizer that the contract and the engine need."""
 
     @property
     def special(self) -> SpecialTokens:
