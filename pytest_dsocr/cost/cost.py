@@ -1,10 +1,10 @@
-"""What a piece of the model costs: operations of products, and bytes moved at least.
+"""Cost of a part of the model: the operations of its products, and the least bytes that it moves.
 
-Conventions: a multiplication with its addition is two operations. A product takes in the zeros of paddings, and causal
-attention all pairs of a query and a key: so does ``torch.utils.flop_counter``, and so do kernels that skip nothing.
+Conventions: a multiplication with its addition is two operations. A product includes the zeros of padding, and
+causal attention all pairs of a query and a key. ``torch.utils.flop_counter`` and kernels that skip nothing agree.
 
-Bytes are those that have to be moved: a module that multiplies reads its input and writes its output, once.
-Norms, biases, activations and residuals ride along; what stays inside a module, such as scores, is not moved at all.
+Bytes are those that must be moved: a module that multiplies reads its input and writes its output, once.
+Norms, biases, activations and residuals are not counted, nor is what stays inside a module, such as scores.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Cost:
     """Operations and bytes; costs add up."""
 
     matrix_flops: int = 0
-    """Of matrix products, convolutions and attention; two for a multiplication with its addition."""
+    """FLOPs of matrix products, convolutions and attention; two for a multiplication with its addition."""
     weight_bytes: int = 0
     """Weights that are read, each once."""
     read_bytes: int = 0
@@ -42,7 +42,7 @@ class Cost:
     written_bytes: int = 0
     """Activations and cache that are written."""
     attention_flops: int = 0
-    """Of ``matrix_flops``, those of queries with keys and of weights with values, which a kernel may hide."""
+    """Part of ``matrix_flops`` for queries with keys and weights with values, which a kernel may hide."""
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
@@ -64,7 +64,7 @@ def total(costs: Iterable[Cost]) -> Cost:
 
 @dataclass(frozen=True)
 class StageCost:
-    """One stage of a page."""
+    """Cost of one stage of a page."""
 
     stage: str
     """``projector``, ``vision_fusion``, ``prefill`` or ``decode``."""
@@ -115,19 +115,19 @@ def as_counted(stage: StageCost, chosen: str, device: str) -> int:
 
 @dataclass(frozen=True)
 class Difference:
-    """One module whose own FLOPs, without those of counted modules inside it, are not as computed."""
+    """A module whose own FLOPs, without those of counted modules inside it, are not as computed."""
 
     module: str
     expected: int
     operators: Mapping[str, int]
-    """What was counted, by operator."""
+    """Counted FLOPs by operator."""
     calls: int
     parts: tuple[str, ...]
-    """Modules that should have computed here and were not seen, where any are."""
+    """Modules that were expected to compute here and were not seen, if any."""
 
     @property
     def found(self) -> int:
-        """What was counted."""
+        """Counted FLOPs in all."""
         return sum(self.operators.values())
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What a page costs, stage by stage and module by module."""
+"""Cost of a page, stage by stage and module by module."""
 
 from __future__ import annotations
 
@@ -79,13 +79,13 @@ def activation_peaks(arch: Architecture, work: Workload, *, way: Way = SESSION) 
 
 @dataclass(frozen=True)
 class PageCost:
-    """What one page costs, in all."""
+    """Total cost of one page."""
 
     flops: int
     moved_bytes: int
     """At least; see :mod:`pytest_dsocr.cost.cost`."""
     cache_bytes: int
-    """Of keys and values, at the end."""
+    """Bytes of keys and values at the end."""
     activation_bytes: int
     """At most, in the stage that takes most."""
 

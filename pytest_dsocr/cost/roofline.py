@@ -24,7 +24,7 @@ DTYPES = ("bfloat16", "float16", "float32")
 
 
 class Limit(StrEnum):
-    """What keeps a stage from being faster."""
+    """The resource that limits the speed of a stage."""
 
     LAUNCHES = "launch-bound"
     """The device waits for the host."""
@@ -40,12 +40,12 @@ class Device:
 
     name: str
     gpus: tuple[str, ...]
-    """Its names in the driver."""
+    """Names of the device in the driver."""
     tflops: Mapping[str, float]
     """By dtype: of matrix products without sparsity, accumulated in float32; ``float32`` without TF32."""
     bandwidth_gb_s: float
     source: str
-    """Where the peaks are from."""
+    """Source of the peaks."""
 
     def peak_text(self, dtype: str) -> str:
         """Return the two peaks that make the roof."""
@@ -67,17 +67,17 @@ class Bound:
 
     @property
     def limit(self) -> Limit:
-        """Which of the two it is."""
+        """The larger of the two limits."""
         return Limit.COMPUTE if self.compute_ms > self.memory_ms else Limit.MEMORY
 
     def share(self, measured_ms: float) -> Share:
-        """Return what a measured time is beside it."""
+        """Return the shares of the roof that a measured time reaches."""
         return Share(self.ms / measured_ms, self.compute_ms / measured_ms, self.memory_ms / measured_ms)
 
 
 @dataclass(frozen=True)
 class Share:
-    """How near a measured time is to the roof; 1 is at it."""
+    """Share of the roof that a measured time reaches; 1 is at it."""
 
     roof: float
     mfu: float

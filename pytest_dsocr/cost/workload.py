@@ -1,4 +1,4 @@
-"""How much work a page is: views, crops and tokens, from its size, preset and prompt."""
+"""Amount of work of a page: views, crops and tokens, from its size, preset and prompt."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytest_dsocr.models.spec import Family
 
 @dataclass(frozen=True)
 class Workload:
-    """What one implementation is given, and how much it writes; sizes alone, no content."""
+    """Size of an implementation's input and output, without their content."""
 
     page_px: tuple[int, int]
     """Width and height of the page."""
