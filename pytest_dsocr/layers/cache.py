@@ -1,6 +1,6 @@
 """The key-value cache: one buffer a layer, grown by doubling, so that a step's cost does not grow with its index.
 
-Of a ring of generated tokens, which stands behind the prompt, the oldest is written over; positions go on.
+A ring of generated tokens follows the prompt: the oldest token is overwritten, and positions continue to grow.
 
 Shapes: B rows, G key-value heads, S positions, T new positions, D channels of a head.
 """
@@ -29,7 +29,7 @@ class KVCache:
     def __init__(self, layers: int, rows: int = 1, policy: CachePolicy = ALL_TOKENS) -> None:
         self.policy = policy
         self.prompts, self.seen = [0] * rows, [0] * rows
-        """Of each row, the tokens of its prompt, and all of them: the next one's position."""
+        """For each row, the number of tokens of its prompt, and of all its tokens: the next one's position."""
         self._keys: list[Tensor | None] = [None] * layers
         self._values: list[Tensor | None] = [None] * layers
 
@@ -114,7 +114,7 @@ class KVCache:
 
     @property
     def slots(self) -> list[int]:
-        """Where each row's next token is written."""
+        """Return the slot for each row's next token."""
         return [self.policy.slot(prompt, seen - prompt) for prompt, seen in zip(self.prompts, self.seen, strict=True)]
 
     @classmethod

@@ -18,7 +18,7 @@ from pytest_dsocr.layers.sizes import DecoderConfig
 
 
 class Layer(nn.Module):
-    """Attention, then a perceptron or a mixture of them, each behind a norm and beside a residual."""
+    """Attention, then a perceptron or a mixture of experts, each after a norm and with a residual connection."""
 
     def __init__(self, config: DecoderConfig, index: int) -> None:
         super().__init__()
