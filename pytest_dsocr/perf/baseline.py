@@ -28,7 +28,7 @@ class Baseline(Measured):
     """An accepted measurement, as its file has it."""
 
     parity: Mapping[str, Any]
-    """What was compared before the times were taken: ``verdict``, ``comparisons``, ``reference``."""
+    """Result of the comparison before the times were taken: ``verdict``, ``comparisons``, ``reference``."""
     made: date
     command: str
     commit: str | None

@@ -1,4 +1,4 @@
-"""What is counted and not timed: signs of work that a page does not need, and what differs between two measurements."""
+"""Counted quantities: signs of work that a page does not need, and differences between two measurements."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,7 +18,7 @@ FEW_STEPS = 2
 WORK = ("tokens.", "page.characters", "vision.views")
 """Quantities of the work itself: where they differ, times are of different work."""
 NEARLY = {"_us": 0.03, "peak_bytes": 0.01}
-"""How quantities end that are not quite the same each time, with the share that they may differ by."""
+"""Endings of quantities that vary between runs, with the share that they may differ by."""
 SHORT_US = 30
 """Microseconds of a stage's kernels that may always differ."""
 CLOCK_SHARE = 0.05
@@ -29,11 +29,11 @@ Exact = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Flag:
-    """One thing that must not be."""
+    """Outcome of one check of the counts."""
 
     raised: bool
     measured: str
-    """What was found, beside what is allowed."""
+    """Description of the finding and of what is allowed."""
 
 
 def _vision_again(once: int, found: int) -> Flag:
@@ -90,11 +90,11 @@ FLAGS: Mapping[str, tuple[tuple[str, ...], str | Callable[..., Flag]]] = {
 
 
 ON_A_CPU = {"prefill.busy_us": "prefill.flops", "decode.busy_us": "step.flops"}
-"""What is counted where there is no GPU whose work could be timed."""
+"""Counts to use if there is no GPU whose work could be timed."""
 
 
 def flag(name: str, exact: Exact) -> Flag | None:
-    """Evaluate one flag; None where the subject does not show what it needs."""
+    """Evaluate one flag; None if the subject does not offer a quantity that it needs."""
     needs, judged = FLAGS[name]
     needs = tuple(one if one in exact else ON_A_CPU.get(one, one) for one in needs)
     values = [exact[one] for one in needs if one in exact]
@@ -117,7 +117,7 @@ def flags(exact: Exact) -> dict[str, Flag]:
 
 @dataclass(frozen=True)
 class Change:
-    """One exact quantity that differs; None where a side has none."""
+    """A changed exact quantity; a value is None if its side lacks it."""
 
     quantity: str
     before: int | None
@@ -192,7 +192,7 @@ def changed_conditions(before: Measured, after: Measured) -> Iterator[tuple[str,
 
 
 def _conditions(side: Measured) -> dict[str, float]:
-    """Return the median of each number among the conditions; load and waiting say nothing of the whole run."""
+    """Return the median of each numeric condition, except load and waiting, which do not describe the whole run."""
     found: dict[str, list[Any]] = defaultdict(list)
     for name, value in (item for one in side.good for item in one.conditions.items()):
         if isinstance(value, int | float) and name not in ("load", "waited_ms"):

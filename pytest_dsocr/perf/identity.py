@@ -1,4 +1,4 @@
-"""What is measured where, by the names that baselines, histories and tables know it under."""
+"""Identity of a measurement, by the names that baselines, histories and tables use."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
@@ -7,18 +7,18 @@ from typing import Any
 from pytest_dsocr.subjects.loading import VENDOR
 
 NOT_KEY = frozenset(("versions.pytest-dsocr", "name", "commit"))
-"""Of an identity, what may differ between two measurements: the package is under test as well."""
+"""Fields of an identity that may differ between two measurements, since the package is under test as well."""
 HOST = frozenset(("machine.cpu", "machine.cores"))
-"""Which host it is."""
+"""Fields that identify the host."""
 OF_TIMES = HOST | {"machine.gpus", "machine.driver", "machine.power_cap_w", "setup.threads"}
-"""What times depend on beside all that counts depend on: what is exact is the same on any host with that GPU."""
+"""Fields that matter for times only: exact quantities are the same on any host with that GPU."""
 IN_TITLE = ("checkpoint", "dtype", "attention", "name", "preset", "max_new_tokens")
-"""Of a setup and a page, what a title names."""
+"""Fields of a setup and a page that a title includes."""
 
 
 @dataclass(frozen=True)
 class PageSetting:
-    """The page, and what is asked of it."""
+    """Page, prompt, preset and limit of tokens."""
 
     name: str
     sha256: str

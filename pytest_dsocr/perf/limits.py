@@ -1,4 +1,4 @@
-"""How much slower a quantity may be, how many rounds are taken, in which order, and when they are looked at."""
+"""Limits on slow-downs, and the number and order of rounds and interim looks."""
 
 import re
 from collections import Counter
@@ -16,15 +16,15 @@ Watcher = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and the most there will be."""
 
 DEFAULT = 0.05
-"""How much slower a quantity may be, where nothing else is said."""
+"""Allowed slow-down of a quantity without a limit of its own."""
 ANY = "*"
-"""The name under which a limit is given for every quantity that has none of its own."""
+"""Name for the limit of every quantity that has none of its own."""
 OF_PAGE = 0.005
 """The part of the page's time by which any stage may be slower."""
 EACH_TOKEN = "decode"
-"""The prefix of quantities that recur with each token; the time of one says nothing of its share of the page."""
+"""Prefix of quantities that recur with each token; the time of one does not show its share of the page."""
 LOOKS = (12, 24, 48)
-"""After how many pairs of rounds they are judged; where more than the last are asked for, at each doubling."""
+"""Numbers of pairs of rounds after which they are judged; beyond the last, at each doubling."""
 ALONE = 8
 """Rounds of a run without a baseline; enough to compare its own late steps with its early ones."""
 TOKENS = 24
@@ -65,7 +65,7 @@ def looks_at(quantities: int, most_rounds: int = LOOKS[-1]) -> tuple[int, ...]:
 
 
 def is_over(judgements: Sequence[Judgement]) -> bool:
-    """Return whether a table is settled, or more rounds settle nothing of what is left; not before its first look."""
+    """Return whether all quantities are settled or have a reason not to be; False before the first look."""
     return bool(judgements) and all(one.settled or one.reason for one in judgements)
 
 

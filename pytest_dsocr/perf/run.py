@@ -1,4 +1,4 @@
-"""One run of a subject: measured until each quantity is judged against the baseline, or to become one."""
+"""A run of a subject: measured until each quantity is judged against the baseline, or to become one."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ def spreads_of(measured: Measured) -> dict[str, Spread]:
 
 @dataclass(frozen=True)
 class PerfRun:
-    """What one run measured, and how that compares."""
+    """Measurement of one run, and its comparison with the baseline."""
 
     measured: Measured
     judgements: tuple[Judgement, ...] = ()
     baseline: Baseline | None = None
     no_baseline: str = ""
-    """Why there is none to compare with."""
+    """Why there is no baseline to compare with."""
     counts: Baseline | None = None
-    """One of another host, whose exact quantities hold here while its times do not."""
+    """Baseline of another host, whose exact quantities apply here although its times do not."""
     accepted: Path | None = None
-    """Where this run was written as a baseline."""
+    """File that this run was written to as a baseline."""
     is_kept: bool = False
-    """Whether pytest-benchmark keeps the times in the place of a baseline."""
+    """Whether pytest-benchmark keeps the times instead of a baseline."""
     roof: Roof | None = None
     """The least times on this device, where its peaks are known."""
 
@@ -77,7 +77,7 @@ class PerfRun:
 
     @property
     def host_ratio(self) -> float:
-        """How much longer the host took for the same small work than at the baseline; 1 without one."""
+        """Ratio of the host's time for its small work to that at the baseline; 1 without a baseline."""
         return host_ratio(self.baseline, self.measured) if self.baseline else 1.0
 
     def judgement(self, quantity: str) -> Judgement | None:

@@ -1,4 +1,4 @@
-"""One side of a comparison in a process of its own, with its own interpreter and path."""
+"""A side of a comparison in its own process, with its own interpreter and path."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,12 +27,12 @@ def load(name, file, **how):
 pytest_dsocr.perf = load("pytest_dsocr.perf", folder + "/__init__.py", submodule_search_locations=[folder])
 from pytest_dsocr.perf.probe.worker import answering
 load("dsocr_transport", transport).serve(int(pipe), answering)"""
-"""What the process runs: its own ``pytest_dsocr``, which another commit may have written, and this one's probe."""
+"""Program of the process: its own ``pytest_dsocr``, perhaps of another commit, with this version's probe."""
 PERF = Path(__file__).parent
 
 
 class Side:
-    """One process; :func:`sides` starts two and ends them.
+    """Process of one side; :func:`sides` starts two and ends them.
 
     Args:
         label: ``A`` or ``B``, for messages.
@@ -65,7 +65,7 @@ class Side:
         return value
 
     def check_used(self) -> None:
-        """Raise ``DsocrError`` where the code that the candidate stands for was not loaded."""
+        """Raise ``DsocrError`` if no code of the candidate was loaded."""
         if self.candidate.is_required and not self.ask("used", roots=[str(one) for one in self.candidate.path]):
             raise DsocrError(
                 f"{self._name} would not be measured: nothing that was loaded is its code; "

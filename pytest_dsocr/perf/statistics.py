@@ -26,15 +26,15 @@ Sides = tuple[Sequence[float], Sequence[float]]
 Key = TypeVar("Key", bound=Hashable)
 
 ALPHA = 0.01
-"""How often a table may have a false alarm."""
+"""Highest rate of tables with a false alarm."""
 AGREEING, FAR = 6, math.log(2)
-"""So many pairs settle what takes more than twice what is allowed in each of them, or less than half: noise would have
-to double one side's time at each of its turns."""
+"""Number of pairs that settle a quantity if each lies this far beyond the limit, as a logarithm. Noise would have to
+double one side's time in every pair."""
 UNSPENT = 1e-12
 MOST_ROUNDS = 10_000
-"""What ``wanted`` is at most."""
+"""Upper bound of ``wanted``."""
 ROUNDING = 1e-9
-"""What two shifts may differ by and still be equal."""
+"""Difference up to which two shifts are equal."""
 
 
 class Pace(StrEnum):
@@ -43,7 +43,7 @@ class Pace(StrEnum):
     FASTER = "FASTER"
     SAME = "SAME"
     NOT_SLOWER = "NOT-SLOWER"
-    """Either of these two: slower by no more than the limit, and perhaps faster by more."""
+    """FASTER or SAME: slower by the limit at most, and perhaps faster by more than it."""
     SLOWER = "SLOWER"
     AMBIGUOUS = "AMBIGUOUS"
     NOT_COMPARED = "NOT-COMPARED"
@@ -55,7 +55,7 @@ NO_SLOWER = (Pace.FASTER, Pace.SAME, Pace.NOT_SLOWER)
 
 @dataclass(frozen=True)
 class Judgement:
-    """One quantity of two sides; ratios are the second side's time over the first's, so that 1.05 is 5 % slower."""
+    """Verdict on one quantity; ratios are the second side's time over the first's, so that 1.05 is 5 % slower."""
 
     quantity: str
     pace: Pace
@@ -69,11 +69,11 @@ class Judgement:
     high: float
     """... to here, at the confidence that the verdict asks for."""
     limit: float
-    """How much slower is allowed: 0.05 is 5 %."""
+    """Allowed slow-down: 0.05 is 5 %."""
     rounds: int
     """Pairs of rounds, or rounds of the side with fewer."""
     wanted: int
-    """How many would settle it, estimated; as many as there are where it is settled."""
+    """Estimated number of rounds that would settle it; the present number if it is settled."""
     reason: str = ""
     """Why it was not compared, or why more rounds would not settle it."""
 
@@ -111,17 +111,17 @@ def judge(
     """Judge a table of quantities, each against its own limit.
 
     SLOWER and FASTER are tested against the limit itself, with Holm's correction over all quantities and both
-    directions, since one false alarm spoils a table. SAME and NOT-SLOWER need no correction: a table passes only where
-    each quantity does, and that all of several errors happen is no likelier than one of them (an intersection-union
-    test). Where the rounds are too few to find anything, nothing is the same either.
+    directions, since one false alarm spoils a table. SAME and NOT-SLOWER need no correction: a table passes only if
+    every quantity does, and errors in all are no likelier than in one (an intersection-union test). If the rounds are
+    too few to find a difference, no quantity is SAME either.
 
     Args:
-        times: the rounds by quantity; of paired ones, those at the same index were taken in turn.
+        times: the rounds by quantity; paired rounds at the same index were taken one after the other.
         limits: how much slower each quantity may be; 0.05 is 5 %.
-        paired: whether the two sides were interleaved; otherwise each was a run by itself.
-        alpha: how often a table may have a false alarm, over all its looks.
-        look: which look at the growing rounds this is, from 1; at 0 only what is far is found.
-        looks: how many looks there may be.
+        paired: whether the two sides were interleaved; otherwise each side was a separate run.
+        alpha: the rate of tables with a false alarm, over all their looks.
+        look: number of this look at the growing rounds, from 1; at 0 only large differences are found.
+        looks: the largest number of looks.
     """
     reasons = {quantity: unusable(*sides) for quantity, sides in times.items()}
     shifts = {name: Shifts.between(*times[name], paired) for name, reason in reasons.items() if not reason}
@@ -170,10 +170,10 @@ def _wanted(shifts: Shifts, rounds: int, limit: float, level: float, strict: flo
 
 
 def level_of(alpha: float, look: int, looks: int) -> float:
-    """Return a look's part of ``alpha``: half of what is left, and the last one all of it.
+    """Return a look's share of ``alpha``: half of the remainder, and all of it for the last one.
 
-    The first look gets most, since it has the fewest rounds to be significant with. One in front of it, the look 0,
-    gets nothing to speak of: what is far shows without a test.
+    The first look gets most, since it has the fewest rounds to be significant with. The early look 0 gets almost
+    nothing: large differences show without a test.
     """
     return UNSPENT if not look else alpha * 0.5 ** min(look, looks - 1)
 

@@ -22,22 +22,22 @@ NOT_KNOWN = "not known"
 
 @dataclass(frozen=True)
 class Nearness:
-    """One measured time, and the roof over it."""
+    """Measured time with its roof."""
 
     quantity: str
     measured_ms: float
     bound: Bound
     limit: Limit | None
-    """None where it is not known: see :func:`~pytest_dsocr.cost.roofline.limit_of`."""
+    """Limit of the stage, or None if unknown: see :func:`~pytest_dsocr.cost.roofline.limit_of`."""
 
     @property
     def share(self) -> Share:
-        """How near it is."""
+        """Shares of the roof that the measured time reaches."""
         return self.bound.share(self.measured_ms)
 
     @property
     def limit_text(self) -> str:
-        """What limits it."""
+        """Limit of the stage in words."""
         return str(self.limit or NOT_KNOWN)
 
 
@@ -110,7 +110,7 @@ def of_run(measured: Measured, roof: Roof | None = None) -> Iterator[str]:
 
 
 def _first_token(times: Mapping[str, float]) -> str:
-    """Say what the first token waits for, as shares, and how long the step behind it is beside that."""
+    """Describe the stages before the first token as shares, and the next step as a share of it."""
     first, vision = times["first_token"], sum(times.get(name, 0.0) for name in (*ENCODERS, "vision"))
     found = {**times, "vision": vision}
     shares = ", ".join(f"{name} {found[name] / first:.0%}" for name in OF_FIRST if found.get(name))
@@ -131,7 +131,7 @@ def _limit(measured: Measured, times: Mapping[str, float]) -> Iterator[str]:
 
 
 def of_host(ratio: float) -> Iterator[str]:
-    """Say how fast the host was, beside the baseline's run, where that makes a difference."""
+    """Describe the host's speed relative to the baseline's run, if it differs enough."""
     if abs(ratio - 1) >= TELLING:
         yield (
             f"the host took {ratio:.2f} times as long for the same small work as at the baseline; "

@@ -1,4 +1,4 @@
-"""Rounds of two processes taken in turn until each quantity is judged, and new processes asked about small changes."""
+"""Interleaved rounds of two processes until each quantity is judged; new processes confirm small changes."""
 
 import math
 import time
@@ -23,35 +23,35 @@ from pytest_dsocr.subjects.loading import VENDOR
 LABELS = ("A", "B")
 ENDED = "interrupted"
 PROCESSES_APART = math.log(1.15)
-"""By less than this the times of two processes of the same code may differ on a CPU throughout; 1.10 was seen."""
+"""Difference up to which two processes of the same code may run throughout on a CPU, as a logarithm; 1.10 was seen."""
 AGAIN = 2
-"""So many new pairs of processes a change of less than that has to be seen in as well."""
+"""Number of new pairs of processes that must confirm a change smaller than that."""
 RoundPair = tuple[Round, Round]
 
 
 @dataclass(frozen=True)
 class Task:
-    """What both sides are asked to do."""
+    """Task of both sides."""
 
     subject: str
-    """Of the side that names none of its own."""
+    """Subject of a side that names none of its own."""
     setup: Mapping[str, str]
     """The fields of :class:`pytest_dsocr.subjects.protocol.Setup`."""
     checkpoint_sha256: str
-    """Empty for one that only the subject can read."""
+    """SHA-256 of the checkpoint; empty if only the subject can read it."""
     page: Path
     reading: PageSetting
-    """The page, and what is asked of it."""
+    """Page, prompt, preset and limit of tokens."""
     slower: Mapping[str, float] = field(default_factory=dict)
-    """How much slower a quantity may be, where that is not the default."""
+    """Allowed slow-down by quantity, where it is not the default."""
     stages: tuple[str, ...] = ()
     """The quantities to judge; all where none is named."""
     most_rounds: int = LOOKS[-1]
     """The most pairs of rounds to take."""
     seconds: float = math.inf
-    """No pair of rounds is started after so many."""
+    """Time after which no pair of rounds is started."""
     limit_s: float = 600.0
-    """Seconds that one answer of a side may take."""
+    """Seconds allowed for one answer of a side."""
     start_limit_s: float = START_LIMIT_S
     """Seconds that a side may take to start and load."""
     traces: Path | None = None
@@ -106,7 +106,7 @@ def asked_again(
 
 
 def _agreed(one: Judgement, again: Judgement | None) -> Judgement:
-    """Return a change as it is where new processes show it too; where they do not, no more than both say."""
+    """Return a change unchanged if new processes confirm it; otherwise weaken it to what both results support."""
     if again and again.pace is one.pace:
         return one
     pace = Pace.NOT_SLOWER if again and {one.pace, again.pace} <= {*NO_SLOWER} else Pace.AMBIGUOUS

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 COPIES = frozenset(("_to_copy", "copy_"))
 CONVOLUTION = "convolution"
 TIMES = 2
-"""How often a page is profiled; the mean counts."""
+"""Number of times that a page is profiled; the mean counts."""
 FEW_STEPS = 4
 """Decode steps that are profiled; the last one counts."""
 TRANSFERS = ("Memcpy HtoD", "Memcpy DtoH")
@@ -149,15 +149,15 @@ def _views(subject: Any) -> Iterator[list[int] | None]:
 
 @dataclass
 class Operators:
-    """What was counted in one stretch."""
+    """Operators counted in one stage."""
 
     count: int = 0
     synchronisations: int = 0
-    """Operators that the host waits for: a number or a shape read from a tensor, a copy from a GPU to the host."""
+    """Operators that make the host wait: a number or a shape read from a tensor, a copy from a GPU to the host."""
     new_bytes: int = 0
-    """Bytes of results that are stored anew, and not in what was given."""
+    """Bytes of results that are newly allocated, not stored in an argument."""
     convolutions: int = 0
-    """A decoder has none, an encoder of images begins with one."""
+    """Number of convolutions: a decoder has none, an image encoder starts with one."""
 
 
 class Counting(TorchDispatchMode):
@@ -194,9 +194,9 @@ def _tensors(values: Any) -> Iterator[Tensor]:
 
 
 def growth_by_token(read: Callable[[], object], first_layer: Any) -> int | None:
-    """Return how many lines more each token runs than the one before; None where there are too few tokens to tell.
+    """Return how many lines more each token runs than the one before; None if there are too few tokens.
 
-    A debugger or coverage sees nothing of what is read.
+    A debugger or coverage tool does not see the reading.
 
     Args:
         read: reads the page.

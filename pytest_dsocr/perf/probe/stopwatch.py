@@ -23,12 +23,12 @@ FEW = 8
 
 @dataclass(frozen=True)
 class Lap:
-    """One thing done once, in milliseconds."""
+    """Times of one action, in milliseconds."""
 
     wall_ms: float
     """On the host's clock; on a GPU with a synchronise on both sides."""
     host_ms: float | None = None
-    """What the host took for its small work before and after, on average; see ``Yardstick``."""
+    """Average time of the host's small work before and after the lap; see ``Yardstick``."""
 
 
 def open_range(name: str) -> Callable[[], object]:

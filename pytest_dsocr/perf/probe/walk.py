@@ -1,4 +1,4 @@
-"""One page read stage by stage from outside: each stage of the subject called by itself."""
+"""A page read stage by stage: each stage of the subject is called separately."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -23,7 +23,7 @@ STEPS = ("decode", "decode.early", "decode.late")
 
 @dataclass
 class Left:
-    """What the last walk left, for one that begins later on the way."""
+    """Results of the last walk, for one that starts at a later stage."""
 
     inputs: Mapping[str, Tensor] = field(default_factory=dict)
     fused: Tensor | None = None
@@ -32,9 +32,9 @@ class Left:
 
 @dataclass
 class Walk:
-    """One page, and the tokens that were the best on the way, without any rule of repetition.
+    """Stages of one page, run in order, and the best token of each step, without any rule of repetition.
 
-    Where ``only`` names quantities, stages that none of them needs are not done: what they gave before is taken.
+    If ``only`` names quantities, stages that none of them needs are skipped, and their previous results are used.
     """
 
     subject: Any
