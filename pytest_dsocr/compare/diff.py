@@ -17,7 +17,7 @@ CUT = "..."
 
 
 class Side(StrEnum):
-    """Which text has a piece."""
+    """Text that contains a piece."""
 
     BOTH = "both"
     REFERENCE = "reference"

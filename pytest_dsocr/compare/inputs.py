@@ -12,7 +12,7 @@ from pytest_dsocr.observation.summing import bytes_sha256
 
 SHOWN_IDS = 8
 LEVEL = 2 / 255
-"""Of pixels from -1 to 1."""
+"""Size of one level of pixels that range from -1 to 1."""
 GREY = 127 / 255 * 2 - 1
 
 Grid = tuple[tuple[int, int], ...]
@@ -135,7 +135,7 @@ def _pixel_signs(actual_NCHW: Tensor, expected_NCHW: Tensor) -> Iterator[Sign]:
 
 
 def _view_signs(actual_NCHW: Tensor, expected_NCHW: Tensor) -> Iterator[Sign]:
-    """Tell the bars beside a page from the page: these differ alone, or are of another width."""
+    """Distinguish the bars around a page from the page: the bars alone differ, or have another width."""
     if len(expected_NCHW) == 1 and (inside := inside_bars(expected_NCHW[0])):
         rows, columns = inside
         if actual_NCHW[:, :, rows, columns].equal(expected_NCHW[:, :, rows, columns]):

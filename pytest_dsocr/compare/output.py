@@ -23,10 +23,10 @@ from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.observation import Artefact, Output, Step
 
 SURE = 0.5
-"""What the best token of a step has of the probability of its best five, at the median step, where a model reads: 0.99
-and more in the recordings of ``mini``, and at most 0.26 in those of random weights."""
+"""Share of the best token in the probability of a step's best five, at the median step, above which a model can read.
+Recordings of ``mini`` have 0.99 and more, those of random weights at most 0.26."""
 EDITS, LENGTH, FEW_CHARACTERS = 0.5, 0.25, 24
-"""Edits after a tie, and characters more or fewer, of the longer rest's; so few are nothing at a page's end."""
+"""Allowed edits after a tie and difference of lengths, by the longer rest; up to the last, neither counts."""
 BOXES, FEW_BOXES, IN_PLACE = 1 / 3, 1, 0.1
 """Boxes without a partner, of all of the side that has more; one is nothing, and a partner is no further away than
 that, in pages."""
@@ -53,18 +53,18 @@ class Tie:
 
 @dataclass(frozen=True)
 class Nearness:
-    """How near two readings are that differ because of a tie."""
+    """Distance between two readings that differ because of a tie."""
 
     edits: int
-    """Edit distance of the two rests, which begin at the first character that differs."""
+    """Edit distance of the two rests, which start at the first character that differs."""
     longer: int
-    """How many characters one rest is longer than the other."""
+    """Difference of the rests' lengths in characters."""
     rest: int
-    """Characters of the longer rest."""
+    """Number of characters of the longer rest."""
     boxes: int
     """Number of boxes of the side that has more."""
     alone: int
-    """Those of them without a partner of their label in their place, or as near to it as :data:`IN_PLACE`."""
+    """Boxes without a partner of the same label within :data:`IN_PLACE` of their place."""
 
     @classmethod
     def of(cls, actual: Output, expected: Output) -> Nearness:
@@ -104,9 +104,9 @@ def _astray(actual: Output, expected: Output) -> Iterator[Astray]:
 
 
 RESULTS = {family.form.result_file for family in FAMILIES.values()}
-"""What is compared by content."""
+"""Names of the files whose content is compared."""
 ONE_SIDED = {OURS, GEOMETRY}
-"""Files that only one side need write: ours alone, and a picture that only the vendor's matplotlib draws."""
+"""Files that only one side must write: ours, and a picture that only the vendor's matplotlib draws."""
 SHOWN_FILES = 5
 
 Files = Mapping[str, Artefact]
@@ -115,8 +115,8 @@ Files = Mapping[str, Artefact]
 def compare_artefacts(actual: Files, expected: Files, limits: Tolerances) -> Comparison:
     """Compare two folders of files.
 
-    Figures are cut out by their boxes, and DRIFT with them: as many may be missing, or too many, and where none is,
-    each side may be as much longer or shorter as both its ends may move.
+    Figures are cut out by their boxes, and DRIFT with them. The same number of figures as of boxes may be missing or
+    surplus. If none is, each side may be longer or shorter by the sum of the moves allowed at its two ends.
     """
     own, others = _figures(actual), _figures(expected)
     names = [set(files) - set(figures) - ONE_SIDED for files, figures in ((actual, own), (expected, others))]

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from pytest_dsocr.observation.answer import Reading
 
 REPEATED = (*COMPARED, "read", "text", "spans", "boxes")
-"""The comparisons of which each reading has its own."""
+"""Comparisons that are made for each reading."""
 SURE = 0.95
 CHANCES, ALIKE = 100, 5
-"""A pattern is no chance where so many others were possible, or where so many readings fail, and all alike."""
+"""Least number of possible patterns, or of failing readings with one text, that rules out chance."""
 CHANCE = "by chance: look for a race of streams or threads, memory read before it is written, a draw without a seed"
 STATE = "by what was read before: look for a cache not emptied, what is kept of a page by its name or ids, what grows"
 EITHER = "by chance, or by what was read before; more readings tell them apart"
@@ -26,7 +26,7 @@ EITHER = "by chance, or by what was read before; more readings tell them apart"
 
 
 def excluded(readings: int) -> float:
-    """Return R: a fault in one reading of R would have been seen with 95 % in so many that do not depend on another."""
+    """Return R: ``readings`` independent readings show a fault that occurs in one of R with 95 % probability."""
     return float(1 / (1 - (1 - SURE) ** (1 / readings)))
 
 
@@ -39,7 +39,7 @@ class Readings:
 
     @property
     def failing(self) -> tuple[int, ...]:
-        """Those that do not pass, from 1 on."""
+        """Numbers of the readings that fail, counted from 1."""
         return _failing([all(one.passes for one in found if one.what in REPEATED) for found in self.found])
 
     @property

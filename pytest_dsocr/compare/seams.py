@@ -24,7 +24,7 @@ RIGHT, RIGHT_SAMPLES = 1e-3, 6
 ONE_FACTOR = 0.8
 """The share of the error in the norm itself from which on one factor explains most of it."""
 SAME_SIZE = 1e-3
-"""The same values in other places have equal mean and norm up to drift; other values hardly ever do."""
+"""Largest relative drift of mean and norm for the same values in other places; other values rarely agree so well."""
 
 
 def compare_seam(
@@ -121,12 +121,12 @@ def anatomy(actual: Seam, expected: Seam) -> Iterator[str]:
 
 
 SUFFIX = ".rounding"
-"""Behind the stage in a comparison's name."""
+"""Suffix of a stage in the name of its rounding comparison."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """From where on a known mistake's effect is there, and how large a bias may be."""
+    """Thresholds from which a known mistake's effect is present, and the largest bias."""
 
     share: tuple[float, float]
     z: float
@@ -135,12 +135,12 @@ class Limits:
 
 OF_BLOCKS = Limits((0.6, 1.5), 6, 10.0)
 OF_STAGES = Limits((0.8, 1.25), 40, math.inf)
-"""Measured on H100s, ``mini`` and full size, 20 and 3 pages: fused attention, flash-attn, the fast session, other sums,
-float32 throughout, and no autocast. In blocks no effect that is not there comes to a z of 1 inside of these shares, and
-the bias to 3.3; of whole stages effects come to 20, and norms without autocast to a bias of 112. Mistakes that are less
-than a thousand times below rounding come to 11 and more in blocks, to 54 and more in stages."""
+"""Measured on H100s with 20 pages of ``mini`` and 3 at full size: fused attention, flash-attn, the fast session, other
+sums, float32 throughout, no autocast. Within these shares, effects of absent mistakes reach a z of 1 in blocks and 20
+in stages. The bias reaches 3.3 in blocks, and 112 in norms without autocast. Mistakes down to a thousandth of rounding
+have a z of at least 11 in blocks and 54 in stages."""
 AS_LIKELY = 20.0
-"""Effects whose likelihood's logarithm is no further than this below the best one's cannot be told from it."""
+"""Largest difference of log-likelihoods to the best effect at which two effects cannot be told apart."""
 
 
 def compare_rounding(stage: str, found: Rounding, allowed: float) -> Comparison:

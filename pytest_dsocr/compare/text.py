@@ -24,7 +24,7 @@ LONGEST_PERIOD = 256
 """Characters, or lines."""
 TIMES = 4
 CHARACTERS = 24
-"""How often a text repeats in a row at least, and how many characters that covers; rows of dots do not count."""
+"""Least number of repetitions in a row, and of characters that they cover; rows of dots do not count."""
 
 _BYTE_MARKS = {Sign.BYTE_MARKS: ("\u0120", "\u010a"), Sign.BROKEN_CHARACTERS: ("\ufffd",)}
 _PROMPTS = (text for family in FAMILIES.values() for text in family.prompts.values())
@@ -32,7 +32,7 @@ _ECHOES = tuple(dict.fromkeys(text.rpartition("\n")[2].rpartition(">")[2] for te
 
 
 class Astray(NamedTuple):
-    """One way in which a text is degenerate."""
+    """Way in which a text is degenerate."""
 
     sign: Sign
     how: str
@@ -169,13 +169,13 @@ UNRELATED_FROM, UNRELATED_SHARE = 0.1, 0.5
 
 @dataclass(frozen=True)
 class _Apart:
-    """How far two texts are apart."""
+    """Distance between two texts."""
 
     at: int
-    """The first character that differs."""
+    """Index of the first character that differs."""
     edits: int
     share: float
-    """Of the reference's length."""
+    """Edits as a share of the reference's length."""
 
     @classmethod
     def of(cls, actual: str, expected: str) -> _Apart:

@@ -1,4 +1,4 @@
-"""What a comparison can say, as types: conclusions are drawn from these, never from the words of a sentence."""
+"""Results of a comparison, as types: conclusions are drawn from these, never from the words of a sentence."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Reason(StrEnum):
 
 
 class Sign(StrEnum):
-    """What distinguishes one cause of a difference from another."""
+    """Evidence that distinguishes one cause of a difference from another."""
 
     sentence: str
-    """It in words; empty where that takes figures."""
+    """Sentence for the sign; empty if it needs figures."""
 
     def __new__(cls, value: str, sentence: str = "") -> Sign:
         """Make one of its name and its sentence."""
@@ -61,7 +61,7 @@ class Sign(StrEnum):
     OTHER_BARS = "other bars", "the bars beside the page are of another width than the reference's"
     # tensors
     OTHER_SHAPE = "other shape"
-    """Of pixels, another dtype as well."""
+    """Another shape; for pixels also another dtype."""
     NOT_FINITE = "not finite", "it holds NaN or infinity, the reference does not"
     SHUFFLED = "shuffled", "mean and norm equal the reference's: the same values, in other places"
     LATER_ROWS = "later rows", "its first rows are right, those behind them are not"
@@ -100,24 +100,24 @@ class Sign(StrEnum):
 
 
 class Verdict(StrEnum):
-    """How a comparison ended; NOT-COMPARED is not a pass by itself, see :attr:`Comparison.passes`."""
+    """Verdict of a comparison; NOT-COMPARED alone is not a pass, see :attr:`Comparison.passes`."""
 
     MATCH = "MATCH"
     """Equal."""
     DRIFT = "DRIFT"
     """Different, inside the tolerance."""
     TIE_FLIP = "TIE-FLIP"
-    """Another token where the reference's own best two were within rounding of each other, or what follows of it."""
+    """Another token where the reference's own best two were within rounding, or a consequence of such a choice."""
     WRONG = "WRONG"
     """Outside the tolerance."""
     NOT_COMPARED = "NOT-COMPARED"
-    """One side has nothing to compare."""
+    """Nothing to compare on one of the sides."""
 
 
 PASSING = frozenset((Reason.NEITHER, Reason.NOT_OFFERED))
 """Why something may be left uncompared: nobody has it, or nobody promised it."""
 REFERENCE = "the reference"
-"""What the other side is called, where nobody calls it something else."""
+"""Name of the other side, unless the caller gives another."""
 SEVERITY = (Verdict.NOT_COMPARED, Verdict.MATCH, Verdict.DRIFT, Verdict.TIE_FLIP, Verdict.WRONG)
 
 
@@ -129,15 +129,15 @@ class Comparison:
     """``input_ids``, ``STAGE.page``, ``tokens``, ``result.mmd`` and so on."""
     verdict: Verdict
     measured: str
-    """What was found, beside what is allowed, in a phrase."""
+    """Phrase that states what was found and what is allowed."""
     error: float | None = None
     """The relative error, of tensors."""
     details: tuple[str, ...] = ()
     """The first places where the two part, a line each."""
     signs: frozenset[Sign] = frozenset()
-    """What was found, for whoever looks for the cause."""
+    """Evidence of the cause."""
     reason: Reason | None = None
-    """Why it was not compared; None where it was."""
+    """Reason that nothing was compared; None if the sides were compared."""
     diff: tuple[Line, ...] = ()
     """The first places where two texts differ."""
     lost_to: Exception | None = field(default=None, compare=False, repr=False)
@@ -145,7 +145,7 @@ class Comparison:
 
     @property
     def stage(self) -> str:
-        """Its stage: ``projector`` for ``STAGE.page/3``, and ``result.mmd`` for itself."""
+        """Name of the stage: ``projector`` for ``STAGE.page/3``, and ``result.mmd`` for itself."""
         return self.what if self.what == "result.mmd" else self.what.partition("/")[0].partition(".")[0]
 
     @property
@@ -157,7 +157,7 @@ class Comparison:
 
 
 def equal(what: str, actual: object, expected: object, measured: str, other: str = REFERENCE) -> Comparison:
-    """Compare two exact things; ``measured`` is said where they are equal, and ``other`` names the other side."""
+    """Compare two exact values; ``measured`` describes equal ones, and ``other`` names the other side."""
     actual, expected = exact(actual), exact(expected)
     if actual == expected:
         return Comparison(what, Verdict.MATCH, measured)
