@@ -69,20 +69,20 @@ class Checkpoint:
     """An architecture with the weights and the tokenizer that belong to it."""
 
     name: str
-    """What the user typed."""
+    """Name that the user typed."""
     architecture: Architecture
     tokenizer: Tokenizer
     load_into: Callable[..., None]
     """Fills a model's parameters in place, and calls ``on_progress``; raises ``DsocrError`` where they do not fit."""
     fingerprint: Callable[[], str]
     folder: Path | None = None
-    """Where its files are; None for a synthetic one."""
+    """Folder of its files; None for a synthetic checkpoint."""
 
     @property
     def label(self) -> str:
-        """A name for reports and recordings, which says nothing of where a folder is on this machine.
+        """Name for reports and recordings, without the location of a folder on this machine.
 
-        A snapshot in the hub's cache, whose folder is called by its revision, has the hub's name.
+        A snapshot in the hub's cache, whose folder is named after its revision, has the hub's name.
         """
         family, name = split_model(self.name)
         folder = Path(name).resolve()

@@ -31,10 +31,10 @@ ENGINES: tuple[EngineKind, ...] = get_args(EngineKind)
 
 
 class Engine(Generic[CacheT]):
-    """One model and its tokenizer, ready for pages.
+    """A model and its tokenizer, ready to read pages.
 
     Args:
-        model: the engine's model, or the vendor's behind :class:`~pytest_dsocr.engine.vendor_model.VendorModel`.
+        model: the engine's model, or the vendor's in a :class:`~pytest_dsocr.engine.vendor_model.VendorModel`.
         tokenizer: the checkpoint's tokenizer.
         policy: when decoding stops; from the model's own limits if left out.
         instrument: ``off``, ``nvtx`` ranges, or ``timed`` ranges.
@@ -103,7 +103,7 @@ class Engine(Generic[CacheT]):
 
     @property
     def family(self) -> Family:
-        """What the model is one of."""
+        """Family of the model."""
         return self.model.family
 
     def prepare(
@@ -205,7 +205,7 @@ class Engine(Generic[CacheT]):
 
 
 def until_end(row: Sequence[int], eos_id: int) -> tuple[int, ...]:
-    """Return a row's tokens up to its EOS: behind it are those beside which a longer row goes on."""
+    """Return a row's tokens up to its EOS; later ones only fill the batch while a longer row continues."""
     return tuple(row[: row.index(eos_id) + 1] if eos_id in row else row)
 
 

@@ -1,4 +1,4 @@
-"""What the models of all vendors share: the decoder, its cache and its head, under the vendor's names."""
+"""Parts shared by the models of all vendors: the decoder, its cache and its head, under the vendor's names."""
 
 from __future__ import annotations
 

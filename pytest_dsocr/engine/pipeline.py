@@ -53,7 +53,7 @@ class Vision:
 
 @dataclass
 class DecodeState(Generic[CacheT]):
-    """Where decoding stands: the cache, and the logits of the position it ends at."""
+    """State of decoding: the cache, and the logits of its last position."""
 
     cache: CacheT
     logits: Tensor
@@ -62,7 +62,7 @@ class DecodeState(Generic[CacheT]):
     """Embedding of the last prompt token, ``[B, 1, C]``."""
     visions: list[Vision]
     all_logits: Tensor | None = None
-    """Logits after each prompt token ``[B, S, V]``, where they were asked for."""
+    """Logits after each prompt token ``[B, S, V]``, if requested."""
     steps: int = 0
     """Decode steps done."""
 

@@ -23,7 +23,7 @@ MINI_IS_FOR = (
     "it is for comparing implementations on the shipped pages, not for reading: of other pages it invents text"
 )
 DEFAULT_SEED = 2
-"""Of the first few seeds the one whose small models differ most from page to page and do not stop at once."""
+"""Seed of the first few whose small models differ most from page to page and do not stop at once."""
 
 
 def split_model(path_or_name: str | Path) -> tuple[Family | None, str]:
@@ -33,7 +33,7 @@ def split_model(path_or_name: str | Path) -> tuple[Family | None, str]:
 
 
 def synthetic(path_or_name: str) -> tuple[Architecture, int] | None:
-    """Return the size and the seed that ``synthetic:<name>`` stands for; None for any other name."""
+    """Return the size and the seed of ``synthetic:<name>``; None for any other name."""
     family, name = split_model(path_or_name)
     found = SYNTHETIC_NAME.fullmatch(name)
     if not found:

@@ -50,9 +50,9 @@ def _write_json(path: Path, value: dict[str, Any]) -> None:
 
 
 TABLE = "lm_head.weight"
-"""What has a row for every id, ``[V, C]``, as ``model.embed_tokens.weight`` does."""
+"""Tensor with a row for every id, ``[V, C]``; ``model.embed_tokens.weight`` is another."""
 NEVER_SEEN = BYTE_SYMBOLS[:9]
-"""Control characters; two of them in a row stand in no prompt."""
+"""Control characters; no prompt contains two of them in a row."""
 
 
 Id = Annotated[int, Meta(ge=0, lt=2**24)]

@@ -1,7 +1,7 @@
-"""The stages' names, and how they are measured: NVTX ranges, and times.
+"""Names of the stages, and their measurement: NVTX ranges, and times.
 
-On a GPU a stage is timed by CUDA events on the stream that does its work, so that timing adds no wait; the
-elapsed times are read once, when they are asked for.
+On a GPU a stage is timed by CUDA events on the stream that does its work, so timing adds no wait. The elapsed times
+are read once, when they are requested.
 """
 
 import time
@@ -25,7 +25,7 @@ _NOTHING = nullcontext()
 
 @dataclass(frozen=True)
 class StageTime:
-    """How often a stage ran, and each run's milliseconds."""
+    """Times of a stage: the milliseconds of each run."""
 
     stage: str
     runs_ms: tuple[float, ...]
@@ -49,7 +49,7 @@ class Stages:
         self.instrument = instrument
         self._gpu = device if device.type == "cuda" else None
         self.also: Watch | None = None
-        """Whose context each stage is run in as well, if there is one."""
+        """Additional context in which each stage runs, if there is one."""
         self._marks: list[tuple[str, Any, Any]] = []
         self._nvtx = None if instrument == "off" else _nvtx_package()
 

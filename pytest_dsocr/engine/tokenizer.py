@@ -151,12 +151,12 @@ LABELS = ("title", "sub_title", "text", "image", "image_caption", "table", "equa
 def byte_level_vocabulary(vocab_size: int) -> tokenizers.Tokenizer:
     """Make a vocabulary that encodes any text byte by byte, for models with synthetic weights.
 
-    BOS 0, EOS 1, pad 2, byte b at ``3 + b``; the markup's tokens at a vendor's ids if the size is the
-    vendor's, else last. Every other id is text of its own, so that whatever a model says can be read: every eighth is a
-    span with boxes, so that its pages have boxes, and they follow from its tokens; the others ``<id>``.
+    BOS 0, EOS 1, pad 2, byte b at ``3 + b``; the markup's tokens at a vendor's ids if the size is the vendor's,
+    otherwise last. Every other id has its own text, so any output can be read. Every eighth is a span with boxes, so
+    pages have boxes that follow from their tokens; the others are ``<id>``.
 
     Raises:
-        DsocrError: where ``vocab_size`` is too small to hold them.
+        DsocrError: if ``vocab_size`` is too small for them.
     """
     least = FIRST_BYTE_ID + 256 + len(MARKUP)
     if vocab_size < least:

@@ -1,7 +1,7 @@
-"""The vendor's own model object behind the session's stages: an NVTX session around the vendor's classes.
+"""The vendor's own model object in the session's stages: an NVTX session around the vendor's classes.
 
-``Engine(vendor_model(model), Tokenizer.wrap(tokenizer))`` is all it takes. The object is used as it is; only its
-``forward``, which runs vision and decoder in one, is not called: the stages are.
+``Engine(vendor_model(model), Tokenizer.wrap(tokenizer))`` is all you need. The object is used unchanged. Its
+``forward``, which runs vision and decoder in one, is not called: the stages are called instead.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ SINGLE = "model.safetensors"
 WRITTEN = "model-00001-of-000001.safetensors"
 ITEM_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 NAMED = 3
-"""How many tensors or files a message names."""
+"""Most tensors or files that a message names."""
 COMPUTED = ".position_ids"
 """A buffer that the vendor's class saves into some checkpoints; it holds no weights."""
 
@@ -35,14 +35,14 @@ class _Index(TypedDict):
 
 INDEXES = Format(_Index, "fetch the checkpoint's index and weights again", MachineError)
 Stamps = tuple[tuple[Path, int, int], ...]
-"""Of each file: its path, its bytes, and when it was written, in ns."""
+"""Path of each file, with its size in bytes and its modification time in ns."""
 OnBytes = Callable[[int, int], None]
 """Called with the bytes done and their total."""
 
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """Where a tensor is stored, and its shape and dtype there."""
+    """Location of a stored tensor, with its shape and dtype there."""
 
     path: Path
     shape: tuple[int, ...]

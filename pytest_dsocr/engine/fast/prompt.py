@@ -22,7 +22,7 @@ from pytest_dsocr.layers.rotary import Rope
 
 
 class Prefilled(NamedTuple):
-    """What a prompt leaves behind."""
+    """Logits, keys and values of a prompt."""
 
     logits: Tensor
     """Float32, of the last token ``[1, V]`` or of all ``[T, V]``."""

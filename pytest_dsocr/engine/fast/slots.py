@@ -18,22 +18,22 @@ from pytest_dsocr.layers.cache import ALL_TOKENS, KVCache
 from pytest_dsocr.layers.rotary import Rope
 
 LEAST_ROOM = {"cpu": 256, "cuda": 2048}
-"""Positions that a first slot has room for: on a GPU enough for most pages, as each size is captured anew."""
+"""Positions in a first slot: enough for most pages on a GPU, since each size is captured separately."""
 
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Where one layer's keys and values are, which position the step's token has, and where it is written."""
+    """Keys and values of one layer, with the position of the step's token and where it is written."""
 
     keys: Tensor
     """``[1, G, S, D]``; in a slot, those of all layers: ``[L, 1, G, S, D]``."""
     values: Tensor
     positions: Tensor
-    """``[1]`` int64, on the device: the new token's."""
+    """``[1]`` int64, on the device: position of the new token."""
     targets: Tensor
     """``[1]`` int64: where its keys and values go; without a ring, ``positions`` itself."""
     lasts: Tensor
-    """``[1]`` int64: the last that is filled behind the step; without a ring, ``positions`` itself."""
+    """``[1]`` int64: last filled position after the step; without a ring, ``positions`` itself."""
     cos: Tensor
     """``[P, D / 2]``, in the model's dtype, as ``sin``; P is no less than S."""
     sin: Tensor

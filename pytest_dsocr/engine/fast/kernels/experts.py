@@ -1,4 +1,4 @@
-"""The feed-forward half of a layer: experts read by their ids, beside the shared ones."""
+"""The feed-forward half of a layer: routed experts, read by their ids, and the shared ones."""
 
 from __future__ import annotations
 

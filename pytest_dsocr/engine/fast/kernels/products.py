@@ -1,4 +1,4 @@
-"""Products of a matrix and one token's vector, and the two kernels that are no more than that."""
+"""Products of a matrix and one token's vector, and the two kernels that need nothing else."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def both_times_normalised(first, second, x, norm, inverse, C: tl.constexpr, WIDT
 
 @triton.jit
 def times(tiles, x, rows, C: tl.constexpr, WIDTH: tl.constexpr):
-    """Multiply tiles by a vector ``[C]``, which each row reads anew, so that no thread waits for another."""
+    """Multiply tiles by a vector ``[C]``; each row reads it separately, so no thread waits for another."""
     total = tl.zeros(tiles[0].shape, tl.float32)
     for start in tl.static_range(0, C, WIDTH):
         at = (rows * 0)[:, None] + (start + tl.arange(0, WIDTH))[None, :]
