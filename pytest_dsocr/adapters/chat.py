@@ -28,7 +28,7 @@ from pytest_dsocr.subjects.time_limit import Overdue
 SHOWN = 160
 MOST_SILENT = 3
 LONGEST_S = 1e6
-"""What a socket and a timer take."""
+"""Longest time that a socket and a timer accept, in seconds."""
 OVERLOADED, FAILED = (429, 502, 503, 504), 500
 NO_MEMORY = re.compile(r"out of memory|OutOfMemory", re.IGNORECASE)
 DATA, DONE = b"data:", b"[DONE]"
@@ -74,15 +74,15 @@ class Completion:
 
     text: str
     prompt_tokens: int | None = None
-    """As the server counts them; None if it does not, as of the two below."""
+    """Number of tokens as the server counts them; None if it does not, as for the other counts."""
     ended_by: str = ""
-    """Its ``finish_reason``; empty where it gives none."""
+    """The server's ``finish_reason``; empty if it gives none."""
     first_ms: float | None = None
-    """Milliseconds from the request to the first text, of one that came piece by piece."""
+    """Milliseconds from the request to the first text of a streamed answer."""
     completion_tokens: int | None = None
     total_tokens: int | None = None
     logprobs: Any = None
-    """As it gives them; None of one that came piece by piece."""
+    """Log probabilities as the server gives them; None for a streamed answer."""
     between_ms: tuple[float, ...] = ()
     """Milliseconds between the pieces."""
 
@@ -98,7 +98,7 @@ class ServerDownError(SubjectFaultError, MachineError):
 
 
 class OverloadedError(RefusedError, ServerDownError):
-    """It said so by its status."""
+    """The server reported by its status that it is overloaded."""
 
 
 class ServerHungError(SubjectHungError, MachineError):
@@ -118,13 +118,13 @@ class Chat:
 
     url: str
     key: str = field(repr=False)
-    """That it wants; empty where it wants none."""
+    """Key that the server requires; empty if none."""
     limit_s: float
-    """For one answer."""
+    """Seconds allowed for one answer."""
     option: str = "time_limit"
-    """Which option raises it."""
+    """Name of the option that raises the limit."""
     now: Callable[[], float] = time.perf_counter
-    """The clock by which pieces arrive."""
+    """Clock that times the pieces of an answer."""
     silent: FailureStreak = field(default_factory=FailureStreak, compare=False)
     """A server that keeps silent is given up, as each request would cost the limit."""
 
@@ -256,7 +256,7 @@ class _Reply:
         return self.is_cut_off and self._response is None
 
     def cut_off(self) -> None:
-        """End it from another thread, wherever it is: a timeout of the socket's begins anew with every byte."""
+        """End the exchange from another thread at any point: the socket's own timeout restarts with every byte."""
         self.is_cut_off = True
         if line := self._socket or self._connection.sock:
             with suppress(OSError):

@@ -41,9 +41,9 @@ class CommandOptions(fields.Options, frozen=True, kw_only=True, forbid_unknown_f
     command: str | list[str] = ""
     keep: bool = False
     start_limit: fields.Seconds = START_LIMIT_S
-    """Of one that stays: what its first page may take beyond the time limit, as that waits for its loading."""
+    """Additional time for the first page of a command that stays, since that page waits for its loading."""
     after: str = ""
-    """The text of the page begins behind this mark; empty: at the beginning of the output."""
+    """Mark after which the page's text starts; if empty, the text starts with the output."""
     before: str = ""
     """And it ends in front of this one; empty: at the end."""
     env: Mapping[str, str | float] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class CommandOptions(fields.Options, frozen=True, kw_only=True, forbid_unknown_f
 
     @property
     def variables(self) -> dict[str, str]:
-        """What is added to the environment."""
+        """Variables added to the environment."""
         return {name: str(value) for name, value in self.env.items()}
 
 
@@ -73,7 +73,7 @@ def subject(spec: str, setup: Setup) -> CommandSubject:
 def options_of(
     spec: str, word: str = CLI, needed: Collection[str] = ("page",), more: tuple[str, ...] = ()
 ) -> CommandOptions:
-    """Read a command, with fields that it must and may have, from a subject's name behind ``word``, or from a file."""
+    """Read a command and its options from a file, or from the part of a subject's name after ``word``."""
     rest = spec.removeprefix(word).strip()
     options = fields.read_options(CommandOptions, rest, lambda: _typed(rest))
     if not options.words:

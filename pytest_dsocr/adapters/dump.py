@@ -1,8 +1,8 @@
-"""``dump:FOLDER`` and ``dump:COMMAND``: what a program in any language wrote of its stages, as files; see docs/dump.md.
+"""``dump:FOLDER`` and ``dump:COMMAND``: files that a program in any language wrote of its stages; see docs/dump.md.
 
-A folder holds a folder for each case, by the case's name; a command fills the one that it is handed. What is not there
-is not offered. Steps are compared up to the first token that is not the reference's; a command that takes ``{tokens}``
-is run once more along these, and any is run again where more of its own steps are asked for, or an earlier page.
+A folder has a subfolder for each case, named after the case; a command fills the folder that it is handed. Missing
+files are not offered. Steps are compared up to the first token that is not the reference's. A command that takes
+``{tokens}`` runs once more with the reference's. Any command runs again for more of its own steps, or an earlier page.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ COUNTS = frozenset((TOKENS, LENGTHS))
 MOST = 2**31 - 1
 OUT = "out"
 Key = tuple[str, ...]
-"""Which inputs these are."""
+"""Hashes that identify inputs."""
 MORE_TOKENS = 16
 
 
@@ -73,16 +73,16 @@ def _options(spec: str) -> command.CommandOptions | None:
 
 @dataclass(frozen=True, eq=False)
 class Dump:
-    """What was written of one case."""
+    """Contents of one case's folder."""
 
     tensors: Mapping[str, Tensor]
     text: str | None
     tokens: Sequence[int]
-    """Those that its steps went along: its own choices, as far as they were written, or the reference's."""
+    """Tokens that its steps follow: the program's own choices, as far as they were written, or the reference's."""
 
     @classmethod
     def read(cls, folder: Path) -> Dump:
-        """Read a folder; raise ``DsocrError`` where a file is damaged, or holds what cannot be."""
+        """Read a folder; raise ``DsocrError`` if a file is damaged or has impossible contents."""
         tensors: dict[str, Tensor] = {}
         for path in tensor_files(folder):
             found = read_tensors(path)
@@ -97,7 +97,7 @@ class Dump:
         return cls(tensors, text, tensors.get(TOKENS, torch.empty(0, dtype=torch.long)).tolist())
 
     def row(self, name: str, fed: Sequence[int]) -> Tensor | None:
-        """Return what was written under a name behind these tokens."""
+        """Return the row written under a name after the tokens ``fed``."""
         first = [self.tensors[one] for one in (PREFILL,) if name == LOGITS and one in self.tensors]
         rows = self.tensors.get(name, first)
         return rows[len(fed)] if [*self.tokens[: len(fed)]] == [*fed] and len(fed) < len(rows) else None
@@ -124,18 +124,18 @@ def _whole(path: Path, name: str, given: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Held:
-    """A cache of which no more than its length was written."""
+    """Length of a cache whose contents were not written."""
 
     length: int
 
     def __getattr__(self, name: str) -> Any:
-        """Raise: nothing is known of its contents."""
+        """Raise, because the contents are unknown."""
         raise NotOfferedError("not offered: what the cache holds")
 
 
 @dataclass(eq=False)
 class Fed:
-    """Where decoding stands: behind which tokens, in which dumps, and how those of more tokens are had."""
+    """State of decoding: the tokens so far, the dumps, and a way to get dumps of more tokens."""
 
     dumps: Sequence[Dump]
     tokens: list[int]
@@ -143,7 +143,7 @@ class Fed:
 
     @property
     def logits(self) -> Tensor:
-        """Those of the next token ``[V]``."""
+        """Logits of the next token ``[V]``."""
         return self._row(LOGITS)
 
     @property
@@ -153,7 +153,7 @@ class Fed:
 
     @property
     def cache(self) -> Held:
-        """Its length."""
+        """Length of the cache."""
         return Held(int(self._row(LENGTHS)))
 
     def _row(self, name: str) -> Tensor:
@@ -175,7 +175,7 @@ class DumpSubject:
         self.not_offered = frozenset[str]()
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
-        """Return the inputs that were written, and the contract's in place of those that were not."""
+        """Return the inputs that were written, and the contract's instead of those that were not."""
         case = self._case(page, prompt, preset)
         made = self._runs(case)
         dump, own = self._read(made[0][0]), case.family.prepare(page, prompt, preset, self._checkpoint.tokenizer)
@@ -191,7 +191,7 @@ class DumpSubject:
         return {name: value for name, value in found.items() if name in VISION_SEAMS and value.numel()}
 
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Fed:
-        """Return the state behind the prompt, with the features that were written."""
+        """Return the state after the prompt, with the features that were written."""
         dumps = self._dumps(key := _key(inputs))
         own = dumps[0].tensors.get(FUSION)
         if own is not None and own.numel() and (vision_fusion is None or not vision_fusion.equal(own)):
@@ -224,7 +224,7 @@ class DumpSubject:
         return [replace(dump, tokens=along or dump.tokens) for dump, along in dumps]
 
     def _further(self, key: Key, tokens: Sequence[int]) -> Sequence[Dump]:
-        """Return dumps that go on behind these tokens; raise where there are none."""
+        """Raise: only a command can write dumps that continue after these tokens."""
         raise NotOfferedError("not offered: what was not written behind these tokens")
 
     def _text(self, folder: Path) -> str:

@@ -1,6 +1,6 @@
-"""What the files of a dump are: whether names and shapes are those of the checkpoint, and which axes look exchanged.
+"""Checks of a dump's files: their names and shapes against the checkpoint's, and axes that look exchanged.
 
-Letters stand for what a page decides: P crops, S prompt tokens, N features, T tokens chosen.
+Letters are sizes that a page determines: P crops, S prompt tokens, N features, T tokens chosen.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The files of a dump: tensors as ``.npy``, ``.npz``, ``.safetensors`` or ``.raw``, and the text; read within bounds.
+"""The files of a dump: tensors as ``.npy``, ``.npz``, ``.safetensors`` or ``.raw``, and the text, with limits on sizes.
 
-A ``.raw`` file is a line of JSON, ``{"dtype": "float32", "shape": [-1, 2017]}``, and the bytes behind it, little-endian
-and in the order of C. They are written by strangers' programs, and damaged ones are told by name.
+A ``.raw`` file is a line of JSON, ``{"dtype": "float32", "shape": [-1, 2017]}``, then the bytes, little-endian and
+in C order. Unknown programs write these files, so messages about damaged ones name the file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pytest_dsocr.foundation.reading import Format
 ADVICE = "docs/dump.md has the names, shapes and formats"
 TEXT = "text.txt"
 MOST_BYTES = 4 * 2**30
-"""Of a file: logits of a thousand steps of the real vocabulary take an eighth."""
+"""Largest size of a file: logits of a thousand steps of the real vocabulary take an eighth of it."""
 
 
 class Head(Struct, forbid_unknown_fields=True):
@@ -32,7 +32,7 @@ class Head(Struct, forbid_unknown_fields=True):
 
     dtype: Literal["float32", "float16", "bfloat16", "float64", "int64", "int32", "uint8", "bool"]
     shape: list[int]
-    """One of them may be -1, for what follows from the file's size."""
+    """Sizes of the axes; a single -1 follows from the file's size."""
 
 
 FILE = Format(Head, ADVICE, MachineError, most_bytes=MOST_BYTES)

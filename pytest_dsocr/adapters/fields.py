@@ -1,4 +1,4 @@
-"""What an adapter fills in for each page: ``{page}`` and the others, in a command or a prompt."""
+"""Fields that an adapter fills in for each page of a command or a prompt: ``{page}`` and others."""
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,7 +21,7 @@ OF_PAGE = ("page", "prompt", "text", "preset", "base_size", "image_size", "crop"
 """``text`` is the prompt without its ``<image>``, for an implementation that puts the image in place itself."""
 TOML = ".toml"
 MOST_BYTES = 16 * 2**20
-"""Of one answer: the longest output that the model can give takes less than a hundredth."""
+"""Largest size of one answer: the longest output of the model takes less than a hundredth of it."""
 
 Values = Mapping[str, Any]
 
@@ -40,12 +40,12 @@ Seconds = Annotated[float, Meta(gt=0)]
 
 
 class Options(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every adapter takes, as named or in a file."""
+    """Options that every adapter takes, from its name or from a file."""
 
     time_limit: Seconds = inf
     """Seconds for one page."""
     presets: Sequence[str] | None = None
-    """Those that it offers; all if None, as of prompts."""
+    """Presets that it offers; None means all, also for prompts."""
     prompts: Sequence[str] | None = None
 
 

@@ -1,4 +1,4 @@
-"""What a server does to tokens, prompt and image, probed with a shipped page before any page is compared."""
+"""Server's treatment of tokens, prompt and image, probed with a shipped page before any page is compared."""
 
 import json
 import re
@@ -21,18 +21,18 @@ Body = Callable[[Path, str, Preset, int], dict[str, Any]]
 """Makes a request of a page, a prompt, a preset and the ceiling of the output."""
 PROBED_TOKENS = 96
 TEMPLATE_TOKENS = 16
-"""At most, beside the prompt's: presets are further apart."""
+"""Most tokens of a template in addition to the prompt's; presets differ by more."""
 WITHOUT_TOKENS = re.compile(r"\[\d+, ?\d+, ?\d+, ?\d+\]")
 SPECIAL = re.compile(r"<\|[^|]*\|>")
 NO_LIST = (404, 405, 501)
 
 
 class Met(NamedTuple):
-    """What the handshake found out."""
+    """Findings of the handshake."""
 
     model: str
     preset: str
-    """The only one that the server can be in; empty where it is told one with each page, or its counts show none."""
+    """The server's fixed preset; empty if each page's request names one, or if the server's counts show none."""
 
 
 def shake_hands(chat: Chat, model: str, body: Body, family: Family, tokenizer: TextTokenizer) -> Met:
@@ -104,7 +104,7 @@ def _special(chat: Chat, text: str) -> str:
 
 
 def _prompt(chat: Chat, text: str, asked: dict[str, Any]) -> str:
-    """Say whether the prompt is repeated in front of the text."""
+    """Check that the server does not repeat the prompt before the text, and return that as a sentence."""
     prompt = next(part["text"] for part in asked["messages"][0]["content"] if part["type"] == "text")
     bare = SPECIAL.sub("", prompt).strip()
     if bare and bare in text[: 2 * len(prompt) + len("<image>")]:

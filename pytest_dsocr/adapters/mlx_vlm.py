@@ -39,7 +39,7 @@ from pytest_dsocr.subjects.protocol import Setup
 OWN_NAMES = {"deepseek_ocr": ("deepseekocr", "DeepseekOCRProcessor")}
 """By family, mlx-vlm's model type and processor where they are not those of the published files."""
 SAM_DIMENSIONS = 4
-"""Of its features, whose channels mlx has last."""
+"""Number of dimensions of SAM's features, whose channels are last in mlx."""
 
 
 def write_mlx(checkpoint: str | Path, folder: Path) -> None:
@@ -193,7 +193,7 @@ class MlxVlm:
         }
 
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> MlxState:
-        """Run the prompt with these features at its image tokens; its last token by itself, as ``generate`` does."""
+        """Run the prompt with these features at its image tokens; its last token runs alone, as in ``generate``."""
         language = self._model.language_model
         embeds = self._torch(language.model.embed_tokens(self._mlx(inputs["input_ids"])))
         if vision_fusion is not None:
@@ -216,7 +216,7 @@ class MlxVlm:
         return state
 
     def _worded(self, prompt: str, pages: int) -> Any:
-        """Return a prompt as mlx-vlm words it, which puts the image, or it and a newline, in front of the text."""
+        """Return a prompt as mlx-vlm words it, with the image, or the image and a newline, before the text."""
         text = prompt.replace(self._mark, "", 1).replace(IMAGE, "", 1)
         return self._prompts.apply_chat_template(self._processor, self._model.config, text, num_images=pages)
 
@@ -258,7 +258,7 @@ class MlxCache:
 
 @dataclass
 class MlxState:
-    """Where decoding stands."""
+    """Cache and logits of the current decode step."""
 
     cache: MlxCache
     logits: Tensor

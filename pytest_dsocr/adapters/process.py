@@ -22,19 +22,19 @@ Fault = TypeVar("Fault", bound=SubjectFaultError)
 
 
 class TheCommand(Exception):  # noqa: N818 - stands for what happened there
-    """What was run, and the end of what it said on stderr."""
+    """The command that was run, and the end of its stderr."""
 
 
 class RunningCommand:
-    """One process in a group of its own, which ends with :meth:`kill` at the latest.
+    """Process in its own group, which ends with :meth:`kill` at the latest.
 
     Args:
         words: the command.
         environment: added to this process's.
-        is_asked: whether it is written to.
+        is_asked: whether requests are written to its input.
 
     Raises:
-        SubjectFaultError: where it cannot be started.
+        SubjectFaultError: if it cannot be started.
     """
 
     def __init__(self, words: Sequence[str], environment: Mapping[str, str], *, is_asked: bool = False) -> None:
@@ -104,7 +104,7 @@ class RunningCommand:
                 stream.close()
 
     def close(self) -> None:
-        """Close the input of a process that is asked, and wait up to a second for it to end by itself."""
+        """Close the input of a process that reads requests, and wait up to a second for it to end; then kill it."""
         if self._process.stdin:
             self._process.stdin.close()
         with suppress(subprocess.TimeoutExpired):

@@ -1,8 +1,8 @@
-"""``processor:package.module:Class``: a server's processor, with the session's model behind; no GPU, no server.
+"""``processor:package.module:Class``: a server's processor, with the session's model after it; no GPU, no server.
 
-The class is made of a tokenizer of transformers and what ``processor_config.json`` says, is handed a page and a
-prompt, and gives the inputs by the names of the vendor's code, as those of vLLM and SGLang do. Level 1: what it makes
-of pages is compared, and what the session reads from that.
+The class is constructed from a tokenizer of transformers and the contents of ``processor_config.json``. It receives a
+page and a prompt, and returns the inputs by the vendor's names, as those of vLLM and SGLang do. Level 1: the inputs are
+compared, and the text that the session reads from them.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from pytest_dsocr.subjects.protocol import Offers, Setup
 LEVEL = Level.INPUTS
 OWN_PROCESS = False
 OTHER_NAMES = {PIXELS[1]: ("pixel_values",), "images_seq_mask": ("image_seq_mask",)}
-"""What a tensor is called that has not the vendor's name."""
+"""Other names of tensors that lack the vendor's name."""
 TEXTS, SWITCHES = ("prompt", "text"), ("crop_mode", "cropping")
-"""Under which of these names a processor takes the prompt, and whether pages are cut into crops."""
+"""Parameter names under which a processor takes the prompt, and the choice to cut pages into crops."""
 
 
 def offers(spec: str) -> Offers:

@@ -50,7 +50,7 @@ class ServerOptions(fields.Options, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 OPTIONS = {*ServerOptions.__struct_fields__} - {"url", "body"}
-"""What a query may say; anything else in it is a field of the request."""
+"""Options that a query may set; anything else in it is a field of the request."""
 
 
 def offers(spec: str) -> Offers:
@@ -102,7 +102,7 @@ class ServerSubject:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Address of the server."""
         return self._chat.url
 
     def greet(self) -> None:

@@ -1,7 +1,7 @@
-"""``vendor:FOLDER`` and ``fork:FOLDER``: the vendor's model object, or a changed copy's, behind the session's stages.
+"""``vendor:FOLDER`` and ``fork:FOLDER``: the vendor's model object, or a changed copy's, run in the session's stages.
 
-Both run in the vendor's environment, at level 3. Of ``vendor:`` the session prepares pages and reads them; of
-``fork:`` the copy's own ``infer`` does, for that is what a fork changes in most cases.
+Both run in the vendor's environment, at level 3. For ``vendor:`` the session prepares and reads pages; for
+``fork:`` the copy's own ``infer`` does, since a fork usually changes that.
 """
 
 from __future__ import annotations
