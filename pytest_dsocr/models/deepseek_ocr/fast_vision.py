@@ -30,9 +30,9 @@ class FastVision:
         self._core, self.exact = core, exact
         self._tables: dict[int, sam.Tables] = {}
         self.attend = attend_for(device)
-        """What SAM attends with."""
+        """Attention of SAM on this device."""
         self.hooks = Hooks([core.sam_model], [core.sam_model, *([] if exact else sam.blocks_of(core.sam_model))])
-        """Of SAM; where there is one that only the module can call, the module itself is to be called."""
+        """Hooks on SAM; if one is on an inner module, only calling the SAM module itself runs it."""
         self._in_sam = Hooks([core.sam_model], [core.sam_model])
         self._in_clip = Hooks([core.vision_model], [core.vision_model])
         self._sam = CapturedCalls(core.sam_model.forward if exact else self._encode, pool)

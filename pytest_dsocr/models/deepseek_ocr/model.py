@@ -22,7 +22,7 @@ class DeepseekCore(Core):
 
 
 class Projector(nn.Module):
-    """One linear layer from the vision towers' width to the decoder's."""
+    """A linear layer from the vision towers' width to the decoder's."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
