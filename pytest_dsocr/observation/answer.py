@@ -68,12 +68,12 @@ class Rounding:
 
 
 NO_CHOICE = -1
-"""The token of a step whose logits hold NaN or infinity, among which there is no best."""
+"""Token of a step whose logits contain NaN or infinity, so that none is the best."""
 
 
 @dataclass(frozen=True)
 class ForcedStep:
-    """Subject's next token after the reference's tokens so far."""
+    """Subject's step after the reference's tokens so far."""
 
     token: int
     """Token that the subject chooses; :data:`NO_CHOICE` if its logits allow none."""
@@ -94,7 +94,7 @@ class ForcedStep:
         return Best((*self.best.ids, *more), (*self.best.logits, *more.values()))
 
     def may_tie(self, expected: Step) -> bool:
-        """Return whether there are limits under which it is a tie: whether both sides have logits at hand for one."""
+        """Return whether a limit exists that makes it a tie: both sides have the logits that a tie needs."""
         own = self.at_hand(expected).ids
         return self.token in own and expected.token in own and expected.token in expected.best.ids
 

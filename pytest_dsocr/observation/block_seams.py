@@ -1,8 +1,8 @@
 """Outputs of blocks and layers: seams inside the encoder's stages and the decoder, by the vendor's names of modules.
 
 ``STAGE.page/3`` is the output of block 3 of a stage for the whole page, and ``STAGE.crops/3`` for the crops.
-``prefill/3`` is the output of the decoder's layer 3 for the prompt. They tell which block broke;
-``STAGE.page`` tells only that one did.
+``prefill/3`` is the output of the decoder's layer 3 for the prompt. They show which block broke; ``STAGE.page`` shows
+only that one did.
 """
 
 import os
@@ -39,10 +39,10 @@ class SingleViews:
         self._passes: dict[Block, dict[tuple[int, ...], list[Tensor]]] = {}
 
     def keep(self, block: Block, module: str, out: Tensor) -> None:
-        """Take a pass of one view, ``[1, ...]``; it is copied.
+        """Keep a copy of a pass of one view, ``[1, ...]``.
 
         Raises:
-            DsocrError: where the passes so far cannot be those of crops and a page.
+            DsocrError: if the passes so far cannot be those of crops and a page.
         """
         groups = self._passes.setdefault(block, {})
         groups.setdefault(tuple(out.shape), []).append(out.clone())
@@ -54,7 +54,7 @@ class SingleViews:
             )
 
     def views(self) -> Iterator[tuple[Block, str, Tensor]]:
-        """Yield each block's ``crops`` ``[P, ...]``, where there are some, and its ``page`` ``[1, ...]``."""
+        """Yield each block's ``crops`` ``[P, ...]``, if there are any, and its ``page`` ``[1, ...]``."""
         for block, groups in self._passes.items():
             first, *others = groups.values()
             page, *crops = sorted((first, *others), key=len) if others else (first,)
@@ -115,8 +115,8 @@ class DeepSeams:
         A pass of one token is a decode step, and is left out.
 
         Raises:
-            DsocrError: where a pass has another shape than the one before it, so that neither is the vendor's, or where
-                single views are not those of crops and a page.
+            DsocrError: if a pass has another shape than the one before it, so that neither is the vendor's, or if
+            single views are not those of crops and a page.
         """
         if out.shape[1] == 1:
             return
@@ -143,7 +143,7 @@ class DeepSeams:
             self._fetch()
 
     def _fetch(self) -> None:
-        """Hash those of a GPU, whose bytes lie in the host's memory until then."""
+        """Hash the seams of a GPU, whose bytes wait in the host's memory."""
         with ThreadPoolExecutor(HASHING) as threads:
             made = threads.map(Seam.fetched, self._on_their_way.values())
             self._seams.update(zip(self._on_their_way, made, strict=True))
@@ -156,7 +156,7 @@ def watch_deep(module: FindModule) -> Iterator[DeepSeams]:
     """Watch the blocks of SAM, CLIP and the decoder through forward hooks while the context is open.
 
     Args:
-        module: gives the module of the vendor's name, and raises ``AttributeError`` where there is none.
+        module: returns the module of the vendor's name, or raises ``AttributeError`` if there is none.
     """
     deep = DeepSeams()
     with _hooked(module, lambda stage, depth, name, _args, out: deep.keep(stage, depth, name, out)):
@@ -165,7 +165,7 @@ def watch_deep(module: FindModule) -> Iterator[DeepSeams]:
 
 @contextmanager
 def watch_passes(module: FindModule) -> Iterator[list[BlockPass]]:
-    """Keep what every block gets and gives while the context is open, but for decode steps; the tensors are copies."""
+    """Copy the input and output of every block while the context is open, except in decode steps."""
     passes: list[BlockPass] = []
 
     def keep(stage: str, depth: int, _name: str, args: Any, out: Tensor) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class PageFaultError(MachineError):
-    """A page that cannot be had: neither the subject nor the reference was asked about it."""
+    """A page that is not available: neither the subject nor the reference was called."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,10 @@ class Case:
 
     @cached_property
     def page_sha256(self) -> str:
-        """A hash of the page as it is loaded, size and RGB levels, however its file is encoded; of several, of all.
+        """SHA-256 of the loaded page's size and RGB levels, whatever its file format; of several pages, one for all.
 
         Raises:
-            PageFaultError: where it cannot be loaded.
+            PageFaultError: if it cannot be loaded.
         """
         try:
             found = load_images(self.page)
@@ -102,10 +102,10 @@ class Case:
 def make_case(
     page: str | Path, prompt: str, preset: str | Preset, max_new_tokens: int | None = None, *, family: Family
 ) -> Case:
-    """Make a case of what a user types; ``prompt`` is the name of a prompt of ``family``, or a text.
+    """Make a case from the user's input; ``prompt`` is the name of a prompt of ``family``, or a text.
 
     Raises:
-        DsocrError: where there is no such preset or page, or nothing would be decoded.
+        DsocrError: if there is no such preset or page, or nothing would be decoded.
     """
     several = bool(family.pages_prompt) and Path(page).is_dir()
     if not several and not Path(page).is_file():
@@ -119,6 +119,6 @@ def make_case(
 
 
 def prompt_name(prompt: str, family: Family) -> str:
-    """Return a prompt's name; for a text that has none, one made of its hash."""
+    """Return a prompt's name; a text without one gets a name from its hash."""
     names = {text: name for name, text in family.prompts.items()}
     return names.get(prompt.strip()) or f"prompt_{hashlib.sha256(prompt.encode()).hexdigest()[:8]}"

@@ -15,7 +15,7 @@ from torch import Tensor
 from pytest_dsocr.observation.observation import BEST_OF_STEP, Best
 
 FIRST_ROOM = 64
-"""Steps; doubled where there are more."""
+"""Number of steps that the first columns have room for; it doubles when they are full."""
 AT_ONCE = 16
 """Steps whose logits are reduced together: each reduction is a dozen kernels, whose launch costs more than they do."""
 
@@ -48,7 +48,7 @@ class Columns:
         yield from (*self._columns, *self._waiting)
 
     def add(self, logits: Tensor) -> None:
-        """Take a step's logits ``[V]``, float32, which nobody may write to; nothing waits for them."""
+        """Keep a step's logits ``[V]``, float32, without waiting for them; nobody may write to them."""
         if self._waiting and len(logits) != len(self._waiting[0]):
             self._settle()
         self._waiting.append(logits)

@@ -45,7 +45,7 @@ HIDDEN = (
 
 
 class SubjectFaultError(DsocrError):
-    """The subject raised, or returned what is no answer; never a verdict, always an error.
+    """The subject raised, or returned an invalid answer: always an error, never a verdict.
 
     Args:
         stage: ``load``, ``tokenizer``, ``vision``, ``prefill``, ``decode``, ``read``, ``postprocess`` or ``close``.
@@ -132,7 +132,7 @@ class Config:
     """Name after ``model`` and a colon, if given."""
     model: str | None
     reference: Path | Literal["session"] | None
-    """None for the recordings of the golden folder; ``session`` for these, and the session where they lack a case."""
+    """None: the recordings of the golden folder. ``session``: these, and the session for cases that they lack."""
     vendor_env: Path | None
     time_limit: float
     pages: tuple[str, ...]

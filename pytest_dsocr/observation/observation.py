@@ -233,7 +233,7 @@ class Output:
 
     @classmethod
     def of(cls, text: str, page: Path, form: OutputForm) -> Output:
-        """Return what the vendor makes of the decoded ``text`` of ``page``."""
+        """Return the vendor's output for the decoded ``text`` of ``page``."""
         text = clean_output(text)
         with tempfile.TemporaryDirectory() as folder:
             paths = write_artifacts(text, page, folder, form).paths

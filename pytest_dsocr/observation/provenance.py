@@ -84,7 +84,7 @@ class Provenance:
         return replace(self, overrides=(*self.overrides, override))
 
     def with_ceiling(self, max_new_tokens: int, family: Family) -> Provenance:
-        """Return the same for a case that is decoded so far, which is an override unless the vendor's code has it."""
+        """Return the same for a case with this limit of tokens; any but the vendor's own is an override."""
         usual = family.decoding.max_new_tokens
         if max_new_tokens == usual:
             return self

@@ -38,14 +38,14 @@ def sketched(flat: Values) -> Values:
 
 
 def sketched_on_device(flat: Tensor) -> Tensor:
-    """Do what :func:`sketched` does, where the float64 values are; equal but for the order of adding."""
+    """Compute :func:`sketched` on the device of the float64 values; equal except for the order of adding."""
     codes = _codes_on(flat.device, _bits(len(flat)))[: len(flat)]
     sums = flat.new_zeros(LANES * CODES).index_add_(0, codes.int(), flat).view(LANES, CODES).sum(0)
     return sums[1::2] - sums[::2]
 
 
 def sample_positions(count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return where a flat tensor of ``count`` values is sampled: once in each of equal stretches, in step with no axis.
+    """Return the positions at which a flat tensor is sampled: one in each of equal stretches, aligned with no axis.
 
     A tensor of few values is sampled whole.
     """
