@@ -48,16 +48,16 @@ class Artifacts:
 def write_artifacts(
     text: str, image: ImageSource | Sequence[ImageSource], directory: str | Path, form: OutputForm
 ) -> Artifacts:
-    """Write what the vendor writes for the decoded output ``text`` of the page ``image``.
+    """Write the vendor's files for the decoded output ``text`` of the page ``image``.
 
-    The files are ``result.mmd``, ``images/<k>.jpg`` for each figure that can be cut out, and
-    ``result_with_boxes.jpg``. Of a list, or a folder, of pages in one prompt each has ``images/page_<p>_<k>.jpg`` and
-    ``result_with_boxes_<p>.jpg``, where the output has as many. The vendor's ``geo.jpg`` is not drawn; see
-    :data:`GEOMETRY`. Everything is made before anything is written; each file then appears whole or not at all, even
-    where several writers share the directory. Other files in it stay.
+    The files are ``result.mmd``, ``images/<k>.jpg`` for each figure that can be cut out, and ``result_with_boxes.jpg``.
+    Each page of a list or folder in one prompt has ``images/page_<p>_<k>.jpg`` and ``result_with_boxes_<p>.jpg``, if
+    the output has as many pages. The vendor's ``geo.jpg`` is not drawn; see :data:`GEOMETRY`. All content is made
+    before any file is written. Each file then appears whole or not at all, even if several writers share the directory.
+    Other files in it stay.
 
     Raises:
-        DsocrError: where ``image`` cannot be read, ``directory`` cannot be written, or ``text`` cannot be encoded.
+        DsocrError: if ``image`` cannot be read, ``directory`` cannot be written, or ``text`` cannot be encoded.
     """
     problems: list[str] = []
     image = files_of(image) if isinstance(image, SINGLE) else image

@@ -1,4 +1,4 @@
-"""Boxes on a page: where they lie, which are figures, which are faulty, and how they are drawn."""
+"""Boxes on a page: their places, figures, faults and drawing."""
 
 import colorsys
 import hashlib
@@ -32,7 +32,7 @@ class Region:
 def place(spans: Iterable[Span], width: int, height: int) -> tuple[Region, ...]:
     """Place every box of ``spans`` on a page of ``width`` x ``height`` pixels.
 
-    Figures are numbered by box, in order, and a box that gives no picture uses up its number all the same.
+    Figures are numbered by box, in order; a box that yields no picture uses up its number too.
     """
     regions: list[Region] = []
     figures = 0
@@ -47,10 +47,10 @@ def place(spans: Iterable[Span], width: int, height: int) -> tuple[Region, ...]:
 
 
 def crop_figure(image: Image.Image, pixels: PixelBox) -> Image.Image:
-    """Cut one figure out of the clean page; what lies beyond the page is black, as the vendor has it.
+    """Cut one figure out of the clean page; parts beyond the page are black, as in the vendor's code.
 
     Raises:
-        DsocrError: where it cannot be saved as a JPEG.
+        DsocrError: if it cannot be saved as a JPEG.
     """
     x1, y1, x2, y2 = pixels
     width, height = x2 - x1, y2 - y1
@@ -103,7 +103,7 @@ def draw_outline(pen: ImageDraw.ImageDraw, box: PixelBox, stroke: Stroke) -> Non
 
 
 def draw_label(pen: ImageDraw.ImageDraw, label: str, box: PixelBox, colour: Colour, font: Font) -> None:
-    """Write a box's label in white on ``colour``: above the box, or inside it where the page ends above it."""
+    """Write a box's label in white on ``colour``: above the box, or inside it if the page ends above it."""
     text = one_line(label)
     page_width, page_height = pen.im.size
     left, top, right, bottom = map(round, pen.textbbox((0, 0), text, font=font))
@@ -155,9 +155,9 @@ def label_colour(label: str) -> Colour:
 
 
 def draw_boxes(image: Image.Image, spans: Sequence[Span]) -> Image.Image:
-    """Draw every box of ``spans`` on a copy of ``image`` and give it as RGB.
+    """Draw every box of ``spans`` on an RGB copy of ``image``.
 
-    A box that is inverted or reaches beyond the page is drawn where it lies on the page, its corners in order;
+    An inverted box, or one that reaches beyond the page, is drawn where it lies on the page, with its corners in order;
     :func:`pytest_dsocr.contract.drawing.place` names its problem.
     """
     page = image.convert("RGB")

@@ -17,10 +17,10 @@ class Pdf:
 
     Args:
         data: the file's bytes.
-        name: what messages call it.
+        name: the name of the file in messages.
 
     Raises:
-        DsocrError: where the extra is absent, or the file is broken, without pages or wants a password.
+        DsocrError: if the extra is absent, or the file is broken, has no pages or needs a password.
     """
 
     def __init__(self, data: bytes, name: str) -> None:
@@ -34,7 +34,7 @@ class Pdf:
         """Render a page to RGB; the first is number 1.
 
         Raises:
-            DsocrError: where it cannot be rendered, or is larger than Pillow's limit.
+            DsocrError: if it cannot be rendered, or is larger than Pillow's limit.
         """
         try:
             page = self._document[number - 1]

@@ -11,14 +11,14 @@ from pytest_dsocr.foundation.errors import DsocrError
 
 @dataclass(frozen=True)
 class DecodePolicy:
-    """Greedy decoding until EOS or the ceiling; nothing else stops it.
+    """Greedy decoding until EOS or the limit of tokens; nothing else stops it.
 
     Args:
         eos_id: the token that ends the output.
         no_repeat_ngram_size: length of n-grams that may not occur twice in prompt and output together; 0 for none.
-        max_new_tokens: ceiling of the output's length.
+        max_new_tokens: limit of the output's length.
         ngram_window: tokens at the end of prompt and output in which an n-gram may not occur twice; None for all.
-        max_length: ceiling of prompt and output together; None for none.
+        max_length: limit of prompt and output together; None for none.
     """
 
     eos_id: int
@@ -39,7 +39,7 @@ class DecodePolicy:
         return replace(self, eos_id=eos_id, **{limited: max_position_embeddings or getattr(self, limited)})
 
     def room(self, prompt_tokens: int) -> int:
-        """Return how many tokens may follow a prompt; raise ``DsocrError`` where that leaves nothing to decode."""
+        """Return how many tokens may follow a prompt; raise ``DsocrError`` if none may."""
         if self.max_length is None:
             return self.max_new_tokens
         if prompt_tokens >= self.max_length:
@@ -61,7 +61,7 @@ class NgramBan:
     Args:
         size: tokens of the n-gram; 0 bans nothing.
         tokens: the tokens pushed first, usually the prompt.
-        window: the last tokens, among which the n-gram is looked for; None for all.
+        window: the number of last tokens that are searched for the n-gram; None for all.
     """
 
     def __init__(self, size: int, tokens: Iterable[int] = (), window: int | None = None) -> None:
