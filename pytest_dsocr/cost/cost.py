@@ -25,7 +25,7 @@ UNCOUNTED: Mapping[tuple[str, str], str] = {
 ``eager`` as the two products that it is, SDPA on a GPU by its kernels, on ``meta`` as products again."""
 
 WHOLE = ""
-"""The name of all that was counted, which every module lies in."""
+"""Name of the whole, which contains every module."""
 OUTSIDE = "in no module that is shown"
 
 
@@ -108,7 +108,7 @@ def attention_of(stage: str, chosen: str) -> str:
 
 
 def as_counted(stage: StageCost, chosen: str, device: str) -> int:
-    """Return the FLOPs of a stage that torch's counter says on ``cpu``, ``cuda`` or ``meta``."""
+    """Return the FLOPs of a stage that torch's counter finds on ``cpu``, ``cuda`` or ``meta``."""
     hidden = (attention_of(stage.stage, chosen), device.partition(":")[0]) in UNCOUNTED
     return stage.cost.matrix_flops - stage.cost.attention_flops * hidden
 
@@ -169,7 +169,7 @@ def differences(
 
 
 def with_those_around(names: Iterable[str]) -> set[str]:
-    """Return the names of modules, and of all modules that they lie in."""
+    """Return the names of modules, and of all modules that contain them."""
     parts = [name.split(".") for name in names]
     return {".".join(part[:end]) for part in parts for end in range(1, len(part) + 1)}
 
@@ -183,7 +183,7 @@ def _own(expected: Mapping[str, Cost], modules: Mapping[str, object]) -> dict[st
 
 
 def _nearest(name: str, modules: Mapping[str, object]) -> str:
-    """Return the innermost counted module that ``name`` is or lies in."""
+    """Return the innermost counted module that is or contains ``name``."""
     while name and name not in modules:
         name = name.rpartition(".")[0]
     return name

@@ -81,9 +81,9 @@ def cache_bytes(config: DecoderConfig, positions: int, size: int) -> int:
 
 
 def activations(config: DecoderConfig, tokens: int, held: int, size: int, way: Way, *, is_eager: bool) -> int:
-    """Return the most bytes of activations alive at once in a call of ``tokens`` that attend to ``held`` positions.
+    """Return the peak bytes of activations in a call of ``tokens`` that attend to ``held`` positions.
 
-    A few tokens may have the weights of their experts copied together, as a step does on a GPU.
+    With few tokens, the weights of their experts may be copied together, as in a step on a GPU.
     """
     width, wide = config.hidden_size, LOGIT_BYTES
     chosen = tokens * config.num_experts_per_tok

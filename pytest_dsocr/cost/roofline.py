@@ -94,12 +94,12 @@ def bound(cost: Cost, device: Device, dtype: str) -> Bound:
 
 
 def limit_of(roof: Bound, measured_ms: float, idle: float | None = None) -> Limit | None:
-    """Say what limits a measured time; None where it is far below the roof, and how much the device idled is unknown.
+    """Return the limit of a measured time; None if it is far below the roof and the idle share is unknown.
 
     Args:
         roof: the least time.
-        measured_ms: what it took.
-        idle: the share of it in which the device did nothing, where that was counted.
+        measured_ms: the measured time.
+        idle: the share of it in which the device did nothing, if counted.
     """
     share = roof.share(measured_ms).roof
     if idle is None and share < NEAR:  # from there on, it worked for half of the time at least
@@ -134,7 +134,7 @@ class Roof:
 
     @property
     def prefill_in_steps(self) -> float | None:
-        """Return how many decode steps the prefill would take as long as; None where nothing is decoded."""
+        """Return the number of decode steps that take as long as the prefill; None if nothing is decoded."""
         return self.bounds["prefill"].ms / self.bounds["decode"].ms if "decode" in self.bounds else None
 
     @property
@@ -151,5 +151,5 @@ def devices() -> Mapping[str, Device]:
 
 
 def device_of_gpu(gpu: str) -> Device | None:
-    """Return the device whose driver calls it so; None where it is not known."""
+    """Return the device whose driver uses this name; None if it is not known."""
     return next((one for one in devices().values() if gpu in one.gpus), None)
