@@ -58,7 +58,7 @@ ATTENTION: dict[str, AttentionFunction] = {
 
 
 def attention_function(name: str) -> AttentionFunction:
-    """Return the attention called ``name``; raise ``DsocrError`` where it is unknown or not installed."""
+    """Return the attention called ``name``; raise ``DsocrError`` if it is unknown or not installed."""
     if name not in ATTENTION:
         raise DsocrError(f"attention {name!r} is unknown; choose one of {', '.join(ATTENTION)}")
     if name == "flash_attention_2":

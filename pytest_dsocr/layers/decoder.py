@@ -64,7 +64,7 @@ class Attention(nn.Module):
 
 
 class LmHead(nn.Linear):
-    """Hidden states to logits, given in float32 whatever the weights' dtype."""
+    """Hidden states to logits, which are float32 whatever the weights' dtype."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.linear(x, self.weight).float()

@@ -16,7 +16,7 @@ MOST_GRAPHS = 24
 class CapturedCalls(Generic[Given]):
     """The function itself at the first call with a shape, and on a CPU; a graph from the second on.
 
-    What it gives may be written again by the next call.
+    The next call may overwrite its result.
 
     Args:
         body: the function; it may launch on the device, must not wait for it, and reads memory that does not move.

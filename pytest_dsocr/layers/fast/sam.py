@@ -102,7 +102,7 @@ def _normalise(x_BHWC: Tensor, norm: nn.Module) -> Tensor:
 
 
 def _filled(qkv_BHWX: Tensor, padding_X: Tensor, side: int) -> Tensor:
-    """Fill up to whole windows with what the joined product makes of zeros."""
+    """Fill up to whole windows with the joined product of zeros."""
     batch, height, width, _ = qkv_BHWX.shape
     if height % side == 0 and width % side == 0:
         return qkv_BHWX
@@ -114,8 +114,8 @@ def _filled(qkv_BHWX: Tensor, padding_X: Tensor, side: int) -> Tensor:
 def _position_bias(q: Tensor, offsets_LD: Tensor, side: int) -> Tensor:
     """Score of every query ``[B, N, s*s, D]`` with every row's and column's offset: ``[B, N, s*s, s*s]``.
 
-    One product gives the scores of all offsets. Where those begin that a query needs moves by one place from row to
-    row: a view with strides picks them.
+    One product gives the scores of all offsets. The first offset that a query needs moves by one place from row to row,
+    so a view with strides picks them.
     """
     batch, heads, count, _ = q.shape
     scores = (q @ offsets_LD.T).contiguous()  # [B, N, s*s, L]

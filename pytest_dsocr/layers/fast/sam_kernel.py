@@ -1,6 +1,6 @@
-"""SAM's attention in Triton: windows, their padding and relative positions are read where they are.
+"""SAM's attention in Triton: windows, their padding and relative positions are read without copies.
 
-Pointers are to contiguous tensors; sizes in capitals are known as a kernel is compiled.
+Pointers are to contiguous tensors; sizes in capitals are compile-time constants.
 """
 
 from __future__ import annotations
