@@ -1,4 +1,4 @@
-"""Requests to a server that speaks as OpenAI's does, each with a limit of time and size; nothing is tried again."""
+"""Requests to a server with OpenAI's protocol, each with a limit of time and size; nothing is tried again."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class ServerHungError(SubjectHungError, MachineError):
 
 @dataclass
 class FailureStreak:
-    """Requests in a row of which no answer began in time."""
+    """Number of consecutive requests whose answer did not start in time."""
 
     length: int = 0
 
@@ -126,7 +126,7 @@ class Chat:
     now: Callable[[], float] = time.perf_counter
     """Clock that times the pieces of an answer."""
     silent: FailureStreak = field(default_factory=FailureStreak, compare=False)
-    """A server that keeps silent is given up, as each request would cost the limit."""
+    """Count of silent requests; a silent server is given up, as each request would cost the limit."""
 
     def models(self) -> list[str]:
         """Return the names of the models that it lists."""
@@ -145,7 +145,7 @@ class Chat:
         return Completion(choice.message.content, ended_by=ended_by, logprobs=choice.logprobs, **_counted(found.usage))
 
     def streamed(self, body: Mapping[str, Any]) -> Completion:
-        """Ask for an answer piece by piece; give the whole, once the server has said that it is."""
+        """Request an answer piece by piece; return the whole once the server has marked its end."""
         pieces: list[str] = []
         ended_by, usage = "", None
         arrived_s = [self.now()]
@@ -171,11 +171,11 @@ class Chat:
         return Completion(text, ended_by=ended_by, first_ms=first_ms, between_ms=took_ms[1:], **_counted(usage))
 
     def fault(self, what: str, kind: type[Fault] = SubjectFaultError) -> Fault:  # type: ignore[assignment]
-        """Return a fault that says what the server did, then what to do."""
+        """Return a fault that states what the server did, then what to do."""
         return kind("read", f"the server at {self.url} {what}")
 
     def _piece(self, data: bytes) -> tuple[str, str, _Usage | None]:
-        """Return the text of an event, why the answer ends with it, empty where it does not, and what was counted."""
+        """Return the text of an event, the reason if the answer ends with it (else empty), and the counted tokens."""
         try:
             event = msgspec.json.decode(data, type=_Answer)
         except NO_JSON:
@@ -191,7 +191,7 @@ class Chat:
 
     @contextmanager
     def _request(self, method: str, path: str, body: Mapping[str, Any] | None) -> Iterator[_Reply]:
-        """Send a request; whatever goes wrong until its answer was read is a fault."""
+        """Send a request; any error before its answer is read is a fault."""
         if self.silent.length >= MOST_SILENT:
             gone = (
                 f"kept silent on {MOST_SILENT} requests in a row, and is asked no more; see its log, and start it again"
@@ -252,7 +252,7 @@ class _Reply:
 
     @property
     def is_silent(self) -> bool:
-        """Whether its time was up before it began."""
+        """Whether the time was up before the answer started."""
         return self.is_cut_off and self._response is None
 
     def cut_off(self) -> None:
@@ -263,7 +263,7 @@ class _Reply:
                 line.shutdown(socket.SHUT_RDWR)
 
     def begin(self, what: str) -> None:
-        """Wait for its first line; raise ``RefusedError`` where it is a refusal."""
+        """Wait for the answer's first line; raise ``RefusedError`` if it is a refusal."""
         self._socket = self._connection.sock  # the connection lets go of it where the answer has no length
         response = self._response = self._connection.getresponse()
         if response.status != http.client.OK:
@@ -275,7 +275,7 @@ class _Reply:
             raise refusal
 
     def json(self, kind: type[T], missing: str) -> T:
-        """Return it as a value of a kind, which lacks what is ``missing`` where it is none."""
+        """Return the answer as a value of ``kind``; raise an error that names ``missing`` if it is none."""
         content = b"".join(self.lines())
         text = _shown(content.decode(errors="replace"))
         try:

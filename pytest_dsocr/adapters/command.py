@@ -1,4 +1,4 @@
-"""``cli:``: a command that reads one page, or, with ``--keep``, one that stays and is asked page by page.
+"""``cli:``: a command that reads one page, or, with ``--keep``, one that stays and reads page after page.
 
 ``cli:[OPTIONS] COMMAND`` or ``cli:FILE.toml``; see ``docs/adapters.md``. No shell is involved.
 """
@@ -45,7 +45,7 @@ class CommandOptions(fields.Options, frozen=True, kw_only=True, forbid_unknown_f
     after: str = ""
     """Mark after which the page's text starts; if empty, the text starts with the output."""
     before: str = ""
-    """And it ends in front of this one; empty: at the end."""
+    """Mark before which the page's text ends; if empty, the text ends with the output."""
     env: Mapping[str, str | float] = field(default_factory=dict)
 
     @property
@@ -60,7 +60,7 @@ class CommandOptions(fields.Options, frozen=True, kw_only=True, forbid_unknown_f
 
 
 def offers(spec: str) -> Offers:
-    """Return what a command offers; raise ``DsocrError`` where there is none, or an option is wrong."""
+    """Return what a command offers; raise ``DsocrError`` if there is no command, or an option is wrong."""
     return Offers.of(options_of(spec))
 
 
@@ -160,7 +160,7 @@ def _start(options: CommandOptions, values: fields.Values) -> RunningCommand:
 
 
 def _answer(running: RunningCommand, number: int) -> dict[str, Any]:
-    """Return the answer; lines that do not begin with a brace are messages."""
+    """Return the answer; lines that do not start with a brace are messages."""
     while not (line := running.line()).startswith(b"{"):
         pass
     answer: Any = None
@@ -183,7 +183,7 @@ def _decoded(running: RunningCommand, output: bytes) -> str:
 
 
 def _between(running: RunningCommand, text: str, options: CommandOptions) -> str:
-    """Return what stands between the marks."""
+    """Return the text between the marks."""
     start = text.find(options.after) + len(options.after)
     end = text.find(options.before, start) if options.before else len(text)
     for mark, is_missing in ((options.after, options.after not in text), (options.before, end < 0)):

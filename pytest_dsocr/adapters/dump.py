@@ -103,7 +103,7 @@ class Dump:
         return rows[len(fed)] if [*self.tokens[: len(fed)]] == [*fed] and len(fed) < len(rows) else None
 
     def inputs(self, own: Inputs) -> dict[str, Tensor]:
-        """Return the inputs that were written, in the dtypes of ``own`` where no value is lost, as a batch of one."""
+        """Return the inputs that were written, in the dtypes of ``own`` if no value is lost, as a batch of one."""
         found = {}
         for name in self.tensors.keys() & {*TENSORS}:
             given, wanted = self.tensors[name], getattr(own, name)
@@ -114,7 +114,7 @@ class Dump:
 
 
 def _whole(path: Path, name: str, given: Tensor) -> Tensor:
-    """Return tokens or lengths in one axis; raise where one is no whole number, or more than any can be."""
+    """Return tokens or lengths in one axis; raise if a value is no whole number, or exceeds the maximum."""
     flat = given.flatten().double()
     own = flat.clamp(0, MOST).long()
     if (bad := flat[own != flat]).numel():
@@ -186,7 +186,7 @@ class DumpSubject:
         return inputs
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the seams of vision that were written; an empty one is of a page that is not looked at."""
+        """Return the seams of vision that were written; an empty one means that the page is not encoded."""
         found = self._dumps(_key(inputs))[0].tensors
         return {name: value for name, value in found.items() if name in VISION_SEAMS and value.numel()}
 
@@ -199,7 +199,7 @@ class DumpSubject:
         return Fed(dumps, [], partial(self._further, key))
 
     def step(self, state: Fed, token: int) -> Tensor:
-        """Return the logits behind one more token, where a dump goes along it."""
+        """Return the logits after one more token, if a dump has them."""
         state.tokens.append(token)
         return state.logits
 
@@ -211,7 +211,7 @@ class DumpSubject:
         return Case(page, prompt, preset, max_new_tokens, self._checkpoint.architecture.family)
 
     def _runs(self, case: Case) -> list[tuple[Path, Sequence[int]]]:
-        """Return the folders of a case, each with the tokens that it was led along; none where it went freely."""
+        """Return the folders of a case, each with the reference's tokens that it followed, if it did."""
         found = self._folder / case.id
         if not os.path.lexists(found):
             raise NotOfferedError(f"not offered: cases that {self._folder} has no folder of")
@@ -238,9 +238,9 @@ def _key(inputs: Mapping[str, Tensor]) -> Key:
 
 
 class CommandDumps(DumpSubject):
-    """L2: a command that fills a folder for each page; kept is what it wrote of the last one.
+    """L2: a command that fills a folder for each page; the last page's folder is kept.
 
-    It is run for one token where nobody has announced how far a page will be read.
+    It runs for one token if nobody has announced how many the page needs.
     """
 
     def __init__(self, setup: Setup, options: command.CommandOptions) -> None:
@@ -282,16 +282,16 @@ class CommandDumps(DumpSubject):
         return made
 
     def _dumps(self, key: Key) -> list[Dump]:
-        """Run again for a page that another was read behind."""
+        """Run again for a page if another was read after it."""
         if key not in self._made and key in self._cases:
             self._made[key] = self._runs(self._cases[key])
         return super()._dumps(key)
 
     def _further(self, key: Key, tokens: Sequence[int]) -> Sequence[Dump]:
-        """Run again for more tokens, where its own were these and it had not come to its end.
+        """Run again for more tokens, if its own equal these and it has not reached its end.
 
         Raises:
-            SubjectFaultError: where it then chose others.
+            SubjectFaultError: if it then chooses other tokens.
         """
         own, eos_id = self._dumps(key)[0].tokens, self._checkpoint.tokenizer.special.eos
         if tokens and [*own] == [*tokens] and own[-1] != eos_id:
@@ -306,7 +306,7 @@ class CommandDumps(DumpSubject):
         return super()._further(key, tokens)
 
     def _run(self, case: Case, folder: Path, along: Sequence[int] = ()) -> Path:
-        """Have the command fill a folder; it goes freely where there are no tokens to go along."""
+        """Have the command fill a folder; without ``along`` it chooses its own tokens."""
         (out := folder / OUT).mkdir(parents=True)
         tokens = write_whole(folder / TOKENS, "".join(f"{token}\n" for token in along))
         of_page = fields.of_page(case.page, case.prompt, case.preset, case.max_new_tokens)

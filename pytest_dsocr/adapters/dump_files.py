@@ -39,12 +39,12 @@ FILE = Format(Head, ADVICE, MachineError, most_bytes=MOST_BYTES)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Return the tensors that a file holds, by name: that of the file, where the format has none.
+    """Return a file's tensors by name; a format without names uses the name of the file.
 
-    This is the only door for strangers' bytes. A parser may raise anything on them, so every error names the file.
+    Only this function reads unknown programs' bytes. Parsers may raise anything on them, so all errors name the file.
 
     Raises:
-        DsocrError: where it cannot be read, is too large, or is damaged.
+        DsocrError: if it cannot be read, is too large, or is damaged.
     """
     data = FILE.read_bytes(path)
     try:
@@ -69,7 +69,7 @@ def tensor_files(folder: Path) -> list[Path]:
 
 
 def write_tensor(folder: Path, name: str, tensor: Tensor) -> None:
-    """Write a tensor as ``.npy``, which has no bfloat16: that becomes float32, which holds each of its values."""
+    """Write a tensor as ``.npy``. The format has no bfloat16, so float32 replaces it without loss."""
     own = tensor.detach().cpu()
     np.save(folder / f"{name}.npy", (own.float() if own.dtype is torch.bfloat16 else own).numpy(), allow_pickle=False)
 

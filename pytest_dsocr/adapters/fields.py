@@ -27,7 +27,7 @@ Values = Mapping[str, Any]
 
 
 def of_page(page: Path | str, prompt: str, preset: Preset, max_new_tokens: int) -> Values:
-    """Return the values of a page, as JSON can hold them."""
+    """Return the values of a page, in JSON types."""
     text = prompt.replace(IMAGE, "").strip()
     sizes = {"preset": preset.name, "base_size": preset.base_size, "image_size": preset.image_size, "crop": preset.crop}
     return {"page": str(page), "prompt": prompt, "text": text, **sizes, "max_new_tokens": max_new_tokens}
@@ -53,7 +53,7 @@ def read_options(kind: type[T], rest: str, typed: Callable[[], dict[str, Any]]) 
     """Read an adapter's options from the TOML file that ``rest`` names, or from the text itself.
 
     Raises:
-        DsocrError: where a file cannot be read, an option is unknown or of another type, or a preset has another name.
+        DsocrError: if a file cannot be read, an option is unknown or of another type, or a preset has another name.
     """
     form = Format(kind, "docs/adapters.md has every option", parse=toml, most_bytes=2**20)
     is_file = rest.endswith(TOML) and " " not in rest and not rest.startswith("//")
@@ -73,7 +73,7 @@ def filled(template: str, values: Values) -> str:
 
 
 def check_fields(templates: Collection[str], valid: Collection[str]) -> set[str]:
-    """Return the fields that are named; raise ``DsocrError`` where there is none of that name."""
+    """Return the fields that are named; raise ``DsocrError`` if a name is not valid."""
     named = {name for template in templates for name in FIELD.findall(template)}
     if unknown := sorted(named.difference(valid)):
         raise DsocrError(f"there is no field {{{unknown[0]}}}; the fields are {{{'}, {'.join(valid)}}}")

@@ -39,7 +39,7 @@ def shake_hands(chat: Chat, model: str, body: Body, family: Family, tokenizer: T
     """Ask for the family's first prompt, note what the server does, and return its model and its preset.
 
     Raises:
-        DsocrError: where it cannot be asked, or where it changes the text so that no page could be right.
+        DsocrError: if it does not answer, or changes the text so that no page could be right.
     """
     found = _model(chat, model)
     page, [prompt, *_] = shipped("dev-3")[0], family.prompts.values()
@@ -81,7 +81,7 @@ def _model(chat: Chat, model: str) -> str:
 
 
 def _answered(chat: Chat, asked: dict[str, Any]) -> Completion:
-    """Ask; say how to ask one that refuses a field of ours that OpenAI's API has not."""
+    """Send the request; raise advice if the server refuses one of our fields that OpenAI's API lacks."""
     try:
         return chat.whole(asked)
     except RefusedError as error:

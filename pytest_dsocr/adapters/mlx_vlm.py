@@ -1,8 +1,8 @@
 """mlx-vlm in this process, stage by stage: ``--dsocr-subject=pytest_dsocr.adapters.mlx_vlm:MlxVlm``.
 
-Needs ``mlx`` and ``mlx-vlm`` beside this package, on a Mac or, with ``mlx[cpu]``, on Linux. Level 2: mlx has no torch
-modules to look into. A checkpoint is written as mlx-vlm loads it: its own names in ``config.json``, and SAM of other
-sizes than it has built in.
+Needs ``mlx`` and ``mlx-vlm`` besides this package, on a Mac or, with ``mlx[cpu]``, on Linux. Level 2: mlx has no torch
+modules to hook. A checkpoint is written for mlx-vlm: with its own names in ``config.json``, and with the sizes of SAM
+if they are not its built-in ones.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from pytest_dsocr.models.spec import VIEWS, Family
 from pytest_dsocr.subjects.protocol import Setup
 
 OWN_NAMES = {"deepseek_ocr": ("deepseekocr", "DeepseekOCRProcessor")}
-"""By family, mlx-vlm's model type and processor where they are not those of the published files."""
+"""Model type and processor of mlx-vlm by family, if they are not those of the published files."""
 SAM_DIMENSIONS = 4
 """Number of dimensions of SAM's features, whose channels are last in mlx."""
 
@@ -45,7 +45,7 @@ SAM_DIMENSIONS = 4
 def write_mlx(checkpoint: str | Path, folder: Path) -> None:
     """Write ``checkpoint`` to a new ``folder``, in mlx-vlm's names; raises as :func:`write_portable`.
 
-    What the vendor's config leaves out stays left out, so that mlx-vlm's own defaults count.
+    Fields that the vendor's config leaves out stay left out, so mlx-vlm's own defaults count.
     """
     write_portable(checkpoint, folder)
     path = folder / "config.json"
@@ -147,7 +147,7 @@ class MlxVlm:
         return str(result.text)
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
-        """Return what its processor makes of a page."""
+        """Return the processor's inputs for a page."""
         files = _files(page)
         with redirect_stdout(StringIO()):
             text = self._worded(prompt, len(files))
@@ -236,7 +236,7 @@ class MlxCache:
 
     @property
     def length(self) -> int:
-        """Positions held."""
+        """Number of positions in the cache."""
         return int(self.stored[0].state[0].shape[2])
 
     @property

@@ -1,4 +1,4 @@
-"""A running command: its output is read within limits of time and size, and it ends when asked or is killed."""
+"""A running command, with limits of time and size on its output; it ends when asked, or is killed."""
 
 import os
 import selectors
@@ -69,7 +69,7 @@ class RunningCommand:
         self._limit_s, self._deadline = limit_s, time.monotonic() + limit_s
 
     def output(self) -> bytes:
-        """Wait for its end and give what it printed; raise ``SubjectFaultError`` where that was no success."""
+        """Wait for its end and return its output; raise ``SubjectFaultError`` if it failed."""
         while self._hears():
             pass
         if status := self._process.returncode:
@@ -86,7 +86,7 @@ class RunningCommand:
         raise self._ended_early()
 
     def line(self) -> bytes:
-        """Wait for the next line that it prints, and give that."""
+        """Wait for its next line of output and return it."""
         while (end := self._stdout.find(b"\n")) < 0:
             if not self._hears():
                 raise self._ended_early()
@@ -95,7 +95,7 @@ class RunningCommand:
         return line
 
     def kill(self) -> None:
-        """End it at once, with all that it has started."""
+        """End it at once, with all processes that it started."""
         kill_group(self._process)
         self._process.wait()
         self._selector.close()
@@ -112,7 +112,7 @@ class RunningCommand:
         self.kill()
 
     def fault(self, what: str, kind: type[Fault] = SubjectFaultError) -> Fault:  # type: ignore[assignment]
-        """Return a fault that says what the command did, then what to do."""
+        """Return a fault that states what the command did, then what to do."""
         lines = [line.rstrip() for line in self._stderr.decode(errors="replace").splitlines() if line.strip()]
         said = f"; it said last: {fit(lines[-1], COLUMNS)}" if lines else ""
         command = in_shell(self._words)
@@ -122,9 +122,9 @@ class RunningCommand:
         return fault
 
     def _hears(self) -> bool:
-        """Take the output so far; False where the process has ended and no more can come.
+        """Take the output so far; return False if the process has ended and no more can come.
 
-        A process that it has left behind may hold its pipes open.
+        A process that it started and left running may keep its pipes open.
         """
         is_over = not self.is_running
         if self._selector.get_map():

@@ -46,13 +46,13 @@ TEXTS, SWITCHES = ("prompt", "text"), ("crop_mode", "cropping")
 
 
 def offers(spec: str) -> Offers:
-    """Return that all is offered, as a processor names none; raise ``DsocrError`` where there is no such class."""
+    """Return that all is offered, as a processor names no limits; raise ``DsocrError`` if there is no such class."""
     named_factory(spec.removeprefix(WORD))
     return Offers()
 
 
 def subject(spec: str, setup: Setup) -> Completed:
-    """Return the subject that ``spec`` names; raise ``DsocrError`` where it cannot be had."""
+    """Return the subject that ``spec`` names; raise ``DsocrError`` if it is not available."""
     raised = refusal(f"{spec} cannot be had", "run pytest where its package is installed")
     with guarded("load", "processor", raised):
         return completed(ProcessorInputs(named_factory(spec.removeprefix(WORD)), setup), setup)
@@ -71,9 +71,9 @@ class ProcessorInputs:
         self._made: dict[Preset, _Processor] = {}
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
-        """Return what the processor makes of a page, which it is handed upright and in RGB.
+        """Return the processor's inputs for a page, which it receives upright and in RGB.
 
-        Of a folder it is handed each page, and an ``<image>`` for each where the prompt has one, as clients send them.
+        For a folder it receives each page, and an ``<image>`` for each if the prompt has one, as clients send them.
         """
         if preset not in self._made:
             family = family_named(self._setup.checkpoint)
@@ -122,7 +122,7 @@ class _Processor:
 
 
 def _in_shape(made: Mapping[str, Any], preset: Preset) -> dict[str, Tensor]:
-    """Return the tensors in the vendor's shapes and dtypes: a batch's row, bf16, zeros where there are no crops."""
+    """Return the tensors in the vendor's shapes and dtypes: a batch's row, bf16, zeros if there are no crops."""
     given = {name: torch.as_tensor(value) for name, value in made.items()}
     rows = {name: given[name].reshape(1, -1) for name in ("input_ids", "images_seq_mask")}
     grid = given[GRID].reshape(-1, 2).long()

@@ -25,7 +25,7 @@ OWN_PROCESS = False
 
 
 def offers(spec: str) -> Offers:
-    """Return that all is offered; raise ``DsocrError`` where the folder lacks one of the vendor's files."""
+    """Return that all is offered; raise ``DsocrError`` if the folder lacks one of the vendor's files."""
     check_vendor_folder(_folder(spec))
     return Offers()
 
@@ -43,10 +43,10 @@ def subject(spec: str, setup: Setup) -> OpenSubject:
 
 
 def vendor_runtime(folder: Path, setup: Setup) -> VendorRuntime:
-    """Load code that was written as the vendor's, with a checkpoint's weights.
+    """Load code with the vendor's interface, with a checkpoint's weights.
 
     Raises:
-        DsocrError: where it does not run here, or a file, the checkpoint or the device is not available.
+        DsocrError: if it does not run here, or a file, the checkpoint or the device is not available.
     """
     check_environment(folder)
     from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
