@@ -76,14 +76,14 @@ def loss_of(actual: Answer, expected: Observation, text: Comparison) -> dict[str
 
 
 def divergence(actual: Sequence[float], expected: Sequence[float]) -> float:
-    """Return the Kullback-Leibler divergence of two softmax distributions, in nats; infinite where a logit is.
+    """Return the Kullback-Leibler divergence of two softmax distributions, in nats; infinite if a logit is infinite.
 
-    Of a step's recorded best five tokens, which hold nearly all of the probability, it is that part of the whole
-    divergence which lies among them.
+    For a step's recorded best five tokens, which have nearly all of the probability, it is their part of the whole
+    divergence.
 
     Args:
         actual: the subject's logits of some tokens.
-        expected: the reference's logits of the same.
+        expected: the reference's logits of the same tokens.
     """
     if len(actual) != len(expected) or not all(map(math.isfinite, (*actual, *expected))):
         return math.inf

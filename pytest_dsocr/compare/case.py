@@ -165,7 +165,7 @@ class Exchange:
     stages: Mapping[str, float] = field(default_factory=dict)
     """Contribution of each stage to the divergence of the next token's distribution, in nats, if a budget is set."""
     readings: tuple[Reading, ...] = ()
-    """The first reading and further ones, where several were asked for."""
+    """The first reading and further ones, if several were requested."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class CaseReport:
     comparisons: tuple[Comparison, ...]
     limits: Tolerances
     readings: Readings | None = None
-    """Each with its comparisons, where there are several; the case's own are of all of them."""
+    """Readings with their comparisons, if there are several; the case's own comparisons summarise them."""
 
     @property
     def case(self) -> Case:
@@ -191,7 +191,7 @@ class CaseReport:
 
     @property
     def verdict(self) -> Verdict:
-        """The gravest verdict; NOT-COMPARED where nothing was compared, or where an error left something open."""
+        """Gravest verdict; NOT-COMPARED if nothing was compared, or if an error left something open."""
         gravest = worst(self.comparisons)
         return gravest if self.fault is None or gravest is Verdict.WRONG else Verdict.NOT_COMPARED
 

@@ -14,7 +14,7 @@ STARTED = 0.01
 
 @dataclass(frozen=True)
 class Scene:
-    """A case as it was found, and where it breaks."""
+    """Comparisons of a case, and the place where it breaks."""
 
     first: Comparison
     """First wrong comparison, or the earlier one where its error begins."""
@@ -41,7 +41,7 @@ class Scene:
 
     @property
     def crops_alone(self) -> bool:
-        """Whether the whole page is right where the crops are wrong."""
+        """Whether the whole page is right although the crops are wrong."""
         page = self.first.what.replace(".crops", ".page")
         if page == self.first.what or not self.right(page):
             return False
@@ -60,7 +60,7 @@ def of_whole_page(what: str) -> str:
 
 
 def is_cut(shapes: Mapping[str, str]) -> bool:
-    """Return whether a page has crops, by its inputs' shapes: where it has none, they are zeros in float32."""
+    """Return whether a page has crops, from its inputs' shapes: without crops they are zeros in float32."""
     return not shapes.get("images_crop", "float32").startswith("float32")
 
 
@@ -102,7 +102,7 @@ def first_divergence(comparisons: Sequence[Comparison], ordinary: float = 0.0) -
 
 
 def _origin(comparisons: Sequence[Comparison], ordinary: float) -> Comparison:
-    """Find where the error of the last one, the first that is WRONG, begins: from block to block it grows."""
+    """Find where the error of the last comparison, the first WRONG one, starts: it grows from block to block."""
     wrong = comparisons[-1]
     if wrong.error is None or math.isinf(wrong.error):
         return wrong

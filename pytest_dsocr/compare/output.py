@@ -28,18 +28,18 @@ Recordings of ``mini`` have 0.99 and more, those of random weights at most 0.26.
 EDITS, LENGTH, FEW_CHARACTERS = 0.5, 0.25, 24
 """Allowed edits after a tie and difference of lengths, by the longer rest; up to the last, neither counts."""
 BOXES, FEW_BOXES, IN_PLACE = 1 / 3, 1, 0.1
-"""Boxes without a partner, of all of the side that has more; one is nothing, and a partner is no further away than
-that, in pages."""
+"""Share of boxes without a partner, of the side that has more; number that is ignored; largest distance of a partner,
+in pages."""
 # Measured on some 230 ties of `mini`, bf16 against float32 and eager against sdpa and flash attention, on CPUs and on
 # an H200: half of them change a number or two; the worst has 0.32 edits, 0.12 in length, and 3 of 11 boxes. Of the 496
 # pairs of shipped pages none is as near but those few that are the same words in two faces (`ci/ties.py` at f393cf6).
 AMISS = frozenset((Sign.EMPTINESS, Sign.REPETITION, Sign.BYTE_MARKS, Sign.BROKEN_CHARACTERS, Sign.MARKUP, Sign.ECHO))
-"""Degenerations that a tie does not cause. Where a text ends, or the only kind of difference in it, proves nothing."""
+"""Degenerations that a tie does not cause. A text's end, or the only difference in it, proves nothing."""
 
 
 @dataclass(frozen=True)
 class Tie:
-    """The first step at which a tie made the subject choose another token, and what its own steps give from there."""
+    """The first step at which a tie made the subject choose another token, and the output of its own later steps."""
 
     step: int
     continued: Output
@@ -47,7 +47,7 @@ class Tie:
     """Whether the reference model is sure of its tokens. With random weights its text is noise."""
 
     def astray(self, expected: Output) -> tuple[Astray, ...]:
-        """Say why the output of the steps is no longer a reading of the reference's page."""
+        """Return the reasons why the output of the steps no longer reads the reference's page."""
         return tuple(_astray(self.continued, expected)) if self.sure else ()
 
 
@@ -183,8 +183,8 @@ def _described(file: Artefact) -> str:
 def compare_output(actual: Answer, expected: Output, limits: Tolerances, tie: Tie | None) -> Iterator[Comparison]:
     """Yield the comparisons of two outputs.
 
-    After a tie, what is WRONG is a TIE-FLIP only where it is what the subject's own steps give from there on, and that
-    still reads the same page.
+    After a tie, a WRONG comparison is a TIE-FLIP only if the subject's own steps lead to the same output, and that
+    output still reads the same page.
     """
     found = list(_compared(actual, expected, limits))
     if tie is None or found[0].verdict is Verdict.MATCH:

@@ -1,4 +1,4 @@
-"""Several readings of one page by one process: how often one fails, and what tells those that fail from the others."""
+"""Several readings of one page by one process: how often one fails, and what distinguishes those that fail."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHANCES, ALIKE = 100, 5
 CHANCE = "by chance: look for a race of streams or threads, memory read before it is written, a draw without a seed"
 STATE = "by what was read before: look for a cache not emptied, what is kept of a page by its name or ids, what grows"
 EITHER = "by chance, or by what was read before; more readings tell them apart"
-"""Also where no page that was read before tells them apart, and a count of readings does."""
+"""Also if no page that was read before distinguishes them, and a count of readings does."""
 
 
 def excluded(readings: int) -> float:
@@ -44,7 +44,7 @@ class Readings:
 
     @property
     def why(self) -> str:
-        """Why some fail and others do not, or each otherwise; empty where all that fail are all, and alike."""
+        """Reason why some fail or why they differ; empty if all fail, and alike."""
         failing, of = self.failing, len(self.made)
         texts = {self.made[k - 1].answer.text for k in failing}
         if not failing or (len(failing) == of and len(texts) == 1):
@@ -74,7 +74,7 @@ class Readings:
         return all(place % gcd(*(other - first for other in others)) for place in behind)
 
     def _pattern(self, failing: Sequence[int]) -> tuple[str, bool]:
-        """Say what came before those that fail, and whether it tells two or more of them from all others."""
+        """Return what precedes the failing readings, and whether it distinguishes two or more from all others."""
         own, first = self.made[0].answer.case_id, self.made[failing[0] - 1]
         bad, good = (
             [one.after for k, one in enumerate(self.made, 1) if (k in failing) is fails] for fails in (True, False)

@@ -35,7 +35,7 @@ class Habit(NamedTuple):
 
 
 def habits(actual: str, expected: str) -> str:
-    """Name the characters that are read wrongly in the same way nearly each time; empty where these are few.
+    """Return the characters that are misread in the same way nearly each time; empty if these are few.
 
     Markup does not count: a box that moved changes the same digits again and again.
     """
@@ -63,7 +63,7 @@ def _habits(actual: str, expected: str) -> Iterator[Habit]:
 
 
 def shared_move(pairs: Sequence[tuple[Box, Box]]) -> str:
-    """Describe a shift and scale that nearly all boxes of a page have in common; empty where there is none.
+    """Describe a shift and scale that nearly all boxes of a page have in common; return an empty text if there is none.
 
     Args:
         pairs: the subject's boxes, each with its partner.

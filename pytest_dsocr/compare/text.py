@@ -156,7 +156,7 @@ def _may_circle(items: npt.NDArray[Any], period: int, times: int) -> bool:
 
 
 def _longest_run(same: npt.NDArray[np.bool_]) -> tuple[int, int]:
-    """Return where the longest run of ``True`` begins, and its length."""
+    """Return the start of the longest run of ``True``, and its length."""
     [breaks] = np.nonzero(np.concatenate([[True], ~same, [True]]))
     lengths = np.diff(breaks) - 1
     at = int(lengths.argmax())

@@ -121,10 +121,10 @@ Between bf16, float32 and the three attentions, logits differ by up to 0.118 and
 
 
 def tolerances(*dtypes: str, same_key: bool = True) -> Tolerances:
-    """Return the limits for sides that compute in ``dtypes``; outputs are exact where both have the same key.
+    """Return the limits for sides that compute in ``dtypes``; outputs must be equal if both have the same key.
 
     Raises:
-        DsocrError: for a dtype that has none.
+        DsocrError: for a dtype without limits.
     """
     unknown = [dtype for dtype in dtypes if dtype not in BY_DTYPE]
     if unknown:
@@ -137,7 +137,7 @@ def tolerances(*dtypes: str, same_key: bool = True) -> Tolerances:
 
 
 def check_tolerance(name: str, value: object) -> None:
-    """Raise ``DsocrError`` where ``value`` is none for the tolerance ``name``, or there is no such tolerance."""
+    """Raise ``DsocrError`` if ``value`` is invalid for the tolerance ``name``, or there is no such tolerance."""
     if name not in NAMES:
         raise DsocrError(f"there is no tolerance {name!r}; there are {', '.join(NAMES)}")
     kinds = int if NAMES[name] is int else (int, float)
@@ -174,12 +174,12 @@ class Budget:
 
     @classmethod
     def of(cls, precision: str, given: Mapping[str, float], by: str) -> Budget | None:
-        """Return that of a declared precision and of a run's option, which counts first; None without either.
+        """Return the budget of a run's option, or else of a declared precision; None without either.
 
         Args:
-            precision: as the subject declares it; empty where it declares none.
+            precision: as the subject declares it; empty if it declares none.
             given: what the option allows.
-            by: where the option was given.
+            by: source of the option.
         """
         whole = next((name for name, one in BUDGETS.items() if one == given), "")
         listed = ", ".join(f"{name}={value:g}" for name, value in given.items())
@@ -193,7 +193,7 @@ class Budget:
 
 
 def check_budget(budget: Mapping[str, float]) -> Mapping[str, float]:
-    """Return a budget; raise ``DsocrError`` where it limits what there is not, or by no number of 0 or more."""
+    """Return a budget; raise ``DsocrError`` if it limits an unknown loss, or by anything but a number of 0 or more."""
     for name, allowed in budget.items():
         if name not in LOSSES:
             raise DsocrError(f"there is no loss {name!r}; there are {', '.join(LOSSES)}")

@@ -18,9 +18,9 @@ class Reason(StrEnum):
 
     NEITHER = "neither side has any"
     NOT_OFFERED = "not offered"
-    """The subject does not say that it offers this."""
+    """The subject does not offer this."""
     NOT_GIVEN = "promised by the subject and not given"
-    """The subject says that it offers this, and did not give it."""
+    """The subject offers this, and did not return it."""
     NOT_IN_REFERENCE = "not in the reference"
     TELLS_NOTHING = "tells nothing"
     """The result would be the same with and without a mistake."""
@@ -70,7 +70,7 @@ class Sign(StrEnum):
     SCALED = "scaled", "most of the difference is one factor on all values, which fewer bits do not cause"
     # steps
     FROM_PREFILL = "from prefill"
-    """The first logits out of tolerance are those that prefill gave."""
+    """The first logits out of tolerance are those of prefill."""
     FROM_FIRST_STEP = "from the first step"
     """The first logits out of tolerance are those of the step after prefill."""
     STANDS_STILL = "stands still", "every step gives the same logits as the first"
@@ -115,7 +115,7 @@ class Verdict(StrEnum):
 
 
 PASSING = frozenset((Reason.NEITHER, Reason.NOT_OFFERED))
-"""Why something may be left uncompared: nobody has it, or nobody promised it."""
+"""Reasons that may leave something uncompared: neither side has it, or the subject does not offer it."""
 REFERENCE = "the reference"
 """Name of the other side, unless the caller gives another."""
 SEVERITY = (Verdict.NOT_COMPARED, Verdict.MATCH, Verdict.DRIFT, Verdict.TIE_FLIP, Verdict.WRONG)
@@ -133,7 +133,7 @@ class Comparison:
     error: float | None = None
     """The relative error, of tensors."""
     details: tuple[str, ...] = ()
-    """The first places where the two part, a line each."""
+    """The first places where the two differ, a line each."""
     signs: frozenset[Sign] = frozenset()
     """Evidence of the cause."""
     reason: Reason | None = None
@@ -141,7 +141,7 @@ class Comparison:
     diff: tuple[Line, ...] = ()
     """The first places where two texts differ."""
     lost_to: Exception | None = field(default=None, compare=False, repr=False)
-    """The error that this was lost to; whoever asked for the comparison raises it."""
+    """Error that prevented the comparison; the caller raises it."""
 
     @property
     def stage(self) -> str:
@@ -165,7 +165,7 @@ def equal(what: str, actual: object, expected: object, measured: str, other: str
 
 
 def not_compared(what: str, reason: Reason, measured: str = "") -> Comparison:
-    """Say why something was not compared; ``measured`` may say it in more words."""
+    """Return a comparison that was not made; ``measured`` may explain the reason."""
     return Comparison(what, Verdict.NOT_COMPARED, measured or str(reason), reason=reason)
 
 
@@ -176,13 +176,13 @@ def lost(what: str, error: Exception) -> Comparison:
 
 
 def worst(comparisons: Iterable[Comparison]) -> Verdict:
-    """Return the gravest verdict; NOT-COMPARED where nothing was compared."""
+    """Return the gravest verdict; NOT-COMPARED if nothing was compared."""
     verdicts = {comparison.verdict for comparison in comparisons}
     return max(verdicts, key=SEVERITY.index, default=Verdict.NOT_COMPARED)
 
 
 def as_expected(what: str, found: object, expected: object, why: str) -> Comparison:
-    """Compare what was found with what is expected; ``why`` says in a phrase why it is."""
+    """Compare a finding with its expectation; ``why`` is a phrase that justifies the expectation."""
     found, expected = exact(found), exact(expected)
     if found == expected:
         return Comparison(what, Verdict.MATCH, f"{shown(found)}, {why}")
