@@ -36,7 +36,7 @@ def dtype_named(name: str | torch.dtype) -> torch.dtype:
 
 
 def device_named(name: str | torch.device) -> torch.device:
-    """Return the device called ``name``; raise ``DsocrError`` where this machine does not have it."""
+    """Return the device called ``name``; raise ``DsocrError`` if this machine does not have it."""
     try:
         device = torch.device(name)
     except RuntimeError:
@@ -73,7 +73,7 @@ class Checkpoint:
     architecture: Architecture
     tokenizer: Tokenizer
     load_into: Callable[..., None]
-    """Fills a model's parameters in place, and calls ``on_progress``; raises ``DsocrError`` where they do not fit."""
+    """Fills a model's parameters in place, and calls ``on_progress``; raises ``DsocrError`` if they do not fit."""
     fingerprint: Callable[[], str]
     folder: Path | None = None
     """Folder of its files; None for a synthetic checkpoint."""
@@ -100,15 +100,15 @@ class Checkpoint:
 
 
 def resolve(path_or_name: str | Path) -> Checkpoint:
-    """Find a checkpoint on this machine; the network is never asked.
+    """Find a checkpoint on this machine, without the network.
 
     Args:
         path_or_name: ``mini``, which is part of this package; a folder; ``synthetic:<name>``, with ``@<seed>`` for
-            other weights than the default's; or a hub name such as ``deepseek-ai/DeepSeek-OCR``, if the local hub
-            cache holds it. Each may stand behind a model's name and a colon, whose weights they then are.
+        weights other than the default's; or a hub name such as ``deepseek-ai/DeepSeek-OCR``, if the local hub
+        cache has it. A model's name and a colon may precede each, if the weights are of that model.
 
     Raises:
-        DsocrError: where there is none of that name, or its config or its tokenizer is missing or broken.
+        DsocrError: if there is none with that name, or its config or its tokenizer is missing or broken.
     """
     name = str(path_or_name)
     if known := synthetic(name):

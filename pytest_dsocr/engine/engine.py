@@ -80,7 +80,7 @@ class Engine(Generic[CacheT]):
         """Load a checkpoint into the engine's model.
 
         Args:
-            path_or_name: ``mini``, a folder, ``synthetic:tiny``, or a hub name that the local cache holds.
+            path_or_name: ``mini``, a folder, ``synthetic:tiny``, or a hub name that the local cache has.
             device: ``cpu``, ``cuda`` or ``cuda:N``.
             dtype: ``float32``, ``bfloat16`` or ``float16``.
             attention: ``eager``, ``sdpa`` or ``flash_attention_2``.
@@ -90,7 +90,7 @@ class Engine(Generic[CacheT]):
             **options: the session's own arguments.
 
         Raises:
-            DsocrError: where any of them is not available; the message lists what is.
+            DsocrError: if any of them is not available; the message lists what is.
         """
         place, number_type, attend = device_named(device), dtype_named(dtype), attention_function(attention)
         checkpoint = resolve(path_or_name)
@@ -113,7 +113,7 @@ class Engine(Generic[CacheT]):
         return self.family.prepare(image, prompt, preset, self.tokenizer, self.stages, self.model.device)
 
     def prefill(self, inputs: Inputs, *, all_logits: bool = False) -> DecodeState[CacheT]:
-        """Run vision and the prompt; the state holds the seams, the cache and the first token's logits."""
+        """Run vision and the prompt; return a state with the seams, the cache and the first token's logits."""
         return self.pipeline.prefill(inputs, all_logits=all_logits)
 
     def decode_step(self, state: DecodeState[CacheT], token: int | Sequence[int]) -> torch.Tensor:
@@ -190,7 +190,7 @@ class Engine(Generic[CacheT]):
     def _result_of(
         self, row: Sequence[int], inputs: Inputs, visions: Sequence[Vision], steps: int, policy: DecodePolicy
     ) -> Result:
-        """Return what a page's tokens say, up to the EOS; without times."""
+        """Return a page's result from its tokens up to the EOS, without times."""
         tokens = until_end(row, policy.eos_id)
         with self.stages("postprocess"):
             text = clean_output(self.tokenizer.decode(tokens))

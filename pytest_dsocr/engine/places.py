@@ -55,7 +55,7 @@ def architecture_of(path_or_name: str | Path) -> Architecture:
 
 
 def family_named(path_or_name: str | Path) -> Family:
-    """Return a checkpoint's model. If there is no such checkpoint, it is mini's: loading reports the error."""
+    """Return a checkpoint's model. If there is no such checkpoint, return mini's: loading reports the error."""
     try:
         return architecture_of(path_or_name).family
     except DsocrError:
@@ -63,10 +63,10 @@ def family_named(path_or_name: str | Path) -> Family:
 
 
 def folder_of(path_or_name: str | Path) -> Path:
-    """Find the folder of a checkpoint that is not synthetic; the network is never asked.
+    """Find the folder of a checkpoint that is not synthetic, without the network.
 
     Raises:
-        MachineError: where there is none of that name.
+        MachineError: if there is none with that name.
     """
     _, name = split_model(path_or_name)
     if name in EMBEDDED and not isinstance(path_or_name, Path):

@@ -19,7 +19,7 @@ class CacheView(Protocol):
 
     @property
     def length(self) -> int:
-        """Positions held, of the longest row."""
+        """Number of positions of the longest row."""
 
     @property
     def layers(self) -> int:
@@ -80,7 +80,7 @@ class OcrModel(Protocol[CacheT]):
         """The model's own limit of positions, where its config has one."""
 
     def get_submodule(self, target: str) -> nn.Module:
-        """Return the module that the vendor calls ``target``; raise ``AttributeError`` where there is none."""
+        """Return the module that the vendor calls ``target``; raise ``AttributeError`` if there is none."""
 
     def embed(self, input_ids: Tensor) -> Tensor:
         """Look up ``[B, T]`` ids: ``[B, T, C]``."""

@@ -37,10 +37,10 @@ class StageTime:
 
 
 class Stages:
-    """Enter a stage with ``with stages("projector"):``; what that does depends on the instrument.
+    """Context of a stage, as in ``with stages("projector"):``; its effect depends on the instrument.
 
-    ``off`` does nothing, ``nvtx`` opens an NVTX range (nothing, where the nvtx package is absent), ``timed``
-    opens the range and times it as well.
+    ``off`` does nothing, ``nvtx`` opens an NVTX range (or does nothing without the nvtx package), ``timed`` opens the
+    range and times it too.
     """
 
     def __init__(self, device: torch.device, instrument: Instrument = "off") -> None:
@@ -58,7 +58,7 @@ class Stages:
         return _NOTHING if self.instrument == "off" and self.also is None else self._watch(stage)
 
     def clear(self) -> None:
-        """Forget the times taken so far."""
+        """Delete the times taken so far."""
         self._marks.clear()
 
     def times(self) -> dict[str, StageTime]:

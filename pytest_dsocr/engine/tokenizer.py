@@ -35,9 +35,9 @@ TOKENIZERS, CONFIGS = Format(dict[str, Any], FETCH, MachineError), Format(_Confi
 
 
 class Tokenizer:
-    """Text to ids and back, nothing added and nothing tidied; fulfils ``TextTokenizer``.
+    """Text to ids and back, without additions or clean-up; implements ``TextTokenizer``.
 
-    The special ids are those that the vocabulary itself gives.
+    The special ids are those of the vocabulary.
     """
 
     def __init__(self, encode: Callable[[str], list[int]], decode: Callable[[Sequence[int]], str]) -> None:
@@ -49,7 +49,7 @@ class Tokenizer:
         """Read ``folder/tokenizer.json``, and the added tokens that only ``tokenizer_config.json`` lists.
 
         Raises:
-            DsocrError: where it is missing or broken, lacks a special token, or its ids and the list disagree.
+            DsocrError: if it is missing or broken, lacks a special token, or its ids and the list disagree.
         """
         path = folder / "tokenizer.json"
         try:
@@ -65,7 +65,7 @@ class Tokenizer:
 
     @classmethod
     def wrap(cls, tokenizer: Any) -> Tokenizer:
-        """Stand before a transformers tokenizer; raise ``DsocrError`` where it lacks a special token."""
+        """Wrap a transformers tokenizer; raise ``DsocrError`` if it lacks a special token."""
         return cls(
             lambda text: tokenizer.encode(text, add_special_tokens=False),
             lambda ids: tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False),
@@ -78,7 +78,7 @@ class Tokenizer:
 
     @classmethod
     def over(cls, backend: tokenizers.Tokenizer) -> Tokenizer:
-        """Stand before a tokenizer of the tokenizers package; raise ``DsocrError`` where it lacks a special token."""
+        """Wrap a tokenizer of the tokenizers package; raise ``DsocrError`` if it lacks a special token."""
         backend.no_truncation()
         backend.no_padding()
         return cls(
@@ -196,7 +196,7 @@ def spell(text: str) -> str:
 
 
 def _byte_symbols() -> Iterable[str]:
-    """Return the printable stand-ins of the 256 bytes, as byte-level vocabularies spell them."""
+    """Return the printable symbols of the 256 bytes, as byte-level vocabularies spell them."""
     printable = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
     others = iter(range(256, 512))
     return [chr(byte if byte in printable else next(others)) for byte in range(256)]

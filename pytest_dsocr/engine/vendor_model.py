@@ -23,11 +23,11 @@ class VendorCache:
     def __init__(self) -> None:
         self.past: Any = None
         self.seen = 0
-        """Tokens given: the next one's position."""
+        """Number of tokens so far: the next one's position."""
 
     @property
     def length(self) -> int:
-        """Positions held."""
+        """Number of positions."""
         return 0 if self.past is None else int(self.past.get_seq_length())
 
     @property
@@ -59,7 +59,7 @@ class VendorModel(OcrModel[VendorCache]):
     """A vendor's ``...ForCausalLM``. A subclass has a method for each of the encoder's stages.
 
     Args:
-        model: the vendor's object, loaded by whatever means, in evaluation mode.
+        model: the vendor's object in evaluation mode, however it was loaded.
     """
 
     def __init__(self, model: Any) -> None:
@@ -91,7 +91,7 @@ class VendorModel(OcrModel[VendorCache]):
         return getattr(self._whole.config, "max_position_embeddings", None)
 
     def get_submodule(self, target: str) -> nn.Module:
-        """Return one of the vendor's modules; raise ``AttributeError`` where there is none of that name."""
+        """Return one of the vendor's modules; raise ``AttributeError`` if there is none with that name."""
         return self._whole.get_submodule(target)
 
     def new_cache(self) -> VendorCache:

@@ -26,7 +26,7 @@ ITEM_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 NAMED = 3
 """Most tensors or files that a message names."""
 COMPUTED = ".position_ids"
-"""A buffer that the vendor's class saves into some checkpoints; it holds no weights."""
+"""A buffer that the vendor's class saves into some checkpoints; it has no weights."""
 
 
 class _Index(TypedDict):
@@ -60,11 +60,11 @@ class StoredTensor:
 def load_weights(model: nn.Module, folder: Path, *, on_progress: OnBytes | None = None) -> None:
     """Fill ``model``'s parameters in place from the safetensors in ``folder``, cast to the parameters' dtype.
 
-    Names and shapes are compared before any tensor is read; then tensor by tensor from the mapped file, so that the
-    model is in memory once.
+    Names and shapes are compared before any tensor is read. Then tensors are read one by one from the mapped file, so
+    the model is in memory once.
 
     Raises:
-        DsocrError: where a file is missing or broken, or a tensor is missing, surplus or misshapen.
+        DsocrError: if a file is missing or broken, or a tensor is missing, surplus or of another shape.
     """
     parameters = dict(model.named_parameters())
     stored = read_headers(folder)
@@ -87,10 +87,10 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 def save_weights(state: Mapping[str, Tensor], folder: Path) -> None:
     """Write ``state`` as safetensors with an index, under file names like the published checkpoint's.
 
-    ``folder`` is made if it is absent.
+    ``folder`` is created if it is absent.
 
     Raises:
-        DsocrError: where ``folder`` holds weights already.
+        DsocrError: if ``folder`` already has weights.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.glob("*.safetensors")):
@@ -106,10 +106,10 @@ def save_weights(state: Mapping[str, Tensor], folder: Path) -> None:
 
 
 def fingerprint(folder: Path) -> str:
-    """Return a SHA-256 of the weights in ``folder``: the same however they are spread over files.
+    """Return a SHA-256 of the weights in ``folder``, independent of their distribution over files.
 
-    It is the hash of the sorted lines ``name dtype [shape] hash-of-data``, so that tensors are hashed side by side. Of
-    files that have not changed it is found once in a process: a full-size checkpoint takes its time.
+    It is the hash of the sorted lines ``name dtype [shape] hash-of-data``, so tensors are hashed in parallel. A process
+    computes it once for files that have not changed, since a full-size checkpoint takes long.
     """
     stamps = [(path.resolve(), path.stat()) for path in _files(folder)]
     return _fingerprint(folder, tuple((path, stamp.st_size, stamp.st_mtime_ns) for path, stamp in stamps))
@@ -125,10 +125,10 @@ def _fingerprint(folder: Path, stamps: Stamps) -> str:
 
 
 def read_headers(folder: Path) -> dict[str, StoredTensor]:
-    """Say what tensors the safetensors in ``folder`` hold, reading the files' headers only.
+    """Return the tensors of the safetensors in ``folder``, from the files' headers only.
 
     Raises:
-        DsocrError: where there are none, or one is missing, broken, or repeats a tensor of another.
+        DsocrError: if there are none, or one is missing, broken, or repeats a tensor of another.
     """
     stored: dict[str, StoredTensor] = {}
     for path in _files(folder):

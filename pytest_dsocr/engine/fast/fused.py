@@ -40,11 +40,11 @@ TILES = {
 FEW_ROWS = 1024
 """Most rows of a router's matrix, which is spread over many programs; a matrix with more rows is ``lm_head``."""
 JOINED_AT_ONCE = 16
-"""Blocks of attention that are put together at once."""
+"""Number of attention blocks that are joined at once."""
 
 
 def qkv(x_BC: Tensor, layer: LayerWeights, place: Place) -> Tensor:
-    """Write the new token's keys and values into the cache; give its queries ``[B, N * D]``."""
+    """Write the new token's keys and values into the cache; return its queries ``[B, N * D]``."""
     rows, width = x_BC.shape
     _, groups, room, channels = place.keys.shape
     heads = layer.qkv.shape[0] // channels - 2 * groups

@@ -1,7 +1,7 @@
-"""A mixture of experts for many tokens: sorted by expert, so that each expert's weights are read once.
+"""A mixture of experts for many tokens, sorted by expert, so each expert's weights are read once.
 
-Takes the place of ``gate_up`` and ``down`` in :mod:`~pytest_dsocr.engine.fast.step` where the B tokens are those of a
-prompt. Shapes as in :mod:`~pytest_dsocr.engine.fast.weights`.
+Replaces ``gate_up`` and ``down`` in :mod:`~pytest_dsocr.engine.fast.step` if the B tokens are those of a prompt.
+Shapes as in :mod:`~pytest_dsocr.engine.fast.weights`.
 """
 
 from dataclasses import replace

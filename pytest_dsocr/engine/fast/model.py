@@ -37,7 +37,7 @@ class FastModel(EngineModel):
         """Operations of decode steps; chosen when the experts are stacked."""
 
     def stack_experts(self) -> None:
-        """Lay the decoder's weights out for fast steps, once they are loaded; the encoders' stay where they are."""
+        """Lay the decoder's weights out for fast steps after loading; the encoders' are not moved."""
         self.weights, self._slots = DecoderWeights.of(self), None
         pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
         self.prepare_vision(pool, exact=self.weights.round_scores)

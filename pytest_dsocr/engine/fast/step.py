@@ -41,7 +41,7 @@ PLAIN = Operations.of(plain)
 
 @cache
 def operations_for(device: torch.device) -> Operations:
-    """Return Triton's kernels on a GPU, where the package is installed; plain torch elsewhere."""
+    """Return Triton's kernels on a GPU if the package is installed, otherwise plain torch."""
     if device.type != "cuda" or not find_spec("triton"):
         return PLAIN
     from pytest_dsocr.engine.fast import fused

@@ -50,9 +50,9 @@ def gate_up_kernel(
     ROWS: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
-    """Choice of experts, norm, and ``silu(gate) * up`` of the chosen and of the shared ones.
+    """Choose experts, apply the norm, and compute ``silu(gate) * up`` of the chosen and the shared experts.
 
-    Programs: ``[K * I / ROWS + J / ROWS, B]``, each expert's rounded up. An expert's weights are read where they are.
+    Programs: ``[K * I / ROWS + J / ROWS, B]``, each expert's rounded up. An expert's weights are not copied.
     """
     BLOCKS: tl.constexpr = (I + ROWS - 1) // ROWS
     token = tl.program_id(1)

@@ -8,7 +8,7 @@ import triton.language as tl
 
 @triton.jit
 def rounded(value, like):
-    """Round to the dtype that ``like`` points to, and give float32."""
+    """Round to the dtype that ``like`` points to, and return float32."""
     return value.to(like.dtype.element_ty).to(tl.float32)
 
 
@@ -97,7 +97,7 @@ def score_kernel(
     ROWS: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
-    """Norm and a product, given in float32. Programs: ``[R / ROWS, B]``."""
+    """Norm and a product in float32. Programs: ``[R / ROWS, B]``."""
     token = tl.program_id(1)
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     valid = rows < rows_of
