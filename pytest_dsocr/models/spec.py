@@ -63,7 +63,7 @@ class Stage:
 
 
 class EncoderSizes(Protocol):
-    """Sizes of a model's vision encoder: what msgspec makes of the ``vision_config`` of a ``config.json``."""
+    """Sizes of a model's vision encoder, which msgspec reads from the ``vision_config`` of a ``config.json``."""
 
     @classmethod
     def published(cls) -> Self:
@@ -98,15 +98,14 @@ class PageTokens:
 
 @dataclass(frozen=True)
 class Vendor:
-    """The vendor's Python code and files, and where the code is hooked."""
+    """The vendor's Python code and files, and the places where the code is hooked."""
 
     architecture: str
     """Name of its class, as in ``architectures`` of a checkpoint's ``config.json``."""
     files: tuple[str, ...]
     """Names of its files, the one with the class first; their sums are in an ``anchors.json`` in ``golden/vendor``."""
     contract: Mapping[str, tuple[str, ...]]
-    """By stage, what the contract was read from: functions, classes, methods and tables, in whichever file they
-    stand."""
+    """Sources of the contract by stage: functions, classes, methods and tables, in whichever file they are."""
     page_tokens: PageTokens
     model: str
     """Subclass of :class:`pytest_dsocr.engine.vendor_model.VendorModel` that runs the stages of the vendor's model
@@ -130,10 +129,10 @@ class Family:
     stages: tuple[Stage, ...]
     """In the order of the data."""
     presets: Mapping[str, Preset]
-    """By name; each holds the family's tiling and its layout of tokens."""
+    """Presets by name; each has the family's tiling and its layout of tokens."""
     default_preset: str
     prompts: Mapping[str, str]
-    """The model card's prompts that need nothing filled in."""
+    """The model card's prompts that have no fields to fill in."""
     newline: str
     """The vendor's parameter that ends each row of an image's tokens; unused if the layout has no newlines."""
     separator: str
@@ -185,12 +184,12 @@ class Family:
 
     @property
     def vectors(self) -> tuple[str, ...]:
-        """The vendor's parameters that stand among an image's tokens."""
+        """The vendor's parameters that appear among an image's tokens."""
         return (self.newline, self.separator) if self.layout.newlines else (self.separator,)
 
     @cached_property
     def of_views(self) -> tuple[Stage, ...]:
-        """The stages that every view goes through, in order; the last one's features are laid out in the prompt."""
+        """The stages of every view, in order; the last one's features are laid out in the prompt."""
         return tuple(stage for stage in self.stages if stage.kind == "view")
 
     @cached_property
@@ -199,7 +198,7 @@ class Family:
         return tuple(seam for stage in self.stages if stage.kind in ("view", "fusion") for seam in stage.seams)
 
     def with_ring(self, ring: int | None) -> Family:
-        """Return the family as a checkpoint has it whose config names a ring of its own; None leaves it as it is."""
+        """Return the family for a checkpoint whose config sets its own ring; None leaves it unchanged."""
         own = ring is None or self.cache.ring in (None, ring)
         return self if own else replace(self, cache=replace(self.cache, ring=ring))
 
@@ -224,7 +223,7 @@ class Family:
         return self.presets[self.default_preset].layout
 
     def preset(self, name: str | Preset) -> Preset:
-        """Return the preset of that name, whatever its case; of a ``Preset`` its sizes, as the family cuts pages."""
+        """Return the preset with a name, in any case; for a ``Preset``, its sizes with the family's tiling."""
         found, own = get_preset(name, self.presets), (self.tiling, self.layout)
         return found if (found.tiling, found.layout) == own else replace(found, tiling=own[0], layout=own[1])
 

@@ -163,7 +163,7 @@ def parameters(arch: Architecture) -> dict[str, int]:
 
 
 def activations(arch: Architecture, side_px: int, views: int, dtype: str) -> dict[str, int]:
-    """Return the most bytes of activations alive at once in one call of SAM, of CLIP and of the projector."""
+    """Return the peak bytes of activations in one call of SAM, of CLIP and of the projector."""
     sizes = sizes_of(arch)
     size, rows = ITEM_BYTES[dtype], views * (encoded_side(side_px, sizes.sam.patch_size) ** 2 + 1)
     return {

@@ -16,13 +16,13 @@ from pytest_dsocr.models.deepseek_ocr.model import DeepseekCore
 class FastVision:
     """The encoders of one model, whose weights must not move.
 
-    CLIP's module is captured as it is, under autocast, where its residual is in float32. So is SAM's where ``exact`` is
-    asked for; else SAM has code of its own, without autocast, as all of it is in the weights' dtype.
+    CLIP's module is captured unchanged, under autocast, where its residual is in float32. So is SAM's if ``exact`` is
+    set. Otherwise SAM has its own code without autocast, as all of it is in the weights' dtype.
 
     Args:
         core: the model.
-        device: where it is.
-        pool: what graphs share their memory in.
+        device: the model's device.
+        pool: the memory pool that graphs share.
         exact: compute what the readable session computes, to the bit.
     """
 
@@ -67,7 +67,7 @@ def _own(compute: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
 
 
 def attend_for(device: torch.device) -> sam.Attend:
-    """Return the Triton kernel on a GPU, where the package is installed; plain torch elsewhere."""
+    """Return the Triton kernel on a GPU if the package is installed, otherwise plain torch."""
     if device.type != "cuda" or not find_spec("triton"):
         return sam.attend
     from pytest_dsocr.layers.fast import sam_fused

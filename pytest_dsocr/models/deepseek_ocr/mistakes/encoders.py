@@ -40,12 +40,12 @@ def attended(
         q: queries.
         k: keys.
         v: values.
-        bias: is added to the scores.
-        hidden: what is not seen; None where everything is.
-        scale: of a head's channels and the number of heads.
-        change: of the scores in front of the mask.
-        fill: the score of what is not seen; None for the least that there is.
-        softmax: over the keys.
+        bias: added to the scores.
+        hidden: what is not seen; None if everything is seen.
+        scale: factor of the scores, from a head's channels and the number of heads.
+        change: applied to the scores before the mask.
+        fill: the score of what is not seen; None for the lowest number.
+        softmax: softmax over the keys.
     """
     scores = change(q @ k.transpose(-2, -1) * scale(q.shape[-1], q.shape[1]) + bias)
     if hidden is not None:

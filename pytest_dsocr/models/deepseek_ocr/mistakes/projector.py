@@ -1,4 +1,4 @@
-"""Mistakes of the projector, and of what it is given."""
+"""Mistakes of the projector and of its inputs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
