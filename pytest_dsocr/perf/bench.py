@@ -58,7 +58,7 @@ class Bench:
 
     @property
     def is_same_work(self) -> bool:
-        """Whether both sides did the same work; otherwise times say nothing."""
+        """Whether both sides did the same work; otherwise times mean nothing."""
         return not self.apart and not any(change.is_work for change in self.changes)
 
     @property
@@ -113,10 +113,10 @@ class Bench:
 
 
 def compare(names: Sequence[str], task: Task, watch: Watcher, *, is_timed: bool = True) -> Bench:
-    """Compare two named sides; without times, only what is counted, and nothing is judged.
+    """Compare two named sides; without times, compare only counts, and judge nothing.
 
     Raises:
-        DsocrError: where one of the two cannot be run, or would not run what it is named for.
+        DsocrError: if one of the two cannot run, or would not run the code that it is named for.
     """
     ends_s = time.monotonic() + task.seconds
     with ExitStack() as stack:

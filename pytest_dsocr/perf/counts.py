@@ -12,11 +12,11 @@ from pytest_dsocr.perf.rounds import Measured
 WAITS_A_TOKEN = 1
 """The host has to learn which token was chosen."""
 FEWEST_TOKENS = {"decode.early": 17, "decode.late": 17, "page.lines.growth": 18, "decode.": 4, "decode": 2}
-"""By how the name of what is timed or counted begins, the tokens that it takes; each but the first is a step."""
+"""Number of tokens that a quantity needs, by the prefix of its name; each token but the first is a step."""
 FEW_STEPS = 2
 """The vendor's own code works 3.6 steps long for a prompt of 729 tokens, which asks all experts."""
 WORK = ("tokens.", "page.characters", "vision.views")
-"""Quantities of the work itself: where they differ, times are of different work."""
+"""Quantities of the work itself: if they differ, times are of different work."""
 NEARLY = {"_us": 0.03, "peak_bytes": 0.01}
 """Endings of quantities that vary between runs, with the share that they may differ by."""
 SHORT_US = 30
@@ -86,7 +86,7 @@ FLAGS: Mapping[str, tuple[tuple[str, ...], str | Callable[..., Flag]]] = {
         "each token runs {} lines of Python more than the one before; none is allowed, or pages grow quadratic",
     ),
 }
-"""Each with the exact quantities that it needs, and what judges them; a text, where the first of them must be 0."""
+"""Flags by name: the exact quantities that each needs, and its judge; a text if the first quantity must be 0."""
 
 
 ON_A_CPU = {"prefill.busy_us": "prefill.flops", "decode.busy_us": "step.flops"}
@@ -104,7 +104,7 @@ def flag(name: str, exact: Exact) -> Flag | None:
 
 
 def too_few_tokens(quantities: Iterable[str], exact: Exact) -> str:
-    """Say that the page has too few tokens for some of these; nothing where it has enough, or they were not counted."""
+    """Say that the page has too few tokens for these quantities; empty if it has enough, or they were not counted."""
     starts = (next((start for start in FEWEST_TOKENS if one.startswith(start)), "") for one in quantities)
     fewest, tokens = max((FEWEST_TOKENS.get(start, 0) for start in starts), default=0), exact.get("tokens.output")
     return f"too few tokens ({tokens}, needs {fewest})" if tokens is not None and tokens < fewest else ""
@@ -161,7 +161,7 @@ def exactly(found: Exact) -> Exact:
 
 
 def text_change(a: str, b: str) -> str:
-    """Say how two readings of the page differ; nothing where they do not."""
+    """Describe the difference between two readings of the page; empty if they are equal."""
     if a == b:
         return ""
     same = next((k for k, (one, other) in enumerate(zip(a, b, strict=False)) if one != other), min(len(a), len(b)))

@@ -21,7 +21,7 @@ STEEPEST = 1.5
 
 
 def host_ms(rounds: Sequence[Round], quantity: str) -> float | None:
-    """Return the milliseconds of the same small work around a quantity, at the median; None where a round has none."""
+    """Return the median milliseconds of the host's small work around a quantity; None if a round has none."""
     if not rounds or not all(quantity in one.host_ms for one in rounds):
         return None
     return median(one.host_ms[quantity] for one in rounds)
@@ -46,9 +46,9 @@ def of_runs(before: Measured, after: Measured, quantity: str) -> Sides:
 
 
 def steady(pairs: Sequence[tuple[Round, Round]], quantity: str) -> Sequence[tuple[Round, Round]]:
-    """Leave out pairs in whose turns the host had another pace for one side than for the other.
+    """Leave out pairs in which the host's speed differed between the sides.
 
-    What makes one side's host slower in most pairs, such as a thread that it leaves running, is no such change.
+    A constant cause, such as a thread that one side leaves running, does not exclude a pair.
     """
     if not all(quantity in one.host_ms for pair in pairs for one in pair):
         return pairs
@@ -84,9 +84,9 @@ def at_pace(rounds: Sequence[Round], exact: Mapping[str, int], quantity: str, pa
 
 
 def follows(times: Sequence[float], slower: Sequence[float]) -> float:
-    """Return the slope of log times over log pace: 1 where times double with the host's, 0 where they do not change.
+    """Return the slope of log times over log pace: 1 if times double with the host's, 0 if they do not change.
 
-    The estimate of Theil and Sen, which a few disturbed rounds do not change.
+    It is the estimate of Theil and Sen, which a few disturbed rounds do not change.
     """
     from scipy import stats
 
@@ -97,7 +97,7 @@ def follows(times: Sequence[float], slower: Sequence[float]) -> float:
 
 
 def busy_ms(exact: Mapping[str, int], quantity: str) -> float:
-    """Return the milliseconds that the GPU works for a quantity; 0 where there is none, or its work was not counted."""
+    """Return the milliseconds of GPU work for a quantity; 0 without a GPU, or if its work was not counted."""
     once = sum(_busy(exact, stage) for stage in ON_DEVICE)
     step = _busy(exact, "decode")
     if quantity.startswith("decode"):
@@ -110,7 +110,7 @@ def busy_ms(exact: Mapping[str, int], quantity: str) -> float:
 
 
 def idle_share(measured: Measured, quantity: str = "decode") -> float | None:
-    """Return the share of a quantity's time in which the GPU does nothing; None where its work was not counted."""
+    """Return the share of a quantity's time in which the GPU is idle; None if its work was not counted."""
     busy = busy_ms(measured.exact, quantity)
     if not busy or quantity not in measured.quantities:
         return None

@@ -28,23 +28,23 @@ class PageSetting:
 
 
 def identity_of(subject: str, setup: Mapping[str, Any], page: PageSetting, **code: Any) -> dict[str, Any]:
-    """Return all that two measurements must have in common to be compared, as JSON values.
+    """Return all that two comparable measurements must have in common, as JSON values.
 
-    The vendor's code is the same subject in whichever folder it lies.
+    The vendor's code is the same subject in any folder.
 
     Args:
-        subject: as a run names it.
+        subject: the run's name for it.
         setup: its checkpoint, with its hash (empty for one that only the subject can read), its dtype and attention,
             and the threads; the device is part of the machine.
-        page: and what is asked of it.
-        **code: which code was measured, and where: ``name``, as the user has it, ``commit``, ``machine``, ``versions``.
+        page: the page, its prompt, preset and limit of tokens.
+        **code: identity of the measured code: ``name``, as the user gave it, ``commit``, ``machine``, ``versions``.
     """
     known = VENDOR.rstrip(":") if subject.startswith(VENDOR) else subject
     return {**code, "subject": known, "setup": {**setup}, "page": asdict(page)}
 
 
 def key(identity: Mapping[str, Any], without: Collection[str] = ()) -> dict[str, str]:
-    """Return what has to be equal but for some of it, each under a name such as ``machine.gpu``."""
+    """Return the values that must be equal, except some, each under a name such as ``machine.gpu``."""
     flat: dict[str, str] = {}
     for name, value in identity.items():
         if isinstance(value, Mapping):

@@ -28,7 +28,7 @@ class Round:
     """Milliseconds of the host's clock by quantity, such as ``projector``, ``prefill``, ``decode`` (a token), ``page``;
     on a GPU with a synchronise on both sides."""
     host_ms: Mapping[str, Time] = field(default_factory=dict)
-    """Milliseconds that the host took for the same small work around each quantity; empty where it was not timed."""
+    """Milliseconds of the host's small work around each quantity; empty if it was not timed."""
     conditions: Mapping[str, Any] = field(default_factory=dict)
     """State of the machine around the round: clocks in MHz, temperature, load."""
     spoilt: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Round:
 
 
 def alike(one: Round, other: Round) -> Round:
-    """Return a round with the stages of another: where that has no ``preprocess``, this is part of ``tokenizer``."""
+    """Return a round with the stages of ``other``: if that has no ``preprocess``, it is added to ``tokenizer``."""
     if PREPROCESS in other.wall_ms or not {PREPROCESS, TOKENIZER} <= {*one.wall_ms}:
         return one
     times = dict(one.wall_ms)

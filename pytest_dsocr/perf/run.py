@@ -81,7 +81,7 @@ class PerfRun:
         return host_ratio(self.baseline, self.measured) if self.baseline else 1.0
 
     def judgement(self, quantity: str) -> Judgement | None:
-        """Return the one of a quantity, where there is one."""
+        """Return the judgement of a quantity, if there is one."""
         return next((one for one in self.judgements if one.quantity == quantity), None)
 
     def to_json(self) -> dict[str, Any]:
@@ -124,13 +124,13 @@ def measure(
     """Measure a page until each quantity is judged, or ``most_rounds`` are good.
 
     Args:
-        probe: of the page.
-        counts: of what is measured: its identity, and its exact quantities.
+        probe: the probe of the page.
+        counts: identity and exact quantities of the measurement.
         baseline: to judge against.
-        slower: how much slower quantities may be, where that is not the default.
-        most_rounds: the bound. Where rounds are spoilt, others are taken, up to twice as many.
-        rounds_alone: taken where there is no baseline.
-        on_round: called as it goes.
+        slower: allowed slow-down of quantities, where it is not the default.
+        most_rounds: the limit. Spoilt rounds are replaced, up to twice as many in all.
+        rounds_alone: number of rounds without a baseline.
+        on_round: called during the work.
     """
     on_round("warming up", 0, most_rounds)
     probe.warm_up()
@@ -151,7 +151,7 @@ def measure(
 
 
 def judge_run(before: Measured, after: Measured, slower: Mapping[str, float], look: int, looks: int) -> list[Judgement]:
-    """Judge the quantities that both have, corrected for the host's pace; none where a side has no good round."""
+    """Judge the quantities that both have, corrected for the host's speed; none if a side has no good round."""
     times = {name: of_runs(before, after, name) for name in before.quantities if name in after.quantities}
     if not times:
         return []

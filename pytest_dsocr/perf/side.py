@@ -50,7 +50,7 @@ class Side:
         """Ask the worker for something and return its answer.
 
         Raises:
-            DsocrError: where it raises, ends, or hangs; the message says which, and the end of what it printed.
+            DsocrError: if it raises, ends, or hangs; the message states which, and the end of its output.
         """
         limit_s, option = (self._start_limit_s, "--start-limit") if what == LOAD else (self._limit_s, "--time-limit")
         try:
@@ -79,7 +79,7 @@ class Side:
 
 @contextmanager
 def sides(candidates: Mapping[str, Candidate], limit_s: float, start_limit_s: float) -> Iterator[list[Side]]:
-    """Start a process for each; end them all, at once where an error or an interrupt leaves them."""
+    """Start a process for each; end them all, at once if an error or an interrupt occurs."""
     started: list[Side] = []
     try:
         for label, candidate in candidates.items():
@@ -95,7 +95,7 @@ def sides(candidates: Mapping[str, Candidate], limit_s: float, start_limit_s: fl
 
 
 def ask_all(both: Sequence[Side], what: str, how: Sequence[Mapping[str, Any]] = ({}, {})) -> list[Any]:
-    """Ask all sides at the same time for what is not timed; where one fails, the others end."""
+    """Send a request that is not timed to all sides at the same time; if one fails, end the others."""
     with ThreadPoolExecutor(len(both)) as pool:
         try:
             return [*pool.map(lambda side, one: side.ask(what, **one), both, how)]

@@ -1,9 +1,9 @@
-"""Whether a side is slower: rank tests on log times, corrected for the number of quantities and of looks.
+"""Tests whether a side is slower: rank tests on log times, corrected for the number of quantities and of looks.
 
-Nothing is assumed of how times are distributed but that noise hits both sides alike. Paired rounds take Wilcoxon's
-signed-rank test, others that of Mann and Whitney, both exact and scipy's. A test and its interval come from the same
-ranks, so that they cannot contradict each other. A shift that equals the limit counts against the finding, so that ties
-only make a test more careful.
+The only assumption on the distribution of times is that noise affects both sides alike. Paired rounds use Wilcoxon's
+signed-rank test, others that of Mann and Whitney, both exact and scipy's. A test and its interval use the same ranks,
+so they cannot contradict each other. A shift that equals the limit counts against the finding, so ties only make a test
+more careful.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def level_of(alpha: float, look: int, looks: int) -> float:
 
 
 def fewest_rounds(quantities: int, alpha: float, looks: int, paired: bool) -> int:
-    """Return the fewest rounds of each side with which the first look at ``quantities`` can find anything."""
+    """Return the fewest rounds of each side with which the first look at ``quantities`` can find a difference."""
     return fewest_at(level_of(alpha, 1, looks) / (2 * quantities), paired)
 
 
@@ -192,7 +192,7 @@ def fewest_at(level: float, paired: bool) -> int:
 
 
 def holm(p_values: Mapping[Key, float], level: float) -> Iterator[Key]:
-    """Yield what is significant where the chance of any error among all of these is to be at most ``level``."""
+    """Yield the significant keys if the chance of any error among all of them is to be at most ``level``."""
     for rank, key in enumerate(sorted(p_values, key=p_values.__getitem__)):
         if p_values[key] > level / (len(p_values) - rank):
             return
@@ -200,7 +200,7 @@ def holm(p_values: Mapping[Key, float], level: float) -> Iterator[Key]:
 
 
 def unusable(before: Sequence[float], after: Sequence[float]) -> str:
-    """Say why a quantity cannot be compared; nothing if it can."""
+    """Return why a quantity cannot be compared; empty if it can."""
     if not len(before) or not len(after):
         return "it has no rounds"
     if not all(0 < time < math.inf for side in (before, after) for time in side):
@@ -243,11 +243,11 @@ class Shifts:
 
     @property
     def least_p(self) -> float:
-        """The p-value where every value lies on one side."""
+        """The p-value if every value lies on one side."""
         return self._chance(0)
 
     def far(self, shift: float) -> Pace | None:
-        """Say which way every value lies beyond this shift, where there are enough of them to rule out noise."""
+        """Return the direction if every value is beyond this shift, and there are enough of them to rule out noise."""
         if min(self.sizes) < AGREEING:
             return None
         return Pace.SLOWER if self.values[0] > shift else Pace.FASTER if self.values[-1] < -shift else None
@@ -261,7 +261,7 @@ class Shifts:
         return self._chance(len(self.values) - int(self.values.searchsorted(shift - ROUNDING, side="left")))
 
     def interval(self, level: float) -> tuple[float, float]:
-        """Return the shifts that neither test rejects at this level; without an end where there are too few values."""
+        """Return the shifts that neither test rejects at this level; unbounded if there are too few values."""
         rejected = _rejected(level, self.sizes, self.paired)
         if not rejected:
             return -math.inf, math.inf
@@ -273,7 +273,7 @@ class Shifts:
 
 @cache
 def chance(below: int, sizes: tuple[int, int], paired: bool) -> float:
-    """Return how likely it is that so few shifts or fewer lie below the true one, by scipy on samples made to be so."""
+    """Return the probability that at most this many shifts are below the true one, by scipy on constructed samples."""
     from scipy import stats
 
     before, after = sizes

@@ -1,4 +1,4 @@
-"""A measurement in sentences: where the time goes, what limits it, and how near to the roofline it is."""
+"""A measurement in sentences: where the time is spent, what limits it, and how near to the roofline it is."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -75,7 +75,7 @@ def nearness_json(measured: Measured, roof: Roof) -> dict[str, Any]:
 
 
 def of_run(measured: Measured, roof: Roof | None = None) -> Iterator[str]:
-    """Yield what is worth reading at once: the page, a token, the limit, and how near to the ``roof`` it all is."""
+    """Yield the main results: the page, a token, the limit, and how near to the ``roof`` they are."""
     if not measured.good:
         yield f"no good round of {len(measured.rounds)}: {measured.why_spoilt}"
         return
@@ -140,7 +140,7 @@ def of_host(ratio: float) -> Iterator[str]:
 
 
 def of_judgement(one: Judgement, other: str = "the baseline") -> str:
-    """Say how a quantity compares with that of ``other``, in a phrase that begins with the finding."""
+    """Describe how a quantity compares with that of ``other``, in a phrase that starts with the finding."""
     if one.pace is Pace.NOT_COMPARED:
         return one.reason
     change = f"{one.ratio - 1:+.1%} ({one.low - 1:+.1%} to {one.high - 1:+.1%})"

@@ -155,14 +155,14 @@ def _cells(one: Change) -> tuple[str, ...]:
 
 
 def difference(a: Table, b: Table, judged: Collection[str] = ()) -> Difference:
-    """Compare two tables; changes are put together by stage and function.
+    """Compare two tables; changes are grouped by stage and function.
 
-    What is seen as the stages are called one by one is not said again of the page that is read whole.
+    A change in the separate stages is not repeated for the page that is read whole.
 
     Args:
         a: the first side's.
         b: the second side's.
-        judged: stages that are known to be slower or faster; in no other do the times of equal calls say anything.
+        judged: stages that are known to be slower or faster; only in these do the times of equal calls matter.
     """
     found: dict[tuple[str, ...], list[Change]] = defaultdict(list)
     for stage in (one for one in b.runs if one in a.runs):
@@ -174,7 +174,7 @@ def difference(a: Table, b: Table, judged: Collection[str] = ()) -> Difference:
     ]
 
     def weight(cause: Cause) -> tuple[bool, bool, float]:
-        """Put in front what calls differ in, and what takes longer: where work is replaced, what it was is no cause."""
+        """Order causes: different calls and longer times first, since work that was replaced is no cause."""
         is_felt = abs(cause.ms) > LEAST * a.stage_ms[cause.head.stage]
         felt_calls = is_felt and any(one.more_calls for one in cause.changes)
         return felt_calls, felt_calls and cause.ms > 0, abs(cause.ms) * cause.head.runs
@@ -191,7 +191,7 @@ def _of_stage(stage: str, a: Table, b: Table, is_judged: bool) -> Iterator[Chang
 
 
 def _of_name(key: tuple[str, str, str], a: Table, b: Table, is_judged: bool) -> Iterator[Change]:
-    """Yield where one operator, kernel, function or stage has more calls, or takes longer."""
+    """Yield the changes where one operator, kernel, function or stage has more calls, or takes longer."""
     stage, kind, _ = key
     rows = a.by_name.get(key, []), b.by_name.get(key, [])
     runs = a.runs[stage], b.runs[stage]
@@ -230,7 +230,7 @@ def _more(rows: Rows, runs: tuple[int, int]) -> Iterator[Change]:
 
 
 def _at_places(rows: Rows, runs: tuple[int, int]) -> list[Change]:
-    """Return one of each line, whatever its number; of Python's functions one."""
+    """Return one change for each line, whatever its number, and one for each of Python's functions."""
     by_place: dict[Any, tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
     for side, of in enumerate(rows):
         for row in of:

@@ -45,7 +45,7 @@ class Task:
     slower: Mapping[str, float] = field(default_factory=dict)
     """Allowed slow-down by quantity, where it is not the default."""
     stages: tuple[str, ...] = ()
-    """The quantities to judge; all where none is named."""
+    """The quantities to judge; all if none is named."""
     most_rounds: int = LOOKS[-1]
     """The most pairs of rounds to take."""
     seconds: float = math.inf
@@ -83,10 +83,10 @@ def asked_again(
     watch: Watcher,
     ends_s: float,
 ) -> list[Judgement]:
-    """Ask new processes of both sides about each change that may be one of processes and not of their code.
+    """Repeat in new processes each change that may come from the processes, not from their code.
 
-    One that they do not all see is AMBIGUOUS, or NOT-SLOWER where each passes: where a process has its memory makes
-    all that it does slower or faster.
+    A change that not all of them show is AMBIGUOUS, or NOT-SLOWER if each passes. The place of a process's memory makes
+    all its work slower or faster.
     """
     found = {one.quantity: one for one in judged}
     for _ in range(AGAIN):
@@ -121,10 +121,10 @@ class _TimeUpError(Exception):
 def settled(
     both: Sequence[Side], exact: Sequence[Mapping[str, int]], task: Task, watch: Watcher, ends_s: float
 ) -> tuple[list[RoundPair], Sequence[Judgement], str]:
-    """Take pairs of rounds until all is judged, or the bound is reached; return them, and the verdicts.
+    """Take pairs of rounds until all is judged, or the limit is reached; return them, and the verdicts.
 
-    The first pair is of all, for limits depend on the page; then what is settled, or not asked for, is left out.
-    Where the time is up, or Ctrl-C is pressed, those that were taken are judged; the third value says so.
+    The first pair measures all, since limits depend on the page. Later pairs leave out what is settled or not
+    requested. If the time is up, or Ctrl-C is pressed, the pairs so far are judged; the third value states this.
     """
     pairs = [_rounds(both, 0)]
 
@@ -165,7 +165,7 @@ def judge_pairs(
     looks: int,
     stages: Sequence[str] = (),
 ) -> list[Judgement]:
-    """Judge pairs of rounds; what only one side has the time of is not compared. Nothing where all are spoilt."""
+    """Judge pairs of rounds; a quantity that one side lacks is not compared. Return nothing if all are spoilt."""
     times = times_of(pairs, exact)
     if not times:
         return []
@@ -180,7 +180,7 @@ def judge_pairs(
 def times_of(pairs: Sequence[RoundPair], exact: Sequence[Mapping[str, int]]) -> dict[str, Sides]:
     """Return both sides' milliseconds in the good and steady pairs that took a quantity, corrected for the host.
 
-    Of a quantity that one side alone has the time of in any pair there is nothing.
+    A quantity that only one side has the time of in a pair is left out.
     """
     good = [pair for pair in pairs if not _spoilt(pair)]
     found: dict[str, Sides] = {}

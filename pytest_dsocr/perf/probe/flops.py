@@ -42,7 +42,7 @@ class Flops:
 
     @property
     def unknown(self) -> dict[str, int]:
-        """Operators that may multiply matrices and have no figure here: they are nobody's FLOPs."""
+        """Operators that may multiply matrices and have no figure here: nothing counts their FLOPs."""
         return {
             name: runs
             for name, runs in self.uncounted.items()

@@ -62,7 +62,7 @@ class Own:
         return frame and self.place(frame)
 
     def place(self, frame: FrameType) -> Place:
-        """Return where a frame of own code stands."""
+        """Return the place of a frame of own code."""
         code, line = frame.f_code, frame.f_lineno
         return Place(self.file(code), code.co_name, line, linecache.getline(code.co_filename, line).strip())
 
@@ -106,7 +106,7 @@ class Marks(Stopwatch):
 
     @contextmanager
     def nvtx(self) -> Iterator[None]:
-        """Take NVTX ranges of domain ``dsocr`` for stages, whoever opens them."""
+        """Treat NVTX ranges of domain ``dsocr`` as stages, whoever opens them."""
         try:
             import nvtx
         except ImportError:
@@ -132,7 +132,7 @@ class Marks(Stopwatch):
             nvtx.push_range, nvtx.pop_range = push, pop
 
     def _next(self, name: str) -> Callable[[], None]:
-        """Open a stage that lasts until the next, for what follows a step belongs to it; return what ends nothing."""
+        """Open a stage that lasts until the next, since what follows a step belongs to it; return a no-op."""
         self.finish()
         self.finish = self.start(name)
         return lambda: None

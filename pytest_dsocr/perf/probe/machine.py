@@ -47,11 +47,11 @@ def versions() -> dict[str, str]:
 
 
 class Surveyor:
-    """Looks at the machine before and after each round.
+    """Surveys the machine before and after each round.
 
     Args:
         device: the subject's.
-        friends: processes that may hold memory on the GPU without being in the way: the other side, which waits.
+        friends: processes that may have memory on the GPU without disturbing: the other side, which waits.
     """
 
     def __init__(self, device: str, friends: Collection[int] = ()) -> None:
@@ -60,7 +60,7 @@ class Surveyor:
         self._waited_ns = 0
 
     def begin(self) -> None:
-        """Note where things stand as a round begins."""
+        """Note the state of the machine before a round."""
         self._waited_ns = _waited_ns()
 
     def end(self, round_ms: float) -> tuple[dict[str, Any], list[str]]:
@@ -179,7 +179,7 @@ def move_to(turn: int) -> None:
 
 
 def cpu_mhz() -> int | None:
-    """Return the mean clock of the cores, where Linux says."""
+    """Return the mean clock of the cores, if Linux reports it."""
     mhz = [float(line.partition(":")[2]) for line in _lines("/proc/cpuinfo") if line.startswith("cpu MHz")]
     return round(sum(mhz) / len(mhz)) if mhz else None
 
@@ -198,13 +198,13 @@ def _cpu() -> str:
 
 
 def _waited_ns() -> int:
-    """Return how long this thread was ready to run and had no core, where Linux says."""
+    """Return how long this thread was ready to run and had no core, if Linux reports it."""
     fields = _lines(f"/proc/self/task/{threading.get_native_id()}/schedstat")[0].split()
     return int(fields[1]) if fields else 0
 
 
 def _lines(path: str) -> list[str]:
-    """Return the lines of a file of the kernel's; an empty one where there is none."""
+    """Return the lines of a file of the kernel; a single empty line if there is no such file."""
     with suppress(OSError):
         return Path(path).read_text(encoding="utf-8").splitlines()
     return [""]

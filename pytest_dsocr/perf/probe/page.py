@@ -20,7 +20,7 @@ STAGES = ("inputs", "vision", "prefill", "step")
 READINGS = 2
 """Readings of a round; the shortest time of each lap counts."""
 MOST_SPOILT = 2
-"""Readings of a round that may be disturbed."""
+"""Readings of a round that may be spoilt."""
 WARM = 0.1
 """Share by which the next round may be faster while a round still counts as warm."""
 MOST_WARM_UPS = 5
@@ -34,7 +34,7 @@ class PageProbe:
         page: an image.
         prompt: with its ``<image>``.
         preset: as the subject's ``read`` takes it.
-        max_new_tokens: the ceiling of the output, so that a round stays short.
+        max_new_tokens: the limit of the output, which keeps a round short.
         device: ``cpu``, ``cuda`` or ``cuda:N``, where the subject computes.
         friends: see :class:`Surveyor`.
     """
@@ -59,7 +59,7 @@ class PageProbe:
         self.rounds = 0
 
     def warm_up(self) -> int:
-        """Read the page until a reading is no longer faster than the one before; return how many it took."""
+        """Read the page until a reading is no longer faster than the one before; return the number of readings."""
         gc.collect()
         gc.freeze()  # so that the collection before each round does not go through all modules again
         before = self._page_ms()
@@ -76,8 +76,8 @@ class PageProbe:
         If ``only`` names quantities, only their stages are repeated: a decode step reuses a prefilled cache, the page's
         inputs and its features.
 
-        The shortest of each lap counts, since a disturbance only makes it longer. Disturbed readings count only if all
-        readings are disturbed; then the round is too.
+        The shortest of each lap counts, since a disturbance only makes it longer. Spoilt readings count only if all
+        readings are spoilt; then the round is too.
         """
         self.rounds += 1
         readings: list[_Reading] = []

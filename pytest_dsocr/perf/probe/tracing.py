@@ -58,7 +58,7 @@ def trace(probe: PageProbe, own: Own, path: Path) -> dict[str, Any]:
 
 
 def _read(probe: PageProbe, marks: Marks) -> None:
-    """Read the page stage by stage, where the subject has stages, and whole."""
+    """Read the page stage by stage, if the subject has stages, and whole."""
     with torch.no_grad(), marks.nvtx():
         if probe.has_stages:
             probe.walk(marks).whole()
@@ -111,7 +111,7 @@ class Reading:
                 self._show(event, launch[1])
 
     def _thread(self, events: Sequence[Event]) -> None:
-        """Go from one beginning or end to the next; a stage may end in another function than it begins in."""
+        """Process all starts and ends in order; a stage may end in another function than it starts in."""
         runs, functions, operators = self._open
         since = 0.0
         begins = [(event["ts"], 1, -event["dur"], k) for k, event in enumerate(events)]
@@ -223,8 +223,8 @@ def _track(event: Event) -> tuple[str, ...]:
 
 
 def _in_turn(events: Sequence[Event]) -> Iterator[Event]:
-    """Yield a stream's events, each ended where the next begins: a kernel may start before the one that it waits for
-    ends (programmatic dependent launch), and viewers drop what overlaps."""
+    """Yield a stream's events, each cut at the next one's start. With programmatic dependent launch a kernel may start
+    before the one that it waits for ends, and viewers drop overlaps."""
     following = sorted(events, key=lambda one: one["ts"])
     for event, after in zip_longest(following, following[1:]):
         yield {**event, "dur": min(event["dur"], round(after["ts"] - event["ts"], 3))} if after else event
