@@ -264,7 +264,7 @@ class _Reply:
 
     def begin(self, what: str) -> None:
         """Wait for the answer's first line; raise ``RefusedError`` if it is a refusal."""
-        self._socket = self._connection.sock  # the connection lets go of it where the answer has no length
+        self._socket = self._connection.sock  # the connection drops it if the answer has no length
         response = self._response = self._connection.getresponse()
         if response.status != http.client.OK:
             said = response.read(4 * SHOWN).decode(errors="replace")

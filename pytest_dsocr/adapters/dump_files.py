@@ -94,7 +94,7 @@ def _array(data: bytes) -> Tensor:
 
 
 def _tensor(found: np.ndarray[Any, Any]) -> Tensor:
-    if found.dtype.kind == "V" and found.dtype.itemsize == torch.bfloat16.itemsize:  # as ml_dtypes writes it
+    if found.dtype.kind == "V" and found.dtype.itemsize == torch.bfloat16.itemsize:  # the form that ml_dtypes writes
         return _tensor(found.view(np.int16)).view(torch.bfloat16)
     if found.dtype.kind not in "biuf":
         raise ValueError(f"it holds {found.dtype}, which is no real number")

@@ -185,7 +185,7 @@ class MlxVlm:
         for stage, name in self._encoders.items():
             views = [self._torch(value) for value in seen[name]]
             if len(inputs[GRID]) > 1:
-                views = [torch.cat(views)]  # of several pages, none of which is cut
+                views = [torch.cat(views)]  # several pages, none of which is cut
             for place, value in zip(VIEWS[-len(views) :], views, strict=True):
                 seams[f"{stage}.{place}"] = value
         return {

@@ -80,7 +80,7 @@ class RunningCommand:
         """Write a line to it."""
         stdin = self._process.stdin
         assert stdin
-        with suppress(OSError):  # it has ended
+        with suppress(OSError):  # the process has ended
             stdin.write(line)
             return
         raise self._ended_early()

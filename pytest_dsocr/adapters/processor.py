@@ -86,7 +86,7 @@ class ProcessorInputs:
     @cached_property
     def _tokenizer(self) -> Any:
         tokenizers = importlib.import_module("transformers").AutoTokenizer
-        with TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore"):  # its config's, not ours
+        with TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore"):  # about its config, not ours
             write_portable(self._setup.checkpoint, Path(folder))
             return tokenizers.from_pretrained(folder)
 

@@ -51,7 +51,7 @@ def vendor_runtime(folder: Path, setup: Setup) -> VendorRuntime:
     check_environment(folder)
     from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
 
-    with warnings.catch_warnings(action="ignore"):  # its packages' own, which pytest may turn into errors
+    with warnings.catch_warnings(action="ignore"):  # of its packages; pytest may turn them into errors
         return VendorRuntime.load(
             folder, setup.checkpoint, device=setup.device, dtype=setup.dtype, attention=setup.attention
         )

@@ -12,7 +12,7 @@ from pytest_dsocr.contract.markup import IMAGE_LABEL, PixelBox, Span, quote, to_
 from pytest_dsocr.foundation.errors import DsocrError
 
 MAX_JPEG_SIDE_PX = 65500  # libjpeg's limit
-MAX_FIGURE_PX = 89_478_485  # as many pixels as Pillow accepts in a file before it warns of a bomb
+MAX_FIGURE_PX = 89_478_485  # the most pixels that Pillow accepts in a file without a warning
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,8 @@ def on_page(box: PixelBox, width: int, height: int) -> PixelBox:
 
 
 TITLE_LABEL = "title"
-_FILL_OPACITY = 36  # of 255
-# The labels that the model is known to write get colours that are easy to tell apart; any other label is hashed.
+_FILL_OPACITY = 36  # 255 is opaque
+# Known labels of the model get colours that are easy to distinguish; any other label is hashed.
 _COLOURS: dict[str, Colour] = {
     "title": (198, 40, 40),
     "sub_title": (216, 90, 16),

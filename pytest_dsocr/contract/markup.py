@@ -176,7 +176,7 @@ def _literal(text: str) -> Any:
         raise ValueError("too long")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of escapes in strings
+            warnings.simplefilter("ignore")  # about escapes in strings
             return ast.literal_eval(text)
     except (SyntaxError, TypeError, MemoryError, RecursionError) as error:
         raise ValueError("no literal") from error

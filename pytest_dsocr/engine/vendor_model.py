@@ -75,7 +75,7 @@ class VendorModel(OcrModel[VendorCache]):
                 "the vendor's model is in training mode, where vision runs again at every step; call model.eval()"
             )
         self._whole, self.model, self.lm_head = model, model.model, model.lm_head
-        if family.cache.ring is not None:  # as infer does, without which its decoder attends to all
+        if family.cache.ring is not None:  # infer does this; otherwise its decoder attends to all
             config = model.config
             config._ring_window = getattr(config, "sliding_window_size", None) or config.sliding_window
             config.sliding_window = None

@@ -169,7 +169,7 @@ def watch_passes(module: FindModule) -> Iterator[list[BlockPass]]:
     passes: list[BlockPass] = []
 
     def keep(stage: str, depth: int, _name: str, args: Any, out: Tensor) -> None:
-        if args and args[0].shape[1] > 1:  # what a module in another process gets stays there
+        if args and args[0].shape[1] > 1:  # inputs of a module in another process stay there
             given, gave = (exact_tensor(one).detach().clone() for one in (args[0], out))
             passes.append(BlockPass(stage, depth, f"{_whole(stage, gave)}/{depth}", given, gave))
 

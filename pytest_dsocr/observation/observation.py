@@ -168,7 +168,7 @@ class InputsDigest:
         """dtype and shape of each tensor by the vendor's name, such as ``bfloat16 [1, 3, 1024, 1024]``."""
         tokens = [1, sum(length for _, length in self.input_ids)]
         shapes = zip((*ROWS, GRID), (tokens, tokens, [len(self.images_spatial_crop), 2]), strict=True)
-        dtypes = dict(zip((*ROWS, GRID), self.dtypes, strict=False))  # of a digest that says none, the shapes alone
+        dtypes = dict(zip((*ROWS, GRID), self.dtypes, strict=False))  # a digest without dtypes has the shapes alone
         pixels = zip(PIXELS, (self.images_crop, self.images_ori), strict=True)
         return {
             **{name: f"{dtypes.get(name, '')} {shape}".strip() for name, shape in shapes},

@@ -89,7 +89,7 @@ def unpack_inputs(packed: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> I
 
 def _unpack_seam(name: str, summary: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Seam:
     exact: dict[str, Any] = {"shape": tuple(summary["shape"])}
-    if "not_finite" in summary:  # where it is none is not said
+    if "not_finite" in summary:  # left out if all values are finite
         nans, infinities, values, first = summary["not_finite"]
         exact["not_finite"] = NotFinite(nans, infinities, values, tuple(first))
     return Seam(

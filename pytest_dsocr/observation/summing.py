@@ -121,7 +121,7 @@ class Summing:
 def host_sums(tensor: Tensor) -> Sums:
     """Sum up a tensor of the CPU."""
     flat = tensor.double().flatten().numpy()
-    with np.errstate(invalid="ignore"):  # what holds an infinity has no deviation, which is no reason to warn
+    with np.errstate(invalid="ignore"):  # with an infinity there is no deviation, which needs no warning
         mean, std, norm = float(flat.mean()), float(flat.std()), float(np.linalg.norm(flat))
     sample, sketch = flat[sample_positions(flat.size)], sketched(flat)
     return Sums(mean, std, norm, torch.from_numpy(sample).float(), torch.from_numpy(sketch).float())

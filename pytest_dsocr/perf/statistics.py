@@ -277,7 +277,7 @@ def chance(below: int, sizes: tuple[int, int], paired: bool) -> float:
     from scipy import stats
 
     before, after = sizes
-    if paired:  # ranks of which those above zero sum up to `below`, the largest first
+    if paired:  # ranks whose positive ones sum up to `below`, the largest first
         signed, left = [], below
         for rank in range(before, 0, -1):
             signed.append(rank if rank <= left else -rank)

@@ -151,7 +151,7 @@ def settled(
 
 def _rounds(both: Sequence[Side], number: int, only: Sequence[str] = ()) -> RoundPair:
     """Take one pair of rounds, the sides in the order of its number; return A's first."""
-    both_of = {TOKENIZER: (PREPROCESS, TOKENIZER)}  # of which one side may have the first as part of the second
+    both_of = {TOKENIZER: (PREPROCESS, TOKENIZER)}  # one side may have the first as part of the second
     asked = [name for one in only for name in both_of.get(one, (one,))]
     found = {k: Round.from_json(both[k].ask("round", only=asked)) for k in order(number)}
     return alike(found[0], found[1]), alike(found[1], found[0])

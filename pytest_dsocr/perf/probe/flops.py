@@ -56,7 +56,7 @@ def counted_flops(modules: Mapping[str, nn.Module] = {}) -> Iterator[Flops]:
     found = Flops()
     counter = FlopCounterMode(display=False, custom_mapping=_completed())
     with ExitStack() as stack:
-        stack.enter_context(_Uncounted(found.uncounted))  # outside, where what the counter has taken apart arrives
+        stack.enter_context(_Uncounted(found.uncounted))  # outside, where decomposed operators arrive
         stack.enter_context(counter)
         for name, module in modules.items():
             _hook(name, module, counter, found, stack)

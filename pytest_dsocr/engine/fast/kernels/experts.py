@@ -20,7 +20,7 @@ def choice(scores, rank, E: tl.constexpr, E_UP: tl.constexpr, K: tl.constexpr, N
     before = (all_weights > weights[:, None]) | ((all_weights == weights[:, None]) & (other < at[:, None]))
     ranks = tl.sum(before.to(tl.int32), axis=1)
     own = ranks == rank
-    expert = tl.minimum(tl.sum(tl.where(own, at, 0)), E - 1)  # of scores that are NaN all ranks are 0
+    expert = tl.minimum(tl.sum(tl.where(own, at, 0)), E - 1)  # all ranks are 0 if the scores are NaN
     weight = tl.sum(tl.where(own, weights, 0.0))
     if NORMALISE:
         weight = weight / (tl.sum(tl.where(ranks < K, weights, 0.0)) + 1e-20)
