@@ -114,7 +114,7 @@ def _first_token(times: Mapping[str, float]) -> str:
     first, vision = times["first_token"], sum(times.get(name, 0.0) for name in (*ENCODERS, "vision"))
     found = {**times, "vision": vision}
     shares = ", ".join(f"{name} {found[name] / first:.0%}" for name in OF_FIRST if found.get(name))
-    step = f"; the step behind it is as long as {times['decode'] / first:.0%}" if "decode" in times else ""
+    step = f"; the next step takes {times['decode'] / first:.0%} as long" if "decode" in times else ""
     return f"of the first token: {shares}{step}"
 
 
