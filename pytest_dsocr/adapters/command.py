@@ -134,7 +134,7 @@ class KeptSubject(CommandSubject):
             running.kill()
             raise
         if "error" in answer:
-            raise running.fault(f"answered with an error: {answer['error']}; mend that")
+            raise running.fault(f"answered with an error: {answer['error']}; fix that")
         return _between(running, answer["text"], self._options)
 
     def close(self) -> None:

@@ -198,7 +198,7 @@ def compare_text(actual: str, expected: str, allowed: float) -> Comparison:
         astray.append(Astray(Sign.UNRELATED, f"it reads something else from character {apart.at} on"))
     if expected and actual.startswith(expected):
         more = len(actual) - len(expected)
-        astray.append(Astray(Sign.GOES_ON, f"it goes on behind the reference's end, for {more} characters"))
+        astray.append(Astray(Sign.GOES_ON, f"it continues after the reference's end, for {more} characters"))
     if each_time := habits(actual, expected):
         astray.append(Astray(Sign.HABIT, each_time))
     empty = bool(expected.strip()) and not actual.strip()

@@ -105,7 +105,7 @@ def _give_memory(model: EngineModel, device: torch.device) -> None:
     except RuntimeError as error:  # a CPU's allocator has no error of its own kind
         size = si(sum(tensor.nbytes for tensor in model.parameters()))
         raise MachineError(
-            f"{device} has no memory for weights of {size}B; name another device, or mend config.json"
+            f"{device} has no memory for weights of {size}B; name another device, or fix config.json"
         ) from error
 
 

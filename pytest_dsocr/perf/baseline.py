@@ -57,7 +57,7 @@ def check_right(parity: Mapping[str, Any]) -> None:
     if not parity.get("passes"):
         raise NoBaselineError(
             f"no baseline was made: what the subject reads is not right ({parity.get('verdict', 'not compared')}); "
-            "a wrong answer may be fast, so mend it first"
+            "a wrong answer may be fast, so fix it first"
         )
 
 
@@ -125,7 +125,7 @@ def read(path: Path) -> Baseline:
 
 
 HOW = "--dsocr-baseline-update"
-BASELINES = Format(Baseline, f"restore it from version control, or make it anew, {HOW}", NoBaselineError, unseal)
+BASELINES = Format(Baseline, f"restore it from version control, or make it again, {HOW}", NoBaselineError, unseal)
 
 
 def _files(folders: Sequence[Path]) -> Iterator[Path]:
@@ -154,7 +154,7 @@ def _fresh(baseline: Baseline, path: Path, most_days: float) -> Baseline:
         return baseline
     raise NoBaselineError(
         f"{path} is {baseline.age_days} days old, and {most_days:g} are allowed (--dsocr-baseline-days); machines "
-        f"change, so make it anew, {HOW}"
+        f"change, so make it again, {HOW}"
     )
 
 

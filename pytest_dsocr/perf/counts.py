@@ -166,7 +166,7 @@ def text_change(a: str, b: str) -> str:
         return ""
     same = next((k for k, (one, other) in enumerate(zip(a, b, strict=False)) if one != other), min(len(a), len(b)))
     sizes = f"A {count(len(a), 'character')}, B {count(len(b), 'character')}"
-    return f"the two do not read the same: {sizes}, apart from character {same} on"
+    return f"the two do not read the same: {sizes}, different from character {same} on"
 
 
 def other_changes(a: Measured, b: Measured) -> Iterator[str]:
