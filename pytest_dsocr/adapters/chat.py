@@ -1,4 +1,4 @@
-"""Requests to a server that speaks as OpenAI's does, each with a limit of time and size; nothing is tried again."""
+"""Requests to a server with OpenAI's protocol, each with a limit of time and size; nothing is tried again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pytest_dsocr.subjects.time_limit import Overdue
 SHOWN = 160
 MOST_SILENT = 3
 LONGEST_S = 1e6
-"""What a socket and a timer take."""
+"""Longest time that a socket and a timer accept, in seconds."""
 OVERLOADED, FAILED = (429, 502, 503, 504), 500
 NO_MEMORY = re.compile(r"out of memory|OutOfMemory", re.IGNORECASE)
 DATA, DONE = b"data:", b"[DONE]"
@@ -74,15 +74,15 @@ class Completion:
 
     text: str
     prompt_tokens: int | None = None
-    """As the server counts them; None if it does not, as of the two below."""
+    """Number of tokens as the server counts them; None if it does not, as for the other counts."""
     ended_by: str = ""
-    """Its ``finish_reason``; empty where it gives none."""
+    """The server's ``finish_reason``; empty if it gives none."""
     first_ms: float | None = None
-    """Milliseconds from the request to the first text, of one that came piece by piece."""
+    """Milliseconds from the request to the first text of a streamed answer."""
     completion_tokens: int | None = None
     total_tokens: int | None = None
     logprobs: Any = None
-    """As it gives them; None of one that came piece by piece."""
+    """Log probabilities as the server gives them; None for a streamed answer."""
     between_ms: tuple[float, ...] = ()
     """Milliseconds between the pieces."""
 
@@ -98,7 +98,7 @@ class ServerDownError(SubjectFaultError, MachineError):
 
 
 class OverloadedError(RefusedError, ServerDownError):
-    """It said so by its status."""
+    """The server reported by its status that it is overloaded."""
 
 
 class ServerHungError(SubjectHungError, MachineError):
@@ -107,7 +107,7 @@ class ServerHungError(SubjectHungError, MachineError):
 
 @dataclass
 class FailureStreak:
-    """Requests in a row of which no answer began in time."""
+    """Number of consecutive requests whose answer did not start in time."""
 
     length: int = 0
 
@@ -118,15 +118,15 @@ class Chat:
 
     url: str
     key: str = field(repr=False)
-    """That it wants; empty where it wants none."""
+    """Key that the server requires; empty if none."""
     limit_s: float
-    """For one answer."""
+    """Seconds allowed for one answer."""
     option: str = "time_limit"
-    """Which option raises it."""
+    """Name of the option that raises the limit."""
     now: Callable[[], float] = time.perf_counter
-    """The clock by which pieces arrive."""
+    """Clock that times the pieces of an answer."""
     silent: FailureStreak = field(default_factory=FailureStreak, compare=False)
-    """A server that keeps silent is given up, as each request would cost the limit."""
+    """Count of silent requests; a silent server is given up, as each request would cost the limit."""
 
     def models(self) -> list[str]:
         """Return the names of the models that it lists."""
@@ -145,7 +145,7 @@ class Chat:
         return Completion(choice.message.content, ended_by=ended_by, logprobs=choice.logprobs, **_counted(found.usage))
 
     def streamed(self, body: Mapping[str, Any]) -> Completion:
-        """Ask for an answer piece by piece; give the whole, once the server has said that it is."""
+        """Request an answer piece by piece; return the whole once the server has marked its end."""
         pieces: list[str] = []
         ended_by, usage = "", None
         arrived_s = [self.now()]
@@ -171,11 +171,11 @@ class Chat:
         return Completion(text, ended_by=ended_by, first_ms=first_ms, between_ms=took_ms[1:], **_counted(usage))
 
     def fault(self, what: str, kind: type[Fault] = SubjectFaultError) -> Fault:  # type: ignore[assignment]
-        """Return a fault that says what the server did, then what to do."""
+        """Return a fault that states what the server did, then what to do."""
         return kind("read", f"the server at {self.url} {what}")
 
     def _piece(self, data: bytes) -> tuple[str, str, _Usage | None]:
-        """Return the text of an event, why the answer ends with it, empty where it does not, and what was counted."""
+        """Return the text of an event, the reason if the answer ends with it (else empty), and the counted tokens."""
         try:
             event = msgspec.json.decode(data, type=_Answer)
         except NO_JSON:
@@ -191,7 +191,7 @@ class Chat:
 
     @contextmanager
     def _request(self, method: str, path: str, body: Mapping[str, Any] | None) -> Iterator[_Reply]:
-        """Send a request; whatever goes wrong until its answer was read is a fault."""
+        """Send a request; any error before its answer is read is a fault."""
         if self.silent.length >= MOST_SILENT:
             gone = (
                 f"kept silent on {MOST_SILENT} requests in a row, and is asked no more; see its log, and start it again"
@@ -252,19 +252,19 @@ class _Reply:
 
     @property
     def is_silent(self) -> bool:
-        """Whether its time was up before it began."""
+        """Whether the time was up before the answer started."""
         return self.is_cut_off and self._response is None
 
     def cut_off(self) -> None:
-        """End it from another thread, wherever it is: a timeout of the socket's begins anew with every byte."""
+        """End the exchange from another thread at any point: the socket's own timeout restarts with every byte."""
         self.is_cut_off = True
         if line := self._socket or self._connection.sock:
             with suppress(OSError):
                 line.shutdown(socket.SHUT_RDWR)
 
     def begin(self, what: str) -> None:
-        """Wait for its first line; raise ``RefusedError`` where it is a refusal."""
-        self._socket = self._connection.sock  # the connection lets go of it where the answer has no length
+        """Wait for the answer's first line; raise ``RefusedError`` if it is a refusal."""
+        self._socket = self._connection.sock  # the connection drops it if the answer has no length
         response = self._response = self._connection.getresponse()
         if response.status != http.client.OK:
             said = response.read(4 * SHOWN).decode(errors="replace")
@@ -275,7 +275,7 @@ class _Reply:
             raise refusal
 
     def json(self, kind: type[T], missing: str) -> T:
-        """Return it as a value of a kind, which lacks what is ``missing`` where it is none."""
+        """Return the answer as a value of ``kind``; raise an error that names ``missing`` if it is none."""
         content = b"".join(self.lines())
         text = _shown(content.decode(errors="replace"))
         try:

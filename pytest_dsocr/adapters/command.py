@@ -1,4 +1,4 @@
-"""``cli:``: a command that reads one page, or, with ``--keep``, one that stays and is asked page by page.
+"""``cli:``: a command that reads one page, or, with ``--keep``, one that stays and reads page after page.
 
 ``cli:[OPTIONS] COMMAND`` or ``cli:FILE.toml``; see ``docs/adapters.md``. No shell is involved.
 """
@@ -41,11 +41,11 @@ class CommandOptions(fields.Options, frozen=True, kw_only=True, forbid_unknown_f
     command: str | list[str] = ""
     keep: bool = False
     start_limit: fields.Seconds = START_LIMIT_S
-    """Of one that stays: what its first page may take beyond the time limit, as that waits for its loading."""
+    """Additional time for the first page of a command that stays, since that page waits for its loading."""
     after: str = ""
-    """The text of the page begins behind this mark; empty: at the beginning of the output."""
+    """Mark after which the page's text starts; if empty, the text starts with the output."""
     before: str = ""
-    """And it ends in front of this one; empty: at the end."""
+    """Mark before which the page's text ends; if empty, the text ends with the output."""
     env: Mapping[str, str | float] = field(default_factory=dict)
 
     @property
@@ -55,12 +55,12 @@ class CommandOptions(fields.Options, frozen=True, kw_only=True, forbid_unknown_f
 
     @property
     def variables(self) -> dict[str, str]:
-        """What is added to the environment."""
+        """Variables added to the environment."""
         return {name: str(value) for name, value in self.env.items()}
 
 
 def offers(spec: str) -> Offers:
-    """Return what a command offers; raise ``DsocrError`` where there is none, or an option is wrong."""
+    """Return what a command offers; raise ``DsocrError`` if there is no command, or an option is wrong."""
     return Offers.of(options_of(spec))
 
 
@@ -73,7 +73,7 @@ def subject(spec: str, setup: Setup) -> CommandSubject:
 def options_of(
     spec: str, word: str = CLI, needed: Collection[str] = ("page",), more: tuple[str, ...] = ()
 ) -> CommandOptions:
-    """Read a command, with fields that it must and may have, from a subject's name behind ``word``, or from a file."""
+    """Read a command and its options from a file, or from the part of a subject's name after ``word``."""
     rest = spec.removeprefix(word).strip()
     options = fields.read_options(CommandOptions, rest, lambda: _typed(rest))
     if not options.words:
@@ -134,7 +134,7 @@ class KeptSubject(CommandSubject):
             running.kill()
             raise
         if "error" in answer:
-            raise running.fault(f"answered with an error: {answer['error']}; mend that")
+            raise running.fault(f"answered with an error: {answer['error']}; fix that")
         return _between(running, answer["text"], self._options)
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ def _start(options: CommandOptions, values: fields.Values) -> RunningCommand:
 
 
 def _answer(running: RunningCommand, number: int) -> dict[str, Any]:
-    """Return the answer; lines that do not begin with a brace are messages."""
+    """Return the answer; lines that do not start with a brace are messages."""
     while not (line := running.line()).startswith(b"{"):
         pass
     answer: Any = None
@@ -183,7 +183,7 @@ def _decoded(running: RunningCommand, output: bytes) -> str:
 
 
 def _between(running: RunningCommand, text: str, options: CommandOptions) -> str:
-    """Return what stands between the marks."""
+    """Return the text between the marks."""
     start = text.find(options.after) + len(options.after)
     end = text.find(options.before, start) if options.before else len(text)
     for mark, is_missing in ((options.after, options.after not in text), (options.before, end < 0)):

@@ -1,8 +1,8 @@
-"""``dump:FOLDER`` and ``dump:COMMAND``: what a program in any language wrote of its stages, as files; see docs/dump.md.
+"""``dump:FOLDER`` and ``dump:COMMAND``: files that a program in any language wrote of its stages; see docs/dump.md.
 
-A folder holds a folder for each case, by the case's name; a command fills the one that it is handed. What is not there
-is not offered. Steps are compared up to the first token that is not the reference's; a command that takes ``{tokens}``
-is run once more along these, and any is run again where more of its own steps are asked for, or an earlier page.
+A folder has a subfolder for each case, named after the case; a command fills the folder that it is handed. Missing
+files are not offered. Steps are compared up to the first token that is not the reference's. A command that takes
+``{tokens}`` runs once more with the reference's. Any command runs again for more of its own steps, or an earlier page.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ COUNTS = frozenset((TOKENS, LENGTHS))
 MOST = 2**31 - 1
 OUT = "out"
 Key = tuple[str, ...]
-"""Which inputs these are."""
+"""Hashes that identify inputs."""
 MORE_TOKENS = 16
 
 
@@ -73,16 +73,16 @@ def _options(spec: str) -> command.CommandOptions | None:
 
 @dataclass(frozen=True, eq=False)
 class Dump:
-    """What was written of one case."""
+    """Contents of one case's folder."""
 
     tensors: Mapping[str, Tensor]
     text: str | None
     tokens: Sequence[int]
-    """Those that its steps went along: its own choices, as far as they were written, or the reference's."""
+    """Tokens that its steps follow: the program's own choices, as far as they were written, or the reference's."""
 
     @classmethod
     def read(cls, folder: Path) -> Dump:
-        """Read a folder; raise ``DsocrError`` where a file is damaged, or holds what cannot be."""
+        """Read a folder; raise ``DsocrError`` if a file is damaged or has impossible contents."""
         tensors: dict[str, Tensor] = {}
         for path in tensor_files(folder):
             found = read_tensors(path)
@@ -97,13 +97,13 @@ class Dump:
         return cls(tensors, text, tensors.get(TOKENS, torch.empty(0, dtype=torch.long)).tolist())
 
     def row(self, name: str, fed: Sequence[int]) -> Tensor | None:
-        """Return what was written under a name behind these tokens."""
+        """Return the row written under a name after the tokens ``fed``."""
         first = [self.tensors[one] for one in (PREFILL,) if name == LOGITS and one in self.tensors]
         rows = self.tensors.get(name, first)
         return rows[len(fed)] if [*self.tokens[: len(fed)]] == [*fed] and len(fed) < len(rows) else None
 
     def inputs(self, own: Inputs) -> dict[str, Tensor]:
-        """Return the inputs that were written, in the dtypes of ``own`` where no value is lost, as a batch of one."""
+        """Return the inputs that were written, in the dtypes of ``own`` if no value is lost, as a batch of one."""
         found = {}
         for name in self.tensors.keys() & {*TENSORS}:
             given, wanted = self.tensors[name], getattr(own, name)
@@ -114,7 +114,7 @@ class Dump:
 
 
 def _whole(path: Path, name: str, given: Tensor) -> Tensor:
-    """Return tokens or lengths in one axis; raise where one is no whole number, or more than any can be."""
+    """Return tokens or lengths in one axis; raise if a value is no whole number, or exceeds the maximum."""
     flat = given.flatten().double()
     own = flat.clamp(0, MOST).long()
     if (bad := flat[own != flat]).numel():
@@ -124,18 +124,18 @@ def _whole(path: Path, name: str, given: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Held:
-    """A cache of which no more than its length was written."""
+    """Length of a cache whose contents were not written."""
 
     length: int
 
     def __getattr__(self, name: str) -> Any:
-        """Raise: nothing is known of its contents."""
+        """Raise, because the contents are unknown."""
         raise NotOfferedError("not offered: what the cache holds")
 
 
 @dataclass(eq=False)
 class Fed:
-    """Where decoding stands: behind which tokens, in which dumps, and how those of more tokens are had."""
+    """State of decoding: the tokens so far, the dumps, and a way to get dumps of more tokens."""
 
     dumps: Sequence[Dump]
     tokens: list[int]
@@ -143,7 +143,7 @@ class Fed:
 
     @property
     def logits(self) -> Tensor:
-        """Those of the next token ``[V]``."""
+        """Logits of the next token ``[V]``."""
         return self._row(LOGITS)
 
     @property
@@ -153,7 +153,7 @@ class Fed:
 
     @property
     def cache(self) -> Held:
-        """Its length."""
+        """Length of the cache."""
         return Held(int(self._row(LENGTHS)))
 
     def _row(self, name: str) -> Tensor:
@@ -175,7 +175,7 @@ class DumpSubject:
         self.not_offered = frozenset[str]()
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
-        """Return the inputs that were written, and the contract's in place of those that were not."""
+        """Return the inputs that were written, and the contract's instead of those that were not."""
         case = self._case(page, prompt, preset)
         made = self._runs(case)
         dump, own = self._read(made[0][0]), case.family.prepare(page, prompt, preset, self._checkpoint.tokenizer)
@@ -186,12 +186,12 @@ class DumpSubject:
         return inputs
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the seams of vision that were written; an empty one is of a page that is not looked at."""
+        """Return the seams of vision that were written; an empty one means that the page is not encoded."""
         found = self._dumps(_key(inputs))[0].tensors
         return {name: value for name, value in found.items() if name in VISION_SEAMS and value.numel()}
 
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Fed:
-        """Return the state behind the prompt, with the features that were written."""
+        """Return the state after the prompt, with the features that were written."""
         dumps = self._dumps(key := _key(inputs))
         own = dumps[0].tensors.get(FUSION)
         if own is not None and own.numel() and (vision_fusion is None or not vision_fusion.equal(own)):
@@ -199,7 +199,7 @@ class DumpSubject:
         return Fed(dumps, [], partial(self._further, key))
 
     def step(self, state: Fed, token: int) -> Tensor:
-        """Return the logits behind one more token, where a dump goes along it."""
+        """Return the logits after one more token, if a dump has them."""
         state.tokens.append(token)
         return state.logits
 
@@ -211,7 +211,7 @@ class DumpSubject:
         return Case(page, prompt, preset, max_new_tokens, self._checkpoint.architecture.family)
 
     def _runs(self, case: Case) -> list[tuple[Path, Sequence[int]]]:
-        """Return the folders of a case, each with the tokens that it was led along; none where it went freely."""
+        """Return the folders of a case, each with the reference's tokens that it followed, if it did."""
         found = self._folder / case.id
         if not os.path.lexists(found):
             raise NotOfferedError(f"not offered: cases that {self._folder} has no folder of")
@@ -224,7 +224,7 @@ class DumpSubject:
         return [replace(dump, tokens=along or dump.tokens) for dump, along in dumps]
 
     def _further(self, key: Key, tokens: Sequence[int]) -> Sequence[Dump]:
-        """Return dumps that go on behind these tokens; raise where there are none."""
+        """Raise: only a command can write dumps that continue after these tokens."""
         raise NotOfferedError("not offered: what was not written behind these tokens")
 
     def _text(self, folder: Path) -> str:
@@ -238,9 +238,9 @@ def _key(inputs: Mapping[str, Tensor]) -> Key:
 
 
 class CommandDumps(DumpSubject):
-    """L2: a command that fills a folder for each page; kept is what it wrote of the last one.
+    """L2: a command that fills a folder for each page; the last page's folder is kept.
 
-    It is run for one token where nobody has announced how far a page will be read.
+    It runs for one token if nobody has announced how many the page needs.
     """
 
     def __init__(self, setup: Setup, options: command.CommandOptions) -> None:
@@ -282,16 +282,16 @@ class CommandDumps(DumpSubject):
         return made
 
     def _dumps(self, key: Key) -> list[Dump]:
-        """Run again for a page that another was read behind."""
+        """Run again for a page if another was read after it."""
         if key not in self._made and key in self._cases:
             self._made[key] = self._runs(self._cases[key])
         return super()._dumps(key)
 
     def _further(self, key: Key, tokens: Sequence[int]) -> Sequence[Dump]:
-        """Run again for more tokens, where its own were these and it had not come to its end.
+        """Run again for more tokens, if its own equal these and it has not reached its end.
 
         Raises:
-            SubjectFaultError: where it then chose others.
+            SubjectFaultError: if it then chooses other tokens.
         """
         own, eos_id = self._dumps(key)[0].tokens, self._checkpoint.tokenizer.special.eos
         if tokens and [*own] == [*tokens] and own[-1] != eos_id:
@@ -306,7 +306,7 @@ class CommandDumps(DumpSubject):
         return super()._further(key, tokens)
 
     def _run(self, case: Case, folder: Path, along: Sequence[int] = ()) -> Path:
-        """Have the command fill a folder; it goes freely where there are no tokens to go along."""
+        """Have the command fill a folder; without ``along`` it chooses its own tokens."""
         (out := folder / OUT).mkdir(parents=True)
         tokens = write_whole(folder / TOKENS, "".join(f"{token}\n" for token in along))
         of_page = fields.of_page(case.page, case.prompt, case.preset, case.max_new_tokens)

@@ -1,6 +1,6 @@
-"""What the files of a dump are: whether names and shapes are those of the checkpoint, and which axes look exchanged.
+"""Checks of a dump's files: their names and shapes against the checkpoint's, and axes that look exchanged.
 
-Letters stand for what a page decides: P crops, S prompt tokens, N features, T tokens chosen.
+Letters are sizes that a page determines: P crops, S prompt tokens, N features, T tokens chosen.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def shapes(arch: Architecture, preset: Preset) -> dict[str, Shape]:
 
 
 def check(folder: Path, arch: Architecture) -> Iterator[tuple[str, str, str]]:
-    """Yield for each file of a case's folder its name, its dtype and shape, and what is to be said of it."""
+    """Yield for each file of a case's folder its name, its dtype and shape, and a remark."""
     preset = next((one for one in arch.family.presets.values() if f"-{one.name}-" in folder.name), None)
     if preset is None:
         raise DsocrError(f"{folder} is not called as a case; call it PAGE-PRESET-PROMPT, such as page-tiny-markdown")

@@ -1,7 +1,7 @@
-"""The files of a dump: tensors as ``.npy``, ``.npz``, ``.safetensors`` or ``.raw``, and the text; read within bounds.
+"""The files of a dump: tensors as ``.npy``, ``.npz``, ``.safetensors`` or ``.raw``, and the text, with limits on sizes.
 
-A ``.raw`` file is a line of JSON, ``{"dtype": "float32", "shape": [-1, 2017]}``, and the bytes behind it, little-endian
-and in the order of C. They are written by strangers' programs, and damaged ones are told by name.
+A ``.raw`` file is a line of JSON, ``{"dtype": "float32", "shape": [-1, 2017]}``, then the bytes, little-endian and
+in C order. Unknown programs write these files, so messages about damaged ones name the file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pytest_dsocr.foundation.reading import Format
 ADVICE = "docs/dump.md has the names, shapes and formats"
 TEXT = "text.txt"
 MOST_BYTES = 4 * 2**30
-"""Of a file: logits of a thousand steps of the real vocabulary take an eighth."""
+"""Largest size of a file: logits of a thousand steps of the real vocabulary take an eighth of it."""
 
 
 class Head(Struct, forbid_unknown_fields=True):
@@ -32,19 +32,19 @@ class Head(Struct, forbid_unknown_fields=True):
 
     dtype: Literal["float32", "float16", "bfloat16", "float64", "int64", "int32", "uint8", "bool"]
     shape: list[int]
-    """One of them may be -1, for what follows from the file's size."""
+    """Sizes of the axes; a single -1 follows from the file's size."""
 
 
 FILE = Format(Head, ADVICE, MachineError, most_bytes=MOST_BYTES)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Return the tensors that a file holds, by name: that of the file, where the format has none.
+    """Return a file's tensors by name; a format without names uses the name of the file.
 
-    This is the only door for strangers' bytes. A parser may raise anything on them, so every error names the file.
+    Only this function reads unknown programs' bytes. Parsers may raise anything on them, so all errors name the file.
 
     Raises:
-        DsocrError: where it cannot be read, is too large, or is damaged.
+        DsocrError: if it cannot be read, is too large, or is damaged.
     """
     data = FILE.read_bytes(path)
     try:
@@ -69,7 +69,7 @@ def tensor_files(folder: Path) -> list[Path]:
 
 
 def write_tensor(folder: Path, name: str, tensor: Tensor) -> None:
-    """Write a tensor as ``.npy``, which has no bfloat16: that becomes float32, which holds each of its values."""
+    """Write a tensor as ``.npy``. The format has no bfloat16, so float32 replaces it without loss."""
     own = tensor.detach().cpu()
     np.save(folder / f"{name}.npy", (own.float() if own.dtype is torch.bfloat16 else own).numpy(), allow_pickle=False)
 
@@ -94,7 +94,7 @@ def _array(data: bytes) -> Tensor:
 
 
 def _tensor(found: np.ndarray[Any, Any]) -> Tensor:
-    if found.dtype.kind == "V" and found.dtype.itemsize == torch.bfloat16.itemsize:  # as ml_dtypes writes it
+    if found.dtype.kind == "V" and found.dtype.itemsize == torch.bfloat16.itemsize:  # the form that ml_dtypes writes
         return _tensor(found.view(np.int16)).view(torch.bfloat16)
     if found.dtype.kind not in "biuf":
         raise ValueError(f"it holds {found.dtype}, which is no real number")

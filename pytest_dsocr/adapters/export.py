@@ -22,14 +22,14 @@ def export(checkpoint: str, form: str, folder: Path, llama_cpp: Path | None, pyt
         checkpoint: its name.
         form: ``hf``, ``mlx`` or ``gguf``.
         folder: new or empty.
-        llama_cpp: of ``gguf``, llama.cpp's folder, or its ``convert_hf_to_gguf.py``.
-        python: a Python with torch, transformers and numpy, that runs this.
+        llama_cpp: for ``gguf``, llama.cpp's folder, or its ``convert_hf_to_gguf.py``.
+        python: a Python with torch, transformers and numpy that runs the converter.
 
     Returns:
         The files written.
 
     Raises:
-        DsocrError: where there is no such checkpoint, what converts it is missing or fails, or the folder is not empty.
+        DsocrError: if there is no such checkpoint, its converter is missing or fails, or the folder is not empty.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DsocrError(f"{folder} is there already and not empty; give another folder")

@@ -1,4 +1,4 @@
-"""What an adapter fills in for each page: ``{page}`` and the others, in a command or a prompt."""
+"""Fields that an adapter fills in for each page of a command or a prompt: ``{page}`` and others."""
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,13 +21,13 @@ OF_PAGE = ("page", "prompt", "text", "preset", "base_size", "image_size", "crop"
 """``text`` is the prompt without its ``<image>``, for an implementation that puts the image in place itself."""
 TOML = ".toml"
 MOST_BYTES = 16 * 2**20
-"""Of one answer: the longest output that the model can give takes less than a hundredth."""
+"""Largest size of one answer: the longest output of the model takes less than a hundredth of it."""
 
 Values = Mapping[str, Any]
 
 
 def of_page(page: Path | str, prompt: str, preset: Preset, max_new_tokens: int) -> Values:
-    """Return the values of a page, as JSON can hold them."""
+    """Return the values of a page, in JSON types."""
     text = prompt.replace(IMAGE, "").strip()
     sizes = {"preset": preset.name, "base_size": preset.base_size, "image_size": preset.image_size, "crop": preset.crop}
     return {"page": str(page), "prompt": prompt, "text": text, **sizes, "max_new_tokens": max_new_tokens}
@@ -40,12 +40,12 @@ Seconds = Annotated[float, Meta(gt=0)]
 
 
 class Options(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every adapter takes, as named or in a file."""
+    """Options that every adapter takes, from its name or from a file."""
 
     time_limit: Seconds = inf
     """Seconds for one page."""
     presets: Sequence[str] | None = None
-    """Those that it offers; all if None, as of prompts."""
+    """Presets that it offers; None means all, also for prompts."""
     prompts: Sequence[str] | None = None
 
 
@@ -53,7 +53,7 @@ def read_options(kind: type[T], rest: str, typed: Callable[[], dict[str, Any]]) 
     """Read an adapter's options from the TOML file that ``rest`` names, or from the text itself.
 
     Raises:
-        DsocrError: where a file cannot be read, an option is unknown or of another type, or a preset has another name.
+        DsocrError: if a file cannot be read, an option is unknown or of another type, or a preset has another name.
     """
     form = Format(kind, "docs/adapters.md has every option", parse=toml, most_bytes=2**20)
     is_file = rest.endswith(TOML) and " " not in rest and not rest.startswith("//")
@@ -73,7 +73,7 @@ def filled(template: str, values: Values) -> str:
 
 
 def check_fields(templates: Collection[str], valid: Collection[str]) -> set[str]:
-    """Return the fields that are named; raise ``DsocrError`` where there is none of that name."""
+    """Return the fields that are named; raise ``DsocrError`` if a name is not valid."""
     named = {name for template in templates for name in FIELD.findall(template)}
     if unknown := sorted(named.difference(valid)):
         raise DsocrError(f"there is no field {{{unknown[0]}}}; the fields are {{{'}, {'.join(valid)}}}")

@@ -1,4 +1,4 @@
-"""What a server does to tokens, prompt and image, probed with a shipped page before any page is compared."""
+"""Server's treatment of tokens, prompt and image, probed with a shipped page before any page is compared."""
 
 import json
 import re
@@ -21,25 +21,25 @@ Body = Callable[[Path, str, Preset, int], dict[str, Any]]
 """Makes a request of a page, a prompt, a preset and the ceiling of the output."""
 PROBED_TOKENS = 96
 TEMPLATE_TOKENS = 16
-"""At most, beside the prompt's: presets are further apart."""
+"""Most tokens of a template in addition to the prompt's; presets differ by more."""
 WITHOUT_TOKENS = re.compile(r"\[\d+, ?\d+, ?\d+, ?\d+\]")
 SPECIAL = re.compile(r"<\|[^|]*\|>")
 NO_LIST = (404, 405, 501)
 
 
 class Met(NamedTuple):
-    """What the handshake found out."""
+    """Findings of the handshake."""
 
     model: str
     preset: str
-    """The only one that the server can be in; empty where it is told one with each page, or its counts show none."""
+    """The server's fixed preset; empty if each page's request names one, or if the server's counts show none."""
 
 
 def shake_hands(chat: Chat, model: str, body: Body, family: Family, tokenizer: TextTokenizer) -> Met:
     """Ask for the family's first prompt, note what the server does, and return its model and its preset.
 
     Raises:
-        DsocrError: where it cannot be asked, or where it changes the text so that no page could be right.
+        DsocrError: if it does not answer, or changes the text so that no page could be right.
     """
     found = _model(chat, model)
     page, [prompt, *_] = shipped("dev-3")[0], family.prompts.values()
@@ -81,7 +81,7 @@ def _model(chat: Chat, model: str) -> str:
 
 
 def _answered(chat: Chat, asked: dict[str, Any]) -> Completion:
-    """Ask; say how to ask one that refuses a field of ours that OpenAI's API has not."""
+    """Send the request; raise advice if the server refuses one of our fields that OpenAI's API lacks."""
     try:
         return chat.whole(asked)
     except RefusedError as error:
@@ -104,7 +104,7 @@ def _special(chat: Chat, text: str) -> str:
 
 
 def _prompt(chat: Chat, text: str, asked: dict[str, Any]) -> str:
-    """Say whether the prompt is repeated in front of the text."""
+    """Check that the server does not repeat the prompt before the text, and return that as a sentence."""
     prompt = next(part["text"] for part in asked["messages"][0]["content"] if part["type"] == "text")
     bare = SPECIAL.sub("", prompt).strip()
     if bare and bare in text[: 2 * len(prompt) + len("<image>")]:

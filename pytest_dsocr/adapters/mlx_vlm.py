@@ -1,8 +1,8 @@
 """mlx-vlm in this process, stage by stage: ``--dsocr-subject=pytest_dsocr.adapters.mlx_vlm:MlxVlm``.
 
-Needs ``mlx`` and ``mlx-vlm`` beside this package, on a Mac or, with ``mlx[cpu]``, on Linux. Level 2: mlx has no torch
-modules to look into. A checkpoint is written as mlx-vlm loads it: its own names in ``config.json``, and SAM of other
-sizes than it has built in.
+Needs ``mlx`` and ``mlx-vlm`` besides this package, on a Mac or, with ``mlx[cpu]``, on Linux. Level 2: mlx has no torch
+modules to hook. A checkpoint is written for mlx-vlm: with its own names in ``config.json``, and with the sizes of SAM
+if they are not its built-in ones.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from pytest_dsocr.models.spec import VIEWS, Family
 from pytest_dsocr.subjects.protocol import Setup
 
 OWN_NAMES = {"deepseek_ocr": ("deepseekocr", "DeepseekOCRProcessor")}
-"""By family, mlx-vlm's model type and processor where they are not those of the published files."""
+"""Model type and processor of mlx-vlm by family, if they are not those of the published files."""
 SAM_DIMENSIONS = 4
-"""Of its features, whose channels mlx has last."""
+"""Number of dimensions of SAM's features, whose channels are last in mlx."""
 
 
 def write_mlx(checkpoint: str | Path, folder: Path) -> None:
     """Write ``checkpoint`` to a new ``folder``, in mlx-vlm's names; raises as :func:`write_portable`.
 
-    What the vendor's config leaves out stays left out, so that mlx-vlm's own defaults count.
+    Fields that the vendor's config leaves out stay left out, so mlx-vlm's own defaults count.
     """
     write_portable(checkpoint, folder)
     path = folder / "config.json"
@@ -147,7 +147,7 @@ class MlxVlm:
         return str(result.text)
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
-        """Return what its processor makes of a page."""
+        """Return the processor's inputs for a page."""
         files = _files(page)
         with redirect_stdout(StringIO()):
             text = self._worded(prompt, len(files))
@@ -185,7 +185,7 @@ class MlxVlm:
         for stage, name in self._encoders.items():
             views = [self._torch(value) for value in seen[name]]
             if len(inputs[GRID]) > 1:
-                views = [torch.cat(views)]  # of several pages, none of which is cut
+                views = [torch.cat(views)]  # several pages, none of which is cut
             for place, value in zip(VIEWS[-len(views) :], views, strict=True):
                 seams[f"{stage}.{place}"] = value
         return {
@@ -193,7 +193,7 @@ class MlxVlm:
         }
 
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> MlxState:
-        """Run the prompt with these features at its image tokens; its last token by itself, as ``generate`` does."""
+        """Run the prompt with these features at its image tokens; its last token runs alone, as in ``generate``."""
         language = self._model.language_model
         embeds = self._torch(language.model.embed_tokens(self._mlx(inputs["input_ids"])))
         if vision_fusion is not None:
@@ -216,7 +216,7 @@ class MlxVlm:
         return state
 
     def _worded(self, prompt: str, pages: int) -> Any:
-        """Return a prompt as mlx-vlm words it, which puts the image, or it and a newline, in front of the text."""
+        """Return a prompt as mlx-vlm words it, with the image, or the image and a newline, before the text."""
         text = prompt.replace(self._mark, "", 1).replace(IMAGE, "", 1)
         return self._prompts.apply_chat_template(self._processor, self._model.config, text, num_images=pages)
 
@@ -236,7 +236,7 @@ class MlxCache:
 
     @property
     def length(self) -> int:
-        """Positions held."""
+        """Number of positions in the cache."""
         return int(self.stored[0].state[0].shape[2])
 
     @property
@@ -258,7 +258,7 @@ class MlxCache:
 
 @dataclass
 class MlxState:
-    """Where decoding stands."""
+    """Cache and logits of the current decode step."""
 
     cache: MlxCache
     logits: Tensor

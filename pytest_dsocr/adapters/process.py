@@ -1,4 +1,4 @@
-"""A running command: its output is read within limits of time and size, and it ends when asked or is killed."""
+"""A running command, with limits of time and size on its output; it ends when asked, or is killed."""
 
 import os
 import selectors
@@ -22,19 +22,19 @@ Fault = TypeVar("Fault", bound=SubjectFaultError)
 
 
 class TheCommand(Exception):  # noqa: N818 - stands for what happened there
-    """What was run, and the end of what it said on stderr."""
+    """The command that was run, and the end of its stderr."""
 
 
 class RunningCommand:
-    """One process in a group of its own, which ends with :meth:`kill` at the latest.
+    """Process in its own group, which ends with :meth:`kill` at the latest.
 
     Args:
         words: the command.
         environment: added to this process's.
-        is_asked: whether it is written to.
+        is_asked: whether requests are written to its input.
 
     Raises:
-        SubjectFaultError: where it cannot be started.
+        SubjectFaultError: if it cannot be started.
     """
 
     def __init__(self, words: Sequence[str], environment: Mapping[str, str], *, is_asked: bool = False) -> None:
@@ -69,7 +69,7 @@ class RunningCommand:
         self._limit_s, self._deadline = limit_s, time.monotonic() + limit_s
 
     def output(self) -> bytes:
-        """Wait for its end and give what it printed; raise ``SubjectFaultError`` where that was no success."""
+        """Wait for its end and return its output; raise ``SubjectFaultError`` if it failed."""
         while self._hears():
             pass
         if status := self._process.returncode:
@@ -80,13 +80,13 @@ class RunningCommand:
         """Write a line to it."""
         stdin = self._process.stdin
         assert stdin
-        with suppress(OSError):  # it has ended
+        with suppress(OSError):  # the process has ended
             stdin.write(line)
             return
         raise self._ended_early()
 
     def line(self) -> bytes:
-        """Wait for the next line that it prints, and give that."""
+        """Wait for its next line of output and return it."""
         while (end := self._stdout.find(b"\n")) < 0:
             if not self._hears():
                 raise self._ended_early()
@@ -95,7 +95,7 @@ class RunningCommand:
         return line
 
     def kill(self) -> None:
-        """End it at once, with all that it has started."""
+        """End it at once, with all processes that it started."""
         kill_group(self._process)
         self._process.wait()
         self._selector.close()
@@ -104,7 +104,7 @@ class RunningCommand:
                 stream.close()
 
     def close(self) -> None:
-        """Close the input of a process that is asked, and wait up to a second for it to end by itself."""
+        """Close the input of a process that reads requests, and wait up to a second for it to end; then kill it."""
         if self._process.stdin:
             self._process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
@@ -112,7 +112,7 @@ class RunningCommand:
         self.kill()
 
     def fault(self, what: str, kind: type[Fault] = SubjectFaultError) -> Fault:  # type: ignore[assignment]
-        """Return a fault that says what the command did, then what to do."""
+        """Return a fault that states what the command did, then what to do."""
         lines = [line.rstrip() for line in self._stderr.decode(errors="replace").splitlines() if line.strip()]
         said = f"; it said last: {fit(lines[-1], COLUMNS)}" if lines else ""
         command = in_shell(self._words)
@@ -122,9 +122,9 @@ class RunningCommand:
         return fault
 
     def _hears(self) -> bool:
-        """Take the output so far; False where the process has ended and no more can come.
+        """Take the output so far; return False if the process has ended and no more can come.
 
-        A process that it has left behind may hold its pipes open.
+        A process that it started and left running may keep its pipes open.
         """
         is_over = not self.is_running
         if self._selector.get_map():

@@ -1,8 +1,8 @@
-"""``processor:package.module:Class``: a server's processor, with the session's model behind; no GPU, no server.
+"""``processor:package.module:Class``: a server's processor, with the session's model after it; no GPU, no server.
 
-The class is made of a tokenizer of transformers and what ``processor_config.json`` says, is handed a page and a
-prompt, and gives the inputs by the names of the vendor's code, as those of vLLM and SGLang do. Level 1: what it makes
-of pages is compared, and what the session reads from that.
+The class is constructed from a tokenizer of transformers and the contents of ``processor_config.json``. It receives a
+page and a prompt, and returns the inputs by the vendor's names, as those of vLLM and SGLang do. Level 1: the inputs are
+compared, and the text that the session reads from them.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from pytest_dsocr.subjects.protocol import Offers, Setup
 LEVEL = Level.INPUTS
 OWN_PROCESS = False
 OTHER_NAMES = {PIXELS[1]: ("pixel_values",), "images_seq_mask": ("image_seq_mask",)}
-"""What a tensor is called that has not the vendor's name."""
+"""Other names of tensors that lack the vendor's name."""
 TEXTS, SWITCHES = ("prompt", "text"), ("crop_mode", "cropping")
-"""Under which of these names a processor takes the prompt, and whether pages are cut into crops."""
+"""Parameter names under which a processor takes the prompt, and the choice to cut pages into crops."""
 
 
 def offers(spec: str) -> Offers:
-    """Return that all is offered, as a processor names none; raise ``DsocrError`` where there is no such class."""
+    """Return that all is offered, as a processor names no limits; raise ``DsocrError`` if there is no such class."""
     named_factory(spec.removeprefix(WORD))
     return Offers()
 
 
 def subject(spec: str, setup: Setup) -> Completed:
-    """Return the subject that ``spec`` names; raise ``DsocrError`` where it cannot be had."""
+    """Return the subject that ``spec`` names; raise ``DsocrError`` if it is not available."""
     raised = refusal(f"{spec} cannot be had", "run pytest where its package is installed")
     with guarded("load", "processor", raised):
         return completed(ProcessorInputs(named_factory(spec.removeprefix(WORD)), setup), setup)
@@ -71,9 +71,9 @@ class ProcessorInputs:
         self._made: dict[Preset, _Processor] = {}
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
-        """Return what the processor makes of a page, which it is handed upright and in RGB.
+        """Return the processor's inputs for a page, which it receives upright and in RGB.
 
-        Of a folder it is handed each page, and an ``<image>`` for each where the prompt has one, as clients send them.
+        For a folder it receives each page, and an ``<image>`` for each if the prompt has one, as clients send them.
         """
         if preset not in self._made:
             family = family_named(self._setup.checkpoint)
@@ -86,7 +86,7 @@ class ProcessorInputs:
     @cached_property
     def _tokenizer(self) -> Any:
         tokenizers = importlib.import_module("transformers").AutoTokenizer
-        with TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore"):  # its config's, not ours
+        with TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore"):  # about its config, not ours
             write_portable(self._setup.checkpoint, Path(folder))
             return tokenizers.from_pretrained(folder)
 
@@ -122,7 +122,7 @@ class _Processor:
 
 
 def _in_shape(made: Mapping[str, Any], preset: Preset) -> dict[str, Tensor]:
-    """Return the tensors in the vendor's shapes and dtypes: a batch's row, bf16, zeros where there are no crops."""
+    """Return the tensors in the vendor's shapes and dtypes: a batch's row, bf16, zeros if there are no crops."""
     given = {name: torch.as_tensor(value) for name, value in made.items()}
     rows = {name: given[name].reshape(1, -1) for name in ("input_ids", "images_seq_mask")}
     grid = given[GRID].reshape(-1, 2).long()

@@ -34,7 +34,7 @@ OWN_PROCESS = True
 
 
 class ServerOptions(fields.Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A server, and how it is asked."""
+    """Options of a server and of its requests."""
 
     url: str = ""
     model: str = ""
@@ -42,7 +42,7 @@ class ServerOptions(fields.Options, frozen=True, kw_only=True, forbid_unknown_fi
     prompt: str = "{text}"
     stream: bool = True
     key_env: str = ""
-    """The name of an environment variable that holds the server's key."""
+    """Name of the environment variable with the server's key."""
     start_limit: fields.Seconds = 60.0
     """For each answer of the handshake."""
     body: Mapping[str, Any] = field(default_factory=dict)
@@ -50,19 +50,19 @@ class ServerOptions(fields.Options, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 OPTIONS = {*ServerOptions.__struct_fields__} - {"url", "body"}
-"""What a query may say; anything else in it is a field of the request."""
+"""Options that a query may set; anything else in it is a field of the request."""
 
 
 def offers(spec: str) -> Offers:
-    """Return what a server offers; raise ``DsocrError`` where none is named, or an option is wrong."""
+    """Return what a server offers; raise ``DsocrError`` if none is named, or an option is wrong."""
     return Offers.of(options_of(spec))
 
 
 def subject(spec: str, setup: Setup) -> ServerSubject:
-    """Return the subject that ``spec`` names, once its server has said what it does.
+    """Return the subject that ``spec`` names, after a handshake with its server.
 
     Raises:
-        DsocrError: where the server cannot be asked, or changes the text so that no page could be right.
+        DsocrError: if the server does not answer, or changes the text so that no page could be right.
     """
     with guarded(LOAD, "server", refusal("the server could not be asked", "see the error it came from")):
         made = ServerSubject(options_of(spec), setup)
@@ -102,7 +102,7 @@ class ServerSubject:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Address of the server."""
         return self._chat.url
 
     def greet(self) -> None:
@@ -125,9 +125,9 @@ class ServerSubject:
     def ask(
         self, case: Case, *, page: Path | str = "", stream: bool = False, answer: str = "", **body: Any
     ) -> Completion:
-        """Return all that the server says of a case, or of another ``page`` in its place, which may be a URL.
+        """Return the server's complete answer to a case, or to another ``page`` instead, which may be a URL.
 
-        ``answer`` is how it is to begin, ``body`` further fields. Raises ``RefusedError`` where one is not taken.
+        ``answer`` is the start of the answer, ``body`` further fields. Raises ``RefusedError`` if a field is refused.
         """
         asked = {**self._body(page or case.page, case.prompt, case.preset, case.max_new_tokens), **body}
         if answer:
@@ -167,7 +167,7 @@ def _filled(value: Any, values: fields.Values) -> Any:
 
 
 def _typed(spec: str) -> dict[str, Any]:
-    """Read a server and its options from the command line; what is no option is a field of the request."""
+    """Read a server and its options from the command line; anything but an option is a field of the request."""
     url, _, query = spec.partition("?")
     options: dict[str, Any] = {"url": url, "body": {}}
     for name, text in parse_qsl(query, keep_blank_values=True):

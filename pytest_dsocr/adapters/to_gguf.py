@@ -1,7 +1,6 @@
-"""Run by a Python that has llama.cpp's converter's packages: model and projector of a checkpoint to GGUF.
-
-``python to_gguf.py CONVERTER MODEL FOLDER``. The converter knows a tokenizer by a hash and refuses others; it is told
-which of llama.cpp's pre-tokenizers is nearest. Nothing of this project is imported, as that Python need not have it.
+"""Conversion of a checkpoint to GGUF, run by a Python that has the packages of llama.cpp's converter.
+``python to_gguf.py CONVERTER MODEL FOLDER``. The converter knows a tokenizer by a hash and refuses others; this script
+names the nearest of llama.cpp's pre-tokenizers. It does not import this project, which that Python may lack.
 """
 
 import importlib
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 PRE_TOKENIZER = "llama-bpe"
-"""It takes a word that is in the vocabulary whole, as the tokenizer of ``mini`` does."""
+"""Pre-tokenizer that keeps a word of the vocabulary whole, as the tokenizer of ``mini`` does."""
 
 
 def convert(converter: Path, model: Path, folder: Path) -> None:

@@ -1,7 +1,7 @@
-"""``vendor:FOLDER`` and ``fork:FOLDER``: the vendor's model object, or a changed copy's, behind the session's stages.
+"""``vendor:FOLDER`` and ``fork:FOLDER``: the vendor's model object, or a changed copy's, run in the session's stages.
 
-Both run in the vendor's environment, at level 3. Of ``vendor:`` the session prepares pages and reads them; of
-``fork:`` the copy's own ``infer`` does, for that is what a fork changes in most cases.
+Both run in the vendor's environment, at level 3. For ``vendor:`` the session prepares and reads pages; for
+``fork:`` the copy's own ``infer`` does, since a fork usually changes that.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OWN_PROCESS = False
 
 
 def offers(spec: str) -> Offers:
-    """Return that all is offered; raise ``DsocrError`` where the folder lacks one of the vendor's files."""
+    """Return that all is offered; raise ``DsocrError`` if the folder lacks one of the vendor's files."""
     check_vendor_folder(_folder(spec))
     return Offers()
 
@@ -43,15 +43,15 @@ def subject(spec: str, setup: Setup) -> OpenSubject:
 
 
 def vendor_runtime(folder: Path, setup: Setup) -> VendorRuntime:
-    """Load code that was written as the vendor's, with a checkpoint's weights.
+    """Load code with the vendor's interface, with a checkpoint's weights.
 
     Raises:
-        DsocrError: where it does not run here, or a file, the checkpoint or the device is not available.
+        DsocrError: if it does not run here, or a file, the checkpoint or the device is not available.
     """
     check_environment(folder)
     from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
 
-    with warnings.catch_warnings(action="ignore"):  # its packages' own, which pytest may turn into errors
+    with warnings.catch_warnings(action="ignore"):  # of its packages; pytest may turn them into errors
         return VendorRuntime.load(
             folder, setup.checkpoint, device=setup.device, dtype=setup.dtype, attention=setup.attention
         )

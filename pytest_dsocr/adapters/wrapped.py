@@ -48,7 +48,7 @@ class VendorSubject(SessionSubject):
 class ForkSubject(SessionStages):
     """L3: the fork's ``infer``, and the stages of its model.
 
-    It has no ``text_of``, as ``infer`` goes through ``generate`` and not through the stages.
+    It has no ``text_of``, since ``infer`` uses ``generate`` and not the stages.
 
     Args:
         runtime: the fork's code, loaded.
@@ -108,14 +108,14 @@ class ForkSubject(SessionStages):
 
 
 class Wrapped:
-    """The vendor's model with a checkpoint's weights, and a look at what it is called with.
+    """The vendor's model with a checkpoint's weights, which exposes the inputs that it is called with.
 
     Args:
         folder: the vendor's Python files.
         setup: the run's.
 
     Raises:
-        DsocrError: where its code does not run here, or a file, the checkpoint or the device is not available.
+        DsocrError: if its code does not run here, or a file, the checkpoint or the device is not available.
     """
 
     def __init__(self, folder: Path, setup: Setup) -> None:
@@ -123,10 +123,10 @@ class Wrapped:
         self.model, self.tokenizer = self._runtime.model, self._runtime.tokenizer
 
     def handed_to(self, method: str, call: Callable[[], object]) -> dict[str, Tensor]:
-        """Return the inputs that ``call`` hands to a method of the model, such as ``generate``; it is ended there.
+        """Return the inputs that ``call`` passes to a method of the model, such as ``generate``, and stop it there.
 
         Raises:
-            DsocrError: where it does not call that method.
+            DsocrError: if it does not call that method.
         """
         try:
             with self.watched(method):
@@ -159,7 +159,7 @@ class Wrapped:
 
 
 class HandedOverError(BaseException):
-    """Ends a call where the model is called; no ``Exception``, which a wrapper may take for a failure."""
+    """Signal that stops a call at the model; no ``Exception``, since a wrapper may take one for a failure."""
 
     def __init__(self, arguments: dict[str, Any]) -> None:
         super().__init__()

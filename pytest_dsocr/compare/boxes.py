@@ -117,9 +117,9 @@ def compare_boxes(
 ) -> Comparison:
     """Compare the boxes with those of ``other``.
 
-    They DRIFT where their numbers are ``limits.boxes`` apart at most, every box has its partner's label, span and
-    place in the order, and no side of it is further from its partner's than ``limits.coords`` of the page; boxes left
-    without a partner count for the number alone.
+    They DRIFT if their numbers differ by at most ``limits.boxes``, and every box has its partner's label, span and
+    place in the order. No side of a box may be further from its partner's than ``limits.coords`` of the page. A box
+    without a partner counts only for the number.
     """
     boxes = [[(span.label, span.boxes) for span in spans if span.boxes] for spans in (actual, expected)]
     if not any(boxes):

@@ -1,9 +1,9 @@
-"""What a port in fewer bits loses of each page, and how much of that its budget allows.
+"""Losses of a port in fewer bits on each page, and the part of them that its budget allows.
 
-A quantised model is no MATCH of the vendor's, and need not be wrong. Where a budget is set, tensors, tokens, text and
-boxes that differ are DRIFT, and what they come to over the pages of the run is held to the budget. What no number of
-bits changes is WRONG as ever: inputs, shapes, NaN, how decoding ends, the effect of a known mistake, and errors that
-come each time. So is every difference of a kind that the budget does not limit.
+A quantised model is no MATCH of the vendor's, and need not be wrong. If a budget is set, tensors, tokens, text and
+boxes that differ are DRIFT, and their sum over the pages of the run is compared with the budget. Differences that fewer
+bits cannot cause stay WRONG: inputs, shapes, NaN, how decoding ends, the effect of a known mistake, and errors that
+recur each time. So do all kinds of difference that the budget does not limit.
 """
 
 import math
@@ -22,7 +22,7 @@ from pytest_dsocr.observation.observation import Observation, SpanSeen
 
 OF_BOXES = ("spans", "boxes", "artefacts")
 EXACT = (*COMPARED, "read")
-"""What no budget pays for: the inputs, and that a reading is that of the subject's own tokens."""
+"""Comparisons that no budget covers: the inputs, and whether a reading is that of the subject's own tokens."""
 NEVER = frozenset(
     (
         *(Sign.OTHER_SHAPE, Sign.NOT_FINITE, Sign.NO_END, Sign.STANDS_STILL, Sign.OTHER_FILES),
@@ -39,7 +39,7 @@ DEGENERATE = frozenset(
 
 
 KINDS = {"tokens": "tokens", "text": "characters", MMD: "characters", **dict.fromkeys(OF_BOXES, "boxes")}
-"""Which loss measures a comparison, by its stage; of all others it is ``kl``."""
+"""Loss that measures a comparison, by its stage; for all others it is ``kl``."""
 
 
 def on_budget(found: Comparison, allowed: Collection[str]) -> Comparison:
@@ -76,14 +76,14 @@ def loss_of(actual: Answer, expected: Observation, text: Comparison) -> dict[str
 
 
 def divergence(actual: Sequence[float], expected: Sequence[float]) -> float:
-    """Return the Kullback-Leibler divergence of two softmax distributions, in nats; infinite where a logit is.
+    """Return the Kullback-Leibler divergence of two softmax distributions, in nats; infinite if a logit is infinite.
 
-    Of a step's recorded best five tokens, which hold nearly all of the probability, it is that part of the whole
-    divergence which lies among them.
+    For a step's recorded best five tokens, which have nearly all of the probability, it is their part of the whole
+    divergence.
 
     Args:
         actual: the subject's logits of some tokens.
-        expected: the reference's logits of the same.
+        expected: the reference's logits of the same tokens.
     """
     if len(actual) != len(expected) or not all(map(math.isfinite, (*actual, *expected))):
         return math.inf

@@ -28,14 +28,14 @@ DECODING = ("prefill_best", "logits", "tokens")
 OUTPUT = ("text", "spans", "boxes")
 FILES = (MMD, "artefacts")
 STAGES = (*COMPARED, *VISION, PREFILL, *DECODING, "read", *OUTPUT, *FILES)
-"""Of the comparisons of a case, in their order."""
+"""Order of a case's comparisons."""
 
 
 def compare_observations(actual: Answer, expected: Observation, limits: Tolerances) -> Iterator[Comparison]:
     """Yield every comparison of a case, in the stages' order.
 
-    What is above the subject's level, or what it does not say that it gives, is NOT-COMPARED as not offered; what was
-    lost to an error of the subject's is NOT-COMPARED as well, and never passes.
+    A comparison above the subject's level, or of a tensor that the subject does not promise, is NOT-COMPARED as not
+    offered. One that an error of the subject prevented is NOT-COMPARED as well, and never passes.
     """
     yield from _inputs(actual, expected)
     for name in in_stage_order({**actual.seams, **expected.seams}):
@@ -110,9 +110,9 @@ def _cut_short(found: Comparison, fault: SubjectFaultError, steps: int) -> Compa
 
 
 def _read(actual: Answer, output: Iterator[Comparison]) -> Iterator[Comparison]:
-    """Say first whether ``read`` returned the text of the subject's own tokens, all of which equal the reference's.
+    """Yield first whether ``read`` returned the text of the subject's own tokens, all of which equal the reference's.
 
-    Where that text is wrong and is what the subject makes of these tokens apart from ``read``, ``read`` is right.
+    If that text is wrong, and the subject's ``text_of`` makes the same text of these tokens, ``read`` is right.
     """
     text = next(output)
     steps = len(actual.forced or ())
@@ -134,18 +134,18 @@ def _tie(tokens: Comparison, actual: Answer, expected: Observation) -> Tie | Non
 
 @dataclass(frozen=True)
 class Explanation:
-    """What explains a case's first divergence, or how far that was looked for."""
+    """Explanation of a case's first divergence, or the extent of the search for one."""
 
     text: str
-    """A sentence, behind "explained"."""
+    """Sentence that follows "explained"."""
     what: str = ""
-    """The comparison that it is about; empty where nothing was tried."""
+    """Comparison that it explains; empty if nothing was tried."""
     mistakes: tuple[str, ...] = ()
-    """The ids of the mistakes that it names."""
+    """Ids of the mistakes that it names."""
     is_proven: bool = False
-    """Whether the session reproduces the subject's tensor with one of them; else it only comes nearer, or none does."""
+    """Whether the session reproduces the subject's tensor with one of them; otherwise it comes nearer at most."""
     pages: int = 0
-    """Of a text, on how many pages they were tried, all so far; 0 of anything else."""
+    """Number of pages on which a text's candidates were tried so far; 0 for anything but a text."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,17 +155,17 @@ class Exchange:
     case: Case
     answer: Answer
     expected: Observation
-    """What the reference did."""
+    """Observation of the reference."""
     reference_s: float
     subject_s: float
     findings: tuple[str, ...] = ()
-    """What was learnt by giving the subject the reference's tensors, a sentence each."""
+    """Findings from giving the subject the reference's tensors, a sentence each."""
     explanation: Explanation | None = None
-    """What explains the first divergence; None where nothing was asked."""
+    """Explanation of the first divergence; None if none was requested."""
     stages: Mapping[str, float] = field(default_factory=dict)
-    """What each stage adds to the divergence of the next token's distribution, in nats, where a budget is set."""
+    """Contribution of each stage to the divergence of the next token's distribution, in nats, if a budget is set."""
     readings: tuple[Reading, ...] = ()
-    """The first reading and further ones, where several were asked for."""
+    """The first reading and further ones, if several were requested."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class CaseReport:
     comparisons: tuple[Comparison, ...]
     limits: Tolerances
     readings: Readings | None = None
-    """Each with its comparisons, where there are several; the case's own are of all of them."""
+    """Readings with their comparisons, if there are several; the case's own comparisons summarise them."""
 
     @property
     def case(self) -> Case:
@@ -191,7 +191,7 @@ class CaseReport:
 
     @property
     def verdict(self) -> Verdict:
-        """The gravest verdict; NOT-COMPARED where nothing was compared, or where an error left something open."""
+        """Gravest verdict; NOT-COMPARED if nothing was compared, or if an error left something open."""
         gravest = worst(self.comparisons)
         return gravest if self.fault is None or gravest is Verdict.WRONG else Verdict.NOT_COMPARED
 
@@ -202,17 +202,17 @@ class CaseReport:
 
     @property
     def counts(self) -> Mapping[Verdict, int]:
-        """How often each verdict was given."""
+        """Number of comparisons by verdict."""
         return Counter(comparison.verdict for comparison in self.comparisons)
 
     @cached_property
     def divergence(self) -> Divergence | None:
-        """Where it first breaks, and what to check there; None where nothing is WRONG."""
+        """First divergence of the case, with what to check there; None if nothing is WRONG."""
         return first_divergence(self.comparisons, self.limits.ordinary)
 
     @cached_property
     def loss(self) -> Mapping[str, float]:
-        """What the page lost, where a budget is set and the subject answered to the end; see ``compare.budget``."""
+        """Losses of the page if a budget is set and the subject answered to the end; see ``compare.budget``."""
         text = next((one for one in self.comparisons if one.what == "text"), None)
         if self.limits.budget is None or self.fault is not None or text is None:
             return {}

@@ -1,4 +1,4 @@
-"""The first differences of two texts, word by word, in lines that a terminal holds."""
+"""The first differences of two texts, word by word, in lines that fit a terminal."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -10,14 +10,14 @@ from rapidfuzz.distance import Levenshtein, Prefix
 from pytest_dsocr.foundation.words import COLUMNS, MARGIN, plain, shown
 
 WINDOW = 500
-"""Characters of each text that are looked at, from shortly before the first that differs."""
+"""Characters of each text that are compared, from shortly before the first difference."""
 CONTEXT, LONGEST_PIECE, WIDTH, MOST_LINES = 20, 36, COLUMNS - MARGIN, 3
 WORD = re.compile(r"\\.|\w+|\W", re.DOTALL)
 CUT = "..."
 
 
 class Side(StrEnum):
-    """Which text has a piece."""
+    """Text that contains a piece."""
 
     BOTH = "both"
     REFERENCE = "reference"
@@ -42,7 +42,7 @@ Line = tuple[Piece, ...]
 
 
 def diff(actual: str, expected: str) -> tuple[Line, ...]:
-    """Return the first lines that differ between the subject's text and the reference's; none where they are equal."""
+    """Return the first lines that differ between the subject's text and the reference's; none if they are equal."""
     if actual == expected:
         return ()
     at = Prefix.similarity(actual, expected)

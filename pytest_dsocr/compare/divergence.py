@@ -1,4 +1,4 @@
-"""Where a case first breaks, in the order of the stages: what is wrong later may follow from the first."""
+"""First failure of a case in the order of the stages; later failures may follow from it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 
 ROUNDING = 0.1
-"""An error below it may be one of rounding, or of an epsilon; a mistake of structure is hardly ever so small."""
+"""Relative error below which rounding or an epsilon may be the cause; structural mistakes are rarely so small."""
 STARTED = 0.01
-"""What error a seam has in front of a wrong one, as a share of it, where the mistake is in it already, not rounding."""
+"""Share of a wrong seam's error from which the seam before it has the mistake already, not only rounding."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A case as it was found, and where it breaks."""
+    """Comparisons of a case, and the place where it breaks."""
 
     first: Comparison
-    """The first comparison that is wrong, or the one in front of it that its error begins at."""
+    """First wrong comparison, or the earlier one where its error begins."""
     found: Mapping[str, Comparison]
 
     @property
     def depth(self) -> int | None:
-        """Which block or layer broke, where that is known."""
+        """Index of the block or layer that broke, if known."""
         depth = self.first.what.partition("/")[2]
         return int(depth) if depth.isdecimal() else None
 
@@ -41,7 +41,7 @@ class Scene:
 
     @property
     def crops_alone(self) -> bool:
-        """Whether the whole page is right where the crops are wrong."""
+        """Whether the whole page is right although the crops are wrong."""
         page = self.first.what.replace(".crops", ".page")
         if page == self.first.what or not self.right(page):
             return False
@@ -55,12 +55,12 @@ class Scene:
 
 
 def of_whole_page(what: str) -> str:
-    """Give the comparison of the whole page that stands beside ``what`` of the crops; else ``what``."""
+    """Return the name of the whole page's comparison that corresponds to ``what`` of the crops; otherwise ``what``."""
     return "images_ori" if what == "images_crop" else what.replace(".crops", ".page")
 
 
 def is_cut(shapes: Mapping[str, str]) -> bool:
-    """Return whether a page has crops, by its inputs' shapes: where it has none, they are zeros in float32."""
+    """Return whether a page has crops, from its inputs' shapes: without crops they are zeros in float32."""
     return not shapes.get("images_crop", "float32").startswith("float32")
 
 
@@ -70,18 +70,18 @@ class Divergence:
 
     first: Comparison
     right: int
-    """How many comparisons before it were made, all of them right."""
+    """Number of comparisons made before it, all of them right."""
     scene: Scene
-    """What is seen where its error begins."""
+    """Comparisons at the place where the error begins."""
 
     @property
     def begins(self) -> str:
-        """The comparison in front of it, inside its tolerance, that its error begins at; empty where there is none."""
+        """Earlier comparison, inside its tolerance, where the error begins; empty if there is none."""
         return "" if self.scene.first is self.first else self.scene.first.what
 
     @property
     def preface(self) -> str:
-        """Say where the error begins, in front of what to check there."""
+        """Return the sentence that says where the error begins, to precede the advice on what to check."""
         if not self.begins:
             return ""
         error = self.scene.first.error
@@ -89,9 +89,9 @@ class Divergence:
 
 
 def first_divergence(comparisons: Sequence[Comparison], ordinary: float = 0.0) -> Divergence | None:
-    """Find the first WRONG comparison, in the order of the stages; None where nothing is WRONG.
+    """Find the first WRONG comparison in the order of the stages; return None if nothing is WRONG.
 
-    A drift of no more than ``ordinary``, as correct implementations have, is not where its error begins.
+    Correct implementations have a drift of up to ``ordinary``, so the error cannot begin at one that small.
     """
     for place, comparison in enumerate(comparisons):
         if comparison.verdict is Verdict.WRONG:
@@ -102,7 +102,7 @@ def first_divergence(comparisons: Sequence[Comparison], ordinary: float = 0.0) -
 
 
 def _origin(comparisons: Sequence[Comparison], ordinary: float) -> Comparison:
-    """Find where the error of the last one, the first that is WRONG, begins: from block to block it grows."""
+    """Find where the error of the last comparison, the first WRONG one, starts: it grows from block to block."""
     wrong = comparisons[-1]
     if wrong.error is None or math.isinf(wrong.error):
         return wrong

@@ -12,7 +12,7 @@ from pytest_dsocr.observation.summing import bytes_sha256
 
 SHOWN_IDS = 8
 LEVEL = 2 / 255
-"""Of pixels from -1 to 1."""
+"""Size of one level of pixels that range from -1 to 1."""
 GREY = 127 / 255 * 2 - 1
 
 Grid = tuple[tuple[int, int], ...]
@@ -51,7 +51,7 @@ def _id_signs(own: list[int], others: list[int], behind_image: bool) -> Iterator
 
 
 def _after_last_true(mask: Runs) -> int:
-    """Count the positions after the last image token; all of them where there is none."""
+    """Count the positions after the last image token; all of them if there is none."""
     last = mask[-1:]
     return sum(length for value, length in last if not value)
 
@@ -100,7 +100,7 @@ def _grid_signs(actual: Grid, expected: Grid) -> Iterator[Sign]:
 
 
 def _is_of_one_shape(actual: Grid, expected: Grid) -> bool:
-    """Return whether two grids are equally near to any page, so that the rule for ties may have made the difference."""
+    """Return whether two grids are equally near to any page, so that the rule for ties may be the cause."""
     pairs = list(zip(actual, expected, strict=False))
     return all(a[0] * b[1] == a[1] * b[0] for a, b in pairs)
 
@@ -135,7 +135,7 @@ def _pixel_signs(actual_NCHW: Tensor, expected_NCHW: Tensor) -> Iterator[Sign]:
 
 
 def _view_signs(actual_NCHW: Tensor, expected_NCHW: Tensor) -> Iterator[Sign]:
-    """Tell the bars beside a page from the page: these differ alone, or are of another width."""
+    """Distinguish the bars around a page from the page: the bars alone differ, or have another width."""
     if len(expected_NCHW) == 1 and (inside := inside_bars(expected_NCHW[0])):
         rows, columns = inside
         if actual_NCHW[:, :, rows, columns].equal(expected_NCHW[:, :, rows, columns]):
@@ -149,7 +149,7 @@ def _view_signs(actual_NCHW: Tensor, expected_NCHW: Tensor) -> Iterator[Sign]:
 
 
 def inside_bars(view_CHW: Tensor) -> tuple[slice, slice] | None:
-    """Return the rows and columns between bars of one level along a side's ends; None where there are none."""
+    """Return the rows and columns between bars of one level along a side's ends; None if there are no bars."""
     grey = (view_CHW - GREY).abs().amax(0) < LEVEL / 4
     whole = [(~grey.all(dim)).nonzero().flatten().tolist() for dim in (1, 0)]
     if not all(whole):

@@ -23,23 +23,23 @@ from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.observation import Artefact, Output, Step
 
 SURE = 0.5
-"""What the best token of a step has of the probability of its best five, at the median step, where a model reads: 0.99
-and more in the recordings of ``mini``, and at most 0.26 in those of random weights."""
+"""Share of the best token in the probability of a step's best five, at the median step, above which a model can read.
+Recordings of ``mini`` have 0.99 and more, those of random weights at most 0.26."""
 EDITS, LENGTH, FEW_CHARACTERS = 0.5, 0.25, 24
-"""Edits after a tie, and characters more or fewer, of the longer rest's; so few are nothing at a page's end."""
+"""Allowed edits after a tie and difference of lengths, by the longer rest; up to the last, neither counts."""
 BOXES, FEW_BOXES, IN_PLACE = 1 / 3, 1, 0.1
-"""Boxes without a partner, of all of the side that has more; one is nothing, and a partner is no further away than
-that, in pages."""
+"""Share of boxes without a partner, of the side that has more; number that is ignored; largest distance of a partner,
+in pages."""
 # Measured on some 230 ties of `mini`, bf16 against float32 and eager against sdpa and flash attention, on CPUs and on
 # an H200: half of them change a number or two; the worst has 0.32 edits, 0.12 in length, and 3 of 11 boxes. Of the 496
 # pairs of shipped pages none is as near but those few that are the same words in two faces (`ci/ties.py` at f393cf6).
 AMISS = frozenset((Sign.EMPTINESS, Sign.REPETITION, Sign.BYTE_MARKS, Sign.BROKEN_CHARACTERS, Sign.MARKUP, Sign.ECHO))
-"""Degenerations that a tie does not cause. Where a text ends, or the only kind of difference in it, proves nothing."""
+"""Degenerations that a tie does not cause. A text's end, or the only difference in it, proves nothing."""
 
 
 @dataclass(frozen=True)
 class Tie:
-    """The first step at which a tie made the subject choose another token, and what its own steps give from there."""
+    """The first step at which a tie made the subject choose another token, and the output of its own later steps."""
 
     step: int
     continued: Output
@@ -47,24 +47,24 @@ class Tie:
     """Whether the reference model is sure of its tokens. With random weights its text is noise."""
 
     def astray(self, expected: Output) -> tuple[Astray, ...]:
-        """Say why the output of the steps is no longer a reading of the reference's page."""
+        """Return the reasons why the output of the steps no longer reads the reference's page."""
         return tuple(_astray(self.continued, expected)) if self.sure else ()
 
 
 @dataclass(frozen=True)
 class Nearness:
-    """How near two readings are that differ because of a tie."""
+    """Distance between two readings that differ because of a tie."""
 
     edits: int
-    """Edit distance of the two rests, which begin at the first character that differs."""
+    """Edit distance of the two rests, which start at the first character that differs."""
     longer: int
-    """How many characters one rest is longer than the other."""
+    """Difference of the rests' lengths in characters."""
     rest: int
-    """Characters of the longer rest."""
+    """Number of characters of the longer rest."""
     boxes: int
     """Number of boxes of the side that has more."""
     alone: int
-    """Those of them without a partner of their label in their place, or as near to it as :data:`IN_PLACE`."""
+    """Boxes without a partner of the same label within :data:`IN_PLACE` of their place."""
 
     @classmethod
     def of(cls, actual: Output, expected: Output) -> Nearness:
@@ -104,9 +104,9 @@ def _astray(actual: Output, expected: Output) -> Iterator[Astray]:
 
 
 RESULTS = {family.form.result_file for family in FAMILIES.values()}
-"""What is compared by content."""
+"""Names of the files whose content is compared."""
 ONE_SIDED = {OURS, GEOMETRY}
-"""Files that only one side need write: ours alone, and a picture that only the vendor's matplotlib draws."""
+"""Files that only one side must write: ours, and a picture that only the vendor's matplotlib draws."""
 SHOWN_FILES = 5
 
 Files = Mapping[str, Artefact]
@@ -115,8 +115,8 @@ Files = Mapping[str, Artefact]
 def compare_artefacts(actual: Files, expected: Files, limits: Tolerances) -> Comparison:
     """Compare two folders of files.
 
-    Figures are cut out by their boxes, and DRIFT with them: as many may be missing, or too many, and where none is,
-    each side may be as much longer or shorter as both its ends may move.
+    Figures are cut out by their boxes, and DRIFT with them. The same number of figures as of boxes may be missing or
+    surplus. If none is, each side may be longer or shorter by the sum of the moves allowed at its two ends.
     """
     own, others = _figures(actual), _figures(expected)
     names = [set(files) - set(figures) - ONE_SIDED for files, figures in ((actual, own), (expected, others))]
@@ -183,8 +183,8 @@ def _described(file: Artefact) -> str:
 def compare_output(actual: Answer, expected: Output, limits: Tolerances, tie: Tie | None) -> Iterator[Comparison]:
     """Yield the comparisons of two outputs.
 
-    After a tie, what is WRONG is a TIE-FLIP only where it is what the subject's own steps give from there on, and that
-    still reads the same page.
+    After a tie, a WRONG comparison is a TIE-FLIP only if the subject's own steps lead to the same output, and that
+    output still reads the same page.
     """
     found = list(_compared(actual, expected, limits))
     if tie is None or found[0].verdict is Verdict.MATCH:

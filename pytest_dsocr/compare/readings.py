@@ -1,4 +1,4 @@
-"""Several readings of one page by one process: how often one fails, and what tells those that fail from the others."""
+"""Several readings of one page by one process: how often one fails, and what distinguishes those that fail."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from pytest_dsocr.observation.answer import Reading
 
 REPEATED = (*COMPARED, "read", "text", "spans", "boxes")
-"""The comparisons of which each reading has its own."""
+"""Comparisons that are made for each reading."""
 SURE = 0.95
 CHANCES, ALIKE = 100, 5
-"""A pattern is no chance where so many others were possible, or where so many readings fail, and all alike."""
+"""Least number of possible patterns, or of failing readings with one text, that rules out chance."""
 CHANCE = "by chance: look for a race of streams or threads, memory read before it is written, a draw without a seed"
 STATE = "by what was read before: look for a cache not emptied, what is kept of a page by its name or ids, what grows"
 EITHER = "by chance, or by what was read before; more readings tell them apart"
-"""Also where no page that was read before tells them apart, and a count of readings does."""
+"""Also if no page that was read before distinguishes them, and a count of readings does."""
 
 
 def excluded(readings: int) -> float:
-    """Return R: a fault in one reading of R would have been seen with 95 % in so many that do not depend on another."""
+    """Return R: ``readings`` independent readings show a fault that occurs in one of R with 95 % probability."""
     return float(1 / (1 - (1 - SURE) ** (1 / readings)))
 
 
@@ -39,12 +39,12 @@ class Readings:
 
     @property
     def failing(self) -> tuple[int, ...]:
-        """Those that do not pass, from 1 on."""
+        """Numbers of the readings that fail, counted from 1."""
         return _failing([all(one.passes for one in found if one.what in REPEATED) for found in self.found])
 
     @property
     def why(self) -> str:
-        """Why some fail and others do not, or each otherwise; empty where all that fail are all, and alike."""
+        """Reason why some fail or why they differ; empty if all fail, and alike."""
         failing, of = self.failing, len(self.made)
         texts = {self.made[k - 1].answer.text for k in failing}
         if not failing or (len(failing) == of and len(texts) == 1):
@@ -74,7 +74,7 @@ class Readings:
         return all(place % gcd(*(other - first for other in others)) for place in behind)
 
     def _pattern(self, failing: Sequence[int]) -> tuple[str, bool]:
-        """Say what came before those that fail, and whether it tells two or more of them from all others."""
+        """Return what precedes the failing readings, and whether it distinguishes two or more from all others."""
         own, first = self.made[0].answer.case_id, self.made[failing[0] - 1]
         bad, good = (
             [one.after for k, one in enumerate(self.made, 1) if (k in failing) is fails] for fails in (True, False)

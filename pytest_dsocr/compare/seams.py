@@ -1,6 +1,6 @@
-"""Compare tensors: by all their values where both sides have them, else by the summaries that a recording keeps.
+"""Comparison of tensors: by all values if both sides have them, otherwise by the summaries in a recording.
 
-And how a stage rounds with how the vendor's kernels round on the same input; see ``observation.answer.Rounding``.
+It also compares a stage's rounding with the vendor's kernels on the same input; see ``observation.answer.Rounding``.
 """
 
 import math
@@ -18,13 +18,13 @@ from pytest_dsocr.observation.summing import sample_positions
 SHOWN_VALUES = 3
 
 SHUFFLED_ERROR = 0.1
-"""Values in other places give at least this relative error."""
+"""Least relative error of values in other places."""
 RIGHT, RIGHT_SAMPLES = 1e-3, 6
 """A sampled value is right up to this share of the largest difference; where rows are, this number of the first 64."""
 ONE_FACTOR = 0.8
 """The share of the error in the norm itself from which on one factor explains most of it."""
 SAME_SIZE = 1e-3
-"""The same values in other places have equal mean and norm up to drift; other values hardly ever do."""
+"""Largest relative drift of mean and norm for the same values in other places; other values rarely agree so well."""
 
 
 def compare_seam(
@@ -32,8 +32,8 @@ def compare_seam(
 ) -> Comparison:
     """Compare a seam of the subject with the reference's.
 
-    The error is the norm of the difference over the norm of the reference: of all values where both sides have them,
-    else estimated from the sketches, to 6 %. A drift above ``usual`` passes, and is marked as suspicious.
+    The error is the norm of the difference over the norm of the reference. It uses all values if both sides have them;
+    otherwise the sketches estimate it to 6 %. A drift above ``usual`` passes, and is marked as suspicious.
     """
     if expected is None:
         return not_compared(name, Reason.NOT_IN_REFERENCE)
@@ -55,7 +55,7 @@ def compare_seam(
 
 
 def relative_error(actual: Seam, expected: Seam) -> float:
-    """Return the norm of the difference over that of ``expected``; infinite where either holds a NaN or infinity."""
+    """Return the norm of the difference over that of ``expected``; infinite if either has a NaN or infinity."""
     a, b = actual.sketch, expected.sketch
     if actual.values is not None and expected.values is not None:
         a, b = actual.values, expected.values
@@ -65,7 +65,7 @@ def relative_error(actual: Seam, expected: Seam) -> float:
 
 
 def _not_finite(actual: Seam, expected: Seam) -> str:
-    """Say which side holds NaN or infinity, where it begins and how many there are; nothing where neither does."""
+    """Return which side has NaN or infinity, the first place and the number; empty if neither has."""
     own, others = _spoilt(actual), _spoilt(expected)
     if own and others:
         return f"{own}; the reference holds them as well: {others}"
@@ -97,7 +97,7 @@ def _signs(actual: Seam, expected: Seam, error: float) -> Iterator[Sign]:
 
 
 def first_wrong_sample(actual: Seam, expected: Seam) -> int:
-    """Return how many of the first sampled values are right: they lie in the order of a tensor's rows."""
+    """Return how many of the first sampled values are right; they are in the order of a tensor's rows."""
     apart = (actual.sample - expected.sample).abs()
     wrong = (apart > RIGHT * apart.max()).nonzero()
     return int(wrong[0]) if len(wrong) else 0
@@ -121,12 +121,12 @@ def anatomy(actual: Seam, expected: Seam) -> Iterator[str]:
 
 
 SUFFIX = ".rounding"
-"""Behind the stage in a comparison's name."""
+"""Suffix of a stage in the name of its rounding comparison."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """From where on a known mistake's effect is there, and how large a bias may be."""
+    """Thresholds from which a known mistake's effect is present, and the largest bias."""
 
     share: tuple[float, float]
     z: float
@@ -135,12 +135,12 @@ class Limits:
 
 OF_BLOCKS = Limits((0.6, 1.5), 6, 10.0)
 OF_STAGES = Limits((0.8, 1.25), 40, math.inf)
-"""Measured on H100s, ``mini`` and full size, 20 and 3 pages: fused attention, flash-attn, the fast session, other sums,
-float32 throughout, and no autocast. In blocks no effect that is not there comes to a z of 1 inside of these shares, and
-the bias to 3.3; of whole stages effects come to 20, and norms without autocast to a bias of 112. Mistakes that are less
-than a thousand times below rounding come to 11 and more in blocks, to 54 and more in stages."""
+"""Measured on H100s with 20 pages of ``mini`` and 3 at full size: fused attention, flash-attn, the fast session, other
+sums, float32 throughout, no autocast. Within these shares, effects of absent mistakes reach a z of 1 in blocks and 20
+in stages. The bias reaches 3.3 in blocks, and 112 in norms without autocast. Mistakes down to a thousandth of rounding
+have a z of at least 11 in blocks and 54 in stages."""
 AS_LIKELY = 20.0
-"""Effects whose likelihood's logarithm is no further than this below the best one's cannot be told from it."""
+"""Largest difference of log-likelihoods to the best effect at which two effects cannot be told apart."""
 
 
 def compare_rounding(stage: str, found: Rounding, allowed: float) -> Comparison:
@@ -164,13 +164,13 @@ def compare_rounding(stage: str, found: Rounding, allowed: float) -> Comparison:
 
 
 def limits_of(found: Rounding, effect: Effect | None = None) -> Limits:
-    """Give the limits that hold for what was computed again, or for an effect in it."""
+    """Return the limits for the recomputed parts, or for an effect in them."""
     is_whole = found.is_whole if effect is None else effect.is_whole
     return OF_STAGES if is_whole or found.fewer_bits else OF_BLOCKS
 
 
 def known_effects(found: Rounding) -> tuple[Effect, ...]:
-    """Give the known mistakes whose effect is there, the likeliest first; several where they cannot be told apart."""
+    """Return the known mistakes whose effect is present, likeliest first; several if they cannot be told apart."""
     limited = ((one, limits_of(found, one)) for one in found.effects)
     there = [one for one, most in limited if most.share[0] < one.share < most.share[1] and one.z >= most.z]
     there.sort(key=lambda one: -one.likelihood)

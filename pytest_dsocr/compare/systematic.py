@@ -15,15 +15,15 @@ from pytest_dsocr.foundation.words import listed
 
 MARKUP = re.compile(r"<\|ref\|>.*?<\|/ref\|>|<\|det\|>.*?<\|/det\|>", re.DOTALL)
 EACH, TIMES, IN_ALL, PASSAGE = 0.8, 3, 6, 8
-"""A character is wrong each time if it comes so often and this share of it is read as the same other character. A page
-shows a habit if such errors are so many in all. Longer stretches that one side lacks are passages, not characters."""
+"""Limits of a habit. At least TIMES occurrences and a share of EACH make a systematic misreading of one character, and
+IN_ALL such errors make a habit of a page. Longer missing stretches than PASSAGE are passages, not characters."""
 BOXES, MOVED, ON_LINE, FARTHEST = 4, 0.8, 0.9, 1e6
-"""Boxes of one page share a move if they are so many, so many of their coordinates moved, and one shift and one scale
-give this share of the squared moves."""
+"""Limits of a shared move: number of boxes, share of coordinates that moved, and share of the squared moves that one
+shift and one scale explain."""
 
 
 class Habit(NamedTuple):
-    """What is read instead of a character: another one, nothing, or itself with something beside it."""
+    """Systematic misreading of a character: as another one, as nothing, or as itself with an addition."""
 
     old: str
     new: str
@@ -35,7 +35,7 @@ class Habit(NamedTuple):
 
 
 def habits(actual: str, expected: str) -> str:
-    """Name the characters that are read wrongly in the same way nearly each time; empty where these are few.
+    """Return the characters that are misread in the same way nearly each time; empty if these are few.
 
     Markup does not count: a box that moved changes the same digits again and again.
     """
@@ -63,7 +63,7 @@ def _habits(actual: str, expected: str) -> Iterator[Habit]:
 
 
 def shared_move(pairs: Sequence[tuple[Box, Box]]) -> str:
-    """Describe a shift and scale that nearly all boxes of a page have in common; empty where there is none.
+    """Describe a shift and scale that nearly all boxes of a page have in common; return an empty text if there is none.
 
     Args:
         pairs: the subject's boxes, each with its partner.

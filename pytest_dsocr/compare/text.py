@@ -24,7 +24,7 @@ LONGEST_PERIOD = 256
 """Characters, or lines."""
 TIMES = 4
 CHARACTERS = 24
-"""How often a text repeats in a row at least, and how many characters that covers; rows of dots do not count."""
+"""Least number of repetitions in a row, and of characters that they cover; rows of dots do not count."""
 
 _BYTE_MARKS = {Sign.BYTE_MARKS: ("\u0120", "\u010a"), Sign.BROKEN_CHARACTERS: ("\ufffd",)}
 _PROMPTS = (text for family in FAMILIES.values() for text in family.prompts.values())
@@ -32,7 +32,7 @@ _ECHOES = tuple(dict.fromkeys(text.rpartition("\n")[2].rpartition(">")[2] for te
 
 
 class Astray(NamedTuple):
-    """One way in which a text is degenerate."""
+    """Way in which a text is degenerate."""
 
     sign: Sign
     how: str
@@ -156,7 +156,7 @@ def _may_circle(items: npt.NDArray[Any], period: int, times: int) -> bool:
 
 
 def _longest_run(same: npt.NDArray[np.bool_]) -> tuple[int, int]:
-    """Return where the longest run of ``True`` begins, and its length."""
+    """Return the start of the longest run of ``True``, and its length."""
     [breaks] = np.nonzero(np.concatenate([[True], ~same, [True]]))
     lengths = np.diff(breaks) - 1
     at = int(lengths.argmax())
@@ -169,13 +169,13 @@ UNRELATED_FROM, UNRELATED_SHARE = 0.1, 0.5
 
 @dataclass(frozen=True)
 class _Apart:
-    """How far two texts are apart."""
+    """Distance between two texts."""
 
     at: int
-    """The first character that differs."""
+    """Index of the first character that differs."""
     edits: int
     share: float
-    """Of the reference's length."""
+    """Edits as a share of the reference's length."""
 
     @classmethod
     def of(cls, actual: str, expected: str) -> _Apart:
@@ -198,7 +198,7 @@ def compare_text(actual: str, expected: str, allowed: float) -> Comparison:
         astray.append(Astray(Sign.UNRELATED, f"it reads something else from character {apart.at} on"))
     if expected and actual.startswith(expected):
         more = len(actual) - len(expected)
-        astray.append(Astray(Sign.GOES_ON, f"it goes on behind the reference's end, for {more} characters"))
+        astray.append(Astray(Sign.GOES_ON, f"it continues after the reference's end, for {more} characters"))
     if each_time := habits(actual, expected):
         astray.append(Astray(Sign.HABIT, each_time))
     empty = bool(expected.strip()) and not actual.strip()

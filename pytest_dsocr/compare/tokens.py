@@ -69,7 +69,7 @@ def _logit_signs(forced: Sequence[ForcedStep], first: int) -> Iterator[Sign]:
 
 
 def compare_tokens(forced: Sequence[ForcedStep], expected: Sequence[Step], limits: Tolerances) -> Comparison:
-    """Compare the choice at every step, teacher-forced: MATCH, TIE-FLIP where all that differ are ties, or WRONG."""
+    """Compare the choice at every step, teacher-forced: MATCH, TIE-FLIP if all that differ are ties, or WRONG."""
     if not expected or len(forced) != len(expected):
         return not_compared("tokens", Reason.INCOMPLETE, _steps(forced, expected))
     differing = [k for k, (actual, step) in enumerate(zip(forced, expected, strict=True)) if actual.token != step.token]
@@ -95,23 +95,23 @@ def does_not_end(tokens: Comparison) -> Comparison:
 
 
 def is_tie(actual: ForcedStep, expected: Step, limits: Tolerances) -> bool:
-    """Return whether both sides saw the two tokens as equals, up to rounding: neither further apart than the limit.
+    """Return whether the two tokens are equal on both sides, up to rounding: neither side's gap exceeds the limit.
 
-    Both must have a logit of the reference's token at hand. The subject's may be one that the reference did not keep,
-    and then counts as its last, where the logits of those that it kept agree.
+    Both sides need a logit of the reference's token. The subject's token may be one that the reference did not keep; it
+    then counts as the reference's last, if the logits of the kept ones agree.
     """
     own = gap_ulps(actual.at_hand(expected), actual.token, expected.token, limits)
     return own <= limits.ties and _gap_of_reference(actual, expected, limits) <= limits.ties
 
 
 def _gap_of_reference(actual: ForcedStep, expected: Step, limits: Tolerances) -> float:
-    """Return how far apart the reference saw the two tokens, or the least that it can have been."""
+    """Return the reference's gap between the two tokens, or its lower bound."""
     kept = actual.token in expected.best.ids or not _logit_error(actual, expected) <= limits.logits
     return gap_ulps(expected.best, actual.token if kept else expected.best.ids[-1], expected.token, limits)
 
 
 def gap_ulps(best: Best, a: int, b: int, limits: Tolerances) -> float:
-    """Return how far two tokens' logits are apart, in ULP of the best; infinite where one is not among ``best``."""
+    """Return the gap between two tokens' logits, in ULP of the best; infinite if one is not among ``best``."""
     if a not in best.ids or b not in best.ids:
         return math.inf
     apart = best.logits[best.ids.index(a)] - best.logits[best.ids.index(b)]
@@ -126,7 +126,7 @@ def _logit_error(actual: ForcedStep, expected: Step) -> float:
 
 
 def _relative(apart: Sequence[float], actual: Sequence[float], expected: Best) -> float:
-    """Return the largest difference over the largest logit; infinite where a side holds a NaN, infinity or nothing."""
+    """Return the largest difference over the largest logit; infinite if a side has a NaN or infinity, or no logit."""
     if not apart or not all(map(math.isfinite, (*actual, *expected.logits))):
         return math.inf
     return max(apart) / (max(map(abs, expected.logits)) or 1.0)

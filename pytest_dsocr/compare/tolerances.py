@@ -1,4 +1,4 @@
-"""How far apart two sides may be: tensors by the coarser of the two dtypes they compute in, outputs as the run says."""
+"""Limits on differences: of tensors by the coarser dtype of the two sides, of outputs by the run."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from pytest_dsocr.foundation.errors import DsocrError
 
 ORDINARY = 1e-5
-"""Of float32 where devices or attentions differ: torch's fused attention gives 4.5e-6 against eager."""
+"""Ordinary error in float32 between devices or attentions: torch's fused attention gives 4.5e-6 against eager."""
 LEAST_EXPONENT = -126
-"""Of float32 and bfloat16: below it the distance from one number to the next stays as it is."""
+"""Least exponent in float32 and bfloat16, below which the distance between neighbouring numbers is constant."""
 
 
 @dataclass(frozen=True)
@@ -22,31 +22,31 @@ class Tolerances:
     dtype: str
     """The coarser of the two sides'."""
     seam: float
-    """Norm of a seam's difference over its norm."""
+    """Largest norm of a seam's difference over the seam's norm."""
     vision: float = field(default=math.inf, kw_only=True)
-    """The same in front of the decoder, where less rounding has added up; no more than ``seam`` in any case."""
+    """Same limit for seams before the decoder, where less rounding has accumulated; at most ``seam``."""
     logits: float
     """Largest difference of logits that tokens were chosen from, over the largest logit."""
     ties: int
-    """How many units in the last place of the best logit the reference's best two may be apart to be a tie."""
+    """Largest distance of the reference's best two tokens in a tie, in units in the last place of the best logit."""
     mantissa_bits: int
-    """Bits of the dtype's significand that are stored."""
+    """Stored bits of the dtype's significand."""
     rounding: float = 4.0
-    """How many times the error of the vendor's kernels a stage's own may be, each against float32 on the same input."""
+    """Largest ratio of a stage's error to that of the vendor's kernels, each against float32 on the same input."""
     usual: float = math.inf
-    """Above this, a seam's drift is suspicious: no correct implementation that was measured comes near it."""
+    """Drift of a seam above which it is suspicious: no measured correct implementation comes near it."""
     boxes: int = 0
-    """How many boxes more or fewer there may be."""
+    """Largest difference in the number of boxes."""
     coords: float = 0.0
-    """How far a matched box's sides may be from the reference's, as a fraction of the page."""
+    """Largest distance of a matched box's sides from the reference's, as a fraction of the page."""
     text: float = 0.0
-    """Edit distance of the texts over the reference's length."""
+    """Largest edit distance of the texts over the reference's length."""
     budget: Budget | None = field(default=None, repr=False)
-    """What may be lost in all, see :mod:`pytest_dsocr.compare.budget`; None where differences are judged one by one."""
+    """Allowed total loss, see :mod:`pytest_dsocr.compare.budget`; None if differences are judged one by one."""
 
     @property
     def ordinary(self) -> float:
-        """Up to this a drift is rounding, as of correct implementations; in fewer bits any inside the limits is."""
+        """Largest drift that is mere rounding; in fewer bits, any drift inside the limits."""
         return min(self.usual, ORDINARY) if self.dtype == "float32" else math.inf
 
     def ulp(self, logit: float) -> float:
@@ -99,8 +99,8 @@ NAMES: Mapping[str, type] = {
 # error is none of theirs. The smallest mistake is a wrong epsilon in CLIP, 2.8e-6. By seam:
 # tests/faults/calibration.json.
 # bfloat16 and float16: half a unit in the last place is 0.4 % and 0.05 %, and some fifty layers add up to a few times
-# that, the logits last. Measured in bf16 on an H200, with mini and at full size, of the quick pages: fused attention,
-# kernels of one's own, no autocast and all in float32 give up to 1.2e-2 in vision, 2.6e-2 in the decoder's layers,
+# that, most in the logits. Measured in bf16 on an H200 on the quick pages, with mini and at full size: fused attention,
+# own kernels, no autocast and float32 throughout give up to 1.2e-2 in vision, 2.6e-2 in the decoder's layers,
 # 4.7e-2 in logits and ties up to 4.5 ULP; of 3,000 tokens at full size one tie was of 8. On an H100 the fast session
 # gave 6.2e-2 in logits at one of 4,000 steps of Unlimited-OCR. CLIP's exact GELU gives up to 2.4e-2; positions in bf16
 # give 3.4e-2 and more, and tokens that no tie explains.
@@ -113,18 +113,18 @@ OF_ONE_KEY: Mapping[str, Mapping[str, float]] = {"float32": {"seam": 2e-5}}
 """Narrower limits between two implementations on a CPU with one attention. Measured there: 1.3e-6 with four threads,
 2.0e-6 of SAM in MLX, 4.5e-6 of torch's fused attention against eager; a wrong epsilon in SAM 3e-5."""
 BETWEEN_KEYS = {"boxes": 1, "coords": 0.02}
-"""What outputs may differ in where device, dtype or attention do: the acceptance of the original investigation."""
+"""Limits of outputs if device, dtype or attention differ: the acceptance of the original investigation."""
 BETWEEN_KEYS_IN_BFLOAT16 = {"logits": 0.15}
-"""Of the worst of a page's steps, some 200. Measured on an H200, ``mini`` and the 32 shipped pages, between bf16 and
-float32, eager, sdpa and flash_attention_2: logits up to 0.118, ties up to 8 ULP but for one in 6,556. Of float16, which
-overflows and reads them wrongly, 31 pages lie beyond these."""
+"""Limit for the worst step of a page of some 200 steps. Measured on an H200 with ``mini`` and the 32 shipped pages.
+Between bf16, float32 and the three attentions, logits differ by up to 0.118 and ties by up to 8 ULP, except one in
+6,556. With float16, which overflows and reads them wrongly, 31 pages exceed these limits."""
 
 
 def tolerances(*dtypes: str, same_key: bool = True) -> Tolerances:
-    """Return the limits for sides that compute in ``dtypes``; outputs are exact where both have the same key.
+    """Return the limits for sides that compute in ``dtypes``; outputs must be equal if both have the same key.
 
     Raises:
-        DsocrError: for a dtype that has none.
+        DsocrError: for a dtype without limits.
     """
     unknown = [dtype for dtype in dtypes if dtype not in BY_DTYPE]
     if unknown:
@@ -137,7 +137,7 @@ def tolerances(*dtypes: str, same_key: bool = True) -> Tolerances:
 
 
 def check_tolerance(name: str, value: object) -> None:
-    """Raise ``DsocrError`` where ``value`` is none for the tolerance ``name``, or there is no such tolerance."""
+    """Raise ``DsocrError`` if ``value`` is invalid for the tolerance ``name``, or there is no such tolerance."""
     if name not in NAMES:
         raise DsocrError(f"there is no tolerance {name!r}; there are {', '.join(NAMES)}")
     kinds = int if NAMES[name] is int else (int, float)
@@ -153,7 +153,7 @@ LOSSES: Mapping[str, str] = {
     "characters": "edit distance of the texts over the longer one's length",
     "pages": "share of pages that degenerate: that loop, break off, or read something else",
 }
-"""What may be lost; each is 0 where nothing is, and is the mean over a run's pages."""
+"""Losses that a budget limits; each is 0 if nothing is lost, and is the mean over a run's pages."""
 BUDGETS: Mapping[str, Mapping[str, float]] = {
     "int8": {"kl": 0.004, "tokens": 0.04, "boxes": 0.06, "characters": 0.08, "pages": 0.0},
     "fp8": {"kl": 0.01, "tokens": 0.06, "boxes": 0.06, "characters": 0.1, "pages": 0.0},
@@ -165,21 +165,21 @@ BUDGETS: Mapping[str, Mapping[str, float]] = {
 
 @dataclass(frozen=True)
 class Budget:
-    """What the pages of a run may lose on average, and who allowed it."""
+    """Allowed average losses of a run's pages, with their origin."""
 
     allowed: Mapping[str, float]
-    """By names of :data:`LOSSES`; a kind that is not among them keeps its exact limits."""
+    """Limits by names of :data:`LOSSES`; a kind that is not among them keeps its exact limits."""
     origin: str
-    """Such as ``the int8 budget, declared by the subject``."""
+    """Source of the budget, such as ``the int8 budget, declared by the subject``."""
 
     @classmethod
     def of(cls, precision: str, given: Mapping[str, float], by: str) -> Budget | None:
-        """Return that of a declared precision and of a run's option, which counts first; None without either.
+        """Return the budget of a run's option, or else of a declared precision; None without either.
 
         Args:
-            precision: as the subject declares it; empty where it declares none.
+            precision: as the subject declares it; empty if it declares none.
             given: what the option allows.
-            by: where the option was given.
+            by: source of the option.
         """
         whole = next((name for name, one in BUDGETS.items() if one == given), "")
         listed = ", ".join(f"{name}={value:g}" for name, value in given.items())
@@ -193,7 +193,7 @@ class Budget:
 
 
 def check_budget(budget: Mapping[str, float]) -> Mapping[str, float]:
-    """Return a budget; raise ``DsocrError`` where it limits what there is not, or by no number of 0 or more."""
+    """Return a budget; raise ``DsocrError`` if it limits an unknown loss, or by anything but a number of 0 or more."""
     for name, allowed in budget.items():
         if name not in LOSSES:
             raise DsocrError(f"there is no loss {name!r}; there are {', '.join(LOSSES)}")

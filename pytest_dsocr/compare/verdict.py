@@ -1,4 +1,4 @@
-"""What a comparison can say, as types: conclusions are drawn from these, never from the words of a sentence."""
+"""Results of a comparison, as types: conclusions are drawn from these, never from the words of a sentence."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Reason(StrEnum):
 
     NEITHER = "neither side has any"
     NOT_OFFERED = "not offered"
-    """The subject does not say that it offers this."""
+    """The subject does not offer this."""
     NOT_GIVEN = "promised by the subject and not given"
-    """The subject says that it offers this, and did not give it."""
+    """The subject offers this, and did not return it."""
     NOT_IN_REFERENCE = "not in the reference"
     TELLS_NOTHING = "tells nothing"
     """The result would be the same with and without a mistake."""
@@ -29,10 +29,10 @@ class Reason(StrEnum):
 
 
 class Sign(StrEnum):
-    """What distinguishes one cause of a difference from another."""
+    """Evidence that distinguishes one cause of a difference from another."""
 
     sentence: str
-    """It in words; empty where that takes figures."""
+    """Sentence for the sign; empty if it needs figures."""
 
     def __new__(cls, value: str, sentence: str = "") -> Sign:
         """Make one of its name and its sentence."""
@@ -57,20 +57,20 @@ class Sign(StrEnum):
     WHOLE_LEVELS = "whole levels", "no values but -1, 0 and 1"
     ROUNDED = "rounded", "no pixel is more than one level of 255 away"
     """No pixel is as much as a level away."""
-    BARS_ALONE = "bars alone", "the bars beside the page differ, and not the page"
-    OTHER_BARS = "other bars", "the bars beside the page are of another width than the reference's"
+    BARS_ALONE = "bars alone", "the bars around the page differ, the page does not"
+    OTHER_BARS = "other bars", "the bars around the page have another width than the reference's"
     # tensors
     OTHER_SHAPE = "other shape"
-    """Of pixels, another dtype as well."""
+    """Another shape; for pixels also another dtype."""
     NOT_FINITE = "not finite", "it holds NaN or infinity, the reference does not"
     SHUFFLED = "shuffled", "mean and norm equal the reference's: the same values, in other places"
-    LATER_ROWS = "later rows", "its first rows are right, those behind them are not"
+    LATER_ROWS = "later rows", "its first rows are right, the later ones are not"
     SUSPICIOUS = "suspicious", "larger than any error of a correct implementation measured on CPUs from SSE4 to AVX-512"
     """Inside the tolerance, and larger than what correct implementations were measured to have."""
     SCALED = "scaled", "most of the difference is one factor on all values, which fewer bits do not cause"
     # steps
     FROM_PREFILL = "from prefill"
-    """The first logits out of tolerance are those that prefill gave."""
+    """The first logits out of tolerance are those of prefill."""
     FROM_FIRST_STEP = "from the first step"
     """The first logits out of tolerance are those of the step after prefill."""
     STANDS_STILL = "stands still", "every step gives the same logits as the first"
@@ -100,24 +100,24 @@ class Sign(StrEnum):
 
 
 class Verdict(StrEnum):
-    """How a comparison ended; NOT-COMPARED is not a pass by itself, see :attr:`Comparison.passes`."""
+    """Verdict of a comparison; NOT-COMPARED alone is not a pass, see :attr:`Comparison.passes`."""
 
     MATCH = "MATCH"
     """Equal."""
     DRIFT = "DRIFT"
     """Different, inside the tolerance."""
     TIE_FLIP = "TIE-FLIP"
-    """Another token where the reference's own best two were within rounding of each other, or what follows of it."""
+    """Another token where the reference's own best two were within rounding, or a consequence of such a choice."""
     WRONG = "WRONG"
     """Outside the tolerance."""
     NOT_COMPARED = "NOT-COMPARED"
-    """One side has nothing to compare."""
+    """Nothing to compare on one of the sides."""
 
 
 PASSING = frozenset((Reason.NEITHER, Reason.NOT_OFFERED))
-"""Why something may be left uncompared: nobody has it, or nobody promised it."""
+"""Reasons that may leave something uncompared: neither side has it, or the subject does not offer it."""
 REFERENCE = "the reference"
-"""What the other side is called, where nobody calls it something else."""
+"""Name of the other side, unless the caller gives another."""
 SEVERITY = (Verdict.NOT_COMPARED, Verdict.MATCH, Verdict.DRIFT, Verdict.TIE_FLIP, Verdict.WRONG)
 
 
@@ -129,23 +129,23 @@ class Comparison:
     """``input_ids``, ``STAGE.page``, ``tokens``, ``result.mmd`` and so on."""
     verdict: Verdict
     measured: str
-    """What was found, beside what is allowed, in a phrase."""
+    """Phrase that states what was found and what is allowed."""
     error: float | None = None
     """The relative error, of tensors."""
     details: tuple[str, ...] = ()
-    """The first places where the two part, a line each."""
+    """The first places where the two differ, a line each."""
     signs: frozenset[Sign] = frozenset()
-    """What was found, for whoever looks for the cause."""
+    """Evidence of the cause."""
     reason: Reason | None = None
-    """Why it was not compared; None where it was."""
+    """Reason that nothing was compared; None if the sides were compared."""
     diff: tuple[Line, ...] = ()
     """The first places where two texts differ."""
     lost_to: Exception | None = field(default=None, compare=False, repr=False)
-    """The error that this was lost to; whoever asked for the comparison raises it."""
+    """Error that prevented the comparison; the caller raises it."""
 
     @property
     def stage(self) -> str:
-        """Its stage: ``projector`` for ``STAGE.page/3``, and ``result.mmd`` for itself."""
+        """Name of the stage: ``projector`` for ``STAGE.page/3``, and ``result.mmd`` for itself."""
         return self.what if self.what == "result.mmd" else self.what.partition("/")[0].partition(".")[0]
 
     @property
@@ -157,7 +157,7 @@ class Comparison:
 
 
 def equal(what: str, actual: object, expected: object, measured: str, other: str = REFERENCE) -> Comparison:
-    """Compare two exact things; ``measured`` is said where they are equal, and ``other`` names the other side."""
+    """Compare two exact values; ``measured`` describes equal ones, and ``other`` names the other side."""
     actual, expected = exact(actual), exact(expected)
     if actual == expected:
         return Comparison(what, Verdict.MATCH, measured)
@@ -165,7 +165,7 @@ def equal(what: str, actual: object, expected: object, measured: str, other: str
 
 
 def not_compared(what: str, reason: Reason, measured: str = "") -> Comparison:
-    """Say why something was not compared; ``measured`` may say it in more words."""
+    """Return a comparison that was not made; ``measured`` may explain the reason."""
     return Comparison(what, Verdict.NOT_COMPARED, measured or str(reason), reason=reason)
 
 
@@ -176,13 +176,13 @@ def lost(what: str, error: Exception) -> Comparison:
 
 
 def worst(comparisons: Iterable[Comparison]) -> Verdict:
-    """Return the gravest verdict; NOT-COMPARED where nothing was compared."""
+    """Return the gravest verdict; NOT-COMPARED if nothing was compared."""
     verdicts = {comparison.verdict for comparison in comparisons}
     return max(verdicts, key=SEVERITY.index, default=Verdict.NOT_COMPARED)
 
 
 def as_expected(what: str, found: object, expected: object, why: str) -> Comparison:
-    """Compare what was found with what is expected; ``why`` says in a phrase why it is."""
+    """Compare a finding with its expectation; ``why`` is a phrase that justifies the expectation."""
     found, expected = exact(found), exact(expected)
     if found == expected:
         return Comparison(what, Verdict.MATCH, f"{shown(found)}, {why}")

@@ -28,12 +28,12 @@ MMD = "result.mmd"
 """Name of the comparison of result files, whatever a model calls its file."""
 OVERLAY = "result_with_boxes.jpg"
 OURS = "info.json"
-"""What this project keeps besides the vendor's files: everything that was read, as JSON."""
+"""File that this project writes besides the vendor's: all that was read, as JSON."""
 GEOMETRY = "geo.jpg"
-"""A picture that the vendor draws of an output with lines and points, with matplotlib. Nothing here draws it: another
-version of matplotlib draws other pixels, and what it shows stands in ``result.mmd``."""
+"""Picture that the vendor draws with matplotlib for an output with lines and points. This project does not draw it:
+another version of matplotlib draws other pixels, and ``result.mmd`` has its content."""
 PAGE = "<PAGE>"
-"""What a model that reads several pages in one prompt writes in front of each."""
+"""Mark before each page's text, from a model that reads several pages in one prompt."""
 _GEOMETRY_MARKER = "line_type"  # the vendor takes any output that holds this word for a geometry figure
 
 
@@ -48,16 +48,16 @@ class Artifacts:
 def write_artifacts(
     text: str, image: ImageSource | Sequence[ImageSource], directory: str | Path, form: OutputForm
 ) -> Artifacts:
-    """Write what the vendor writes for the decoded output ``text`` of the page ``image``.
+    """Write the vendor's files for the decoded output ``text`` of the page ``image``.
 
-    The files are ``result.mmd``, ``images/<k>.jpg`` for each figure that can be cut out, and
-    ``result_with_boxes.jpg``. Of a list, or a folder, of pages in one prompt each has ``images/page_<p>_<k>.jpg`` and
-    ``result_with_boxes_<p>.jpg``, where the output has as many. The vendor's ``geo.jpg`` is not drawn; see
-    :data:`GEOMETRY`. Everything is made before anything is written; each file then appears whole or not at all, even
-    where several writers share the directory. Other files in it stay.
+    The files are ``result.mmd``, ``images/<k>.jpg`` for each figure that can be cut out, and ``result_with_boxes.jpg``.
+    Each page of a list or folder in one prompt has ``images/page_<p>_<k>.jpg`` and ``result_with_boxes_<p>.jpg``, if
+    the output has as many pages. The vendor's ``geo.jpg`` is not drawn; see :data:`GEOMETRY`. All content is made
+    before any file is written. Each file then appears whole or not at all, even if several writers share the directory.
+    Other files in it stay.
 
     Raises:
-        DsocrError: where ``image`` cannot be read, ``directory`` cannot be written, or ``text`` cannot be encoded.
+        DsocrError: if ``image`` cannot be read, ``directory`` cannot be written, or ``text`` cannot be encoded.
     """
     problems: list[str] = []
     image = files_of(image) if isinstance(image, SINGLE) else image
@@ -76,9 +76,9 @@ def write_artifacts(
 
 
 def split_pages(text: str) -> list[str]:
-    """Return what each page of several in one prompt says: what stands behind its ``<PAGE>``, cleaned.
+    """Return the cleaned text of each page of several in one prompt, as it follows the page's ``<PAGE>``.
 
-    What stands in front of the first mark is dropped, as the vendor drops it; an output without a mark has no page.
+    Text before the first mark is dropped, as the vendor drops it; an output without a mark has no page.
     """
     return [page.strip() for page in clean_output(text).split(PAGE)[1:]]
 
@@ -131,7 +131,7 @@ def figure_of(number: int | None, figure: int) -> str:
 
 
 def boxes_in_pixels(spans: Iterable[Span], page_px: tuple[int, int], number: int | None = None) -> list[dict[str, Any]]:
-    """Return the boxes of a page as ``info.json`` lists them: place and size, label, and the text behind the block."""
+    """Return the boxes of a page as ``info.json`` lists them: place and size, label, and the text after the block."""
     own = {} if number is None else {"page": number}
     corners = ((span, to_pixels(box, *page_px)) for span in spans for box in span.boxes)
     return [

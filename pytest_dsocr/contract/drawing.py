@@ -1,4 +1,4 @@
-"""Boxes on a page: where they lie, which are figures, which are faulty, and how they are drawn."""
+"""Boxes on a page: their places, figures, faults and drawing."""
 
 import colorsys
 import hashlib
@@ -12,12 +12,12 @@ from pytest_dsocr.contract.markup import IMAGE_LABEL, PixelBox, Span, quote, to_
 from pytest_dsocr.foundation.errors import DsocrError
 
 MAX_JPEG_SIDE_PX = 65500  # libjpeg's limit
-MAX_FIGURE_PX = 89_478_485  # as many pixels as Pillow accepts in a file before it warns of a bomb
+MAX_FIGURE_PX = 89_478_485  # the most pixels that Pillow accepts in a file without a warning
 
 
 @dataclass(frozen=True)
 class Region:
-    """One box on the page.
+    """A box to draw on the page.
 
     ``pixels`` are the vendor's, so they may be inverted or reach beyond the page; ``problem`` then says so.
     ``figure`` is the number in ``images/<number>.jpg`` of a box with the label ``image``, else None.
@@ -32,7 +32,7 @@ class Region:
 def place(spans: Iterable[Span], width: int, height: int) -> tuple[Region, ...]:
     """Place every box of ``spans`` on a page of ``width`` x ``height`` pixels.
 
-    Figures are numbered by box, in order, and a box that gives no picture uses up its number all the same.
+    Figures are numbered by box, in order; a box that yields no picture uses up its number too.
     """
     regions: list[Region] = []
     figures = 0
@@ -47,10 +47,10 @@ def place(spans: Iterable[Span], width: int, height: int) -> tuple[Region, ...]:
 
 
 def crop_figure(image: Image.Image, pixels: PixelBox) -> Image.Image:
-    """Cut one figure out of the clean page; what lies beyond the page is black, as the vendor has it.
+    """Cut one figure out of the clean page; parts beyond the page are black, as in the vendor's code.
 
     Raises:
-        DsocrError: where it cannot be saved as a JPEG.
+        DsocrError: if it cannot be saved as a JPEG.
     """
     x1, y1, x2, y2 = pixels
     width, height = x2 - x1, y2 - y1
@@ -81,7 +81,7 @@ DASH_PX = 8
 
 
 class Stroke(NamedTuple):
-    """How the outline of a box is drawn."""
+    """Style of a box's outline."""
 
     colour: Colour
     line_px: int
@@ -103,7 +103,7 @@ def draw_outline(pen: ImageDraw.ImageDraw, box: PixelBox, stroke: Stroke) -> Non
 
 
 def draw_label(pen: ImageDraw.ImageDraw, label: str, box: PixelBox, colour: Colour, font: Font) -> None:
-    """Write a box's label in white on ``colour``: above the box, or inside it where the page ends above it."""
+    """Write a box's label in white on ``colour``: above the box, or inside it if the page ends above it."""
     text = one_line(label)
     page_width, page_height = pen.im.size
     left, top, right, bottom = map(round, pen.textbbox((0, 0), text, font=font))
@@ -129,8 +129,8 @@ def on_page(box: PixelBox, width: int, height: int) -> PixelBox:
 
 
 TITLE_LABEL = "title"
-_FILL_OPACITY = 36  # of 255
-# The labels that the model is known to write get colours that are easy to tell apart; any other label is hashed.
+_FILL_OPACITY = 36  # 255 is opaque
+# Known labels of the model get colours that are easy to distinguish; any other label is hashed.
 _COLOURS: dict[str, Colour] = {
     "title": (198, 40, 40),
     "sub_title": (216, 90, 16),
@@ -155,9 +155,9 @@ def label_colour(label: str) -> Colour:
 
 
 def draw_boxes(image: Image.Image, spans: Sequence[Span]) -> Image.Image:
-    """Draw every box of ``spans`` on a copy of ``image`` and give it as RGB.
+    """Draw every box of ``spans`` on an RGB copy of ``image``.
 
-    A box that is inverted or reaches beyond the page is drawn where it lies on the page, its corners in order;
+    An inverted box, or one that reaches beyond the page, is drawn where it lies on the page, with its corners in order;
     :func:`pytest_dsocr.contract.drawing.place` names its problem.
     """
     page = image.convert("RGB")

@@ -17,26 +17,26 @@ from pytest_dsocr.foundation.reading import Format
 
 ImageSource = str | os.PathLike[str] | bytes | Image.Image
 SINGLE = (str, os.PathLike, bytes, Image.Image)
-"""One page, and not a list of pages."""
+"""Types of a single page, as opposed to a list of pages."""
 IMAGE_SUFFIXES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"))
-"""The files in a folder that are pages. A file that is named by itself may have any suffix except a list's."""
+"""Suffixes of the files in a folder that are pages. A file that you name yourself may have any suffix but a list's."""
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 PDF_MAGIC = b"%PDF-"
 PAGES = Format(bytes, "give the path of a page", MachineError, most_bytes=2**30)
 
 
 def load_image(source: ImageSource) -> Image.Image:
-    """Read a page and give it upright and in RGB.
+    """Read a page as an upright RGB image.
 
-    The EXIF orientation is applied, or left alone where it cannot be read. Whatever has another mode goes through
-    Pillow's ``convert("RGB")``: alpha is dropped, so that the colours below it reappear, and 16-bit levels are
-    clipped to 255. Of several frames, the first is read. Pillow's limit on the number of pixels holds.
+    The EXIF orientation is applied if it can be read. Other modes are converted by Pillow's ``convert("RGB")``: alpha
+    is dropped, so the colours below it reappear, and 16-bit levels are clipped to 255. The first of several frames is
+    read. Pillow's limit on the number of pixels applies.
 
     Args:
-        source: a path, an image file's bytes, or a Pillow image, which is left as it is.
+        source: a path, an image file's bytes, or a Pillow image, which is not changed.
 
     Raises:
-        DsocrError: where there is no such file, or it is not an image, broken, empty or too large.
+        DsocrError: if there is no such file, or it is not an image, broken, empty or too large.
     """
     name = _name(source)
     try:
@@ -63,7 +63,7 @@ def files_of(page: ImageSource) -> ImageSource | list[Path]:
 
 
 def images_in(folder: Path) -> list[Path]:
-    """Return the images of a folder in the order of their names; raise ``OSError`` where it cannot be read."""
+    """Return the images of a folder in the order of their names; raise ``OSError`` if it cannot be read."""
     visible = (file for file in folder.iterdir() if not file.name.startswith("."))
     return sorted(file for file in visible if file.suffix.lower() in IMAGE_SUFFIXES)
 
@@ -75,7 +75,7 @@ def load_images(page: ImageSource) -> Image.Image | list[Image.Image]:
 
 
 def read_file(path: str | os.PathLike[str]) -> bytes:
-    """Read a file that a user named; raise ``DsocrError`` where that cannot be done."""
+    """Read a file that a user named; raise ``DsocrError`` if it cannot be read."""
     return PAGES.read_bytes(path)
 
 
@@ -130,9 +130,9 @@ SHAPES = ((200, 90), (90, 200))  # a tall and a wide probe, [H, W]
 
 @cache
 def resampling() -> str:
-    """Return a fingerprint of what ``resize`` makes of a tall and of a wide page.
+    """Return a fingerprint of ``resize`` on a tall and on a wide page.
 
-    Pillow 13.0 resizes tall pages by other intermediate roundings than the versions before, up to 30 levels apart.
+    Pillow 13.0 rounds intermediate values of tall pages differently from earlier versions, up to 30 levels apart.
     """
     resized = (_probe(*shape).resize((30, 20)).tobytes() for shape in SHAPES)
     return hashlib.sha256(b"".join(resized)).hexdigest()[:16]

@@ -1,7 +1,7 @@
-"""One prompt with its images as the tensors that the model takes.
+"""Input tensors of the model for one prompt with its images.
 
-A fault here makes no noise in the model: with one position too few or too many, PyTorch scatters vision over the wrong
-tokens, or drops the surplus.
+A fault here raises no error in the model. With one position too few or too many, PyTorch scatters vision over the
+wrong tokens, or drops the surplus.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Kind = tuple[np.ndarray[Any, np.dtype[np.uint8]], int, Callable[[Image.Image], I
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """One prompt with its images, under the vendor's names."""
+    """Input tensors of one prompt with its images, under the vendor's names."""
 
     input_ids: Tensor
     """``[1, S]`` int64."""
@@ -40,8 +40,8 @@ class Inputs:
     images_spatial_crop: Tensor
     """``[N, 2]`` int64, columns and rows of crops; always on the CPU."""
     images_crop: Tensor
-    """``[P, 3, C, C]`` bf16, the images' crops in order; where there are none, ``[1, 3, base, base]`` of zeros
-    in float32, of pages at one place ``[1, 3, V, V]``."""
+    """``[P, 3, C, C]`` bf16, the images' crops in order. Without crops: ``[1, 3, base, base]`` of zeros in float32, or
+    ``[1, 3, V, V]`` for pages at one place."""
     images_ori: Tensor
     """``[N, 3, V, V]`` bf16, the whole pages; without an image, ``[1, 3, image_size, image_size]`` of zeros in
     float32."""
@@ -58,14 +58,14 @@ class Inputs:
 
     @cached_property
     def image_tokens(self) -> int:
-        """Tokens of the prompt that stand for images."""
+        """Number of the prompt's tokens that represent images."""
         return int(self.images_seq_mask.sum())
 
     @cached_property
     def has_vision(self) -> bool:
-        """Whether the vendor's gate lets the images through in prefill.
+        """Whether the vendor's gate passes the images in prefill.
 
-        It is shut for a prompt of one token, and where the whole pages' pixels sum to exactly zero.
+        It does not for a prompt of one token, or if the pixels of the whole pages sum to exactly zero.
         """
         return self.prompt_tokens != 1 and bool(torch.sum(self.images_ori) != 0)
 
@@ -97,12 +97,12 @@ def prepare_inputs(
         preset: of the model's family.
         tokenizer: of the model that will read them.
         stages: returns a context for ``preprocess``, from the file to pixels, and one for ``tokenizer``.
-        at_one_place: the images of a list, be it of one, are pages at one ``<image>``; none of them is cut.
+        at_one_place: the images of a list, even of one, are pages at one ``<image>``; none of them is cut.
         device: where the inputs will be; the crops' pixels are moved there as levels, a byte each.
 
     Raises:
-        DsocrError: for a page that cannot be read, a prompt that does not fit the pages, or a preset
-            whose views do not give as many features as the prompt has image tokens.
+        DsocrError: for a page that cannot be read, a prompt that does not fit the pages, or a preset whose views yield
+        another number of features than the prompt has image tokens.
     """
     images = files_of(images) if isinstance(images, SINGLE) else images
     together = at_one_place and not isinstance(images, SINGLE)
@@ -128,11 +128,11 @@ def prepare_inputs(
 
 
 def views(page: Image.Image, preset: Preset, grid: Grid) -> tuple[Tensor, Tensor]:
-    """Return levels from 0 to 255: :func:`global_view` of an RGB page, uint8 ``[1, 3, V, V]``, and its crops.
+    """Return :func:`global_view` of an RGB page, uint8 ``[1, 3, V, V]``, and its crops, with levels from 0 to 255.
 
-    For the crops ``[P, 3, C, C]``, none for ``(1, 1)``, the page is stretched over ``grid``, and cut row by row. Pillow
-    resizes each channel by itself, so that one alone has the same bits: what torch may use of threads does all of them
-    at the same time.
+    The crops are ``[P, 3, C, C]``, none for ``(1, 1)``. The page is stretched over ``grid`` and cut row by row. Pillow
+    resizes each channel separately, so a channel on its own has the same bits. As many threads as torch may use work
+    on all channels at the same time.
     """
     px, side = preset.tiling.crop_px, preset.view_size
     crops, whole = (np.empty((n, 3, px, px), np.uint8) for n, px in ((crop_count(grid), px), (1, side)))
@@ -163,7 +163,7 @@ def _parts(page: Image.Image) -> Sequence[tuple[Sequence[slice], Image.Image]]:
 
 
 def normalise(levels: Tensor) -> Tensor:
-    """Turn uint8 levels of 0 to 255, of any shape, into pixels in [-1, 1], bf16, where the levels are."""
+    """Turn uint8 levels of 0 to 255, of any shape, into bf16 pixels in [-1, 1] on the levels' device."""
     return _pixel_of_level(levels.device).index_select(0, levels.reshape(-1).int()).view(levels.shape)
 
 
@@ -174,7 +174,7 @@ def _pixel_of_level(device: torch.device) -> Tensor:
 
 
 def _pixels(of_pages: Sequence[Tensor], blank_px: int, device: torch.device | str) -> Tensor:
-    """Make pixels of levels of pages, in order; zeros where there are none."""
+    """Turn levels of pages into pixels, in order; return zeros if there are none."""
     levels = [one for one in of_pages if len(one)]
     if not levels:
         return torch.zeros((1, 3, blank_px, blank_px), device=device)
@@ -182,7 +182,7 @@ def _pixels(of_pages: Sequence[Tensor], blank_px: int, device: torch.device | st
 
 
 def check_inputs(inputs: Inputs, preset: Preset) -> None:
-    """Raise ``DsocrError`` where vision would not give as many features as the prompt has image tokens."""
+    """Raise ``DsocrError`` if vision would yield another number of features than the prompt has image tokens."""
     pages: list[Grid] = [(columns, rows) for columns, rows in inputs.images_spatial_crop.tolist() if columns]
     schedule = sum(image_token_count(preset, grid) for grid in pages)
     features = sum(feature_count(preset.view_size, preset.tiling.crop_px, grid, preset.layout) for grid in pages)

@@ -1,7 +1,7 @@
 """The model's grounded text: ``<|ref|>label<|/ref|><|det|>[[x1, y1, x2, y2]]<|/det|>``, then the text of that region.
 
-Spans are those that the vendor's regular expressions find (non-greedy, across line breaks), in the same order, and
-boxes are those that it goes on to draw. What the vendor drops in silence is a ``problem`` here. ``result.mmd``, the
+The spans are those that the vendor's regular expressions find (non-greedy, across line breaks), in the same order.
+The boxes are those that the vendor draws; one that it drops in silence has a ``problem`` here. ``result.mmd``, the
 output as Markdown, is byte for byte as the vendor writes it.
 """
 
@@ -20,7 +20,7 @@ IMAGE_LABEL = "image"
 UNITS = 999  # the model's coordinate of a page's right and lower edge
 LARGEST = 1e300  # a coordinate above it has no pixel: the arithmetic would overflow
 LONGEST = 100_000
-"""Characters of one span's coordinates: more than any model writes, and few enough to be read at once."""
+"""Most characters of one span's coordinates: more than any model writes, and few enough to be parsed quickly."""
 
 _JOIN = REF_END + DET
 _LABEL_IN_DET = re.compile(rf"{re.escape(DET)}\s*([A-Za-z_][\w-]*+)\s*+\[")
@@ -30,20 +30,20 @@ _QUOTED_CHARACTERS = 40
 
 @dataclass(frozen=True)
 class OutputForm:
-    """How a model marks what it read, and the file that an output becomes."""
+    """Rules of a model's markup, and the file that an output becomes."""
 
     label_in_det: bool
-    """Whether ``<|det|>label [x1, y1, x2, y2]<|/det|>`` is a span too. Such spans stand behind all others, and may
+    """Whether ``<|det|>label [x1, y1, x2, y2]<|/det|>`` is a span too. Such spans come after all others, and may
     overlap them."""
     flat_box: bool
     """Whether the coordinates of one box need no list around it."""
     strips_label: bool
-    """Whether a label with blanks around ``image`` gives a link too; it still gives no figure."""
+    """Whether a label with blanks around ``image`` becomes a link too; it is still no figure."""
     result_file: str
 
 
 class Match(NamedTuple):
-    """Where a span stands in a text, as offsets, and what it says."""
+    """Offsets of a span in a text, with its label and coordinates."""
 
     start: int
     end: int
@@ -71,9 +71,9 @@ class PixelBox(NamedTuple):
 
 @dataclass(frozen=True)
 class Span:
-    """One label with its boxes, where it stands in the text, and what follows it.
+    """A label with its boxes, its offsets in the text, and the text that follows.
 
-    ``start`` and ``end`` are character offsets, ``text`` runs on to the next span, stripped. ``problem`` says why boxes
+    ``start`` and ``end`` are character offsets; ``text`` extends to the next span, stripped. ``problem`` says why boxes
     are missing, or None.
     """
 
@@ -110,9 +110,9 @@ def find_spans(text: str, form: OutputForm) -> Iterator[Match]:
 
 
 def _with_refs(text: str) -> Iterator[Match]:
-    """Find what ``<|ref|>`` begins.
+    """Find the spans that start with ``<|ref|>``.
 
-    The vendor's expression tries every ``<|ref|>`` again, which is quadratic where many are left open. Once a search
+    The vendor's expression tries every ``<|ref|>`` again, which is quadratic if many are left open. Once a search
     for any of the three marks fails, no later start can succeed, so three searches a span are enough.
     """
     end = 0
@@ -127,9 +127,9 @@ def _with_refs(text: str) -> Iterator[Match]:
 
 
 def _with_labels_in_det(text: str) -> Iterator[Match]:
-    """Find what ``<|det|>`` and a label begin: a bracket up to the first ``]``, whatever is in it.
+    """Find the spans that start with ``<|det|>`` and a label: a bracket up to the first ``]``, whatever is in it.
 
-    The vendor's expression looks for that ``]`` anew from each start; here it is looked for once.
+    The vendor's expression searches for that ``]`` again from each start; this function searches for it once.
     """
     at, close, tail = 0, -1, None
     while head := _LABEL_IN_DET.search(text, at):
@@ -171,12 +171,12 @@ def read_boxes(coordinates: str, form: OutputForm) -> tuple[tuple[Box, ...], str
 
 
 def _literal(text: str) -> Any:
-    """Evaluate a Python literal, where the vendor's code evaluates anything; raise ``ValueError`` where it is none."""
+    """Evaluate a Python literal, where the vendor's code evaluates anything; raise ``ValueError`` if it is none."""
     if len(text) > LONGEST:
         raise ValueError("too long")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of escapes in strings
+            warnings.simplefilter("ignore")  # about escapes in strings
             return ast.literal_eval(text)
     except (SyntaxError, TypeError, MemoryError, RecursionError) as error:
         raise ValueError("no literal") from error
@@ -230,12 +230,12 @@ def to_mmd(text: str, form: OutputForm) -> str:
 
 
 def rewritten(output: str, form: OutputForm, prefix: str = "") -> str:
-    """Rewrite a cleaned output; ``prefix`` stands in front of the numbers of figures.
+    """Rewrite a cleaned output; ``prefix`` precedes the numbers of figures.
 
-    Spans that hold the image label become links, numbered by span and not by box; then all others go, one after the
-    other. Each replaces every text equal to it, so equal spans share the first one's link, and what a replacement
-    brings together can be found by a later span. Two LaTeX symbols are rewritten whenever a span is removed, so an
-    output without such a span keeps them. A span known to be gone costs nothing: equal spans cost one replacement.
+    Spans with the image label become links, numbered by span and not by box. Then all others are removed, one after the
+    other. Each replaces every text equal to it, so equal spans share the first one's link. A later span may consist of
+    text that a replacement joined. Two LaTeX symbols are rewritten whenever a span is removed, so an output without
+    such a span keeps them. A span known to be gone costs nothing: equal spans cost one replacement.
     """
     matches = [(output[one.start : one.end], is_link(one, output, form)) for one in find_spans(output, form)]
     links = [span for span, is_link in matches if is_link]

@@ -7,7 +7,7 @@ from PIL import Image
 from pytest_dsocr.foundation.errors import DsocrError
 
 DEFAULT_DPI = 144
-"""What the vendor's own PDF script renders at."""
+"""Resolution at which the vendor's own PDF script renders."""
 SCALE = DEFAULT_DPI / 72
 """Pixels a point."""
 
@@ -17,24 +17,24 @@ class Pdf:
 
     Args:
         data: the file's bytes.
-        name: what messages call it.
+        name: the name of the file in messages.
 
     Raises:
-        DsocrError: where the extra is absent, or the file is broken, without pages or wants a password.
+        DsocrError: if the extra is absent, or the file is broken, has no pages or needs a password.
     """
 
     def __init__(self, data: bytes, name: str) -> None:
         self.name, self._document = name, _open(data, name)
 
     def __len__(self) -> int:
-        """How many pages it has."""
+        """Return the number of pages."""
         return len(self._document)
 
     def render(self, number: int) -> Image.Image:
         """Render a page to RGB; the first is number 1.
 
         Raises:
-            DsocrError: where it cannot be rendered, or is larger than Pillow's limit.
+            DsocrError: if it cannot be rendered, or is larger than Pillow's limit.
         """
         try:
             page = self._document[number - 1]

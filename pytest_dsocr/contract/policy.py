@@ -11,14 +11,14 @@ from pytest_dsocr.foundation.errors import DsocrError
 
 @dataclass(frozen=True)
 class DecodePolicy:
-    """Greedy decoding until EOS or the ceiling; nothing else stops it.
+    """Greedy decoding until EOS or the limit of tokens; nothing else stops it.
 
     Args:
         eos_id: the token that ends the output.
         no_repeat_ngram_size: length of n-grams that may not occur twice in prompt and output together; 0 for none.
-        max_new_tokens: ceiling of the output's length.
+        max_new_tokens: limit of the output's length.
         ngram_window: tokens at the end of prompt and output in which an n-gram may not occur twice; None for all.
-        max_length: ceiling of prompt and output together; None for none.
+        max_length: limit of prompt and output together; None for none.
     """
 
     eos_id: int
@@ -39,7 +39,7 @@ class DecodePolicy:
         return replace(self, eos_id=eos_id, **{limited: max_position_embeddings or getattr(self, limited)})
 
     def room(self, prompt_tokens: int) -> int:
-        """Return how many tokens may follow a prompt; raise ``DsocrError`` where that leaves nothing to decode."""
+        """Return how many tokens may follow a prompt; raise ``DsocrError`` if none may."""
         if self.max_length is None:
             return self.max_new_tokens
         if prompt_tokens >= self.max_length:
@@ -49,26 +49,26 @@ class DecodePolicy:
         return min(self.max_new_tokens, self.max_length - prompt_tokens)
 
     def ban(self, tokens: Iterable[int]) -> NgramBan:
-        """Return its rule on n-grams behind ``tokens``."""
+        """Return the policy's n-gram rule after ``tokens``."""
         return NgramBan(self.no_repeat_ngram_size, tokens, self.ngram_window)
 
 
 class NgramBan:
-    """Which tokens would repeat an n-gram of those pushed; the cost of a token does not grow with their number.
+    """Set of tokens that would repeat an n-gram of those pushed; the cost of a token does not grow with their number.
 
     Equal to transformers' ``NoRepeatNGramLogitsProcessor``, and with a window to Unlimited-OCR's own processor.
 
     Args:
         size: tokens of the n-gram; 0 bans nothing.
-        tokens: what is pushed to begin with, usually the prompt.
-        window: the last tokens, among which the n-gram is looked for; None for all.
+        tokens: the tokens pushed first, usually the prompt.
+        window: the number of last tokens that are searched for the n-gram; None for all.
     """
 
     def __init__(self, size: int, tokens: Iterable[int] = (), window: int | None = None) -> None:
         self._size, self._window, self._pushed = size, window, 0
         self._last: deque[int] = deque(maxlen=max(size - 1, 0))
         self._followers: dict[tuple[int, ...], dict[int, int]] = {}
-        """What followed the first tokens of an n-gram, and where the n-gram began last."""
+        """Followers of the first tokens of an n-gram, each with the place where the n-gram last started."""
         for token in tokens:
             self.push(token)
 
@@ -87,10 +87,10 @@ class NgramBan:
 
 @dataclass(frozen=True)
 class CachePolicy:
-    """Which keys and values a decode step sees."""
+    """Rule that decides which keys and values a decode step sees."""
 
     ring: int | None = None
-    """Generated tokens that are kept beside the prompt; None keeps all."""
+    """Number of generated tokens that are kept in addition to the prompt; None keeps all."""
 
     def length(self, prompt: int, generated: int) -> int:
         """Count the positions in the cache after a prompt and ``generated`` tokens."""

@@ -1,7 +1,7 @@
-"""How a page is seen: its presets, the grid of crops that it is cut into, and how many tokens it takes in the prompt.
+"""Presets of a page, the grid of crops that it is cut into, and its number of tokens in the prompt.
 
-Tokens of the prompt and features of vision are counted by different rules: the first by what the vendor's code writes
-into the prompt, the second by what the encoders do. Where they differ, vision is scattered over the wrong positions.
+The vendor's code counts an image's tokens in the prompt; the encoders determine the number of vision features. If
+the two numbers differ, vision is scattered over the wrong positions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, TypedDict
 from pytest_dsocr.foundation.errors import DsocrError
 
 PATCH_PX = 16
-"""Side of the square of pixels that SAM turns into one patch; a view must hold at least one."""
+"""Side of the square of pixels that SAM turns into one patch; a view must have at least one patch."""
 DOWNSAMPLING = 4
 """Patches per token along one side."""
 
@@ -25,7 +25,7 @@ Grid = tuple[int, int]
 
 @dataclass(frozen=True)
 class Tiling:
-    """How a model cuts pages."""
+    """Rules by which a model cuts pages."""
 
     crop_px: int
     """Side of a crop; a page that fits into one is not cut."""
@@ -46,12 +46,12 @@ class Tiling:
 
 @dataclass(frozen=True)
 class Layout:
-    """How an image's tokens stand in the prompt: crops, page, separator; ``engine.fusion.fuse`` lays them out."""
+    """Order of an image's tokens in the prompt: crops, page, separator; ``engine.fusion.fuse`` implements it."""
 
     newlines: bool
     """Whether a newline ends each row."""
     mosaic: bool
-    """Whether the crops are laid out as the page they were cut from; else one stands behind the other."""
+    """Whether the crops are laid out as on their page; otherwise they follow one another."""
 
     def page_tokens(self, side: int) -> int:
         """Count the tokens of a whole page of ``side`` rows, and the separator."""
@@ -78,8 +78,8 @@ class PresetSizes(TypedDict):
 class Preset:
     """Sizes in pixels, under the names of the vendor's ``infer``, and whether large pages are cut into crops.
 
-    With ``crop`` the whole page is seen at ``base_size``, and ``image_size`` counts the tokens of a crop, which is as
-    wide as the tiling says whatever ``image_size`` is. Without it the whole page is seen at ``image_size``.
+    With ``crop`` the whole page is seen at ``base_size``, and ``image_size`` determines the tokens of a crop. The
+    crop's width is the tiling's, whatever ``image_size`` is. Without ``crop`` the whole page is seen at ``image_size``.
     """
 
     name: str
@@ -123,10 +123,10 @@ class Preset:
 
 
 def get_preset(name_or_preset: str | Preset, presets: Mapping[str, Preset]) -> Preset:
-    """Return the preset of that name, whatever its case; a ``Preset`` is given back as it is.
+    """Return the preset with a name, in any case; a ``Preset`` is returned unchanged.
 
     Raises:
-        DsocrError: where there is none of that name.
+        DsocrError: if there is none with that name.
     """
     if isinstance(name_or_preset, Preset):
         return name_or_preset
@@ -147,7 +147,7 @@ def candidates(most: int, least: int = 2) -> tuple[Grid, ...]:
 
 
 def crop_count(grid: Grid) -> int:
-    """Count the crops of ``grid``: none for ``(1, 1)``, where the page is not cut."""
+    """Count the crops of ``grid``: none for ``(1, 1)``, which means that the page is not cut."""
     columns, rows = grid
     return 0 if columns * rows == 1 else columns * rows
 
@@ -155,11 +155,11 @@ def crop_count(grid: Grid) -> int:
 def crop_grid(width_px: int, height_px: int, tiling: Tiling) -> Grid:
     """Return the columns and rows that a page of this size is cut into; ``(1, 1)`` is no cut.
 
-    The grid whose aspect ratio is nearest to the page's. Of grids equally near, a larger one is taken if the page
+    It is the grid whose aspect ratio is nearest to the page's. Of equally near grids, a larger one is used if the page
     has more than half of its pixels.
 
     Raises:
-        DsocrError: where the page has no pixels.
+        DsocrError: if the page has no pixels.
     """
     if width_px < 1 or height_px < 1:
         raise DsocrError(f"a page of {width_px} x {height_px} has no pixels; give one that has some")
@@ -200,5 +200,5 @@ def encoded_side(size_px: int, patch_px: int = PATCH_PX) -> int:
 
 
 def halved(side: int) -> int:
-    """Return a side behind a convolution of width 3, stride 2 and padding 1."""
+    """Return the side of a view after a convolution of width 3, stride 2 and padding 1."""
     return (side - 1) // 2 + 1

@@ -14,7 +14,7 @@ CHECK_BOXES = (
     "check that the prompt asks for boxes, as `markdown` does, that tokens are decoded with special tokens kept, and "
     "that the limit of tokens and the pages leave room for a box"
 )
-"""What to check where a run has no box."""
+"""Advice for a run that found no box."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class SpecialTokens:
 
 
 class TextTokenizer(Protocol):
-    """What the contract and the engine need of a tokenizer."""
+    """Methods of a tokenizer that the contract and the engine need."""
 
     @property
     def special(self) -> SpecialTokens:
@@ -42,17 +42,17 @@ class TextTokenizer(Protocol):
 
 
 def locate(phrase: str) -> str:
-    """Return the prompt that asks where ``phrase`` is; raise ``DsocrError`` where it is empty."""
+    """Return the prompt that asks for the place of ``phrase``; raise ``DsocrError`` if it is empty."""
     if not phrase.strip():
         raise DsocrError("there is no phrase to locate; give the words to look for")
     return f"<image>\nLocate <|ref|>{phrase}<|/ref|> in the image."
 
 
 def render(prompt: str) -> str:
-    """Apply the vendor's plain template to a prompt: it knows no roles, and strips the white space around the text.
+    """Apply the vendor's plain template to a prompt: it has no roles, and strips the white space around the text.
 
     Raises:
-        DsocrError: where the prompt is empty.
+        DsocrError: if the prompt is empty.
     """
     text = prompt.strip()
     if not text:
@@ -61,12 +61,12 @@ def render(prompt: str) -> str:
 
 
 def split_at_images(prompt: str, images: int, *, at_one_place: bool = False) -> list[str]:
-    """Render ``prompt`` and give the texts around its ``<image>`` placeholders, one more than there are of these.
+    """Render ``prompt`` and return the texts around its ``<image>`` placeholders, one more than there are placeholders.
 
     Raises:
-        DsocrError: where there is not one placeholder for each image, or ``at_one_place`` for all. The vendor would
-            read a prompt without any twice, and drop surplus placeholders with the text between them; at one place
-            it would fail, or drop all text behind a second placeholder.
+        DsocrError: if there is not one placeholder for each image, or one for all with ``at_one_place``. The vendor
+        would read a prompt without placeholders twice, and drop surplus ones with the text between them. With
+        ``at_one_place`` it would fail, or drop all text after a second placeholder.
     """
     pieces = render(prompt).split(IMAGE)
     placeholders = len(pieces) - 1

@@ -1,1 +1,1 @@
-"""What a page costs by arithmetic: FLOPs and bytes, from an architecture and the page's size; no torch."""
+"""Cost of a page by arithmetic: FLOPs and bytes, from an architecture and the page's size; no torch."""

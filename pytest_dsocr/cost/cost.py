@@ -1,10 +1,10 @@
-"""What a piece of the model costs: operations of products, and bytes moved at least.
+"""Cost of a part of the model: the operations of its products, and the least bytes that it moves.
 
-Conventions: a multiplication with its addition is two operations. A product takes in the zeros of paddings, and causal
-attention all pairs of a query and a key: so does ``torch.utils.flop_counter``, and so do kernels that skip nothing.
+Conventions: a multiplication with its addition is two operations. A product includes the zeros of padding, and
+causal attention all pairs of a query and a key. ``torch.utils.flop_counter`` and kernels that skip nothing agree.
 
-Bytes are those that have to be moved: a module that multiplies reads its input and writes its output, once.
-Norms, biases, activations and residuals ride along; what stays inside a module, such as scores, is not moved at all.
+Bytes are those that must be moved: a module that multiplies reads its input and writes its output, once.
+Norms, biases, activations and residuals are not counted, nor is what stays inside a module, such as scores.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ UNCOUNTED: Mapping[tuple[str, str], str] = {
 ``eager`` as the two products that it is, SDPA on a GPU by its kernels, on ``meta`` as products again."""
 
 WHOLE = ""
-"""The name of all that was counted, which every module lies in."""
+"""Name of the whole, which contains every module."""
 OUTSIDE = "in no module that is shown"
 
 
@@ -34,7 +34,7 @@ class Cost:
     """Operations and bytes; costs add up."""
 
     matrix_flops: int = 0
-    """Of matrix products, convolutions and attention; two for a multiplication with its addition."""
+    """FLOPs of matrix products, convolutions and attention; two for a multiplication with its addition."""
     weight_bytes: int = 0
     """Weights that are read, each once."""
     read_bytes: int = 0
@@ -42,7 +42,7 @@ class Cost:
     written_bytes: int = 0
     """Activations and cache that are written."""
     attention_flops: int = 0
-    """Of ``matrix_flops``, those of queries with keys and of weights with values, which a kernel may hide."""
+    """Part of ``matrix_flops`` for queries with keys and weights with values, which a kernel may hide."""
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
@@ -64,7 +64,7 @@ def total(costs: Iterable[Cost]) -> Cost:
 
 @dataclass(frozen=True)
 class StageCost:
-    """One stage of a page."""
+    """Cost of one stage of a page."""
 
     stage: str
     """``projector``, ``vision_fusion``, ``prefill`` or ``decode``."""
@@ -108,26 +108,26 @@ def attention_of(stage: str, chosen: str) -> str:
 
 
 def as_counted(stage: StageCost, chosen: str, device: str) -> int:
-    """Return the FLOPs of a stage that torch's counter says on ``cpu``, ``cuda`` or ``meta``."""
+    """Return the FLOPs of a stage that torch's counter finds on ``cpu``, ``cuda`` or ``meta``."""
     hidden = (attention_of(stage.stage, chosen), device.partition(":")[0]) in UNCOUNTED
     return stage.cost.matrix_flops - stage.cost.attention_flops * hidden
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One module whose own FLOPs, without those of counted modules inside it, are not as computed."""
+    """A module whose own FLOPs, without those of counted modules inside it, are not as computed."""
 
     module: str
     expected: int
     operators: Mapping[str, int]
-    """What was counted, by operator."""
+    """Counted FLOPs by operator."""
     calls: int
     parts: tuple[str, ...]
-    """Modules that should have computed here and were not seen, where any are."""
+    """Modules that were expected to compute here and were not seen, if any."""
 
     @property
     def found(self) -> int:
-        """What was counted."""
+        """Counted FLOPs in all."""
         return sum(self.operators.values())
 
     def __str__(self) -> str:
@@ -169,7 +169,7 @@ def differences(
 
 
 def with_those_around(names: Iterable[str]) -> set[str]:
-    """Return the names of modules, and of all modules that they lie in."""
+    """Return the names of modules, and of all modules that contain them."""
     parts = [name.split(".") for name in names]
     return {".".join(part[:end]) for part in parts for end in range(1, len(part) + 1)}
 
@@ -183,7 +183,7 @@ def _own(expected: Mapping[str, Cost], modules: Mapping[str, object]) -> dict[st
 
 
 def _nearest(name: str, modules: Mapping[str, object]) -> str:
-    """Return the innermost counted module that ``name`` is or lies in."""
+    """Return the innermost counted module that is or contains ``name``."""
     while name and name not in modules:
         name = name.rpartition(".")[0]
     return name

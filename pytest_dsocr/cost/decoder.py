@@ -1,4 +1,4 @@
-"""The decoder's share: one call on new positions behind those in the cache, and how many experts' weights it reads."""
+"""The decoder's share: one call on new positions after those in the cache, and the number of experts' weights read."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ NORM = "model.norm"
 HEAD = "lm_head"
 KEYS_AND_VALUES = 2
 MATRICES = 3
-"""Of a gated perceptron: gate, up, down."""
+"""Matrices of a gated perceptron: gate, up, down."""
 LOGIT_BYTES = ITEM_BYTES["float32"]
 
 
 @dataclass(frozen=True)
 class Way:
-    """What right implementations do differently, and what it adds."""
+    """Ways in which correct implementations differ, with what each adds to the cost."""
 
     all_logits: bool = False
     """Return logits of every position of the prompt, though one is used."""
@@ -38,10 +38,10 @@ def expected_experts(config: DecoderConfig, tokens: int) -> float:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of the decoder on these new positions."""
+    """A call of the decoder on new positions."""
 
     positions: range
-    """The first is as many as the cache holds already."""
+    """Indices of the new positions; the first equals the number of positions already in the cache."""
     size: int
     """Bytes of a number."""
     way: Way = SESSION
@@ -76,14 +76,14 @@ def expert_parameters(config: DecoderConfig) -> int:
 
 
 def cache_bytes(config: DecoderConfig, positions: int, size: int) -> int:
-    """Return the bytes of the keys and values of so many positions, in numbers of ``size`` bytes."""
+    """Return the bytes of the keys and values of ``positions`` positions, in numbers of ``size`` bytes."""
     return positions * config.num_hidden_layers * KEYS_AND_VALUES * config.num_key_value_heads * config.head_dim * size
 
 
 def activations(config: DecoderConfig, tokens: int, held: int, size: int, way: Way, *, is_eager: bool) -> int:
-    """Return the most bytes of activations alive at once in a call of ``tokens`` that attend to ``held`` positions.
+    """Return the peak bytes of activations in a call of ``tokens`` that attend to ``held`` positions.
 
-    A few tokens may have the weights of their experts copied together, as a step does on a GPU.
+    With few tokens, the weights of their experts may be copied together, as in a step on a GPU.
     """
     width, wide = config.hidden_size, LOGIT_BYTES
     chosen = tokens * config.num_experts_per_tok

@@ -1,4 +1,4 @@
-"""What a page costs, stage by stage and module by module."""
+"""Cost of a page, stage by stage and module by module."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def calls(work: Workload) -> list[tuple[int, int]]:
 
 
 def decode_step(arch: Architecture, work: Workload, length: int, *, way: Way = SESSION) -> StageCost:
-    """Return the cost of one step after which the cache holds ``length`` positions, with the new one."""
+    """Return the cost of the step that fills the cache up to ``length`` positions."""
     call = Call(range(length - 1, length), ITEM_BYTES[work.dtype], way)
     return StageCost("decode", decoder.layers(arch.decoder, call))
 
@@ -62,10 +62,10 @@ def cache_bytes(arch: Architecture, work: Workload) -> int:
 
 
 def activation_peaks(arch: Architecture, work: Workload, *, way: Way = SESSION) -> dict[str, int]:
-    """Return the most bytes of activations alive at once in each stage, beside weights and cache.
+    """Return the peak bytes of activations in each stage, in addition to weights and cache.
 
-    A bound for code that is written as the session is: each operator's result is stored. Attention of the encoders is
-    fused, but for its bias, which a kernel may copy to a size that it likes.
+    A bound for code that is written like the session: each operator's result is stored. Attention of the encoders is
+    fused, except for its bias, which a kernel may copy to a size that it prefers.
     """
     size, is_eager = ITEM_BYTES[work.dtype], work.attention == "eager"
     each = [load(arch.family.cost).activations(arch, side_px, views, work.dtype) for side_px, views in calls(work)]
@@ -79,13 +79,13 @@ def activation_peaks(arch: Architecture, work: Workload, *, way: Way = SESSION) 
 
 @dataclass(frozen=True)
 class PageCost:
-    """What one page costs, in all."""
+    """Total cost of one page."""
 
     flops: int
     moved_bytes: int
     """At least; see :mod:`pytest_dsocr.cost.cost`."""
     cache_bytes: int
-    """Of keys and values, at the end."""
+    """Bytes of keys and values at the end."""
     activation_bytes: int
     """At most, in the stage that takes most."""
 
@@ -121,7 +121,7 @@ def _fusion(arch: Architecture, work: Workload) -> Layers:
 
 
 def _decode(arch: Architecture, work: Workload, way: Way) -> Layers:
-    """Sum the steps, each of which costs as much more than the one before, until the cache is full."""
+    """Sum the costs of the steps, which grow by a constant until the cache is full."""
     if not (growing := min(work.decode_steps, arch.family.cache.ring or work.decode_steps)):
         return {}
     first, last = (decode_step(arch, work, work.prompt_tokens + step, way=way).layers for step in (1, growing))

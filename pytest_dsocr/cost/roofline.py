@@ -24,7 +24,7 @@ DTYPES = ("bfloat16", "float16", "float32")
 
 
 class Limit(StrEnum):
-    """What keeps a stage from being faster."""
+    """The resource that limits the speed of a stage."""
 
     LAUNCHES = "launch-bound"
     """The device waits for the host."""
@@ -40,12 +40,12 @@ class Device:
 
     name: str
     gpus: tuple[str, ...]
-    """Its names in the driver."""
+    """Names of the device in the driver."""
     tflops: Mapping[str, float]
     """By dtype: of matrix products without sparsity, accumulated in float32; ``float32`` without TF32."""
     bandwidth_gb_s: float
     source: str
-    """Where the peaks are from."""
+    """Source of the peaks."""
 
     def peak_text(self, dtype: str) -> str:
         """Return the two peaks that make the roof."""
@@ -67,17 +67,17 @@ class Bound:
 
     @property
     def limit(self) -> Limit:
-        """Which of the two it is."""
+        """The larger of the two limits."""
         return Limit.COMPUTE if self.compute_ms > self.memory_ms else Limit.MEMORY
 
     def share(self, measured_ms: float) -> Share:
-        """Return what a measured time is beside it."""
+        """Return the shares of the roof that a measured time reaches."""
         return Share(self.ms / measured_ms, self.compute_ms / measured_ms, self.memory_ms / measured_ms)
 
 
 @dataclass(frozen=True)
 class Share:
-    """How near a measured time is to the roof; 1 is at it."""
+    """Share of the roof that a measured time reaches; 1 is at it."""
 
     roof: float
     mfu: float
@@ -94,12 +94,12 @@ def bound(cost: Cost, device: Device, dtype: str) -> Bound:
 
 
 def limit_of(roof: Bound, measured_ms: float, idle: float | None = None) -> Limit | None:
-    """Say what limits a measured time; None where it is far below the roof, and how much the device idled is unknown.
+    """Return the limit of a measured time; None if it is far below the roof and the idle share is unknown.
 
     Args:
         roof: the least time.
-        measured_ms: what it took.
-        idle: the share of it in which the device did nothing, where that was counted.
+        measured_ms: the measured time.
+        idle: the share of it in which the device did nothing, if counted.
     """
     share = roof.share(measured_ms).roof
     if idle is None and share < NEAR:  # from there on, it worked for half of the time at least
@@ -134,7 +134,7 @@ class Roof:
 
     @property
     def prefill_in_steps(self) -> float | None:
-        """Return how many decode steps the prefill would take as long as; None where nothing is decoded."""
+        """Return the number of decode steps that take as long as the prefill; None if nothing is decoded."""
         return self.bounds["prefill"].ms / self.bounds["decode"].ms if "decode" in self.bounds else None
 
     @property
@@ -151,5 +151,5 @@ def devices() -> Mapping[str, Device]:
 
 
 def device_of_gpu(gpu: str) -> Device | None:
-    """Return the device whose driver calls it so; None where it is not known."""
+    """Return the device whose driver uses this name; None if it is not known."""
     return next((one for one in devices().values() if gpu in one.gpus), None)

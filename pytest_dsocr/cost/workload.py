@@ -1,4 +1,4 @@
-"""How much work a page is: views, crops and tokens, from its size, preset and prompt."""
+"""Amount of work of a page: views, crops and tokens, from its size, preset and prompt."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytest_dsocr.models.spec import Family
 
 @dataclass(frozen=True)
 class Workload:
-    """What one implementation is given, and how much it writes; sizes alone, no content."""
+    """Size of an implementation's input and output, without their content."""
 
     page_px: tuple[int, int]
     """Width and height of the page."""
@@ -20,7 +20,7 @@ class Workload:
     text_tokens: int
     """Tokens of the prompt that are not the image's, BOS among them."""
     generated_tokens: int
-    """Tokens that are written, the first of which comes from the prefill."""
+    """Number of generated tokens, the first of which comes from the prefill."""
     dtype: str = "bfloat16"
     attention: str = "eager"
     """``eager``, ``sdpa`` or ``flash_attention_2``."""
@@ -47,7 +47,7 @@ class Workload:
 
     @property
     def grid(self) -> Grid:
-        """Columns and rows of crops; ``(1, 1)`` where the page is not cut."""
+        """Columns and rows of crops; ``(1, 1)`` if the page is not cut."""
         return self.preset.grid(*self.page_px)
 
     @property

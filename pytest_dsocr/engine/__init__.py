@@ -1,4 +1,4 @@
-"""The session: the NVTX-segmented implementation in plain PyTorch, one stage a module.
+"""The session: the NVTX-segmented implementation in plain PyTorch, with one stage in each module.
 
-It knows nothing of subjects, references or tests.
+It does not depend on subjects, references or tests.
 """

@@ -36,7 +36,7 @@ def dtype_named(name: str | torch.dtype) -> torch.dtype:
 
 
 def device_named(name: str | torch.device) -> torch.device:
-    """Return the device called ``name``; raise ``DsocrError`` where this machine does not have it."""
+    """Return the device called ``name``; raise ``DsocrError`` if this machine does not have it."""
     try:
         device = torch.device(name)
     except RuntimeError:
@@ -69,20 +69,20 @@ class Checkpoint:
     """An architecture with the weights and the tokenizer that belong to it."""
 
     name: str
-    """What the user typed."""
+    """Name that the user typed."""
     architecture: Architecture
     tokenizer: Tokenizer
     load_into: Callable[..., None]
-    """Fills a model's parameters in place, and calls ``on_progress``; raises ``DsocrError`` where they do not fit."""
+    """Fills a model's parameters in place, and calls ``on_progress``; raises ``DsocrError`` if they do not fit."""
     fingerprint: Callable[[], str]
     folder: Path | None = None
-    """Where its files are; None for a synthetic one."""
+    """Folder of its files; None for a synthetic checkpoint."""
 
     @property
     def label(self) -> str:
-        """A name for reports and recordings, which says nothing of where a folder is on this machine.
+        """Name for reports and recordings, without the location of a folder on this machine.
 
-        A snapshot in the hub's cache, whose folder is called by its revision, has the hub's name.
+        A snapshot in the hub's cache, whose folder is named after its revision, has the hub's name.
         """
         family, name = split_model(self.name)
         folder = Path(name).resolve()
@@ -100,15 +100,15 @@ class Checkpoint:
 
 
 def resolve(path_or_name: str | Path) -> Checkpoint:
-    """Find a checkpoint on this machine; the network is never asked.
+    """Find a checkpoint on this machine, without the network.
 
     Args:
         path_or_name: ``mini``, which is part of this package; a folder; ``synthetic:<name>``, with ``@<seed>`` for
-            other weights than the default's; or a hub name such as ``deepseek-ai/DeepSeek-OCR``, if the local hub
-            cache holds it. Each may stand behind a model's name and a colon, whose weights they then are.
+        weights other than the default's; or a hub name such as ``deepseek-ai/DeepSeek-OCR``, if the local hub
+        cache has it. A model's name and a colon may precede each, if the weights are of that model.
 
     Raises:
-        DsocrError: where there is none of that name, or its config or its tokenizer is missing or broken.
+        DsocrError: if there is none with that name, or its config or its tokenizer is missing or broken.
     """
     name = str(path_or_name)
     if known := synthetic(name):

@@ -31,10 +31,10 @@ ENGINES: tuple[EngineKind, ...] = get_args(EngineKind)
 
 
 class Engine(Generic[CacheT]):
-    """One model and its tokenizer, ready for pages.
+    """A model and its tokenizer, ready to read pages.
 
     Args:
-        model: the engine's model, or the vendor's behind :class:`~pytest_dsocr.engine.vendor_model.VendorModel`.
+        model: the engine's model, or the vendor's in a :class:`~pytest_dsocr.engine.vendor_model.VendorModel`.
         tokenizer: the checkpoint's tokenizer.
         policy: when decoding stops; from the model's own limits if left out.
         instrument: ``off``, ``nvtx`` ranges, or ``timed`` ranges.
@@ -80,7 +80,7 @@ class Engine(Generic[CacheT]):
         """Load a checkpoint into the engine's model.
 
         Args:
-            path_or_name: ``mini``, a folder, ``synthetic:tiny``, or a hub name that the local cache holds.
+            path_or_name: ``mini``, a folder, ``synthetic:tiny``, or a hub name that the local cache has.
             device: ``cpu``, ``cuda`` or ``cuda:N``.
             dtype: ``float32``, ``bfloat16`` or ``float16``.
             attention: ``eager``, ``sdpa`` or ``flash_attention_2``.
@@ -90,7 +90,7 @@ class Engine(Generic[CacheT]):
             **options: the session's own arguments.
 
         Raises:
-            DsocrError: where any of them is not available; the message lists what is.
+            DsocrError: if any of them is not available; the message lists what is.
         """
         place, number_type, attend = device_named(device), dtype_named(dtype), attention_function(attention)
         checkpoint = resolve(path_or_name)
@@ -103,7 +103,7 @@ class Engine(Generic[CacheT]):
 
     @property
     def family(self) -> Family:
-        """What the model is one of."""
+        """Family of the model."""
         return self.model.family
 
     def prepare(
@@ -113,7 +113,7 @@ class Engine(Generic[CacheT]):
         return self.family.prepare(image, prompt, preset, self.tokenizer, self.stages, self.model.device)
 
     def prefill(self, inputs: Inputs, *, all_logits: bool = False) -> DecodeState[CacheT]:
-        """Run vision and the prompt; the state holds the seams, the cache and the first token's logits."""
+        """Run vision and the prompt; return a state with the seams, the cache and the first token's logits."""
         return self.pipeline.prefill(inputs, all_logits=all_logits)
 
     def decode_step(self, state: DecodeState[CacheT], token: int | Sequence[int]) -> torch.Tensor:
@@ -190,7 +190,7 @@ class Engine(Generic[CacheT]):
     def _result_of(
         self, row: Sequence[int], inputs: Inputs, visions: Sequence[Vision], steps: int, policy: DecodePolicy
     ) -> Result:
-        """Return what a page's tokens say, up to the EOS; without times."""
+        """Return a page's result from its tokens up to the EOS, without times."""
         tokens = until_end(row, policy.eos_id)
         with self.stages("postprocess"):
             text = clean_output(self.tokenizer.decode(tokens))
@@ -205,7 +205,7 @@ class Engine(Generic[CacheT]):
 
 
 def until_end(row: Sequence[int], eos_id: int) -> tuple[int, ...]:
-    """Return a row's tokens up to its EOS: behind it are those beside which a longer row goes on."""
+    """Return a row's tokens up to its EOS; later ones only fill the batch while a longer row continues."""
     return tuple(row[: row.index(eos_id) + 1] if eos_id in row else row)
 
 

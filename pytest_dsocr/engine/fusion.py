@@ -17,10 +17,10 @@ def fuse(
     """Arrange one image's projected tokens as the decoder reads them: ``[tokens, C]``.
 
     Args:
-        crops_PNC: the crops' tokens ``[P, q * q, C]``, or None where the page is not cropped.
+        crops_PNC: the crops' tokens ``[P, q * q, C]``, or None if the page is not cropped.
         page_NC: the whole page's tokens ``[h * w, C]``.
-        grid: columns and rows of crops that are a mosaic; None where one follows another.
-        newline: the vector that ends each row, ``[C]``, or None where nothing does.
+        grid: columns and rows of crops that are a mosaic; None if one follows another.
+        newline: the vector that ends each row, ``[C]``, or None if nothing does.
         separator: the vector that ends the image, ``[C]``.
     """
     parts = [end_rows(square(page_NC), newline), separator[None]]

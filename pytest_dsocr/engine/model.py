@@ -1,4 +1,4 @@
-"""What the models of all vendors share: the decoder, its cache and its head, under the vendor's names."""
+"""Parts shared by the models of all vendors: the decoder, its cache and its head, under the vendor's names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pytest_dsocr.models.spec import Family, load
 class EngineModel(nn.Module, OcrModel[KVCache]):
     """A decoder with its head. A subclass adds an encoder, and a method for each of its stages.
 
-    The weights are whatever memory held until a checkpoint is loaded. They load with ``strict=True``.
+    The weights are uninitialised memory until a checkpoint is loaded. They load with ``strict=True``.
     """
 
     model: Core
@@ -89,23 +89,23 @@ class EngineModel(nn.Module, OcrModel[KVCache]):
         return self.lm_head(hidden if all_logits else hidden[:, -1:])
 
     def stack_experts(self) -> None:
-        """Lay the experts' weights out so that a decode step need not wait for the device."""
+        """Lay the experts' weights out so that a decode step does not wait for the device."""
         for layer in self.model.decoder_layers():
             if isinstance(layer.mlp, MixtureOfExperts):
                 layer.mlp.stack()
 
 
 def _give_memory(model: EngineModel, device: torch.device) -> None:
-    """Give a model without memory some that holds anything.
+    """Allocate uninitialised memory for a model without memory.
 
-    As ``to_empty`` does, which imports sympy to find out how a tensor lies in memory.
+    ``to_empty`` does the same, but imports sympy to find out the layout of a tensor.
     """
     try:
         model._apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype, device=device))  # type: ignore[no-untyped-call]
     except RuntimeError as error:  # a CPU's allocator has no error of its own kind
         size = si(sum(tensor.nbytes for tensor in model.parameters()))
         raise MachineError(
-            f"{device} has no memory for weights of {size}B; name another device, or mend config.json"
+            f"{device} has no memory for weights of {size}B; name another device, or fix config.json"
         ) from error
 
 

@@ -32,7 +32,7 @@ class View(dict[str, Tensor]):
 
 @dataclass(frozen=True)
 class Vision:
-    """The seams of one image's vision: ``vision_fusion`` is what goes into the prompt, ``[tokens, C]``."""
+    """Seams of one image's vision; ``vision_fusion`` is the part that goes into the prompt, ``[tokens, C]``."""
 
     crops: View | None
     page: View
@@ -53,7 +53,7 @@ class Vision:
 
 @dataclass
 class DecodeState(Generic[CacheT]):
-    """Where decoding stands: the cache, and the logits of the position it ends at."""
+    """State of decoding: the cache, and the logits of its last position."""
 
     cache: CacheT
     logits: Tensor
@@ -62,7 +62,7 @@ class DecodeState(Generic[CacheT]):
     """Embedding of the last prompt token, ``[B, 1, C]``."""
     visions: list[Vision]
     all_logits: Tensor | None = None
-    """Logits after each prompt token ``[B, S, V]``, where they were asked for."""
+    """Logits after each prompt token ``[B, S, V]``, if requested."""
     steps: int = 0
     """Decode steps done."""
 
@@ -71,8 +71,8 @@ class Pipeline(Generic[CacheT]):
     """A model's stages.
 
     Args:
-        model: the engine's model, or the vendor's behind its adapter.
-        stages: what to watch.
+        model: the engine's model, or the vendor's in its adapter.
+        stages: the instrument of the stages.
         autocast: run under CUDA autocast to bf16, as the vendor's ``infer`` does.
     """
 
@@ -82,7 +82,7 @@ class Pipeline(Generic[CacheT]):
         self.autocast = autocast
 
     def encode(self, stage: str, *given: Tensor) -> Tensor:
-        """Run one of the stages that every view goes through, on what it takes; pixels may be of any float dtype."""
+        """Run one of the stages of every view on its inputs; pixels may be of any float dtype."""
         takes = self.model.family.stage[stage].takes
         own = [one.to(self.model.dtype) if name == PIXELS else one for name, one in zip(takes, given, strict=True)]
         with self.running(stage):
@@ -104,7 +104,7 @@ class Pipeline(Generic[CacheT]):
             return fuse(crops, page[0], grid if layout.mosaic else None, newline, self.model.separator)
 
     def vision(self, inputs: Inputs) -> list[Vision]:
-        """Run vision on every image; nothing where the vendor's gate is shut."""
+        """Run vision on every image; return an empty list if the vendor's gate is shut."""
         if not inputs.has_vision:
             return []
         crops_left = inputs.images_crop
@@ -119,7 +119,7 @@ class Pipeline(Generic[CacheT]):
         """Run the prompt through vision, fusion and decoder, filling a new cache.
 
         Args:
-            inputs: what ``prepare_inputs`` gave, on the model's device.
+            inputs: result of ``prepare_inputs``, on the model's device.
             all_logits: keep the logits of every prompt position, for teacher forcing.
         """
         visions = self.vision(inputs)
@@ -140,13 +140,13 @@ class Pipeline(Generic[CacheT]):
         return DecodeState(cache, logits[:, -1], embeds[:, -1:], [], logits if all_logits else None)
 
     def decode_step(self, state: DecodeState[CacheT], tokens: Sequence[int]) -> Tensor:
-        """Feed one token a row; the state moves on and its new logits ``[B, V]`` are given. Vision never runs."""
+        """Feed one token to each row; update the state and return its new logits ``[B, V]``. Vision never runs."""
         with self.running(DECODE):
             ids = torch.tensor(tokens, device=self.model.device)[:, None]
             return self._step(state, self.model.embed(ids))
 
     def redecode_last(self, state: DecodeState[CacheT]) -> Tensor:
-        """Decode the last prompt token again, so that the first token comes from a decode step."""
+        """Decode the last prompt token again, so the first token comes from a decode step."""
         with self.running(DECODE):
             state.cache.drop_last()
             return self._step(state, state.last_embeds)
@@ -192,10 +192,10 @@ def generate(
 
     Args:
         pipeline: the stages that decode.
-        state: a prefilled state with as many rows as ``prompts``; it moves on.
-        prompts: each row's prompt ids, which the n-gram rule counts as well.
+        state: a prefilled state with as many rows as ``prompts``; it is updated.
+        prompts: each row's prompt ids, which the n-gram rule counts too.
         policy: when to stop and what not to repeat.
-        pad_id: what an ended row is fed and gives.
+        pad_id: the input and output of an ended row.
     """
     bans = [policy.ban(prompt) for prompt in prompts]
     rooms = [policy.room(len(prompt)) for prompt in prompts]

@@ -23,7 +23,7 @@ MINI_IS_FOR = (
     "it is for comparing implementations on the shipped pages, not for reading: of other pages it invents text"
 )
 DEFAULT_SEED = 2
-"""Of the first few seeds the one whose small models differ most from page to page and do not stop at once."""
+"""Seed of the first few whose small models differ most from page to page and do not stop at once."""
 
 
 def split_model(path_or_name: str | Path) -> tuple[Family | None, str]:
@@ -33,7 +33,7 @@ def split_model(path_or_name: str | Path) -> tuple[Family | None, str]:
 
 
 def synthetic(path_or_name: str) -> tuple[Architecture, int] | None:
-    """Return the size and the seed that ``synthetic:<name>`` stands for; None for any other name."""
+    """Return the size and the seed of ``synthetic:<name>``; None for any other name."""
     family, name = split_model(path_or_name)
     found = SYNTHETIC_NAME.fullmatch(name)
     if not found:
@@ -55,7 +55,7 @@ def architecture_of(path_or_name: str | Path) -> Architecture:
 
 
 def family_named(path_or_name: str | Path) -> Family:
-    """Return a checkpoint's model. If there is no such checkpoint, it is mini's: loading reports the error."""
+    """Return a checkpoint's model. If there is no such checkpoint, return mini's: loading reports the error."""
     try:
         return architecture_of(path_or_name).family
     except DsocrError:
@@ -63,10 +63,10 @@ def family_named(path_or_name: str | Path) -> Family:
 
 
 def folder_of(path_or_name: str | Path) -> Path:
-    """Find the folder of a checkpoint that is not synthetic; the network is never asked.
+    """Find the folder of a checkpoint that is not synthetic, without the network.
 
     Raises:
-        MachineError: where there is none of that name.
+        MachineError: if there is none with that name.
     """
     _, name = split_model(path_or_name)
     if name in EMBEDDED and not isinstance(path_or_name, Path):

@@ -36,7 +36,7 @@ def write_checkpoint(
     """Write config, weights in their dtype, and tokenizer, as the published checkpoint has them.
 
     Raises:
-        DsocrError: where ``folder`` holds weights already.
+        DsocrError: if ``folder`` already has weights.
     """
     save_weights(state, folder)
     write_whole(folder / "tokenizer.json", vocabulary.to_str(pretty=True).encode())
@@ -50,9 +50,9 @@ def _write_json(path: Path, value: dict[str, Any]) -> None:
 
 
 TABLE = "lm_head.weight"
-"""What has a row for every id, ``[V, C]``, as ``model.embed_tokens.weight`` does."""
+"""Tensor with a row for every id, ``[V, C]``; ``model.embed_tokens.weight`` is another."""
 NEVER_SEEN = BYTE_SYMBOLS[:9]
-"""Control characters; two of them in a row stand in no prompt."""
+"""Control characters; no prompt contains two of them in a row."""
 
 
 Id = Annotated[int, Meta(ge=0, lt=2**24)]
@@ -80,11 +80,11 @@ VOCABULARY, OBJECT = Format(_Vocabulary, WHOLE), Format(dict[str, Any], WHOLE)
 def write_portable(checkpoint: str | Path, folder: Path) -> None:
     """Write ``checkpoint`` to a new ``folder``, in the form of the published one.
 
-    Rows without a text get one that no prompt holds. Texts without a row, which no model can read, are left out:
-    loaders refuse an id beyond the table, or make it longer than that of the recordings.
+    Rows without a text get one that no prompt contains. Texts without a row, which no model can read, are left out:
+    loaders refuse an id beyond the table, or make the table longer than that of the recordings.
 
     Raises:
-        DsocrError: where it has no files to start from, or ``folder`` holds weights already.
+        DsocrError: if it has no files to start from, or ``folder`` already has weights.
     """
     architecture, state, vocabulary, described = _made(checkpoint) or _read(checkpoint)
     _fit(vocabulary, len(state[TABLE]))
@@ -125,9 +125,9 @@ def _made(checkpoint: str | Path) -> _Source | None:
 
 
 def _fit(vocabulary: _Vocabulary, rows: int) -> None:
-    """Drop texts of ids from ``rows`` on, give one to each gap, and a merge where there is none.
+    """Drop texts of ids from ``rows`` on, add one for each gap, and a merge if there is none.
 
-    The text of a gap is all that it ever joins.
+    The text of a gap is all that its merge ever joins.
     """
     model = vocabulary["model"]
     model["vocab"] = {text: token_id for text, token_id in model["vocab"].items() if token_id < rows}

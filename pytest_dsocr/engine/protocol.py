@@ -1,4 +1,4 @@
-"""What a session asks of a model, and of its cache: the engine's own, and the vendor's behind an adapter.
+"""Protocols of a model and of its cache for the session: the engine's own, and the vendor's through an adapter.
 
 Shapes: B rows, T tokens, S positions, C hidden channels, V vocabulary, N views, h x w vision tokens.
 """
@@ -19,7 +19,7 @@ class CacheView(Protocol):
 
     @property
     def length(self) -> int:
-        """Positions held, of the longest row."""
+        """Number of positions of the longest row."""
 
     @property
     def layers(self) -> int:
@@ -33,7 +33,7 @@ class CacheView(Protocol):
 
 
 class Cache(CacheView, Protocol):
-    """What the session asks of a cache, in addition to a view of it."""
+    """Methods of a cache that the session needs, in addition to a view of it."""
 
     def drop_last(self) -> None:
         """Forget the last position of every row."""
@@ -43,7 +43,7 @@ CacheT = TypeVar("CacheT", bound=Cache)
 
 
 class OcrModel(Protocol[CacheT]):
-    """The stages of the model, each callable by itself. Both models derive from it, for their parts have one naming."""
+    """Stages of the model, each callable separately. Both models derive from it; their parts have the same names."""
 
     model: Any
     """Everything but the head, its parts under the vendor's names."""
@@ -51,7 +51,7 @@ class OcrModel(Protocol[CacheT]):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """Device of the weights."""
         return self.lm_head.weight.device
 
     @property
@@ -61,7 +61,7 @@ class OcrModel(Protocol[CacheT]):
 
     @property
     def family(self) -> Family:
-        """What the model is one of; it has a method of each stage that views go through."""
+        """Family of the model, which has a method for each stage that views go through."""
 
     @property
     def newline(self) -> Tensor:
@@ -80,7 +80,7 @@ class OcrModel(Protocol[CacheT]):
         """The model's own limit of positions, where its config has one."""
 
     def get_submodule(self, target: str) -> nn.Module:
-        """Return the module that the vendor calls ``target``; raise ``AttributeError`` where there is none."""
+        """Return the module that the vendor calls ``target``; raise ``AttributeError`` if there is none."""
 
     def embed(self, input_ids: Tensor) -> Tensor:
         """Look up ``[B, T]`` ids: ``[B, T, C]``."""

@@ -11,7 +11,7 @@ FinishReason = Literal["eos", "length"]
 
 @dataclass(frozen=True)
 class Counts:
-    """How much of everything one page took."""
+    """Numbers of tokens, views and steps of one page."""
 
     prompt_tokens: int
     image_tokens: int
@@ -28,12 +28,12 @@ class Result:
     text: str
     """Decoded with its markup, without the EOS and the spaces around."""
     token_ids: tuple[int, ...]
-    """As generated, the EOS included."""
+    """Generated tokens, the EOS included."""
     markup: Markup
     counts: Counts
     finish_reason: FinishReason
     stage_times: dict[str, StageTime]
-    """Of all that the session did since its result before; empty unless its instrument is ``timed``."""
+    """Times of all that the session did since its previous result; empty unless its instrument is ``timed``."""
 
     @property
     def spans(self) -> tuple[Span, ...]:

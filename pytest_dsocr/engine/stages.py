@@ -1,7 +1,7 @@
-"""The stages' names, and how they are measured: NVTX ranges, and times.
+"""Names of the stages, and their measurement: NVTX ranges, and times.
 
-On a GPU a stage is timed by CUDA events on the stream that does its work, so that timing adds no wait; the
-elapsed times are read once, when they are asked for.
+On a GPU a stage is timed by CUDA events on the stream that does its work, so timing adds no wait. The elapsed times
+are read once, when they are requested.
 """
 
 import time
@@ -25,7 +25,7 @@ _NOTHING = nullcontext()
 
 @dataclass(frozen=True)
 class StageTime:
-    """How often a stage ran, and each run's milliseconds."""
+    """Times of a stage: the milliseconds of each run."""
 
     stage: str
     runs_ms: tuple[float, ...]
@@ -37,10 +37,10 @@ class StageTime:
 
 
 class Stages:
-    """Enter a stage with ``with stages("projector"):``; what that does depends on the instrument.
+    """Context of a stage, as in ``with stages("projector"):``; its effect depends on the instrument.
 
-    ``off`` does nothing, ``nvtx`` opens an NVTX range (nothing, where the nvtx package is absent), ``timed``
-    opens the range and times it as well.
+    ``off`` does nothing, ``nvtx`` opens an NVTX range (or does nothing without the nvtx package), ``timed`` opens the
+    range and times it too.
     """
 
     def __init__(self, device: torch.device, instrument: Instrument = "off") -> None:
@@ -49,7 +49,7 @@ class Stages:
         self.instrument = instrument
         self._gpu = device if device.type == "cuda" else None
         self.also: Watch | None = None
-        """Whose context each stage is run in as well, if there is one."""
+        """Additional context in which each stage runs, if there is one."""
         self._marks: list[tuple[str, Any, Any]] = []
         self._nvtx = None if instrument == "off" else _nvtx_package()
 
@@ -58,7 +58,7 @@ class Stages:
         return _NOTHING if self.instrument == "off" and self.also is None else self._watch(stage)
 
     def clear(self) -> None:
-        """Forget the times taken so far."""
+        """Delete the times taken so far."""
         self._marks.clear()
 
     def times(self) -> dict[str, StageTime]:

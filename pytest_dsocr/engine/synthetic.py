@@ -37,7 +37,7 @@ SHARPENED = ("q_proj.weight", "k_proj.weight", "mlp.gate.weight")
 
 
 def fill(model: nn.Module, seed: int = DEFAULT_SEED, on_progress: OnBytes | None = None) -> None:
-    """Give every parameter of ``model`` the values that ``seed`` and the parameter's name stand for."""
+    """Fill every parameter of ``model`` with the values that ``seed`` and the parameter's name determine."""
     parameters = dict(model.named_parameters())
     total_bytes = sum(parameter.nbytes for parameter in parameters.values())
     done_bytes = 0
@@ -69,11 +69,11 @@ def synthetic_fingerprint(arch: Architecture, seed: int) -> str:
 def spread(name: str, shape: Sequence[int]) -> tuple[float, float]:
     """Return the mean and the standard deviation of the values of one tensor.
 
-    They are chosen so that a model is lively: activations neither die nor grow without bounds, attention looks at
-    some tokens more than at others, experts differ, and what is on the page decides what is said.
+    The values make a lively model: activations neither vanish nor explode, attention prefers some tokens, and experts
+    differ. The content of the page decides the output.
 
     Raises:
-        DsocrError: where ``name`` is of no known kind.
+        DsocrError: if ``name`` is of no known kind.
     """
     per_input = 1 / math.sqrt(math.prod(shape[1:]))
     if name.endswith("bias"):

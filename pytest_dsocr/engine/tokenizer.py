@@ -35,9 +35,9 @@ TOKENIZERS, CONFIGS = Format(dict[str, Any], FETCH, MachineError), Format(_Confi
 
 
 class Tokenizer:
-    """Text to ids and back, nothing added and nothing tidied; fulfils ``TextTokenizer``.
+    """Text to ids and back, without additions or clean-up; implements ``TextTokenizer``.
 
-    The special ids are those that the vocabulary itself gives.
+    The special ids are those of the vocabulary.
     """
 
     def __init__(self, encode: Callable[[str], list[int]], decode: Callable[[Sequence[int]], str]) -> None:
@@ -49,7 +49,7 @@ class Tokenizer:
         """Read ``folder/tokenizer.json``, and the added tokens that only ``tokenizer_config.json`` lists.
 
         Raises:
-            DsocrError: where it is missing or broken, lacks a special token, or its ids and the list disagree.
+            DsocrError: if it is missing or broken, lacks a special token, or its ids and the list disagree.
         """
         path = folder / "tokenizer.json"
         try:
@@ -65,7 +65,7 @@ class Tokenizer:
 
     @classmethod
     def wrap(cls, tokenizer: Any) -> Tokenizer:
-        """Stand before a transformers tokenizer; raise ``DsocrError`` where it lacks a special token."""
+        """Wrap a transformers tokenizer; raise ``DsocrError`` if it lacks a special token."""
         return cls(
             lambda text: tokenizer.encode(text, add_special_tokens=False),
             lambda ids: tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False),
@@ -78,7 +78,7 @@ class Tokenizer:
 
     @classmethod
     def over(cls, backend: tokenizers.Tokenizer) -> Tokenizer:
-        """Stand before a tokenizer of the tokenizers package; raise ``DsocrError`` where it lacks a special token."""
+        """Wrap a tokenizer of the tokenizers package; raise ``DsocrError`` if it lacks a special token."""
         backend.no_truncation()
         backend.no_padding()
         return cls(
@@ -151,12 +151,12 @@ LABELS = ("title", "sub_title", "text", "image", "image_caption", "table", "equa
 def byte_level_vocabulary(vocab_size: int) -> tokenizers.Tokenizer:
     """Make a vocabulary that encodes any text byte by byte, for models with synthetic weights.
 
-    BOS 0, EOS 1, pad 2, byte b at ``3 + b``; the markup's tokens at a vendor's ids if the size is the
-    vendor's, else last. Every other id is text of its own, so that whatever a model says can be read: every eighth is a
-    span with boxes, so that its pages have boxes, and they follow from its tokens; the others ``<id>``.
+    BOS 0, EOS 1, pad 2, byte b at ``3 + b``; the markup's tokens at a vendor's ids if the size is the vendor's,
+    otherwise last. Every other id has its own text, so any output can be read. Every eighth is a span with boxes, so
+    pages have boxes that follow from their tokens; the others are ``<id>``.
 
     Raises:
-        DsocrError: where ``vocab_size`` is too small to hold them.
+        DsocrError: if ``vocab_size`` is too small for them.
     """
     least = FIRST_BYTE_ID + 256 + len(MARKUP)
     if vocab_size < least:
@@ -196,7 +196,7 @@ def spell(text: str) -> str:
 
 
 def _byte_symbols() -> Iterable[str]:
-    """Return the printable stand-ins of the 256 bytes, as byte-level vocabularies spell them."""
+    """Return the printable symbols of the 256 bytes, as byte-level vocabularies spell them."""
     printable = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
     others = iter(range(256, 512))
     return [chr(byte if byte in printable else next(others)) for byte in range(256)]

@@ -1,7 +1,7 @@
-"""The vendor's own model object behind the session's stages: an NVTX session around the vendor's classes.
+"""The vendor's own model object in the session's stages: an NVTX session around the vendor's classes.
 
-``Engine(vendor_model(model), Tokenizer.wrap(tokenizer))`` is all it takes. The object is used as it is; only its
-``forward``, which runs vision and decoder in one, is not called: the stages are.
+``Engine(vendor_model(model), Tokenizer.wrap(tokenizer))`` is all you need. The object is used unchanged. Its
+``forward``, which runs vision and decoder in one, is not called: the stages are called instead.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class VendorCache:
     def __init__(self) -> None:
         self.past: Any = None
         self.seen = 0
-        """Tokens given: the next one's position."""
+        """Number of tokens so far: the next one's position."""
 
     @property
     def length(self) -> int:
-        """Positions held."""
+        """Number of positions."""
         return 0 if self.past is None else int(self.past.get_seq_length())
 
     @property
@@ -59,7 +59,7 @@ class VendorModel(OcrModel[VendorCache]):
     """A vendor's ``...ForCausalLM``. A subclass has a method for each of the encoder's stages.
 
     Args:
-        model: the vendor's object, loaded by whatever means, in evaluation mode.
+        model: the vendor's object in evaluation mode, however it was loaded.
     """
 
     def __init__(self, model: Any) -> None:
@@ -75,7 +75,7 @@ class VendorModel(OcrModel[VendorCache]):
                 "the vendor's model is in training mode, where vision runs again at every step; call model.eval()"
             )
         self._whole, self.model, self.lm_head = model, model.model, model.lm_head
-        if family.cache.ring is not None:  # as infer does, without which its decoder attends to all
+        if family.cache.ring is not None:  # infer does this; otherwise its decoder attends to all
             config = model.config
             config._ring_window = getattr(config, "sliding_window_size", None) or config.sliding_window
             config.sliding_window = None
@@ -91,7 +91,7 @@ class VendorModel(OcrModel[VendorCache]):
         return getattr(self._whole.config, "max_position_embeddings", None)
 
     def get_submodule(self, target: str) -> nn.Module:
-        """Return one of the vendor's modules; raise ``AttributeError`` where there is none of that name."""
+        """Return one of the vendor's modules; raise ``AttributeError`` if there is none with that name."""
         return self._whole.get_submodule(target)
 
     def new_cache(self) -> VendorCache:

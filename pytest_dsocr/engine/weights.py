@@ -24,9 +24,9 @@ SINGLE = "model.safetensors"
 WRITTEN = "model-00001-of-000001.safetensors"
 ITEM_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 NAMED = 3
-"""How many tensors or files a message names."""
+"""Most tensors or files that a message names."""
 COMPUTED = ".position_ids"
-"""A buffer that the vendor's class saves into some checkpoints; it holds no weights."""
+"""A buffer that the vendor's class saves into some checkpoints; it has no weights."""
 
 
 class _Index(TypedDict):
@@ -35,14 +35,14 @@ class _Index(TypedDict):
 
 INDEXES = Format(_Index, "fetch the checkpoint's index and weights again", MachineError)
 Stamps = tuple[tuple[Path, int, int], ...]
-"""Of each file: its path, its bytes, and when it was written, in ns."""
+"""Path of each file, with its size in bytes and its modification time in ns."""
 OnBytes = Callable[[int, int], None]
 """Called with the bytes done and their total."""
 
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """Where a tensor is stored, and its shape and dtype there."""
+    """Location of a stored tensor, with its shape and dtype there."""
 
     path: Path
     shape: tuple[int, ...]
@@ -60,11 +60,11 @@ class StoredTensor:
 def load_weights(model: nn.Module, folder: Path, *, on_progress: OnBytes | None = None) -> None:
     """Fill ``model``'s parameters in place from the safetensors in ``folder``, cast to the parameters' dtype.
 
-    Names and shapes are compared before any tensor is read; then tensor by tensor from the mapped file, so that the
-    model is in memory once.
+    Names and shapes are compared before any tensor is read. Then tensors are read one by one from the mapped file, so
+    the model is in memory once.
 
     Raises:
-        DsocrError: where a file is missing or broken, or a tensor is missing, surplus or misshapen.
+        DsocrError: if a file is missing or broken, or a tensor is missing, surplus or of another shape.
     """
     parameters = dict(model.named_parameters())
     stored = read_headers(folder)
@@ -87,10 +87,10 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 def save_weights(state: Mapping[str, Tensor], folder: Path) -> None:
     """Write ``state`` as safetensors with an index, under file names like the published checkpoint's.
 
-    ``folder`` is made if it is absent.
+    ``folder`` is created if it is absent.
 
     Raises:
-        DsocrError: where ``folder`` holds weights already.
+        DsocrError: if ``folder`` already has weights.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.glob("*.safetensors")):
@@ -106,10 +106,10 @@ def save_weights(state: Mapping[str, Tensor], folder: Path) -> None:
 
 
 def fingerprint(folder: Path) -> str:
-    """Return a SHA-256 of the weights in ``folder``: the same however they are spread over files.
+    """Return a SHA-256 of the weights in ``folder``, independent of their distribution over files.
 
-    It is the hash of the sorted lines ``name dtype [shape] hash-of-data``, so that tensors are hashed side by side. Of
-    files that have not changed it is found once in a process: a full-size checkpoint takes its time.
+    It is the hash of the sorted lines ``name dtype [shape] hash-of-data``, so tensors are hashed in parallel. A process
+    computes it once for files that have not changed, since a full-size checkpoint takes long.
     """
     stamps = [(path.resolve(), path.stat()) for path in _files(folder)]
     return _fingerprint(folder, tuple((path, stamp.st_size, stamp.st_mtime_ns) for path, stamp in stamps))
@@ -125,10 +125,10 @@ def _fingerprint(folder: Path, stamps: Stamps) -> str:
 
 
 def read_headers(folder: Path) -> dict[str, StoredTensor]:
-    """Say what tensors the safetensors in ``folder`` hold, reading the files' headers only.
+    """Return the tensors of the safetensors in ``folder``, from the files' headers only.
 
     Raises:
-        DsocrError: where there are none, or one is missing, broken, or repeats a tensor of another.
+        DsocrError: if there are none, or one is missing, broken, or repeats a tensor of another.
     """
     stored: dict[str, StoredTensor] = {}
     for path in _files(folder):

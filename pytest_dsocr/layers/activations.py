@@ -16,7 +16,7 @@ def quick_gelu(x: Tensor) -> Tensor:
 
 @cache
 def _fused_quick_gelu() -> Callable[[Tensor], Tensor]:
-    """Compile one kernel in place of five, which made CLIP slower than the vendor's; it has no gradient."""
+    """Compile quick GELU as one kernel: five kernels made CLIP slower than the vendor's. It has no gradient."""
     return torch.cuda.jiterator._create_jit_fn(
         """
         template <typename T> T quick_gelu(T x) {

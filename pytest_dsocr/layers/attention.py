@@ -58,7 +58,7 @@ ATTENTION: dict[str, AttentionFunction] = {
 
 
 def attention_function(name: str) -> AttentionFunction:
-    """Return the attention called ``name``; raise ``DsocrError`` where it is unknown or not installed."""
+    """Return the attention called ``name``; raise ``DsocrError`` if it is unknown or not installed."""
     if name not in ATTENTION:
         raise DsocrError(f"attention {name!r} is unknown; choose one of {', '.join(ATTENTION)}")
     if name == "flash_attention_2":
@@ -89,7 +89,7 @@ def repeat_heads(keys: Tensor, q: Tensor) -> Tensor:
 
 
 def _visible(q: Tensor, k: Tensor, lengths: Sequence[int] | None) -> Tensor | None:
-    """Which keys each query may see, ``[B or 1, 1, T, S]``; None where it may see all."""
+    """Return the mask of the keys that each query may see, ``[B or 1, 1, T, S]``; None if it may see all."""
     queries, keys = q.shape[2], k.shape[2]
     if lengths is None and queries == 1:
         return None

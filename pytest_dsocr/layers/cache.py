@@ -1,6 +1,6 @@
 """The key-value cache: one buffer a layer, grown by doubling, so that a step's cost does not grow with its index.
 
-Of a ring of generated tokens, which stands behind the prompt, the oldest is written over; positions go on.
+A ring of generated tokens follows the prompt: the oldest token is overwritten, and positions continue to grow.
 
 Shapes: B rows, G key-value heads, S positions, T new positions, D channels of a head.
 """
@@ -21,7 +21,7 @@ ALL_TOKENS = CachePolicy()
 
 
 class KVCache:
-    """Keys and values of every layer, and how many tokens each row has been given.
+    """Keys and values of every layer, and the number of tokens that each row has received.
 
     Rows are aligned at position 0. They may differ in length (a batch of pages); then steps are of one token.
     """
@@ -29,7 +29,7 @@ class KVCache:
     def __init__(self, layers: int, rows: int = 1, policy: CachePolicy = ALL_TOKENS) -> None:
         self.policy = policy
         self.prompts, self.seen = [0] * rows, [0] * rows
-        """Of each row, the tokens of its prompt, and all of them: the next one's position."""
+        """For each row, the number of tokens of its prompt, and of all its tokens: the next one's position."""
         self._keys: list[Tensor | None] = [None] * layers
         self._values: list[Tensor | None] = [None] * layers
 
@@ -44,7 +44,7 @@ class KVCache:
         return self.lengths_after(0)
 
     def lengths_after(self, new: int) -> list[int]:
-        """Return the positions that each row has filled when it has been given ``new`` more tokens."""
+        """Return the number of positions that each row has filled after ``new`` more tokens."""
         rows = zip(self.prompts, self.seen, strict=True)
         return [self.policy.length(prompt or new, seen + new - (prompt or new)) for prompt, seen in rows]
 
@@ -55,7 +55,7 @@ class KVCache:
 
     @property
     def is_ragged(self) -> bool:
-        """Whether rows stand at different places."""
+        """Whether the rows differ in length."""
         return len({*zip(self.prompts, self.seen, strict=True)}) > 1
 
     @property
@@ -80,7 +80,7 @@ class KVCache:
         return torch.arange(start, start + new, device=device).expand(len(self.seen), new)
 
     def append(self, layer: int, keys: Tensor, values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Write ``[B, G, T, D]`` of layer ``layer``; give views of all its keys and values, the new included.
+        """Write ``[B, G, T, D]`` of layer ``layer``; return views of all its keys and values, the new ones included.
 
         The lengths move when :meth:`advance` is called, once all layers have written.
         """
@@ -104,7 +104,7 @@ class KVCache:
         return buffers[0], buffers[1]
 
     def advance(self, new: int) -> None:
-        """Count ``new`` more tokens as given to every row; the first are its prompt."""
+        """Count ``new`` more tokens for every row; the first are its prompt."""
         self.prompts = [prompt or new for prompt in self.prompts]
         self.seen = [seen + new for seen in self.seen]
 
@@ -114,7 +114,7 @@ class KVCache:
 
     @property
     def slots(self) -> list[int]:
-        """Where each row's next token is written."""
+        """Return the slot for each row's next token."""
         return [self.policy.slot(prompt, seen - prompt) for prompt, seen in zip(self.prompts, self.seen, strict=True)]
 
     @classmethod

@@ -18,7 +18,7 @@ from pytest_dsocr.layers.sizes import DecoderConfig
 
 
 class Layer(nn.Module):
-    """Attention, then a perceptron or a mixture of them, each behind a norm and beside a residual."""
+    """Attention, then a perceptron or a mixture of experts, each after a norm and with a residual connection."""
 
     def __init__(self, config: DecoderConfig, index: int) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class Attention(nn.Module):
 
 
 class LmHead(nn.Linear):
-    """Hidden states to logits, given in float32 whatever the weights' dtype."""
+    """Hidden states to logits, which are float32 whatever the weights' dtype."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.linear(x, self.weight).float()

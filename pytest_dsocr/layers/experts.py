@@ -46,7 +46,7 @@ class Router(nn.Module):
 
 
 class MixtureOfExperts(nn.Module):
-    """Routed experts, weighted and summed in float32, beside shared ones that see every token."""
+    """Routed experts, weighted and summed in float32, and shared ones that see every token."""
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()

@@ -75,7 +75,7 @@ class PatchEmbed(nn.Module):
 
 
 class Block(nn.Module):
-    """One transformer layer; attention stays inside windows but in the global layers."""
+    """A transformer layer; attention stays inside windows except in the global layers."""
 
     def __init__(self, config: SamConfig, layer: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Sizes of the shared blocks, as a checkpoint's ``config.json`` gives them; imports no torch.
+"""Sizes of the shared blocks, from a checkpoint's ``config.json``; imports no torch.
 
 The vendor's file leaves out what its code hard-codes, such as SAM's window, the neck's width and the epsilons. Those
 values are the defaults here. A config may name them to build a model of other sizes.

@@ -1,4 +1,4 @@
-"""The models that are known: a folder each, which holds what is true of that model and no other.
+"""The known models: a folder for each, with what is true of that model only.
 
 Another package adds a model by the entry-point group ``dsocr.models``: a name, and ``package.module:FAMILY``.
 """
@@ -27,7 +27,7 @@ STAGES: tuple[Stage, ...] = merged(FAMILIES.values())
 """The stages of all models, each once and in order: every report has this order."""
 STAGE_NAMES = tuple(stage.name for stage in STAGES)
 OF_VIEWS = {stage.name: stage.module for stage in STAGES if stage.kind == "view"}
-"""The stages that every view goes through, in order, with the vendor's modules."""
+"""The stages of every view, in order, with the vendor's modules."""
 VISION = (*OF_VIEWS, FUSION)
 SEAMS = tuple(seam for stage in STAGES for seam in stage.seams)
 """The tensors handed on between stages, as they follow from each other."""

@@ -111,7 +111,7 @@ def _format(schema: Any) -> Format[Any]:
 
 
 def _without_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop every null: it stands for what the vendor's code has where a config is silent."""
+    """Drop every null, which means the default of the vendor's code."""
     return {
         name: _without_nulls(value) if isinstance(value, dict) else value
         for name, value in values.items()

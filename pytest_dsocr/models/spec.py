@@ -1,6 +1,6 @@
-"""What is true of one model and no other, as one value that everything else derives from; light to import.
+"""Facts of one model, as one value that everything else derives from; light to import.
 
-Parts that need torch are named, as ``module:name``, and imported by :func:`load` when they are used.
+Parts that need torch are named as ``module:name``, and :func:`load` imports them when they are used.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ if TYPE_CHECKING:
     from pytest_dsocr.contract.inputs import Inputs
 
 Kind = Literal["host", "view", "fusion", "prompt", "step"]
-"""What a stage works on: ``host``, outside of the model; each ``view`` of a page; all views (``fusion``); the
-``prompt``; and each ``step`` of decoding."""
+"""Scope of a stage: ``host``, outside of the model; each ``view`` of a page; all views (``fusion``); the ``prompt``;
+and each ``step`` of decoding."""
 PREPROCESS, TOKENIZER = "preprocess", "tokenizer"
 FUSION, PREFILL, DECODE = "vision_fusion", "prefill", "decode"
 """Stages that every family has: the image's tokens, the decoder on the prompt, the decoder on each new token."""
 VIEWS = ("crops", "page")
 PIXELS = "pixels"
-"""What the first stage of the views takes."""
+"""Name of the input of the views' first stage."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of the model, named alike in ranges, times, seams, costs and reports."""
+    """A stage of the model, with the same name in ranges, times, seams, costs and reports."""
 
     name: str
     kind: Kind
     module: str = ""
-    """The vendor's module that does it, such as ``model.sam_model``; empty where it is not one module's work."""
+    """Vendor's module that computes it, such as ``model.sam_model``; empty if it is not one module's work."""
     blocks: str = ""
     """The vendor's list of its numbered blocks, such as ``model.sam_model.blocks``."""
     takes: tuple[str, ...] = ()
-    """Of a view's stage: the stages whose features it takes, or :data:`PIXELS`."""
+    """Stages whose features a view's stage takes, or :data:`PIXELS`."""
     attention: str = ""
-    """What it attends with, where the user's choice does not matter."""
+    """Attention of the stage, if the user's choice does not affect it."""
     title: str = ""
     """Name in words and in tables."""
 
@@ -63,7 +63,7 @@ class Stage:
 
 
 class EncoderSizes(Protocol):
-    """Sizes of a model's vision encoder: what msgspec makes of the ``vision_config`` of a ``config.json``."""
+    """Sizes of a model's vision encoder, which msgspec reads from the ``vision_config`` of a ``config.json``."""
 
     @classmethod
     def published(cls) -> Self:
@@ -87,38 +87,37 @@ class EncoderSizes(Protocol):
 
 @dataclass(frozen=True)
 class PageTokens:
-    """How many of an image's tokens show the page, as the vendor counts them; of other sizes it counts none."""
+    """Numbers of an image's tokens that show the page, as the vendor counts them; it does not count other sizes."""
 
     of_page: Mapping[int, int]
-    """By ``base_size``, those of a padded page, of which the part counts that is not padding."""
+    """Tokens of a padded page by ``base_size``; only the part without padding counts."""
     of_squashed: Mapping[int, int]
-    """The same where a page is squashed into its view, which has no padding; pages with crops have none."""
+    """Tokens of a page that is squashed into its view, without padding; pages with crops have none."""
     of_crop: int
 
 
 @dataclass(frozen=True)
 class Vendor:
-    """The vendor's Python code and files, and where the code is hooked."""
+    """The vendor's Python code and files, and the places where the code is hooked."""
 
     architecture: str
-    """Its class, as ``architectures`` of a checkpoint's ``config.json`` has it."""
+    """Name of its class, as in ``architectures`` of a checkpoint's ``config.json``."""
     files: tuple[str, ...]
-    """Their names, the one with the class first; their sums are in an ``anchors.json`` in ``golden/vendor``."""
+    """Names of its files, the one with the class first; their sums are in an ``anchors.json`` in ``golden/vendor``."""
     contract: Mapping[str, tuple[str, ...]]
-    """By stage, what the contract was read from: functions, classes, methods and tables, in whichever file they
-    stand."""
+    """Sources of the contract by stage: functions, classes, methods and tables, in whichever file they are."""
     page_tokens: PageTokens
     model: str
-    """What runs the stages of the vendor's model object, ``module:name``: a subclass of
-    :class:`pytest_dsocr.engine.vendor_model.VendorModel`."""
+    """Subclass of :class:`pytest_dsocr.engine.vendor_model.VendorModel` that runs the stages of the vendor's model
+    object, ``module:name``."""
     builders: str
-    """What builds the vendor's encoder in other sizes, ``module:name``: see
+    """Builders of the vendor's encoder in other sizes, ``module:name``: see
     :func:`pytest_dsocr.models.deepseek_ocr.vendor.builders`."""
     built: str
-    """Parts that ``builders`` replaces, in words."""
+    """Description of the parts that ``builders`` replaces."""
     published: Mapping[str, Mapping[str, Any]]
-    """What the published ``config.json`` says beside the sizes: of the ``whole`` file, of ``vision``, ``projector`` and
-    ``language``, and of the ``decoder``, which both ``language`` and the whole hold; and that of the ``processor``."""
+    """Values of the published ``config.json`` other than sizes: for the ``whole`` file, ``vision``, ``projector``,
+    ``language``, the ``decoder`` (which both ``language`` and the whole contain), and the ``processor``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,10 +129,10 @@ class Family:
     stages: tuple[Stage, ...]
     """In the order of the data."""
     presets: Mapping[str, Preset]
-    """By name; each holds the family's tiling and its layout of tokens."""
+    """Presets by name; each has the family's tiling and its layout of tokens."""
     default_preset: str
     prompts: Mapping[str, str]
-    """The model card's prompts that need nothing filled in."""
+    """The model card's prompts that have no fields to fill in."""
     newline: str
     """The vendor's parameter that ends each row of an image's tokens; unused if the layout has no newlines."""
     separator: str
@@ -141,7 +140,7 @@ class Family:
     special: SpecialTokens
     vocab_size: int
     decoding: DecodePolicy
-    """How the vendor's ``infer`` decodes."""
+    """Rules by which the vendor's ``infer`` decodes."""
     cache: CachePolicy
     vendor: Vendor
     encoder: type[EncoderSizes]
@@ -150,14 +149,14 @@ class Family:
     """The engine's model of it, ``module:name``: a subclass of :class:`pytest_dsocr.engine.model.EngineModel`, with a
     method for each view's stage."""
     fast_model: str
-    """The same with fast decode steps; empty where there is none."""
+    """Model with fast decode steps; empty if there is none."""
     cost: str
     """Cost of its views' stages: a module with ``vision`` and ``parameters``, as
     :mod:`pytest_dsocr.models.deepseek_ocr.cost` has them."""
     mistakes: str
     """Known mistakes of its encoder, ``module:name``: a function that returns a group for each stage."""
     form: OutputForm
-    """How it marks what it read, and the file that an output becomes."""
+    """Form of its markup, and the file that an output becomes."""
     pages_prompt: str = ""
     """The name of its prompt for several pages, as ``infer_multi`` reads them: a list of images, or a folder, is then
     at one ``<image>``, and none is cut. Without one, each image has its own ``<image>``."""
@@ -180,17 +179,17 @@ class Family:
 
     @cached_property
     def lineage(self) -> tuple[str, ...]:
-        """Its name, then the names of the models that it is based on."""
+        """Names of the model and of the models that it is based on."""
         return (self.name, *(self.based_on.lineage if self.based_on else ()))
 
     @property
     def vectors(self) -> tuple[str, ...]:
-        """The vendor's parameters that stand among an image's tokens."""
+        """The vendor's parameters that appear among an image's tokens."""
         return (self.newline, self.separator) if self.layout.newlines else (self.separator,)
 
     @cached_property
     def of_views(self) -> tuple[Stage, ...]:
-        """The stages that every view goes through, in order; the last one's features are laid out in the prompt."""
+        """The stages of every view, in order; the last one's features are laid out in the prompt."""
         return tuple(stage for stage in self.stages if stage.kind == "view")
 
     @cached_property
@@ -199,7 +198,7 @@ class Family:
         return tuple(seam for stage in self.stages if stage.kind in ("view", "fusion") for seam in stage.seams)
 
     def with_ring(self, ring: int | None) -> Family:
-        """Return the family as a checkpoint has it whose config names a ring of its own; None leaves it as it is."""
+        """Return the family for a checkpoint whose config sets its own ring; None leaves it unchanged."""
         own = ring is None or self.cache.ring in (None, ring)
         return self if own else replace(self, cache=replace(self.cache, ring=ring))
 
@@ -215,16 +214,16 @@ class Family:
 
     @property
     def tiling(self) -> Tiling:
-        """How it cuts pages."""
+        """Rules by which it cuts pages."""
         return self.presets[self.default_preset].tiling
 
     @property
     def layout(self) -> Layout:
-        """How it lays out an image's tokens."""
+        """Order of an image's tokens."""
         return self.presets[self.default_preset].layout
 
     def preset(self, name: str | Preset) -> Preset:
-        """Return the preset of that name, whatever its case; of a ``Preset`` its sizes, as the family cuts pages."""
+        """Return the preset with a name, in any case; for a ``Preset``, its sizes with the family's tiling."""
         found, own = get_preset(name, self.presets), (self.tiling, self.layout)
         return found if (found.tiling, found.layout) == own else replace(found, tiling=own[0], layout=own[1])
 
@@ -260,7 +259,7 @@ def merged(families: Iterable[Family]) -> tuple[Stage, ...]:
 
 
 def load(where: str) -> Any:
-    """Import what ``module:name``, or a module's name, stands for."""
+    """Import the module or the value that ``module:name`` names."""
     module, _, name = where.partition(":")
     found = importlib.import_module(module)
     return getattr(found, name) if name else found

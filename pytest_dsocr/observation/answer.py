@@ -12,77 +12,77 @@ from pytest_dsocr.observation.config import Level, SubjectFaultError
 from pytest_dsocr.observation.observation import Artefact, Best, InputsDigest, NotFinite, Output, Seam, SpanSeen, Step
 
 ROUNDED_DTYPES = ("bfloat16", "float16")
-"""What a subject computes in where its rounding is looked at; float32 is held to narrow limits as it is."""
+"""Dtypes of a subject whose rounding is analysed; a float32 subject has narrow limits and needs no analysis."""
 
 
 class Effect(NamedTuple):
-    """How much of a known mistake's effect is in the difference from the vendor's kernels."""
+    """Share of a known mistake's effect in the difference between a subject and the vendor's kernels."""
 
     id: str
     words: str
     share: float
-    """1 where the difference is the mistake's effect and rounding, 0 where it has nothing to do with it."""
+    """1 if the difference is the mistake's effect plus rounding, 0 if the mistake explains none of it."""
     error: float
     """The standard error of ``share``, over tokens."""
     likelihood: float = 0.0
-    """How much likelier the whole of its effect makes the difference than none of it does; a logarithm."""
+    """Logarithm of the likelihood of the whole effect over that of no effect."""
 
     is_whole: bool = False
-    """Whether it was looked for in the whole stage, and not in blocks."""
+    """Whether the effect was searched for in the whole stage, not block by block."""
 
     @property
     def z(self) -> float:
-        """How many standard errors the share is above 0."""
+        """Number of standard errors that the share lies above 0."""
         return self.share / self.error if self.error else 0.0
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """A stage's error on one page against float32 on its own input, beside that of the vendor's kernels on that input.
+    """Rounding error of a stage on one page: the subject's and the vendor's kernels', both against float32.
 
-    Two implementations that compute in bfloat16 both round, so how far they lie apart says little. Every part is
-    computed again from what the subject itself put into it: in float32, which is the truth, and by the vendor's kernels
-    in the subject's dtype. Errors do not pile up then, and none depends on the GPU that a recording was made on.
+    Two implementations that compute in bfloat16 both round, so the distance between them says little. Every part is
+    recomputed from the subject's own input to it: in float32, which is the truth, and with the vendor's kernels in the
+    subject's dtype. So errors do not accumulate, and none depends on the GPU that a recording was made on.
     """
 
     parts: int
-    """The parts that were computed again: the stage for each view, and each block of a subject with named modules."""
+    """Number of recomputed parts: the stage for each view, and each block if the subject has named modules."""
     differing: float = 0.0
-    """The share of its values that the vendor's kernels give otherwise; with 0 all else is as it is here."""
+    """Share of values that differ from the vendor's kernels'; if it is 0, all other fields keep their defaults."""
     is_whole: bool = False
-    """Whether the rest is of the whole stage, in which errors add up; else it is of the blocks that differ."""
+    """Whether the other fields describe the whole stage, where errors add up, or only the blocks that differ."""
     part: str = ""
     """The part with the largest error."""
     ratio: float = 1.0
-    """Its error against float32 over the vendor's: the median over tokens."""
+    """Ratio of the subject's error against float32 to the vendor's, as the median over tokens."""
     bias: float = 0.0
-    """The mean square of the channels' mean differences over what independent rounding leaves of it, at most."""
+    """Largest ratio of the mean square of the channels' mean differences to what independent rounding leaves of it."""
     effects: tuple[Effect, ...] = ()
-    """Of the known mistakes that were tried, those that may be in it."""
+    """Known mistakes that may be part of the difference."""
     tried: int = 0
-    """How many known mistakes were tried."""
+    """Number of known mistakes that were tried."""
     untried: int = 0
-    """How many the time for it did not allow."""
+    """Number of known mistakes that the time limit left untried."""
     fewer_bits: bool = False
     """Whether the subject may compute in fewer bits than its dtype has. Rounded weights err alike for all tokens."""
 
 
 NO_CHOICE = -1
-"""The token of a step whose logits hold NaN or infinity, among which there is no best."""
+"""Token of a step whose logits contain NaN or infinity, so that none is the best."""
 
 
 @dataclass(frozen=True)
 class ForcedStep:
-    """What the subject would have said after the reference's tokens so far."""
+    """Subject's step after the reference's tokens so far."""
 
     token: int
-    """Its own choice; :data:`NO_CHOICE` where it can have none."""
+    """Token that the subject chooses; :data:`NO_CHOICE` if its logits allow none."""
     best: Best
-    """Its own best."""
+    """Subject's best tokens, with their logits."""
     at_reference: tuple[float, ...]
-    """Its logits of the reference's best."""
+    """Subject's logits of the reference's best tokens."""
     not_finite: NotFinite | None = None
-    """What of its logits is NaN or infinite, but for those that are forbidden with minus infinity."""
+    """Count of NaN and infinite logits, without the minus infinity of forbidden tokens."""
 
     def at_hand(self, expected: Step) -> Best:
         """Return the subject's best tokens, and the subject's logits of the reference's best tokens."""
@@ -94,75 +94,75 @@ class ForcedStep:
         return Best((*self.best.ids, *more), (*self.best.logits, *more.values()))
 
     def may_tie(self, expected: Step) -> bool:
-        """Return whether there are limits under which it is a tie: whether both sides have logits at hand for one."""
+        """Return whether a limit exists that makes it a tie: both sides have the logits that a tie needs."""
         own = self.at_hand(expected).ids
         return self.token in own and expected.token in own and expected.token in expected.best.ids
 
 
 Part = Literal["inputs", "vision", "prefill", "step", "read", "write"]
-"""What a subject is asked for, by the method that gives it; ``read`` is also what ``text_of`` gives in its place."""
+"""Parts of an answer, named after the methods that return them; ``read`` also covers ``text_of``."""
 
 
 class KvSize(NamedTuple):
-    """What a key-value cache takes."""
+    """Size of a key-value cache."""
 
     layers: int
     bytes_per_token: int
-    """Of one position, keys and values of all layers."""
+    """Bytes of the keys and values of one position in all layers."""
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """One case's answer; what is above the subject's level, or was lost to its error, is None or empty."""
+    """Answer to one case; a field above the subject's level, or lost to its error, is None or empty."""
 
     case_id: str
     level: Level
     text: str
-    """What it reads, with its markup: what its ``read`` gave, or, of a subject with a ``text_of`` whose tokens are the
-    reference's to the end, what those mean."""
+    """Text with its markup, as ``read`` returned it. If the subject has a ``text_of`` and its tokens equal the
+    reference's to the end, it is the text of those tokens."""
     spans: tuple[SpanSeen, ...]
-    """As the contract reads ``text``."""
+    """Spans that the contract finds in ``text``."""
     mmd: str | None = None
-    """The content of ``result.mmd``, of a subject that writes files."""
+    """Content of ``result.mmd``, if the subject writes files."""
     artefacts: Mapping[str, Artefact] | None = None
     """The files written, of a subject that writes them."""
     inputs: InputsDigest | None = None
     seams: Mapping[str, Seam] = field(default_factory=dict)
-    """As in an observation; of a subject with named modules also ``STAGE.page/3`` (the output of that block),
-    ``prefill/3``, in the stages' order."""
+    """Seams as in an observation, in the stages' order. A subject with named modules adds ``STAGE.page/3`` (the output
+    of that block) and ``prefill/3``."""
     promised: frozenset[str] = frozenset()
-    """The seams that the subject says it gives."""
+    """Names of the seams that the subject says it returns."""
     prefill_best: Best | None = None
     forced: tuple[ForcedStep, ...] | None = None
-    """Its steps along the reference's tokens."""
+    """Steps of the subject along the reference's tokens."""
     continued: Output | None = None
-    """What its own steps come to from the first choice on that is not the reference's, if all that differ may be ties;
-    as the checkpoint's tokenizer and the vendor make it of tokens."""
+    """Output of the subject's own steps from its first choice that differs, if all that differ may be ties. The
+    checkpoint's tokenizer and the vendor's rules turn the tokens into it."""
     ends: bool = True
-    """Whether its policy ends the output where the reference's tokens end, as far as it tells."""
+    """Whether the subject's policy ends the output where the reference's tokens end, as far as it reports this."""
     text_of_tokens: str | None = None
-    """Where it is ``reread``: what its ``text_of`` makes of those tokens, if it has one."""
+    """Text that ``text_of`` returns for those tokens; set only if ``reread`` and if the subject has a ``text_of``."""
     reread: bool = False
-    """Whether its tokens are the reference's to the end, and ``text`` is nevertheless what its ``read`` gave."""
+    """Whether the subject's tokens equal the reference's to the end, although ``text`` is what ``read`` returned."""
     first_token_ms: float | None = None
-    """From the request to the first text of its ``read``, of a subject that streams and tells."""
+    """Time from the request to the first text of ``read``, if the subject streams and reports it."""
     ended_by: str = ""
-    """Why its last ``read`` ended, of a subject that says: ``length`` is a limit of tokens."""
+    """Why the last ``read`` ended, if the subject reports it: ``length`` is a limit of tokens."""
     input_tensors: Mapping[str, Tensor] | None = None
-    """Its inputs themselves, on their device, for who goes on from them; nobody may write to them."""
+    """The inputs themselves, on their device, for callers that compute with them; read-only."""
     vision_tensors: Mapping[str, Tensor] | None = None
-    """What its vision gave, likewise."""
+    """The outputs of the subject's vision, on their device; read-only."""
     rounding: Mapping[str, Rounding] = field(default_factory=dict)
-    """How each stage rounds, of a subject that computes in fewer bits than float32, where it was looked at."""
+    """Rounding of each analysed stage, if the subject computes in fewer bits than float32."""
     kv: KvSize | None = None
-    """Of its cache after the prompt, where it shows one."""
+    """Size of the cache after the prompt, if the subject exposes it."""
     fault: SubjectFaultError | None = None
     """The error that ended it."""
     lost: frozenset[Part] = frozenset()
     """The parts that ``fault`` prevented, or, without one, that the subject does not offer of this case; its steps up
     to there are kept."""
     not_offered: frozenset[str] = frozenset()
-    """What is in ``inputs`` that is not the subject's own."""
+    """Names in ``inputs`` that are not the subject's own."""
 
     def whole(self) -> Answer:
         """Return the answer, or raise the error that cut it short."""
@@ -172,11 +172,11 @@ class Answer:
 
 
 class Reading(NamedTuple):
-    """One of several readings of a page."""
+    """Answer of one reading, if a page is read several times."""
 
     answer: Answer
-    """Of a further reading the text, and the inputs where they are offered; the rest is the first one's."""
+    """Complete for the first reading; later ones take all but the text, and the inputs if offered, from the first."""
     after: str
-    """The case that was read before it in the same process; empty where none was."""
+    """The case that the same process read before this one; empty if none."""
     place: int
-    """Which reading of that process it is, from 1 on."""
+    """Number of this reading in its process, counted from 1."""

@@ -1,8 +1,8 @@
 """Outputs of blocks and layers: seams inside the encoder's stages and the decoder, by the vendor's names of modules.
 
 ``STAGE.page/3`` is the output of block 3 of a stage for the whole page, and ``STAGE.crops/3`` for the crops.
-``prefill/3`` is the output of the decoder's layer 3 for the prompt. They tell which block broke;
-``STAGE.page`` tells only that one did.
+``prefill/3`` is the output of the decoder's layer 3 for the prompt. They show which block broke; ``STAGE.page`` shows
+only that one did.
 """
 
 import os
@@ -39,10 +39,10 @@ class SingleViews:
         self._passes: dict[Block, dict[tuple[int, ...], list[Tensor]]] = {}
 
     def keep(self, block: Block, module: str, out: Tensor) -> None:
-        """Take a pass of one view, ``[1, ...]``; it is copied.
+        """Keep a copy of a pass of one view, ``[1, ...]``.
 
         Raises:
-            DsocrError: where the passes so far cannot be those of crops and a page.
+            DsocrError: if the passes so far cannot be those of crops and a page.
         """
         groups = self._passes.setdefault(block, {})
         groups.setdefault(tuple(out.shape), []).append(out.clone())
@@ -54,7 +54,7 @@ class SingleViews:
             )
 
     def views(self) -> Iterator[tuple[Block, str, Tensor]]:
-        """Yield each block's ``crops`` ``[P, ...]``, where there are some, and its ``page`` ``[1, ...]``."""
+        """Yield each block's ``crops`` ``[P, ...]``, if there are any, and its ``page`` ``[1, ...]``."""
         for block, groups in self._passes.items():
             first, *others = groups.values()
             page, *crops = sorted((first, *others), key=len) if others else (first,)
@@ -64,21 +64,21 @@ class SingleViews:
 
 
 class BlockPass(NamedTuple):
-    """One call of a block."""
+    """Input and output of one call of a block."""
 
     stage: str
     depth: int
     name: str
-    """Of its seam, such as ``STAGE.page/3``."""
+    """Name of the block's seam, such as ``STAGE.page/3``."""
     given: Tensor
     gave: Tensor
 
 
 BLOCKS: Mapping[str, str] = {stage.name: stage.blocks for stage in STAGES if stage.blocks}
-"""Where a vendor's model has the blocks of a stage."""
+"""Path of each stage's blocks in a vendor's model."""
 
 MOST_WAITING_BYTES = 256 << 20
-"""Of a page of nine crops at full size in bf16 the blocks give 440 MB."""
+"""Bytes of outputs on their way to the host; the blocks of a page of nine full-size crops have 440 MB in bf16."""
 HASHING = min(8, os.cpu_count() or 1)
 """Threads that hash at the same time; a thread hashes 1.4 GB a second."""
 
@@ -87,10 +87,10 @@ FindModule = Callable[[str], nn.Module]
 
 
 class DeepSeams:
-    """The outputs of the blocks, each summed up at once: no tensor outlives its pass, but for views encoded one by one.
+    """Outputs of the blocks, each reduced to a seam at once; tensors are kept only for views encoded one by one.
 
-    SAM's are ``[B, H, W, C]`` with the windows joined again, CLIP's ``[B, 1 + h * w, C]`` with the class token, the
-    decoder's ``[1, S, C]`` in front of the last norm.
+    Outputs are ``[B, H, W, C]`` for SAM, with the windows joined again, and ``[B, 1 + h * w, C]`` for CLIP, with the
+    class token. The decoder's are ``[1, S, C]``, before the last norm.
     """
 
     def __init__(self) -> None:
@@ -115,8 +115,8 @@ class DeepSeams:
         A pass of one token is a decode step, and is left out.
 
         Raises:
-            DsocrError: where a pass has another shape than the one before it, so that neither is the vendor's, or where
-                single views are not those of crops and a page.
+            DsocrError: if a pass has another shape than the one before it, so that neither is the vendor's, or if
+            single views are not those of crops and a page.
         """
         if out.shape[1] == 1:
             return
@@ -143,7 +143,7 @@ class DeepSeams:
             self._fetch()
 
     def _fetch(self) -> None:
-        """Hash those of a GPU, whose bytes lie in the host's memory until then."""
+        """Hash the seams of a GPU, whose bytes wait in the host's memory."""
         with ThreadPoolExecutor(HASHING) as threads:
             made = threads.map(Seam.fetched, self._on_their_way.values())
             self._seams.update(zip(self._on_their_way, made, strict=True))
@@ -156,7 +156,7 @@ def watch_deep(module: FindModule) -> Iterator[DeepSeams]:
     """Watch the blocks of SAM, CLIP and the decoder through forward hooks while the context is open.
 
     Args:
-        module: gives the module of the vendor's name, and raises ``AttributeError`` where there is none.
+        module: returns the module of the vendor's name, or raises ``AttributeError`` if there is none.
     """
     deep = DeepSeams()
     with _hooked(module, lambda stage, depth, name, _args, out: deep.keep(stage, depth, name, out)):
@@ -165,11 +165,11 @@ def watch_deep(module: FindModule) -> Iterator[DeepSeams]:
 
 @contextmanager
 def watch_passes(module: FindModule) -> Iterator[list[BlockPass]]:
-    """Keep what every block gets and gives while the context is open, but for decode steps; the tensors are copies."""
+    """Copy the input and output of every block while the context is open, except in decode steps."""
     passes: list[BlockPass] = []
 
     def keep(stage: str, depth: int, _name: str, args: Any, out: Tensor) -> None:
-        if args and args[0].shape[1] > 1:  # what a module in another process gets stays there
+        if args and args[0].shape[1] > 1:  # inputs of a module in another process stay there
             given, gave = (exact_tensor(one).detach().clone() for one in (args[0], out))
             passes.append(BlockPass(stage, depth, f"{_whole(stage, gave)}/{depth}", given, gave))
 

@@ -1,4 +1,4 @@
-"""One thing to compare: a page, a prompt and a preset, decoded up to a ceiling."""
+"""Cases to compare: a page, a prompt and a preset, decoded up to a limit of tokens."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class PageFaultError(MachineError):
-    """A page that cannot be had: neither the subject nor the reference was asked about it."""
+    """A page that is not available: neither the subject nor the reference was called."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A page on disk, what is asked of it, and how far both sides decode."""
+    """A page on disk, its prompt and preset, and the limit of tokens for both sides."""
 
     page: Path
     """An image file; a folder is several pages of one prompt."""
@@ -35,7 +35,7 @@ class Case:
     preset: Preset
     max_new_tokens: int
     family: Family = field(repr=False)
-    """The model that is asked."""
+    """The model that reads the page."""
 
     @property
     def id(self) -> str:
@@ -56,10 +56,10 @@ class Case:
 
     @cached_property
     def page_sha256(self) -> str:
-        """A hash of the page as it is loaded, size and RGB levels, however its file is encoded; of several, of all.
+        """SHA-256 of the loaded page's size and RGB levels, whatever its file format; of several pages, one for all.
 
         Raises:
-            PageFaultError: where it cannot be loaded.
+            PageFaultError: if it cannot be loaded.
         """
         try:
             found = load_images(self.page)
@@ -82,7 +82,7 @@ class Case:
 
     @property
     def described(self) -> dict[str, Any]:
-        """What the case is, but for its page; the family is named where it is not the first."""
+        """Return the case without its page; the family is named only if it is not the unmarked one."""
         asked = {"prompt": self.prompt, "preset": self.preset.sizes, "max_new_tokens": self.max_new_tokens}
         return asked if self.family.is_unmarked else {**asked, "family": self.family.name}
 
@@ -102,10 +102,10 @@ class Case:
 def make_case(
     page: str | Path, prompt: str, preset: str | Preset, max_new_tokens: int | None = None, *, family: Family
 ) -> Case:
-    """Make a case of what a user types; ``prompt`` is the name of a prompt of ``family``, or a text.
+    """Make a case from the user's input; ``prompt`` is the name of a prompt of ``family``, or a text.
 
     Raises:
-        DsocrError: where there is no such preset or page, or nothing would be decoded.
+        DsocrError: if there is no such preset or page, or nothing would be decoded.
     """
     several = bool(family.pages_prompt) and Path(page).is_dir()
     if not several and not Path(page).is_file():
@@ -119,6 +119,6 @@ def make_case(
 
 
 def prompt_name(prompt: str, family: Family) -> str:
-    """Return a prompt's name; for a text that has none, one made of its hash."""
+    """Return a prompt's name; a text without one gets a name from its hash."""
     names = {text: name for name, text in family.prompts.items()}
     return names.get(prompt.strip()) or f"prompt_{hashlib.sha256(prompt.encode()).hexdigest()[:8]}"

@@ -1,7 +1,7 @@
 """A few numbers of each step, kept where they were computed and fetched together when the page is done.
 
-To read a number of a GPU's is to wait for everything that was asked of it before; once a page instead of at each step
-nothing is slowed down by it. What is kept of a step does not grow with the vocabulary.
+Reading a number from a GPU waits for all work submitted before it. Fetching once a page, not at each step, slows
+nothing down. The size of what is kept does not depend on the vocabulary.
 
 Shapes: B steps that are reduced at once, V vocabulary.
 """
@@ -15,7 +15,7 @@ from torch import Tensor
 from pytest_dsocr.observation.observation import BEST_OF_STEP, Best
 
 FIRST_ROOM = 64
-"""Steps; doubled where there are more."""
+"""Number of steps that the first columns have room for; it doubles when they are full."""
 AT_ONCE = 16
 """Steps whose logits are reduced together: each reduction is a dozen kernels, whose launch costs more than they do."""
 
@@ -24,13 +24,13 @@ Reduce = Callable[[Tensor, int], Sequence[Tensor]]
 
 
 class Columns:
-    """What is kept of each step's logits, the same of each, written one below the other.
+    """Reduced numbers of each step's logits, stored in columns with one row a step.
 
-    A tensor of each step's own would lie between the logits of this step and those of the next, which are freed, and
-    would keep their memory from being used again: a process grew by 1.5 MB a step of the vendor's vocabulary.
+    A separate tensor for each step would lie between the logits of two steps, which are freed. It would keep their
+    memory from being reused: a process grew by 1.5 MB a step with the vendor's vocabulary.
 
     Args:
-        reduce: makes of logits what is kept of them.
+        reduce: turns logits into the columns that are kept.
     """
 
     def __init__(self, reduce: Reduce) -> None:
@@ -48,7 +48,7 @@ class Columns:
         yield from (*self._columns, *self._waiting)
 
     def add(self, logits: Tensor) -> None:
-        """Take a step's logits ``[V]``, float32, which nobody may write to; nothing waits for them."""
+        """Keep a step's logits ``[V]``, float32, without waiting for them; nobody may write to them."""
         if self._waiting and len(logits) != len(self._waiting[0]):
             self._settle()
         self._waiting.append(logits)

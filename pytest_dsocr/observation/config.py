@@ -1,4 +1,4 @@
-"""What a run compares, how, which part of its pages, and the level of access that its subject offers."""
+"""Configuration of a run: subject, reference, pages, limits, and the level of access that a subject offers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ START_LIMIT_S = 1800.0
 
 
 class Level(IntEnum):
-    """What a subject lets itself be asked; each level holds those below it."""
+    """Level of access that a subject offers; each level includes the lower ones."""
 
     TEXT = 0
     INPUTS = 1
@@ -27,12 +27,12 @@ class Level(IntEnum):
 
     @property
     def meaning(self) -> str:
-        """What is offered, in words."""
+        """Description of the level."""
         return ("text", "inputs", "stages and cache", "named modules")[self]
 
     @property
     def hides(self) -> str:
-        """What no suite can look at, in a sentence; empty where a subject offers all."""
+        """Sentence that names what no suite can check at this level; empty if nothing is hidden."""
         return HIDDEN[self]
 
 
@@ -45,7 +45,7 @@ HIDDEN = (
 
 
 class SubjectFaultError(DsocrError):
-    """The subject raised, or returned what is no answer; never a verdict, always an error.
+    """The subject raised, or returned an invalid answer: always an error, never a verdict.
 
     Args:
         stage: ``load``, ``tokenizer``, ``vision``, ``prefill``, ``decode``, ``read``, ``postprocess`` or ``close``.
@@ -58,11 +58,11 @@ class SubjectFaultError(DsocrError):
 
 
 class NotOfferedError(DsocrError):
-    """The subject does not offer what is asked of it: skipped, and neither a fault nor a pass.
+    """The subject does not offer what the test needs: the test is skipped, which is neither an error nor a pass.
 
     Args:
         message: one sentence: what is not offered.
-        refused: the preset or the prompt that it does not offer, such as ``preset tiny``, if that is why.
+        refused: the preset or the prompt that it does not offer, such as ``preset tiny``, if that is the reason.
     """
 
     def __init__(self, message: str, refused: str = "") -> None:
@@ -78,7 +78,7 @@ MOST = 100_000
 
 
 class Shard(NamedTuple):
-    """One part of several, counted from 1."""
+    """Part ``number`` of ``of`` equal parts of a run, counted from 1."""
 
     number: int
     of: int
@@ -88,7 +88,7 @@ class Shard(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Shard:
-        """Read ``i/n``; raise ``ValueError`` where it is no part of anything."""
+        """Read ``i/n``; raise ``ValueError`` if it is not a valid part."""
         number, of = (int(part) if part.isdecimal() else 0 for part in text.split("/"))
         if not 1 <= number <= of <= MOST:
             raise ValueError(text)
@@ -105,12 +105,12 @@ class Shard(NamedTuple):
 
 
 MISSING = ("baseline", "gpu", "recording", "snapshot", "timings", "vendor")
-"""What may be allowed to be missing from a run."""
+"""Names of the things that a run may be allowed to miss."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What a subject is made for; a factory that takes an argument is given this."""
+    """Settings that a subject is built with; a factory that takes an argument receives it."""
 
     checkpoint: str = "mini"
     """``mini``, a folder, ``synthetic:NAME``, or a hub name, as the user typed it."""
@@ -122,17 +122,17 @@ class Setup:
 
 @dataclass(frozen=True)
 class Config:
-    """What a run compares, and how; the fields are the options."""
+    """Settings of a run, one field for each option."""
 
     subject: str
     isolate: bool
     subject_time_limit: float
     start_limit: float
     checkpoint: str
-    """Behind ``model`` and a colon, where that is given."""
+    """Name after ``model`` and a colon, if given."""
     model: str | None
     reference: Path | Literal["session"] | None
-    """None for the recordings of the golden folder; ``session`` for these, and the session where they lack a case."""
+    """None: the recordings of the golden folder. ``session``: these, and the session for cases that they lack."""
     vendor_env: Path | None
     time_limit: float
     pages: tuple[str, ...]
@@ -140,18 +140,18 @@ class Config:
     presets: tuple[str, ...]
     prompts: tuple[str, ...]
     repeat: int
-    """How often each page is read by one process."""
+    """Number of times that one process reads each page."""
     max_new_tokens: int | None
     device: str
     dtype: str
     attention: str
     reference_device: str | None
-    """As the two below: None for the subject's, where the nearest recording serves; one that is named must be there."""
+    """None, also in the next two fields: the nearest recording to the subject's own; a given value must be recorded."""
     reference_dtype: str | None
     reference_attention: str | None
     tolerances: Mapping[str, float]
     budget: Mapping[str, float]
-    """What may be lost, by name; empty where differences are judged one by one."""
+    """Allowed losses by name; empty if differences are judged one by one."""
     slower: Mapping[str, float]
     """By quantity, or ``*`` for each."""
     rounds: int
@@ -166,7 +166,7 @@ class Config:
     golden: Path
     xfails: Path | None
     given_by: Mapping[str, str]
-    """Where each option was given: the flag, the variable, or the key and its ini file; without those that were not."""
+    """Source of each given option: the flag, the variable, or the key and its ini file."""
 
     @property
     def reference_key(self) -> tuple[str, str, str]:
@@ -179,5 +179,5 @@ class Config:
 
     @property
     def setup(self) -> Setup:
-        """What the subject is made for."""
+        """Settings that the subject is built with."""
         return Setup(self.checkpoint, self.device, self.dtype, self.attention)

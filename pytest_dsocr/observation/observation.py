@@ -1,7 +1,7 @@
-"""What one implementation did with one case, in a form that can be compared, sent and kept.
+"""Results of one implementation on one case, in a form that can be compared, sent and stored.
 
-A vendor's run, a subject's run and a recording are all observations. A tensor is seen as a :class:`Seam`: a summary
-that is small enough to record and still sees every value, with the tensor itself where it is at hand.
+A vendor's run, a subject's run and a recording are all observations. A :class:`Seam` represents a tensor: a
+summary that is small enough to record and still depends on every value, with the tensor itself if it is available.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ BEST_OF_PREFILL = 20
 
 
 class NotFinite(NamedTuple):
-    """How much of a tensor is NaN or infinite."""
+    """Count of NaN and infinite values in a tensor."""
 
     nans: int
     infinities: int
     values: int
     """The number of all values."""
     first: tuple[int, ...]
-    """The index of the first that is either."""
+    """Index of the first such value."""
 
     @classmethod
     def among(cls, values: np.ndarray[Any, np.dtype[np.float64]]) -> NotFinite | None:
@@ -55,17 +55,17 @@ class NotFinite(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Seam:
-    """A tensor handed from one stage to the next, summed up.
+    """Summary of a tensor that one stage hands to the next.
 
-    ``sketch`` adds up all values under signs that look random, in a few buckets. It is linear, so that the norm of the
-    difference of two sketches estimates the norm of the difference of the tensors, to 6 % (Charikar, Chen and
-    Farach-Colton's count sketch), wherever in the tensors they differ. See :mod:`pytest_dsocr.observation.summing`.
+    ``sketch`` adds up all values with pseudo-random signs in a few buckets (Charikar, Chen and Farach-Colton's count
+    sketch). It is linear, so the norm of the difference of two sketches estimates the norm of the difference of the
+    tensors to 6 %, wherever they differ. See :mod:`pytest_dsocr.observation.summing`.
     """
 
     shape: tuple[int, ...]
     dtype: str
     sha256: str
-    """Of its bytes: equal where every bit is."""
+    """SHA-256 of the bytes; equal only if every bit is equal."""
     mean: float
     std: float
     norm: float
@@ -76,7 +76,7 @@ class Seam:
     values: Tensor | None = None
     """The tensor itself, on the CPU; None in a recording."""
     not_finite: NotFinite | None = None
-    """Its values that are NaN or infinite; None where all are finite, and in old recordings (see the norm there)."""
+    """Count of NaN and infinite values; None if all are finite, and in old recordings (their norm shows it)."""
 
     @classmethod
     def of(cls, tensor: Tensor, *, keep_values: bool = False) -> Seam:
@@ -118,7 +118,7 @@ class Best(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One generated token, and the best that it was chosen from before any rule forbade one."""
+    """Generated token, with the best candidates before any rule forbade one."""
 
     token: int
     best: Best
@@ -129,7 +129,7 @@ Runs = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, eq=False)
 class InputsDigest:
-    """What is passed to ``generate``, identified by content: rows as runs, pixels as hashes."""
+    """Arguments of ``generate``, identified by content: rows as runs, pixels as hashes."""
 
     input_ids: Runs
     """Value and length of each run; lossless."""
@@ -140,7 +140,7 @@ class InputsDigest:
     """dtype, shape and SHA-256."""
     images_ori: str
     dtypes: tuple[str, ...]
-    """Of the ids, the mask and the grid."""
+    """Dtypes of the ids, the mask and the grid."""
     values: Mapping[str, Tensor] | None = None
     """The tensors by the vendor's names, on the CPU; None in a recording."""
 
@@ -168,7 +168,7 @@ class InputsDigest:
         """dtype and shape of each tensor by the vendor's name, such as ``bfloat16 [1, 3, 1024, 1024]``."""
         tokens = [1, sum(length for _, length in self.input_ids)]
         shapes = zip((*ROWS, GRID), (tokens, tokens, [len(self.images_spatial_crop), 2]), strict=True)
-        dtypes = dict(zip((*ROWS, GRID), self.dtypes, strict=False))  # of a digest that says none, the shapes alone
+        dtypes = dict(zip((*ROWS, GRID), self.dtypes, strict=False))  # a digest without dtypes has the shapes alone
         pixels = zip(PIXELS, (self.images_crop, self.images_ori), strict=True)
         return {
             **{name: f"{dtypes.get(name, '')} {shape}".strip() for name, shape in shapes},
@@ -177,7 +177,7 @@ class InputsDigest:
 
     @property
     def image_tokens(self) -> int:
-        """Tokens of the prompt that stand for images."""
+        """Number of the prompt's tokens that represent images."""
         return sum(length for value, length in self.images_seq_mask if value)
 
     @property
@@ -219,7 +219,7 @@ class Artefact:
 
 @dataclass(frozen=True)
 class Output:
-    """What the tokens were turned into."""
+    """Text, spans and files made from the generated tokens."""
 
     text: str
     """Decoded with its markup, without the EOS and the white space around."""
@@ -233,7 +233,7 @@ class Output:
 
     @classmethod
     def of(cls, text: str, page: Path, form: OutputForm) -> Output:
-        """Return what the vendor makes of the decoded ``text`` of ``page``."""
+        """Return the vendor's output for the decoded ``text`` of ``page``."""
         text = clean_output(text)
         with tempfile.TemporaryDirectory() as folder:
             paths = write_artifacts(text, page, folder, form).paths
@@ -244,7 +244,7 @@ class Output:
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """What one implementation did with one case."""
+    """Results of one implementation on one case."""
 
     case_id: str
     inputs: InputsDigest
@@ -256,7 +256,7 @@ class Observation:
     steps: tuple[Step, ...]
     output: Output
     provenance: Provenance | None = None
-    """How it was made; None where it never leaves the process that made it."""
+    """Provenance; None if the observation never leaves the process that made it."""
 
     @property
     def token_ids(self) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Observations as JSON beside named tensors: what goes through the worker's pipe, and what a recording keeps."""
+"""Observations as JSON with named tensors, for the worker's pipe and for recordings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ from pytest_dsocr.observation.observation import (
 from pytest_dsocr.observation.provenance import Provenance
 
 Packed = tuple[dict[str, Any], dict[str, Tensor]]
-"""A JSON value, and the tensors that it goes with."""
+"""A JSON value, and its tensors."""
 
 
 def without_values(observation: Observation) -> Observation:
@@ -33,7 +33,7 @@ def without_values(observation: Observation) -> Observation:
 
 
 def pack(observation: Observation) -> Packed:
-    """Take an observation apart; whatever tensors it holds are kept."""
+    """Split an observation into JSON and its tensors, all of which are kept."""
     inputs, tensors = pack_inputs(observation.inputs)
     seams = {}
     for name, seam in observation.seams.items():
@@ -70,7 +70,7 @@ def unpack(packed: Mapping[str, Any], tensors: Mapping[str, Tensor], provenance:
 
 
 def pack_inputs(inputs: InputsDigest) -> Packed:
-    """Take inputs apart."""
+    """Split inputs into JSON and tensors."""
     tensors = {f"inputs/{name}": tensor for name, tensor in (inputs.values or {}).items()}
     return {name: getattr(inputs, name) for name in COMPARED}, tensors
 
@@ -89,7 +89,7 @@ def unpack_inputs(packed: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> I
 
 def _unpack_seam(name: str, summary: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Seam:
     exact: dict[str, Any] = {"shape": tuple(summary["shape"])}
-    if "not_finite" in summary:  # where it is none is not said
+    if "not_finite" in summary:  # left out if all values are finite
         nans, infinities, values, first = summary["not_finite"]
         exact["not_finite"] = NotFinite(nans, infinities, values, tuple(first))
     return Seam(

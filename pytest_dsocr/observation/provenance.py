@@ -1,4 +1,4 @@
-"""How an observation was made: which files, versions, device, weights, and what was overridden."""
+"""Provenance of an observation: files, versions, device, weights and overrides."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OF_NO_CONSEQUENCE = ("checkpoint", "date", "command")
 PACKAGES = ("torch", "transformers", "tokenizers", "pillow", "numpy", "matplotlib", "flash-attn", "torchvision")
 SHA256_CHARACTERS, SHOWN_OF_HASH, SHOWN_OF_CHECKPOINT = 64, 16, 12
 SESSION_STANDS_IN = "all of the vendor's code: the session, equal to it where recorded"
-"""The override of an observation that the session made in place of the vendor's code."""
+"""Override of an observation that the session made instead of the vendor's code."""
 OF_VENDOR = ("eager", "flash_attention_2")
 DTYPES_OF_VENDOR = ("float32", "bfloat16")
 """The attentions and dtypes that the vendor's code has."""
@@ -22,7 +22,7 @@ DTYPES_OF_VENDOR = ("float32", "bfloat16")
 
 @dataclass(frozen=True)
 class Key:
-    """What decides whether two sides can be compared bit for bit: the weights' content, and how they are run."""
+    """Conditions under which two sides can be compared bit for bit: the weights' content, and how they are run."""
 
     checkpoint: str = field(compare=False)
     """The weights' name, for people: a copy of another name is the same checkpoint."""
@@ -37,7 +37,7 @@ class Key:
 
     @property
     def way(self) -> str:
-        """How the weights are run, as a folder's name."""
+        """Name of a folder that states how the weights are run."""
         return f"{self.device}-{self.dtype}-{self.attention}"
 
     @property
@@ -53,7 +53,7 @@ class Provenance:
     checkpoint: str
     checkpoint_sha256: str
     vendor_sha256: Mapping[str, str]
-    """Of each of the vendor's files that was really imported; of the session none."""
+    """SHA-256 of each of the vendor's files that was imported; empty for the session."""
     device: str
     dtype: str
     attention: str
@@ -61,13 +61,13 @@ class Provenance:
     """See :func:`pytest_dsocr.contract.image.resampling`."""
     versions: Mapping[str, str]
     overrides: tuple[str, ...]
-    """What replaced something that the vendor's code hard-codes."""
+    """Replacements of what the vendor's code hard-codes."""
     date: str
     command: str
 
     @property
     def key(self) -> Key:
-        """What recordings are looked up by."""
+        """Key under which recordings are looked up."""
         return Key(self.checkpoint, self.device, self.dtype, self.attention, self.checkpoint_sha256)
 
     def to_json(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class Provenance:
         return replace(self, overrides=(*self.overrides, override))
 
     def with_ceiling(self, max_new_tokens: int, family: Family) -> Provenance:
-        """Return the same for a case that is decoded so far, which is an override unless the vendor's code has it."""
+        """Return the same for a case with this limit of tokens; any but the vendor's own is an override."""
         usual = family.decoding.max_new_tokens
         if max_new_tokens == usual:
             return self
@@ -101,7 +101,7 @@ class Provenance:
 
 
 def is_by_session(provenance: Provenance | None) -> bool:
-    """Return whether the session made an observation of this provenance, in place of the vendor's code."""
+    """Return whether the session, not the vendor's code, made an observation with this provenance."""
     return provenance is not None and SESSION_STANDS_IN in provenance.overrides
 
 

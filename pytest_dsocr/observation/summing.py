@@ -1,6 +1,6 @@
-"""A tensor summed up where it is: a sketch and a sample of all values, and a few sums.
+"""A tensor summed up on its own device: a sketch and a sample of all values, and a few sums.
 
-Where a value is added up, and under which sign, follows from its position alone, by a function that recordings rest on.
+The position of a value alone decides which bucket it is added to, and with which sign. Recordings depend on it.
 On a GPU nothing waits: only the bytes and a few sums are fetched, and hashed when the sums are asked for.
 """
 
@@ -20,9 +20,9 @@ SKETCH_VALUES = 128
 CODES = 2 * SKETCH_VALUES
 """A bucket and a sign: odd codes count as they are, even ones negated."""
 CHUNK_VALUES = 1 << 16
-"""So many values at a time stay in a core's own cache."""
+"""Values processed at a time; they fit into a core's own cache."""
 LANES = 64
-"""On a device: sums beside one another of each code, so that fewer threads wait for the same one."""
+"""Separate sums of each code on a device, which reduce the number of threads that wait for the same one."""
 
 Values: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -38,14 +38,14 @@ def sketched(flat: Values) -> Values:
 
 
 def sketched_on_device(flat: Tensor) -> Tensor:
-    """Do what :func:`sketched` does, where the float64 values are; equal but for the order of adding."""
+    """Compute :func:`sketched` on the device of the float64 values; equal except for the order of adding."""
     codes = _codes_on(flat.device, _bits(len(flat)))[: len(flat)]
     sums = flat.new_zeros(LANES * CODES).index_add_(0, codes.int(), flat).view(LANES, CODES).sum(0)
     return sums[1::2] - sums[::2]
 
 
 def sample_positions(count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return where a flat tensor of ``count`` values is sampled: once in each of equal stretches, in step with no axis.
+    """Return the positions at which a flat tensor is sampled: one in each of equal stretches, aligned with no axis.
 
     A tensor of few values is sampled whole.
     """
@@ -78,7 +78,7 @@ def _mixed(count: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
 
 
 class Sums(NamedTuple):
-    """What a tensor's values come to, computed in float64."""
+    """Statistics of a tensor's values, computed in float64."""
 
     mean: float
     std: float
@@ -94,7 +94,7 @@ class Summing:
     """A tensor of a GPU on its way."""
 
     host: Tensor
-    """Its copy, which is whole once ``arrived``; pinned."""
+    """Pinned copy of the tensor, complete once ``arrived``."""
     sums: Tensor
     """Mean, deviation, norm, sample and sketch in one row, float64; pinned likewise."""
     arrived: torch.cuda.Event
@@ -121,7 +121,7 @@ class Summing:
 def host_sums(tensor: Tensor) -> Sums:
     """Sum up a tensor of the CPU."""
     flat = tensor.double().flatten().numpy()
-    with np.errstate(invalid="ignore"):  # what holds an infinity has no deviation, which is no reason to warn
+    with np.errstate(invalid="ignore"):  # with an infinity there is no deviation, which needs no warning
         mean, std, norm = float(flat.mean()), float(flat.std()), float(np.linalg.norm(flat))
     sample, sketch = flat[sample_positions(flat.size)], sketched(flat)
     return Sums(mean, std, norm, torch.from_numpy(sample).float(), torch.from_numpy(sketch).float())

@@ -1,4 +1,4 @@
-"""Time, and what makes it: pages read in rounds, judged stage by stage against another side or a baseline.
+"""Times and counts: pages read in rounds, judged stage by stage against another side or a baseline.
 
-What runs in the subject's process is in ``probe``. Nothing here prints, and nothing judges what was read.
+``probe`` has the code that runs in the subject's process. Nothing here prints, and nothing judges the text.
 """

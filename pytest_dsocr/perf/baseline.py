@@ -1,4 +1,4 @@
-"""Baselines: what a proven run measured, kept by what it was measured on, and refused where any of that differs."""
+"""Baselines: measurements of proven runs, stored by identity, and refused if any part of the identity differs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -20,15 +20,15 @@ SEAL_BYTES = 96
 
 
 class NoBaselineError(MachineError):
-    """There is no baseline that a run can be compared with; the message says why, and what to do."""
+    """There is no baseline to compare a run with; the message states why, and what to do."""
 
 
 @dataclass(frozen=True)
 class Baseline(Measured):
-    """An accepted measurement, as its file has it."""
+    """An accepted measurement, as in its file."""
 
     parity: Mapping[str, Any]
-    """What was compared before the times were taken: ``verdict``, ``comparisons``, ``reference``."""
+    """Result of the comparison before the times were taken: ``verdict``, ``comparisons``, ``reference``."""
     made: date
     command: str
     commit: str | None
@@ -43,7 +43,7 @@ class Baseline(Measured):
         """Write it into the folder of its machine; return the file.
 
         Raises:
-            DsocrError: where the disk does not take it.
+            DsocrError: if it cannot be written.
         """
         path = folder / file_name(self.identity)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -53,11 +53,11 @@ class Baseline(Measured):
 
 
 def check_right(parity: Mapping[str, Any]) -> None:
-    """Raise ``NoBaselineError`` where what is read of the page is wrong, so that its times are worth nothing."""
+    """Raise ``NoBaselineError`` if the page is read wrongly, so that its times are worthless."""
     if not parity.get("passes"):
         raise NoBaselineError(
             f"no baseline was made: what the subject reads is not right ({parity.get('verdict', 'not compared')}); "
-            "a wrong answer may be fast, so mend it first"
+            "a wrong answer may be fast, so fix it first"
         )
 
 
@@ -71,15 +71,15 @@ def check_rounds(measured: Measured) -> None:
 
 
 def find(folders: Sequence[Path], identity: Mapping[str, Any], most_days: float) -> Baseline:
-    """Find the baseline of what is measured. Others that cannot be read are passed over, and named where there is none.
+    """Find the baseline of a measurement. Unreadable ones are skipped, and named if no other is found.
 
     Args:
-        folders: looked into in this order.
+        folders: searched in this order.
         identity: of the run; see :func:`key`.
         most_days: the greatest age.
 
     Raises:
-        NoBaselineError: where there is none, or it is damaged or too old; the message names the nearest there is.
+        NoBaselineError: if there is none, or it is damaged or too old; the message names the nearest one.
     """
     wanted = key(identity)
     near: list[tuple[list[str], Path]] = []
@@ -101,7 +101,7 @@ def find(folders: Sequence[Path], identity: Mapping[str, Any], most_days: float)
 
 
 def find_counts(folders: Sequence[Path], identity: Mapping[str, Any]) -> Baseline | None:
-    """Find the newest whose counts hold here, on whatever host its times were taken; what is exact does not age."""
+    """Find the newest baseline whose counts apply here, whatever host took its times; exact quantities do not age."""
     wanted = key(identity, OF_TIMES)
     fitting = (one for path in _files(folders) if (one := _readable(path)) and key(one.identity, OF_TIMES) == wanted)
     return max(fitting, key=lambda one: one.made, default=None)
@@ -120,12 +120,12 @@ def has_any(folders: Sequence[Path], machine: Mapping[str, Any]) -> bool:
 
 
 def read(path: Path) -> Baseline:
-    """Read one; raise ``NoBaselineError`` where it is damaged or of another format."""
+    """Read a baseline; raise ``NoBaselineError`` if it is damaged or of another format."""
     return BASELINES.read(path)
 
 
 HOW = "--dsocr-baseline-update"
-BASELINES = Format(Baseline, f"restore it from version control, or make it anew, {HOW}", NoBaselineError, unseal)
+BASELINES = Format(Baseline, f"restore it from version control, or make it again, {HOW}", NoBaselineError, unseal)
 
 
 def _files(folders: Sequence[Path]) -> Iterator[Path]:
@@ -154,7 +154,7 @@ def _fresh(baseline: Baseline, path: Path, most_days: float) -> Baseline:
         return baseline
     raise NoBaselineError(
         f"{path} is {baseline.age_days} days old, and {most_days:g} are allowed (--dsocr-baseline-days); machines "
-        f"change, so make it anew, {HOW}"
+        f"change, so make it again, {HOW}"
     )
 
 

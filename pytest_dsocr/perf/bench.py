@@ -1,4 +1,4 @@
-"""Two versions measured in turn, in processes of their own, until each quantity is judged or the bound is reached."""
+"""Measurement of two versions in separate, interleaved processes, until each quantity is judged or a limit is met."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,21 +35,21 @@ class Status(IntEnum):
 
 @dataclass(frozen=True)
 class Bench:
-    """What came out."""
+    """Result of a bench."""
 
     a: Measured
     b: Measured
     judgements: tuple[Judgement, ...]
     apart: str = ""
-    """How the sides' texts differ; nothing where they do not."""
+    """Difference between the sides' texts; empty if they are equal."""
     is_timed: bool = True
-    """False where only what is counted is compared."""
+    """False if only counted quantities are compared."""
     cut_short: str = ""
-    """Why fewer rounds were taken than might have told more."""
+    """Why fewer rounds were taken than could have helped."""
     trace: Difference | None = None
-    """What one traced page of each side shows, where it was asked for."""
+    """Difference between one traced page of each side, if tracing was requested."""
     accepted: Mapping[str, str] = field(default_factory=dict)
-    """The quantities of which a slow-down is accepted, each with its reason."""
+    """Quantities whose slow-down is accepted, each with its reason."""
 
     @property
     def changes(self) -> list[Change]:
@@ -58,7 +58,7 @@ class Bench:
 
     @property
     def is_same_work(self) -> bool:
-        """Whether both sides did the same work; otherwise times say nothing."""
+        """Whether both sides did the same work; otherwise times mean nothing."""
         return not self.apart and not any(change.is_work for change in self.changes)
 
     @property
@@ -113,10 +113,10 @@ class Bench:
 
 
 def compare(names: Sequence[str], task: Task, watch: Watcher, *, is_timed: bool = True) -> Bench:
-    """Compare two named sides; without times, only what is counted, and nothing is judged.
+    """Compare two named sides; without times, compare only counts, and judge nothing.
 
     Raises:
-        DsocrError: where one of the two cannot be run, or would not run what it is named for.
+        DsocrError: if one of the two cannot run, or would not run the code that it is named for.
     """
     ends_s = time.monotonic() + task.seconds
     with ExitStack() as stack:
@@ -176,7 +176,7 @@ def sides_of(bench: Bench) -> Iterator[str]:
 
 
 def differences_of(bench: Bench) -> Iterator[str]:
-    """Yield what differs beside the times, or that nothing does."""
+    """Yield the differences other than times, or that there are none."""
     if bench.cut_short:
         yield from entry("cut short", bench.cut_short)
     if bench.apart:

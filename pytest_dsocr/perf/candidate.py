@@ -1,4 +1,4 @@
-"""What a side of ``dsocr bench`` runs: a commit, an environment, a subject, or the files here."""
+"""A side of ``dsocr bench``: a commit, an environment, a subject, or the files here."""
 
 import os
 import subprocess
@@ -18,27 +18,27 @@ VALID = (
     "files here as they are"
 )
 OWN_ROOT = Path(__file__).parents[2]
-"""Where this package lies: a checkout, or what packages are installed in."""
+"""Folder of this package: a checkout, or the folder that packages are installed in."""
 TEMPORARY = "dsocr-bench-"
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """What one side runs."""
+    """Code that one side runs."""
 
     name: str
-    """As the user named it."""
+    """Name that the user gave."""
     folder: Path
-    """Where it runs; modules there come first, as ``python -m`` has it."""
+    """Working folder; its modules come first, as with ``python -m``."""
     python: Path = field(default_factory=lambda: Path(sys.executable))
     path: tuple[Path, ...] = ()
-    """Folders in front of all others that modules are looked for in."""
+    """Folders that are searched for modules before all others."""
     subject: str | None = None
-    """Of its own; None: that of both sides."""
+    """Subject of this side; None if it uses the subject of both sides."""
     commit: str = ""
     """See :func:`pytest_dsocr.foundation.process.commit_here`."""
     is_required: bool = False
-    """Whether code of ``path`` must be loaded, for the name stands for nothing else."""
+    """Whether code of ``path`` must be loaded, because the name refers to nothing else."""
 
     def environment(self) -> Mapping[str, str]:
         """Return the variables of its process."""
@@ -49,10 +49,10 @@ class Candidate:
 
 @contextmanager
 def opened(name: str) -> Iterator[Candidate]:
-    """Prepare what ``name`` stands for; temporary folders are removed at the end.
+    """Prepare the candidate that ``name`` refers to; temporary folders are removed at the end.
 
     Raises:
-        DsocrError: where it names nothing; the message says what is valid.
+        DsocrError: if the name refers to nothing; the message lists what is valid.
     """
     if name == HERE:
         root = _root() or Path.cwd()

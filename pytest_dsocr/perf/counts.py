@@ -1,4 +1,4 @@
-"""What is counted and not timed: signs of work that a page does not need, and what differs between two measurements."""
+"""Counted quantities: signs of work that a page does not need, and differences between two measurements."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,13 +12,13 @@ from pytest_dsocr.perf.rounds import Measured
 WAITS_A_TOKEN = 1
 """The host has to learn which token was chosen."""
 FEWEST_TOKENS = {"decode.early": 17, "decode.late": 17, "page.lines.growth": 18, "decode.": 4, "decode": 2}
-"""By how the name of what is timed or counted begins, the tokens that it takes; each but the first is a step."""
+"""Number of tokens that a quantity needs, by the prefix of its name; each token but the first is a step."""
 FEW_STEPS = 2
 """The vendor's own code works 3.6 steps long for a prompt of 729 tokens, which asks all experts."""
 WORK = ("tokens.", "page.characters", "vision.views")
-"""Quantities of the work itself: where they differ, times are of different work."""
+"""Quantities of the work itself: if they differ, times are of different work."""
 NEARLY = {"_us": 0.03, "peak_bytes": 0.01}
-"""How quantities end that are not quite the same each time, with the share that they may differ by."""
+"""Endings of quantities that vary between runs, with the share that they may differ by."""
 SHORT_US = 30
 """Microseconds of a stage's kernels that may always differ."""
 CLOCK_SHARE = 0.05
@@ -29,11 +29,11 @@ Exact = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Flag:
-    """One thing that must not be."""
+    """Outcome of one check of the counts."""
 
     raised: bool
     measured: str
-    """What was found, beside what is allowed."""
+    """Description of the finding and of what is allowed."""
 
 
 def _vision_again(once: int, found: int) -> Flag:
@@ -86,15 +86,15 @@ FLAGS: Mapping[str, tuple[tuple[str, ...], str | Callable[..., Flag]]] = {
         "each token runs {} lines of Python more than the one before; none is allowed, or pages grow quadratic",
     ),
 }
-"""Each with the exact quantities that it needs, and what judges them; a text, where the first of them must be 0."""
+"""Flags by name: the exact quantities that each needs, and its judge; a text if the first quantity must be 0."""
 
 
 ON_A_CPU = {"prefill.busy_us": "prefill.flops", "decode.busy_us": "step.flops"}
-"""What is counted where there is no GPU whose work could be timed."""
+"""Counts to use if there is no GPU whose work could be timed."""
 
 
 def flag(name: str, exact: Exact) -> Flag | None:
-    """Evaluate one flag; None where the subject does not show what it needs."""
+    """Evaluate one flag; None if the subject does not offer a quantity that it needs."""
     needs, judged = FLAGS[name]
     needs = tuple(one if one in exact else ON_A_CPU.get(one, one) for one in needs)
     values = [exact[one] for one in needs if one in exact]
@@ -104,7 +104,7 @@ def flag(name: str, exact: Exact) -> Flag | None:
 
 
 def too_few_tokens(quantities: Iterable[str], exact: Exact) -> str:
-    """Say that the page has too few tokens for some of these; nothing where it has enough, or they were not counted."""
+    """Say that the page has too few tokens for these quantities; empty if it has enough, or they were not counted."""
     starts = (next((start for start in FEWEST_TOKENS if one.startswith(start)), "") for one in quantities)
     fewest, tokens = max((FEWEST_TOKENS.get(start, 0) for start in starts), default=0), exact.get("tokens.output")
     return f"too few tokens ({tokens}, needs {fewest})" if tokens is not None and tokens < fewest else ""
@@ -117,7 +117,7 @@ def flags(exact: Exact) -> dict[str, Flag]:
 
 @dataclass(frozen=True)
 class Change:
-    """One exact quantity that differs; None where a side has none."""
+    """A changed exact quantity; a value is None if its side lacks it."""
 
     quantity: str
     before: int | None
@@ -161,12 +161,12 @@ def exactly(found: Exact) -> Exact:
 
 
 def text_change(a: str, b: str) -> str:
-    """Say how two readings of the page differ; nothing where they do not."""
+    """Describe the difference between two readings of the page; empty if they are equal."""
     if a == b:
         return ""
     same = next((k for k, (one, other) in enumerate(zip(a, b, strict=False)) if one != other), min(len(a), len(b)))
     sizes = f"A {count(len(a), 'character')}, B {count(len(b), 'character')}"
-    return f"the two do not read the same: {sizes}, apart from character {same} on"
+    return f"the two do not read the same: {sizes}, different from character {same} on"
 
 
 def other_changes(a: Measured, b: Measured) -> Iterator[str]:
@@ -192,7 +192,7 @@ def changed_conditions(before: Measured, after: Measured) -> Iterator[tuple[str,
 
 
 def _conditions(side: Measured) -> dict[str, float]:
-    """Return the median of each number among the conditions; load and waiting say nothing of the whole run."""
+    """Return the median of each numeric condition, except load and waiting, which do not describe the whole run."""
     found: dict[str, list[Any]] = defaultdict(list)
     for name, value in (item for one in side.good for item in one.conditions.items()):
         if isinstance(value, int | float) and name not in ("load", "waited_ms"):

@@ -1,8 +1,8 @@
-"""Correct times for the pace of the host in each round.
+"""Correction of times for the speed of the host in each round.
 
-The same cores are a tenth slower an hour later, or for some seconds, where others share them or their clock falls; what
-waits for launches follows. Around each lap the host does the same small work (``Yardstick``), and times are corrected
-for how long that takes. What a GPU does by itself does not depend on the host, and is left as it is.
+Shared cores or a falling clock make the same cores a tenth slower an hour later, or for some seconds. Whatever waits
+for launches slows down too. The host does the same small work (``Yardstick``) around each lap, and times are corrected
+by its duration. Work of a GPU alone does not depend on the host, and is not corrected.
 """
 
 import math
@@ -15,13 +15,13 @@ from pytest_dsocr.perf.statistics import Sides
 MOST = 1.33
 """The greatest ratio of the host's paces at which times are judged; beyond it, it is as good as another machine."""
 STEADY = 0.1
-"""How much the host's pace may change from one side of a pair to the other, as a logarithm, beyond the usual."""
+"""Largest change of the host's speed between the sides of a pair, as a logarithm, beyond the usual one."""
 STEEPEST = 1.5
-"""The steepest slope of log times over log pace; beside a busy neighbour on the same core, decode steps had 1.25."""
+"""Largest slope of log times over log pace; decode steps had 1.25 while another process kept the same core busy."""
 
 
 def host_ms(rounds: Sequence[Round], quantity: str) -> float | None:
-    """Return the milliseconds of the same small work around a quantity, at the median; None where a round has none."""
+    """Return the median milliseconds of the host's small work around a quantity; None if a round has none."""
     if not rounds or not all(quantity in one.host_ms for one in rounds):
         return None
     return median(one.host_ms[quantity] for one in rounds)
@@ -46,9 +46,9 @@ def of_runs(before: Measured, after: Measured, quantity: str) -> Sides:
 
 
 def steady(pairs: Sequence[tuple[Round, Round]], quantity: str) -> Sequence[tuple[Round, Round]]:
-    """Leave out pairs in whose turns the host had another pace for one side than for the other.
+    """Leave out pairs in which the host's speed differed between the sides.
 
-    What makes one side's host slower in most pairs, such as a thread that it leaves running, is no such change.
+    A constant cause, such as a thread that one side leaves running, does not exclude a pair.
     """
     if not all(quantity in one.host_ms for pair in pairs for one in pair):
         return pairs
@@ -58,18 +58,18 @@ def steady(pairs: Sequence[tuple[Round, Round]], quantity: str) -> Sequence[tupl
 
 
 def of_turns(rounds: Sequence[Round], exact: Mapping[str, int], quantity: str) -> list[float]:
-    """Return one side's milliseconds of rounds taken in turn, corrected to their own median pace.
+    """Return one side's milliseconds of interleaved rounds, corrected to their own median pace.
 
-    What makes one side slower throughout, such as a thread that it leaves running, stays in its times.
+    A constant cause, such as a thread that one side leaves running, stays in that side's times.
     """
     return at_pace(rounds, exact, quantity, host_ms(rounds, quantity))
 
 
 def at_pace(rounds: Sequence[Round], exact: Mapping[str, int], quantity: str, pace: float | None) -> list[float]:
-    """Return milliseconds corrected to a host that takes ``pace`` for its small work; unchanged where that is None.
+    """Return milliseconds corrected to a host that takes ``pace`` for its small work; unchanged if ``pace`` is None.
 
-    What the GPU was not working of a time is the host's. How far that follows the small work is read off the rounds:
-    less where the small work was disturbed and they were not, more where they need the caches that it does without.
+    The part of a time in which the GPU is idle is the host's. The rounds show how far it follows the small work. It
+    follows less if only the small work was disturbed, and more if the rounds need caches that the small work does not.
     """
     times = [one.wall_ms[quantity] for one in rounds]
     own = host_ms(rounds, quantity)
@@ -84,9 +84,9 @@ def at_pace(rounds: Sequence[Round], exact: Mapping[str, int], quantity: str, pa
 
 
 def follows(times: Sequence[float], slower: Sequence[float]) -> float:
-    """Return the slope of log times over log pace: 1 where times double with the host's, 0 where they do not change.
+    """Return the slope of log times over log pace: 1 if times double with the host's, 0 if they do not change.
 
-    The estimate of Theil and Sen, which a few disturbed rounds do not change.
+    It is the estimate of Theil and Sen, which a few disturbed rounds do not change.
     """
     from scipy import stats
 
@@ -97,7 +97,7 @@ def follows(times: Sequence[float], slower: Sequence[float]) -> float:
 
 
 def busy_ms(exact: Mapping[str, int], quantity: str) -> float:
-    """Return the milliseconds that the GPU works for a quantity; 0 where there is none, or its work was not counted."""
+    """Return the milliseconds of GPU work for a quantity; 0 without a GPU, or if its work was not counted."""
     once = sum(_busy(exact, stage) for stage in ON_DEVICE)
     step = _busy(exact, "decode")
     if quantity.startswith("decode"):
@@ -110,7 +110,7 @@ def busy_ms(exact: Mapping[str, int], quantity: str) -> float:
 
 
 def idle_share(measured: Measured, quantity: str = "decode") -> float | None:
-    """Return the share of a quantity's time in which the GPU does nothing; None where its work was not counted."""
+    """Return the share of a quantity's time in which the GPU is idle; None if its work was not counted."""
     busy = busy_ms(measured.exact, quantity)
     if not busy or quantity not in measured.quantities:
         return None

@@ -1,4 +1,4 @@
-"""What is measured where, by the names that baselines, histories and tables know it under."""
+"""Identity of a measurement, by the names that baselines, histories and tables use."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
@@ -7,18 +7,18 @@ from typing import Any
 from pytest_dsocr.subjects.loading import VENDOR
 
 NOT_KEY = frozenset(("versions.pytest-dsocr", "name", "commit"))
-"""Of an identity, what may differ between two measurements: the package is under test as well."""
+"""Fields of an identity that may differ between two measurements, since the package is under test as well."""
 HOST = frozenset(("machine.cpu", "machine.cores"))
-"""Which host it is."""
+"""Fields that identify the host."""
 OF_TIMES = HOST | {"machine.gpus", "machine.driver", "machine.power_cap_w", "setup.threads"}
-"""What times depend on beside all that counts depend on: what is exact is the same on any host with that GPU."""
+"""Fields that matter for times only: exact quantities are the same on any host with that GPU."""
 IN_TITLE = ("checkpoint", "dtype", "attention", "name", "preset", "max_new_tokens")
-"""Of a setup and a page, what a title names."""
+"""Fields of a setup and a page that a title includes."""
 
 
 @dataclass(frozen=True)
 class PageSetting:
-    """The page, and what is asked of it."""
+    """Page, prompt, preset and limit of tokens."""
 
     name: str
     sha256: str
@@ -28,23 +28,23 @@ class PageSetting:
 
 
 def identity_of(subject: str, setup: Mapping[str, Any], page: PageSetting, **code: Any) -> dict[str, Any]:
-    """Return all that two measurements must have in common to be compared, as JSON values.
+    """Return all that two comparable measurements must have in common, as JSON values.
 
-    The vendor's code is the same subject in whichever folder it lies.
+    The vendor's code is the same subject in any folder.
 
     Args:
-        subject: as a run names it.
+        subject: the run's name for it.
         setup: its checkpoint, with its hash (empty for one that only the subject can read), its dtype and attention,
             and the threads; the device is part of the machine.
-        page: and what is asked of it.
-        **code: which code was measured, and where: ``name``, as the user has it, ``commit``, ``machine``, ``versions``.
+        page: the page, its prompt, preset and limit of tokens.
+        **code: identity of the measured code: ``name``, as the user gave it, ``commit``, ``machine``, ``versions``.
     """
     known = VENDOR.rstrip(":") if subject.startswith(VENDOR) else subject
     return {**code, "subject": known, "setup": {**setup}, "page": asdict(page)}
 
 
 def key(identity: Mapping[str, Any], without: Collection[str] = ()) -> dict[str, str]:
-    """Return what has to be equal but for some of it, each under a name such as ``machine.gpu``."""
+    """Return the values that must be equal, except some, each under a name such as ``machine.gpu``."""
     flat: dict[str, str] = {}
     for name, value in identity.items():
         if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""How much slower a quantity may be, how many rounds are taken, in which order, and when they are looked at."""
+"""Limits on slow-downs, and the number and order of rounds and interim looks."""
 
 import re
 from collections import Counter
@@ -11,36 +11,36 @@ from pytest_dsocr.perf.statistics import AGREEING, ALPHA, Judgement, Sides, fewe
 
 Taken = TypeVar("Taken")
 Judge = Callable[[int, int], Sequence[Judgement]]
-"""Judges what was taken, given which look it is and how many there may be."""
+"""Judges the rounds so far, given the number of this look and the largest number of looks."""
 Watcher = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and the most there will be."""
 
 DEFAULT = 0.05
-"""How much slower a quantity may be, where nothing else is said."""
+"""Allowed slow-down of a quantity without a limit of its own."""
 ANY = "*"
-"""The name under which a limit is given for every quantity that has none of its own."""
+"""Name for the limit of every quantity that has none of its own."""
 OF_PAGE = 0.005
 """The part of the page's time by which any stage may be slower."""
 EACH_TOKEN = "decode"
-"""The prefix of quantities that recur with each token; the time of one says nothing of its share of the page."""
+"""Prefix of quantities that recur with each token; the time of one does not show its share of the page."""
 LOOKS = (12, 24, 48)
-"""After how many pairs of rounds they are judged; where more than the last are asked for, at each doubling."""
+"""Numbers of pairs of rounds after which they are judged; beyond the last, at each doubling."""
 ALONE = 8
 """Rounds of a run without a baseline; enough to compare its own late steps with its early ones."""
 TOKENS = 24
-"""Ceiling of the output of a timed page, where none is named: eight steps at each end, and some between."""
+"""Limit of tokens of a timed page, unless another is given: eight steps at each end, and some between."""
 SLOW_DOWN = re.compile(r"(?:^|::)test_is_no_slower\[([\w.]+)\]$")
 """The test of ``suites/perf`` whose expected failure is an accepted slow-down."""
 MOST_TAKEN = 2
-"""The most rounds to take for each that is wanted, where some are spoilt."""
+"""Largest number of rounds for each that is wanted, if some are spoilt."""
 
 
 def limit_of(quantity: str, options: Mapping[str, float], medians_ms: Mapping[str, float], page_ms: float) -> float:
-    """Return a quantity's relative limit; that of a stage which runs once a page is raised where it hardly matters.
+    """Return a quantity's relative limit; a stage that runs once a page may exceed it if it hardly affects the page.
 
     Args:
         quantity: its name, such as ``projector``.
-        options: limits by quantity, and of all others as ``*``.
+        options: limits by quantity, and for all others as ``*``.
         medians_ms: the first side's median of each quantity.
         page_ms: the first side's median of the whole page.
     """
@@ -65,7 +65,7 @@ def looks_at(quantities: int, most_rounds: int = LOOKS[-1]) -> tuple[int, ...]:
 
 
 def is_over(judgements: Sequence[Judgement]) -> bool:
-    """Return whether a table is settled, or more rounds settle nothing of what is left; not before its first look."""
+    """Return whether all quantities are settled or have a reason not to be; False before the first look."""
     return bool(judgements) and all(one.settled or one.reason for one in judgements)
 
 
@@ -89,15 +89,15 @@ def settle(
     looks: Sequence[int],
     watch: Watcher,
 ) -> Sequence[Judgement]:
-    """Add rounds, or pairs of them, until all is judged or there are as many as the last look's; return the verdicts.
+    """Add rounds, or pairs of them, until all is judged or the last look is reached; return the verdicts.
 
     Args:
-        rounds: what was taken; of those that are spoilt others are taken, up to twice as many.
-        take: takes one more, given the quantities that are open; none before the first look.
-        spoilt: says why one is not used.
-        judged: judges those taken.
-        looks: after how many good ones they are judged. What is far slower or faster shows before the first.
-        watch: called as it goes, with what is known so far.
+        rounds: the rounds so far; spoilt ones are replaced, up to twice as many in all.
+        take: takes one more, given the open quantities; none before the first look.
+        spoilt: returns why a round is not used.
+        judged: judges the rounds so far.
+        looks: numbers of good rounds after which they are judged. Large differences show before the first.
+        watch: called during the work with the state so far.
     """
     judgements: Sequence[Judgement] = ()
     for look, upto in ((0, min(AGREEING, looks[-1])), *enumerate(looks, 1)):
@@ -120,7 +120,7 @@ def _known(judgements: Sequence[Judgement], spoilt: Sequence[str]) -> Iterator[s
 
 
 def order(pair: int) -> tuple[int, int]:
-    """Return which side (0 or 1) reads first in this pair of rounds, and which reads then.
+    """Return which side (0 or 1) reads first in this pair of rounds, and which reads second.
 
     Pairs alternate (ABBA), so that over two of them a machine that gets steadily slower favours no side.
     """

@@ -1,4 +1,4 @@
-"""What was measured of one implementation: rounds of one page, and quantities that are the same in each."""
+"""Measurement of one implementation: rounds of one page, and quantities that are the same in each."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ ENCODERS = tuple(OF_VIEWS)
 ON_DEVICE = (*ENCODERS, FUSION, "vision", PREFILL)
 """Stages that a GPU works for once a page. ``vision`` is that of a subject without modules."""
 BEFORE_STEPS = (PREPROCESS, TOKENIZER, *ON_DEVICE)
-"""What the first token waits for."""
+"""Stages before the first token."""
 QUANTITIES = (*BEFORE_STEPS, "first_token", "decode", "decode.early", "decode.late", "postprocess", "page")
-"""What may be timed; what a subject does not offer is left out."""
+"""Quantities that may be timed; those that a subject does not offer are left out."""
 
 
 @dataclass(frozen=True)
 class Round:
-    """One page read once, stage by stage."""
+    """Times and conditions of one reading of a page, stage by stage."""
 
     wall_ms: Mapping[str, Time]
     """Milliseconds of the host's clock by quantity, such as ``projector``, ``prefill``, ``decode`` (a token), ``page``;
     on a GPU with a synchronise on both sides."""
     host_ms: Mapping[str, Time] = field(default_factory=dict)
-    """Milliseconds that the host took for the same small work around each quantity; empty where it was not timed."""
+    """Milliseconds of the host's small work around each quantity; empty if it was not timed."""
     conditions: Mapping[str, Any] = field(default_factory=dict)
-    """Of the machine around the round: clocks in MHz, temperature, load."""
+    """State of the machine around the round: clocks in MHz, temperature, load."""
     spoilt: tuple[str, ...] = ()
-    """Why the round is not used, a clause each, such as ``the GPU was throttled (power cap)``."""
+    """Reasons not to use the round, a clause each, such as ``the GPU was throttled (power cap)``."""
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Round:
@@ -41,7 +41,7 @@ class Round:
 
 
 def alike(one: Round, other: Round) -> Round:
-    """Return a round with the stages of another: where that has no ``preprocess``, this is part of ``tokenizer``."""
+    """Return a round with the stages of ``other``: if that has no ``preprocess``, it is added to ``tokenizer``."""
     if PREPROCESS in other.wall_ms or not {PREPROCESS, TOKENIZER} <= {*one.wall_ms}:
         return one
     times = dict(one.wall_ms)
@@ -51,12 +51,12 @@ def alike(one: Round, other: Round) -> Round:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one implementation was measured to do with one page."""
+    """Measurement of one implementation on one page."""
 
     identity: Identity
-    """What ran where, see :func:`pytest_dsocr.perf.identity.identity_of`."""
+    """Identity of the measurement, see :func:`pytest_dsocr.perf.identity.identity_of`."""
     exact: Mapping[str, int]
-    """Quantities that noise does not touch, such as ``tokens`` and ``decode.synchronisations``."""
+    """Quantities without noise, such as ``tokens`` and ``decode.synchronisations``."""
     rounds: tuple[Round, ...]
 
     @property
@@ -71,7 +71,7 @@ class Measured:
 
     @property
     def quantities(self) -> tuple[str, ...]:
-        """What every good round has the time of, in the order of the stages."""
+        """Quantities that every good round has the time of, in the order of the stages."""
         names = self.good[0].wall_ms if self.good else ()
         return tuple(name for name in names if all(name in one.wall_ms for one in self.good))
 

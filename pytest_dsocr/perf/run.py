@@ -1,4 +1,4 @@
-"""One run of a subject: measured until each quantity is judged against the baseline, or to become one."""
+"""A run of a subject: measured until each quantity is judged against the baseline, or to become one."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ def spreads_of(measured: Measured) -> dict[str, Spread]:
 
 @dataclass(frozen=True)
 class PerfRun:
-    """What one run measured, and how that compares."""
+    """Measurement of one run, and its comparison with the baseline."""
 
     measured: Measured
     judgements: tuple[Judgement, ...] = ()
     baseline: Baseline | None = None
     no_baseline: str = ""
-    """Why there is none to compare with."""
+    """Why there is no baseline to compare with."""
     counts: Baseline | None = None
-    """One of another host, whose exact quantities hold here while its times do not."""
+    """Baseline of another host, whose exact quantities apply here although its times do not."""
     accepted: Path | None = None
-    """Where this run was written as a baseline."""
+    """File that this run was written to as a baseline."""
     is_kept: bool = False
-    """Whether pytest-benchmark keeps the times in the place of a baseline."""
+    """Whether pytest-benchmark keeps the times instead of a baseline."""
     roof: Roof | None = None
     """The least times on this device, where its peaks are known."""
 
@@ -77,11 +77,11 @@ class PerfRun:
 
     @property
     def host_ratio(self) -> float:
-        """How much longer the host took for the same small work than at the baseline; 1 without one."""
+        """Ratio of the host's time for its small work to that at the baseline; 1 without a baseline."""
         return host_ratio(self.baseline, self.measured) if self.baseline else 1.0
 
     def judgement(self, quantity: str) -> Judgement | None:
-        """Return the one of a quantity, where there is one."""
+        """Return the judgement of a quantity, if there is one."""
         return next((one for one in self.judgements if one.quantity == quantity), None)
 
     def to_json(self) -> dict[str, Any]:
@@ -124,13 +124,13 @@ def measure(
     """Measure a page until each quantity is judged, or ``most_rounds`` are good.
 
     Args:
-        probe: of the page.
-        counts: of what is measured: its identity, and its exact quantities.
+        probe: the probe of the page.
+        counts: identity and exact quantities of the measurement.
         baseline: to judge against.
-        slower: how much slower quantities may be, where that is not the default.
-        most_rounds: the bound. Where rounds are spoilt, others are taken, up to twice as many.
-        rounds_alone: taken where there is no baseline.
-        on_round: called as it goes.
+        slower: allowed slow-down of quantities, where it is not the default.
+        most_rounds: the limit. Spoilt rounds are replaced, up to twice as many in all.
+        rounds_alone: number of rounds without a baseline.
+        on_round: called during the work.
     """
     on_round("warming up", 0, most_rounds)
     probe.warm_up()
@@ -151,7 +151,7 @@ def measure(
 
 
 def judge_run(before: Measured, after: Measured, slower: Mapping[str, float], look: int, looks: int) -> list[Judgement]:
-    """Judge the quantities that both have, corrected for the host's pace; none where a side has no good round."""
+    """Judge the quantities that both have, corrected for the host's speed; none if a side has no good round."""
     times = {name: of_runs(before, after, name) for name in before.quantities if name in after.quantities}
     if not times:
         return []

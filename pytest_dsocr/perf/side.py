@@ -1,4 +1,4 @@
-"""One side of a comparison in a process of its own, with its own interpreter and path."""
+"""A side of a comparison in its own process, with its own interpreter and path."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,12 +27,12 @@ def load(name, file, **how):
 pytest_dsocr.perf = load("pytest_dsocr.perf", folder + "/__init__.py", submodule_search_locations=[folder])
 from pytest_dsocr.perf.probe.worker import answering
 load("dsocr_transport", transport).serve(int(pipe), answering)"""
-"""What the process runs: its own ``pytest_dsocr``, which another commit may have written, and this one's probe."""
+"""Program of the process: its own ``pytest_dsocr``, perhaps of another commit, with this version's probe."""
 PERF = Path(__file__).parent
 
 
 class Side:
-    """One process; :func:`sides` starts two and ends them.
+    """Process of one side; :func:`sides` starts two and ends them.
 
     Args:
         label: ``A`` or ``B``, for messages.
@@ -50,7 +50,7 @@ class Side:
         """Ask the worker for something and return its answer.
 
         Raises:
-            DsocrError: where it raises, ends, or hangs; the message says which, and the end of what it printed.
+            DsocrError: if it raises, ends, or hangs; the message states which, and the end of its output.
         """
         limit_s, option = (self._start_limit_s, "--start-limit") if what == LOAD else (self._limit_s, "--time-limit")
         try:
@@ -65,7 +65,7 @@ class Side:
         return value
 
     def check_used(self) -> None:
-        """Raise ``DsocrError`` where the code that the candidate stands for was not loaded."""
+        """Raise ``DsocrError`` if no code of the candidate was loaded."""
         if self.candidate.is_required and not self.ask("used", roots=[str(one) for one in self.candidate.path]):
             raise DsocrError(
                 f"{self._name} would not be measured: nothing that was loaded is its code; "
@@ -79,7 +79,7 @@ class Side:
 
 @contextmanager
 def sides(candidates: Mapping[str, Candidate], limit_s: float, start_limit_s: float) -> Iterator[list[Side]]:
-    """Start a process for each; end them all, at once where an error or an interrupt leaves them."""
+    """Start a process for each; end them all, at once if an error or an interrupt occurs."""
     started: list[Side] = []
     try:
         for label, candidate in candidates.items():
@@ -95,7 +95,7 @@ def sides(candidates: Mapping[str, Candidate], limit_s: float, start_limit_s: fl
 
 
 def ask_all(both: Sequence[Side], what: str, how: Sequence[Mapping[str, Any]] = ({}, {})) -> list[Any]:
-    """Ask all sides at the same time for what is not timed; where one fails, the others end."""
+    """Send a request that is not timed to all sides at the same time; if one fails, end the others."""
     with ThreadPoolExecutor(len(both)) as pool:
         try:
             return [*pool.map(lambda side, one: side.ask(what, **one), both, how)]

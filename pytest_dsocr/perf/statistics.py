@@ -1,9 +1,9 @@
-"""Whether a side is slower: rank tests on log times, corrected for the number of quantities and of looks.
+"""Tests whether a side is slower: rank tests on log times, corrected for the number of quantities and of looks.
 
-Nothing is assumed of how times are distributed but that noise hits both sides alike. Paired rounds take Wilcoxon's
-signed-rank test, others that of Mann and Whitney, both exact and scipy's. A test and its interval come from the same
-ranks, so that they cannot contradict each other. A shift that equals the limit counts against the finding, so that ties
-only make a test more careful.
+The only assumption on the distribution of times is that noise affects both sides alike. Paired rounds use Wilcoxon's
+signed-rank test, others that of Mann and Whitney, both exact and scipy's. A test and its interval use the same ranks,
+so they cannot contradict each other. A shift that equals the limit counts against the finding, so ties only make a test
+more careful.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ Sides = tuple[Sequence[float], Sequence[float]]
 Key = TypeVar("Key", bound=Hashable)
 
 ALPHA = 0.01
-"""How often a table may have a false alarm."""
+"""Highest rate of tables with a false alarm."""
 AGREEING, FAR = 6, math.log(2)
-"""So many pairs settle what takes more than twice what is allowed in each of them, or less than half: noise would have
-to double one side's time at each of its turns."""
+"""Number of pairs that settle a quantity if each lies this far beyond the limit, as a logarithm. Noise would have to
+double one side's time in every pair."""
 UNSPENT = 1e-12
 MOST_ROUNDS = 10_000
-"""What ``wanted`` is at most."""
+"""Upper bound of ``wanted``."""
 ROUNDING = 1e-9
-"""What two shifts may differ by and still be equal."""
+"""Difference up to which two shifts are equal."""
 
 
 class Pace(StrEnum):
@@ -43,7 +43,7 @@ class Pace(StrEnum):
     FASTER = "FASTER"
     SAME = "SAME"
     NOT_SLOWER = "NOT-SLOWER"
-    """Either of these two: slower by no more than the limit, and perhaps faster by more."""
+    """FASTER or SAME: slower by the limit at most, and perhaps faster by more than it."""
     SLOWER = "SLOWER"
     AMBIGUOUS = "AMBIGUOUS"
     NOT_COMPARED = "NOT-COMPARED"
@@ -55,7 +55,7 @@ NO_SLOWER = (Pace.FASTER, Pace.SAME, Pace.NOT_SLOWER)
 
 @dataclass(frozen=True)
 class Judgement:
-    """One quantity of two sides; ratios are the second side's time over the first's, so that 1.05 is 5 % slower."""
+    """Verdict on one quantity; ratios are the second side's time over the first's, so that 1.05 is 5 % slower."""
 
     quantity: str
     pace: Pace
@@ -69,11 +69,11 @@ class Judgement:
     high: float
     """... to here, at the confidence that the verdict asks for."""
     limit: float
-    """How much slower is allowed: 0.05 is 5 %."""
+    """Allowed slow-down: 0.05 is 5 %."""
     rounds: int
     """Pairs of rounds, or rounds of the side with fewer."""
     wanted: int
-    """How many would settle it, estimated; as many as there are where it is settled."""
+    """Estimated number of rounds that would settle it; the present number if it is settled."""
     reason: str = ""
     """Why it was not compared, or why more rounds would not settle it."""
 
@@ -111,17 +111,17 @@ def judge(
     """Judge a table of quantities, each against its own limit.
 
     SLOWER and FASTER are tested against the limit itself, with Holm's correction over all quantities and both
-    directions, since one false alarm spoils a table. SAME and NOT-SLOWER need no correction: a table passes only where
-    each quantity does, and that all of several errors happen is no likelier than one of them (an intersection-union
-    test). Where the rounds are too few to find anything, nothing is the same either.
+    directions, since one false alarm spoils a table. SAME and NOT-SLOWER need no correction: a table passes only if
+    every quantity does, and errors in all are no likelier than in one (an intersection-union test). If the rounds are
+    too few to find a difference, no quantity is SAME either.
 
     Args:
-        times: the rounds by quantity; of paired ones, those at the same index were taken in turn.
+        times: the rounds by quantity; paired rounds at the same index were taken one after the other.
         limits: how much slower each quantity may be; 0.05 is 5 %.
-        paired: whether the two sides were interleaved; otherwise each was a run by itself.
-        alpha: how often a table may have a false alarm, over all its looks.
-        look: which look at the growing rounds this is, from 1; at 0 only what is far is found.
-        looks: how many looks there may be.
+        paired: whether the two sides were interleaved; otherwise each side was a separate run.
+        alpha: the rate of tables with a false alarm, over all their looks.
+        look: number of this look at the growing rounds, from 1; at 0 only large differences are found.
+        looks: the largest number of looks.
     """
     reasons = {quantity: unusable(*sides) for quantity, sides in times.items()}
     shifts = {name: Shifts.between(*times[name], paired) for name, reason in reasons.items() if not reason}
@@ -170,16 +170,16 @@ def _wanted(shifts: Shifts, rounds: int, limit: float, level: float, strict: flo
 
 
 def level_of(alpha: float, look: int, looks: int) -> float:
-    """Return a look's part of ``alpha``: half of what is left, and the last one all of it.
+    """Return a look's share of ``alpha``: half of the remainder, and all of it for the last one.
 
-    The first look gets most, since it has the fewest rounds to be significant with. One in front of it, the look 0,
-    gets nothing to speak of: what is far shows without a test.
+    The first look gets most, since it has the fewest rounds to be significant with. The early look 0 gets almost
+    nothing: large differences show without a test.
     """
     return UNSPENT if not look else alpha * 0.5 ** min(look, looks - 1)
 
 
 def fewest_rounds(quantities: int, alpha: float, looks: int, paired: bool) -> int:
-    """Return the fewest rounds of each side with which the first look at ``quantities`` can find anything."""
+    """Return the fewest rounds of each side with which the first look at ``quantities`` can find a difference."""
     return fewest_at(level_of(alpha, 1, looks) / (2 * quantities), paired)
 
 
@@ -192,7 +192,7 @@ def fewest_at(level: float, paired: bool) -> int:
 
 
 def holm(p_values: Mapping[Key, float], level: float) -> Iterator[Key]:
-    """Yield what is significant where the chance of any error among all of these is to be at most ``level``."""
+    """Yield the significant keys if the chance of any error among all of them is to be at most ``level``."""
     for rank, key in enumerate(sorted(p_values, key=p_values.__getitem__)):
         if p_values[key] > level / (len(p_values) - rank):
             return
@@ -200,7 +200,7 @@ def holm(p_values: Mapping[Key, float], level: float) -> Iterator[Key]:
 
 
 def unusable(before: Sequence[float], after: Sequence[float]) -> str:
-    """Say why a quantity cannot be compared; nothing if it can."""
+    """Return why a quantity cannot be compared; empty if it can."""
     if not len(before) or not len(after):
         return "it has no rounds"
     if not all(0 < time < math.inf for side in (before, after) for time in side):
@@ -243,11 +243,11 @@ class Shifts:
 
     @property
     def least_p(self) -> float:
-        """The p-value where every value lies on one side."""
+        """The p-value if every value lies on one side."""
         return self._chance(0)
 
     def far(self, shift: float) -> Pace | None:
-        """Say which way every value lies beyond this shift, where there are enough of them to rule out noise."""
+        """Return the direction if every value is beyond this shift, and there are enough of them to rule out noise."""
         if min(self.sizes) < AGREEING:
             return None
         return Pace.SLOWER if self.values[0] > shift else Pace.FASTER if self.values[-1] < -shift else None
@@ -261,7 +261,7 @@ class Shifts:
         return self._chance(len(self.values) - int(self.values.searchsorted(shift - ROUNDING, side="left")))
 
     def interval(self, level: float) -> tuple[float, float]:
-        """Return the shifts that neither test rejects at this level; without an end where there are too few values."""
+        """Return the shifts that neither test rejects at this level; unbounded if there are too few values."""
         rejected = _rejected(level, self.sizes, self.paired)
         if not rejected:
             return -math.inf, math.inf
@@ -273,11 +273,11 @@ class Shifts:
 
 @cache
 def chance(below: int, sizes: tuple[int, int], paired: bool) -> float:
-    """Return how likely it is that so few shifts or fewer lie below the true one, by scipy on samples made to be so."""
+    """Return the probability that at most this many shifts are below the true one, by scipy on constructed samples."""
     from scipy import stats
 
     before, after = sizes
-    if paired:  # ranks of which those above zero sum up to `below`, the largest first
+    if paired:  # ranks whose positive ones sum up to `below`, the largest first
         signed, left = [], below
         for rank in range(before, 0, -1):
             signed.append(rank if rank <= left else -rank)

@@ -1,4 +1,4 @@
-"""A measurement in sentences: where the time goes, what limits it, and how near to the roofline it is."""
+"""A measurement in sentences: where the time is spent, what limits it, and how near to the roofline it is."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -22,22 +22,22 @@ NOT_KNOWN = "not known"
 
 @dataclass(frozen=True)
 class Nearness:
-    """One measured time, and the roof over it."""
+    """Measured time with its roof."""
 
     quantity: str
     measured_ms: float
     bound: Bound
     limit: Limit | None
-    """None where it is not known: see :func:`~pytest_dsocr.cost.roofline.limit_of`."""
+    """Limit of the stage, or None if unknown: see :func:`~pytest_dsocr.cost.roofline.limit_of`."""
 
     @property
     def share(self) -> Share:
-        """How near it is."""
+        """Shares of the roof that the measured time reaches."""
         return self.bound.share(self.measured_ms)
 
     @property
     def limit_text(self) -> str:
-        """What limits it."""
+        """Limit of the stage in words."""
         return str(self.limit or NOT_KNOWN)
 
 
@@ -75,7 +75,7 @@ def nearness_json(measured: Measured, roof: Roof) -> dict[str, Any]:
 
 
 def of_run(measured: Measured, roof: Roof | None = None) -> Iterator[str]:
-    """Yield what is worth reading at once: the page, a token, the limit, and how near to the ``roof`` it all is."""
+    """Yield the main results: the page, a token, the limit, and how near to the ``roof`` they are."""
     if not measured.good:
         yield f"no good round of {len(measured.rounds)}: {measured.why_spoilt}"
         return
@@ -110,11 +110,11 @@ def of_run(measured: Measured, roof: Roof | None = None) -> Iterator[str]:
 
 
 def _first_token(times: Mapping[str, float]) -> str:
-    """Say what the first token waits for, as shares, and how long the step behind it is beside that."""
+    """Describe the stages before the first token as shares, and the next step as a share of it."""
     first, vision = times["first_token"], sum(times.get(name, 0.0) for name in (*ENCODERS, "vision"))
     found = {**times, "vision": vision}
     shares = ", ".join(f"{name} {found[name] / first:.0%}" for name in OF_FIRST if found.get(name))
-    step = f"; the step behind it is as long as {times['decode'] / first:.0%}" if "decode" in times else ""
+    step = f"; the next step takes {times['decode'] / first:.0%} as long" if "decode" in times else ""
     return f"of the first token: {shares}{step}"
 
 
@@ -131,7 +131,7 @@ def _limit(measured: Measured, times: Mapping[str, float]) -> Iterator[str]:
 
 
 def of_host(ratio: float) -> Iterator[str]:
-    """Say how fast the host was, beside the baseline's run, where that makes a difference."""
+    """Describe the host's speed relative to the baseline's run, if it differs enough."""
     if abs(ratio - 1) >= TELLING:
         yield (
             f"the host took {ratio:.2f} times as long for the same small work as at the baseline; "
@@ -140,7 +140,7 @@ def of_host(ratio: float) -> Iterator[str]:
 
 
 def of_judgement(one: Judgement, other: str = "the baseline") -> str:
-    """Say how a quantity compares with that of ``other``, in a phrase that begins with the finding."""
+    """Describe how a quantity compares with that of ``other``, in a phrase that starts with the finding."""
     if one.pace is Pace.NOT_COMPARED:
         return one.reason
     change = f"{one.ratio - 1:+.1%} ({one.low - 1:+.1%} to {one.high - 1:+.1%})"

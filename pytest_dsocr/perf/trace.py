@@ -1,7 +1,7 @@
-"""What changed between two traced pages: operators, kernels, waits and lines of Python, and the line that is to blame.
+"""Differences between two traced pages: operators, kernels, waits and lines of Python, and the line responsible.
 
-Counts are exact, and one that differs is a finding. One reading's times are not: where counts are the same, they tell
-something only in a stage that many rounds judged slower or faster.
+Counts are exact, so any difference is a finding. One reading's times are not exact: if counts are equal, times matter
+only in a stage that many rounds judged slower or faster.
 """
 
 from collections import defaultdict
@@ -16,11 +16,11 @@ from pytest_dsocr.perf.traced import KERNEL, PAGE, PYTHON, READS, RUN, WAIT, Pla
 
 NOTHING = "no operator, kernel or line explains it"
 LONGER, LONGER_ON_HOST = 1.1, 1.5
-"""How much longer the same calls have to take on the device, and on the host, which has other work as well."""
+"""Least ratios of longer calls on the device, and on the host, which has other work as well."""
 SHARE, LEAST = 0.05, 0.01
-"""Of its stage's time, what longer times have to add to be a finding; what calls that differ have to, to go first."""
+"""Least shares of the stage's time: for longer times to be a finding, and for calls that differ to be listed first."""
 BESIDE_CALL_MS = 0.02
-"""What Python takes to call an operator, under the profiler."""
+"""Time that Python takes to call an operator under the profiler."""
 HEAD = ("stage", "what", "A calls", "B calls", "A ms", "B ms", "", "from")
 LEFT = ("stage", "what", "", "from")
 MOST_SHOWN = 5
@@ -32,7 +32,7 @@ Both = tuple[float, float]
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that runs more or less often, or longer, at one place."""
+    """Change in how often or how long one operation runs at one place."""
 
     stage: str
     kind: str
@@ -42,12 +42,12 @@ class Change:
     host_ms: Both
     device_ms: Both
     runs: int
-    """Of the stage."""
+    """Number of runs of the stage."""
     grows: bool
 
     @property
     def ms(self) -> Both:
-        """Of the host or of the device, whichever differ more."""
+        """Milliseconds of the host or the device, whichever differ more."""
         return max(self.host_ms, self.device_ms, key=lambda both: abs(both[1] - both[0]))
 
     @property
@@ -57,7 +57,7 @@ class Change:
 
     @property
     def more_calls(self) -> float:
-        """How many more calls there are."""
+        """Number of additional calls on the second side."""
         return self.calls[1] - self.calls[0]
 
     @property
@@ -67,7 +67,7 @@ class Change:
 
     @property
     def word(self) -> str:
-        """How the second side differs."""
+        """Description of how the second side differs."""
         a, b = self.calls
         if a == b:
             return "slower" if self.more_ms > 0 else "faster"
@@ -88,7 +88,7 @@ class Cause:
 
     @cached_property
     def head(self) -> Change:
-        """What the others come with: a stage that runs again, a wait, or what takes longest."""
+        """Change that the others accompany: a stage that runs again, a wait, or what takes longest."""
         in_python = [one for one in self.changes if one.kind == PYTHON]
         others = [one for one in self.changes if one.kind != PYTHON]
         beside = sum(abs(one.more_ms) + abs(one.more_calls) * BESIDE_CALL_MS for one in others)
@@ -98,7 +98,7 @@ class Cause:
 
     @property
     def sentence(self) -> str:
-        """What happened, where, and by how much."""
+        """Sentence that states what happened, where, and by how much."""
         head, stage = self.head, _shown(self.head.stage)
         each = {DECODE: " a step", PAGE: " a page"}.get(stage, " a run" if head.runs > 1 else "")
         number = f"{abs(head.more_calls):.4g} {'more' if head.more_calls > 0 else 'fewer'}"
@@ -130,7 +130,7 @@ class Difference:
 
     @property
     def sentence(self) -> str:
-        """What explains most."""
+        """Sentence on the cause that explains most."""
         return self.causes[0].sentence if self.causes else NOTHING
 
     @property
@@ -155,14 +155,14 @@ def _cells(one: Change) -> tuple[str, ...]:
 
 
 def difference(a: Table, b: Table, judged: Collection[str] = ()) -> Difference:
-    """Compare two tables; changes are put together by stage and function.
+    """Compare two tables; changes are grouped by stage and function.
 
-    What is seen as the stages are called one by one is not said again of the page that is read whole.
+    A change in the separate stages is not repeated for the page that is read whole.
 
     Args:
         a: the first side's.
         b: the second side's.
-        judged: stages that are known to be slower or faster; in no other do the times of equal calls say anything.
+        judged: stages that are known to be slower or faster; only in these do the times of equal calls matter.
     """
     found: dict[tuple[str, ...], list[Change]] = defaultdict(list)
     for stage in (one for one in b.runs if one in a.runs):
@@ -174,7 +174,7 @@ def difference(a: Table, b: Table, judged: Collection[str] = ()) -> Difference:
     ]
 
     def weight(cause: Cause) -> tuple[bool, bool, float]:
-        """Put in front what calls differ in, and what takes longer: where work is replaced, what it was is no cause."""
+        """Order causes: different calls and longer times first, since work that was replaced is no cause."""
         is_felt = abs(cause.ms) > LEAST * a.stage_ms[cause.head.stage]
         felt_calls = is_felt and any(one.more_calls for one in cause.changes)
         return felt_calls, felt_calls and cause.ms > 0, abs(cause.ms) * cause.head.runs
@@ -191,7 +191,7 @@ def _of_stage(stage: str, a: Table, b: Table, is_judged: bool) -> Iterator[Chang
 
 
 def _of_name(key: tuple[str, str, str], a: Table, b: Table, is_judged: bool) -> Iterator[Change]:
-    """Yield where one operator, kernel, function or stage has more calls, or takes longer."""
+    """Yield the changes where one operator, kernel, function or stage has more calls, or takes longer."""
     stage, kind, _ = key
     rows = a.by_name.get(key, []), b.by_name.get(key, [])
     runs = a.runs[stage], b.runs[stage]
@@ -230,7 +230,7 @@ def _more(rows: Rows, runs: tuple[int, int]) -> Iterator[Change]:
 
 
 def _at_places(rows: Rows, runs: tuple[int, int]) -> list[Change]:
-    """Return one of each line, whatever its number; of Python's functions one."""
+    """Return one change for each line, whatever its number, and one for each of Python's functions."""
     by_place: dict[Any, tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
     for side, of in enumerate(rows):
         for row in of:

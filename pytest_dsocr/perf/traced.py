@@ -1,4 +1,4 @@
-"""What one traced page ran, as a table; light, for it is loaded beside whatever version of the package is measured."""
+"""Table of what one traced page ran; a light module, since it is loaded with any version of the measured package."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 RUN, OPERATOR, KERNEL, WAIT, PYTHON = "run", "operator", "kernel", "wait", "python"
 DOMAIN = "dsocr"
-"""Of the NVTX ranges that are stages, whoever opens them."""
+"""Domain of the NVTX ranges that are stages, whoever opens them."""
 PAGE = "page"
-"""What a page that is read whole is called; stages within it are ``page/decode``."""
+"""Name of a page that is read whole; stages within it are ``page/decode``."""
 READS = frozenset(("_local_scalar_dense", "nonzero", "masked_select", "equal", "unique_consecutive", "_unique2"))
-"""Operators whose result, or its size, the host has to wait for."""
+"""Operators that make the host wait for their result or its size."""
 
 
 class Place(NamedTuple):
@@ -32,26 +32,26 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """What ran in one stage at one place."""
+    """Calls of one operation in one stage at one place."""
 
     stage: str
     kind: str
-    """:data:`RUN` of a stage within, :data:`OPERATOR`, :data:`KERNEL`, :data:`WAIT` or :data:`PYTHON`, a function."""
+    """:data:`RUN` of an inner stage, :data:`OPERATOR`, :data:`KERNEL`, :data:`WAIT` or (a function) :data:`PYTHON`."""
     name: str
     path: tuple[Place, ...]
-    """The places in own code that lead to a run, the innermost last; of all else that one alone."""
+    """Places in own code that lead to a run, the innermost last; for other kinds only the innermost."""
     count: int
-    """Over all runs of the stage; of Python the lines that ran."""
+    """Number of calls over all runs of the stage; for Python, of lines that ran."""
     host_ms: float = 0.0
-    """Milliseconds a run of the stage; of Python those in which no operator was at work."""
+    """Milliseconds in each run of the stage; for Python, those in which no operator was at work."""
     device_ms: float = 0.0
     growth: int = 0
-    """By how much each run of the stage counts more than the one before."""
+    """Increase of the count from each run of the stage to the next."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """What one traced page ran: how often each stage, and what within."""
+    """Contents of one traced page: the number of runs of each stage, and the operations in it."""
 
     runs: Mapping[str, int]
     rows: Sequence[Row]

@@ -1,4 +1,4 @@
-"""Rounds of two processes taken in turn until each quantity is judged, and new processes asked about small changes."""
+"""Interleaved rounds of two processes until each quantity is judged; new processes confirm small changes."""
 
 import math
 import time
@@ -23,35 +23,35 @@ from pytest_dsocr.subjects.loading import VENDOR
 LABELS = ("A", "B")
 ENDED = "interrupted"
 PROCESSES_APART = math.log(1.15)
-"""By less than this the times of two processes of the same code may differ on a CPU throughout; 1.10 was seen."""
+"""Difference up to which two processes of the same code may run throughout on a CPU, as a logarithm; 1.10 was seen."""
 AGAIN = 2
-"""So many new pairs of processes a change of less than that has to be seen in as well."""
+"""Number of new pairs of processes that must confirm a change smaller than that."""
 RoundPair = tuple[Round, Round]
 
 
 @dataclass(frozen=True)
 class Task:
-    """What both sides are asked to do."""
+    """Task of both sides."""
 
     subject: str
-    """Of the side that names none of its own."""
+    """Subject of a side that names none of its own."""
     setup: Mapping[str, str]
     """The fields of :class:`pytest_dsocr.subjects.protocol.Setup`."""
     checkpoint_sha256: str
-    """Empty for one that only the subject can read."""
+    """SHA-256 of the checkpoint; empty if only the subject can read it."""
     page: Path
     reading: PageSetting
-    """The page, and what is asked of it."""
+    """Page, prompt, preset and limit of tokens."""
     slower: Mapping[str, float] = field(default_factory=dict)
-    """How much slower a quantity may be, where that is not the default."""
+    """Allowed slow-down by quantity, where it is not the default."""
     stages: tuple[str, ...] = ()
-    """The quantities to judge; all where none is named."""
+    """The quantities to judge; all if none is named."""
     most_rounds: int = LOOKS[-1]
     """The most pairs of rounds to take."""
     seconds: float = math.inf
-    """No pair of rounds is started after so many."""
+    """Time after which no pair of rounds is started."""
     limit_s: float = 600.0
-    """Seconds that one answer of a side may take."""
+    """Seconds allowed for one answer of a side."""
     start_limit_s: float = START_LIMIT_S
     """Seconds that a side may take to start and load."""
     traces: Path | None = None
@@ -83,10 +83,10 @@ def asked_again(
     watch: Watcher,
     ends_s: float,
 ) -> list[Judgement]:
-    """Ask new processes of both sides about each change that may be one of processes and not of their code.
+    """Repeat in new processes each change that may come from the processes, not from their code.
 
-    One that they do not all see is AMBIGUOUS, or NOT-SLOWER where each passes: where a process has its memory makes
-    all that it does slower or faster.
+    A change that not all of them show is AMBIGUOUS, or NOT-SLOWER if each passes. The place of a process's memory makes
+    all its work slower or faster.
     """
     found = {one.quantity: one for one in judged}
     for _ in range(AGAIN):
@@ -106,7 +106,7 @@ def asked_again(
 
 
 def _agreed(one: Judgement, again: Judgement | None) -> Judgement:
-    """Return a change as it is where new processes show it too; where they do not, no more than both say."""
+    """Return a change unchanged if new processes confirm it; otherwise weaken it to what both results support."""
     if again and again.pace is one.pace:
         return one
     pace = Pace.NOT_SLOWER if again and {one.pace, again.pace} <= {*NO_SLOWER} else Pace.AMBIGUOUS
@@ -121,10 +121,10 @@ class _TimeUpError(Exception):
 def settled(
     both: Sequence[Side], exact: Sequence[Mapping[str, int]], task: Task, watch: Watcher, ends_s: float
 ) -> tuple[list[RoundPair], Sequence[Judgement], str]:
-    """Take pairs of rounds until all is judged, or the bound is reached; return them, and the verdicts.
+    """Take pairs of rounds until all is judged, or the limit is reached; return them, and the verdicts.
 
-    The first pair is of all, for limits depend on the page; then what is settled, or not asked for, is left out.
-    Where the time is up, or Ctrl-C is pressed, those that were taken are judged; the third value says so.
+    The first pair measures all, since limits depend on the page. Later pairs leave out what is settled or not
+    requested. If the time is up, or Ctrl-C is pressed, the pairs so far are judged; the third value states this.
     """
     pairs = [_rounds(both, 0)]
 
@@ -151,7 +151,7 @@ def settled(
 
 def _rounds(both: Sequence[Side], number: int, only: Sequence[str] = ()) -> RoundPair:
     """Take one pair of rounds, the sides in the order of its number; return A's first."""
-    both_of = {TOKENIZER: (PREPROCESS, TOKENIZER)}  # of which one side may have the first as part of the second
+    both_of = {TOKENIZER: (PREPROCESS, TOKENIZER)}  # one side may have the first as part of the second
     asked = [name for one in only for name in both_of.get(one, (one,))]
     found = {k: Round.from_json(both[k].ask("round", only=asked)) for k in order(number)}
     return alike(found[0], found[1]), alike(found[1], found[0])
@@ -165,7 +165,7 @@ def judge_pairs(
     looks: int,
     stages: Sequence[str] = (),
 ) -> list[Judgement]:
-    """Judge pairs of rounds; what only one side has the time of is not compared. Nothing where all are spoilt."""
+    """Judge pairs of rounds; a quantity that one side lacks is not compared. Return nothing if all are spoilt."""
     times = times_of(pairs, exact)
     if not times:
         return []
@@ -180,7 +180,7 @@ def judge_pairs(
 def times_of(pairs: Sequence[RoundPair], exact: Sequence[Mapping[str, int]]) -> dict[str, Sides]:
     """Return both sides' milliseconds in the good and steady pairs that took a quantity, corrected for the host.
 
-    Of a quantity that one side alone has the time of in any pair there is nothing.
+    A quantity that only one side has the time of in a pair is left out.
     """
     good = [pair for pair in pairs if not _spoilt(pair)]
     found: dict[str, Sides] = {}

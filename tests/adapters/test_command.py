@@ -150,7 +150,7 @@ def test_a_command_that_stays_is_asked_page_by_page(kept: Any) -> None:
     first, second = (read("", page, kept) for page in ("one", "two"))
     assert (first.split("|")[0], second.split("|")[0]) == ("one", "two")
     assert pid(first) == pid(second)
-    assert "error: no such page; mend that; it said last: loading for two; " in refused("", "refuses", subject=kept)
+    assert "error: no such page; fix that; it said last: loading for two; " in refused("", "refuses", subject=kept)
     assert pid(read("", "three", kept)) == pid(first), "a page that is refused does not end it"
     close_subject(kept)
     with pytest.raises(ProcessLookupError):

@@ -150,7 +150,7 @@ def test_rounds_are_taken_in_turn_and_texts_that_differ_are_no_verdict_on_time(
     assert ("ABBA" * len(asked)).startswith("".join(asked))
     assert paces() == {"page": "SAME"}
     message = capsys.readouterr().out
-    assert "the two do not read the same: A 6 characters, B 22 characters, apart from character 6 on" in message
+    assert "the two do not read the same: A 6 characters, B 22 characters, different from character 6 on" in message
     assert "verdict         could not tell: the sides do different work" in message
 
 

@@ -20,7 +20,7 @@ from pytest_dsocr.engine.fast.weights import FeedForward, LayerWeights, Norm
 
 
 class Tile(NamedTuple):
-    """How much of a matrix a program multiplies at once: rows, and channels of each; with how many warps of threads."""
+    """Size of the part of a matrix that one program multiplies: rows, channels of each, and warps of threads."""
 
     rows: int
     width: int
@@ -38,13 +38,13 @@ TILES = {
 }
 """By kernel; ``attend`` has positions for rows."""
 FEW_ROWS = 1024
-"""Up to here a matrix is the router's, which is spread over many programs; above, it is ``lm_head``."""
+"""Most rows of a router's matrix, which is spread over many programs; a matrix with more rows is ``lm_head``."""
 JOINED_AT_ONCE = 16
-"""Blocks of attention that are put together at once."""
+"""Number of attention blocks that are joined at once."""
 
 
 def qkv(x_BC: Tensor, layer: LayerWeights, place: Place) -> Tensor:
-    """Write the new token's keys and values into the cache; give its queries ``[B, N * D]``."""
+    """Write the new token's keys and values into the cache; return its queries ``[B, N * D]``."""
     rows, width = x_BC.shape
     _, groups, room, channels = place.keys.shape
     heads = layer.qkv.shape[0] // channels - 2 * groups

@@ -1,7 +1,7 @@
-"""A mixture of experts for many tokens: sorted by expert, so that each expert's weights are read once.
+"""A mixture of experts for many tokens, sorted by expert, so each expert's weights are read once.
 
-Takes the place of ``gate_up`` and ``down`` in :mod:`~pytest_dsocr.engine.fast.step` where the B tokens are those of a
-prompt. Shapes as in :mod:`~pytest_dsocr.engine.fast.weights`.
+Replaces ``gate_up`` and ``down`` in :mod:`~pytest_dsocr.engine.fast.step` if the B tokens are those of a prompt.
+Shapes as in :mod:`~pytest_dsocr.engine.fast.weights`.
 """
 
 from dataclasses import replace
@@ -15,11 +15,11 @@ from pytest_dsocr.engine.fast.step import PLAIN
 from pytest_dsocr.engine.fast.weights import DecoderWeights, FeedForward, Norm
 
 ALIGNED_BYTES = 16
-"""What the rows of a matrix must be a multiple of for the grouped product."""
+"""Number of bytes that a matrix row's size must be a multiple of for the grouped product."""
 
 
 def gate_up(x_BC: Tensor, norm: Norm, scores_BE: Tensor | None, feed: FeedForward) -> tuple[Tensor, Tensor, Tensor]:
-    """As ``plain.gate_up``, but that the routed experts' inner channels are in the order of :func:`by_expert`."""
+    """Compute ``plain.gate_up``, with the routed experts' inner channels in the order of :func:`by_expert`."""
     x = normalise(x_BC, norm)
     chosen, weights = route(scores_BE, feed, x, in_order=False)
     gate, up = feed.shared_gate_up.chunk(2)
@@ -37,7 +37,7 @@ def gate_up(x_BC: Tensor, norm: Norm, scores_BE: Tensor | None, feed: FeedForwar
 
 
 def down(inner: Tensor, chosen_BK: Tensor, weights_BK: Tensor, feed: FeedForward, residual_BC: Tensor) -> Tensor:
-    """As ``plain.down``, of the output of :func:`gate_up`."""
+    """Compute ``plain.down`` from the output of :func:`gate_up`."""
     routed, shared = inner.split([feed.per_token * feed.inner, feed.shared_inner], dim=1)
     out = F.linear(shared, feed.shared_down)
     if feed.per_token:

@@ -21,11 +21,11 @@ from pytest_dsocr.models.architecture import Architecture
 
 
 class FastModel(EngineModel):
-    """The same model, whose decoder goes past its modules.
+    """Model whose decoder bypasses its modules.
 
-    Hooks of layers are called in prefill, which computes the same with them. A hook of anything inside a layer makes
-    prefill go through the modules, as the readable model does. Steps call no hook and are of one page. Several pages
-    together are decoded as the readable model does.
+    Prefill calls hooks of layers, which do not change its result. If anything inside a layer has a hook, prefill uses
+    the modules, as the readable model does. Decode steps call no hook and are of one page. Several pages together are
+    decoded as by the readable model.
     """
 
     def __init__(self, arch: Architecture) -> None:
@@ -34,10 +34,10 @@ class FastModel(EngineModel):
         self._slots: Slots | None = None
         self._prompts: CapturedCalls[Prefilled] | None = None
         self.operations = PLAIN
-        """What steps compute with; chosen as the experts are stacked."""
+        """Operations of decode steps; chosen when the experts are stacked."""
 
     def stack_experts(self) -> None:
-        """Lay the decoder's weights out for fast steps, once they are loaded; the encoders' stay where they are."""
+        """Lay the decoder's weights out for fast steps after loading; the encoders' are not moved."""
         self.weights, self._slots = DecoderWeights.of(self), None
         pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
         self.prepare_vision(pool, exact=self.weights.round_scores)

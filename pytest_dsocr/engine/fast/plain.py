@@ -1,7 +1,7 @@
-"""A decode step's operations in plain torch: no operation waits for the device, so that a step can be captured.
+"""A decode step's operations in plain torch; none waits for the device, so a step can be captured.
 
-They compute what the readable layers compute; only products are joined, and attention reads what room it is given that
-a row has not filled, with weights of 0. Shapes as in :mod:`~pytest_dsocr.engine.fast.weights`; B rows, S positions of
+They compute the same as the readable layers, with products joined. Attention also reads the room that a row has
+not filled, with weights of 0. Shapes as in :mod:`~pytest_dsocr.engine.fast.weights`; B rows, S positions of
 room.
 """
 
@@ -23,7 +23,7 @@ def normalise(x_BC: Tensor, norm: Norm) -> Tensor:
 
 
 def qkv(x_BC: Tensor, layer: LayerWeights, place: Place) -> Tensor:
-    """Write the new token's keys and values into the cache; give its queries ``[B, N * D]``."""
+    """Write the new token's keys and values into the cache; return its queries ``[B, N * D]``."""
     heads = F.linear(normalise(x_BC, layer.before_attention), layer.qkv).unflatten(1, (-1, layer.head_dim))
     groups = place.keys.shape[1]
     turned, v = heads[:, :-groups], heads[:, -groups:]
@@ -83,7 +83,7 @@ def down(inner: Tensor, chosen_BK: Tensor, weights_BK: Tensor, feed: FeedForward
 
 
 def route(scores_BE: Tensor | None, feed: FeedForward, x: Tensor, *, in_order: bool = True) -> tuple[Tensor, Tensor]:
-    """Choose each token's experts ``[B, K]`` int64, best first if asked; and give their weights ``[B, K]`` float32."""
+    """Return each token's experts ``[B, K]`` int64, best first if requested, and their weights ``[B, K]`` float32."""
     if scores_BE is None:
         return x.new_empty(len(x), 0, dtype=torch.int64), x.new_empty(len(x), 0, dtype=torch.float32)
     weights, chosen = scores_BE.softmax(dim=-1).topk(feed.per_token, dim=-1, sorted=in_order)

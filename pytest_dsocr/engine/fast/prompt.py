@@ -22,7 +22,7 @@ from pytest_dsocr.layers.rotary import Rope
 
 
 class Prefilled(NamedTuple):
-    """What a prompt leaves behind."""
+    """Logits, keys and values of a prompt."""
 
     logits: Tensor
     """Float32, of the last token ``[1, V]`` or of all ``[T, V]``."""
@@ -47,9 +47,9 @@ def prefill(
         x_TC: the prompt's embeddings.
         weights: the model's.
         rope: of positions 0 to T.
-        modules: the layers, whose hooks are called, and which say how to attend.
-        round_router: compute the router's scores in the weights' dtype, as autocast does, and not in float32.
-        every: give the logits of every token.
+        modules: the layers, which define the attention, and whose hooks are called.
+        round_router: compute the router's scores in the weights' dtype, as autocast does, instead of in float32.
+        every: return the logits of every token.
     """
     cached: list[tuple[Tensor, Tensor]] = []
     attend = modules[0].self_attn.attend

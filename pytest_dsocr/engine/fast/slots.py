@@ -18,24 +18,24 @@ from pytest_dsocr.layers.cache import ALL_TOKENS, KVCache
 from pytest_dsocr.layers.rotary import Rope
 
 LEAST_ROOM = {"cpu": 256, "cuda": 2048}
-"""Positions that a first slot has room for: on a GPU enough for most pages, as each size is captured anew."""
+"""Positions in a first slot: enough for most pages on a GPU, since each size is captured separately."""
 
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Where one layer's keys and values are, which position the step's token has, and where it is written."""
+    """Keys and values of one layer, with the position of the step's token and where it is written."""
 
     keys: Tensor
     """``[1, G, S, D]``; in a slot, those of all layers: ``[L, 1, G, S, D]``."""
     values: Tensor
     positions: Tensor
-    """``[1]`` int64, on the device: the new token's."""
+    """``[1]`` int64, on the device: position of the new token."""
     targets: Tensor
     """``[1]`` int64: where its keys and values go; without a ring, ``positions`` itself."""
     lasts: Tensor
-    """``[1]`` int64: the last that is filled behind the step; without a ring, ``positions`` itself."""
+    """``[1]`` int64: last filled position after the step; without a ring, ``positions`` itself."""
     cos: Tensor
-    """``[P, D / 2]``, in the model's dtype, as ``sin``; P is no less than S."""
+    """``[P, D / 2]``, in the model's dtype, like ``sin``; P is at least S."""
     sin: Tensor
 
 
@@ -55,12 +55,12 @@ class Slot(Place):
         return self.keys.shape[3]
 
     def first(self, positions: int) -> Slot:
-        """Return the same memory with no more room than ``positions``; nothing is captured over it."""
+        """Return the same memory with room for ``positions`` only; nothing is captured over it."""
         keys, values = (stored[:, :, :, :positions] for stored in (self.keys, self.values))
         return replace(self, keys=keys, values=values, captured={})
 
     def place(self, cache: KVCache) -> None:
-        """Bring to the device where the next step stands."""
+        """Copy the position of the next step to the device."""
         self.positions.copy_(torch.tensor(cache.seen))
         if self.prompts is not None:
             self.prompts.copy_(torch.tensor(cache.prompts))
@@ -80,13 +80,13 @@ class Slot(Place):
 
 
 class Slots:
-    """The slots of one model: taken by caches, given back when these are gone.
+    """The slots of one model: caches take them, and return them when they are deleted.
 
     Args:
         layers: L.
         like: a tensor ``[1, G, T, D]`` of keys, for its heads, channels, dtype and device.
         inverse_frequencies: of the rotary positions, ``[D / 2]``.
-        ring: of generated tokens, where there is one, whose positions go past the room, up to ``limit``.
+        ring: of generated tokens, if there is one, whose positions exceed the room, up to ``limit``.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Slots:
         return self._made(room)
 
     def give_back(self, slot: Slot) -> None:
-        """Let a slot be taken again; whoever has views of it must not read them any more."""
+        """Free a slot; nobody may read views of it any more."""
         self._free.append(slot)
 
     def _made(self, room: int) -> Slot:
@@ -129,14 +129,14 @@ class Slots:
 
 
 class StaticCache(KVCache):
-    """Keys and values of one page at addresses that do not move until there is no room left.
+    """Keys and values of one page at addresses that do not move while there is room.
 
-    Prefill fills it as any other; :meth:`ready` gives the slot that a step then writes into. When the cache is gone its
-    memory goes to the next one: a view that was taken of it holds what the next page writes.
+    Prefill fills it like any other; :meth:`ready` returns the slot that a step then writes into. When the cache is
+    deleted, the next one takes its memory: a view of it then has the next page's values.
 
     Args:
         layers: number of layers.
-        slots: gives the model's slots, once there is something to write.
+        slots: returns the model's slots, when there is something to write.
         policy: which tokens it keeps.
     """
 
@@ -165,7 +165,7 @@ class StaticCache(KVCache):
         """Return the slot, with room for one more position, and with the next position on the device.
 
         Raises:
-            DsocrError: where a ring has gone past the last position that there is.
+            DsocrError: if a ring has exceeded the last possible position.
         """
         slot = self._reserve(max(self.lengths_after(1)), self.keys(0))
         if self.seen[0] >= len(slot.cos):

@@ -1,6 +1,6 @@
-"""One decode step of all layers, from plain torch or fused kernels.
+"""A decode step of all layers, from plain torch or fused kernels.
 
-Shapes: B rows (of a page's step one), C hidden channels, V vocabulary.
+Shapes: B rows (one in a page's step), C hidden channels, V vocabulary.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pytest_dsocr.engine.fast.weights import DecoderWeights, LayerWeights
 
 @dataclass(frozen=True)
 class Operations:
-    """What a step is made of; each is documented, in its slowest and clearest form, in ``fast.plain``."""
+    """Operations of a decode step; ``fast.plain`` documents each in its slowest and clearest form."""
 
     qkv: Callable[..., Tensor]
     attend: Callable[..., Tensor]
@@ -41,7 +41,7 @@ PLAIN = Operations.of(plain)
 
 @cache
 def operations_for(device: torch.device) -> Operations:
-    """Return Triton's kernels on a GPU, where the package is installed; plain torch elsewhere."""
+    """Return Triton's kernels on a GPU if the package is installed, otherwise plain torch."""
     if device.type != "cuda" or not find_spec("triton"):
         return PLAIN
     from pytest_dsocr.engine.fast import fused
@@ -68,7 +68,7 @@ def step(x_BC: Tensor, weights: DecoderWeights, slot: Slot, operations: Operatio
 
 
 def through_feed(x_BC: Tensor, layer: LayerWeights, operations: Operations, *, round_router: bool) -> Tensor:
-    """Run the second half of a layer: experts, or the only perceptron, beside the residual."""
+    """Run the second half of a layer: experts, or the only perceptron, with the residual connection."""
     feed, norm, scores = layer.feed, layer.before_feed, None
     if feed.router is not None:
         scores = operations.score(x_BC, norm, feed.router, rounded=round_router)

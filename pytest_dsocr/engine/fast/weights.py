@@ -1,7 +1,7 @@
-"""The decoder's weights as a fused step reads them: tensors that the model's own parameters become views of.
+"""The decoder's weights as a fused step reads them; the model's own parameters become views of these tensors.
 
-Shapes: C hidden channels, N query heads, G key-value heads, D channels of a head, E experts, K experts of a token,
-I channels inside an expert, J channels inside the shared experts (or inside a layer's only perceptron).
+Shapes: C hidden channels, N query heads, G key-value heads, D channels of a head. E experts, K experts of a token, I
+channels inside an expert. J channels inside the shared experts, or inside a layer's only perceptron.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class FeedForward:
 
 @dataclass(frozen=True)
 class LayerWeights:
-    """One layer's."""
+    """Weights of one layer."""
 
     before_attention: Norm
     qkv: Tensor

@@ -10,13 +10,13 @@ from torch import Tensor
 
 Given = TypeVar("Given")
 MOST_GRAPHS = 24
-"""Of one function: each keeps what it gives in memory, of a prompt its keys and values."""
+"""Most graphs of one function; each keeps its results in memory, such as a prompt's keys and values."""
 
 
 class CapturedCalls(Generic[Given]):
     """The function itself at the first call with a shape, and on a CPU; a graph from the second on.
 
-    What it gives may be written again by the next call.
+    The next call may overwrite its result.
 
     Args:
         body: the function; it may launch on the device, must not wait for it, and reads memory that does not move.
@@ -46,7 +46,7 @@ class CapturedCalls(Generic[Given]):
 
 
 class Graph(Generic[Given]):
-    """What ``body`` launches, captured; its libraries must be warm, and each replay overwrites its outputs."""
+    """A captured CUDA graph of ``body``. Its libraries must be warm; each replay overwrites its outputs."""
 
     def __init__(self, body: Callable[[], Given], device: torch.device, pool: Any = None) -> None:
         self._device, self._graph = device, torch.cuda.CUDAGraph()

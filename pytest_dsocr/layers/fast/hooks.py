@@ -1,4 +1,4 @@
-"""Forward hooks where code goes past modules: of some they are called from outside, others have to run themselves."""
+"""Forward hooks of bypassed modules: code can call some from outside; the others need the module itself to run."""
 
 from collections.abc import Callable, Iterable
 

@@ -1,7 +1,7 @@
-"""SAM with its tables made once a size, windows cut after the joined product, and no copy that is not needed.
+"""SAM with tables made once for each size, windows cut after the joined product, and no unnecessary copy.
 
-Shapes: B views, H x W patches, C channels, N heads, D channels of a head, s x s patches that attend to each other (a
-window or the whole view), L offsets of a relative position, of rows and then of columns.
+Shapes: B views, H x W patches, C channels, N heads, D channels of a head. L offsets of a relative position: those of
+rows, then those of columns. s x s patches attend to each other: a window, or the whole view.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ Attend = Callable[[Tensor, Tensor, Tensor, int, int], Tensor]
 
 @dataclass(frozen=True)
 class Tables:
-    """What follows from the weights and a view's size alone."""
+    """Tables that depend only on the weights and a view's size."""
 
     positions: Tensor
     """``[H, W, C]``."""
     offsets: tuple[Tensor, ...]
-    """Of each block ``[L, D]``: its row ``k - q + s - 1`` is for key row ``k`` and query row ``q``; columns follow."""
+    """``[L, D]`` for each block: row ``k - q + s - 1`` is for key row ``k`` and query row ``q``; columns follow."""
 
     @classmethod
     def of(cls, sam: Sam, side: int) -> Tables:
-        """Make them for views of ``side`` x ``side`` patches."""
+        """Make the tables for views of ``side`` x ``side`` patches."""
         offsets = (offsets_of(block.attn, block.window or side) for block in blocks_of(sam))
         return cls(resize_grid(sam.pos_embed[0], side), tuple(offsets))
 
@@ -89,7 +89,7 @@ def _through(block: Block, offsets: Tensor, attend: Attend, x_BHWC: Tensor) -> T
 
 
 def _patches(sam: Sam, pixels: Tensor) -> Tensor:
-    """Multiply patches as rows of a matrix, in place of a convolution: ``[B, H, W, C]``."""
+    """Compute the patch embedding as a matrix product instead of a convolution: ``[B, H, W, C]``."""
     layer = sam.patch_embed.proj
     size = layer.kernel_size[0]
     patches = pixels.unflatten(3, (-1, size)).unflatten(2, (-1, size)).permute(0, 2, 4, 1, 3, 5)
@@ -102,7 +102,7 @@ def _normalise(x_BHWC: Tensor, norm: nn.Module) -> Tensor:
 
 
 def _filled(qkv_BHWX: Tensor, padding_X: Tensor, side: int) -> Tensor:
-    """Fill up to whole windows with what the joined product makes of zeros."""
+    """Fill up to whole windows with the joined product of zeros."""
     batch, height, width, _ = qkv_BHWX.shape
     if height % side == 0 and width % side == 0:
         return qkv_BHWX
@@ -114,8 +114,8 @@ def _filled(qkv_BHWX: Tensor, padding_X: Tensor, side: int) -> Tensor:
 def _position_bias(q: Tensor, offsets_LD: Tensor, side: int) -> Tensor:
     """Score of every query ``[B, N, s*s, D]`` with every row's and column's offset: ``[B, N, s*s, s*s]``.
 
-    One product gives the scores of all offsets. Where those begin that a query needs moves by one place from row to
-    row: a view with strides picks them.
+    One product gives the scores of all offsets. The first offset that a query needs moves by one place from row to row,
+    so a view with strides picks them.
     """
     batch, heads, count, _ = q.shape
     scores = (q @ offsets_LD.T).contiguous()  # [B, N, s*s, L]

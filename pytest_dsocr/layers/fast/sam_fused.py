@@ -26,11 +26,11 @@ class Block(NamedTuple):
 
 WINDOW, WHOLE = Block(128, 16, 4, 2), Block(64, 64, 4, 3)
 SMALL_SIDE = 16
-"""Up to here patches are those of a window; above, of a whole view."""
+"""Largest side of a window, in patches; a larger side is a whole view's."""
 
 
 def attend(qkv_BHWX: Tensor, padding_X: Tensor, offsets_LD: Tensor, heads: int, side: int) -> Tensor:
-    """As ``sam.attend``, within rounding."""
+    """Compute ``sam.attend``, equal within rounding."""
     views, height, width, joined = qkv_BHWX.shape
     channels, block = joined // 3, WINDOW if side <= SMALL_SIDE else WHOLE
     head_dim, up = channels // heads, next_power_of_2(side)

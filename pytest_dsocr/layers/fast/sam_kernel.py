@@ -1,6 +1,6 @@
-"""SAM's attention in Triton: windows, their padding and relative positions are read where they are.
+"""SAM's attention in Triton: windows, their padding and relative positions are read without copies.
 
-Pointers are to contiguous tensors; sizes in capitals are known as a kernel is compiled.
+Pointers are to contiguous tensors; sizes in capitals are compile-time constants.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ def attend_kernel(
     UP: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """Some queries of one head over all keys of their window, some rows of keys at once, each filled up to ``UP``.
+    """Attend with some queries of one head to all keys of their window, some rows of keys at once, padded to ``UP``.
 
-    Programs: ``[SIDE * SIDE / QUERIES, N, windows]``. ``scores`` ``[N, T, L]`` are each query's with each offset; those
-    of the first row of keys and a query in the first row lie at ``rows_from``, of columns likewise. They are told as it
-    runs, since Triton takes what is subtracted from a known number for aligned, and it is not.
+    Programs: ``[SIDE * SIDE / QUERIES, N, windows]``. ``scores`` ``[N, T, L]`` has each query's with each offset. Those
+    of the first row of keys and a query in the first row start at ``rows_from``, those of columns at ``columns_from``.
+    Both are run-time arguments: Triton wrongly assumes that the difference from a compile-time constant is aligned.
     """
     C: tl.constexpr = N * D
     head = tl.program_id(1)

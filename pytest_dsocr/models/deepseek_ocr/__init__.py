@@ -1,4 +1,4 @@
-"""DeepSeek-OCR: SAM and CLIP beside each other, 640 px crops laid out as one page, rows that end with a newline."""
+"""DeepSeek-OCR: SAM's and CLIP's features joined, 640 px crops laid out as one page, rows that end with a newline."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""CLIP's vision transformer, fed by SAM's features in place of its own patch embeddings.
+"""CLIP's vision transformer, which takes SAM's features instead of its own patch embeddings.
 
 Shapes: B views, P = h * w positions, C channels, N heads, D channels of a head.
 """
@@ -63,7 +63,7 @@ class Transformer(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention, then a two-layer perceptron, each behind a norm and beside a residual."""
+    """Attention, then a two-layer perceptron, each after a norm and with a residual connection."""
 
     def __init__(self, config: ClipConfig) -> None:
         super().__init__()

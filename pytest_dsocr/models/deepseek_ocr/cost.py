@@ -1,4 +1,4 @@
-"""The encoders' share: SAM, CLIP behind it, and the projector behind both."""
+"""The encoders' share of the cost: SAM, CLIP after it, and the projector after both."""
 
 from collections.abc import Iterator, Mapping
 
@@ -163,7 +163,7 @@ def parameters(arch: Architecture) -> dict[str, int]:
 
 
 def activations(arch: Architecture, side_px: int, views: int, dtype: str) -> dict[str, int]:
-    """Return the most bytes of activations alive at once in one call of SAM, of CLIP and of the projector."""
+    """Return the peak bytes of activations in one call of SAM, of CLIP and of the projector."""
     sizes = sizes_of(arch)
     size, rows = ITEM_BYTES[dtype], views * (encoded_side(side_px, sizes.sam.patch_size) ** 2 + 1)
     return {
@@ -174,7 +174,7 @@ def activations(arch: Architecture, side_px: int, views: int, dtype: str) -> dic
 
 
 def sam_activations(config: SamConfig, side: int, views: int) -> int:
-    """Input, norm, windows, queries with keys and values, and the output twice, beside the bias in its making."""
+    """Count the input, norm, windows, queries with keys and values, the bias being made, and the output twice."""
     peaks = [views * side**2 * config.width * (3 + 2 * config.mlp_ratio)]
     for layer in range(config.layers):
         window = _window(config, layer, side)

@@ -12,7 +12,7 @@ from pytest_dsocr.models.deepseek_ocr.model import DeepseekOCR
 
 
 class FastDeepseekOCR(FastModel, DeepseekOCR):
-    """The same model, whose stages go past its modules; hooks of SAM's blocks are called as those of layers are."""
+    """Model whose stages bypass its modules; hooks of SAM's blocks are called as those of layers are."""
 
     def __init__(self, arch: Architecture) -> None:
         super().__init__(arch)

@@ -16,13 +16,13 @@ from pytest_dsocr.models.deepseek_ocr.model import DeepseekCore
 class FastVision:
     """The encoders of one model, whose weights must not move.
 
-    CLIP's module is captured as it is, under autocast, where its residual is in float32. So is SAM's where ``exact`` is
-    asked for; else SAM has code of its own, without autocast, as all of it is in the weights' dtype.
+    CLIP's module is captured unchanged, under autocast, where its residual is in float32. So is SAM's if ``exact`` is
+    set. Otherwise SAM has its own code without autocast, as all of it is in the weights' dtype.
 
     Args:
         core: the model.
-        device: where it is.
-        pool: what graphs share their memory in.
+        device: the model's device.
+        pool: the memory pool that graphs share.
         exact: compute what the readable session computes, to the bit.
     """
 
@@ -30,9 +30,9 @@ class FastVision:
         self._core, self.exact = core, exact
         self._tables: dict[int, sam.Tables] = {}
         self.attend = attend_for(device)
-        """What SAM attends with."""
+        """Attention of SAM on this device."""
         self.hooks = Hooks([core.sam_model], [core.sam_model, *([] if exact else sam.blocks_of(core.sam_model))])
-        """Of SAM; where there is one that only the module can call, the module itself is to be called."""
+        """Hooks on SAM; if one is on an inner module, only calling the SAM module itself runs it."""
         self._in_sam = Hooks([core.sam_model], [core.sam_model])
         self._in_clip = Hooks([core.vision_model], [core.vision_model])
         self._sam = CapturedCalls(core.sam_model.forward if exact else self._encode, pool)
@@ -67,7 +67,7 @@ def _own(compute: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
 
 
 def attend_for(device: torch.device) -> sam.Attend:
-    """Return the Triton kernel on a GPU, where the package is installed; plain torch elsewhere."""
+    """Return the Triton kernel on a GPU if the package is installed, otherwise plain torch."""
     if device.type != "cuda" or not find_spec("triton"):
         return sam.attend
     from pytest_dsocr.layers.fast import sam_fused

@@ -22,7 +22,7 @@ class DeepseekCore(Core):
 
 
 class Projector(nn.Module):
-    """One linear layer from the vision towers' width to the decoder's."""
+    """A linear layer from the vision towers' width to the decoder's."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class DeepseekOCR(EngineModel):
         return self.model.vision_model(sam)
 
     def projector(self, clip: Tensor, sam: Tensor) -> Tensor:
-        """Project CLIP's features beside SAM's: ``[N, h * w, C]``."""
+        """Project the joined features of CLIP and SAM: ``[N, h * w, C]``."""
         return self.project(beside(clip, sam))
 
     def project(self, features: Tensor) -> Tensor:
@@ -59,5 +59,5 @@ class DeepseekOCR(EngineModel):
 
 
 def beside(clip: Tensor, sam: Tensor) -> Tensor:
-    """Put CLIP's features ``[N, 1 + h * w, c]`` without the class token beside SAM's ``[N, c, h, w]``."""
+    """Join CLIP's features ``[N, 1 + h * w, c]``, without the class token, and SAM's ``[N, c, h, w]``."""
     return torch.cat([clip[:, 1:], sam.flatten(2).transpose(1, 2)], dim=-1)

@@ -24,7 +24,7 @@ class DeepseekVendorModel(VendorModel):
         return self.model.vision_model(sam, sam)
 
     def projector(self, clip: Tensor, sam: Tensor) -> Tensor:
-        """Run the vendor's projector on CLIP's features beside SAM's."""
+        """Run the vendor's projector on the joined features of CLIP and SAM."""
         return self.model.projector(beside(clip, sam))
 
 

@@ -1,4 +1,4 @@
-"""What runs in the process of the implementation that is measured, which may hold another version of this package.
+"""Code that runs in the process of the measured implementation, which may have another version of this package.
 
-So nothing in here imports anything of ``pytest_dsocr`` but ``pytest_dsocr.perf.probe``, except what loads a subject.
+Modules here import only ``pytest_dsocr.perf.probe`` from ``pytest_dsocr``, except to load a subject.
 """

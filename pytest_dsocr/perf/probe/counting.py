@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 COPIES = frozenset(("_to_copy", "copy_"))
 CONVOLUTION = "convolution"
 TIMES = 2
-"""How often a page is profiled; the mean counts."""
+"""Number of times that a page is profiled; the mean counts."""
 FEW_STEPS = 4
 """Decode steps that are profiled; the last one counts."""
 TRANSFERS = ("Memcpy HtoD", "Memcpy DtoH")
@@ -40,7 +40,7 @@ TRANSFERS = ("Memcpy HtoD", "Memcpy DtoH")
 
 
 def count(probe: PageProbe) -> dict[str, int]:
-    """Count one page of ``probe``: its whole reading, and its stages where the subject has them."""
+    """Count one page of ``probe``: its whole reading, and its stages if the subject has them."""
     found = _of_reading(probe)
     if probe.has_stages:
         found |= _of_stages(probe)
@@ -96,7 +96,7 @@ def _of_stages(probe: PageProbe) -> dict[str, int]:
 
 
 def _of_products(probe: PageProbe) -> dict[str, int]:
-    """Return the FLOPs of the prompt and of a step; nothing where no figure is known for some."""
+    """Return the FLOPs of the prompt and of a step; empty if the figure of an operator is unknown."""
     walk = probe.walk(Stopwatch("cpu"), (PREFILL,))
     with counted_flops() as prompt:
         _, state = walk.begin()
@@ -122,7 +122,7 @@ def _of_steps(steps: list[Operators]) -> dict[str, int]:
 
 
 def _cache_bytes(state: Any) -> int | None:
-    """Return the cache's bytes a position, where the state shows it."""
+    """Return the cache's bytes for each position, if the state exposes it."""
     cache = getattr(state, "cache", None)
     try:
         tensors = [side(layer) for layer in range(cache.layers) for side in (cache.keys, cache.values)]  # type: ignore[union-attr]
@@ -134,7 +134,7 @@ def _cache_bytes(state: Any) -> int | None:
 
 @contextmanager
 def _views(subject: Any) -> Iterator[list[int] | None]:
-    """Note how many views each call of the first encoder takes; None where the subject does not show it as a module."""
+    """Note how many views each call of the first encoder takes; None if the subject does not expose it as a module."""
     module = module_of(subject, next(iter(MODULES.values())))
     if module is None:
         yield None
@@ -149,15 +149,15 @@ def _views(subject: Any) -> Iterator[list[int] | None]:
 
 @dataclass
 class Operators:
-    """What was counted in one stretch."""
+    """Operators counted in one stage."""
 
     count: int = 0
     synchronisations: int = 0
-    """Operators that the host waits for: a number or a shape read from a tensor, a copy from a GPU to the host."""
+    """Operators that make the host wait: a number or a shape read from a tensor, a copy from a GPU to the host."""
     new_bytes: int = 0
-    """Bytes of results that are stored anew, and not in what was given."""
+    """Bytes of results that are newly allocated, not stored in an argument."""
     convolutions: int = 0
-    """A decoder has none, an encoder of images begins with one."""
+    """Number of convolutions: a decoder has none, an image encoder starts with one."""
 
 
 class Counting(TorchDispatchMode):
@@ -194,9 +194,9 @@ def _tensors(values: Any) -> Iterator[Tensor]:
 
 
 def growth_by_token(read: Callable[[], object], first_layer: Any) -> int | None:
-    """Return how many lines more each token runs than the one before; None where there are too few tokens to tell.
+    """Return how many lines more each token runs than the one before; None if there are too few tokens.
 
-    A debugger or coverage sees nothing of what is read.
+    A debugger or coverage tool does not see the reading.
 
     Args:
         read: reads the page.
@@ -223,9 +223,9 @@ def growth_by_token(read: Callable[[], object], first_layer: Any) -> int | None:
 
 
 def _of_gpu(probe: PageProbe) -> dict[str, int]:
-    """Return ``STAGE.kernels`` and ``STAGE.busy_us`` of what works on the GPU, and the page's memory.
+    """Return ``STAGE.kernels`` and ``STAGE.busy_us`` of the work on the GPU, and the page's memory.
 
-    The time that it works hardly differs between runs, where the host's launches differ by a tenth; so it is counted.
+    The time of GPU work hardly differs between runs, whereas the host's launches differ by a tenth; so it is a count.
     """
     gpu = torch.device(probe.device)
     torch.cuda.reset_peak_memory_stats(gpu)

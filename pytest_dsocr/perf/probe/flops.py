@@ -19,16 +19,16 @@ PRODUCTS = re.compile(r"attention|attn|mm|conv|einsum|dot|matmul|linear($|_)")
 
 @dataclass(frozen=True)
 class Flops:
-    """What was counted in one stretch."""
+    """FLOPs counted in one run."""
 
     operators: Counter[str] = field(default_factory=Counter)
     """FLOPs of each operator, with those that torch's counter lacks."""
     modules: dict[str, Counter[str]] = field(default_factory=dict)
-    """The same within each module, by the name that it was given; those that did not run are not in it."""
+    """FLOPs of each operator within each module, by the module's given name; modules that did not run are left out."""
     calls: Counter[str] = field(default_factory=Counter)
-    """How often each module ran."""
+    """Number of calls of each module."""
     uncounted: Counter[str] = field(default_factory=Counter)
-    """How often each operator ran that torch's counter does not know."""
+    """Number of calls of each operator that torch's counter does not know."""
 
     @property
     def algorithmic(self) -> int:
@@ -37,12 +37,12 @@ class Flops:
 
     @property
     def as_counted(self) -> int:
-        """FLOPs that torch's counter says by itself."""
+        """FLOPs that torch's counter finds alone."""
         return sum(flops for name, flops in self.operators.items() if name not in self.uncounted)
 
     @property
     def unknown(self) -> dict[str, int]:
-        """Operators that may multiply matrices and have no figure here: they are nobody's FLOPs."""
+        """Operators that may multiply matrices and have no figure here: nothing counts their FLOPs."""
         return {
             name: runs
             for name, runs in self.uncounted.items()
@@ -56,7 +56,7 @@ def counted_flops(modules: Mapping[str, nn.Module] = {}) -> Iterator[Flops]:
     found = Flops()
     counter = FlopCounterMode(display=False, custom_mapping=_completed())
     with ExitStack() as stack:
-        stack.enter_context(_Uncounted(found.uncounted))  # outside, where what the counter has taken apart arrives
+        stack.enter_context(_Uncounted(found.uncounted))  # outside, where decomposed operators arrive
         stack.enter_context(counter)
         for name, module in modules.items():
             _hook(name, module, counter, found, stack)
@@ -106,10 +106,10 @@ def _completed() -> dict[Any, Any]:
 
 
 def _heads_first(q: Any, k: Any, v: Any, *_: Any, **__: Any) -> int:
-    """Of ``[B, N, T, D]`` with ``[B, G, S, D]``, all pairs."""
+    """Count all pairs of ``[B, N, T, D]`` with ``[B, G, S, D]``."""
     return int(2 * prod(q[:-1]) * k[-2] * (q[-1] + v[-1]))
 
 
 def _positions_first(q: Any, k: Any, v: Any, *_: Any, **__: Any) -> int:
-    """Of ``[B, T, N, D]`` with ``[B, S, G, D]``, all pairs."""
+    """Count all pairs of ``[B, T, N, D]`` with ``[B, S, G, D]``."""
     return int(2 * prod(q[:-1]) * k[1] * (q[-1] + v[-1]))

@@ -1,4 +1,4 @@
-"""Which line of a side's own code is at work: stages named as they run, and the place of each operator."""
+"""Lines of a side's own code: stages named as they run, and the place of each operator."""
 
 import linecache
 import sys
@@ -18,9 +18,9 @@ from pytest_dsocr.perf.probe.stopwatch import Stopwatch
 from pytest_dsocr.perf.traced import DOMAIN, PAGE, Place
 
 BEFORE = "dsocr "
-"""What a range's name begins with, so that no range of the subject's is taken for it."""
+"""Prefix of a range's name, which distinguishes our ranges from the subject's."""
 HERE, MEASURING = str(Path(__file__).parents[1]), "pytest_dsocr/perf/"
-"""What measures, and what did in the code that is measured."""
+"""Paths of the measuring code: here, and in the measured version of the package."""
 INSTALLED = "site-packages"
 
 
@@ -41,7 +41,7 @@ class Own:
         self._files: dict[CodeType, str] = {}
 
     def file(self, code: CodeType) -> str:
-        """Return the file of own code, relative to its root; nothing of any other."""
+        """Return the file of own code, relative to its root; empty for other code."""
         if code not in self._files:
             self._files[code] = self._relative(code.co_filename)
         return self._files[code]
@@ -62,7 +62,7 @@ class Own:
         return frame and self.place(frame)
 
     def place(self, frame: FrameType) -> Place:
-        """Return where a frame of own code stands."""
+        """Return the place of a frame of own code."""
         code, line = frame.f_code, frame.f_lineno
         return Place(self.file(code), code.co_name, line, linecache.getline(code.co_filename, line).strip())
 
@@ -106,7 +106,7 @@ class Marks(Stopwatch):
 
     @contextmanager
     def nvtx(self) -> Iterator[None]:
-        """Take NVTX ranges of domain ``dsocr`` for stages, whoever opens them."""
+        """Treat NVTX ranges of domain ``dsocr`` as stages, whoever opens them."""
         try:
             import nvtx
         except ImportError:
@@ -132,7 +132,7 @@ class Marks(Stopwatch):
             nvtx.push_range, nvtx.pop_range = push, pop
 
     def _next(self, name: str) -> Callable[[], None]:
-        """Open a stage that lasts until the next, for what follows a step belongs to it; return what ends nothing."""
+        """Open a stage that lasts until the next, since what follows a step belongs to it; return a no-op."""
         self.finish()
         self.finish = self.start(name)
         return lambda: None
@@ -156,15 +156,15 @@ class Lines(TorchDispatchMode):
         self.calls: dict[tuple[str, str], list[Place | None]] = defaultdict(list)
         """By run of a stage and operator, the places that call it, in order."""
         self.ran: Counter[tuple[str, Place]] = Counter()
-        """By run of a stage and place, how often the line ran."""
+        """Number of times that each line ran, by run of a stage and place."""
         self.ns: Counter[tuple[str, Place]] = Counter()
-        """The same, the nanoseconds until the next."""
+        """Nanoseconds until the next line, by run of a stage and place."""
         self._at: tuple[str, Place] | None = None
         self._since_ns = 0
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Note what runs within; a debugger or coverage sees nothing of it."""
+        """Note the lines that run within; a debugger or coverage tool does not see them."""
         before = sys.gettrace()
         sys.settrace(self._trace)
         try:

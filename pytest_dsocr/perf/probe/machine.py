@@ -25,9 +25,9 @@ THROTTLED = {
 WAITED_SHARE = 0.2
 """Share of a round that its thread may wait for a core."""
 CALLS = 150
-"""Of one operator on one number, as the host's small work; half a millisecond to one and a half."""
+"""Calls of one operator on one number that make the host's small work; they take 0.5 to 1.5 ms."""
 MS = 1e-6
-"""Milliseconds of a nanosecond."""
+"""Milliseconds in a nanosecond."""
 
 
 def machine(device: str) -> dict[str, Any]:
@@ -47,11 +47,11 @@ def versions() -> dict[str, str]:
 
 
 class Surveyor:
-    """Looks at the machine before and after each round.
+    """Surveys the machine before and after each round.
 
     Args:
         device: the subject's.
-        friends: processes that may hold memory on the GPU without being in the way: the other side, which waits.
+        friends: processes that may have memory on the GPU without disturbing: the other side, which waits.
     """
 
     def __init__(self, device: str, friends: Collection[int] = ()) -> None:
@@ -60,7 +60,7 @@ class Surveyor:
         self._waited_ns = 0
 
     def begin(self) -> None:
-        """Note where things stand as a round begins."""
+        """Note the state of the machine before a round."""
         self._waited_ns = _waited_ns()
 
     def end(self, round_ms: float) -> tuple[dict[str, Any], list[str]]:
@@ -80,7 +80,7 @@ class Surveyor:
 
 
 class Gpu:
-    """One GPU, as the driver's management library (NVML) knows it."""
+    """A GPU, as the driver's management library (NVML) reports it."""
 
     def __init__(self, nvml: Any, handle: Any) -> None:
         self.nvml, self.handle = nvml, handle
@@ -126,7 +126,7 @@ class Gpu:
         return {"driver": str(self._ask(self.nvml.nvmlSystemGetDriverVersion)), "power_cap_w": cap}
 
     def _others(self, friends: Collection[int]) -> set[int]:
-        """Return the other processes that compute there. In a container that counts processes anew nobody can tell."""
+        """Return other processes that compute on this GPU; none in a container with its own process numbers."""
         found = self._ask(lambda: self.nvml.nvmlDeviceGetComputeRunningProcesses(self.handle)) or []
         running = {process.pid for process in found}
         return {pid for pid in running if not descends(pid, friends)} if os.getpid() in running else set()
@@ -167,10 +167,10 @@ class Yardstick:
 
 
 def move_to(turn: int) -> None:
-    """Move this thread to the core whose turn it is; it may go on from there, as threads that it starts may.
+    """Move this thread to the core number ``turn``; it may move on from there, as threads that it starts may.
 
-    The cores of one host were seen to differ by half, and a process to keep the one that it was woken on: of two that
-    ran the same code one was a fifth slower throughout. Where all take the cores in turn, none has a better one.
+    Cores of one host differed by up to half, and a process stays on the core that it was woken on. Of two processes
+    that ran the same code one was a fifth slower throughout. If all rotate through the cores, none has an advantage.
     """
     if hasattr(os, "sched_setaffinity"):
         allowed = os.sched_getaffinity(0)
@@ -179,7 +179,7 @@ def move_to(turn: int) -> None:
 
 
 def cpu_mhz() -> int | None:
-    """Return the mean clock of the cores, where Linux says."""
+    """Return the mean clock of the cores, if Linux reports it."""
     mhz = [float(line.partition(":")[2]) for line in _lines("/proc/cpuinfo") if line.startswith("cpu MHz")]
     return round(sum(mhz) / len(mhz)) if mhz else None
 
@@ -198,13 +198,13 @@ def _cpu() -> str:
 
 
 def _waited_ns() -> int:
-    """Return how long this thread was ready to run and had no core, where Linux says."""
+    """Return how long this thread was ready to run and had no core, if Linux reports it."""
     fields = _lines(f"/proc/self/task/{threading.get_native_id()}/schedstat")[0].split()
     return int(fields[1]) if fields else 0
 
 
 def _lines(path: str) -> list[str]:
-    """Return the lines of a file of the kernel's; an empty one where there is none."""
+    """Return the lines of a file of the kernel; a single empty line if there is no such file."""
     with suppress(OSError):
         return Path(path).read_text(encoding="utf-8").splitlines()
     return [""]

@@ -1,4 +1,4 @@
-"""One page read repeatedly by one subject: stages are timed, and calls of torch are counted."""
+"""A page read repeatedly by a subject: stages are timed, and calls of torch are counted."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from pytest_dsocr.perf.probe.walk import Left, Walk
 STAGES = ("inputs", "vision", "prefill", "step")
 """The methods of a subject whose stages can be timed one by one."""
 READINGS = 2
-"""Of which a round keeps each lap's shortest."""
+"""Readings of a round; the shortest time of each lap counts."""
 MOST_SPOILT = 2
 """Readings of a round that may be spoilt."""
 WARM = 0.1
-"""How much faster the next round may be while a round still counts as warm."""
+"""Share by which the next round may be faster while a round still counts as warm."""
 MOST_WARM_UPS = 5
 
 
 class PageProbe:
-    """One page and one subject; see :mod:`pytest_dsocr.subjects.protocol`.
+    """Measurement of one page with one subject; see :mod:`pytest_dsocr.subjects.protocol`.
 
     Args:
         subject: of any level. With stages, these are timed one by one; with named modules, vision as well.
         page: an image.
         prompt: with its ``<image>``.
         preset: as the subject's ``read`` takes it.
-        max_new_tokens: the ceiling of the output, so that a round stays short.
+        max_new_tokens: the limit of the output, which keeps a round short.
         device: ``cpu``, ``cuda`` or ``cuda:N``, where the subject computes.
         friends: see :class:`Surveyor`.
     """
@@ -59,7 +59,7 @@ class PageProbe:
         self.rounds = 0
 
     def warm_up(self) -> int:
-        """Read the page until a reading is no longer faster than the one before; return how many it took."""
+        """Read the page until a reading is no longer faster than the one before; return the number of readings."""
         gc.collect()
         gc.freeze()  # so that the collection before each round does not go through all modules again
         before = self._page_ms()
@@ -73,11 +73,11 @@ class PageProbe:
     def round(self, only: Collection[str] = ()) -> dict[str, Any]:
         """Read the page a few times, watched; return the fields of :class:`pytest_dsocr.perf.rounds.Round`.
 
-        Where some quantities are named, only what these need is done again: a decode step takes a prefilled cache, and
-        neither the page's inputs nor its features anew.
+        If ``only`` names quantities, only their stages are repeated: a decode step reuses a prefilled cache, the page's
+        inputs and its features.
 
-        Of each lap the shortest counts, since whatever disturbs one only makes it longer. Readings that were spoilt
-        count only where all are; then the round is.
+        The shortest of each lap counts, since a disturbance only makes it longer. Spoilt readings count only if all
+        readings are spoilt; then the round is too.
         """
         self.rounds += 1
         readings: list[_Reading] = []
@@ -102,7 +102,7 @@ class PageProbe:
             return count(self)
 
     def read(self, max_new_tokens: int | None = None) -> str:
-        """Read the page to its end, or to the ceiling, as the subject does it by itself."""
+        """Read the page to its end or the limit of tokens, with the subject's own ``read``."""
         text: str = self.subject.read(self.page, **self.asked, max_new_tokens=max_new_tokens or self.max_new_tokens)
         return text
 

@@ -1,4 +1,4 @@
-"""Laps on the host's clock, and the quantities that are made of them."""
+"""Laps on the host's clock, and the quantities computed from them."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,25 +14,25 @@ from pytest_dsocr.perf.rounds import BEFORE_STEPS, ENCODERS, QUANTITIES
 from pytest_dsocr.perf.traced import DOMAIN
 
 FRESH_NS = 500_000
-"""The greatest age of a timing of the small work that the next lap may begin with."""
+"""Largest age of a timing of the small work that the next lap may reuse."""
 WITHIN = {TOKENIZER: PREPROCESS, PREFILL: FUSION}
-"""By the method's lap: the stage that it holds as well, where a subject shows when that runs."""
+"""Stage within a method's lap, by the lap's name, if a subject shows when that stage runs."""
 FEW = 8
 """Decode steps at each end that early and late are the median of, and what grows by the token is read off."""
 
 
 @dataclass(frozen=True)
 class Lap:
-    """One thing done once, in milliseconds."""
+    """Times of one action, in milliseconds."""
 
     wall_ms: float
     """On the host's clock; on a GPU with a synchronise on both sides."""
     host_ms: float | None = None
-    """What the host took for its small work before and after, on average; see ``Yardstick``."""
+    """Average time of the host's small work before and after the lap; see ``Yardstick``."""
 
 
 def open_range(name: str) -> Callable[[], object]:
-    """Open an NVTX range, for Nsight; return what closes it. Without the nvtx package nothing happens."""
+    """Open an NVTX range, for Nsight; return the function that closes it. Without the nvtx package, do nothing."""
     try:
         import nvtx
     except ImportError:
@@ -93,7 +93,7 @@ class Stopwatch:
         return stop
 
     def _keep(self) -> None:
-        """Keep the laps that ended since the outermost began, with what the host took for its small work around it."""
+        """Keep the laps that ended since the outermost started, with the host's time for its small work around it."""
         before_ms = self._host_ms
         self._measure_host()
         for name, lap in self._ended:
@@ -112,7 +112,7 @@ class Stopwatch:
 
 
 def shortest(readings: Sequence[Laps]) -> dict[str, list[Lap]]:
-    """Return the shortest of each lap over several readings, since whatever disturbs one only makes it longer."""
+    """Return the shortest of each lap over several readings, since a disturbance only makes a lap longer."""
     return {
         name: [min(same, key=lambda lap: lap.wall_ms) for same in zip(*(one[name] for one in readings), strict=False)]
         for name in readings[0]
@@ -183,7 +183,7 @@ def _of_all(values: Sequence[float | None], of: Callable[[Sequence[float]], floa
 
 
 def growth(values: Sequence[int]) -> int:
-    """Return how much more each value is than the one before, from the medians at both ends: an outlier is none.
+    """Return the increase from each value to the next, from the medians at both ends, which ignore an outlier.
 
     A cache that doubles its room, say, makes one step store far more than its neighbours.
     """

@@ -1,6 +1,6 @@
-"""One page of a side traced by torch's profiler: our stages as tracks, and a table of what runs in each.
+"""A page of a side traced by torch's profiler: our stages as tracks, and a table of what runs in each.
 
-The page is read three times: twice by the profiler, of whose times the shorter counts, and once for the lines.
+The page is read three times: twice with the profiler, whose shorter times count, and once for the lines.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ TIMES = 2
 ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 CALLS = ("cuda_runtime", "cuda_driver")
 SYNCHRONISE, COPIES = "Synchronize", ("cudaMemcpy", "cudaMemcpy2D")
-"""How the runtime's calls are named, at the end or whole, that make the host wait."""
+"""Names of the runtime's calls that make the host wait: their ending, or the whole name."""
 SHORTEST_US = 0.001
 FEWEST = 3
-"""Runs of a stage whose counts can be said to grow."""
+"""Least number of runs of a stage from which its counts can be found to grow."""
 PROCESS = 1
-"""Of all tracks, so that a viewer opens it; its thread of this number, which has our stages, is shown first."""
+"""Process of all tracks, so that a viewer opens it; its thread of this number has our stages and is shown first."""
 Key = tuple[str, str, str, tuple[Place, ...]]
 """The stage, the kind, the name, and the places that lead there, the innermost last."""
 
@@ -58,7 +58,7 @@ def trace(probe: PageProbe, own: Own, path: Path) -> dict[str, Any]:
 
 
 def _read(probe: PageProbe, marks: Marks) -> None:
-    """Read the page stage by stage, where the subject has stages, and whole."""
+    """Read the page stage by stage, if the subject has stages, and whole."""
     with torch.no_grad(), marks.nvtx():
         if probe.has_stages:
             probe.walk(marks).whole()
@@ -82,7 +82,7 @@ def profiled(read: Callable[[], None], device: str, *, with_stack: bool = False)
 
 
 class Reading:
-    """What one profile says, with the lines of another reading of the same page."""
+    """Contents of one profile, with the lines of another reading of the same page."""
 
     def __init__(self, events: Sequence[Event], lines: Lines) -> None:
         self.lines = lines
@@ -111,7 +111,7 @@ class Reading:
                 self._show(event, launch[1])
 
     def _thread(self, events: Sequence[Event]) -> None:
-        """Go from one beginning or end to the next; a stage may end in another function than it begins in."""
+        """Process all starts and ends in order; a stage may end in another function than it starts in."""
         runs, functions, operators = self._open
         since = 0.0
         begins = [(event["ts"], 1, -event["dur"], k) for k, event in enumerate(events)]
@@ -168,7 +168,7 @@ class Reading:
 
     @property
     def kernels(self) -> Iterator[tuple[str, str, list[float]]]:
-        """What a GPU ran: the run of a stage that launched it, its name, and the microseconds of each time."""
+        """Yield a GPU's kernels: the run of a stage that launched them, their name, and each call's microseconds."""
         for (_, kind, name, _), by_run in self._us.items():
             if kind == KERNEL:
                 yield from ((run, name, us) for run, us in by_run.items())
@@ -223,8 +223,8 @@ def _track(event: Event) -> tuple[str, ...]:
 
 
 def _in_turn(events: Sequence[Event]) -> Iterator[Event]:
-    """Yield a stream's events, each ended where the next begins: a kernel may start before the one that it waits for
-    ends (programmatic dependent launch), and viewers drop what overlaps."""
+    """Yield a stream's events, each cut at the next one's start. With programmatic dependent launch a kernel may start
+    before the one that it waits for ends, and viewers drop overlaps."""
     following = sorted(events, key=lambda one: one["ts"])
     for event, after in zip_longest(following, following[1:]):
         yield {**event, "dur": min(event["dur"], round(after["ts"] - event["ts"], 3))} if after else event

@@ -1,4 +1,4 @@
-"""One page read stage by stage from outside: each stage of the subject called by itself."""
+"""A page read stage by stage: each stage of the subject is called separately."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -15,7 +15,7 @@ from pytest_dsocr.perf.probe.stopwatch import Stopwatch
 from pytest_dsocr.perf.rounds import BEFORE_STEPS, ON_DEVICE
 
 MODULES = {stage: module for stage, module in OF_VIEWS.items() if module}
-"""Stages that are modules, by the names that the vendor gives them."""
+"""Stages that are modules, with the vendor's names of these."""
 FIRST_LAYER = "model.layers.0"
 OF_VISION = tuple(name for name in ON_DEVICE if name != PREFILL)
 STEPS = ("decode", "decode.early", "decode.late")
@@ -23,7 +23,7 @@ STEPS = ("decode", "decode.early", "decode.late")
 
 @dataclass
 class Left:
-    """What the last walk left, for one that begins later on the way."""
+    """Results of the last walk, for one that starts at a later stage."""
 
     inputs: Mapping[str, Tensor] = field(default_factory=dict)
     fused: Tensor | None = None
@@ -32,9 +32,9 @@ class Left:
 
 @dataclass
 class Walk:
-    """One page, and the tokens that were the best on the way, without any rule of repetition.
+    """Stages of one page, run in order, and the best token of each step, without any rule of repetition.
 
-    Where ``only`` names quantities, stages that none of them needs are not done: what they gave before is taken.
+    If ``only`` names quantities, stages that none of them needs are skipped, and their previous results are used.
     """
 
     subject: Any
@@ -89,7 +89,7 @@ class Walk:
                 self.tokens.append(int(logits.argmax()))
 
     def end(self) -> str:
-        """Return the text, where the subject decodes tokens."""
+        """Return the text, if the subject decodes tokens."""
         if not callable(text_of := getattr(self.subject, "text_of", None)):
             return ""
         with self.watch.lap("postprocess"):
@@ -97,7 +97,7 @@ class Walk:
         return text
 
     def _within(self, part: str) -> AbstractContextManager[None]:
-        """Time a stage that is part of a method, where the subject shows when it runs."""
+        """Time a stage that is part of a method, if the subject shows when it runs."""
         watched: Callable[[Any], AbstractContextManager[None]] | None = getattr(self.subject, "watched", None)
         return (
             watched(lambda stage: self.watch.lap(stage) if stage == part else nullcontext())
@@ -107,7 +107,7 @@ class Walk:
 
     @contextmanager
     def _encoders(self) -> Iterator[None]:
-        """Time the encoders and the projector, where the subject has them as modules."""
+        """Time the encoders and the projector, if the subject has them as modules."""
         with ExitStack() as hooks:
             for stage, name in MODULES.items():
                 if (module := module_of(self.subject, name)) is not None:
@@ -123,7 +123,7 @@ class Walk:
 
 
 def module_of(subject: Any, name: str) -> Any:
-    """Return the module that the vendor calls ``name``, or None where the subject does not show it."""
+    """Return the module that the vendor calls ``name``, or None if the subject does not expose it."""
     if not callable(found := getattr(subject, "module", None)):
         return None
     try:
@@ -133,5 +133,5 @@ def module_of(subject: Any, name: str) -> Any:
 
 
 def _copied(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copy tensors: a subject may overwrite what it is given."""
+    """Copy tensors: a subject may overwrite its arguments."""
     return {name: tensor.clone() if isinstance(tensor, torch.Tensor) else tensor for name, tensor in inputs.items()}

@@ -10,7 +10,7 @@ TRACE_CHARACTERS = 6000
 
 
 class Worker:
-    """What is asked of one side but of its probe; values are those of JSON."""
+    """Requests to one side other than to its probe; values are those of JSON."""
 
     probe: Any = None
 

@@ -84,9 +84,9 @@ def attend_kernel(
     BLOCK: tl.constexpr,
     ROUND: tl.constexpr,
 ):
-    """One head over ``BLOCK`` positions: the weighted values, the highest score, and the sum of the weights.
+    """Attend with one head to ``BLOCK`` positions: weighted values, highest score, and sum of the weights.
 
-    Programs: ``[room / BLOCK, N, B]``; those behind the last position end at once.
+    Programs: ``[room / BLOCK, N, B]``; those after the last position return at once.
     """
     block, head, token = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     length = tl.load(lasts + token) + 1

@@ -1,4 +1,4 @@
-"""The feed-forward half of a layer: experts read by their ids, beside the shared ones."""
+"""The feed-forward half of a layer: routed experts, read by their ids, and the shared ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def choice(scores, rank, E: tl.constexpr, E_UP: tl.constexpr, K: tl.constexpr, N
     before = (all_weights > weights[:, None]) | ((all_weights == weights[:, None]) & (other < at[:, None]))
     ranks = tl.sum(before.to(tl.int32), axis=1)
     own = ranks == rank
-    expert = tl.minimum(tl.sum(tl.where(own, at, 0)), E - 1)  # of scores that are NaN all ranks are 0
+    expert = tl.minimum(tl.sum(tl.where(own, at, 0)), E - 1)  # all ranks are 0 if the scores are NaN
     weight = tl.sum(tl.where(own, weights, 0.0))
     if NORMALISE:
         weight = weight / (tl.sum(tl.where(ranks < K, weights, 0.0)) + 1e-20)
@@ -50,9 +50,9 @@ def gate_up_kernel(
     ROWS: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
-    """Choice of experts, norm, and ``silu(gate) * up`` of the chosen and of the shared ones.
+    """Choose experts, apply the norm, and compute ``silu(gate) * up`` of the chosen and the shared experts.
 
-    Programs: ``[K * I / ROWS + J / ROWS, B]``, each expert's rounded up. An expert's weights are read where they are.
+    Programs: ``[K * I / ROWS + J / ROWS, B]``, each expert's rounded up. An expert's weights are not copied.
     """
     BLOCKS: tl.constexpr = (I + ROWS - 1) // ROWS
     token = tl.program_id(1)

@@ -1,4 +1,4 @@
-"""Products of a matrix and one token's vector, and the two kernels that are no more than that."""
+"""Products of a matrix and one token's vector, and the two kernels that need nothing else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import triton.language as tl
 
 @triton.jit
 def rounded(value, like):
-    """Round to the dtype that ``like`` points to, and give float32."""
+    """Round to the dtype that ``like`` points to, and return float32."""
     return value.to(like.dtype.element_ty).to(tl.float32)
 
 
@@ -63,7 +63,7 @@ def both_times_normalised(first, second, x, norm, inverse, C: tl.constexpr, WIDT
 
 @triton.jit
 def times(tiles, x, rows, C: tl.constexpr, WIDTH: tl.constexpr):
-    """Multiply tiles by a vector ``[C]``, which each row reads anew, so that no thread waits for another."""
+    """Multiply tiles by a vector ``[C]``; each row reads it separately, so no thread waits for another."""
     total = tl.zeros(tiles[0].shape, tl.float32)
     for start in tl.static_range(0, C, WIDTH):
         at = (rows * 0)[:, None] + (start + tl.arange(0, WIDTH))[None, :]
@@ -97,7 +97,7 @@ def score_kernel(
     ROWS: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
-    """Norm and a product, given in float32. Programs: ``[R / ROWS, B]``."""
+    """Norm and a product in float32. Programs: ``[R / ROWS, B]``."""
     token = tl.program_id(1)
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     valid = rows < rows_of

@@ -19,7 +19,7 @@ ATTENTIONS = (sam.Attention, clip.Attention)
 Split = Callable[[Tensor, int], Tensor]
 """Makes queries, keys and values ``[3, B, N, P, D]`` of ``[B, P, 3 * C]`` and the number of heads."""
 Hidden = Callable[[Tensor, Tensor], Tensor]
-"""Which keys ``[1, S]`` a query ``[T, 1]`` does not see, of their places."""
+"""Returns the keys ``[1, S]`` that a query ``[T, 1]`` does not see, from their positions."""
 
 
 def attended(
@@ -40,12 +40,12 @@ def attended(
         q: queries.
         k: keys.
         v: values.
-        bias: is added to the scores.
-        hidden: what is not seen; None where everything is.
-        scale: of a head's channels and the number of heads.
-        change: of the scores in front of the mask.
-        fill: the score of what is not seen; None for the least that there is.
-        softmax: over the keys.
+        bias: added to the scores.
+        hidden: what is not seen; None if everything is seen.
+        scale: factor of the scores, from a head's channels and the number of heads.
+        change: applied to the scores before the mask.
+        fill: the score of what is not seen; None for the lowest number.
+        softmax: softmax over the keys.
     """
     scores = change(q @ k.transpose(-2, -1) * scale(q.shape[-1], q.shape[1]) + bias)
     if hidden is not None:
@@ -70,7 +70,7 @@ ATTENDED: Table = {
     ),
     "over-queries": ("a softmax over the queries, not the keys", {"softmax": lambda s: s.softmax(-2)}),
 }
-"""Of any attention, what is other than in :func:`attended`."""
+"""Mistakes of any attention, as replaced arguments of :func:`attended`."""
 
 
 def _split(fused: Tensor, heads: int, *, sizes: str = "3nd", order: tuple[int, ...] = (0, 1, 2)) -> Tensor:
@@ -128,7 +128,7 @@ HEADS: Table = {
     "heads-half": ("half as many heads", {"split": lambda fused, heads: _split(fused, heads // 2)}),
     "heads-one": ("one head", {"split": lambda fused, heads: _split(fused, 1)}),
 }
-"""Of CLIP alone: SAM's relative positions are as wide as a head."""
+"""Mistakes of CLIP only, since SAM's relative positions are as wide as a head."""
 LETTERS = {"q": "queries", "k": "keys", "v": "values"}
 ORDERS = {"kqv": (1, 0, 2), "vkq": (2, 1, 0), "qvk": (0, 2, 1), "kvq": (2, 0, 1), "vqk": (1, 2, 0)}
 """By the order in which a port takes them: where queries, keys and values are then read."""

@@ -1,4 +1,4 @@
-"""Mistakes of the projector, and of what it is given."""
+"""Mistakes of the projector and of its inputs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ def projector_mistakes() -> Group:
 
 @dataclass(frozen=True)
 class Seen:
-    """What the projector is made of."""
+    """Inputs of the projector."""
 
     clip: Tensor
     """CLIP's tokens ``[B, 1 + P, C]``, the class token first."""
@@ -60,7 +60,7 @@ def _unit(x: Tensor) -> Tensor:
 
 
 Pairing = Callable[[Seen], tuple[Tensor, ...]]
-"""Gives what is joined in front of the projector, channel behind channel."""
+"""Returns the tensors whose channels are joined as the projector's input."""
 PAIRINGS: dict[str, tuple[str, Pairing]] = {
     "sam-first": ("SAM's features in front of CLIP's", lambda v: (v.rows, v.tokens)),
     "last-dropped": ("CLIP's last token dropped in place of its class token", lambda v: (v.clip[:, :-1], v.rows)),
@@ -86,7 +86,7 @@ PAIRINGS: dict[str, tuple[str, Pairing]] = {
     "units": ("CLIP's and SAM's features made of length one", lambda v: (_unit(v.tokens), _unit(v.rows))),
     "shifted": ("CLIP's tokens one place off, the class token in front", lambda v: (v.clip.roll(1, 1)[:, 1:], v.rows)),
 }
-"""They need CLIP and SAM to be of one width where both are in one place."""
+"""Mistakes that need CLIP and SAM to have the same width if both are in one place."""
 LINEARS: dict[str, tuple[str, Callable[[Any, Tensor], Tensor]]] = {
     "no-bias": ("the projector without its bias", lambda linear, x: F.linear(x, linear.weight)),
     "bias-twice": ("the projector's bias added twice", lambda linear, x: F.linear(x, linear.weight, 2 * linear.bias)),

@@ -107,7 +107,7 @@ def _windows(on: Target, size: int, everywhere: bool = False) -> None:
 
 
 def _pads(on: Target, mode: str = "constant", share: float = 0.0) -> None:
-    """Pad by a mode of ``F.pad``, a share of it in front."""
+    """Pad with a mode of ``F.pad``, a share of the padding before the windows."""
     split, join = sam.split_windows, sam.join_windows
 
     def padded(x_BHWC: Tensor, window: int) -> Tensor:
