@@ -113,7 +113,7 @@ def accepted(run: Run) -> Run:
 def test_the_first_snapshot_makes_the_folder_of_goldens(
     accepted: Run, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As after pip install, where the shipped goldens are in the package."""
+    """Make it as after pip install, when the package holds the shipped goldens."""
     installed = tmp_path / "site" / "pytest_dsocr"
     (installed / "golden" / "vendor").mkdir(parents=True)
     monkeypatch.setattr("pytest_dsocr.reference.goldens.PACKAGE_FOLDER", installed)
