@@ -101,7 +101,9 @@ CHECK = "check"
 
 def add_dump(command: ArgumentParser) -> None:
     """Add the page or the folder, and how the page is read."""
-    command.add_argument("page", help=f"an image; or the word {CHECK}, and a folder with dumps behind it")
+    command.add_argument(
+        "page", help=f"an image or a shipped page's name; or the word {CHECK}, and a folder with dumps behind it"
+    )
     command.add_argument("folder", nargs="?", type=Path, metavar="FOLDER", help=f"what to {CHECK}: a dump, or several")
     add_model(command)
     add_reading(command)
@@ -120,10 +122,11 @@ def dump(options: Namespace) -> Iterator[str]:
         return
     from pytest_dsocr.adapters import dump as dumping  # brings torch
     from pytest_dsocr.observation.case import make_case
+    from pytest_dsocr.pages.named import first_pages
 
     setup = Setup(options.checkpoint, options.device, options.dtype, options.attention)
-    family = family_named(options.checkpoint)
-    case = make_case(options.page, options.prompt, options.preset, options.max_new_tokens, family=family)
+    family, [page] = family_named(options.checkpoint), first_pages([options.page])
+    case = make_case(page, options.prompt, options.preset, options.max_new_tokens, family=family)
     yield f"written     {dumping.write(setup, case, options.out)}"
     yield f"next        {in_shell(['dsocr', 'dump', CHECK, str(options.out)])}"
 

@@ -7,7 +7,8 @@ from typing import Any
 from pytest_dsocr.pages.page_list import LIST_SUFFIXES, SUBSETS
 
 PAGES = (
-    f"images, folders of images, list files ({', '.join(LIST_SUFFIXES)}), PDFs, or shipped pages: {', '.join(SUBSETS)}"
+    f"images, folders of images, list files ({', '.join(LIST_SUFFIXES)}), PDFs, "
+    f"or shipped pages: invoice_016, {', '.join(SUBSETS)}"
 )
 
 

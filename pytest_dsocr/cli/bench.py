@@ -16,7 +16,7 @@ from pytest_dsocr.foundation.progress import progress_bar
 from pytest_dsocr.foundation.words import entry
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.config import START_LIMIT_S
-from pytest_dsocr.pages.page_list import shipped
+from pytest_dsocr.pages.page_list import page_named, shipped
 from pytest_dsocr.perf.bench import Status, compare, lines_of
 from pytest_dsocr.perf.identity import PageSetting
 from pytest_dsocr.perf.limits import LOOKS, TOKENS, Watcher
@@ -33,7 +33,7 @@ def add_run(command: ArgumentParser) -> None:
         what = "a commit, env:FOLDER, subject:NAME, or ."
         command.add_argument(side, metavar=side.upper(), help=what)
     add(command, "--subject", "implementation of a side that names none", "session", metavar="NAME")
-    add(command, "--page", "an image (default: a shipped page)", type=Path, metavar="FILE")
+    add(command, "--page", "an image, or the name of a shipped page (default: one of these)", type=Path, metavar="PAGE")
     add(command, "--max-new-tokens", "stop after this many tokens", TOKENS, type=int, metavar="TOKENS")
     add(
         command,
@@ -88,7 +88,7 @@ def run(options: Namespace) -> Iterator[str]:
 
 
 def _task(options: Namespace) -> Task:
-    family, page = family_named(options.checkpoint), options.page or shipped("dev-3")[0]
+    family, page = family_named(options.checkpoint), page_named(options.page or shipped("dev-3")[0])
     case = make_case(page, options.prompt, options.preset, options.max_new_tokens, family=family)
     reading = PageSetting(case.page.stem, case.page_sha256, case.prompt, case.preset.name, case.max_new_tokens)
     setup = {name: getattr(options, name) for name in ("checkpoint", "device", "dtype", "attention")}

@@ -37,9 +37,19 @@ from pytest_dsocr.report.file import (
 )
 from pytest_dsocr.report.words import SAFE_PATH, suites
 
-SESSION = "session"
 NAME, HOOKS = "dsocr", "pytest_dsocr.plugin.hooks"
 DEFAULT_OUT, OUT_FLAG = "dsocr-out", "--dsocr-out"
+GROUPS = {
+    "subject": ("subject", "model", "checkpoint", "device", "dtype", "attention", "level", "isolate"),
+    "reference": (
+        *("reference", "reference_device", "reference_dtype", "reference_attention", "vendor_env", "golden"),
+    ),
+    "pages": ("pages", "presets", "prompts", "max_new_tokens", "repeat", "shard"),
+    "limits": ("tolerances", "budget", "slower", "rounds", "baseline_update", "baseline_days", "may_miss", "no_skip"),
+    "report": ("out", "explain", "xfails"),
+    "run": ("subject_time_limit", "start_limit", "time_limit"),
+}
+"""The options by what they are about, as ``--help`` shows them."""
 DIGESTS = 65_536
 """Bytes that a pipe holds: a thousand digests, of which there are one or two."""
 FORWARDED = (signal.SIGINT, signal.SIGTERM)
@@ -51,11 +61,14 @@ by page, a twentieth of a run's CPU time; these keep it, where nothing else is s
 def add_run(command: ArgumentParser) -> None:
     """Add every option of the plugin, with and without ``dsocr-`` in its name."""
     command.usage = "dsocr compare [PAGES ...] [options] [-- options of pytest's]"
-    command.add_argument("named", nargs="*", metavar="PAGES", help="the same as --pages=PAGES")
+    pages = command.add_argument_group("pages")
+    pages.add_argument("named", nargs="*", metavar="PAGES", help="the same as --pages=PAGES")
     what = "run these tests in place of the suites; may be given several times"
-    command.add_argument("--tests", action="append", metavar="PATH", help=what)
-    for option in OPTIONS:
-        option.add_to(command, DEFAULT_OUT if option.name == "out" else "")
+    groups = {title: pages if title == "pages" else command.add_argument_group(title) for title in GROUPS}
+    groups["run"].add_argument("--tests", action="append", metavar="PATH", help=what)
+    for title, names in GROUPS.items():
+        for option in (option for option in OPTIONS if option.name in names):
+            option.add_to(groups[title], DEFAULT_OUT if option.name == "out" else "")
 
 
 def split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
@@ -75,14 +88,12 @@ def run(options: Namespace) -> Iterator[str]:
     out = Path(getattr(options, "out", [os.environ.get("DSOCR_OUT", "").strip() or DEFAULT_OUT])[-1])
     if [word for word in options.of_pytest if word.partition("=")[0] == OUT_FLAG]:
         raise DsocrError(f"{OUT_FLAG} comes after --; give --out before it")
-    if {SESSION} == {*getattr(options, "reference", [""])[-1:], *getattr(options, "subject", [SESSION])[-1:]}:
-        raise DsocrError("the session is compared with itself; name another --subject, or leave --reference out")
     times = asks_for_times(options) or any(word.startswith(WORDS) for word in options.of_pytest)
     tests = options.tests or suites([name for name in MEASURING if name != "perf" or not times])
     as_usual = options.tests or options.of_pytest or times or os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
     spread = [] if as_usual or find_spec("xdist") is None else [SPREAD]
-    in_order = ["-p", "no:randomly"] if find_spec("pytest_randomly") and not options.tests else []
-    how = ["-p", plugin(), *in_order, *spread, f"{OUT_FLAG}={out}"]
+    in_order = ["-pno:randomly"] if find_spec("pytest_randomly") and not options.tests else []
+    how = [f"-p{plugin()}", *in_order, *spread, f"{OUT_FLAG}={out}"]
     arguments = [*tests, *how, *words_of(options), *options.of_pytest]
     command = [sys.executable, SAFE_PATH, "-m", "pytest", *arguments]
     identity = RunIdentity.now(" ".join(["pytest", *arguments]))

@@ -10,13 +10,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest_dsocr
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.words import did_you_mean
 from pytest_dsocr.models import FAMILIES, UNMARKED
-from pytest_dsocr.pages.page_list import shipped
+from pytest_dsocr.report.words import suites_folder
 
 if TYPE_CHECKING:
     from pytest_dsocr.explain.catalogue import Port
@@ -34,7 +33,9 @@ def add_run(command: ArgumentParser) -> None:
     """Add what may be asked for."""
     command.usage = "dsocr faults [ID] [PAGE] [--out=FOLDER] [--table=FILE]"
     command.add_argument("id", nargs="?", metavar="ID", help="a number such as SAM-09, or an id of the list")
-    command.add_argument("page", nargs="?", type=Path, metavar="PAGE", help="an image; a shipped page if left out")
+    command.add_argument(
+        "page", nargs="?", type=Path, metavar="PAGE", help=f"an image or a shipped page's name (default: {PAGE})"
+    )
     command.add_argument("--out", type=Path, default=Path("dsocr-out"), help="the folder of reports and pictures")
     command.add_argument("--table", type=Path, metavar="FILE", help="write those that were seen in ports as Markdown")
 
@@ -90,16 +91,13 @@ def command(name: str, page: Path | None, out: Path) -> list[str]:
     from pytest_dsocr.explain.catalogue import resolve
     from pytest_dsocr.explain.planted import spec_of
 
-    [usual] = [one for one in shipped("dev-20") if one.stem == PAGE]
     found = resolve(name)
     family = UNMARKED if found is None else found[0]
     own = [] if page is None and family.is_unmarked else ["--reference=session", "--isolate"]
     own += [] if family.is_unmarked else [f"--checkpoint={family.name}:{MINI}"]
-    package = Path(pytest_dsocr.__path__[0])
-    folder = next(one for one in (package / "suites", package.parent / "suites") if one.is_dir())
     return [
-        *(sys.executable, "-m", "pytest_dsocr", "compare", str((page or usual).absolute())),
-        *(f"--subject={spec_of(name)}", f"--out={out.absolute()}", f"--tests={folder / TEST}", *own),
+        *(sys.executable, "-m", "pytest_dsocr", "compare", str(page or PAGE)),
+        *(f"--subject={spec_of(name)}", f"--out={out.absolute()}", f"--tests={suites_folder() / TEST}", *own),
         *("--", "-x", "-q", "-p", "no:cacheprovider"),
     ]
 

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import pytest_dsocr
@@ -39,6 +39,13 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 """Each command with its function, ``module:function``, and its purpose. The module has ``add_FUNCTION`` as well, which
 adds the arguments."""
 GROUPS = {"vendor": "set up, inspect or record the vendor's code"}
+AREAS = {
+    "compare": ("compare", "diff", "history", "scoreboard"),
+    "look": ("run", "dump", "faults"),
+    "measure": ("bench", "load"),
+    "set up": ("doctor", "new-adapter", "export", "vendor", "watch-vendor"),
+}
+"""The commands by what they are for, as ``--help`` shows them."""
 CHECKED: Mapping[str, Mapping[str, Callable[[str], Any]]] = {
     "run": {"page": option_values.readable_page, "out": option_values.new_folder},
     "bench": {
@@ -47,6 +54,7 @@ CHECKED: Mapping[str, Mapping[str, Callable[[str], Any]]] = {
         "trace": option_values.new_folder,
     },
     "dump": {},
+    "faults": {"page": option_values.readable_page},
     "vendor record": {},
 }
 """By command: the readers of options that ``compare`` has not, or under another name."""
@@ -59,6 +67,9 @@ CHOICE = re.compile(r"invalid choice: '(?P<word>.*)' \(choose from (?P<valid>.*)
 
 
 class _Parser(argparse.ArgumentParser):
+    def __init__(self, *words: Any, **how: Any) -> None:
+        super().__init__(*words, **{**how, "allow_abbrev": False})
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuse what this command does not know, and name what it knows that is like it."""
         found, unknown = super().parse_known_args(args, namespace)
@@ -80,17 +91,21 @@ def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
         words: the command line, whose command alone is imported and described whole; every one, if left out.
     """
     top = _Parser(
-        prog="dsocr", description="Compare DeepSeek-OCR implementations with the vendor's code, or read pages."
+        prog="dsocr",
+        description="Compare DeepSeek-OCR implementations with the vendor's code, or read pages.",
+        epilog="\n".join(_areas()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"dsocr {pytest_dsocr.__version__}")
-    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    commands = top.add_subparsers(required=True, metavar="COMMAND", help="one of those below; see its own --help")
     groups = {"": commands}
     for name, (where, purpose) in COMMANDS.items():
         group, _, own_name = name.rpartition(" ")
         if group not in groups:
-            of_group = commands.add_parser(group, help=GROUPS[group])
+            of_group = commands.add_parser(group, description=GROUPS[group])
             groups[group] = of_group.add_subparsers(required=True, metavar="COMMAND")
-        command = groups[group].add_parser(own_name, help=purpose, description=purpose)
+        shown: dict[str, Any] = {"help": purpose} if group else {}  # the others are in the epilog
+        command = groups[group].add_parser(own_name, description=purpose, **shown)
         command.set_defaults(command=name)
         if words is None or [*words[: len(name.split())]] == name.split():
             module, function = _imported(where)
@@ -116,12 +131,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception as error:
+        from pytest_dsocr.observation.case import PageFaultError
+
         status = _status_of(error)
-        return int(options.status) or status
+        return status if isinstance(error, PageFaultError) else int(options.status) or status
     except KeyboardInterrupt:
         print("dsocr: interrupted", file=sys.stderr)
         return BY_INTERRUPT
     return int(options.status)
+
+
+def _areas() -> Iterator[str]:
+    purposes = {**{name: purpose for name, (_, purpose) in COMMANDS.items()}, **GROUPS}
+    for area, names in AREAS.items():
+        yield f"{area}:"
+        yield from (f"  {name:<14}{purposes[name]}" for name in names)
 
 
 def _imported(where: str) -> tuple[Any, str]:

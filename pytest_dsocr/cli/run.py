@@ -22,7 +22,7 @@ from pytest_dsocr.foundation.progress import progress_bar
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.named import is_pdf, together_in
-from pytest_dsocr.pages.page_list import BadPage, shipped
+from pytest_dsocr.pages.page_list import BadPage, page_named, shipped
 from pytest_dsocr.pages.rendering import length_of_pdf, pages_of_pdf
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pytest_dsocr.engine.result import Result
     from pytest_dsocr.layers.cache import KVCache
 
-PAGE_HELP = "an image or a PDF; with the prompt `pages` a folder is one case, and a PDF too (default: a shipped page)"
+PAGE_HELP = "an image, a PDF or a shipped page's name; with the prompt `pages` a folder or a PDF is one case"
 
 
 def add_run(command: ArgumentParser) -> None:
@@ -53,16 +53,16 @@ def run(options: Namespace) -> Iterator[str]:
     Raises:
         DsocrError: on a bad option or page; on a page of a PDF that cannot be rendered, when all others are read.
     """
-    path = options.page or shipped("dev-3")[0]
+    path = page_named(options.page or shipped("dev-3")[0])
     numbers = _numbers(path, options.number)
     if options.checkpoint == MINI and not _is_shipped(path):
         yield f"noticed     {MINI}: {MINI_IS_FOR}"
     session = _load(options)
     if options.number is None and options.prompt == session.family.pages_prompt:
-        [path] = together_in([path])
-        numbers = ()
-        if isinstance(path, BadPage):
-            raise MachineError(path.why)
+        [found] = together_in([path])
+        if isinstance(found, BadPage):
+            raise MachineError(found.why)
+        path, numbers = found, ()
     if not numbers:
         yield from _read(session, path, options, options.out)
         return

@@ -13,11 +13,10 @@ from pathlib import Path
 from pytest_dsocr.contract.image import images_in, load_image
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.reading import is_regular
-from pytest_dsocr.foundation.words import did_you_mean
 from pytest_dsocr.models.spec import Family
 from pytest_dsocr.observation.case import Case, PageFaultError, make_case
 from pytest_dsocr.observation.config import Shard
-from pytest_dsocr.pages.page_list import LIST_SUFFIXES, SUBSETS, BadPage, is_list, read_list, shipped
+from pytest_dsocr.pages.page_list import SUBSETS, BadPage, is_list, no_page, page_named, read_list, shipped
 
 PDF_SUFFIX = ".pdf"
 
@@ -91,12 +90,12 @@ def make_cases(
 
 
 def pages_in(named: Sequence[str | Path]) -> Iterator[Path | BadPage]:
-    """Yield the pages of each name: a file, a folder's images in order, a list's, a PDF's, or a shipped subset's.
+    """Yield the pages of each name: a file, a folder's images in order, a list's, a PDF's, or shipped ones.
 
     Raises:
         DsocrError: if nothing has such a name, or a list cannot be read.
     """
-    for path in map(Path, named):
+    for path in map(page_named, named):
         if path.is_dir():
             yield from _images_in(path)
         elif is_list(path):
@@ -112,11 +111,7 @@ def pages_in(named: Sequence[str | Path]) -> Iterator[Path | BadPage]:
         elif path.exists():
             yield BadPage(path, _why_no_file(path))
         else:
-            raise PageFaultError(
-                f"there is no page {path}; give an image, a folder of images, a PDF, "
-                f"a list file ({', '.join(LIST_SUFFIXES)}) or a subset of the shipped pages ({', '.join(SUBSETS)})"
-                f"{did_you_mean(str(path), SUBSETS)}"
-            )
+            raise PageFaultError(no_page(path))
 
 
 def together_in(named: Sequence[str | Path]) -> Iterator[Path | BadPage]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.reading import Format, is_regular
-from pytest_dsocr.foundation.words import plain
+from pytest_dsocr.foundation.words import did_you_mean, plain
 
 LIST_SUFFIXES = (".lst", ".txt")
 LISTS = Format(str, "give a text file with the path of a page on each line", most_bytes=2**24)
@@ -65,3 +65,22 @@ def shipped(subset: str) -> list[Path]:
             raise DsocrError(f"this installation lacks the shipped page {page.path}; install it again")
         pages.append(page)
     return pages
+
+
+def page_named(name: str | Path) -> Path:
+    """Return a path as it is, or the file of the shipped page that has this name, where no file has it."""
+    path = Path(name)
+    return path if path.exists() else _shipped_by_name().get(str(path), path)
+
+
+def no_page(name: str | Path) -> str:
+    """Say that nothing has this name, and what is meant by it."""
+    return (
+        f"there is no page {name}; give an image, a folder of images, a PDF, a list file "
+        f"({', '.join(LIST_SUFFIXES)}), a shipped page such as invoice_016, or a subset of these ({', '.join(SUBSETS)})"
+        f"{did_you_mean(str(name), [*SUBSETS, *_shipped_by_name()])}"
+    )
+
+
+def _shipped_by_name() -> dict[str, Path]:
+    return {page.stem: page for page in shipped("all")}

@@ -63,6 +63,7 @@ def on_own_gpu(config: Config, worker: str) -> Config:
 WORDS = {"checkpoint": ("mini",), "reference": ("recorded", "session")}
 """Words of options that also take paths. A folder of such a name is written ``./mini``."""
 [OUT] = [option for option in OPTIONS if option.name == "out"]
+SESSION = "session"
 UPDATES = ("update_snapshots", "update_new_snapshots_only")
 
 
@@ -109,16 +110,21 @@ def resolve(config: pytest.Config) -> Config:
     found["tolerances"] = dict(found["tolerances"])
     found["budget"] = dict(ChainMap(*reversed(found["budget"])))
     found["slower"] = dict(found["slower"])
+    if found["reference"] == found["subject"] == SESSION:
+        raise pytest.UsageError("the session is compared with itself; name another subject, or leave the reference out")
     found["may_miss"] = frozenset(found["may_miss"])
-    found["golden"] = found["golden"] or golden_folder(is_written=found["baseline_update"])
+    is_written = found["baseline_update"] or _updates_snapshots(config)
+    found["golden"] = found["golden"] or golden_folder(is_written=is_written)
     if found["model"]:
         found["checkpoint"] = f"{found['model']}:{found['checkpoint']}"
     return Config(**found)
 
 
 def typed_options(config: pytest.Config) -> list[str]:
-    """Return the arguments behind ``pytest``, without the tests to run; our flags joined to their values."""
-    ours = (*config.args, SPREAD)  # one test is not spread
+    """Return the arguments behind ``pytest``, without tests to run and defaults; our flags joined to their values."""
+    elsewhere = {option.name for option in OPTIONS if config.getini(option.ini) or [*option.in_environment()]}
+    defaults = [f"{one.flag}={one.default}" for one in OPTIONS if one.name not in elsewhere and not one.many]
+    ours = (*config.args, *defaults, SPREAD)  # one test is not spread
     return [word for word in joined(map(str, config.invocation_params.args)) if word not in ours]
 
 
@@ -185,7 +191,7 @@ def refused(config: pytest.Config, error: Exception) -> None:
 
 def _check_goldens(config: pytest.Config, own: Config) -> None:
     """Refuse goldens that are not there, unless some are to be made, and those that must not be written to."""
-    if any(config.getoption(name, False) for name in UPDATES):
+    if _updates_snapshots(config):
         try:
             check_writable(own.golden, "--dsocr-golden=DIR")
         except DsocrError as error:
@@ -194,6 +200,10 @@ def _check_goldens(config: pytest.Config, own: Config) -> None:
         raise pytest.UsageError(
             f"there is no folder {own.golden} of goldens; make one: --snapshot-update, or dsocr vendor record --golden"
         )
+
+
+def _updates_snapshots(config: pytest.Config) -> bool:
+    return any(config.getoption(name, False) for name in UPDATES)
 
 
 def _value(option: Option, config: pytest.Config, typed: Any) -> Any:

@@ -17,7 +17,7 @@ from pytest_dsocr.models import NAMES as MODELS
 from pytest_dsocr.models import PRESET_NAMES, PROMPT_NAMES
 from pytest_dsocr.observation.config import MISSING, Level, Shard
 from pytest_dsocr.observation.provenance import DTYPES_OF_VENDOR, OF_VENDOR
-from pytest_dsocr.pages.page_list import SUBSETS, is_list, read_list
+from pytest_dsocr.pages.page_list import SUBSETS, is_list, no_page, page_named, read_list
 from pytest_dsocr.perf.limits import ANY
 from pytest_dsocr.perf.rounds import QUANTITIES
 from pytest_dsocr.plugin.xfails import read_ledger
@@ -112,12 +112,9 @@ def reference(text: str) -> Path | Literal["session"] | None:
 
 
 def page(text: str) -> str:
-    """Read an image, a folder, a list file that can be read, a PDF, or a subset of the shipped pages."""
-    if text not in SUBSETS and not Path(text).exists():
-        raise MachineError(
-            f"there is no page {text!r}; give an image, a folder, a list file, a PDF, or {', '.join(SUBSETS)}"
-            f"{did_you_mean(text, SUBSETS)}"
-        )
+    """Read an image, a folder, a list file that can be read, a PDF, a shipped page, or a subset of them."""
+    if text not in SUBSETS and not page_named(text).exists():
+        raise MachineError(no_page(text))
     if is_list(Path(text)) and not Path(text).is_dir():
         read_list(Path(text))
     return text

@@ -5,7 +5,7 @@ themselves; a test compares them with those that the readers take.
 """
 
 import os
-from argparse import SUPPRESS, ArgumentParser, Namespace
+from argparse import SUPPRESS, Namespace, _ActionsContainer
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -80,11 +80,11 @@ class Option:
         if (text := os.environ.get(self.env, "")).strip():
             yield self.env, text.splitlines() if self.many else text
 
-    def add_to(self, command: ArgumentParser, default: str = "") -> None:
+    def add_to(self, command: _ActionsContainer, default: str = "") -> None:
         """Add it to a command of our own, with and without the prefix in its name.
 
         Args:
-            command: which parses it to a list of texts, or to a switch.
+            command: or a group of its options; it is parsed to a list of texts, or to a switch.
             default: what the command does without it, where that is another than a run's.
         """
         flags = (f"--{self.name.replace('_', '-')}", self.flag)
@@ -192,7 +192,7 @@ OPTIONS = (
     ),
     Option(
         "pages",
-        "image, folder of images, list file, PDF, or shipped pages: dev-3, dev-20, typeset, all",
+        "image, folder of images, list file, PDF, or shipped pages: invoice_016, dev-3, dev-20, typeset, all",
         "PAGES",
         default="dev-3",
         many=True,

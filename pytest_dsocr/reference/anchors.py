@@ -53,7 +53,8 @@ def read_anchors(folder: Path) -> Anchors:
     Raises:
         DsocrError: where a file is missing or is not Python.
     """
-    vendor = check_vendor_folder(folder).vendor
+    family = check_vendor_folder(folder)
+    vendor, encoder = family.vendor, family.of_views[0].module.rpartition(".")[2]
     trees = {name: _parsed(folder / name) for name in vendor.files}
     places = {symbol: (file, node) for file, tree in trees.items() for symbol, node in _definitions(tree.body)}
     places = {symbol: places[symbol] for symbol in chain(*vendor.contract.values()) if symbol in places}
@@ -61,7 +62,7 @@ def read_anchors(folder: Path) -> Anchors:
     return Anchors(
         {name: _source_file(folder / name, tree_hash(tree, inner)) for name, tree in trees.items()},
         {
-            symbol: Anchor(file, node.lineno, tree_hash(node, inner), details_of(symbol, node, inner))
+            symbol: Anchor(file, node.lineno, tree_hash(node, inner), details_of(symbol, node, inner, encoder))
             for symbol, (file, node) in places.items()
         },
     )

@@ -44,16 +44,23 @@ def _dump(node: Any, without: frozenset[ast.AST]) -> str:
     return repr(node)
 
 
-def details_of(symbol: str, node: ast.AST, without: frozenset[ast.AST]) -> Mapping[str, Detail]:
-    """Return the details of a symbol of the contract, by name, less what is in the nodes ``without``."""
+def details_of(symbol: str, node: ast.AST, without: frozenset[ast.AST], encoder: str) -> Mapping[str, Detail]:
+    """Return the details of a symbol of the contract, by name.
+
+    Args:
+        symbol: its name.
+        node: its syntax tree.
+        without: nodes that do not count.
+        encoder: the attribute that holds the first module of the vision encoder, such as ``sam_model``.
+    """
     parts = list(_walk(node, without - {node}))
-    found = {**_image_gate(parts), **_generate_calls(parts), **_cache_uses(parts)}
+    found = {**_image_gate(parts, encoder), **_generate_calls(parts), **_cache_uses(parts)}
     return found | _image_keys(parts) if symbol.endswith(".prepare_inputs_for_generation") else found
 
 
-def _image_gate(parts: Sequence[ast.AST]) -> dict[str, Detail]:
-    """Find the outermost condition under which SAM is run."""
-    gate = next((part for part in parts if isinstance(part, ast.If) and _runs_sam(part)), None)
+def _image_gate(parts: Sequence[ast.AST], encoder: str) -> dict[str, Detail]:
+    """Find the outermost condition under which the vision encoder is run."""
+    gate = next((part for part in parts if isinstance(part, ast.If) and _calls(encoder, part)), None)
     if gate is None:
         return {}
     reads = {name for part in ast.walk(gate.test) if (name := _name(part))}
@@ -61,9 +68,9 @@ def _image_gate(parts: Sequence[ast.AST]) -> dict[str, Detail]:
     return {"image gate": Detail((gate.lineno,), tuple(longest), tree_hash(gate.test))}
 
 
-def _runs_sam(condition: ast.If) -> bool:
+def _calls(name: str, condition: ast.If) -> bool:
     calls = (part for statement in condition.body for part in ast.walk(statement) if isinstance(part, ast.Call))
-    return any("sam_model" in _name(call.func) for call in calls)
+    return any(name in _name(call.func) for call in calls)
 
 
 def _generate_calls(parts: Sequence[ast.AST]) -> dict[str, Detail]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-import pytest_dsocr
 from pytest_dsocr.compare.readings import SURE, excluded
 from pytest_dsocr.compare.verdict import SEVERITY, Verdict
-from pytest_dsocr.foundation.words import HASH_CHARACTERS, count, in_shell, near
+from pytest_dsocr.foundation.words import HASH_CHARACTERS, PACKAGE, count, in_shell, near
 
 if TYPE_CHECKING:
     from pytest_dsocr.report.payload import CasePayload, RunPayload
@@ -111,26 +111,61 @@ OWN, VENDOR = "package.module:factory", "path/to/vendor"
 SHIPPED_SUBJECT = "session"
 OF_RECORD = ("checkpoint", "device", "dtype", "attention")
 """The fields of a provenance that are options of ``dsocr vendor record``."""
+ON_REQUEST = ("perf", "cost")
+"""Suites that ``dsocr compare`` runs where times are asked for."""
+SHIPPED = PACKAGE / "pages" / "files"
+OURS, NAMED = "--dsocr-", "pages="
+ADDED = re.compile(r"-p(dsocr|pytest_dsocr\.plugin\.hooks|no:randomly)|--pyargs|--dsocr-out=dsocr-out")
+"""Words that ``dsocr compare`` adds itself."""
+KEYWORD = re.compile(r"[\w:+.\[\]\\/-]+")
+"""A single word of pytest's ``-k``."""
 FIRST = "parity"
 """The suite that runs first: it compares whole pages, so that it gives the first verdict."""
 
 
 def suites(left_out: Container[str]) -> list[str]:
     """Return what pytest is to run: the suites of the installation, or those of the checkout, but for some."""
-    is_installed = find_spec(SUITES) is not None
-    package = Path(pytest_dsocr.__path__[0])
-    folder = package / "suites" if is_installed else package.parent / "suites"
-    found = [init.parent for init in folder.glob("*/__init__.py") if init.parent.name not in left_out]
+    found = [init.parent for init in suites_folder().glob("*/__init__.py") if init.parent.name not in left_out]
     found.sort(key=lambda suite: (suite.name != FIRST, suite.name))
+    is_installed = find_spec(SUITES) is not None
     return ["--pyargs", *(f"{SUITES}.{one.name}" for one in found)] if is_installed else [*map(str, found)]
+
+
+def suites_folder() -> Path:
+    """Return the folder of the suites: that of the installation, or the checkout's."""
+    installed = PACKAGE / "suites"
+    return installed if installed.is_dir() else PACKAGE.parent / "suites"
 
 
 def rerun(nodeid: str, options: Sequence[str] = (), root: Path | None = None) -> str:
     """Return the shell command that runs a test again, with the run's options; its id is relative to ``root``."""
-    if "--pyargs" in options:  # there, an id begins inside the package
-        return in_shell(["pytest", SUITES, *options, "-k", nodeid.rpartition("::")[2]])
     file, *names = nodeid.split("::")
+    if _is_of_suites(nodeid, options, root):
+        return _compare(options, names[-1])
+    if "--pyargs" in options:  # there, an id begins inside the package
+        return in_shell(["pytest", SUITES, *options, "-k", names[-1]])
     return in_shell(["pytest", "::".join((os.path.relpath(root / file) if root else file, *names)), *options])
+
+
+def _is_of_suites(nodeid: str, options: Sequence[str], root: Path | None) -> bool:
+    """Return whether a test is of a suite that ``dsocr compare`` runs without being asked for times."""
+    file = (root or Path()) / nodeid.partition("::")[0]
+    return ("--pyargs" in options or file.parent.parent == suites_folder()) and file.parent.name not in ON_REQUEST
+
+
+def _compare(options: Sequence[str], test: str = "") -> str:
+    """Return the ``dsocr compare`` command with a run's options: of one test of the suites, or of all of them."""
+    typed = [word for word in options if not ADDED.fullmatch(word)]
+    ours = [word.removeprefix(OURS) for word in typed if word.startswith(OURS)]
+    pages = [word.removeprefix(NAMED) for word in ours if word.startswith(NAMED)]
+    stem = test.partition("[")[2].partition("-")[0]
+    if stem.isidentifier() and any(SHIPPED.glob(f"*/{stem}.png")) and not any(Path(page).exists() for page in pages):
+        pages = [stem]
+    of_pytest = [word for word in typed if not word.startswith(OURS)]
+    if test:
+        of_pytest += ["-k", test if KEYWORD.fullmatch(test) else test.partition("[")[0]]
+    others = [f"--{word}" for word in ours if not word.startswith(NAMED)]
+    return in_shell(["dsocr", "compare", *pages, *others, *(["--"] if of_pytest else []), *of_pytest])
 
 
 def record(run: RunPayload | None) -> str:
@@ -144,17 +179,22 @@ def record(run: RunPayload | None) -> str:
 
 def following(result: RunResult, options: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
     """Yield what a user may want to type next, a reason and a command; nothing where nothing is left to do."""
-    typed = result.identity.command
+
+    def again(option: str) -> str:
+        if result.tests and all(_is_of_suites(nodeid, options, result.root) for nodeid in result.tests):
+            return _compare([*options, option])
+        return f"{result.identity.command} {option}"
+
     by_session = result.run is not None and result.run["reference"] == "session"  # which was there for what is missing
     missing = any(one["what"] == "recording" and not (by_session and one["allowed"]) for one in result.missing)
     if missing and not result.counts.get(Verdict.WRONG):
         yield "to record what is missing, with the vendor's files", record(result.run)
         if result.run and result.run["reference"] == "recorded" and result.run["subject"] != SHIPPED_SUBJECT:
-            yield "or, without them, to let the session stand in", f"{typed} --dsocr-reference=session"
+            yield "or, without them, to let the session stand in", again("--dsocr-reference=session")
     elif result.failing:
         first = next(test for one in result.causes for test in one["tests"])
         yield "to run the first failing test again", rerun(first, options, result.root)
     elif result.run and result.run["subject"] == SHIPPED_SUBJECT:
-        yield "to test an implementation of your own", f"{typed} --dsocr-subject={OWN}"
+        yield "to test an implementation of your own", again(f"--dsocr-subject={OWN}")
     elif result.run and result.run["reference"] in ("recorded", "session"):
-        yield "to compare with the vendor's code, live", f"{typed} --dsocr-reference={VENDOR}"
+        yield "to compare with the vendor's code, live", again(f"--dsocr-reference={VENDOR}")

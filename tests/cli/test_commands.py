@@ -27,7 +27,7 @@ from pytest_dsocr.foundation.files import unseal
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.pages.named import pages_in
-from pytest_dsocr.pages.page_list import BadPage, shipped
+from pytest_dsocr.pages.page_list import BadPage, page_named, shipped
 from suites.contract.pages import write_page
 from tests.contract.test_pdf import pdf_of
 
@@ -131,8 +131,24 @@ def test_cases_are_every_page_in_every_preset_with_every_prompt_once(folder: Pat
         recorded(folder / "absent.png")
 
 
+def test_a_shipped_page_is_accepted_by_its_name_unless_a_file_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    [page] = (page for page in shipped("all") if page.stem == "invoice_016")
+    assert list(pages_in(["invoice_016"])) == [page]
+    assert [case.page for case in recorded("invoice_016")] == [page]
+    assert page_named("invoice_016") == page
+    shutil.copy(page, "invoice_016")
+    assert list(pages_in(["invoice_016"])) == [Path("invoice_016")]
+
+
 REFUSED = {
     "run absent.png": (10, "there is no page absent.png"),
+    "run invoice_017": (10, "did you mean invoice_016?"),
+    "bench . . --page=invoice_017": (10, "did you mean invoice_016?"),
+    "compare invoice_017": (10, "did you mean invoice_016?"),
+    "faults PRJ-W1 invoice_017": (10, "did you mean invoice_016?"),
     "run empty": (10, "the folder empty holds no images"),
     "run notes.md": (10, "notes.md cannot be read as an image"),
     "run --out=/proc/nope": (2, "/proc/nope cannot be made"),

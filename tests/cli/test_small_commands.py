@@ -1,7 +1,9 @@
 """``dsocr diff`` on files that runs have written; ``dsocr faults``: the list, and one mistake on one's own page."""
 
 import json
+import os
 import subprocess
+import sys
 from argparse import Namespace
 from contextlib import suppress
 from pathlib import Path
@@ -10,12 +12,14 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.cli import faults
-from pytest_dsocr.cli.main import main
+from pytest_dsocr.cli.compare import GROUPS, plugin
+from pytest_dsocr.cli.main import AREAS, COMMANDS, main
 from pytest_dsocr.explain.catalogue import mistakes
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.models import FAMILIES
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin.option_values import level
+from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.report.file import mark_running, write_json
 from tests.report.made import BAD, GOOD, new_result, night
 
@@ -89,6 +93,8 @@ def test_a_page_of_ones_own_is_shown_against_the_session_without_the_mistake(tmp
         (["comapre"], "compare"),
         (["diff", "a", "b", "--markdwn"], "--markdown"),
         (["run", "a.png", "--preset=gundan"], "gundam"),
+        (["compare", "--referenc=session"], "--reference"),
+        (["bench", ".", ".", "--stag=decode"], "--stage"),
         (["faults", "clip.activation-er"], "clip.activation-erf"),
     ],
 )
@@ -98,8 +104,42 @@ def test_what_was_meant_is_named(words: list[str], meant: str, capsys: pytest.Ca
     assert f"did you mean {meant}?" in capsys.readouterr().err
 
 
-def test_a_session_is_not_compared_with_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", "--reference=session", f"--out={tmp_path}/out"]) == 2
-    assert "compared with itself" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
+def test_every_command_and_every_option_is_in_one_group_of_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    listed = [name for names in AREAS.values() for name in names]
+    assert sorted(listed) == sorted({name.partition(" ")[0] for name in COMMANDS})
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(one.name for one in OPTIONS)
+    for words, titles in (["--help"], AREAS), (["compare", "--help"], GROUPS):
+        with pytest.raises(SystemExit):
+            main(words)
+        assert {line.rstrip(":") for line in capsys.readouterr().out.splitlines()} >= {*titles}
     assert level("l2") is level("L2")
+
+
+@pytest.mark.parametrize(
+    ("command", "place", "status"),
+    [
+        ("compare", "", 4),
+        ("compare", "environment", 4),
+        ("pytest", "", 4),
+        ("pytest", "environment", 2),
+        ("pytest", "ini", 4),
+    ],
+)
+def test_a_session_is_not_compared_with_itself(command: str, place: str, status: int, tmp_path: Path) -> None:
+    """Plain pytest reads the environment when it collects a test of ours."""
+    (tmp_path / "test_it.py").write_text("def test_it(dsocr_report): pass\n", encoding="utf-8")
+    ini = "[pytest]\ndsocr_reference = session\n" if place == "ini" else "[pytest]\n"
+    (tmp_path / "pytest.ini").write_text(ini, encoding="utf-8")
+    start = ["pytest_dsocr", "compare"] if command == "compare" else ["pytest", f"-p{plugin()}"]
+    given = [] if place else [f"--{'' if command == 'compare' else 'dsocr-'}reference=session"]
+    environment = {**os.environ, **({"DSOCR_REFERENCE": "session"} if place == "environment" else {})}
+    ran = subprocess.run(
+        [sys.executable, "-m", *start, *given],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == status, ran.stdout
+    assert "compared with itself" in ran.stdout + ran.stderr

@@ -2,10 +2,13 @@
 
 import re
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from io import StringIO
 
 import pytest
 
+from pytest_dsocr.cli import bench
 from pytest_dsocr.foundation import progress
 
 
@@ -38,3 +41,19 @@ def test_a_bar_off_a_terminal_says_in_a_line_how_far_it_is(monkeypatch: pytest.M
         progress_line = str(bar)
     assert re.match(r"reading 3/4  page, \d\d:\d\d$", progress_line)
     assert log.getvalue() == ""
+
+
+def test_a_bench_off_a_terminal_says_how_far_it_is_every_thirty_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, lines = Clock(100), list[str]()
+
+    @contextmanager
+    def reported(line: Callable[[float], str], _: object) -> Iterator[None]:
+        yield
+        progress.report(line, lines.append, clock.is_over, clock=lambda: clock.now_s)
+
+    monkeypatch.setattr(sys, "stderr", StringIO())
+    monkeypatch.setattr(progress, "reported", reported)
+    with bench._watching() as watch:
+        watch("timing", 3, 48)
+    assert len(lines) == 3
+    assert all("timing 3/48" in line for line in lines)

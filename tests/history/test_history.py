@@ -237,3 +237,9 @@ def test_runs_of_one_commit_and_setting_are_one_night_of_which_the_gravest_count
 def test_nothing_is_added_where_one_result_cannot_be_read(tmp_path: Path) -> None:
     assert add(tmp_path, ("good", night(*GOOD)), ("damaged", {})) == 2
     assert not (tmp_path / "nights").exists()
+
+
+def test_every_verdict_on_a_time_but_same_has_a_colour_of_its_own() -> None:
+    page = (Path(record.__file__).parent / "history.html.j2").read_text(encoding="utf-8")
+    coloured = {*re.findall(r"\.bars \.([A-Z-]+) \{ background", page)}
+    assert coloured == {*Pace} - {Pace.SAME, Pace.NOT_COMPARED}

@@ -193,9 +193,10 @@ def test_a_word_is_no_path_and_a_path_in_the_ini_file_is_relative_to_that(
     meant = None if word == "recorded" else word
     for home in (".", "below"):
         monkeypatch.chdir(alone.path / home)
-        assert resolved(alone, f"--dsocr-{name}={word}")[name] == meant
-        assert resolved(alone, ini={name: word})[name] == meant
-        folder = resolved(alone, ini={name: f"./{word}"})[name]
+        fast = "--dsocr-subject=session:fast"
+        assert resolved(alone, fast, f"--dsocr-{name}={word}")[name] == meant
+        assert resolved(alone, fast, ini={name: word})[name] == meant
+        folder = resolved(alone, fast, ini={name: f"./{word}"})[name]
         assert folder != meant
         assert Path(str(folder)).resolve() == alone.path / word
 
@@ -218,7 +219,7 @@ def test_a_bad_value_is_refused(alone: pytest.Pytester, name: str, snapshot: Sna
 def test_it_is_said_where_a_bad_value_was_given(alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     assert refusal(alone, "--dsocr-level=L9").startswith("--dsocr-level: 'L9' is not a level; give L0 (text), ")
     assert refusal(alone, ini={"level": "L9"}).startswith(f"dsocr_level in {alone.path / 'tox.ini'}: 'L9' is not")
-    assert "'absent.png'" in refusal(alone, "--dsocr-pages=dev-3", "--dsocr-pages=absent.png")
+    assert "no page absent.png" in refusal(alone, "--dsocr-pages=dev-3", "--dsocr-pages=absent.png")
     monkeypatch.setenv("DSOCR_LEVEL", "L9")
     assert refusal(alone).startswith("DSOCR_LEVEL: 'L9' is not a level")
 

@@ -110,6 +110,20 @@ def accepted(run: Run) -> Run:
     return run
 
 
+def test_the_first_snapshot_makes_the_folder_of_goldens(
+    accepted: Run, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Make it as after pip install, when the package holds the shipped goldens."""
+    installed = tmp_path / "site" / "pytest_dsocr"
+    (installed / "golden" / "vendor").mkdir(parents=True)
+    monkeypatch.setattr("pytest_dsocr.reference.goldens.PACKAGE_FOLDER", installed)
+    shutil.rmtree("golden")
+    for options in (("--snapshot-update",), ()):
+        run = repository.pytester.runpytest_inprocess("-p", "no:cacheprovider", "checks", *options)
+        run.assert_outcomes(passed=4)
+        assert len([*HOME.glob("*.json")]) == 4
+
+
 def test_snapshots_are_made_by_key_and_held_from_then_on(accepted: Run) -> None:
     names = {path.name for path in HOME.iterdir()}
     readings = {"test_reading[a-gundam].json", "test_reading[b-gundam].json"}

@@ -1,5 +1,6 @@
 """Anchors and drift, on files in our own words: every change is found by its anchor, with what it affects."""
 
+import ast
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import sha256
 from pytest_dsocr.models import FAMILIES
 from pytest_dsocr.reference.anchors import Anchors, read_anchors
+from pytest_dsocr.reference.details import details_of
 from pytest_dsocr.reference.drift import EVERY, STAGE_OF, SUITES, change_of, drifts, read_json, suites_of, to_json
 from tests.checkout import CHECKOUT
 from tests.recordings import CONTRACT, FILES, FOLDER, SYMBOLS
@@ -101,6 +103,13 @@ def test_a_changed_detail_is_named(
     change(folder, file, old, new)
     [drift] = drifts(before, read_anchors(folder))
     assert drift.changes[1:] == (change_of_detail,)
+
+
+def test_the_image_gate_is_found_by_the_encoder_of_the_model() -> None:
+    [forward] = ast.parse("def forward(self, x):\n    if x > 3:\n        self.qwen2_model(x)\n").body
+    gates = {name: details_of("M.forward", forward, frozenset(), name) for name in ("qwen2_model", "sam_model")}
+    assert gates["qwen2_model"]["image gate"].lines == (2,)
+    assert gates["sam_model"] == {}
 
 
 def test_comments_and_layout_are_no_drift_and_a_moved_function_is_found(folder: Path, before: Anchors) -> None:

@@ -1,17 +1,20 @@
 """What a run counts, how long it took, and the command to type next."""
 
 import shlex
+from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from pytest_dsocr.cli.compare import split
 from pytest_dsocr.cli.main import parser
 from pytest_dsocr.plugin.config import typed_options
 from pytest_dsocr.report.payload import ElapsedPayload, RunPayload
 from pytest_dsocr.report.terminal import Summary
 from pytest_dsocr.report.times import PARTS, by_part, in_line, in_table
-from pytest_dsocr.report.words import BY_SESSION, by_session, following, record
+from pytest_dsocr.report.words import BY_SESSION, by_session, following, record, rerun, suites_folder
 from tests.report.made import MADE, MATCH, WRONG, case_payload, payload, result, run_payload
 
 
@@ -89,7 +92,45 @@ def test_the_next_command_is_that_of_what_came_out(tests: list[tuple[str, Any]],
     assert [message for _, message in following(result(*tests))] == command.splitlines()
 
 
-def test_what_was_typed_beside_the_tests_is_kept() -> None:
-    typed = ("suites", "--dsocr-subject", "a:B", "-n", "2", "other.py::test")
-    config: Any = SimpleNamespace(args=["suites", "other.py::test"], invocation_params=SimpleNamespace(args=typed))
+ADDED = ("-pdsocr", "-pno:randomly", "--dsocr-out=dsocr-out", "--dsocr-pages=dev-20", "--dsocr-subject=a:B")
+SUITE_TEST = str(suites_folder() / "parity" / "test_case.py") + "::test_text"
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "options", "command"),
+    [
+        (
+            f"{SUITE_TEST}[invoice_016-gundam-markdown]",
+            ADDED,
+            "dsocr compare invoice_016 --subject=a:B -- -k 'test_text[invoice_016-gundam-markdown]'",
+        ),
+        (
+            f"{SUITE_TEST}[scan-tiny-free]",
+            ADDED,
+            "dsocr compare dev-20 --subject=a:B -- -k 'test_text[scan-tiny-free]'",
+        ),
+        (f"{SUITE_TEST}[my scan-tiny-free]", (), "dsocr compare -- -k test_text"),
+        ("suites/parity/test_case.py::test_text", ("--pyargs", "-x"), "dsocr compare -- -x -k test_text"),
+        (SUITE_TEST.replace("parity", "cost"), ("--dsocr-level=L2",), None),
+        ("test_it.py::test_text[invoice_016-a]", ADDED[3:4], None),
+    ],
+)
+def test_a_test_of_the_suites_is_run_again_by_compare(nodeid: str, options: Sequence[str], command: str | None) -> None:
+    again = rerun(nodeid, options, Path())
+    assert again == command or (command is None and again.startswith("pytest "))
+    if command:
+        named = split(shlex.split(again)[1:])[0]
+        parser().parse_args(named)
+
+
+def test_what_was_typed_beside_the_tests_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defaults are left out, unless the environment or the ini file says otherwise."""
+    typed = ("suites", "--dsocr-subject", "a:B", "--dsocr-dtype=float32", "-n", "2", "other.py::test")
+    config: Any = SimpleNamespace(
+        args=["suites", "other.py::test"],
+        invocation_params=SimpleNamespace(args=typed),
+        getini={"dsocr_device": "cuda"}.get,
+    )
     assert typed_options(config) == ["--dsocr-subject=a:B", "-n", "2"]
+    monkeypatch.setenv("DSOCR_DTYPE", "bfloat16")
+    assert typed_options(config) == ["--dsocr-subject=a:B", "--dsocr-dtype=float32", "-n", "2"]
