@@ -1,10 +1,12 @@
 """No mistake is called proven that was not planted: each is planted while its own row is not searched.
 
-DSOCR_PROOFS=FOLDER pytest tests/faults/test_proofs.py -n 30 -k stages  # what is proven by tensors
-DSOCR_PROOFS=FOLDER pytest tests/faults/test_proofs.py -n 30 -k reads   # what each reads, which the next one needs
-DSOCR_PROOFS=FOLDER pytest tests/faults/test_proofs.py -n 30 -k texts   # what is proven by texts alone
-A result that is in the folder is not made again, so that a run may be interrupted. DSOCR_PROOFS_EVERY=20 takes every
-twentieth row.
+export DSOCR_PROOFS=FOLDER
+pytest tests/faults/test_proofs.py -n 30 -k by_stages   # what is proven by tensors
+pytest tests/faults/test_proofs.py -n 30 -k each_reads  # what each reads, which the next one needs
+pytest tests/faults/test_proofs.py -n 30 -k by_texts    # what is proven by texts alone
+python -m tests.faults.proofs >proofs.json             # all that was proven, in one file
+A result that is in the folder is not made again: a run that was interrupted goes on when it is started again.
+DSOCR_PROOFS_EVERY=20 takes every twentieth row.
 """
 
 from pathlib import Path
