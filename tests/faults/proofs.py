@@ -128,6 +128,12 @@ def own_rows(name: str) -> Mapping[str, Mistake]:
     return {whole: rows()[whole], **{one.id: one for one in alone}}
 
 
+@cache
+def every_id() -> frozenset[str]:
+    """Return the id of everything that any search may try."""
+    return frozenset(rows()) | {one.id for one in in_one_block(mistakes(DEEPSEEK_OCR).values(), loaded().session)}
+
+
 def reports(name: str, level: Level, *, up_to_first: bool = False) -> list[CaseReport]:
     """Return what a subject with a mistake is found to do on each page, or on those up to the first that breaks."""
     found = list[CaseReport]()
