@@ -10,8 +10,12 @@ from pytest_dsocr.compare.readings import SURE
 
 MOST_ODDS = 1 - SURE
 """Another cause may give the same with these odds at most; of readings it is the level of the test."""
-ODDS_OF_PLACE = 0.35
-"""How often a mistake that has nothing to do with a text agrees with it at one more place where it is wrong."""
+ODDS_OF_PLACE = 0.5
+"""What is assumed of one place where a text leaves the right one, and was not measured.
+
+At least two tokens are near there, the right one and the subject's. So a mistake that has nothing to do with the
+subject is taken to choose the subject's in half of the places at most.
+"""
 
 
 class Evidence(NamedTuple):
@@ -31,10 +35,14 @@ class Evidence(NamedTuple):
 
 
 def odds_of_places(places: int, tried: int) -> float:
-    """Return how likely any of the mistakes that were tried agrees by chance in so many wrong places."""
+    """Return how likely any of the mistakes that were tried agrees by chance in so many wrong places, at most.
+
+    That is the sum over those that were tried, as if places were independent. Mistakes that are alike are not held
+    apart by it, but by the search: each that it knows has been tried, and gives another text.
+    """
     return min(1.0, tried * ODDS_OF_PLACE**places)
 
 
 def odds_of_tensor(error: float, ordinary: float) -> float:
-    """Return the same of a tensor: none up to what correct implementations differ by, else no bound is known."""
+    """Return the same of a tensor: taken as 0 up to what correct implementations differ by, else no bound is known."""
     return 0.0 if error <= ordinary else 1.0

@@ -138,8 +138,8 @@ class Question:
     """The ids of those that were tried on these; None where no further one is to be tried."""
 
     def left(self, candidates: Iterable[Mistake]) -> list[Mistake]:
-        """Return those of the candidates that are to be tried."""
-        every, done = list(candidates), {*(self.done or ())}
+        """Return those of the candidates that are to be tried, each once."""
+        every, done = list(candidates), {*(self.done or ()), *self.only}
         known = [one for one in every if one.id in self.only]
         return known if self.done is None else [*known, *(one for one in every if one.id not in done)]
 

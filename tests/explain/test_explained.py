@@ -21,7 +21,7 @@ from pytest_dsocr.explain.question import question_of
 from pytest_dsocr.explain.texts import everywhere, of_one_block, of_text
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.observation.config import Level, Setup
-from tests.faults.proofs import rows
+from tests.faults.proofs import every_id
 from tests.faults.trial import cases, loaded, reference
 from tests.subjects.test_follow import only
 
@@ -48,10 +48,10 @@ def judged(*names: str | Mistake, place: int = 0, level: Level = Level.MODULES) 
 
 
 def explained(explainer: Explainer, report: CaseReport, *names: str) -> Explanation:
-    """What is said of a case, whatever was asked before; of mistakes where some are named."""
+    """What is said of a case, whatever was asked before; where some are named as if all others were contradicted."""
     question = question_of(report, ENOUGH_S)
     assert question is not None
-    others = tuple(one for one in rows() if one not in names) if names else ()
+    others = tuple(one for one in every_id() if one not in names) if names else ()
     explanation = explainer.answered(replace(question, only=names, done=others))
     assert explanation is not None
     return explanation
@@ -91,6 +91,12 @@ def test_a_stage_is_asked_about_once_and_its_proof_reported_of_each_case_that_br
     assert asking.explain(judged(GELU, place=1)) == replace(proof, what="clip.crops/0")
     asking._proven.clear()
     assert asking.explain(report) is None, "where nothing was proven the same is not looked for again"
+
+
+def test_what_several_mistakes_give_alike_is_no_proof_of_one(explainer: Explainer) -> None:
+    """A page without crops has one separator, so that three rows put it in the same place."""
+    found = explained(explainer, judged(FRONT))
+    assert (len(found.mistakes), FRONT in found.mistakes, found.is_proven) == (3, True, False)
 
 
 TWO_BOS, PAD, FEWER, NO_ID = (f"prompt.{name}" for name in ("two-bos", "padded-front", "one-fewer", "ids-minus"))
@@ -154,7 +160,7 @@ def test_a_mistake_of_one_block_alone_and_one_of_all_weights_is_told_from_its_li
     found = explained(
         explainer, judged(known[name], level=level), *like, *(one for one in known if one.startswith("all"))
     )
-    assert found.mistakes == (name,), "alone, though only its like were tried, which proves nothing"
+    assert (found.mistakes, found.is_proven) == ((name,), True)
     assert "in block" in found.text or "all blocks" in found.text
 
 

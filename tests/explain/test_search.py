@@ -54,6 +54,11 @@ def test_where_a_search_goes_on_what_is_like_one_that_explains_is_tried_next() -
     assert names == [*answer.done] == ["grid-six", "grid-four", "crops-fit"]
 
 
+def test_what_explains_the_pages_before_is_tried_once() -> None:
+    every = [Mistake(name, name, "block", lambda on: None) for name in "abc"]
+    assert [one.id for one in Question(PAGE, "text", 0, 20, NEAR, only=("b",), done=("a",)).left(every)] == ["b", "c"]
+
+
 def test_the_nearest_explains_where_only_rounding_is_left() -> None:
     answer = made({"a": 0.03, "b": 3e-7, "c": 2e-5, "broken": -1})
     assert (answer.found, answer.explained) == (("b",), True)

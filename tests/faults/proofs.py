@@ -5,6 +5,7 @@ The exception is a mistake that nothing tells from the planted one: every tensor
 
 import json
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -21,7 +22,7 @@ from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.catalogue import mistakes
 from pytest_dsocr.explain.explain import ExplainingRuntime
 from pytest_dsocr.explain.explainer import evidence_of, in_words
-from pytest_dsocr.explain.mistake import ALONE, Changes, Mistake
+from pytest_dsocr.explain.mistake import ALONE, Changes, Mistake, in_one_block
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.question import EXACT, PageRead, SearchResult, SentSeam, question_of
 from pytest_dsocr.explain.texts import everywhere, of_one_block, of_text
@@ -52,6 +53,8 @@ class Said:
     proven: bool = False
     odds: float = 1.0
     places: int | None = None
+    tried: int = 0
+    untried: int = 0
     alike: bool = False
     """Whether the one that is named and the one that was planted give the same in every tensor of every page."""
 
@@ -98,7 +101,7 @@ def kept(name: str, make: Callable[[], Any], kind: Any) -> Any:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(asdict(make())))
-    return msgspec.json.decode(path.read_bytes(), type=kind)
+    return _read(path, kind)
 
 
 def answered(report: CaseReport, asked: Sequence[str], others: Sequence[CaseReport] = ()) -> Said:
@@ -111,12 +114,24 @@ def answered(report: CaseReport, asked: Sequence[str], others: Sequence[CaseRepo
     evidence, said = evidence_of(question, answer), in_words(question, answer)
     if said is None:
         return Said(question.what)
-    return Said(question.what, said.text, answer.found, said.is_proven, evidence.odds, answer.places)
+    tried = {*(question.done or ()), *answer.done}
+    return Said(
+        question.what, said.text, answer.found, said.is_proven, evidence.odds, answer.places, len(tried), answer.untried
+    )
 
 
-def own_rows(name: str) -> list[str]:
-    """Return the row of a mistake, and what is made of it for one block alone."""
-    return [one for one in rows() if one.partition(ALONE)[0] == name.partition(ALONE)[0]]
+@cache
+def own_rows(name: str) -> Mapping[str, Mistake]:
+    """Return the row of a mistake, and each that a search makes of it for one block alone."""
+    whole, _, _ = name.partition(ALONE)
+    alone = in_one_block([mistakes(DEEPSEEK_OCR)[whole]], loaded().session) if whole in mistakes(DEEPSEEK_OCR) else ()
+    return {whole: rows()[whole], **{one.id: one for one in alone}}
+
+
+@cache
+def every_id() -> frozenset[str]:
+    """Return the id of everything that any search may try."""
+    return frozenset(rows()) | {one.id for one in in_one_block(mistakes(DEEPSEEK_OCR).values(), loaded().session)}
 
 
 def reports(name: str, level: Level, *, up_to_first: bool = False) -> list[CaseReport]:
@@ -124,7 +139,7 @@ def reports(name: str, level: Level, *, up_to_first: bool = False) -> list[CaseR
     found = list[CaseReport]()
     reference()  # is chosen before: by how Pillow resizes
     with Changes() as changes:
-        plant(rows()[name], loaded().session, changes)
+        plant(own_rows(name)[name], loaded().session, changes)
         for case in pages():
             asked = ask(only(loaded(), level), reference(), case, tokenizer=resolve(MINI).tokenizer)
             found.append(judge(asked, tolerances("float32")))
@@ -138,7 +153,7 @@ def with_stages(name: str) -> Said:
     last = reports(name, Level.MODULES, up_to_first=True)[-1]
     if not last.divergence:
         return Said()
-    said = answered(last, own_rows(name))
+    said = answered(last, [*own_rows(name)])
     return replace(said, alike=said.proven and _alike(name, said.named[0]))
 
 
@@ -197,3 +212,32 @@ def _same(one: Any, other: Any) -> bool:
     whole = one.seams.keys() == other.seams.keys() and one.inputs == other.inputs
     tokens = [None if side.forced is None else [step.token for step in side.forced] for side in (one, other)]
     return seams and whole and one.text == other.text and tokens[0] == tokens[1]
+
+
+def table(folder: Path) -> dict[str, Any]:
+    """Return what came of the rows that are kept in a folder: how many were planted, and all that was proven."""
+    stages = {path.stem: _read(path, Said) for path in sorted((folder / "stages").glob("*.json"))}
+    texts = {path.stem: _read(path, OfTexts).runs for path in sorted((folder / "texts").glob("*.json"))}
+    of_texts = {f"{name} on {run}": said for name, of_row in texts.items() for run, said in of_row.items()}
+    rows_of = {"stages": len(stages), "reads": len([*(folder / "reads").glob("*.json")]), "texts": len(texts)}
+    return {"rows": rows_of, "stages": _count(stages), "texts": _count(of_texts)}
+
+
+def _count(said: Mapping[str, Said]) -> dict[str, Any]:
+    alone = [one for one in said.values() if len(one.named) == 1]
+    return {
+        "shown": sum(bool(one.first) for one in said.values()),
+        "one other is named": len(alone),
+        "its odds": {name: [one.places, one.odds] for name, one in said.items() if len(one.named) == 1 and one.text},
+        "not all tried": sum(bool(one.untried) for one in alone),
+        "proven, alike": {name: one.named[0] for name, one in said.items() if one.proven and one.alike},
+        "proven, false": {name: asdict(one) for name, one in said.items() if one.is_false},
+    }
+
+
+def _read(path: Path, kind: Any) -> Any:
+    return msgspec.json.decode(path.read_bytes(), type=kind)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(table(Path(ASKED)), separators=(",", ":")) + "\n")

@@ -1,10 +1,12 @@
 """No mistake is called proven that was not planted: each is planted while its own row is not searched.
 
-DSOCR_PROOFS=FOLDER pytest tests/faults/test_proofs.py -n 30 -k stages  # what is proven by tensors
-DSOCR_PROOFS=FOLDER pytest tests/faults/test_proofs.py -n 30 -k reads   # what each reads, which the next one needs
-DSOCR_PROOFS=FOLDER pytest tests/faults/test_proofs.py -n 30 -k texts   # what is proven by texts alone
-A result that is in the folder is not made again, so that a run may be interrupted. DSOCR_PROOFS_EVERY=20 takes every
-twentieth row.
+export DSOCR_PROOFS=FOLDER
+pytest tests/faults/test_proofs.py -n 30 -k by_stages   # what is proven by tensors
+pytest tests/faults/test_proofs.py -n 30 -k each_reads  # what each reads, which the next one needs
+pytest tests/faults/test_proofs.py -n 30 -k by_texts    # what is proven by texts alone
+python -m tests.faults.proofs >proofs.json             # all that was proven, in one file
+A result that is in the folder is not made again: a run that was interrupted goes on when it is started again.
+DSOCR_PROOFS_EVERY=20 takes every twentieth row.
 """
 
 from pathlib import Path
@@ -14,14 +16,18 @@ import pytest
 
 from pytest_dsocr.explain.catalogue import mistakes
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+from pytest_dsocr.observation.config import Level
 from tests.faults.proofs import (
     ASKED,
     EVERY,
     OfTexts,
     Said,
+    answered,
+    every_id,
     kept,
     of_text_alone,
     proven_by_texts,
+    reports,
     rows,
     with_stages,
 )
@@ -51,3 +57,17 @@ def test_by_texts_no_other_mistake_is_proven(name: str) -> None:
 def reads() -> list[Path]:
     """The results of what each reads."""
     return sorted((Path(ASKED) / "reads").glob("*.json"))
+
+
+@pytest.mark.parametrize("name", ["vision_fusion.separator-first", "projector.no-bias", "prompt.two-bos"])
+def test_of_a_few_no_other_mistake_is_proven_by_stages(name: str) -> None:
+    said = with_stages(name)
+    assert said.first
+    assert not said.is_false, said
+
+
+def test_by_two_places_of_a_text_no_other_mistake_is_proven() -> None:
+    """Of all known mistakes one other alone gives this page's text, which says too little."""
+    [report, *_] = reports("prompt.two-bos", Level.TEXT, up_to_first=True)
+    said = answered(report, [one for one in every_id() if one != "prompt.padded-front"])
+    assert (said.named, said.places, said.untried, said.proven) == (("prompt.padded-front",), 2, 0, False)
