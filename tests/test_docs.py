@@ -248,7 +248,9 @@ def test_the_readmes_example_is_a_subject_and_its_own_test_passes(pytester: pyte
     [page] = (page for page in shipped("dev-3") if page.stem == "figures_201")  # the one soonest read
     pytester.makepyprojecttoml(ini.replace('["scans/first.png", "scans/second.png"]', f'["{page}"]'))
     result = pytester.runpytest_inprocess()
-    result.stdout.fnmatch_lines(["dsocr: subject my_ocr:MyOcr *; offers L0 text", "1 comparison in 1 case: 1 MATCH"])
+    result.stdout.fnmatch_lines(
+        ["dsocr: subject my_ocr:MyOcr *; offers L0 text", "1 comparison by * in 1 case: 1 MATCH"]
+    )
     result.assert_outcomes(passed=1)
 
 

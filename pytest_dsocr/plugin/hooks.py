@@ -36,6 +36,7 @@ HEADED: pytest.StashKey[bool] = pytest.StashKey()
 """On the config: whether the header was printed."""
 NO_RUN = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test")
 """Options of pytest's that only show something."""
+ABOVE_TEXT = ("L1", "L2", "L3")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -149,6 +150,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         stash.leave_out(item, "gpu", "needs a GPU that torch can use; run it where there is one")
     if item.get_closest_marker("dsocr_vendor") and not is_live(own):
         stash.leave_out(item, "vendor", "needs the vendor's Python files; name their folder: --dsocr-reference=FOLDER")
+
+
+def pytest_report_teststatus(report: pytest.CollectReport | pytest.TestReport) -> tuple[str, str, str] | None:
+    """Print no letter for a test that needs more than the subject offers; the totals and the summary count it."""
+    left_out = getattr(report, "dsocr", {}).get("left_out")
+    return ("not offered", "", "NOT OFFERED") if report.skipped and left_out in ABOVE_TEXT else None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -19,6 +19,8 @@ from pytest_dsocr.report.payload import TestPayload, of_comparison, of_fault
 from pytest_dsocr.subjects.loading import SESSION
 from pytest_dsocr.subjects.protocol import NotOfferedError
 
+KNOWN = "known failure"
+
 
 class LastWord:
     """The outermost hook of a report: registered behind every conftest, so that none can undo what is done here."""
@@ -84,6 +86,12 @@ def _is_expected(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.
     return hasattr(report, "wasxfail") and report.skipped and (is_marked or is_called)
 
 
+def _declared(item: pytest.Item, report: pytest.TestReport) -> str | None:
+    """Return why a test that was not run may leave its case unjudged: ``xfail(run=False)`` declares a known failure."""
+    is_marked = any(not mark.kwargs.get("run", True) for mark in item.iter_markers("xfail"))
+    return KNOWN if is_marked and report.when == "setup" and hasattr(report, "wasxfail") else None
+
+
 def _may_compare_last(item: pytest.Item) -> bool:
     """Return whether a fixture may compare when it is torn down."""
     info = item._fixtureinfo if isinstance(item, pytest.Function) else None
@@ -145,7 +153,8 @@ def _payload(item: pytest.Item, error: BaseException | None, report: pytest.Test
         "case": item.config.stash.get(CASES, {}).get(case_id),
         "comparisons": [of_comparison(one) for one in check.made] if check else [],
         "looser": check.looser | _slower(check.made, item.config) if check else {},
-        "left_out": item.stash.get(LEFT_OUT, None),
+        "left_out": item.stash.get(LEFT_OUT, None) or _declared(item, report),
+        "of_case": case_id,
         "notes": [*item.config.stash.get(NOTES, ())],
         "cause": getattr(error, "dsocr", None),
         "refused": getattr(error, "refused", ""),

@@ -86,6 +86,6 @@ class Collected:
         """Each case once, in the run's order, judged by its tests; where two workers report one, the graver report."""
         by_case: dict[str | None, list[TestResult]] = {}
         for test in self.tests.values():
-            by_case.setdefault(test.case_id, []).append(test)
+            by_case.setdefault(test.case_id or test.payload.get("of_case"), []).append(test)
         found = [judged_by_tests(case, by_case.get(case["id"], [])) for case in self._cases.values()]
         return sorted(found, key=lambda case: case["place"])

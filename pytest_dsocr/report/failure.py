@@ -16,6 +16,7 @@ from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.foundation.words import COLUMNS, MARGIN, entry, fit, near, plain
+from pytest_dsocr.observation.config import Level
 from pytest_dsocr.report.payload import Origin, RunPayload, of_run, picture_name
 from pytest_dsocr.report.words import first_wrong, reference_in_words, rerun, subject_in_words
 
@@ -224,15 +225,19 @@ class _Failure:
             yield from entry("found", finding, LINES_OF_FINDING)
 
     def _accepting(self) -> Iterator[str]:
-        """Say which tolerance would let it pass, if a reasonable one would."""
+        """Say which tolerance would let it pass: none where the cause is proven, or where no reasonable one would."""
         wrong = [one.what for one in self.failing if one.verdict is Verdict.WRONG]
         if self.report is None or self._elsewhere or len(wrong) < len(self.failing):
             return
+        explanation, is_text = _explanation(self.report), self.report.exchange.answer.level is Level.TEXT
+        is_proven = explanation is not None and explanation.is_proven
         is_steady = self.report.readings is None or not self.report.readings.why
-        if is_steady and (chosen := acceptable(self.report, wrong)):
+        if is_steady and not is_proven and (chosen := acceptable(self.report, wrong)):
             typed = " ".join(f"--dsocr-tolerances={name}={value:g}" for name, value in chosen.items())
             marked = ", ".join(f"{name}={value:g}" for name, value in chosen.items())
-            yield from entry("accept", f"where this may differ: {typed}, or in the test: @pytest.mark.dsocr({marked})")
+            first = "text alone does not tell rounding from a mistake: do the check first; " if is_text else ""
+            allowing = f"where this may differ: {typed}, or in the test: @pytest.mark.dsocr({marked})"
+            yield from entry("accept", first + allowing)
         else:
             yield from entry("accept", "no tolerance is meant for a difference like this")
 

@@ -242,7 +242,12 @@ class TestPayload(TypedDict, total=False):
     case: CasePayload | None
     comparisons: list[ComparisonPayload]
     left_out: str | None
-    """What was missing: a word of ``--dsocr-may-miss``, a level such as ``L2``, or ``not offered``."""
+    """What was missing: a word of ``--dsocr-may-miss``, a level such as ``L2``, or ``not offered``.
+
+    It is ``known failure`` where the test declares one and is not run.
+    """
+    of_case: str
+    """The id of its case, also where that was not compared; empty where it has none."""
     reason: str | None
     """Why it was skipped."""
     fault: FaultPayload | None

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import starmap
+from pathlib import PurePosixPath
 from typing import Any, TypedDict
 
 import pytest_dsocr
@@ -73,10 +74,20 @@ class RunResult(Collected):
         return any(test.has_compared for test in self.tests.values() if test.outcome != "xfailed")
 
     @property
-    def worst_drift(self) -> float:
-        """The largest relative error of a tensor that is inside its tolerance."""
-        drifts = (one["error"] for one in self._compared() if one["verdict"] == Verdict.DRIFT)
-        return max(map(number, drifts), default=0.0)
+    def worst_drift(self) -> tuple[float, str]:
+        """The largest relative error of a tensor that is inside its tolerance, and the suite that measured it."""
+        drifts = (
+            (number(one["error"]), suite_of(test.nodeid))
+            for test in self.tests.values()
+            for one in test.comparisons
+            if one["verdict"] == Verdict.DRIFT
+        )
+        return max(drifts, default=(0.0, ""))
+
+    @property
+    def suites(self) -> list[str]:
+        """The suites whose tests compared anything."""
+        return sorted({suite_of(test.nodeid) for test in self.tests.values() if test.has_compared})
 
     @property
     def failing(self) -> list[TestResult]:
@@ -230,17 +241,18 @@ class RunResult(Collected):
     @property
     def offered_in_part(self) -> Iterator[str]:
         """Yield what the subject offered of a part of the run: some steps, or some cases and not the others."""
-        sides = [case["tokens"] for case in self.cases]
+        cases = [case for case in self.cases if case["id"] not in self.not_compared]
+        sides = [case["tokens"] for case in cases]
         steps = [(int(one["reference"]), int(one["subject"])) for one in sides if one["subject"] is not None]
         if left := sum(max(0, most - own) for most, own in steps):
             yield f"{left} of {count(sum(most for most, _ in steps), 'step')}"
         made, absent = Counter[str](), Counter[str]()
-        for one in (one for case in self.cases for one in case["comparisons"]):
+        for one in (one for case in cases for one in case["comparisons"]):
             made[one["what"]] += one["verdict"] != Verdict.NOT_COMPARED
             absent[one["what"]] += one["reason"] == Reason.NOT_OFFERED
-        for cases in sorted({*absent.values()} - {0}):
-            if names := [what for what in absent if absent[what] == cases and made[what]]:
-                yield f"{listed(names, MOST_NAMED)} of {cases} of {count(len(self.cases), 'case')}"
+        for number_absent in sorted({*absent.values()} - {0}):
+            if names := [what for what in absent if absent[what] == number_absent and made[what]]:
+                yield f"{listed(names, MOST_NAMED)} of {number_absent} of {count(len(cases), 'case')}"
 
     @property
     def is_untimed(self) -> bool:
@@ -328,6 +340,12 @@ def _cases_in_words(listed_cases: Sequence[Sequence[str]], left: Sequence[str]) 
 
 def _in_words(name: str, one: Looser) -> str:
     return f"{name}={one['allowed']:g} ({one['usual']:g}){' by ' * bool(one['by'])}{one['by']}"
+
+
+def suite_of(nodeid: str) -> str:
+    """Return the folder that a test's file is in; the file where that has none."""
+    path = PurePosixPath(nodeid.partition("::")[0])
+    return path.parent.name or path.name
 
 
 def level_of_comparison(what: str) -> Level:

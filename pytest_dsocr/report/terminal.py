@@ -126,16 +126,20 @@ class Summary:
             if result.tests and not result.promised:
                 return Line("0 comparisons: none was promised, as no test asked for dsocr_check or is marked dsocr")
             return Line("0 comparisons: nothing was compared, so the run does not pass", BAD)
-        by_verdict = words.counts(result.counts, result.worst_drift)
+        error, suite = result.worst_drift
+        by_verdict = words.counts(result.counts, error, suite if result.suites[1:] else "")
         cases = f" in {count(len(result.cases), 'case')}" if result.cases else ""
         bad = Verdict.WRONG in result.counts
-        return Line(f"{count(result.made, 'comparison')}{cases}: {by_verdict}", BAD if bad else GOOD)
+        made = f"{count(result.made, 'comparison')} by {listed(result.suites, MOST_NAMED)}"
+        return Line(f"{made}{cases}: {by_verdict}", BAD if bad else GOOD)
 
     def _drifts(self) -> Iterator[Line]:
+        """Yield the cases with the largest drift of all that both sides gave of them, whichever tests were selected."""
         is_right = all(case["passes"] for case in self.result.cases)
         drifts = [(case, error) for case in self.result.cases if is_right and (error := number(case["worst_error"]))]
         for case, error in sorted(drifts, key=lambda drift: -drift[1])[:MOST_DRIFTING]:
-            yield from _labelled("largest drift", f"{case['id']}: {error:.1e}; {words.counts(case['counts'])}")
+            whole = f"{error:.1e} of the whole case, {words.counts(case['counts'])}"
+            yield from _labelled("largest drift", f"{case['id']}: {whole}")
         for where, least in self.result.suspicious[:MOST_DRIFTING]:
             yield from _labelled("SUSPICIOUS", f"{where}: {least:.1e}, {Sign.SUSPICIOUS.sentence}", NOTED)
 

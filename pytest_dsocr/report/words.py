@@ -23,11 +23,17 @@ BY_SESSION = "by the session, equal to the vendor's code where recorded"
 """Added to every verdict for which the session answered for the reference."""
 
 
-def counts(by_verdict: Mapping[str, int], worst_drift: float = 0.0) -> str:
-    """Return ``1 WRONG, 4 DRIFT, 10 MATCH; 2 not made``, the gravest first; DRIFT with the largest error, if given."""
+def counts(by_verdict: Mapping[str, int], worst_drift: float = 0.0, where: str = "") -> str:
+    """Return ``1 WRONG, 4 DRIFT, 10 MATCH; 2 not made``, the gravest first; DRIFT with the largest error, if given.
+
+    Args:
+        by_verdict: how often each verdict was given.
+        worst_drift: the largest relative error of a DRIFT; 0 where it is not to be shown.
+        where: whose error that is.
+    """
     names = {str(verdict): str(verdict) for verdict in SEVERITY[::-1]}
     if worst_drift:
-        names[Verdict.DRIFT] += f" within {worst_drift:.1e}"
+        names[Verdict.DRIFT] += f" within {worst_drift:.1e}{where and f' ({where})'}"
     not_made = by_verdict.get(names.pop(Verdict.NOT_COMPARED), 0)
     made = ", ".join(f"{by_verdict[verdict]} {name}" for verdict, name in names.items() if by_verdict.get(verdict))
     return "; ".join(part for part in (made, f"{not_made} not made" if not_made else "") if part)

@@ -17,7 +17,7 @@ from pytest_dsocr.perf.run import PerfRun
 from pytest_dsocr.perf.statistics import Judgement, Pace
 from pytest_dsocr.report.file import UNFINISHED, head
 from tests.perf.made import measured
-from tests.report.made import BAD, GOOD, IDENTITY, LOST, SLOW, night, payload
+from tests.report.made import BAD, GOOD, IDENTITY, LOST, SLOW, case_payload, night, payload, result, run_payload
 
 
 def made(day: int, *tests: Any, commit: str = "", **changes: Any) -> Night:
@@ -158,9 +158,9 @@ def test_an_accepted_slow_down_stands_at_its_date_with_its_reason() -> None:
 
 def add(folder: Path, *runs: tuple[str, dict[str, Any]]) -> int:
     """Add the results of runs to the history below a folder, by one command."""
-    for name, result in runs:
+    for name, found in runs:
         (folder / name).mkdir(exist_ok=True)
-        (folder / name / "dsocr.json").write_text(json.dumps(result))
+        (folder / name / "dsocr.json").write_text(json.dumps(found))
     named = [f"--add={folder / name}" for name, _ in runs]
     return main(["history", str(folder / "nights"), *named, f"--html={folder / 'x.html'}"])
 
@@ -182,6 +182,25 @@ RUN = night(*GOOD)["run"]
 ABSENT = {"what": "baseline", "why": "none of this machine", "tests": 1, "allowed": True}
 RUNNING = {**head(IDENTITY, "running"), "verdict": UNFINISHED, "passes": False}
 LEFT = night(*GOOD)["left"]
+LOSS = {
+    "lost": {"characters": 0.0},
+    "allowed": {"characters": 0.08},
+    "origin": "the int8 budget by DSOCR_BUDGET",
+    "stages": {},
+}
+
+
+def passing(pages: Sequence[str] = (), loss: dict[str, Any] | None = None, **run: Any) -> dict[str, Any]:
+    """The result of a run that compares the page ``a``, of these that it was to compare."""
+    (_, first), (_, second) = GOOD
+    sides: Any = {"case": case_payload("a", loss=loss), "run": run_payload(**run)}
+    made = result(("passed", {**first, **sides}), ("passed", {**second, **sides}))
+    made.left["listed"] = [(page, f"{page}.png", "tiny", "free") for page in pages]
+    return made.to_json()
+
+
+OF_SHARD = passing(shard="1/2", given_by={"shard": "DSOCR_SHARD"})
+LEFT_A_PAGE, ON_BUDGET = passing(pages="ab"), passing(loss=LOSS)
 
 
 def shards(*of: str, pages: Sequence[str] = ("dev-3",)) -> dict[str, dict[str, Any]]:
@@ -204,7 +223,10 @@ def shards(*of: str, pages: Sequence[str] = ("dev-3",)) -> dict[str, dict[str, A
         ),
         ({"pages": night(*GOOD, missing=[{**ABSENT, "what": "gpu"}])}, ["passes"], "passes"),
         ({"pages": night(*GOOD, verdict="passes within looser limits: text=1 (0)")}, ["passes"], "passes within loo"),
-        ({"pages": night(*GOOD, left={**LEFT, "pages": ["b"]})}, ["incomplete"], "passes"),
+        ({"pages": OF_SHARD}, ["incomplete"], "passes, shard 1 of 2 by DSOCR_SHARD; shards that are missing: 2/2"),
+        ({"pages": LEFT_A_PAGE}, ["incomplete"], "passes, 1 of 2 pages (b.png) not compared"),
+        ({"pages": ON_BUDGET}, ["passes"], "passes within the int8 budget by DSOCR_BUDGET: characters 0 of 0.08"),
+        ({"pages": night(*GOOD, left={**LEFT, "not_compared": ["b"]})}, ["incomplete"], "passes"),
         ({"pages": night(*GOOD, left={**LEFT, "tests": 3})}, ["incomplete"], "passes"),
         (shards("1/4", "2/4", "3/4"), ["incomplete"], "shards that are missing: 4/4"),
         (shards("1/4", "1/4"), ["incomplete"], "shards that are missing: 2/4, 3/4, 4/4; shards that are there more"),

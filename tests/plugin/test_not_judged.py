@@ -17,6 +17,13 @@ BEFORE = """
         dsocr_check(dsocr_report, "text")
 """
 BOXES_TOO = f"{BEFORE}\n    {TEST_TEXT.replace('text', 'boxes').strip()}\n"
+MARKED = """
+    import pytest
+
+    @pytest.mark.{}
+    def test_it(dsocr_report, dsocr_check):
+        dsocr_check(dsocr_report, "text")
+""" + TEST_TEXT.replace("text", "boxes")
 SKIPPING = """
     def pytest_runtest_call(item):
         item._request.getfixturevalue("dsocr_report")
@@ -52,6 +59,23 @@ def test_a_wrong_page_whose_test_ended_before_it_judged_fails_the_run(
     status, found = run(repository, tests.replace("{}", ending))
     assert (status, found["passes"], found["ended_as"]) == (1, False, "wrong")
     assert "text" in found["cases"][0]["unjudged"]
+
+
+@pytest.mark.parametrize(
+    ("marker", "status", "unjudged"),
+    [
+        ('skip("not today")', 1, ["text"]),
+        ('skipif(True, reason="not today")', 1, ["text"]),
+        ('xfail(run=False, reason="known")', 0, []),
+        ('xfail(reason="known")', 0, []),
+    ],
+)
+def test_of_markers_a_known_failure_alone_excuses_a_wrong_page(
+    repository: Repository, marker: str, status: int, unjudged: list[str]
+) -> None:
+    repository.settle("Misreader")
+    ended, found = run(repository, MARKED.replace("{}", marker))
+    assert (ended, found["passes"], found["cases"][0]["unjudged"]) == (status, not status, unjudged)
 
 
 def test_so_does_one_that_a_conftest_skipped(repository: Repository) -> None:

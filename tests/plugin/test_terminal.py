@@ -123,17 +123,24 @@ DROPPING = """
         items[:] = items[:1]
 """
 MARKED = TEST_TEXT.replace("def ", "import pytest\n\n    @pytest.mark.dsocr(text=0.5)\n    def ")
+INI = "dsocr_tolerances =\n    text=0.5\n    seam=1e-9\n"
 WITHIN = "passes within looser limits: text=0.5 (0)"
+ONE_LEFT = "passes, 2 of 3 pages (second.png, third.png) not compared"
 SPANS = TWO.replace('"text"', '"spans"').replace("test_text", "test_spans")
 
 
 @pytest.mark.parametrize(
     ("subject", "tests", "how", "verdict"),
     [
-        ("Misreader", TEST_TEXT, {"ini": "dsocr_tolerances =\n    text=0.5\n    seam=1e-9\n"}, WITHIN),
+        (
+            "Misreader",
+            TEST_TEXT,
+            {"ini": INI},
+            f"{WITHIN} by dsocr_tolerances in tox.ini",
+        ),
         ("Misreader", MARKED, {}, WITHIN),
-        ("Reader", SPANS, {"arguments": ("-n", "1", "-k", "page")}, "passes, 2 of 3 pages left out"),
-        ("Reader", SPANS, {"conftest": DROPPING}, "passes, 2 of 3 pages left out"),
+        ("Reader", SPANS, {"arguments": ("-n", "1", "-k", "page")}, ONE_LEFT),
+        ("Reader", SPANS, {"conftest": DROPPING}, ONE_LEFT),
         (
             "Reader",
             SPANS,
@@ -158,3 +165,24 @@ def test_looser_limits_and_what_was_left_out_are_in_the_verdict_wherever_it_is_r
     views = (ended.stdout.str(), *(Path("out", name).read_text("utf-8") for name in ("index.html", "summary.md")))
     assert all(verdict.partition(" (")[0] in view.replace("\\", "") for view in views)
     assert (found["looser"], found["left"]["by"], found["left"]["names"]) == snapshot
+
+
+LEVELS = """
+    import pytest
+
+    @pytest.mark.dsocr_level("L2")
+    @pytest.mark.parametrize("n", range(30))
+    def test_steps(dsocr_check, n):
+        dsocr_check([])
+"""
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["here", "on a worker"])
+def test_what_needs_more_than_text_has_no_letter_and_is_counted_in_one_line(
+    repository: Repository, apart: bool
+) -> None:
+    ended = repository.run(LEVELS + TEST_TEXT, "--dsocr-out=out", *("-n", "1") * apart, apart=apart)
+    shown = ended.stdout.str()
+    assert (ended.ret, "sss" in shown, "1 passed, 30 not offered" in shown) == (0, False, True)
+    assert shown.count("30 tests need more than text: 30 L2") == 1
+    assert read_result(Path("out"))["above"] == {"L2": 30}

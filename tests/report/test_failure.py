@@ -13,6 +13,7 @@ from pytest_dsocr.compare.text import compare_text
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, not_compared
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.foundation.words import COLUMNS
+from pytest_dsocr.observation.config import Level
 from pytest_dsocr.observation.observation import Seam, SpanSeen
 from pytest_dsocr.report import failure
 from pytest_dsocr.report.failure import MOST_LINES, acceptable, failure_text
@@ -124,3 +125,23 @@ def test_the_smallest_that_will_do_or_none(
     if found:
         again = judge(failing.exchange, failing.limits.but(found))
         assert all(one.passes for one in again.comparisons if one.what == what)
+
+
+@pytest.mark.parametrize("is_proven", [True, False])
+def test_no_tolerance_is_offered_where_the_cause_is_proven(is_proven: bool, tmp_path: Path) -> None:
+    said = report(tmp_path, **moved(1))
+    explanation = Explanation("rounded down", "boxes", is_proven=is_proven)
+    said = replace(said, exchange=replace(said.exchange, explanation=explanation))
+    failed = [one for one in said.comparisons if one.what == "boxes"]
+    assert ("--dsocr-tolerances" in text(failed, said)) is not is_proven
+
+
+def test_at_l0_a_tolerance_is_not_the_first_advice(tmp_path: Path) -> None:
+    said = report(tmp_path, **moved(1))
+    whole = text([one for one in said.comparisons if one.what == "boxes"], said)
+    of_text = replace(said.exchange.answer, level=Level.TEXT)
+    said = replace(said, exchange=replace(said.exchange, answer=of_text))
+    alone = text([one for one in said.comparisons if one.what == "boxes"], said)
+    first = "text alone does not tell rounding from a mistake: do the check first"
+    assert (first in whole, first in alone) == (False, True)
+    assert alone.index("\ncheck ") < alone.index("\naccept ")

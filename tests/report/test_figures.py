@@ -85,7 +85,7 @@ def test_what_is_missing_is_recorded_with_the_runs_choices(run: RunPayload | Non
             "pytest suites --dsocr-reference=path/to/vendor",
         ),
         ([("error", {**LOST, "run": run_payload(subject="b")})], f"{RECORD}\npytest suites --dsocr-reference=session"),
-        ([("error", LOST), ("failed", payload(WRONG))], "pytest 'test_case.py::test[0]'"),
+        ([("error", LOST), ("failed", payload(WRONG))], "pytest 'test_case.py::test[1]'"),
     ],
 )
 def test_the_next_command_is_that_of_what_came_out(tests: list[tuple[str, Any]], command: str) -> None:

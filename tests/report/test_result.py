@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from pytest_dsocr.compare.verdict import Comparison, Reason, not_compared
 from pytest_dsocr.perf.statistics import Judgement
 from pytest_dsocr.report.file import OF_PYTEST, Ending, read_result, write_json
+from pytest_dsocr.report.terminal import Summary
 from tests.markdown import table
 from tests.report.made import (
     DRIFT,
@@ -53,6 +55,17 @@ def test_pytest_is_to_fail_where_what_was_promised_is_not_compared() -> None:
     made = [result(*run) for run in runs]
     made[-1].plan.add(["not run"])
     assert [run.fails for run in made] == [False, True, False, False], "without a test of ours it is pytest's affair"
+
+
+def test_the_largest_drift_is_of_a_suite_that_is_named() -> None:
+    """A suite may drift more than any stage of a case, and its error is not the cases' largest."""
+    made = new_result()
+    made.add("suites/parity/test_case.py::test", "passed", payload(DRIFT, case=case_payload("a", DRIFT)))
+    made.add("../suites/cache/test_ring.py::test", "passed", payload(replace(DRIFT, error=5e-3)))
+    made.add("test_own.py::test", "passed", payload())
+    assert (made.worst_drift, made.suites) == ((5e-3, "cache"), ["cache", "parity"])
+    [counted] = [line.text for line in Summary(made).lines if "comparisons by" in line.text]
+    assert counted == "2 comparisons by cache, parity in 1 case: 2 DRIFT within 5.0e-03 (cache)"
 
 
 # One test.
