@@ -1,17 +1,22 @@
 """Stand-ins for both sides, which answer at once.
 
-The file is copied beside the tests of a made-up repository, and so imports nothing of this one's own tests.
+The file is copied beside the tests of a made-up repository, and so imports nothing of this one's own tests. It imports
+torch where that is used alone, so that the process that spreads the tests over workers starts without it.
 """
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.observation import Best, InputsDigest, Observation, Output, SpanSeen, Step
 from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
+
+if TYPE_CHECKING:
+    from pytest_dsocr.observation.observation import Observation
 
 TEXT = "<|ref|>title<|/ref|><|det|>[[1, 2, 3, 4]]<|/det|>\nMinutes"
 BOXES = (Box(1, 2, 3, 4),)
@@ -64,21 +69,27 @@ class Unmade(Reader):
 class Reference:
     """What a recording of the vendor's code would say of any case."""
 
-    provenance = Provenance(
-        checkpoint="mini",
-        checkpoint_sha256=resolve("mini").sha256,
-        vendor_sha256={"modeling_deepseekocr.py": "cd" * 32},
-        device="cpu",
-        dtype="float32",
-        attention="eager",
-        resampling="85ab7edb4ccf5db9",
-        versions={},
-        overrides=(),
-        date="2026-11-21",
-        command="dsocr vendor record",
-    )
+    @property
+    def provenance(self) -> Provenance:
+        from pytest_dsocr.engine.checkpoint import resolve
+
+        return Provenance(
+            checkpoint="mini",
+            checkpoint_sha256=resolve("mini").sha256,
+            vendor_sha256={"modeling_deepseekocr.py": "cd" * 32},
+            device="cpu",
+            dtype="float32",
+            attention="eager",
+            resampling="85ab7edb4ccf5db9",
+            versions={},
+            overrides=(),
+            date="2026-11-21",
+            command="dsocr vendor record",
+        )
 
     def observe(self, case: Case) -> Observation:
+        from pytest_dsocr.observation.observation import Best, InputsDigest, Observation, Output, SpanSeen, Step
+
         best = Best((1,), (8.0,))
         return Observation(
             case.id,

@@ -163,7 +163,7 @@ def run(repository: Repository, names: list[str], verdict: str, conftest: str, *
 
 @pytest.mark.parametrize(
     ("conftest", "workers"),
-    [*((conftest, ()) for conftest in CONFTESTS), ("none", ("-n", "2")), ("rewrites what is told", ("-n", "2"))],
+    [*((conftest, ()) for conftest in CONFTESTS), ("none", ("-n", "1")), ("rewrites what is told", ("-n", "1"))],
 )
 def test_no_way_hides_a_comparison_that_is_wrong(
     repository: Repository, conftest: str, workers: tuple[str, ...]
@@ -191,7 +191,7 @@ def test_what_matches_passes_and_each_comparison_counts(repository: Repository, 
 
 
 def test_nor_does_the_death_of_a_worker(repository: Repository) -> None:
-    result = run(repository, ["known"], "WRONG", "", "-n", "2", more=DIES)
+    result = run(repository, ["known"], "WRONG", "", "-n", "1", more=DIES)
     assert (result["passes"], result["status"]) == (False, 1)
 
 

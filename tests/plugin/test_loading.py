@@ -55,6 +55,14 @@ ASKS_THREADS = """
         assert told == eval(os.environ["EXPECTED"]), told
 """
 
+TELLS_TORCH = """
+    import sys
+
+    def pytest_unconfigure():
+        print("torch is imported:", "torch" in sys.modules)
+"""
+"""By the process that spreads the tests, whose workers are not heard: an interpreter has it only where it has to."""
+
 
 def test_a_long_wait_is_reported_and_loading_and_reading_are_distinguished(repository: Repository) -> None:
     """On the terminal, past the capture of a worker's output."""
@@ -102,6 +110,8 @@ def test_workers_share_the_cores_and_a_run_without_workers_has_them_all(
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("EXPECTED", f"({torch.get_num_threads()}, None)")
     repository.run(ASKS_THREADS).assert_outcomes(passed=1)
-    repository.pytester.makeconftest("")  # which imports no torch, as an interpreter does only where it has to
+    repository.pytester.makeconftest(TELLS_TORCH)
     monkeypatch.setenv("EXPECTED", f"({HALF}, '{HALF}')")
-    repository.run(ASKS_THREADS, "-n", "2", apart=True).assert_outcomes(passed=1)
+    result = repository.run(ASKS_THREADS, "-n", "2", apart=True)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["torch is imported: False"])

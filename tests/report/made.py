@@ -39,7 +39,7 @@ WRONG = Comparison(
     ("mean      0.0123      0.0456 (reference)", "64 of 64 sampled values differ, at most by 1.5"),
 )
 MADE = replace(
-    Reference.provenance,
+    Reference().provenance,
     checkpoint_sha256="a" * 64,
     vendor_sha256={"modeling_deepseekocr.py": "5835e0b9e194" + "0" * 52},
     resampling=resampling(),
