@@ -1,4 +1,4 @@
-"""What a run's pages lost to fewer bits, and whether their budget allows it; see :mod:`pytest_dsocr.compare.budget`."""
+"""Losses of a run's pages to fewer bits, and whether the budget allows them; see :mod:`pytest_dsocr.compare.budget`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Spent:
-    """What a run's pages lost of one kind, and what they may."""
+    """Loss of a run's pages of one kind, and its limit."""
 
     name: str
-    """One of :data:`~pytest_dsocr.compare.tolerances.LOSSES`."""
+    """Member of :data:`~pytest_dsocr.compare.tolerances.LOSSES`."""
     mean: float
     interval: tuple[float, float] | None
     """Where the mean over other such pages lies, at :data:`CONFIDENCE`; None where these pages cannot tell: a single
@@ -46,16 +46,16 @@ class Spent:
 
 @dataclass(frozen=True)
 class Spending:
-    """What a run's pages lost in all."""
+    """Losses of a run's pages, of all kinds."""
 
     pages: int
     spent: Sequence[Spent]
     stages: Mapping[str, float]
-    """What each stage adds to ``kl``, on average, in nats; empty where the subject does not show its stages."""
+    """Mean amount that each stage adds to ``kl``, in nats; empty if the subject does not show its stages."""
     unmeasured: Sequence[str]
-    """What the budget limits and the subject does not offer."""
+    """Quantities that the budget limits and the subject does not offer."""
     origin: str
-    """Which budget it is, and who allowed it."""
+    """Name of the budget, and who allowed it."""
 
     @classmethod
     def of(cls, cases: Sequence[Mapping[str, Any]]) -> Spending | None:

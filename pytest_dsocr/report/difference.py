@@ -27,18 +27,18 @@ class Status(IntEnum):
 
 
 class State(NamedTuple):
-    """What became of one comparison, or of a test that made none."""
+    """State of one comparison, or of a test that made none."""
 
     word: str
     reason: str
 
 
 NOTHING = State(OPEN, "")
-"""Stands for what a file does not have."""
+"""State of what a file does not have."""
 
 
 class Change(NamedTuple):
-    """Something whose state is another; ``before`` or ``after`` is empty where a file has nothing of it."""
+    """Change of a state; ``before`` or ``after`` is empty if that file lacks it."""
 
     case: str
     what: str
@@ -47,7 +47,7 @@ class Change(NamedTuple):
 
 
 class Kind(StrEnum):
-    """What became of something, in the order of the report."""
+    """Kinds of changes, in the order of the report."""
 
     WRONG = "became wrong"
     NEW_WRONG = "new and wrong"
@@ -63,19 +63,19 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Difference:
-    """What the second result has that the first has not."""
+    """Changes from the first result to the second."""
 
     obstacles: Sequence[str] = ()
     """Why the two cannot be compared at all."""
     changes: Mapping[Kind, list[Change]] = field(default_factory=lambda: {kind: [] for kind in Kind})
     common: int = 0
-    """How many comparisons both hold."""
+    """Number of comparisons in both."""
     times_left_out: str = ""
     """Why times are not compared, where either file has some."""
 
     @property
     def status(self) -> Status:
-        """What is wrong counts before what cannot be said, and that before what is slower."""
+        """Exit status: wrong results count most, then undecided ones, then slower ones."""
         if self.changes[Kind.WRONG] or self.changes[Kind.NEW_WRONG]:
             return Status.WRONG
         if self.obstacles or self.changes[Kind.LEFT]:
@@ -102,7 +102,7 @@ def difference(old: Result, new: Result) -> Difference:
 
 
 def states(result: Result) -> dict[tuple[str, str], State]:
-    """Return the gravest state of each comparison of each case, and that of each test beside its comparisons."""
+    """Return the gravest state of each comparison of each case, and that of each test besides its comparisons."""
     found: dict[tuple[str, str], State] = {}
     for test in result["tests"]:
         name = _name(test)

@@ -1,4 +1,4 @@
-"""What a worker sends to the controller with pytest's reports: dicts, lists, strings and numbers only.
+"""Values that a worker sends to the controller with pytest's reports: dicts, lists, strings and numbers only.
 
 pytest-xdist carries only such values from process to process, and JSON has no word for an infinity or a NaN, so that
 numbers which are none go as words.
@@ -50,9 +50,9 @@ class ComparisonPayload(TypedDict):
     reason: str | None
     """A :class:`~pytest_dsocr.compare.verdict.Reason` for what was not compared."""
     signs: list[str]
-    """Of :class:`~pytest_dsocr.compare.verdict.Sign`, in the order of the alphabet."""
+    """Members of :class:`~pytest_dsocr.compare.verdict.Sign`, in the order of the alphabet."""
     diff: list[list[list[str]]]
-    """Of texts: lines of pieces, each the side that has it and what it says; see :mod:`pytest_dsocr.compare.diff`."""
+    """Lines of a diff of texts. A piece is its side and its text; see :mod:`pytest_dsocr.compare.diff`."""
 
 
 class Sides(TypedDict):
@@ -63,7 +63,7 @@ class Sides(TypedDict):
 
 
 class Seconds(TypedDict):
-    """What each side took."""
+    """Seconds that each side took."""
 
     reference: float
     subject: float
@@ -76,15 +76,15 @@ class FaultPayload(TypedDict):
     stage: str | None
     why: str
     infrastructure: bool
-    """Whether it is the machine's or the reference's fault, and says nothing of the subject."""
+    """Whether the machine or the reference is at fault, not the subject."""
 
 
 class Said(TypedDict):
-    """What the subject read."""
+    """Text and boxes that the subject read."""
 
     text: str
     boxes: list[list[Any]]
-    """Of each box its label and four coordinates, in units of 1/999 of the page."""
+    """Label and four coordinates of each box, in units of 1/999 of the page."""
 
 
 class ShapesPayload(TypedDict):
@@ -100,20 +100,20 @@ class CompressionPayload(TypedDict):
     vision_tokens: int
     """Image tokens that show the page."""
     text_tokens: int
-    """Of the reference's output, markup included."""
+    """Tokens of the reference's output, markup included."""
 
 
 class LossPayload(TypedDict):
-    """What a page lost where a budget is set; see :mod:`pytest_dsocr.compare.budget`."""
+    """Losses of a page if a budget is set; see :mod:`pytest_dsocr.compare.budget`."""
 
     lost: dict[str, Number]
     """By the names of :data:`~pytest_dsocr.compare.tolerances.LOSSES`; without what the subject does not offer."""
     allowed: dict[str, float]
     """The budget, of the mean over the run's pages."""
     origin: str
-    """Which budget it is, and who allowed it."""
+    """Name of the budget, and who allowed it."""
     stages: dict[str, Number]
-    """What each stage adds to ``kl``."""
+    """Amount that each stage adds to ``kl``."""
 
 
 class CasePayload(TypedDict):
@@ -121,7 +121,7 @@ class CasePayload(TypedDict):
 
     id: str
     place: int
-    """Where it stands among the run's cases."""
+    """Position among the run's cases."""
     page: str
     prompt: str
     preset: str
@@ -131,18 +131,18 @@ class CasePayload(TypedDict):
     worst_error: Number
     first_wrong: str | None
     right_before: int
-    """How many comparisons before the first wrong one are right."""
+    """Number of right comparisons before the first wrong one."""
     cause: str | None
     explained: str | None
-    """What explains the first wrong comparison, or how far that was looked for; None where it was not."""
+    """Explanation of the first wrong comparison, or how far the search went; None if none was made."""
     proven: bool
     """Whether ``explained`` is proven, so that ``cause``, a guess, need not be shown."""
     mistakes: list[str]
     """The ids of the mistakes that ``explained`` names."""
     tried_on: int
-    """Of a text, on how many pages these were tried; else 0."""
+    """Number of pages on which they were tried, for a text; else 0."""
     fault: FaultPayload | None
-    """What raised, so that the rest of the case was not compared."""
+    """Exception that kept the rest of the case from being compared."""
     findings: list[str]
     seconds: Seconds
     first_token_ms: Number
@@ -157,7 +157,7 @@ class CasePayload(TypedDict):
     loss: NotRequired[LossPayload | None]
     """None where no budget is set, or the subject raised."""
     readings: NotRequired[dict[str, list[Any]] | None]
-    """Of several what was read before each (``after``), and which are wrong, from 1 on (``failing``)."""
+    """Text read before each of several readings (``after``), and the wrong ones, from 1 on (``failing``)."""
     said: Said | None
     """None where the subject did not come to its text."""
     picture: str | None
@@ -168,11 +168,11 @@ class CasePayload(TypedDict):
 
 
 class RunPayload(TypedDict):
-    """What was compared with what."""
+    """Subject, reference and options of a run."""
 
     subject: str
     level: str | None
-    """What the subject offers; None where no case was put to it."""
+    """Level of the subject; None if it was given no case."""
     checkpoint: str
     device: str
     dtype: str
@@ -188,11 +188,11 @@ class RunPayload(TypedDict):
     """Why it is another recording than the run's own key has; empty where it is not."""
     pages: list[str]
     shard: str | None
-    """Which part of the pages, such as ``1/4``; None where it is all."""
+    """Part of the pages, such as ``1/4``; None for all."""
     presets: list[str]
     prompts: list[str]
     given_by: dict[str, str]
-    """Where each option was given, by its name: its flag, its variable, or its key in an ini file."""
+    """Source of each option, by its name: its flag, its variable, or its key in an ini file."""
     settings: dict[str, Any]
     """Every option that a verdict may depend on."""
 
@@ -211,13 +211,13 @@ class LeftPayload(TypedDict):
 
 
 class ElapsedPayload(TypedDict):
-    """Where the time of one process went, until a test of its had ended."""
+    """Time of one process by activity, up to the end of one of its tests."""
 
     worker: str
-    """Its name, such as ``gw1``; empty where there are no workers."""
+    """Name of the worker, such as ``gw1``; empty without workers."""
     device: str
     cases: int
-    """How many were put to both sides."""
+    """Number of cases given to both sides."""
     elapsed_s: float
     """Since pytest was configured."""
     seconds: dict[str, float]
@@ -230,13 +230,13 @@ class Origin(TypedDict):
     what: str
     """The comparison that breaks first."""
     why: str
-    """What explains it, where that is proven; else what to check, where that is known."""
+    """Proven explanation; else what to check, if that is known."""
     mistakes: list[str]
     """The ids of the known mistakes that are proven to explain it."""
 
 
 class TestPayload(TypedDict, total=False):
-    """What one test reports; an empty one means that the test was to compare, and did not."""
+    """Report of one test; an empty one means that the test had to compare, and did not."""
 
     run: RunPayload
     case: CasePayload | None
@@ -253,9 +253,9 @@ class TestPayload(TypedDict, total=False):
     fault: FaultPayload | None
     elapsed: ElapsedPayload
     notes: list[str]
-    """What else was noticed so far, a sentence each."""
+    """Other notes so far, one sentence each."""
     perf: Mapping[str, Any]
-    """What :meth:`pytest_dsocr.perf.run.PerfRun.to_json` gives, once times were taken."""
+    """Result of :meth:`pytest_dsocr.perf.run.PerfRun.to_json`, once times were taken."""
     looser: Mapping[str, tuple[float, float, str]]
     """Limits that allowed more than the usual ones, these, and where they were given, by name."""
     cause: Origin | None
@@ -267,13 +267,13 @@ class TestPayload(TypedDict, total=False):
 
 
 class Entry(TypedDict):
-    """What a test found, on its way beside the reports; see :class:`~pytest_dsocr.plugin.journal.Journal`."""
+    """Findings of a test, sent separately from the reports; see :class:`~pytest_dsocr.plugin.journal.Journal`."""
 
     test: str
     attempt: int
     """From 1 on; a test may be run again."""
     comparisons: list[ComparisonPayload]
-    """Those that do not pass."""
+    """Comparisons that do not pass."""
     expected: bool
     """Whether this test is marked to fail, and did."""
 
