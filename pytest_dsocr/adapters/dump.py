@@ -1,4 +1,4 @@
-"""``dump:FOLDER`` and ``dump:COMMAND``: what a program in any language wrote of its stages, as files; see docs/adapters.md.
+"""``dump:FOLDER`` and ``dump:COMMAND``: what a program wrote of its stages, as files; see docs/adapters.md.
 
 A folder holds a folder for each case, by the case's name; a command fills the one that it is handed. What is not there
 is not offered. Steps are compared up to the first token that is not the reference's; a command that takes ``{tokens}``
