@@ -245,7 +245,7 @@ def _outcome(name: str, result: Mapping[str, Any]) -> Outcome:
     why = "" if result["verdict"] == "passes" else result["verdict"]
     if word == "passes" and absent:
         word, why = "incomplete", f"{result['verdict']}; missing: {', '.join(absent)}"
-    if word == "passes" and (result["left"]["tests"] or result["left"]["pages"]):
+    if word == "passes" and (result["left"]["tests"] or result["left"]["not_compared"]):
         word = "incomplete"
     return {"name": name, "word": word, "why": why}
 

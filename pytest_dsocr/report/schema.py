@@ -60,7 +60,7 @@ class _Case(JudgedCase):
 
 class _Left(TypedDict):
     tests: Count
-    pages: list[str]
+    not_compared: list[str]
 
 
 class _Loss(TypedDict):
