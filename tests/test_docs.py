@@ -122,13 +122,13 @@ def test_options_are_those_of_the_code_and_in_its_order() -> None:
 
 
 def test_fixtures_are_those_of_the_code_and_in_its_order() -> None:
-    reported = [row[0].strip("`") for row in table("docs/fixtures-and-markers.md", "fixture")]
+    reported = [row[0].strip("`") for row in table("docs/options.md", "fixture")]
     names = vars(fixtures) | vars(stage_fixtures) | vars(perf)
     assert sorted(reported) == sorted(name for name in names if name.startswith("dsocr_"))
 
 
 def test_markers_are_those_of_the_code() -> None:
-    reported = [f"{row[0].strip('`')}: {row[1]}" for row in table("docs/fixtures-and-markers.md", "marker")]
+    reported = [f"{row[0].strip('`')}: {row[1]}" for row in table("docs/options.md", "marker")]
     assert reported == registration_lines()
 
 
@@ -184,7 +184,7 @@ def test_the_table_of_bugs_is_of_the_catalogue() -> None:
 
 def test_the_files_of_a_dump_are_those_of_the_code() -> None:
     """Their shapes, of the published checkpoint in Gundam."""
-    found = {name.strip("`"): shape.strip("`") for name, shape, _ in table("docs/dump.md", "file")}
+    found = {name.strip("`"): shape.strip("`") for name, shape, _ in table("docs/adapters.md", "file")}
     assert found == {
         name: f"[{', '.join(map(str, shape))}]"
         for name, shape in shapes(Architecture.published(DEEPSEEK_OCR), DEEPSEEK_OCR.preset("gundam")).items()
@@ -215,7 +215,7 @@ def test_the_session_runs_as_its_page_says(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.dsocr_slow
 def test_a_fixture_is_overridden_and_a_snapshot_kept_as_their_pages_say(pytester: pytest.Pytester) -> None:
     subject, *_ = blocks("docs/levels-and-protocol.md", "python")
-    [_, override] = blocks("docs/fixtures-and-markers.md", "python")
+    [_, override] = blocks("docs/options.md", "python")
     [snapshot] = [one for one in blocks("docs/recordings.md", "python") if "dsocr_snapshot" in one]
     pytester.makepyfile(my_ocr=subject, conftest=override, test_it=snapshot)
     run = ("--dsocr-golden=mine", f"--dsocr-pages={shipped('dev-3')[2]}", "--dsocr-max-new-tokens=9")
@@ -242,9 +242,9 @@ def test_pictures_and_links_of_the_readme_have_absolute_addresses() -> None:
 def test_the_readmes_example_is_a_subject_and_its_own_test_passes(pytester: pytest.Pytester) -> None:
     example, own_test = block("python", "README.md", "class MyOcr"), block("python", "README.md", "def test_boxes")
     assert example == block("python", "docs/levels-and-protocol.md", "class MyOcr")
-    assert own_test == block("python", "docs/fixtures-and-markers.md", "def test_boxes")
+    assert own_test == block("python", "docs/options.md", "def test_boxes")
     pytester.makepyfile(my_ocr=example, test_boxes=own_test)
-    ini = block("toml", "docs/fixtures-and-markers.md", "dsocr_subject")
+    ini = block("toml", "docs/options.md", "dsocr_subject")
     [page] = (page for page in shipped("dev-3") if page.stem == "figures_201")  # the one soonest read
     pytester.makepyprojecttoml(ini.replace('["scans/first.png", "scans/second.png"]', f'["{page}"]'))
     result = pytester.runpytest_inprocess()
@@ -254,7 +254,7 @@ def test_the_readmes_example_is_a_subject_and_its_own_test_passes(pytester: pyte
     result.assert_outcomes(passed=1)
 
 
-COST = "docs/cost.md"
+COST = "docs/performance.md"
 WORK = Workload((1400, 1400), DEEPSEEK_OCR.presets["gundam"], text_tokens=10, generated_tokens=65)
 COSTS = stages_of(Architecture.published(DEEPSEEK_OCR), WORK)
 WAYS = (("eager", "cpu"), ("sdpa", "cpu"), ("flash_attention_2", "cuda"))

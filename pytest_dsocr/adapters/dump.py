@@ -1,4 +1,4 @@
-"""``dump:FOLDER`` and ``dump:COMMAND``: files that a program in any language wrote of its stages; see docs/dump.md.
+"""``dump:FOLDER`` and ``dump:COMMAND``: files that a program in any language wrote of its stages; see docs/adapters.md.
 
 A folder has a subfolder for each case, named after the case; a command fills the folder that it is handed. Missing
 files are not offered. Steps are compared up to the first token that is not the reference's. A command that takes

@@ -21,7 +21,7 @@ from torch import Tensor
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.reading import Format
 
-ADVICE = "docs/dump.md has the names, shapes and formats"
+ADVICE = "docs/adapters.md has the names, shapes and formats"
 TEXT = "text.txt"
 MOST_BYTES = 4 * 2**30
 """Largest size of a file: logits of a thousand steps of the real vocabulary take an eighth of it."""
