@@ -170,12 +170,17 @@ def in_words(question: Question, answer: SearchResult) -> Explanation | None:
 def evidence_of(question: Question, answer: SearchResult) -> Evidence:
     """Return what is known of the mistakes that give the subject's values.
 
-    One that gives the tensor that breaks, and not what follows of it, is contradicted.
+    One that gives the tensor that breaks, and not what follows of it, is contradicted. One that is known to coincide
+    with another mistake on some page is no proof unless the other was tried as well.
     """
+    from pytest_dsocr.explain.catalogue import twins
+
     odds = odds_of_tensor(answer.error, question.ordinary)
+    tried = {*answer.done, *(question.done or () if question.what in OF_TEXT else ())}
     if answer.places is not None:
         odds = odds_of_places(answer.places, len({*(question.done or ()), *answer.done}))
-    return Evidence(answer.untried, len(answer.found), 1.0 if answer.beyond.startswith(NOT) else odds)
+    unseen = len({other for one in answer.found for other in twins(one)} - tried)
+    return Evidence(answer.untried + unseen, len(answer.found), 1.0 if answer.beyond.startswith(NOT) else odds)
 
 
 def _of_texts(question: Question, answer: SearchResult) -> Explanation:

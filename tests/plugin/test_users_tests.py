@@ -56,7 +56,9 @@ TESTS = """
     def test_stage(dsocr_report, dsocr_check, stage):
         dsocr_check(dsocr_report, stage)
 
-    @pytest.mark.parametrize("dsocr_case", [make_case(PAGE, "markdown", "gundam", family=family_named("mini"))], ids=["mine"])
+    MINE = make_case(PAGE, "markdown", "gundam", family=family_named("mini"))
+
+    @pytest.mark.parametrize("dsocr_case", [MINE], ids=["mine"])
     def test_case_of_my_own(dsocr_report, dsocr_check):
         dsocr_check(dsocr_report, "text")
 

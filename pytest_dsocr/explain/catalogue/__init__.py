@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
+from pathlib import Path
 
 from pytest_dsocr.explain.catalogue.decoder import prefill_mistakes
 from pytest_dsocr.explain.catalogue.fusion import fusion_mistakes
@@ -83,6 +84,17 @@ def seen(family: Family) -> Sequence[Port]:
     found = [one for one in ports().values() if one.mistake in mistakes(family)]
     found = [one for one in found if one.family in family.lineage]
     return sorted(found, key=lambda one: (one.family != family.name, not one.topic))
+
+
+@cache
+def _twins() -> Mapping[str, frozenset[str]]:
+    rows = tomllib.loads(Path(__file__).with_name("twins.toml").read_text(encoding="utf-8"))
+    return {one: frozenset(others) for one, others in rows.items()}
+
+
+def twins(name: str) -> frozenset[str]:
+    """Return the mistakes that were seen to give the same as this one on some page, without being the same."""
+    return _twins().get(name, frozenset())
 
 
 def resolve(name: str, family: Family | None = None) -> tuple[Family, Mistake] | None:
