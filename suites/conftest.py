@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.engine.places import family_named
-from pytest_dsocr.models.spec import Family
-from pytest_dsocr.observation.config import Config
+from pytest_dsocr.models.spec import ModelSpec
+from pytest_dsocr.records.config import Config
 
 
 @pytest.fixture(scope="session")
-def family(dsocr_config: Config) -> Family:
+def family(dsocr_config: Config) -> ModelSpec:
     """What is true of the checkpoint's model."""
     return family_named(dsocr_config.checkpoint)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from pytest_dsocr.foundation.process import end_with_parent
+from pytest_dsocr.base.process import end_with_parent
 from pytest_dsocr.plugin.options import OPTIONS
 from tests.checkout import CHECKOUT
 from tests.leaks import OwnModulesSnapshot, changes, lost, state

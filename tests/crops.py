@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.case import Case
+from pytest_dsocr.records.case import Case
 from suites.contract.asked import own_preset
 from suites.contract.pages import write_page
 

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.models.spec import Family
-from pytest_dsocr.observation.provenance import Key
+from pytest_dsocr.models.spec import ModelSpec
+from pytest_dsocr.records.provenance import RecordingKey
 from pytest_dsocr.reference.goldens import facts_of, shipped_folder
 from pytest_dsocr.reference.nearest import read_facts
 from pytest_dsocr.reference.recording import Recording, find_recordings
@@ -15,12 +15,12 @@ FILES, CONTRACT = DEEPSEEK_OCR.vendor.files, DEEPSEEK_OCR.vendor.contract
 SYMBOLS = tuple(symbol for symbols in CONTRACT.values() for symbol in symbols)
 
 
-def find_recording(golden: Path, key: Key, resampling: str) -> Recording:
+def find_recording(golden: Path, key: RecordingKey, resampling: str) -> Recording:
     """The one recording of ``key`` in the folder of recordings ``golden``; raises as :func:`find_recordings` does."""
     [found] = find_recordings([golden], key, resampling)
     return found
 
 
-def recording_of(kind: str, family: Family = DEEPSEEK_OCR) -> dict[str, Any]:
+def recording_of(kind: str, family: ModelSpec = DEEPSEEK_OCR) -> dict[str, Any]:
     """The facts ``kind-*.json`` of a family made with a Pillow that resizes like the installed one."""
     return read_facts(facts_of(FOLDER, family), kind)

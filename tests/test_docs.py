@@ -23,14 +23,14 @@ from pytest_dsocr.cost.cost import as_counted
 from pytest_dsocr.cost.model import stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.explain.catalogue import ports
-from pytest_dsocr.models import FAMILIES, STAGE_NAMES
+from pytest_dsocr.models import MODELS, STAGE_NAMES
 from pytest_dsocr.models.architecture import Architecture
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.config import Level
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin import fixtures, perf, stage_fixtures
 from pytest_dsocr.plugin.markers import registration_lines
 from pytest_dsocr.plugin.options import OPTIONS
+from pytest_dsocr.records.config import Level
 from pytest_dsocr.subjects.protocol import METHODS
 from tests.checkout import CHECKOUT
 from tests.markdown import HOMES, PAGES, anchors, blocks, links, table, text_of
@@ -170,7 +170,7 @@ def test_models_are_those_of_the_code() -> None:
             kept(family.cache.ring),
             f"`{family.form.result_file}`",
         ]
-        for family in FAMILIES.values()
+        for family in MODELS.values()
     ]
 
 

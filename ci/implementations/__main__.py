@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from ci.implementations.versions import bisect, versions_of
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.words import in_shell
-from pytest_dsocr.history.scoreboard import STAGES, Kept, keep, tables
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.words import in_shell
+from pytest_dsocr.history.scoreboard import STAGES, ScoreboardEntry, keep, tables
 from pytest_dsocr.reference.environment import check_vendor_folder
 from pytest_dsocr.report.file import read_result
 
@@ -121,7 +121,7 @@ def _state_of(row: Row, options: argparse.Namespace, more: Sequence[str]) -> str
         return None
 
 
-def _compared(row: Row, options: argparse.Namespace, more: Sequence[str]) -> tuple[int, Kept]:
+def _compared(row: Row, options: argparse.Namespace, more: Sequence[str]) -> tuple[int, ScoreboardEntry]:
     """Run the suites on a row; return their exit status, and what is kept."""
     work = (options.work or Path("implementations", row.folder or options.name)).absolute()
     out = work / "out" / f"{options.name}-{row.version.rpartition(' ')[2]}"
@@ -132,7 +132,7 @@ def _compared(row: Row, options: argparse.Namespace, more: Sequence[str]) -> tup
     with _serving(row, variables, work / "server.log"):
         command: list[str | Path] = [python, "-m", "pytest_dsocr", "compare", f"--subject={subject}", f"--out={out}"]
         status = subprocess.run([*command, *row.options.split(), *more], env=variables).returncode
-    kept = Kept.of(read_result(out), options.name, row.title, row.version)
+    kept = ScoreboardEntry.of(read_result(out), options.name, row.title, row.version)
     sys.stdout.write("\n".join(tables([kept])))
     if options.keep:
         keep(options.keep, kept)

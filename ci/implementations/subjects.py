@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from pytest_dsocr.adapters.processor import ProcessorInputs, subject
 from pytest_dsocr.adapters.wrapped import Wrapped
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.reference.vendor_code.code import stand_in_for_torchvision
 from pytest_dsocr.subjects.loading import named_factory
 from pytest_dsocr.subjects.parts import Completed, completed

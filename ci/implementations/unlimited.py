@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from transformers.image_utils import load_image
 from transformers.utils.import_utils import is_torchvision_available
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.image import ImageSource, files_of
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.presets import Preset
@@ -20,8 +21,7 @@ from pytest_dsocr.contract.prompt import EOS, IMAGE
 from pytest_dsocr.engine.checkpoint import Checkpoint, dtype_named, resolve
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.protocol import OcrModel
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.models import FAMILIES
+from pytest_dsocr.models import MODELS
 from pytest_dsocr.models.architecture import Architecture
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.models.deepseek_ocr.model import beside
@@ -84,7 +84,7 @@ class Cache:
 class Model(OcrModel[Cache]):
     """transformers' model behind the session's stages."""
 
-    family = FAMILIES["unlimited_ocr"]
+    family = MODELS["unlimited_ocr"]
 
     def __init__(self, whole: Any) -> None:
         self.whole, self.model, self.lm_head = whole, whole.model, whole.lm_head

@@ -4,8 +4,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.words import count, listed
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.words import count, listed
 
 LISTED = "Available versions: "
 

@@ -19,9 +19,9 @@ import msgspec
 from msgspec import Struct
 
 from pytest_dsocr.adapters.fields import MOST_BYTES
-from pytest_dsocr.foundation.errors import MachineError
-from pytest_dsocr.foundation.words import fit
-from pytest_dsocr.observation.config import SubjectFaultError, SubjectHungError
+from pytest_dsocr.base.errors import MachineError
+from pytest_dsocr.base.words import fit
+from pytest_dsocr.records.config import SubjectFaultError, SubjectHungError
 from pytest_dsocr.subjects.calls import current, hung
 from pytest_dsocr.subjects.time_limit import Overdue
 
@@ -34,7 +34,7 @@ NO_MEMORY = re.compile(r"out of memory|OutOfMemory", re.IGNORECASE)
 DATA, DONE = b"data:", b"[DONE]"
 NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 T = TypeVar("T")
-Fault = TypeVar("Fault", bound=SubjectFaultError)
+ChatFaultT = TypeVar("ChatFaultT", bound=SubjectFaultError)
 
 
 class _Message(Struct, frozen=True):
@@ -87,7 +87,7 @@ class Completion:
     """Milliseconds between the pieces."""
 
 
-class RefusedError(SubjectFaultError):
+class StatusError(SubjectFaultError):
     """The server answered with another status than 200."""
 
     status: int
@@ -97,7 +97,7 @@ class ServerDownError(SubjectFaultError, MachineError):
     """The server is not there, is overloaded, or has no memory: no verdict on what it serves."""
 
 
-class OverloadedError(RefusedError, ServerDownError):
+class OverloadedError(StatusError, ServerDownError):
     """The server reported by its status that it is overloaded."""
 
 
@@ -170,7 +170,7 @@ class Chat:
         first_ms, text = took_ms[0] if took_ms else None, "".join(pieces)
         return Completion(text, ended_by=ended_by, first_ms=first_ms, between_ms=took_ms[1:], **_counted(usage))
 
-    def fault(self, what: str, kind: type[Fault] = SubjectFaultError) -> Fault:  # type: ignore[assignment]
+    def fault(self, what: str, kind: type[ChatFaultT] = SubjectFaultError) -> ChatFaultT:  # type: ignore[assignment]
         """Return a fault that states what the server did, then what to do."""
         return kind("read", f"the server at {self.url} {what}")
 
@@ -263,14 +263,14 @@ class _Reply:
                 line.shutdown(socket.SHUT_RDWR)
 
     def begin(self, what: str) -> None:
-        """Wait for the answer's first line; raise ``RefusedError`` if it is a refusal."""
+        """Wait for the answer's first line; raise ``StatusError`` if it is a refusal."""
         self._socket = self._connection.sock  # the connection drops it if the answer has no length
         response = self._response = self._connection.getresponse()
         if response.status != http.client.OK:
             said = response.read(4 * SHOWN).decode(errors="replace")
             what = f"{response.status} {response.reason} to {what}: {_shown(said)}; see its log"
             is_down = response.status in OVERLOADED or (response.status >= FAILED and NO_MEMORY.search(what))
-            refusal = self._chat.fault(f"answered {what}", OverloadedError if is_down else RefusedError)
+            refusal = self._chat.fault(f"answered {what}", OverloadedError if is_down else StatusError)
             refusal.status = response.status
             raise refusal
 

@@ -20,9 +20,9 @@ from msgspec import field
 
 from pytest_dsocr.adapters import fields
 from pytest_dsocr.adapters.process import RunningCommand
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.config import START_LIMIT_S, Level, SubjectFaultError
+from pytest_dsocr.records.config import START_LIMIT_S, Level, SubjectFaultError
 from pytest_dsocr.subjects.loading import CLI
 from pytest_dsocr.subjects.protocol import Offers, Setup
 
@@ -40,7 +40,7 @@ class CommandOptions(fields.Options, frozen=True, kw_only=True, forbid_unknown_f
 
     command: str | list[str] = ""
     keep: bool = False
-    start_limit: fields.Seconds = START_LIMIT_S
+    start_limit: fields.PositiveSeconds = START_LIMIT_S
     """Additional time for the first page of a command that stays, since that page waits for its loading."""
     after: str = ""
     """Mark after which the page's text starts; if empty, the text starts with the output."""
@@ -144,7 +144,7 @@ class KeptSubject(CommandSubject):
             self._running = None
 
 
-def run(options: CommandOptions, values: fields.Values, take: Callable[[RunningCommand], T]) -> T:
+def run(options: CommandOptions, values: fields.FieldValues, take: Callable[[RunningCommand], T]) -> T:
     """Start a command, take what it does within its time limit, and end it."""
     one = _start(options, values)
     try:
@@ -154,7 +154,7 @@ def run(options: CommandOptions, values: fields.Values, take: Callable[[RunningC
         one.kill()
 
 
-def _start(options: CommandOptions, values: fields.Values) -> RunningCommand:
+def _start(options: CommandOptions, values: fields.FieldValues) -> RunningCommand:
     words = [fields.filled(word, values) for word in options.words]
     return RunningCommand(words, options.variables, is_asked=options.keep)
 

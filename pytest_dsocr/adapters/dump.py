@@ -21,18 +21,18 @@ from torch import Tensor
 from pytest_dsocr.adapters import command, fields
 from pytest_dsocr.adapters.dump_files import FILE, TEXT, read_tensors, tensor_files, write_tensor
 from pytest_dsocr.adapters.process import RunningCommand
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.files import recreate_dir, write_whole
+from pytest_dsocr.base.words import count
 from pytest_dsocr.contract import TENSORS
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.files import made_anew, write_whole
-from pytest_dsocr.foundation.words import count
 from pytest_dsocr.models import VISION_SEAMS
 from pytest_dsocr.models.spec import FUSION, PREFILL
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.config import Level, SubjectFaultError
-from pytest_dsocr.observation.observation import pixels_sha256
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.config import Level, SubjectFaultError
+from pytest_dsocr.records.reference_result import pixels_sha256
 from pytest_dsocr.subjects.loading import DUMP
 from pytest_dsocr.subjects.protocol import NotOfferedError, Offers, Setup
 from pytest_dsocr.subjects.session import session_subject
@@ -43,7 +43,7 @@ LOGITS, TOKENS, LENGTHS = "logits", "tokens", "cache_lengths"
 COUNTS = frozenset((TOKENS, LENGTHS))
 MOST = 2**31 - 1
 OUT = "out"
-Key = tuple[str, ...]
+DumpKey = tuple[str, ...]
 """Hashes that identify inputs."""
 MORE_TOKENS = 16
 
@@ -169,8 +169,8 @@ class DumpSubject:
 
     def __init__(self, setup: Setup, folder: Path) -> None:
         self._folder, self._checkpoint = folder, resolve(setup.checkpoint)
-        self._made: dict[Key, list[tuple[Path, Sequence[int]]]] = {}
-        self._cases: dict[Key, Case] = {}
+        self._made: dict[DumpKey, list[tuple[Path, Sequence[int]]]] = {}
+        self._cases: dict[DumpKey, Case] = {}
         self._read = lru_cache(2)(Dump.read)
         self.not_offered = frozenset[str]()
 
@@ -217,13 +217,13 @@ class DumpSubject:
             raise NotOfferedError(f"not offered: cases that {self._folder} has no folder of")
         return [(found, ())]
 
-    def _dumps(self, key: Key) -> list[Dump]:
+    def _dumps(self, key: DumpKey) -> list[Dump]:
         if (made := self._made.get(key)) is None:
             raise NotOfferedError("not offered: what follows from other inputs than the program's own")
         dumps = ((self._read(folder), along) for folder, along in made)
         return [replace(dump, tokens=along or dump.tokens) for dump, along in dumps]
 
-    def _further(self, key: Key, tokens: Sequence[int]) -> Sequence[Dump]:
+    def _further(self, key: DumpKey, tokens: Sequence[int]) -> Sequence[Dump]:
         """Raise: only a command can write dumps that continue after these tokens."""
         raise NotOfferedError("not offered: what was not written behind these tokens")
 
@@ -233,7 +233,7 @@ class DumpSubject:
         return text
 
 
-def _key(inputs: Mapping[str, Tensor]) -> Key:
+def _key(inputs: Mapping[str, Tensor]) -> DumpKey:
     return tuple(pixels_sha256(inputs[name]) for name in TENSORS)
 
 
@@ -281,13 +281,13 @@ class CommandDumps(DumpSubject):
             made.append((self._run(wanted, Path(self._scratch.name, "along"), along), along))
         return made
 
-    def _dumps(self, key: Key) -> list[Dump]:
+    def _dumps(self, key: DumpKey) -> list[Dump]:
         """Run again for a page if another was read after it."""
         if key not in self._made and key in self._cases:
             self._made[key] = self._runs(self._cases[key])
         return super()._dumps(key)
 
-    def _further(self, key: Key, tokens: Sequence[int]) -> Sequence[Dump]:
+    def _further(self, key: DumpKey, tokens: Sequence[int]) -> Sequence[Dump]:
         """Run again for more tokens, if its own equal these and it has not reached its end.
 
         Raises:
@@ -327,7 +327,7 @@ def write(setup: Setup, case: Case, folder: Path) -> Path:
         rows.append(subject.step(state, token).clone())
         lengths.append(state.cache.length)
     counts = {TOKENS: torch.tensor(said.token_ids), LENGTHS: torch.tensor(lengths)}
-    out = made_anew(folder / case.id)
+    out = recreate_dir(folder / case.id)
     for name, tensor in {**inputs, **seams, PREFILL: rows[0], LOGITS: torch.stack(rows), **counts}.items():
         write_tensor(out, name, tensor)
     write_whole(out / TEXT, said.text)

@@ -14,12 +14,12 @@ import torch
 
 from pytest_dsocr.adapters.dump import LENGTHS, LOGITS, TOKENS, Dump
 from pytest_dsocr.adapters.dump_files import READERS, TEXT
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract import GRID, PIXELS, ROWS
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.model import model_class
 from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.engine.stages import Stages
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.models.architecture import Architecture
 from pytest_dsocr.models.spec import FUSION, PREFILL, VIEWS
 

@@ -18,8 +18,8 @@ from msgspec import Struct
 from safetensors.torch import load as load_safetensors
 from torch import Tensor
 
-from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.foundation.reading import Format
+from pytest_dsocr.base.errors import DsocrError, MachineError
+from pytest_dsocr.base.reading import Format
 
 ADVICE = "docs/adapters.md has the names, shapes and formats"
 TEXT = "text.txt"
@@ -27,7 +27,7 @@ MOST_BYTES = 4 * 2**30
 """Largest size of a file: logits of a thousand steps of the real vocabulary take an eighth of it."""
 
 
-class Head(Struct, forbid_unknown_fields=True):
+class RawHeader(Struct, forbid_unknown_fields=True):
     """The first line of a ``.raw`` file."""
 
     dtype: Literal["float32", "float16", "bfloat16", "float64", "int64", "int32", "uint8", "bool"]
@@ -35,7 +35,7 @@ class Head(Struct, forbid_unknown_fields=True):
     """Sizes of the axes; a single -1 follows from the file's size."""
 
 
-FILE = Format(Head, ADVICE, MachineError, most_bytes=MOST_BYTES)
+FILE = Format(RawHeader, ADVICE, MachineError, most_bytes=MOST_BYTES)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pytest_dsocr.adapters import to_gguf
 from pytest_dsocr.adapters.mlx_vlm import write_mlx
+from pytest_dsocr.base.errors import DsocrError, MachineError
+from pytest_dsocr.base.words import fit, in_shell
 from pytest_dsocr.engine.portable import write_portable
-from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.foundation.words import fit, in_shell
 
 CONVERTER = "convert_hf_to_gguf.py"
 COLUMNS = 300

@@ -9,10 +9,10 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct
 
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.reading import Format, toml
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import IMAGE
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.reading import Format, toml
 from pytest_dsocr.subjects.protocol import Offers, Setup
 
 FIELD = re.compile(r"\{([a-z_]+)\}")
@@ -23,10 +23,10 @@ TOML = ".toml"
 MOST_BYTES = 16 * 2**20
 """Largest size of one answer: the longest output of the model takes less than a hundredth of it."""
 
-Values = Mapping[str, Any]
+FieldValues = Mapping[str, Any]
 
 
-def of_page(page: Path | str, prompt: str, preset: Preset, max_new_tokens: int) -> Values:
+def of_page(page: Path | str, prompt: str, preset: Preset, max_new_tokens: int) -> FieldValues:
     """Return the values of a page, in JSON types."""
     text = prompt.replace(IMAGE, "").strip()
     sizes = {"preset": preset.name, "base_size": preset.base_size, "image_size": preset.image_size, "crop": preset.crop}
@@ -36,13 +36,13 @@ def of_page(page: Path | str, prompt: str, preset: Preset, max_new_tokens: int) 
 T = TypeVar("T")
 
 
-Seconds = Annotated[float, Meta(gt=0)]
+PositiveSeconds = Annotated[float, Meta(gt=0)]
 
 
 class Options(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Options that every adapter takes, from its name or from a file."""
 
-    time_limit: Seconds = inf
+    time_limit: PositiveSeconds = inf
     """Seconds for one page."""
     presets: Sequence[str] | None = None
     """Presets that it offers; None means all, also for prompts."""
@@ -62,7 +62,7 @@ def read_options(kind: type[T], rest: str, typed: Callable[[], dict[str, Any]]) 
     return found
 
 
-def filled(template: str, values: Values) -> str:
+def filled(template: str, values: FieldValues) -> str:
     """Fill a template in; braces around anything but the name of a field stay as they are."""
 
     def value(found: re.Match[str]) -> str:

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytest_dsocr.adapters.chat import FAILED, Chat, Completion, RefusedError
+from pytest_dsocr.adapters.chat import FAILED, Chat, Completion, StatusError
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.words import listed
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.markup import DET
 from pytest_dsocr.contract.presets import Preset, image_token_count
 from pytest_dsocr.contract.prompt import IMAGE, TextTokenizer
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.words import listed
-from pytest_dsocr.models.spec import Family
+from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.subjects.calls import current
 
@@ -35,7 +35,7 @@ class Met(NamedTuple):
     """The server's fixed preset; empty if each page's request names one, or if the server's counts show none."""
 
 
-def shake_hands(chat: Chat, model: str, body: Body, family: Family, tokenizer: TextTokenizer) -> Met:
+def shake_hands(chat: Chat, model: str, body: Body, family: ModelSpec, tokenizer: TextTokenizer) -> Met:
     """Ask for the family's first prompt, note what the server does, and return its model and its preset.
 
     Raises:
@@ -57,7 +57,7 @@ def shake_hands(chat: Chat, model: str, body: Body, family: Family, tokenizer: T
     return Met(found, preset)
 
 
-def _preset(answer: Completion, page: Path, prompt: str, family: Family, tokenizer: TextTokenizer) -> str:
+def _preset(answer: Completion, page: Path, prompt: str, family: ModelSpec, tokenizer: TextTokenizer) -> str:
     """Return the only preset whose count of tokens is the server's, up to a template; else an empty text."""
     text = 1 + sum(len(tokenizer.encode(piece)) for piece in prompt.strip().split(IMAGE))
     size, counted = load_image(page).size, answer.prompt_tokens or 0
@@ -69,7 +69,7 @@ def _preset(answer: Completion, page: Path, prompt: str, family: Family, tokeniz
 def _model(chat: Chat, model: str) -> str:
     try:
         names = chat.models()
-    except RefusedError as error:
+    except StatusError as error:
         if error.status in NO_LIST and model:
             return model
         raise
@@ -84,7 +84,7 @@ def _answered(chat: Chat, asked: dict[str, Any]) -> Completion:
     """Send the request; raise advice if the server refuses one of our fields that OpenAI's API lacks."""
     try:
         return chat.whole(asked)
-    except RefusedError as error:
+    except StatusError as error:
         if error.status >= FAILED or "skip_special_tokens" not in str(error):
             raise
         how = "leave it away, ?skip_special_tokens=null, and let the server keep special tokens by its own means"

@@ -23,17 +23,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract import GRID, PIXELS
 from pytest_dsocr.contract.image import files_of
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import IMAGE
 from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.engine.portable import write_portable
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.layers.sizes import SamConfig
 from pytest_dsocr.models.architecture import Architecture
 from pytest_dsocr.models.deepseek_ocr.sizes import ClipConfig, sizes_of
-from pytest_dsocr.models.spec import VIEWS, Family
+from pytest_dsocr.models.spec import VIEWS, ModelSpec
 from pytest_dsocr.subjects.protocol import Setup
 
 OWN_NAMES = {"deepseek_ocr": ("deepseekocr", "DeepseekOCRProcessor")}
@@ -92,7 +92,7 @@ def _encoder(kind: Any, sam: SamConfig, **sizes: Any) -> Any:
     return made
 
 
-def encoders(family: Family) -> dict[str, str]:
+def encoders(family: ModelSpec) -> dict[str, str]:
     """Return the encoders of mlx-vlm's model by the stages that they are."""
     return {stage.name: stage.module.rpartition(".")[2] for stage in family.of_views}
 

@@ -10,15 +10,15 @@ from math import inf
 from typing import TypeVar
 
 from pytest_dsocr.adapters.fields import MOST_BYTES
-from pytest_dsocr.foundation.process import end_with_parent
-from pytest_dsocr.foundation.words import fit, in_shell
-from pytest_dsocr.observation.config import SubjectFaultError, SubjectHungError
+from pytest_dsocr.base.process import end_with_parent
+from pytest_dsocr.base.words import fit, in_shell
+from pytest_dsocr.records.config import SubjectFaultError, SubjectHungError
 from pytest_dsocr.subjects.isolation.transport import how_it_ended, kill_group
 
 TRACE_BYTES, TRACE_LINES, COLUMNS = 16_384, 40, 200
 CHUNK_BYTES, POLL_S = 65_536, 0.05
 
-Fault = TypeVar("Fault", bound=SubjectFaultError)
+ProcessFaultT = TypeVar("ProcessFaultT", bound=SubjectFaultError)
 
 
 class TheCommand(Exception):  # noqa: N818 - stands for what happened there
@@ -111,7 +111,7 @@ class RunningCommand:
             self._process.wait(1)
         self.kill()
 
-    def fault(self, what: str, kind: type[Fault] = SubjectFaultError) -> Fault:  # type: ignore[assignment]
+    def fault(self, what: str, kind: type[ProcessFaultT] = SubjectFaultError) -> ProcessFaultT:  # type: ignore[assignment]
         """Return a fault that states what the command did, then what to do."""
         lines = [line.rstrip() for line in self._stderr.decode(errors="replace").splitlines() if line.strip()]
         said = f"; it said last: {fit(lines[-1], COLUMNS)}" if lines else ""

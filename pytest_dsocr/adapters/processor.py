@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract import GRID, PIXELS
 from pytest_dsocr.contract.image import load_images
 from pytest_dsocr.contract.inputs import Inputs
@@ -28,9 +29,8 @@ from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import IMAGE, render
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.engine.portable import write_portable
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.models.spec import Family
-from pytest_dsocr.observation.config import Level
+from pytest_dsocr.models.spec import ModelSpec
+from pytest_dsocr.records.config import Level
 from pytest_dsocr.subjects.calls import guarded, refusal
 from pytest_dsocr.subjects.loading import PROCESSOR as WORD
 from pytest_dsocr.subjects.loading import named_factory
@@ -94,7 +94,7 @@ class ProcessorInputs:
 class _Processor:
     """A processor made for a preset."""
 
-    def __init__(self, kind: Any, tokenizer: Any, preset: Preset, family: Family) -> None:
+    def __init__(self, kind: Any, tokenizer: Any, preset: Preset, family: ModelSpec) -> None:
         sizes = {"image_size": preset.image_size, "base_size": preset.base_size if preset.crop else preset.image_size}
         with redirect_stdout(StringIO()):
             values = {"tokenizer": tokenizer, **family.vendor.published["processor"], **sizes}

@@ -19,12 +19,12 @@ from msgspec import field
 
 from pytest_dsocr.adapters import fields
 from pytest_dsocr.adapters.chat import Chat, Completion
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import EOS
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.config import Level
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.config import Level
 from pytest_dsocr.subjects.calls import LOAD, guarded, refusal
 from pytest_dsocr.subjects.loading import HTTP
 from pytest_dsocr.subjects.protocol import Offers, Setup
@@ -43,7 +43,7 @@ class ServerOptions(fields.Options, frozen=True, kw_only=True, forbid_unknown_fi
     stream: bool = True
     key_env: str = ""
     """Name of the environment variable with the server's key."""
-    start_limit: fields.Seconds = 60.0
+    start_limit: fields.PositiveSeconds = 60.0
     """For each answer of the handshake."""
     body: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of a request; None takes one out."""
@@ -137,8 +137,8 @@ class ServerSubject:
 
     def _body(self, page: Path | str, prompt: str, preset: Preset, max_new_tokens: int) -> dict[str, Any]:
         values = {**self._setup, **fields.of_page(page, prompt, preset, max_new_tokens)}
-        picture: fields.Values = {"type": "image_url", "image_url": {"url": _data_url(page)}}
-        text: fields.Values = {"type": "text", "text": fields.filled(self._options.prompt, values)}
+        picture: fields.FieldValues = {"type": "image_url", "image_url": {"url": _data_url(page)}}
+        text: fields.FieldValues = {"type": "text", "text": fields.filled(self._options.prompt, values)}
         body = {
             "model": self._model,
             "messages": [{"role": "user", "content": [picture, text]}],
@@ -157,7 +157,7 @@ def _data_url(page: Path | str) -> str:
     return f"data:{kind};base64,{base64.b64encode(page.read_bytes()).decode()}"
 
 
-def _filled(value: Any, values: fields.Values) -> Any:
+def _filled(value: Any, values: fields.FieldValues) -> Any:
     """Fill in every text of a JSON value."""
     if isinstance(value, str):
         return fields.filled(value, values)

@@ -10,9 +10,9 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.config import Level
-from pytest_dsocr.observation.provenance import versions
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.records.config import Level
+from pytest_dsocr.records.provenance import versions
 from pytest_dsocr.reference.environment import PINS, SERIES, check_vendor_folder
 from pytest_dsocr.subjects.loading import FORK, VENDOR
 from pytest_dsocr.subjects.protocol import Offers, OpenSubject, Setup

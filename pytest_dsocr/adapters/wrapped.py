@@ -16,15 +16,15 @@ from typing import Any
 from torch import Tensor
 
 from pytest_dsocr.adapters.vendor import vendor_runtime
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.engine.vendor_model import vendor_model
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.models import model_of_class
-from pytest_dsocr.observation.case import Case
 from pytest_dsocr.pages.page_list import shipped
+from pytest_dsocr.records.case import Case
 from pytest_dsocr.reference.vendor_code.code import vendor_on_cpu
 from pytest_dsocr.reference.vendor_code.observe import VendorRun, inputs_of, observe_infer
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pytest_dsocr import adapters
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.words import aligned, in_shell
 from pytest_dsocr.cli.arguments import add, add_model, add_reading
 from pytest_dsocr.engine.places import architecture_of, family_named
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.words import aligned, in_shell
-from pytest_dsocr.observation.config import Setup
+from pytest_dsocr.records.config import Setup
 
 STARTS = Path(adapters.__file__).parent / "starts"
 """Commented files to begin with."""
@@ -121,8 +121,8 @@ def dump(options: Namespace) -> Iterator[str]:
         yield from _checked(options)
         return
     from pytest_dsocr.adapters import dump as dumping  # brings torch
-    from pytest_dsocr.observation.case import make_case
     from pytest_dsocr.pages.named import first_pages
+    from pytest_dsocr.records.case import make_case
 
     setup = Setup(options.checkpoint, options.device, options.dtype, options.attention)
     family, [page] = family_named(options.checkpoint), first_pages([options.page])

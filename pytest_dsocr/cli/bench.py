@@ -7,24 +7,24 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.files import write_whole
+from pytest_dsocr.base.process import interrupted_by_sigterm
+from pytest_dsocr.base.progress import progress_bar
+from pytest_dsocr.base.words import entry
 from pytest_dsocr.cli.arguments import add, add_model, add_reading
 from pytest_dsocr.engine.places import family_named
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.files import write_whole
-from pytest_dsocr.foundation.process import interrupted_by_sigterm
-from pytest_dsocr.foundation.progress import progress_bar
-from pytest_dsocr.foundation.words import entry
-from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.observation.config import START_LIMIT_S
 from pytest_dsocr.pages.page_list import page_named, shipped
-from pytest_dsocr.perf.bench import Status, compare, lines_of
-from pytest_dsocr.perf.identity import PageSetting
-from pytest_dsocr.perf.limits import LOOKS, TOKENS, Watcher
-from pytest_dsocr.perf.rounds import QUANTITIES
-from pytest_dsocr.perf.turns import LABELS, Task
 from pytest_dsocr.plugin.option_values import slower as read_share
 from pytest_dsocr.plugin.xfails import read_ledger
+from pytest_dsocr.records.case import make_case
+from pytest_dsocr.records.config import START_LIMIT_S
 from pytest_dsocr.report.bench import as_json, bencher, markdown
+from pytest_dsocr.timing.bench import BenchStatus, compare, lines_of
+from pytest_dsocr.timing.identity import PageSetting
+from pytest_dsocr.timing.limits import LOOKS, TOKENS, Watcher
+from pytest_dsocr.timing.rounds import QUANTITIES
+from pytest_dsocr.timing.turns import LABELS, Task
 
 
 def add_run(command: ArgumentParser) -> None:
@@ -67,7 +67,7 @@ def run(options: Namespace) -> Iterator[str]:
     Raises:
         DsocrError: where a side cannot be run, or an option is bad.
     """
-    options.status = Status.NOT_RUN
+    options.status = BenchStatus.NOT_RUN
     task, ledger = _task(options), read_ledger(options.xfails) if options.xfails else None
     with interrupted_by_sigterm(), _watching() as watch:
         bench = compare((options.a, options.b), task, watch, is_timed=not options.counts)

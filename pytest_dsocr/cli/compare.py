@@ -18,8 +18,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.process import IDLE_WAITS, end_with_parent
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.process import IDLE_WAITS, end_with_parent
 from pytest_dsocr.plugin.options import OPTIONS, SPREAD
 from pytest_dsocr.plugin.selection import MEASURING, WORDS, asks_for_times
 from pytest_dsocr.report.file import (

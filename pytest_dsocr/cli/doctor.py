@@ -10,11 +10,11 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+from pytest_dsocr.base.errors import DsocrError, is_of_machine
+from pytest_dsocr.base.files import write_whole
+from pytest_dsocr.base.words import COLUMNS
 from pytest_dsocr.cli.compare import DEFAULT_OUT
-from pytest_dsocr.doctor.finding import Finding, Level, Wanted
-from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
-from pytest_dsocr.foundation.files import write_whole
-from pytest_dsocr.foundation.words import COLUMNS
+from pytest_dsocr.doctor.finding import ExaminedRun, Finding, Severity
 from pytest_dsocr.plugin.options import OPTIONS, Option, value_of
 from pytest_dsocr.reference.goldens import golden_folder
 
@@ -24,7 +24,7 @@ FORMAT = 1
 MARGIN = 23
 
 
-TAKEN = {option.name: option for option in OPTIONS if option.name in {field.name for field in fields(Wanted)}}
+TAKEN = {option.name: option for option in OPTIONS if option.name in {field.name for field in fields(ExaminedRun)}}
 """Those options of ``dsocr compare`` that say what a run needs."""
 
 
@@ -47,20 +47,24 @@ def run(options: Namespace) -> Iterator[str]:
         found.append(finding)
         yield from _lines(finding)
     levels = Counter(one.level for one in found)
-    options.status = int(levels[Level.FAULT] > 0)
+    options.status = int(levels[Severity.FAULT] > 0)
     if options.json:
         write_whole(options.json, _json(found))
         yield f"{'written':<{MARGIN}}{options.json}"
-    yield f"{'not ready' if options.status else 'ready':<{MARGIN}}" + ", ".join(f"{levels[one]} {one}" for one in Level)
+    yield f"{'not ready' if options.status else 'ready':<{MARGIN}}" + ", ".join(
+        f"{levels[one]} {one}" for one in Severity
+    )
 
 
-def _findings(run: Wanted) -> Iterator[Finding]:
+def _findings(run: ExaminedRun) -> Iterator[Finding]:
     """Yield what each check finds; where a package cannot even be imported, that alone."""
     try:
         from pytest_dsocr.doctor.machine import examine
     except (ImportError, OSError) as error:  # a torch for other libraries than are here raises either
         name = getattr(error, "name", None) or "packages"
-        yield Finding(name, Level.FAULT, f"cannot be imported: {error}", "install pytest-dsocr anew, and torch with it")
+        yield Finding(
+            name, Severity.FAULT, f"cannot be imported: {error}", "install pytest-dsocr anew, and torch with it"
+        )
         return
     yield from examine(run)
 
@@ -71,7 +75,7 @@ def _lines(finding: Finding) -> Iterator[str]:
         yield f"{'' if k else head:<{MARGIN}}{line}"
 
 
-def wanted(options: Namespace, missing: list[Finding]) -> Wanted:
+def wanted(options: Namespace, missing: list[Finding]) -> ExaminedRun:
     """Read the options: the command line counts before the environment, then the default.
 
     What an option names and is not there is added to ``missing``, and the option's default is examined.
@@ -84,10 +88,10 @@ def wanted(options: Namespace, missing: list[Finding]) -> Wanted:
             if not is_of_machine(error):
                 raise
             values[name] = option.value_if_unset
-            missing.append(Finding(name.replace("_", " "), Level.FAULT, str(error)))
+            missing.append(Finding(name.replace("_", " "), Severity.FAULT, str(error)))
     values["golden"] = values["golden"] or golden_folder()
     values["out"] = values["out"] or Path(DEFAULT_OUT)
-    return Wanted(**values)
+    return ExaminedRun(**values)
 
 
 def _value(option: Option, given: list[str] | None) -> Any:
@@ -97,6 +101,6 @@ def _value(option: Option, given: list[str] | None) -> Any:
 
 
 def _json(found: list[Finding]) -> bytes:
-    passes = not any(one.level is Level.FAULT for one in found)
+    passes = not any(one.level is Severity.FAULT for one in found)
     content = {"format": FORMAT, "passes": passes, "findings": [asdict(one) for one in found]}
     return (json.dumps(content, indent=1) + "\n").encode()

@@ -10,11 +10,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.files import write_whole
+from pytest_dsocr.base.words import did_you_mean
 from pytest_dsocr.engine.places import MINI
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.files import write_whole
-from pytest_dsocr.foundation.words import did_you_mean
-from pytest_dsocr.models import FAMILIES, UNMARKED
+from pytest_dsocr.models import MODELS, UNMARKED
 from pytest_dsocr.report.words import suites_folder
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _listed() -> Iterator[str]:
     numbers: dict[str, list[str]] = {}
     for port in ports().values():
         numbers.setdefault(port.mistake, []).append(port.id)
-    every = {name: one for family in [*FAMILIES.values()][::-1] for name, one in mistakes(family).items()}
+    every = {name: one for family in [*MODELS.values()][::-1] for name, one in mistakes(family).items()}
     for one in every.values():
         seen = f" ({', '.join(numbers[one.id])})" if one.id in numbers else ""
         yield f"{one.id:<40} {one.words}{seen}"
@@ -75,7 +75,7 @@ def described(name: str) -> Iterator[str]:
     from pytest_dsocr.explain.catalogue import mistakes, ports, resolve
 
     if (found := resolve(name)) is None:
-        known = [one for family in FAMILIES.values() for one in mistakes(family)]
+        known = [one for family in MODELS.values() for one in mistakes(family)]
         like = did_you_mean(name, known)
         raise DsocrError(f"{name} is no mistake that can be planted; dsocr faults lists them{like}")
     _, one = found

@@ -13,19 +13,19 @@ from time import perf_counter
 from msgspec.structs import replace
 
 from pytest_dsocr.adapters.chat import Completion
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.files import write_whole
+from pytest_dsocr.base.process import commit_here
+from pytest_dsocr.base.progress import progress_bar
+from pytest_dsocr.base.words import count, entry
 from pytest_dsocr.cli.arguments import add, add_model, add_reading
 from pytest_dsocr.engine.places import family_named
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.files import write_whole
-from pytest_dsocr.foundation.process import commit_here
-from pytest_dsocr.foundation.progress import progress_bar
-from pytest_dsocr.foundation.words import count, entry
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.config import Setup, SubjectFaultError
-from pytest_dsocr.perf.identity import PageSetting, identity_of
-from pytest_dsocr.perf.rounds import Measured, Round
-from pytest_dsocr.perf.summary import ms
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.config import Setup, SubjectFaultError
 from pytest_dsocr.report.file import now
+from pytest_dsocr.timing.identity import PageSetting, identity_of
+from pytest_dsocr.timing.rounds import Measured, Round
+from pytest_dsocr.timing.summary import ms
 
 AT_ONCE = (1, 4, 16)
 LEAST, EACH = 8, 3

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import pytest_dsocr
+from pytest_dsocr.base.errors import DsocrError, is_of_machine
+from pytest_dsocr.base.process import check_system
+from pytest_dsocr.base.words import did_you_mean, plain
 from pytest_dsocr.cli import compare
-from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
-from pytest_dsocr.foundation.process import check_system
-from pytest_dsocr.foundation.words import did_you_mean, plain
 from pytest_dsocr.plugin import option_values
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.report.file import BAD_INPUT, BY_INTERRUPT, EXIT_STATUS, Ending
@@ -131,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception as error:
-        from pytest_dsocr.observation.case import PageFaultError
+        from pytest_dsocr.records.case import PageFaultError
 
         status = _status_of(error)
         return status if isinstance(error, PageFaultError) else int(options.status) or status

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.files import write_whole
-from pytest_dsocr.foundation.reading import Format
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.files import write_whole
+from pytest_dsocr.base.reading import Format
 from pytest_dsocr.history import page, record
 from pytest_dsocr.history import scoreboard as board
-from pytest_dsocr.report.difference import Status, difference, lines, markdown
+from pytest_dsocr.report.difference import DiffStatus, difference, lines, markdown
 from pytest_dsocr.report.file import read_result
 
 MARKDOWN = Format(str, "name another --into")
@@ -24,12 +24,12 @@ def add_diff(command: ArgumentParser) -> None:
 
 
 def diff(options: Namespace) -> Iterator[str]:
-    """Yield what differs. ``options.status`` becomes that of the difference; see :class:`Status`.
+    """Yield what differs. ``options.status`` becomes that of the difference; see :class:`DiffStatus`.
 
     Raises:
         DsocrError: where a result cannot be read, is unfinished, or the Markdown cannot be written.
     """
-    options.status = Status.NOT_COMPARABLE
+    options.status = DiffStatus.NOT_COMPARABLE
     old, new = read_result(options.old), read_result(options.new)
     try:
         found = difference(old, new)
@@ -98,7 +98,7 @@ def scoreboard(options: Namespace) -> Iterator[str]:
         result, name, version = options.add
         before = board.read(options.folder) if options.folder.is_dir() else []
         title = options.title or next((kept.title for kept in reversed(before) if kept.name == name), name)
-        board.keep(options.folder, board.Kept.of(read_result(Path(result)), name, title, version))
+        board.keep(options.folder, board.ScoreboardEntry.of(read_result(Path(result)), name, title, version))
     tables = board.tables(board.read(options.folder))
     if options.into:
         page = board.put_into(MARKDOWN.read_text(options.into), tables)

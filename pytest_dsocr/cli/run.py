@@ -8,6 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_dsocr.base.errors import DsocrError, MachineError
+from pytest_dsocr.base.files import seal, write_whole
+from pytest_dsocr.base.progress import progress_bar
+from pytest_dsocr.base.words import count
 from pytest_dsocr.cli.arguments import add, add_model, add_reading
 from pytest_dsocr.contract.artifacts import OURS, Artifacts, boxes_in_pixels, split_pages, write_artifacts
 from pytest_dsocr.contract.image import load_images, read_file
@@ -16,21 +20,17 @@ from pytest_dsocr.contract.prompt import CHECK_BOXES
 from pytest_dsocr.cost.model import PageCost
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.places import MINI, MINI_IS_FOR, architecture_of
-from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.foundation.files import seal, write_whole
-from pytest_dsocr.foundation.progress import progress_bar
-from pytest_dsocr.foundation.words import count
-from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.named import is_pdf, together_in
 from pytest_dsocr.pages.page_list import BadPage, page_named, shipped
 from pytest_dsocr.pages.rendering import length_of_pdf, pages_of_pdf
+from pytest_dsocr.records.case import make_case
 
 if TYPE_CHECKING:
     from PIL import Image
 
     from pytest_dsocr.contract.inputs import Inputs
     from pytest_dsocr.engine.engine import Engine
-    from pytest_dsocr.engine.result import Result
+    from pytest_dsocr.engine.result import PageResult
     from pytest_dsocr.layers.cache import KVCache
 
 PAGE_HELP = "an image, a PDF or a shipped page's name; with the prompt `pages` a folder or a PDF is one case"
@@ -169,7 +169,7 @@ def _inputs(inputs: Inputs, preset: str) -> str:
     return f"{preset}: {crops}, {inputs.prompt_tokens} prompt tokens, {inputs.image_tokens} of them image"
 
 
-def _stages(result: Result) -> Iterator[str]:
+def _stages(result: PageResult) -> Iterator[str]:
     yield f"{'stage':<14}{'runs':>6}{'ms':>10}{'ms a run':>10}"
     for stage, times in result.stage_times.items():
         runs = len(times.runs_ms)

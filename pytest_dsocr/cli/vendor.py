@@ -9,12 +9,12 @@ from importlib import metadata
 from pathlib import Path
 from time import monotonic
 
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.files import write_whole
+from pytest_dsocr.base.progress import progress_bar
+from pytest_dsocr.base.words import count, listed
 from pytest_dsocr.cli.arguments import add, add_environment, add_vendor
 from pytest_dsocr.engine.places import MINI
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.files import write_whole
-from pytest_dsocr.foundation.progress import progress_bar
-from pytest_dsocr.foundation.words import count, listed
 from pytest_dsocr.reference import environment, goldens
 from pytest_dsocr.reference.anchors import Anchors, modules_of, read_anchors
 from pytest_dsocr.reference.drift import change_of, drifts, to_json

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
+from pytest_dsocr.base.errors import DsocrError, MachineError
+from pytest_dsocr.base.progress import progress_bar
+from pytest_dsocr.base.words import count
 from pytest_dsocr.cli.arguments import PAGES, add, add_environment, add_model, add_vendor
 from pytest_dsocr.engine.places import family_named
-from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.foundation.progress import progress_bar
-from pytest_dsocr.foundation.words import count
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.config import START_LIMIT_S
 from pytest_dsocr.pages.named import Cases, make_cases
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.config import START_LIMIT_S
 from pytest_dsocr.reference.environment import find_environment
 from pytest_dsocr.reference.goldens import OWN, RECORDINGS, check_writable
 
 if TYPE_CHECKING:
-    from pytest_dsocr.observation.observation import Observation
+    from pytest_dsocr.records.reference_result import ReferenceResult
     from pytest_dsocr.reference.live import LiveReference
     from pytest_dsocr.reference.recorder import Recorder
     from pytest_dsocr.reference.recording import Recording
@@ -149,7 +149,7 @@ def _record(
         raise
 
 
-def line_of(case: Case, observation: Observation, seconds: float) -> str:
+def line_of(case: Case, observation: ReferenceResult, seconds: float) -> str:
     """Return what became of a case in a line."""
     boxes = sum(len(span.boxes) for span in observation.output.spans)
     return f"  {case.id:<40} {len(observation.steps):>5} tokens {boxes:>4} boxes {seconds:>7.1f} s"

@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 from rapidfuzz.distance import Indel
 
+from pytest_dsocr.base.words import shown
 from pytest_dsocr.compare.systematic import shared_move
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.compare.verdict import REFERENCE, Comparison, Reason, Sign, Verdict, not_compared
+from pytest_dsocr.compare.verdict import REFERENCE, Comparison, Reason, Symptom, Verdict, not_compared
 from pytest_dsocr.contract.markup import UNITS, Box
-from pytest_dsocr.foundation.words import shown
-from pytest_dsocr.observation.observation import SpanSeen
+from pytest_dsocr.records.reference_result import SpanSeen
 
 SHOWN = 3
 LABEL_UNITS = 50.0
@@ -129,8 +129,8 @@ def compare_boxes(
     pairs = pair_up(actual, expected)
     verdict = Verdict.DRIFT if _within(pairs, limits) else Verdict.WRONG
     move = shared_move([(a.box, b.box) for a, b in pairs.both])
-    measured = "; ".join([*_measured(pairs, limits, other), *([f"{Sign.SHARED_MOVE}: {move}"] if move else [])])
-    signs = frozenset((Sign.SHARED_MOVE,) if move else ())
+    measured = "; ".join([*_measured(pairs, limits, other), *([f"{Symptom.SHARED_MOVE}: {move}"] if move else [])])
+    signs = frozenset((Symptom.SHARED_MOVE,) if move else ())
     return Comparison("boxes", verdict, measured, None, tuple(_details(pairs, other)), signs)
 
 

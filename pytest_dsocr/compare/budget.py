@@ -13,27 +13,34 @@ from statistics import fmean
 
 from pytest_dsocr.compare.boxes import pair_up
 from pytest_dsocr.compare.seams import SUFFIX
-from pytest_dsocr.compare.verdict import Comparison, Sign, Verdict
+from pytest_dsocr.compare.verdict import Comparison, Symptom, Verdict
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.contract.markup import UNITS
-from pytest_dsocr.observation.answer import Answer
-from pytest_dsocr.observation.observation import Observation, SpanSeen
+from pytest_dsocr.records.reference_result import ReferenceResult, SpanSeen
+from pytest_dsocr.records.subject_result import SubjectResult
 
 OF_BOXES = ("spans", "boxes", "artefacts")
 EXACT = (*COMPARED, "read")
 """Comparisons that no budget covers: the inputs, and whether a reading is that of the subject's own tokens."""
 NEVER = frozenset(
     (
-        *(Sign.OTHER_SHAPE, Sign.NOT_FINITE, Sign.NO_END, Sign.STANDS_STILL, Sign.OTHER_FILES),
-        *(Sign.SCALED, Sign.HABIT, Sign.SHARED_MOVE),
+        *(Symptom.OTHER_SHAPE, Symptom.NOT_FINITE, Symptom.NO_END, Symptom.STANDS_STILL, Symptom.OTHER_FILES),
+        *(Symptom.SCALED, Symptom.HABIT, Symptom.SHARED_MOVE),
     )
 )
 """Signs of what fewer bits do not cause."""
 DEGENERATE = frozenset(
     (
-        *(Sign.EMPTINESS, Sign.TRUNCATION, Sign.GOES_ON, Sign.LOST_START, Sign.REPETITION, Sign.BYTE_MARKS),
-        *(Sign.BROKEN_CHARACTERS, Sign.MARKUP, Sign.ECHO, Sign.UNRELATED),
+        *(
+            Symptom.EMPTINESS,
+            Symptom.TRUNCATION,
+            Symptom.GOES_ON,
+            Symptom.LOST_START,
+            Symptom.REPETITION,
+            Symptom.BYTE_MARKS,
+        ),
+        *(Symptom.BROKEN_CHARACTERS, Symptom.MARKUP, Symptom.ECHO, Symptom.UNRELATED),
     )
 )
 
@@ -55,7 +62,7 @@ def on_budget(found: Comparison, allowed: Collection[str]) -> Comparison:
     return replace(found, verdict=Verdict.DRIFT) if is_paid else found
 
 
-def loss_of(actual: Answer, expected: Observation, text: Comparison) -> dict[str, float]:
+def loss_of(actual: SubjectResult, expected: ReferenceResult, text: Comparison) -> dict[str, float]:
     """Return what a page lost, by its name in ``LOSSES``; without what the subject does not offer.
 
     Args:

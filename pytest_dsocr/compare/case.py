@@ -18,11 +18,11 @@ from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.models import VISION
 from pytest_dsocr.models.spec import PREFILL
-from pytest_dsocr.observation.answer import Answer, Part, Reading
-from pytest_dsocr.observation.block_seams import in_stage_order
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.config import Level, SubjectFaultError
-from pytest_dsocr.observation.observation import Observation, Seam
+from pytest_dsocr.records.block_seams import in_stage_order
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.config import Level, SubjectFaultError
+from pytest_dsocr.records.reference_result import ReferenceResult, Seam
+from pytest_dsocr.records.subject_result import Reading, SubjectPart, SubjectResult
 
 DECODING = ("prefill_best", "logits", "tokens")
 OUTPUT = ("text", "spans", "boxes")
@@ -31,7 +31,7 @@ STAGES = (*COMPARED, *VISION, PREFILL, *DECODING, "read", *OUTPUT, *FILES)
 """Order of a case's comparisons."""
 
 
-def compare_observations(actual: Answer, expected: Observation, limits: Tolerances) -> Iterator[Comparison]:
+def compare_observations(actual: SubjectResult, expected: ReferenceResult, limits: Tolerances) -> Iterator[Comparison]:
     """Yield every comparison of a case, in the stages' order.
 
     A comparison above the subject's level, or of a tensor that the subject does not promise, is NOT-COMPARED as not
@@ -53,14 +53,14 @@ def compare_observations(actual: Answer, expected: Observation, limits: Toleranc
         yield from _absent((one.what,), actual, "write") if "write" in actual.lost and one.what in FILES else (one,)
 
 
-def _absent(names: Iterable[str], actual: Answer, part: Part) -> Iterator[Comparison]:
+def _absent(names: Iterable[str], actual: SubjectResult, part: SubjectPart) -> Iterator[Comparison]:
     """Say for each thing that is not there whether it was lost to an error or is not offered."""
     for name in names:
         lost_to = actual.fault if part in actual.lost else None
         yield not_compared(name, Reason.NOT_OFFERED) if lost_to is None else lost(name, lost_to)
 
 
-def _inputs(actual: Answer, expected: Observation) -> Iterator[Comparison]:
+def _inputs(actual: SubjectResult, expected: ReferenceResult) -> Iterator[Comparison]:
     if actual.inputs is None:
         yield from _absent(COMPARED, actual, "inputs")
     else:
@@ -68,11 +68,11 @@ def _inputs(actual: Answer, expected: Observation) -> Iterator[Comparison]:
             yield not_compared(one.what, Reason.NOT_OFFERED) if one.what in actual.not_offered else one
 
 
-def _seam(name: str, actual: Answer, expected: Mapping[str, Seam], limits: Tolerances) -> Iterator[Comparison]:
+def _seam(name: str, actual: SubjectResult, expected: Mapping[str, Seam], limits: Tolerances) -> Iterator[Comparison]:
     deep = "/" in name
     if deep and name not in expected:
         return
-    part: Part = "prefill" if name.startswith("prefill") else "vision"
+    part: SubjectPart = "prefill" if name.startswith("prefill") else "vision"
     promised = actual.level >= Level.MODULES if deep else name in actual.promised or part in actual.lost
     if name in actual.not_offered:
         yield not_compared(name, Reason.NOT_OFFERED)
@@ -82,7 +82,7 @@ def _seam(name: str, actual: Answer, expected: Mapping[str, Seam], limits: Toler
         yield compare_seam(name, actual.seams.get(name), expected.get(name), limits.of_seam(name), limits.usual)
 
 
-def _decoding(actual: Answer, expected: Observation, limits: Tolerances) -> Iterator[Comparison]:
+def _decoding(actual: SubjectResult, expected: ReferenceResult, limits: Tolerances) -> Iterator[Comparison]:
     if actual.prefill_best is None:
         yield from _absent(("prefill_best",), actual, "prefill")
     else:
@@ -109,7 +109,7 @@ def _cut_short(found: Comparison, fault: SubjectFaultError, steps: int) -> Compa
     return replace(gone, measured=f"step {steps} {gone.measured}; {before}")
 
 
-def _read(actual: Answer, output: Iterator[Comparison]) -> Iterator[Comparison]:
+def _read(actual: SubjectResult, output: Iterator[Comparison]) -> Iterator[Comparison]:
     """Yield first whether ``read`` returned the text of the subject's own tokens, all of which equal the reference's.
 
     If that text is wrong, and the subject's ``text_of`` makes the same text of these tokens, ``read`` is right.
@@ -124,7 +124,7 @@ def _read(actual: Answer, output: Iterator[Comparison]) -> Iterator[Comparison]:
     yield from output
 
 
-def _tie(tokens: Comparison, actual: Answer, expected: Observation) -> Tie | None:
+def _tie(tokens: Comparison, actual: SubjectResult, expected: ReferenceResult) -> Tie | None:
     """Return the tie after which free decoding may differ, where every difference of tokens is a tie."""
     if tokens.verdict is not Verdict.TIE_FLIP or actual.forced is None or actual.continued is None:
         return None
@@ -149,12 +149,12 @@ class Explanation:
 
 
 @dataclass(frozen=True, eq=False)
-class Exchange:
+class CaseRun:
     """The answers of both sides to one case, and how long they took."""
 
     case: Case
-    answer: Answer
-    expected: Observation
+    answer: SubjectResult
+    expected: ReferenceResult
     """Observation of the reference."""
     reference_s: float
     subject_s: float
@@ -172,7 +172,7 @@ class Exchange:
 class CaseReport:
     """Every comparison of one case under some limits, in the order of the stages."""
 
-    exchange: Exchange
+    exchange: CaseRun
     comparisons: tuple[Comparison, ...]
     limits: Tolerances
     readings: Readings | None = None
@@ -228,7 +228,7 @@ class CaseReport:
         return tuple(one for one in self.comparisons if one.stage in stages)
 
 
-def judge(exchange: Exchange, limits: Tolerances) -> CaseReport:
+def judge(exchange: CaseRun, limits: Tolerances) -> CaseReport:
     """Compare everything that the reference has and the subject offers; of several readings each that is another."""
     answers = {id(one): one for one in (exchange.answer, *(one.answer for one in exchange.readings))}
     found = {name: (*compare_observations(one, exchange.expected, limits),) for name, one in answers.items()}

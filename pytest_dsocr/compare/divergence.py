@@ -13,7 +13,7 @@ STARTED = 0.01
 
 
 @dataclass(frozen=True)
-class Scene:
+class FailureContext:
     """Comparisons of a case, and the place where it breaks."""
 
     first: Comparison
@@ -71,7 +71,7 @@ class Divergence:
     first: Comparison
     right: int
     """Number of comparisons made before it, all of them right."""
-    scene: Scene
+    scene: FailureContext
     """Comparisons at the place where the error begins."""
 
     @property
@@ -97,7 +97,7 @@ def first_divergence(comparisons: Sequence[Comparison], ordinary: float = 0.0) -
         if comparison.verdict is Verdict.WRONG:
             origin = _origin(comparisons[: place + 1], ordinary)
             right = sum(one.verdict is not Verdict.NOT_COMPARED for one in comparisons[:place])
-            return Divergence(comparison, right, Scene(origin, {one.what: one for one in comparisons}))
+            return Divergence(comparison, right, FailureContext(origin, {one.what: one for one in comparisons}))
     return None
 
 

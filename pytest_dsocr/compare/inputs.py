@@ -6,16 +6,16 @@ from math import prod
 from torch import Tensor
 
 from pytest_dsocr.compare.seams import anatomy
-from pytest_dsocr.compare.verdict import Comparison, Sign, Verdict, equal
-from pytest_dsocr.observation.observation import InputsDigest, Runs, Seam
-from pytest_dsocr.observation.summing import bytes_sha256
+from pytest_dsocr.compare.verdict import Comparison, Symptom, Verdict, equal
+from pytest_dsocr.records.reference_result import InputsDigest, Runs, Seam
+from pytest_dsocr.records.summing import bytes_sha256
 
 SHOWN_IDS = 8
 LEVEL = 2 / 255
 """Size of one level of pixels that range from -1 to 1."""
 GREY = 127 / 255 * 2 - 1
 
-Grid = tuple[tuple[int, int], ...]
+CropGrids = tuple[tuple[int, int], ...]
 
 
 def compare_inputs(actual: InputsDigest, expected: InputsDigest) -> Iterator[Comparison]:
@@ -39,15 +39,15 @@ def _ids(actual: InputsDigest, expected: InputsDigest) -> Comparison:
     return _wrong("input_ids", measured, signs, shown)
 
 
-def _id_signs(own: list[int], others: list[int], behind_image: bool) -> Iterator[Sign]:
+def _id_signs(own: list[int], others: list[int], behind_image: bool) -> Iterator[Symptom]:
     if own == others[1:]:
-        yield Sign.NO_BOS
+        yield Symptom.NO_BOS
     elif own == others[:1] + others:
-        yield Sign.TWO_BOS
+        yield Symptom.TWO_BOS
     elif sorted(own) == sorted(others):
-        yield Sign.IDS_REORDERED
+        yield Symptom.IDS_REORDERED
     elif behind_image:
-        yield Sign.BEHIND_IMAGE
+        yield Symptom.BEHIND_IMAGE
 
 
 def _after_last_true(mask: Runs) -> int:
@@ -66,13 +66,13 @@ def _mask(actual: Runs, expected: Runs) -> Comparison:
     )
 
 
-def _mask_signs(actual: Runs, expected: Runs, one_fewer: bool, other_count: bool) -> Iterator[Sign]:
+def _mask_signs(actual: Runs, expected: Runs, one_fewer: bool, other_count: bool) -> Iterator[Symptom]:
     if one_fewer:
-        yield Sign.ONE_TOKEN_FEWER
+        yield Symptom.ONE_TOKEN_FEWER
     elif other_count:
-        yield Sign.OTHER_COUNT
+        yield Symptom.OTHER_COUNT
     if _first_true(actual) == _first_true(expected) - 1:
-        yield Sign.MASK_TOO_EARLY
+        yield Symptom.MASK_TOO_EARLY
 
 
 def _first_true(mask: Runs) -> int:
@@ -80,26 +80,26 @@ def _first_true(mask: Runs) -> int:
     return sum(length for value, length in mask[:1] if not value)
 
 
-def _grid(actual: Grid, expected: Grid) -> Comparison:
+def _grid(actual: CropGrids, expected: CropGrids) -> Comparison:
     found = equal("images_spatial_crop", actual, expected, "columns and rows")
     if found.verdict is Verdict.MATCH:
         return found
     return _wrong(found.what, found.measured, _grid_signs(actual, expected))
 
 
-def _grid_signs(actual: Grid, expected: Grid) -> Iterator[Sign]:
+def _grid_signs(actual: CropGrids, expected: CropGrids) -> Iterator[Symptom]:
     most = [max((prod(one) for one in grid), default=0) for grid in (actual, expected)]
     if actual == tuple(one[::-1] for one in expected):
-        yield Sign.GRID_EXCHANGED
+        yield Symptom.GRID_EXCHANGED
     elif most[0] <= 1 < most[1]:
-        yield Sign.NO_CROPS
+        yield Symptom.NO_CROPS
     elif most[1] <= 1 < most[0]:
-        yield Sign.CROPS
+        yield Symptom.CROPS
     elif most[0] <= 6 < most[1] and not _is_of_one_shape(actual, expected):
-        yield Sign.UP_TO_SIX
+        yield Symptom.UP_TO_SIX
 
 
-def _is_of_one_shape(actual: Grid, expected: Grid) -> bool:
+def _is_of_one_shape(actual: CropGrids, expected: CropGrids) -> bool:
     """Return whether two grids are equally near to any page, so that the rule for ties may be the cause."""
     pairs = list(zip(actual, expected, strict=False))
     return all(a[0] * b[1] == a[1] * b[0] for a, b in pairs)
@@ -112,7 +112,7 @@ def _pixels(name: str, actual: InputsDigest, expected: InputsDigest) -> Comparis
     looks = [digest.partition(" sha256 ")[0] for digest in digests]
     is_alike, is_of_one_shape = looks[0] == looks[1], len({look.partition(" ")[2] for look in looks}) == 1
     measured = f"other values in {looks[1]}" if is_alike else f"{looks[0]}; the reference has {looks[1]}"
-    signs = (Sign.OTHER_SHAPE,) * (not is_alike)
+    signs = (Symptom.OTHER_SHAPE,) * (not is_alike)
     if not is_of_one_shape or actual.values is None or expected.values is None:
         return _wrong(name, measured, signs)
     own, others = actual.values[name].float(), expected.values[name].float()
@@ -123,29 +123,29 @@ def _pixels(name: str, actual: InputsDigest, expected: InputsDigest) -> Comparis
     return _wrong(name, measured, (*signs, *_pixel_signs(own, others)), anatomy(Seam.of(own), Seam.of(others)))
 
 
-def _pixel_signs(actual_NCHW: Tensor, expected_NCHW: Tensor) -> Iterator[Sign]:
+def _pixel_signs(actual_NCHW: Tensor, expected_NCHW: Tensor) -> Iterator[Symptom]:
     if sorted(map(bytes_sha256, actual_NCHW)) == sorted(map(bytes_sha256, expected_NCHW)):
-        yield Sign.VIEWS_REORDERED
+        yield Symptom.VIEWS_REORDERED
     elif actual_NCHW.flip(1).equal(expected_NCHW):
-        yield Sign.CHANNELS_REORDERED
+        yield Symptom.CHANNELS_REORDERED
     elif _is_whole(actual_NCHW) and not _is_whole(expected_NCHW):
-        yield Sign.WHOLE_LEVELS
+        yield Symptom.WHOLE_LEVELS
     else:
         yield from _view_signs(actual_NCHW, expected_NCHW)
 
 
-def _view_signs(actual_NCHW: Tensor, expected_NCHW: Tensor) -> Iterator[Sign]:
+def _view_signs(actual_NCHW: Tensor, expected_NCHW: Tensor) -> Iterator[Symptom]:
     """Distinguish the bars around a page from the page: the bars alone differ, or have another width."""
     if len(expected_NCHW) == 1 and (inside := inside_bars(expected_NCHW[0])):
         rows, columns = inside
         if actual_NCHW[:, :, rows, columns].equal(expected_NCHW[:, :, rows, columns]):
-            yield Sign.BARS_ALONE
+            yield Symptom.BARS_ALONE
             return
         if inside_bars(actual_NCHW[0]) != inside:
-            yield Sign.OTHER_BARS
+            yield Symptom.OTHER_BARS
             return
     if float((actual_NCHW.float() - expected_NCHW.float()).abs().max()) <= LEVEL:
-        yield Sign.ROUNDED
+        yield Symptom.ROUNDED
 
 
 def inside_bars(view_CHW: Tensor) -> tuple[slice, slice] | None:
@@ -159,7 +159,7 @@ def inside_bars(view_CHW: Tensor) -> tuple[slice, slice] | None:
     return None if is_whole else (rows, columns)
 
 
-def _wrong(what: str, measured: str, signs: Iterable[Sign] = (), details: Iterable[str] = ()) -> Comparison:
+def _wrong(what: str, measured: str, signs: Iterable[Symptom] = (), details: Iterable[str] = ()) -> Comparison:
     found = tuple(signs)
     lines = (*(sign.sentence for sign in found if sign.sentence), *details)
     return Comparison(what, Verdict.WRONG, measured, None, lines, frozenset(found))

@@ -11,16 +11,16 @@ from statistics import median
 
 from rapidfuzz.distance import Levenshtein, Prefix
 
+from pytest_dsocr.base.words import count
 from pytest_dsocr.compare.boxes import compare_boxes, compare_spans, pair_up
-from pytest_dsocr.compare.text import Astray, compare_content, compare_text, degenerations
+from pytest_dsocr.compare.text import TextDefect, compare_content, compare_text, degenerations
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.compare.verdict import Comparison, Reason, Sign, Verdict, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, Verdict, not_compared
 from pytest_dsocr.contract.artifacts import GEOMETRY, MMD, OURS, OVERLAY, overlay_of
 from pytest_dsocr.contract.markup import UNITS
-from pytest_dsocr.foundation.words import count
-from pytest_dsocr.models import FAMILIES
-from pytest_dsocr.observation.answer import Answer
-from pytest_dsocr.observation.observation import Artefact, Output, Step
+from pytest_dsocr.models import MODELS
+from pytest_dsocr.records.reference_result import Artefact, Output, Step
+from pytest_dsocr.records.subject_result import SubjectResult
 
 SURE = 0.5
 """Share of the best token in the probability of a step's best five, at the median step, above which a model can read.
@@ -33,7 +33,9 @@ in pages."""
 # Measured on some 230 ties of `mini`, bf16 against float32 and eager against sdpa and flash attention, on CPUs and on
 # an H200: half of them change a number or two; the worst has 0.32 edits, 0.12 in length, and 3 of 11 boxes. Of the 496
 # pairs of shipped pages none is as near but those few that are the same words in two faces (`ci/ties.py` at f393cf6).
-AMISS = frozenset((Sign.EMPTINESS, Sign.REPETITION, Sign.BYTE_MARKS, Sign.BROKEN_CHARACTERS, Sign.MARKUP, Sign.ECHO))
+AMISS = frozenset(
+    (Symptom.EMPTINESS, Symptom.REPETITION, Symptom.BYTE_MARKS, Symptom.BROKEN_CHARACTERS, Symptom.MARKUP, Symptom.ECHO)
+)
 """Degenerations that a tie does not cause. A text's end, or the only difference in it, proves nothing."""
 
 
@@ -46,13 +48,13 @@ class Tie:
     sure: bool
     """Whether the reference model is sure of its tokens. With random weights its text is noise."""
 
-    def astray(self, expected: Output) -> tuple[Astray, ...]:
+    def astray(self, expected: Output) -> tuple[TextDefect, ...]:
         """Return the reasons why the output of the steps no longer reads the reference's page."""
         return tuple(_astray(self.continued, expected)) if self.sure else ()
 
 
 @dataclass(frozen=True)
-class Nearness:
+class TieDistance:
     """Distance between two readings that differ because of a tie."""
 
     edits: int
@@ -67,7 +69,7 @@ class Nearness:
     """Boxes without a partner of the same label within :data:`IN_PLACE` of their place."""
 
     @classmethod
-    def of(cls, actual: Output, expected: Output) -> Nearness:
+    def of(cls, actual: Output, expected: Output) -> TieDistance:
         """Measure two outputs."""
         at = Prefix.similarity(actual.text, expected.text)
         rests = actual.text[at:], expected.text[at:]
@@ -90,20 +92,20 @@ def _share(step: Step) -> float:
     return 1 / sum(math.exp(logit - first) for logit in step.best.logits) if math.isfinite(first) else 0.0
 
 
-def _astray(actual: Output, expected: Output) -> Iterator[Astray]:
-    near = Nearness.of(actual, expected)
+def _astray(actual: Output, expected: Output) -> Iterator[TextDefect]:
+    near = TieDistance.of(actual, expected)
     if near.edits > max(FEW_CHARACTERS, EDITS * near.rest):
         how = f"{near.edits} edits of the {near.rest} characters after it (allowed {EDITS:.0%})"
-        yield Astray(Sign.UNRELATED, how)
+        yield TextDefect(Symptom.UNRELATED, how)
     if near.longer > max(FEW_CHARACTERS, LENGTH * near.rest):
         how = f"{len(actual.text)} characters, the reference has {len(expected.text)} (allowed {LENGTH:.0%} apart)"
-        yield Astray(Sign.LENGTH, how)
+        yield TextDefect(Symptom.LENGTH, how)
     if near.alone > max(FEW_BOXES, BOXES * near.boxes):
-        yield Astray(Sign.ELSEWHERE, f"{near.alone} of {near.boxes} boxes have no partner (allowed {BOXES:.0%})")
+        yield TextDefect(Symptom.ELSEWHERE, f"{near.alone} of {near.boxes} boxes have no partner (allowed {BOXES:.0%})")
     yield from (one for one in degenerations(actual.text, expected.text) if one.sign in AMISS)
 
 
-RESULTS = {family.form.result_file for family in FAMILIES.values()}
+RESULTS = {family.form.result_file for family in MODELS.values()}
 """Names of the files whose content is compared."""
 ONE_SIDED = {OURS, GEOMETRY}
 """Files that only one side must write: ours, and a picture that only the vendor's matplotlib draws."""
@@ -127,7 +129,7 @@ def compare_artefacts(actual: Files, expected: Files, limits: Tolerances) -> Com
     counts = _count(actual), _count(expected)
     measured = f"{counts[0]} files, {len(own)} figures; the reference has {counts[1]}, {len(others)} figures"
     details = tuple(_details(actual, expected))[:SHOWN_FILES]
-    signs = frozenset((Sign.OTHER_FILES,) if names[0] != names[1] else ())
+    signs = frozenset((Symptom.OTHER_FILES,) if names[0] != names[1] else ())
     return Comparison("artefacts", Verdict.DRIFT if fine else Verdict.WRONG, measured, None, details, signs)
 
 
@@ -180,7 +182,9 @@ def _described(file: Artefact) -> str:
     return f"{file.bytes} bytes{size}"
 
 
-def compare_output(actual: Answer, expected: Output, limits: Tolerances, tie: Tie | None) -> Iterator[Comparison]:
+def compare_output(
+    actual: SubjectResult, expected: Output, limits: Tolerances, tie: Tie | None
+) -> Iterator[Comparison]:
     """Yield the comparisons of two outputs.
 
     After a tie, a WRONG comparison is a TIE-FLIP only if the subject's own steps lead to the same output, and that
@@ -197,7 +201,7 @@ def compare_output(actual: Answer, expected: Output, limits: Tolerances, tie: Ti
         yield one if one.verdict is not Verdict.WRONG else _after_tie(one, follows, tie.step, astray)
 
 
-def _compared(actual: Answer, expected: Output, limits: Tolerances) -> Iterator[Comparison]:
+def _compared(actual: SubjectResult, expected: Output, limits: Tolerances) -> Iterator[Comparison]:
     text = compare_text(actual.text, expected.text, limits.text)
     is_wrong = text.verdict is Verdict.WRONG
     yield replace(text, measured=f"{_limit(actual, expected)}{text.measured}") if is_wrong else text
@@ -213,7 +217,7 @@ def _compared(actual: Answer, expected: Output, limits: Tolerances) -> Iterator[
         yield compare_artefacts(actual.artefacts, expected.artefacts, limits)
 
 
-def _limit(actual: Answer | Output, expected: Output) -> str:
+def _limit(actual: SubjectResult | Output, expected: Output) -> str:
     if getattr(actual, "ended_by", "") != "length":
         return ""
     own = "its own" if len(actual.text) < len(expected.text) else "the"
@@ -226,7 +230,7 @@ def _read(own: Comparison, step: int) -> Comparison:
     return Comparison("read", own.verdict, measured)
 
 
-def _after_tie(comparison: Comparison, own: Comparison, step: int, astray: Sequence[Astray]) -> Comparison:
+def _after_tie(comparison: Comparison, own: Comparison, step: int, astray: Sequence[TextDefect]) -> Comparison:
     if own.passes and not astray:
         measured = f"follows the tie at step {step}: {comparison.measured}"
         return replace(comparison, verdict=Verdict.TIE_FLIP, measured=measured)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from math import comb, gcd
 from typing import TYPE_CHECKING
 
+from pytest_dsocr.base.words import listed
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison
 from pytest_dsocr.contract import COMPARED
-from pytest_dsocr.foundation.words import listed
 
 if TYPE_CHECKING:
-    from pytest_dsocr.observation.answer import Reading
+    from pytest_dsocr.records.subject_result import Reading
 
 REPEATED = (*COMPARED, "read", "text", "spans", "boxes")
 """Comparisons that are made for each reading."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from pytest_dsocr.compare.verdict import Comparison, Reason, Sign, Verdict, not_compared
-from pytest_dsocr.observation.answer import Effect, Rounding
-from pytest_dsocr.observation.observation import NotFinite, Seam
-from pytest_dsocr.observation.summing import sample_positions
+from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, Verdict, not_compared
+from pytest_dsocr.records.reference_result import NotFinite, Seam
+from pytest_dsocr.records.subject_result import Effect, Rounding
+from pytest_dsocr.records.summing import sample_positions
 
 SHOWN_VALUES = 3
 
@@ -41,7 +41,7 @@ def compare_seam(
         return not_compared(name, Reason.NOT_GIVEN)
     if actual.shape != expected.shape:
         measured = f"shape {list(actual.shape)}; the reference has {list(expected.shape)}"
-        return Comparison(name, Verdict.WRONG, measured, math.inf, signs=frozenset((Sign.OTHER_SHAPE,)))
+        return Comparison(name, Verdict.WRONG, measured, math.inf, signs=frozenset((Symptom.OTHER_SHAPE,)))
     if (actual.dtype, actual.sha256) == (expected.dtype, expected.sha256):
         return Comparison(name, Verdict.MATCH, f"every bit of {list(actual.shape)}", 0.0)
     error = relative_error(actual, expected)
@@ -49,7 +49,7 @@ def compare_seam(
     measured = _not_finite(actual, expected) or f"relative error {error:.1e} (allowed {allowed:.0e})"
     signs = tuple(_signs(actual, expected, error))
     if usual < error <= allowed:
-        signs = (*signs, Sign.SUSPICIOUS)
+        signs = (*signs, Symptom.SUSPICIOUS)
     details = (*(sign.sentence for sign in signs if sign.sentence), *anatomy(actual, expected))
     return Comparison(name, verdict, measured, error, details, frozenset(signs))
 
@@ -83,17 +83,17 @@ def _spoilt(seam: Seam) -> str:
     return str(found or "NaN or infinity, in places that its summary does not tell")
 
 
-def _signs(actual: Seam, expected: Seam, error: float) -> Iterator[Sign]:
+def _signs(actual: Seam, expected: Seam, error: float) -> Iterator[Symptom]:
     if not math.isfinite(actual.norm) and math.isfinite(expected.norm):
-        yield Sign.NOT_FINITE
+        yield Symptom.NOT_FINITE
     resized = abs(actual.norm - expected.norm) / (expected.norm or 1.0)
     moved = abs(actual.mean - expected.mean) / (expected.std or 1.0)
     if SHUFFLED_ERROR < error < math.inf and max(resized, moved) < SAME_SIZE:
-        yield Sign.SHUFFLED
+        yield Symptom.SHUFFLED
     if resized > ONE_FACTOR * error and error < math.inf:
-        yield Sign.SCALED
+        yield Symptom.SCALED
     if first_wrong_sample(actual, expected) >= RIGHT_SAMPLES:
-        yield Sign.LATER_ROWS
+        yield Symptom.LATER_ROWS
 
 
 def first_wrong_sample(actual: Seam, expected: Seam) -> int:

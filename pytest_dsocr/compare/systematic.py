@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from rapidfuzz.distance import Levenshtein
 
+from pytest_dsocr.base.words import listed
 from pytest_dsocr.contract.markup import Box
-from pytest_dsocr.foundation.words import listed
 
 MARKUP = re.compile(r"<\|ref\|>.*?<\|/ref\|>|<\|det\|>.*?<\|/det\|>", re.DOTALL)
 EACH, TIMES, IN_ALL, PASSAGE = 0.8, 3, 6, 8

@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 from rapidfuzz.distance import Levenshtein
 
+from pytest_dsocr.base.words import shown
 from pytest_dsocr.compare.diff import diff
 from pytest_dsocr.compare.systematic import habits
-from pytest_dsocr.compare.verdict import Comparison, Sign, Verdict
+from pytest_dsocr.compare.verdict import Comparison, Symptom, Verdict
 from pytest_dsocr.contract.markup import DET_END, REF
-from pytest_dsocr.foundation.words import shown
-from pytest_dsocr.models import FAMILIES
+from pytest_dsocr.models import MODELS
 
 LONGEST_PERIOD = 256
 """Characters, or lines."""
@@ -26,15 +26,15 @@ TIMES = 4
 CHARACTERS = 24
 """Least number of repetitions in a row, and of characters that they cover; rows of dots do not count."""
 
-_BYTE_MARKS = {Sign.BYTE_MARKS: ("\u0120", "\u010a"), Sign.BROKEN_CHARACTERS: ("\ufffd",)}
-_PROMPTS = (text for family in FAMILIES.values() for text in family.prompts.values())
+_BYTE_MARKS = {Symptom.BYTE_MARKS: ("\u0120", "\u010a"), Symptom.BROKEN_CHARACTERS: ("\ufffd",)}
+_PROMPTS = (text for family in MODELS.values() for text in family.prompts.values())
 _ECHOES = tuple(dict.fromkeys(text.rpartition("\n")[2].rpartition(">")[2] for text in _PROMPTS))
 
 
-class Astray(NamedTuple):
+class TextDefect(NamedTuple):
     """Way in which a text is degenerate."""
 
-    sign: Sign
+    sign: Symptom
     how: str
 
     def __str__(self) -> str:
@@ -54,50 +54,52 @@ class Circle:
     """The first repetition; in later ones the numbers may differ."""
 
 
-def degenerations(actual: str, expected: str) -> Iterator[Astray]:
+def degenerations(actual: str, expected: str) -> Iterator[TextDefect]:
     """Yield each way in which ``actual`` is degenerate and ``expected`` is not."""
     if not actual.strip():
         if expected.strip():
             how = "there is nothing but white space" if actual else "there is no text at all"
-            yield Astray(Sign.EMPTINESS, how)
+            yield TextDefect(Symptom.EMPTINESS, how)
         return
     yield from _cut(actual, expected)
     yield from _circling(actual, expected)
     yield from _leaking(actual, expected)
     for prompt in _ECHOES:
         if prompt in actual and prompt not in expected:
-            yield Astray(Sign.ECHO, f"it says the prompt {prompt!r} at character {actual.index(prompt)}")
+            yield TextDefect(Symptom.ECHO, f"it says the prompt {prompt!r} at character {actual.index(prompt)}")
 
 
-def _leaking(actual: str, expected: str) -> Iterator[Astray]:
+def _leaking(actual: str, expected: str) -> Iterator[TextDefect]:
     """Yield the signs of tokens that were badly decoded into text."""
     if REF in expected and REF not in actual:
-        yield Astray(Sign.MARKUP, f"there is no {REF} in it, the reference has {expected.count(REF)}")
+        yield TextDefect(Symptom.MARKUP, f"there is no {REF} in it, the reference has {expected.count(REF)}")
     for sign, marks in _BYTE_MARKS.items():
         if any(mark in actual and mark not in expected for mark in marks):
-            yield Astray(sign, f"it holds {', '.join(repr(mark) for mark in marks if mark in actual)}")
+            yield TextDefect(sign, f"it holds {', '.join(repr(mark) for mark in marks if mark in actual)}")
     if actual != expected and "".join(actual.split()) == "".join(expected.split()):
-        yield Astray(Sign.SPACES, "nothing but white space differs")
+        yield TextDefect(Symptom.SPACES, "nothing but white space differs")
     elif actual != expected and re.sub("[0-9]+", "0", actual) == re.sub("[0-9]+", "0", expected):
-        yield Astray(Sign.NUMBERS, "nothing but numbers differs")
+        yield TextDefect(Symptom.NUMBERS, "nothing but numbers differs")
 
 
-def _cut(actual: str, expected: str) -> Iterator[Astray]:
+def _cut(actual: str, expected: str) -> Iterator[TextDefect]:
     share = f"{len(actual)} of {len(expected)} characters"
     if len(actual) < len(expected) and expected.startswith(actual):
-        yield Astray(Sign.TRUNCATION, f"it breaks off after {share}, {len(actual) / len(expected):.0%}")
+        yield TextDefect(Symptom.TRUNCATION, f"it breaks off after {share}, {len(actual) / len(expected):.0%}")
     elif len(actual) < len(expected) and expected.endswith(actual):
-        yield Astray(Sign.LOST_START, f"it lacks the first {len(expected) - len(actual)} of {len(expected)} characters")
+        yield TextDefect(
+            Symptom.LOST_START, f"it lacks the first {len(expected) - len(actual)} of {len(expected)} characters"
+        )
     elif _in_span(actual) and not _in_span(expected):
         how = f"it ends inside a span, after {len(actual)} characters; the reference has {len(expected)}"
-        yield Astray(Sign.TRUNCATION, how)
+        yield TextDefect(Symptom.TRUNCATION, how)
 
 
 def _in_span(text: str) -> bool:
     return text.rfind(REF) > text.rfind(DET_END)
 
 
-def _circling(actual: str, expected: str) -> Iterator[Astray]:
+def _circling(actual: str, expected: str) -> Iterator[TextDefect]:
     circle = longest_circle(actual, TIMES)
     if circle is None or circle.characters < CHARACTERS:
         return
@@ -105,7 +107,7 @@ def _circling(actual: str, expected: str) -> Iterator[Astray]:
     if known is None or circle.characters > 2 * known.characters:
         what = shown(circle.once.strip() or circle.once, 40)
         where = f"from character {circle.start} of {len(actual)} on"
-        yield Astray(Sign.REPETITION, f"{what!r} comes {circle.times} times in a row, {where}")
+        yield TextDefect(Symptom.REPETITION, f"{what!r} comes {circle.times} times in a row, {where}")
 
 
 def longest_circle(text: str, times: int) -> Circle | None:
@@ -195,12 +197,12 @@ def compare_text(actual: str, expected: str, allowed: float) -> Comparison:
     astray = [*degenerations(actual, expected)]
     other = apart.at < UNRELATED_FROM * len(expected) and apart.share > UNRELATED_SHARE
     if actual.strip() and other and not expected.startswith(actual):
-        astray.append(Astray(Sign.UNRELATED, f"it reads something else from character {apart.at} on"))
+        astray.append(TextDefect(Symptom.UNRELATED, f"it reads something else from character {apart.at} on"))
     if expected and actual.startswith(expected):
         more = len(actual) - len(expected)
-        astray.append(Astray(Sign.GOES_ON, f"it continues after the reference's end, for {more} characters"))
+        astray.append(TextDefect(Symptom.GOES_ON, f"it continues after the reference's end, for {more} characters"))
     if each_time := habits(actual, expected):
-        astray.append(Astray(Sign.HABIT, each_time))
+        astray.append(TextDefect(Symptom.HABIT, each_time))
     empty = bool(expected.strip()) and not actual.strip()
     verdict = Verdict.DRIFT if apart.share <= allowed and not empty else Verdict.WRONG
     measured = "; ".join([*(one.sign for one in astray), _measured(actual, expected, apart, allowed)])

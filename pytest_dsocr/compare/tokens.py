@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.compare.verdict import Comparison, Reason, Sign, Verdict, not_compared
-from pytest_dsocr.observation.answer import NO_CHOICE, ForcedStep
-from pytest_dsocr.observation.observation import Best, Step
+from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, Verdict, not_compared
+from pytest_dsocr.records.reference_result import Best, Step
+from pytest_dsocr.records.subject_result import NO_CHOICE, ForcedStep
 
 SHOWN_STEPS = 5
-BY_FIRST_STEP = (Sign.FROM_PREFILL, Sign.FROM_FIRST_STEP)
+BY_FIRST_STEP = (Symptom.FROM_PREFILL, Symptom.FROM_FIRST_STEP)
 
 
 def compare_best(actual: Best, expected: Best, limits: Tolerances) -> Comparison:
@@ -58,14 +58,14 @@ def _steps(forced: Sequence[ForcedStep], expected: Sequence[Step]) -> str:
     return f"{len(forced)} steps of the subject, {len(expected)} of the reference"
 
 
-def _logit_signs(forced: Sequence[ForcedStep], first: int) -> Iterator[Sign]:
+def _logit_signs(forced: Sequence[ForcedStep], first: int) -> Iterator[Symptom]:
     """Yield the signs of logits that are out of tolerance from step ``first`` on; those of step 0 are prefill's."""
     if first < len(BY_FIRST_STEP):
         yield BY_FIRST_STEP[first]
     if forced[first].not_finite:
-        yield Sign.NOT_FINITE
+        yield Symptom.NOT_FINITE
     if len(forced) > 1 and len({actual.best for actual in forced}) == 1:
-        yield Sign.STANDS_STILL
+        yield Symptom.STANDS_STILL
 
 
 def compare_tokens(forced: Sequence[ForcedStep], expected: Sequence[Step], limits: Tolerances) -> Comparison:
@@ -89,9 +89,9 @@ def does_not_end(tokens: Comparison) -> Comparison:
     """Say of equal tokens that the subject's own policy does not end with them; other tokens are reported first."""
     if tokens.verdict is not Verdict.MATCH:
         return tokens
-    signs = frozenset((Sign.NO_END,))
+    signs = frozenset((Symptom.NO_END,))
     measured = f"{tokens.measured}, but by the subject's policy they are not the whole output"
-    return replace(tokens, verdict=Verdict.WRONG, measured=measured, details=(Sign.NO_END.sentence,), signs=signs)
+    return replace(tokens, verdict=Verdict.WRONG, measured=measured, details=(Symptom.NO_END.sentence,), signs=signs)
 
 
 def is_tie(actual: ForcedStep, expected: Step, limits: Tolerances) -> bool:
@@ -145,9 +145,9 @@ def _described(k: int, actual: ForcedStep, expected: Step, limits: Tolerances) -
     )
 
 
-def _rule(actual: ForcedStep, expected: Step) -> frozenset[Sign]:
+def _rule(actual: ForcedStep, expected: Step) -> frozenset[Symptom]:
     """Say which side did not choose its best token: only a rule or sampling makes it do so."""
     own, other = (one.token in one.best.ids[:1] for one in (actual, expected))
     if own and not other:
-        return frozenset((Sign.SAID_FORBIDDEN,))
-    return frozenset((Sign.NOT_ITS_BEST,)) if other and not own else frozenset()
+        return frozenset((Symptom.SAID_FORBIDDEN,))
+    return frozenset((Symptom.NOT_ITS_BEST,)) if other and not own else frozenset()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.base.errors import DsocrError
 
 ORDINARY = 1e-5
 """Ordinary error in float32 between devices or attentions: torch's fused attention gives 4.5e-6 against eager."""

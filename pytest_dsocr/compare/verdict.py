@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from pytest_dsocr.foundation.words import exact, shown
+from pytest_dsocr.base.words import shown, to_builtin
 
 if TYPE_CHECKING:
-    from pytest_dsocr.compare.diff import Line
+    from pytest_dsocr.compare.diff import DiffLine
 
 
 class Reason(StrEnum):
@@ -28,13 +28,13 @@ class Reason(StrEnum):
     LOST = "lost to an error"
 
 
-class Sign(StrEnum):
+class Symptom(StrEnum):
     """Evidence that distinguishes one cause of a difference from another."""
 
     sentence: str
     """Sentence for the sign; empty if it needs figures."""
 
-    def __new__(cls, value: str, sentence: str = "") -> Sign:
+    def __new__(cls, value: str, sentence: str = "") -> Symptom:
         """Make one of its name and its sentence."""
         sign = str.__new__(cls, value)
         sign._value_, sign.sentence = value, sentence
@@ -134,11 +134,11 @@ class Comparison:
     """The relative error, of tensors."""
     details: tuple[str, ...] = ()
     """The first places where the two differ, a line each."""
-    signs: frozenset[Sign] = frozenset()
+    signs: frozenset[Symptom] = frozenset()
     """Evidence of the cause."""
     reason: Reason | None = None
     """Reason that nothing was compared; None if the sides were compared."""
-    diff: tuple[Line, ...] = ()
+    diff: tuple[DiffLine, ...] = ()
     """The first places where two texts differ."""
     lost_to: Exception | None = field(default=None, compare=False, repr=False)
     """Error that prevented the comparison; the caller raises it."""
@@ -158,7 +158,7 @@ class Comparison:
 
 def equal(what: str, actual: object, expected: object, measured: str, other: str = REFERENCE) -> Comparison:
     """Compare two exact values; ``measured`` describes equal ones, and ``other`` names the other side."""
-    actual, expected = exact(actual), exact(expected)
+    actual, expected = to_builtin(actual), to_builtin(expected)
     if actual == expected:
         return Comparison(what, Verdict.MATCH, measured)
     return Comparison(what, Verdict.WRONG, f"{shown(actual)}; {other} has {shown(expected)}")
@@ -183,7 +183,7 @@ def worst(comparisons: Iterable[Comparison]) -> Verdict:
 
 def as_expected(what: str, found: object, expected: object, why: str) -> Comparison:
     """Compare a finding with its expectation; ``why`` is a phrase that justifies the expectation."""
-    found, expected = exact(found), exact(expected)
+    found, expected = to_builtin(found), to_builtin(expected)
     if found == expected:
         return Comparison(what, Verdict.MATCH, f"{shown(found)}, {why}")
     return Comparison(what, Verdict.WRONG, f"{shown(found)}; expected {shown(expected)}, {why}")

@@ -16,5 +16,5 @@ TENSORS = (*ROWS, GRID, *PIXELS)
 """The fields of :class:`~pytest_dsocr.contract.inputs.Inputs`."""
 COMPARED = (*TENSORS, "dtypes")
 """Names under which the inputs of two sides are compared: tensors by content, and the dtypes of all but the pixels."""
-Watch = Callable[[str], AbstractContextManager[None]]
+StageWatch = Callable[[str], AbstractContextManager[None]]
 """Returns the context of one run of a stage."""

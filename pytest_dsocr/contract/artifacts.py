@@ -9,6 +9,9 @@ from typing import Any
 
 from PIL import Image
 
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.files import write_whole
+from pytest_dsocr.base.words import count
 from pytest_dsocr.contract.drawing import MAX_JPEG_SIDE_PX, crop_figure, draw_boxes, place
 from pytest_dsocr.contract.image import SINGLE, ImageSource, files_of, load_image
 from pytest_dsocr.contract.markup import (
@@ -20,9 +23,6 @@ from pytest_dsocr.contract.markup import (
     to_mmd,
     to_pixels,
 )
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.files import write_whole
-from pytest_dsocr.foundation.words import count
 
 MMD = "result.mmd"
 """Name of the comparison of result files, whatever a model calls its file."""

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from PIL import Image, ImageDraw, ImageFont
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.markup import IMAGE_LABEL, PixelBox, Span, quote, to_pixels
-from pytest_dsocr.foundation.errors import DsocrError
 
 MAX_JPEG_SIDE_PX = 65500  # libjpeg's limit
 MAX_FIGURE_PX = 89_478_485  # the most pixels that Pillow accepts in a file without a warning

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from PIL import Image, ImageOps
 
+from pytest_dsocr.base.errors import DsocrError, MachineError
+from pytest_dsocr.base.reading import Format
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.foundation.reading import Format
 
 ImageSource = str | os.PathLike[str] | bytes | Image.Image
 SINGLE = (str, os.PathLike, bytes, Image.Image)

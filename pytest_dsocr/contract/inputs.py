@@ -18,14 +18,14 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from pytest_dsocr.contract import PIXELS, ROWS, TENSORS, Watch
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.process import in_threads
+from pytest_dsocr.contract import PIXELS, ROWS, TENSORS, StageWatch
 from pytest_dsocr.contract.image import SINGLE, ImageSource, files_of, global_view, load_image
 from pytest_dsocr.contract.presets import Grid, Preset, crop_count, feature_count, image_token_count
 from pytest_dsocr.contract.prompt import TextTokenizer, prompt_ids, split_at_images
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.process import in_threads
 
-Kind = tuple[np.ndarray[Any, np.dtype[np.uint8]], int, Callable[[Image.Image], Image.Image]]
+ImageKind = tuple[np.ndarray[Any, np.dtype[np.uint8]], int, Callable[[Image.Image], Image.Image]]
 """Levels to fill ``[N, 3, H, W]``, how many of them are side by side, and what makes all of them of a page."""
 
 
@@ -82,7 +82,7 @@ def prepare_inputs(
     prompt: str,
     preset: Preset,
     tokenizer: TextTokenizer,
-    stages: Watch = nullcontext,  # type: ignore[assignment]
+    stages: StageWatch = nullcontext,  # type: ignore[assignment]
     *,
     at_one_place: bool = False,
     device: torch.device | str = "cpu",
@@ -137,9 +137,9 @@ def views(page: Image.Image, preset: Preset, grid: Grid) -> tuple[Tensor, Tensor
     px, side = preset.tiling.crop_px, preset.view_size
     crops, whole = (np.empty((n, 3, px, px), np.uint8) for n, px in ((crop_count(grid), px), (1, side)))
     of_crops = crops, grid[0], lambda part: part.resize((grid[0] * px, grid[1] * px))
-    kinds: list[Kind] = [*[of_crops] * bool(len(crops)), (whole, 1, lambda part: global_view(part, preset))]
+    kinds: list[ImageKind] = [*[of_crops] * bool(len(crops)), (whole, 1, lambda part: global_view(part, preset))]
 
-    def fill(job: tuple[Kind, tuple[Sequence[slice], Image.Image]]) -> None:
+    def fill(job: tuple[ImageKind, tuple[Sequence[slice], Image.Image]]) -> None:
         (out, columns, resized), (channels, part) = job
         rows, side = out.reshape(-1, columns, *out.shape[1:]), out.shape[-1]
         for channel, level in zip(channels, resized(part).split(), strict=True):

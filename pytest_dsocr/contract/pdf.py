@@ -4,7 +4,7 @@ from typing import Any
 
 from PIL import Image
 
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.base.errors import DsocrError
 
 DEFAULT_DPI = 144
 """Resolution at which the vendor's own PDF script renders."""

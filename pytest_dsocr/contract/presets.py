@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypedDict
 
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.base.errors import DsocrError
 
 PATCH_PX = 16
 """Side of the square of pixels that SAM turns into one patch; a view must have at least one patch."""

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
-from pytest_dsocr.foundation.words import count, listed
+from pytest_dsocr.base.words import count, listed
 from pytest_dsocr.models import STAGES
 
 ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
@@ -114,7 +114,7 @@ def as_counted(stage: StageCost, chosen: str, device: str) -> int:
 
 
 @dataclass(frozen=True)
-class Difference:
+class CostDifference:
     """A module whose own FLOPs, without those of counted modules inside it, are not as computed."""
 
     module: str
@@ -146,7 +146,7 @@ class Difference:
 
 def differences(
     expected: Mapping[str, Cost], modules: Mapping[str, Mapping[str, int]], calls: Mapping[str, int]
-) -> list[Difference]:
+) -> list[CostDifference]:
     """Compare each module's own FLOPs, in the order of ``expected``.
 
     Args:
@@ -164,7 +164,7 @@ def differences(
         flops = sum(expected[part].matrix_flops for part in parts)
         if flops != own[name].total():
             absent = tuple(part for part in parts if calls and part != name and expected[part].matrix_flops)
-            found.append(Difference(name, flops, own[name], calls.get(name, 0), absent))
+            found.append(CostDifference(name, flops, own[name], calls.get(name, 0), absent))
     return found
 
 

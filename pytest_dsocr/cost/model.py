@@ -12,7 +12,7 @@ from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.models.architecture import Architecture
 from pytest_dsocr.models.spec import load
 
-Layers = dict[str, Cost]
+LayerCosts = dict[str, Cost]
 
 
 def stages_of(arch: Architecture, work: Workload, *, way: Way = SESSION) -> dict[str, StageCost]:
@@ -109,7 +109,7 @@ def si(value: float) -> str:
     return f"{value / 1000**power:.3g} {' kMGT'[power].strip()}"
 
 
-def _fusion(arch: Architecture, work: Workload) -> Layers:
+def _fusion(arch: Architecture, work: Workload) -> LayerCosts:
     size, width = ITEM_BYTES[work.dtype], arch.decoder.hidden_size
     features = sum(views * encoded_side(side_px, arch.encoder.patch_px) ** 2 for side_px, views in calls(work))
     through = moved(size, read=features * width, written=work.image_tokens * width)
@@ -120,7 +120,7 @@ def _fusion(arch: Architecture, work: Workload) -> Layers:
     return {**costs, first: costs[first] + through}
 
 
-def _decode(arch: Architecture, work: Workload, way: Way) -> Layers:
+def _decode(arch: Architecture, work: Workload, way: Way) -> LayerCosts:
     """Sum the costs of the steps, which grow by a constant until the cache is full."""
     if not (growing := min(work.decode_steps, arch.family.cache.ring or work.decode_steps)):
         return {}
@@ -129,6 +129,6 @@ def _decode(arch: Architecture, work: Workload, way: Way) -> Layers:
     return {name: (first[name] + last[name]).scaled(growing, 2) + last[name].scaled(full) for name in first}
 
 
-def _sum(parts: list[dict[str, Layers]]) -> dict[str, Layers]:
+def _sum(parts: list[dict[str, LayerCosts]]) -> dict[str, LayerCosts]:
     """Add calls of the same stages up, module by module."""
     return {stage: {name: total(part[stage][name] for part in parts) for name in parts[0][stage]} for stage in parts[0]}

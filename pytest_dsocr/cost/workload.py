@@ -7,7 +7,7 @@ from typing import Any
 
 from pytest_dsocr.contract.presets import Grid, Preset, crop_count, image_token_count
 from pytest_dsocr.contract.prompt import TextTokenizer, prompt_ids, split_at_images
-from pytest_dsocr.models.spec import Family
+from pytest_dsocr.models.spec import ModelSpec
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Workload:
         tokenizer: TextTokenizer,
         *,
         generated_tokens: int,
-        family: Family,
+        family: ModelSpec,
         **more: Any,
     ) -> Workload:
         """Make the workload of one page and a prompt, as the inputs are made; ``more`` are the other fields.
@@ -66,7 +66,7 @@ class Workload:
         return max(self.generated_tokens - 1, 0)
 
 
-def valid_image_tokens(work: Workload, family: Family) -> int:
+def valid_image_tokens(work: Workload, family: ModelSpec) -> int:
     """Count the image tokens that show the page, as the vendor's ``test_compress`` does.
 
     Those of padding, of rows' ends and of the separator are left out; of sizes that it does not know it counts none.

@@ -8,7 +8,7 @@ from typing import Literal
 from pytest_dsocr.reference.environment import VENDOR_FILES
 
 
-class Level(StrEnum):
+class Severity(StrEnum):
     """How a finding bears on the run."""
 
     OK = "ok"
@@ -23,7 +23,7 @@ class Finding:
     """What was found of one thing."""
 
     check: str
-    level: Level
+    level: Severity
     message: str
     todo: str = ""
     """What to do about it; empty where that is nothing, or stands in ``message``."""
@@ -35,7 +35,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ExaminedRun:
     """The run that the machine is examined for."""
 
     checkpoint: str
@@ -67,6 +67,6 @@ class Wanted:
         return self.vendor is None and self.reference != "session"
 
 
-def needed(is_needed: bool) -> Level:
+def needed(is_needed: bool) -> Severity:
     """Return the level of something that is not there."""
-    return Level.FAULT if is_needed else Level.NOTE
+    return Severity.FAULT if is_needed else Severity.NOTE

@@ -5,66 +5,70 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.words import count, listed
 from pytest_dsocr.contract.image import resampling
-from pytest_dsocr.doctor.finding import Finding, Level, Wanted, needed
+from pytest_dsocr.doctor.finding import ExaminedRun, Finding, Severity, needed
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
 from pytest_dsocr.engine.places import MINI, MINI_IS_FOR, family_named
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.words import count, listed
-from pytest_dsocr.observation.provenance import SHOWN_OF_CHECKPOINT
 from pytest_dsocr.pages.named import make_cases
-from pytest_dsocr.perf.baseline import has_any
-from pytest_dsocr.perf.identity import machine_name
-from pytest_dsocr.perf.probe.machine import machine
+from pytest_dsocr.records.provenance import SHOWN_OF_CHECKPOINT
 from pytest_dsocr.reference import opening
 from pytest_dsocr.reference.drift import change_of
 from pytest_dsocr.reference.environment import check_vendor_folder, find_environment
 from pytest_dsocr.reference.goldens import anchors_file, baseline_places, recording_places
 from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.recording import recordings_of
+from pytest_dsocr.timing.baseline import has_any
+from pytest_dsocr.timing.identity import machine_name
+from pytest_dsocr.timing.probe.machine import machine
 
 ACCEPT = "pytest --pyargs pytest_dsocr.suites.perf"
 UNREADABLE = "not looked up, for the weights cannot be read"
 
 
-def weights(wanted: Wanted) -> Iterator[Finding]:
+def weights(wanted: ExaminedRun) -> Iterator[Finding]:
     """Find the checkpoint, and read all of its weights for their hash."""
     found = resolve(wanted.checkpoint)
     where = f" in {found.folder}" if found.folder else ", made of a seed"
     purpose = f"; {MINI_IS_FOR}" if wanted.checkpoint == MINI else ""
-    yield Finding("weights", Level.OK, f"{found.label}, SHA-256 {found.sha256[:SHOWN_OF_CHECKPOINT]}{where}{purpose}")
+    yield Finding(
+        "weights", Severity.OK, f"{found.label}, SHA-256 {found.sha256[:SHOWN_OF_CHECKPOINT]}{where}{purpose}"
+    )
 
 
-def pages(wanted: Wanted) -> Iterator[Finding]:
+def pages(wanted: ExaminedRun) -> Iterator[Finding]:
     """Open every page as a run would; a PDF's are rendered."""
     family = family_named(wanted.checkpoint)
     cases = make_cases(wanted.pages, [family.a_prompt], [family.default_preset], family=family).readable()
     for bad in cases.bad:
-        yield Finding("pages", Level.FAULT, bad.why)
+        yield Finding("pages", Severity.FAULT, bad.why)
     if cases.good:
-        yield Finding("pages", Level.OK, f"{count(len(cases.good), 'page')} can be read: {', '.join(wanted.pages)}")
+        yield Finding("pages", Severity.OK, f"{count(len(cases.good), 'page')} can be read: {', '.join(wanted.pages)}")
     elif not cases.bad:
-        yield Finding("pages", Level.FAULT, f"{', '.join(wanted.pages)} names no page", "name one with --pages")
+        yield Finding("pages", Severity.FAULT, f"{', '.join(wanted.pages)} names no page", "name one with --pages")
 
 
-def vendor(wanted: Wanted) -> Iterator[Finding]:
+def vendor(wanted: ExaminedRun) -> Iterator[Finding]:
     """Compare the vendor's files with the anchors, as ``dsocr watch-vendor`` does."""
     folder = wanted.vendor
     if folder is None:
-        yield Finding("vendor", Level.NOTE, "its files are not given, so that nothing runs live", "--reference=FOLDER")
+        yield Finding(
+            "vendor", Severity.NOTE, "its files are not given, so that nothing runs live", "--reference=FOLDER"
+        )
         return
     change = change_of(folder, anchors_file(check_vendor_folder(folder)), [])
     if change.drifted:
         message = f"{count(len(change.drifted), 'anchor')} drifted: {listed([one.anchor for one in change.drifted])}"
-        yield Finding("vendor", Level.FAULT, message, f"see what that affects: dsocr watch-vendor {folder}")
+        yield Finding("vendor", Severity.FAULT, message, f"see what that affects: dsocr watch-vendor {folder}")
     elif change.files:
         message = f"{', '.join(change.files)} differs in comments or layout, and recordings are of another one"
-        yield Finding("vendor", Level.NOTE, message, f"see which: dsocr watch-vendor {folder}")
+        yield Finding("vendor", Severity.NOTE, message, f"see which: dsocr watch-vendor {folder}")
     else:
-        yield Finding("vendor", Level.OK, f"the files in {folder} are those that were written down")
+        yield Finding("vendor", Severity.OK, f"the files in {folder} are those that were written down")
 
 
-def environment(wanted: Wanted) -> Iterator[Finding]:
+def environment(wanted: ExaminedRun) -> Iterator[Finding]:
     """Find the vendor's environment, and import the vendor's files in it."""
     try:
         python = find_environment(wanted.vendor_env)
@@ -72,18 +76,18 @@ def environment(wanted: Wanted) -> Iterator[Finding]:
         yield Finding("vendor's env", needed(wanted.vendor is not None), str(error))
         return
     if wanted.vendor is None:
-        yield Finding("vendor's env", Level.OK, str(python))
+        yield Finding("vendor's env", Severity.OK, str(python))
         return
     try:
         with LiveReference(wanted.vendor, wanted.checkpoint, python=python) as reference:
             found = reference.import_code().get("transformers")
     except DsocrError as error:
-        yield Finding("vendor's env", Level.FAULT, str(error))
+        yield Finding("vendor's env", Severity.FAULT, str(error))
     else:
-        yield Finding("vendor's env", Level.OK, f"{python}, transformers {found}; it imports the files")
+        yield Finding("vendor's env", Severity.OK, f"{python}, transformers {found}; it imports the files")
 
 
-def recordings(wanted: Wanted) -> Iterator[Finding]:
+def recordings(wanted: ExaminedRun) -> Iterator[Finding]:
     """Open the recording of this checkpoint and key, every byte of it, or the nearest."""
     level = needed(wanted.needs_recording)
     checkpoint = _checkpoint(wanted)
@@ -91,7 +95,7 @@ def recordings(wanted: Wanted) -> Iterator[Finding]:
         yield Finding("recordings", level, UNREADABLE)
         return
     try:
-        key = opening.Wanted(checkpoint, wanted.device, wanted.dtype, wanted.attention, frozenset())
+        key = opening.WantedReference(checkpoint, wanted.device, wanted.dtype, wanted.attention, frozenset())
         if wanted.needs_recording and isinstance(wanted.reference, Path):
             found = opening.open_reference(wanted.reference, key)
         else:
@@ -105,12 +109,14 @@ def recordings(wanted: Wanted) -> Iterator[Finding]:
     assert not isinstance(found, LiveReference)
     message = f"{count(len(found.recording.cases), 'case')} in {found.recording.folder}, of {found.provenance.date}"
     if found.stands_in:
-        yield Finding("recordings", Level.NOTE, f"{message}: {found.stands_in}", "make one with: dsocr vendor record")
+        yield Finding(
+            "recordings", Severity.NOTE, f"{message}: {found.stands_in}", "make one with: dsocr vendor record"
+        )
     else:
-        yield Finding("recordings", Level.OK, message)
+        yield Finding("recordings", Severity.OK, message)
 
 
-def pillow(wanted: Wanted) -> Iterator[Finding]:
+def pillow(wanted: ExaminedRun) -> Iterator[Finding]:
     """Say whether the installed Pillow resizes as that of a recording of these weights did."""
     version, checkpoint = metadata.version("pillow"), _checkpoint(wanted)
     sha256 = checkpoint.sha256 if checkpoint else ""
@@ -118,7 +124,7 @@ def pillow(wanted: Wanted) -> Iterator[Finding]:
     like = [one for one in made if one.resampling == resampling()]
     if like:
         message = f"{version}, which resizes as in {count(len(like), 'recording')} of these weights ({resampling()})"
-        yield Finding("pillow", Level.OK, message)
+        yield Finding("pillow", Severity.OK, message)
     elif made:
         recorded = sorted({one.versions.get("pillow", "unknown") for one in made})
         message = (
@@ -126,26 +132,26 @@ def pillow(wanted: Wanted) -> Iterator[Finding]:
         )
         yield Finding("pillow", needed(wanted.needs_recording), message, f"pip install 'pillow=={recorded[-1]}'")
     else:
-        yield Finding("pillow", Level.NOTE, f"{version} ({resampling()}); there is no recording to hold it to")
+        yield Finding("pillow", Severity.NOTE, f"{version} ({resampling()}); there is no recording to hold it to")
 
 
-def baselines(wanted: Wanted) -> Iterator[Finding]:
+def baselines(wanted: ExaminedRun) -> Iterator[Finding]:
     """Look for baselines of this machine; without any, no run is called slower."""
     try:
         places, here = baseline_places(wanted.golden), machine(wanted.device)
     except (RuntimeError, AssertionError) as error:  # torch knows no such device
-        yield Finding("baselines", Level.NOTE, f"no GPU to look them up by ({error})", "see what is said of torch")
+        yield Finding("baselines", Severity.NOTE, f"no GPU to look them up by ({error})", "see what is said of torch")
         return
     name = machine_name(here)
     if has_any(places, here):
         found = f"there are some of {name}; a run says whether one is of its page and setting"
-        yield Finding("baselines", Level.OK, found)
+        yield Finding("baselines", Severity.OK, found)
     else:
         todo = f"accept a run's times: {accepting(wanted)}"
-        yield Finding("baselines", Level.NOTE, f"none of {name}, so that no run is called slower", todo)
+        yield Finding("baselines", Severity.NOTE, f"none of {name}, so that no run is called slower", todo)
 
 
-def accepting(wanted: Wanted) -> str:
+def accepting(wanted: ExaminedRun) -> str:
     """Return the command that makes the first baseline of such a run."""
     named = {name: str(getattr(wanted, name)) for name in ("checkpoint", "device", "dtype", "attention")}
     named |= {"reference": str(wanted.reference)} if wanted.reference else {}
@@ -153,7 +159,7 @@ def accepting(wanted: Wanted) -> str:
     return f"{ACCEPT} {shlex.join(options)} --dsocr-baseline-update"
 
 
-def _checkpoint(wanted: Wanted) -> Checkpoint | None:
+def _checkpoint(wanted: ExaminedRun) -> Checkpoint | None:
     """Return it; None where it cannot be read, which the check of the weights says."""
     try:
         found = resolve(wanted.checkpoint)

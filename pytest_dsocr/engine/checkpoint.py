@@ -9,11 +9,11 @@ from pathlib import Path
 
 import torch
 
+from pytest_dsocr.base.errors import DsocrError, MachineError
 from pytest_dsocr.engine.places import folder_of, split_model, synthetic
 from pytest_dsocr.engine.synthetic import fill, synthetic_fingerprint
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.engine.weights import fingerprint, load_weights
-from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.models.architecture import Architecture
 
 DTYPES = {

@@ -9,6 +9,7 @@ from typing import Any, Generic, Literal, get_args
 
 import torch
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.image import ImageSource
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.markup import clean_output, parse
@@ -19,12 +20,11 @@ from pytest_dsocr.engine.checkpoint import device_named, dtype_named, resolve
 from pytest_dsocr.engine.model import EngineModel
 from pytest_dsocr.engine.pipeline import DecodeState, Pipeline, Vision, generate
 from pytest_dsocr.engine.protocol import CacheT, OcrModel
-from pytest_dsocr.engine.result import Counts, Result
+from pytest_dsocr.engine.result import Counts, PageResult
 from pytest_dsocr.engine.stages import Instrument, Stages
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.layers.attention import attention_function
 from pytest_dsocr.layers.cache import KVCache
-from pytest_dsocr.models.spec import Family, load
+from pytest_dsocr.models.spec import ModelSpec, load
 
 EngineKind = Literal["readable", "fast"]
 ENGINES: tuple[EngineKind, ...] = get_args(EngineKind)
@@ -102,7 +102,7 @@ class Engine(Generic[CacheT]):
         return Engine(model, checkpoint.tokenizer, **options)
 
     @property
-    def family(self) -> Family:
+    def family(self) -> ModelSpec:
         """Family of the model."""
         return self.model.family
 
@@ -128,7 +128,7 @@ class Engine(Generic[CacheT]):
         preset: str | Preset = "gundam",
         max_new_tokens: int | None = None,
         no_repeat_ngram_size: int | None = None,
-    ) -> Result:
+    ) -> PageResult:
         """Read one page to its end."""
         self.stages.clear()
         inputs = self.prepare(image, prompt=prompt, preset=preset)
@@ -141,7 +141,7 @@ class Engine(Generic[CacheT]):
         max_new_tokens: int | None = None,
         no_repeat_ngram_size: int | None = None,
         on_token: Callable[[int], None] | None = None,
-    ) -> Result:
+    ) -> PageResult:
         """Read a page whose inputs are made; ``on_token`` is called with each token as it comes."""
         policy = self._policy(max_new_tokens, no_repeat_ngram_size)
         return self._read([inputs], policy, on_token)[0]
@@ -153,7 +153,7 @@ class Engine(Generic[CacheT]):
         prompt: str = "markdown",
         preset: str | Preset = "gundam",
         max_new_tokens: int | None = None,
-    ) -> list[Result]:
+    ) -> list[PageResult]:
         """Read several pages together; each result equals that of the page alone.
 
         Pages are prefilled one by one and decoded as the rows of one batch. Stage times are the batch's.
@@ -169,7 +169,7 @@ class Engine(Generic[CacheT]):
         pages: Sequence[Inputs],
         policy: DecodePolicy,
         on_token: Callable[[int], None] | None = None,
-    ) -> list[Result]:
+    ) -> list[PageResult]:
         states = [self.pipeline.prefill(inputs) for inputs in pages]
         state = states[0] if len(states) == 1 else self.pipeline.join(states)
         prompts = [inputs.input_ids[0].tolist() for inputs in pages]
@@ -189,7 +189,7 @@ class Engine(Generic[CacheT]):
 
     def _result_of(
         self, row: Sequence[int], inputs: Inputs, visions: Sequence[Vision], steps: int, policy: DecodePolicy
-    ) -> Result:
+    ) -> PageResult:
         """Return a page's result from its tokens up to the EOS, without times."""
         tokens = until_end(row, policy.eos_id)
         with self.stages("postprocess"):
@@ -197,7 +197,7 @@ class Engine(Generic[CacheT]):
             markup = parse(text, self.family.form)
         views = sum(vision.views for vision in visions)
         counts = Counts(inputs.prompt_tokens, inputs.image_tokens, len(tokens), views, steps)
-        return Result(text, tokens, markup, counts, "eos" if tokens[-1] == policy.eos_id else "length", {})
+        return PageResult(text, tokens, markup, counts, "eos" if tokens[-1] == policy.eos_id else "length", {})
 
     def _policy(self, max_new_tokens: int | None, no_repeat_ngram_size: int | None) -> DecodePolicy:
         given = {"max_new_tokens": max_new_tokens, "no_repeat_ngram_size": no_repeat_ngram_size}
@@ -209,7 +209,7 @@ def until_end(row: Sequence[int], eos_id: int) -> tuple[int, ...]:
     return tuple(row[: row.index(eos_id) + 1] if eos_id in row else row)
 
 
-def _model_class(engine: str, family: Family) -> type[EngineModel]:
+def _model_class(engine: str, family: ModelSpec) -> type[EngineModel]:
     if engine not in ENGINES:
         raise DsocrError(f"engine {engine!r} is unknown; choose one of {', '.join(ENGINES)}")
     where = family.model if engine == "readable" else family.fast_model

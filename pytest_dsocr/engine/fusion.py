@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor
 
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.base.errors import DsocrError
 
 
 def fuse(

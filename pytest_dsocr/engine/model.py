@@ -8,17 +8,17 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from pytest_dsocr.base.errors import MachineError
+from pytest_dsocr.base.words import si
 from pytest_dsocr.engine.protocol import OcrModel
-from pytest_dsocr.foundation.errors import MachineError
-from pytest_dsocr.foundation.words import si
 from pytest_dsocr.layers.attention import AttentionFunction
 from pytest_dsocr.layers.cache import KVCache
-from pytest_dsocr.layers.decoder import Layer, LmHead
+from pytest_dsocr.layers.decoder import DecoderLayer, LmHead
 from pytest_dsocr.layers.experts import MixtureOfExperts
 from pytest_dsocr.layers.norms import RmsNorm
 from pytest_dsocr.layers.rotary import Rope, inverse_frequencies
 from pytest_dsocr.models.architecture import Architecture
-from pytest_dsocr.models.spec import Family, load
+from pytest_dsocr.models.spec import ModelSpec, load
 
 
 class EngineModel(nn.Module, OcrModel[KVCache]):
@@ -66,7 +66,7 @@ class EngineModel(nn.Module, OcrModel[KVCache]):
         return model
 
     @property
-    def family(self) -> Family:
+    def family(self) -> ModelSpec:
         """The model's family."""
         return self.arch.family
 
@@ -130,7 +130,7 @@ class Core(nn.Module):
         super().__init__()
         config = arch.decoder
         self.embed_tokens = nn.Embedding.from_pretrained(torch.empty(config.vocab_size, config.hidden_size))
-        self.layers = nn.ModuleList(Layer(config, index) for index in range(config.num_hidden_layers))
+        self.layers = nn.ModuleList(DecoderLayer(config, index) for index in range(config.num_hidden_layers))
         self.norm = RmsNorm(config.hidden_size, config.rms_norm_eps)
         for name in arch.family.vectors:
             self.register_parameter(name, nn.Parameter(torch.empty(config.hidden_size)))
@@ -146,6 +146,6 @@ class Core(nn.Module):
         cache.advance(new)
         return self.norm(x_BTC)
 
-    def decoder_layers(self) -> list[Layer]:
+    def decoder_layers(self) -> list[DecoderLayer]:
         """Return the decoder's layers, with their type."""
-        return [layer for layer in self.layers if isinstance(layer, Layer)]
+        return [layer for layer in self.layers if isinstance(layer, DecoderLayer)]

@@ -4,16 +4,16 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.models import FAMILIES
+from pytest_dsocr.base.errors import DsocrError, MachineError
+from pytest_dsocr.models import MODELS
 from pytest_dsocr.models.architecture import Architecture
-from pytest_dsocr.models.spec import Family
+from pytest_dsocr.models.spec import ModelSpec
 
 MINI = "mini"
 """The embedded checkpoint that runs by default; a folder of this name is ``./mini``."""
-EMBEDDED = {name: folder for family in FAMILIES.values() for name, folder in family.embedded.items()}
+EMBEDDED = {name: folder for family in MODELS.values() for name, folder in family.embedded.items()}
 MINI_FOLDER = EMBEDDED[MINI]
-SYNTHETIC_SIZES = tuple(dict.fromkeys(name for family in FAMILIES.values() for name in family.synthetic))
+SYNTHETIC_SIZES = tuple(dict.fromkeys(name for family in MODELS.values() for name in family.synthetic))
 SYNTHETIC_NAME = re.compile(rf"synthetic:(?P<size>{'|'.join(SYNTHETIC_SIZES)})(@(?P<seed>\d+))?")
 HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 VALID_CHECKPOINT = (
@@ -26,10 +26,10 @@ DEFAULT_SEED = 2
 """Seed of the first few whose small models differ most from page to page and do not stop at once."""
 
 
-def split_model(path_or_name: str | Path) -> tuple[Family | None, str]:
+def split_model(path_or_name: str | Path) -> tuple[ModelSpec | None, str]:
     """Split ``unlimited_ocr:mini``, a checkpoint's weights as another model of the family, into that and the name."""
     model, _, name = str(path_or_name).partition(":")
-    return (FAMILIES[model], name) if model in FAMILIES else (None, str(path_or_name))
+    return (MODELS[model], name) if model in MODELS else (None, str(path_or_name))
 
 
 def synthetic(path_or_name: str) -> tuple[Architecture, int] | None:
@@ -39,7 +39,7 @@ def synthetic(path_or_name: str) -> tuple[Architecture, int] | None:
     if not found:
         return None
     size = found["size"]
-    family = family or next(one for one in FAMILIES.values() if size in one.synthetic)
+    family = family or next(one for one in MODELS.values() if size in one.synthetic)
     if size not in family.synthetic:
         raise DsocrError(f"{family.title} has no checkpoint synthetic:{size}; choose {', '.join(family.synthetic)}")
     encoder, decoder = family.synthetic[size]
@@ -54,7 +54,7 @@ def architecture_of(path_or_name: str | Path) -> Architecture:
     return known[0] if known else Architecture.from_folder(folder_of(path_or_name), split_model(path_or_name)[0])
 
 
-def family_named(path_or_name: str | Path) -> Family:
+def family_named(path_or_name: str | Path) -> ModelSpec:
     """Return a checkpoint's model. If there is no such checkpoint, return mini's: loading reports the error."""
     try:
         return architecture_of(path_or_name).family

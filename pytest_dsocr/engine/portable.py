@@ -15,14 +15,14 @@ import torch
 from msgspec import Meta
 from torch import Tensor
 
+from pytest_dsocr.base.files import write_whole
+from pytest_dsocr.base.reading import Format
 from pytest_dsocr.contract.prompt import BOS, EOS, PAD
 from pytest_dsocr.engine.model import model_class
 from pytest_dsocr.engine.places import architecture_of, folder_of, synthetic
 from pytest_dsocr.engine.synthetic import fill
 from pytest_dsocr.engine.tokenizer import BYTE_SYMBOLS, byte_level_vocabulary
 from pytest_dsocr.engine.weights import read_weights, save_weights
-from pytest_dsocr.foundation.files import write_whole
-from pytest_dsocr.foundation.reading import Format
 from pytest_dsocr.layers.attention import eager
 from pytest_dsocr.models.architecture import Architecture
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from pytest_dsocr.models.spec import Family
+    from pytest_dsocr.models.spec import ModelSpec
 
 
 class CacheView(Protocol):
@@ -60,7 +60,7 @@ class OcrModel(Protocol[CacheT]):
         return self.lm_head.weight.dtype
 
     @property
-    def family(self) -> Family:
+    def family(self) -> ModelSpec:
         """Family of the model, which has a method for each stage that views go through."""
 
     @property

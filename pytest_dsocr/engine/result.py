@@ -22,7 +22,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Result:
+class PageResult:
     """The text of one page, what was read in it, and what it took."""
 
     text: str

@@ -12,8 +12,8 @@ from typing import Any, Literal, get_args
 
 import torch
 
-from pytest_dsocr.contract import Watch
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.contract import StageWatch
 from pytest_dsocr.models import STAGE_NAMES, STAGES
 
 Instrument = Literal["off", "nvtx", "timed"]
@@ -48,7 +48,7 @@ class Stages:
             raise DsocrError(f"instrument {instrument!r} is unknown; choose one of {', '.join(INSTRUMENTS)}")
         self.instrument = instrument
         self._gpu = device if device.type == "cuda" else None
-        self.also: Watch | None = None
+        self.also: StageWatch | None = None
         """Additional context in which each stage runs, if there is one."""
         self._marks: list[tuple[str, Any, Any]] = []
         self._nvtx = None if instrument == "off" else _nvtx_package()

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.process import in_threads
 from pytest_dsocr.engine.model import model_class
 from pytest_dsocr.engine.places import DEFAULT_SEED
 from pytest_dsocr.engine.weights import OnBytes
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.process import in_threads
 from pytest_dsocr.models.architecture import Architecture
 
 CHUNK_WORDS = 1 << 18

@@ -10,11 +10,11 @@ import tokenizers
 from msgspec import Meta
 from tokenizers import decoders, models, pre_tokenizers
 
+from pytest_dsocr.base.errors import DsocrError, MachineError
+from pytest_dsocr.base.reading import Format
 from pytest_dsocr.contract.markup import UNITS
 from pytest_dsocr.contract.prompt import BOS, EOS, IMAGE, PAD, SpecialTokens
-from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.foundation.reading import Format
-from pytest_dsocr.models import FAMILIES
+from pytest_dsocr.models import MODELS
 
 
 class _AddedToken(TypedDict):
@@ -161,7 +161,7 @@ def byte_level_vocabulary(vocab_size: int) -> tokenizers.Tokenizer:
     least = FIRST_BYTE_ID + 256 + len(MARKUP)
     if vocab_size < least:
         raise DsocrError(f"a synthetic vocabulary of {vocab_size} is too small; give at least {least}")
-    of_vendors = (one.special.image for one in FAMILIES.values() if one.vocab_size == vocab_size)
+    of_vendors = (one.special.image for one in MODELS.values() if one.vocab_size == vocab_size)
     first = next(of_vendors, vocab_size - len(MARKUP))
     texts = [spell(_text_of(token_id)) for token_id in range(vocab_size)]
     texts[:FIRST_BYTE_ID] = [BOS, EOS, PAD]

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.engine.protocol import OcrModel
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.models import model_of_class
-from pytest_dsocr.models.spec import Family, load
+from pytest_dsocr.models.spec import ModelSpec, load
 
 
 class VendorCache:
@@ -81,7 +81,7 @@ class VendorModel(OcrModel[VendorCache]):
             config.sliding_window = None
 
     @property
-    def family(self) -> Family:
+    def family(self) -> ModelSpec:
         """The family by the class of the vendor's object."""
         return model_of_class(type(self._whole))
 

@@ -16,8 +16,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.foundation.reading import FileName, Format, is_regular
+from pytest_dsocr.base.errors import DsocrError, MachineError
+from pytest_dsocr.base.reading import FileName, Format, is_regular
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"

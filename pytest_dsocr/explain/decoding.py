@@ -18,7 +18,7 @@ from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.mistake import Changes, Mistake, Target
 from pytest_dsocr.explain.question import SOMEWHAT_NEARER, ActualStep, Question, SearchResult, search
 from pytest_dsocr.explain.recompute import Clean
-from pytest_dsocr.models.spec import Family
+from pytest_dsocr.models.spec import ModelSpec
 
 WINDOW = 4
 """Steps that are compared from the first wrong one on."""
@@ -137,7 +137,7 @@ def _choices(clean: Clean, question: Question, deadline: Deadline) -> SearchResu
     return replace(answer, places=round(without * len(question.steps)))
 
 
-def explain_written(family: Family, question: Question, deadline: Deadline) -> SearchResult:
+def explain_written(family: ModelSpec, question: Question, deadline: Deadline) -> SearchResult:
     """Explain a ``result.mmd`` that does not follow from the subject's text."""
     text, form = question.page.text, family.form
 

@@ -15,6 +15,7 @@ import msgspec
 import torch
 from torch import Tensor
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract import COMPARED, GRID
 from pytest_dsocr.contract import PIXELS as PIXELS_OF
 from pytest_dsocr.engine.checkpoint import device_named, dtype_named, resolve
@@ -23,15 +24,14 @@ from pytest_dsocr.engine.model import weights_bytes
 from pytest_dsocr.explain.catalogue import groups
 from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.decoding import explain_best, explain_steps, explain_written
-from pytest_dsocr.explain.mistake import Group, Mistake, Part, in_one_block
+from pytest_dsocr.explain.mistake import Group, Mistake, StagePart, in_one_block
 from pytest_dsocr.explain.question import NOT, OF_TEXT, Question, SearchResult, search
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
 from pytest_dsocr.explain.texts import explain_texts
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.models import STAGES
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.observation import InputsDigest, Seam
-from pytest_dsocr.observation.packing import unpack_inputs
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.packing import unpack_inputs
+from pytest_dsocr.records.reference_result import InputsDigest, Seam
 from pytest_dsocr.reference.protocol import unpack_case
 from pytest_dsocr.reference.session import SessionRuntime
 
@@ -163,7 +163,7 @@ def _first_view(segment: Segment, question: Question, one: Mistake | None) -> fl
 def _candidates(group: Group, what: str, has_blocks: bool) -> Sequence[Mistake]:
     """Return those that may change what lies between the seam in front and this one."""
     _, _, depth = what.partition("/")
-    parts: tuple[Part, ...] = ("front", "block", "wide", "back")
+    parts: tuple[StagePart, ...] = ("front", "block", "wide", "back")
     if depth:
         parts = ("block", "wide") if int(depth) else ("front", "block", "wide")
     elif has_blocks:

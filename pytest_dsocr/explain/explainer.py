@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from pytest_dsocr.base.words import count
 from pytest_dsocr.compare.case import CaseReport, Explanation
 from pytest_dsocr.compare.divergence import of_whole_page
 from pytest_dsocr.compare.readings import REPEATED, STATE
@@ -17,9 +18,8 @@ from pytest_dsocr.explain.hints import REFUTED
 from pytest_dsocr.explain.mistake import ALL
 from pytest_dsocr.explain.proof import MOST_ODDS, Evidence, odds_of_places, odds_of_tensor
 from pytest_dsocr.explain.question import NOT, OF_TEXT, PageRead, Question, SearchResult, question_of
-from pytest_dsocr.foundation.words import count
 from pytest_dsocr.models import VISION
-from pytest_dsocr.observation.config import START_LIMIT_S, Setup
+from pytest_dsocr.records.config import START_LIMIT_S, Setup
 from pytest_dsocr.reference.live import Client
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 

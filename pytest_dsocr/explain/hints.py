@@ -11,11 +11,11 @@ from functools import cache, partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from pytest_dsocr.compare.divergence import Divergence, Scene
-from pytest_dsocr.compare.verdict import Comparison, Sign
+from pytest_dsocr.compare.divergence import Divergence, FailureContext
+from pytest_dsocr.compare.verdict import Comparison, Symptom
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.models import STAGES
-from pytest_dsocr.models.spec import Family
+from pytest_dsocr.models.spec import ModelSpec
 
 if TYPE_CHECKING:
     from pytest_dsocr.explain.mistake import Mistake
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MOST = 3
 TENSORS = tuple(stage.name for stage in STAGES if stage.seams)
 """The stages that hand on a tensor."""
-OF_TENSORS = (Sign.NOT_FINITE, Sign.SHUFFLED, Sign.LATER_ROWS)
+OF_TENSORS = (Symptom.NOT_FINITE, Symptom.SHUFFLED, Symptom.LATER_ROWS)
 OF_STAGES: Mapping[str, tuple[str, ...]] = {
     "input_ids": ("prompt.",),
     "images_seq_mask": ("prompt.mask", "prompt.no-mask", "prompt.counts-"),
@@ -52,7 +52,7 @@ REFUTED = "not by"
 """How an explanation begins of a page that what explains another does not explain."""
 
 
-def hint(divergence: Divergence, family: Family) -> str:
+def hint(divergence: Divergence, family: ModelSpec) -> str:
     """Say what to check first, in words."""
     scene = divergence.scene
     if scene.first.stage == "text" and not scene.right("tokens"):
@@ -69,7 +69,7 @@ def agreed(hints: Sequence[str]) -> str:
     return between.join(said for key, said in first if all(key in dict(other) for other in others))
 
 
-def _of_text_alone(scene: Scene) -> str:
+def _of_text_alone(scene: FailureContext) -> str:
     """Say what is seen of a text where nothing in front of it is known to be right, and no mistake: any may be it."""
     of_inputs = scene.right(*COMPARED)
     stages = f"every stage{of_inputs * ' behind the inputs, which are right'}: a text alone does not tell them apart"
@@ -79,7 +79,7 @@ def _of_text_alone(scene: Scene) -> str:
     return "; ".join(filter(None, (stages, signs and f"what is seen: {signs}", boxes, deeper)))
 
 
-def _clue(scene: Scene) -> str:
+def _clue(scene: FailureContext) -> str:
     """Return what distinguishes the mistakes, beside the comparison's own words."""
     if scene.crops_alone:
         return "the crops alone are wrong, whose tables of positions are resized"
@@ -88,7 +88,7 @@ def _clue(scene: Scene) -> str:
     return f"{scene.first.stage} is right up to block {scene.depth}" if scene.depth else ""
 
 
-def _likely(scene: Scene, family: Family) -> Sequence[Mistake]:
+def _likely(scene: FailureContext, family: ModelSpec) -> Sequence[Mistake]:
     """Return the likeliest mistakes."""
     stage, by = scene.first.stage, partial(_pointed, scene.first.stage, family)
     pointed, every = [*by(scene.first)], [*_of_stage(stage, family)]
@@ -102,7 +102,7 @@ def _likely(scene: Scene, family: Family) -> Sequence[Mistake]:
     return [one for at, one in enumerate(likely) if one not in likely[:at]][:MOST]
 
 
-def _pointed(stage: str, family: Family, compared: Comparison | None) -> Iterator[Mistake]:
+def _pointed(stage: str, family: ModelSpec, compared: Comparison | None) -> Iterator[Mistake]:
     """Yield what the signs of a comparison point at; of a tensor, in its own stage alone."""
     for sign in compared.signs if compared else ():
         is_of_tensors = stage in TENSORS or sign in OF_TENSORS
@@ -110,13 +110,13 @@ def _pointed(stage: str, family: Family, compared: Comparison | None) -> Iterato
         yield from sorted(found, key=lambda one: one.signs[sign])
 
 
-def _of_stage(stage: str, family: Family) -> Iterator[Mistake]:
+def _of_stage(stage: str, family: ModelSpec) -> Iterator[Mistake]:
     """Yield a stage's mistakes, of several kinds the likeliest of each in front."""
     for alike in zip_longest(*(_ranked(begin, family) for begin in OF_STAGES.get(stage, (f"{stage}.",)))):
         yield from filter(None, alike)
 
 
-def _fits(one: Mistake, scene: Scene) -> bool:
+def _fits(one: Mistake, scene: FailureContext) -> bool:
     """Return whether a mistake may look so: by the blocks that are right, the views, and the error's size."""
     is_resized = RESIZED.match(one.id) is not None
     if scene.crops_alone:
@@ -132,7 +132,7 @@ def _fits(one: Mistake, scene: Scene) -> bool:
 
 
 @cache
-def _ranked(begin: str, family: Family) -> Sequence[Mistake]:
+def _ranked(begin: str, family: ModelSpec) -> Sequence[Mistake]:
     """Return those whose ids begin so, those seen in ports in front, then those thought of as such."""
     from pytest_dsocr.explain.catalogue import mistakes, seen
 

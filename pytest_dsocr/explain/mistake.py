@@ -12,11 +12,11 @@ from unittest.mock import patch
 
 from torch import Tensor, nn
 
-from pytest_dsocr.compare.verdict import Sign
+from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.model import EngineModel
 
-Part = Literal["front", "block", "wide", "back"]
+StagePart = Literal["front", "block", "wide", "back"]
 """Of a stage: what is in front of its first block, the blocks, and what is behind the last one. What is ``wide`` is of
 blocks, and changes which places of a view see one another."""
 ALL = "all"
@@ -133,9 +133,9 @@ class Mistake:
     id: str
     words: str
     """What was done, behind "with": "the exact GELU in place of ..."."""
-    part: Part
+    part: StagePart
     plant: Plant
-    signs: Mapping[Sign, int] = field(default_factory=dict)
+    signs: Mapping[Symptom, int] = field(default_factory=dict)
     """What is seen of a comparison that makes this one likely, each with how many are likelier then."""
 
 
@@ -147,11 +147,11 @@ class Group(list[Mistake]):
         signs: which of them each points at, by the ends of their ids, the likeliest first.
     """
 
-    def __init__(self, stage: str, signs: Mapping[Sign, Sequence[str]] | None = None) -> None:
+    def __init__(self, stage: str, signs: Mapping[Symptom, Sequence[str]] | None = None) -> None:
         super().__init__()
         self.stage, self.signs = stage, signs or {}
 
-    def add(self, name: str, words: str, plant: Plant, part: Part = "block") -> None:
+    def add(self, name: str, words: str, plant: Plant, part: StagePart = "block") -> None:
         """Add one mistake."""
         signs = {sign: names.index(name) for sign, names in self.signs.items() if name in names}
         self.append(Mistake(f"{self.stage}.{name}", words, part, plant, signs))
@@ -161,14 +161,14 @@ class Group(list[Mistake]):
         prefix: str,
         table: Mapping[str, tuple[str, Any]],
         plant: Callable[[Target, Any], None],
-        part: Part = "block",
+        part: StagePart = "block",
         words: str = "{}",
     ) -> None:
         """Add a mistake for each row of a table, which has its words and the arguments of ``plant``."""
         for key, (said, how) in table.items():
             self.add(f"{prefix}{key}", words.format(said), partial(_planted, plant, how), part)
 
-    def of(self, *parts: Part) -> list[Mistake]:
+    def of(self, *parts: StagePart) -> list[Mistake]:
         """Return those of some parts."""
         return [one for one in self if one.part in parts]
 

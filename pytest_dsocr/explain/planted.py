@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, ClassVar, cast
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.explain.catalogue import mistakes, ports, resolve
 from pytest_dsocr.explain.mistake import Changes, Mistake, Target, image_places
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.models import FAMILIES
-from pytest_dsocr.observation.config import Setup
+from pytest_dsocr.models import MODELS
+from pytest_dsocr.records.config import Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 
 
@@ -84,7 +84,7 @@ def _attribute(name: str) -> str:
 
 @cache
 def _by_attribute() -> Mapping[str, str]:
-    ids = (name for family in FAMILIES.values() for name in mistakes(family))
+    ids = (name for family in MODELS.values() for name in mistakes(family))
     return {_attribute(name): name for name in (*ids, *(one.id for one in ports().values() if one.mistake))}
 
 

@@ -20,14 +20,14 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract import COMPARED, PIXELS
 from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.mistake import Mistake
-from pytest_dsocr.observation import answer as of_subject
-from pytest_dsocr.observation.config import Level
-from pytest_dsocr.observation.observation import Observation, Seam
-from pytest_dsocr.observation.packing import pack_inputs
-from pytest_dsocr.observation.summing import sample_positions
+from pytest_dsocr.records import subject_result as of_subject
+from pytest_dsocr.records.config import Level
+from pytest_dsocr.records.packing import pack_inputs
+from pytest_dsocr.records.reference_result import ReferenceResult, Seam
+from pytest_dsocr.records.summing import sample_positions
 from pytest_dsocr.reference.protocol import pack_case
 
-Packed = Mapping[str, Any]
+PackedSeam = Mapping[str, Any]
 OF_TEXT = ("read", "text", "spans", "boxes")
 """The comparisons that a text alone decides."""
 NOT = "not "
@@ -87,7 +87,7 @@ class ActualStep:
 class PageRead:
     """What was read of a page."""
 
-    case: Packed
+    case: PackedSeam
     """See :func:`~pytest_dsocr.reference.protocol.pack_case`."""
     text: str
     """The subject's."""
@@ -122,7 +122,7 @@ class Question:
     """Up to this relative error a tensor counts as reproduced; rounding."""
     ordinary: float = 0.0
     """Up to this one correct implementations differ."""
-    inputs: Packed | None = None
+    inputs: PackedSeam | None = None
     """The digests of the subject's inputs."""
     seams: Mapping[str, SentSeam] = field(default_factory=dict)
     """The subject's, with its pixels under the names of the inputs."""
@@ -198,7 +198,7 @@ def question_of(report: CaseReport, budget_s: float) -> Question | None:
     )
 
 
-def _seams(what: str, answer: of_subject.Answer) -> dict[str, Seam]:
+def _seams(what: str, answer: of_subject.SubjectResult) -> dict[str, Seam]:
     """Return the seams of the stage that broke, or the pixels."""
     if what in PIXELS:
         tensors = answer.input_tensors or {}
@@ -207,7 +207,7 @@ def _seams(what: str, answer: of_subject.Answer) -> dict[str, Seam]:
     return {name: seam for name, seam in answer.seams.items() if name.partition("/")[0] == whole}
 
 
-def _steps(answer: of_subject.Answer, expected: Observation) -> tuple[ActualStep, ...]:
+def _steps(answer: of_subject.SubjectResult, expected: ReferenceResult) -> tuple[ActualStep, ...]:
     found = []
     for actual, step in zip(answer.forced or (), expected.steps, strict=False):
         best = actual.at_hand(step)

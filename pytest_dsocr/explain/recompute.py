@@ -16,8 +16,8 @@ from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.mistake import Changes, Mistake, Plant, Target, home_of, image_places
 from pytest_dsocr.models.spec import FUSION, PIXELS
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.observation import Seam
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.reference_result import Seam
 
 
 def inputs_under(session: Engine[Any], case: Case, one: Mistake | None = None, *, page: Any = None) -> Inputs:
@@ -31,7 +31,7 @@ def inputs_under(session: Engine[Any], case: Case, one: Mistake | None = None, *
         return session.prepare(case.page if page is None else page, prompt=case.prompt, preset=case.preset)
 
 
-class Given(nn.Module):
+class GivenBlocks(nn.Module):
     """Stands for the blocks in front, and returns what they returned."""
 
     def __init__(self, out: Tensor) -> None:
@@ -214,7 +214,7 @@ class Segment:
     ) -> Iterator[None]:
         with Changes() as changes, torch.no_grad():
             if self.owner is not None and (self.feed is not None or stops):
-                front = [] if self.feed is None else [Given(self.feed[:most])]
+                front = [] if self.feed is None else [GivenBlocks(self.feed[:most])]
                 left = [*front, *self.all_blocks[self.first : last], *([Stop()] if stops else [])]
                 changes.set(self.owner, self.attribute, nn.ModuleList(left))
             if plant is not None:

@@ -18,20 +18,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pytest_dsocr.base.words import count
 from pytest_dsocr.compare.case import CaseReport, Explanation
 from pytest_dsocr.compare.seams import SUFFIX, known_effects
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.mistake import Changes, Mistake, Target, blocks_of, image_places, model_of
-from pytest_dsocr.explain.mistake import Part as PartOfStage
+from pytest_dsocr.explain.mistake import StagePart as PartOfStage
 from pytest_dsocr.explain.proof import Evidence
-from pytest_dsocr.foundation.words import count
 from pytest_dsocr.layers.rotary import Rope
 from pytest_dsocr.models import STAGE_NAMES, STAGES
 from pytest_dsocr.models.spec import PIXELS, PREFILL
-from pytest_dsocr.observation.answer import Effect, Rounding
-from pytest_dsocr.observation.block_seams import BlockPass, watch_passes
-from pytest_dsocr.observation.config import Level, Setup
+from pytest_dsocr.records.block_seams import BlockPass, watch_passes
+from pytest_dsocr.records.config import Level, Setup
+from pytest_dsocr.records.subject_result import Effect, Rounding
 from pytest_dsocr.subjects.checked import CheckedSubject
 
 ROUNDINGS = ("float16", "tf32", "never-filled")
@@ -47,7 +47,7 @@ LEAST_ROWS = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class ComputedPart:
     """What a subject gave in one place, and how an engine computes it from the same input."""
 
     stage: str
@@ -87,7 +87,7 @@ def _of_prompt(engine: Engine[Any], x_BTC: Tensor) -> tuple[Rope, Any]:
     return Rope(model_of(engine).model.inv_freq, positions, x_BTC.dtype), cache
 
 
-def parts_of(asked: CheckedSubject, inputs: Mapping[str, Tensor]) -> list[Part]:
+def parts_of(asked: CheckedSubject, inputs: Mapping[str, Tensor]) -> list[ComputedPart]:
     """Have a subject run vision and its prompt, and return every part of it that can be computed again.
 
     These are its stages for each view, and behind the blocks of a subject with named modules.
@@ -98,11 +98,11 @@ def parts_of(asked: CheckedSubject, inputs: Mapping[str, Tensor]) -> list[Part]:
         if find:
             asked.prefill(inputs, seams.get("vision_fusion"))
     image = image_places(inputs["images_seq_mask"])
-    blocks = [Part(one.stage, one.name, one.gave, (one.given,), one.depth, image) for one in passes]
+    blocks = [ComputedPart(one.stage, one.name, one.gave, (one.given,), one.depth, image) for one in passes]
     return [*blocks, *_stages(seams, inputs)]
 
 
-def _stages(seams: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> Iterator[Part]:
+def _stages(seams: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> Iterator[ComputedPart]:
     pixels = {"crops": inputs["images_crop"], "page": inputs["images_ori"]}
     for name, gave in seams.items():
         stage, _, view = name.partition(".")
@@ -111,7 +111,7 @@ def _stages(seams: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> Iterat
             [pixels[view] if one == PIXELS else seams.get(f"{one}.{view}") for one in known.takes] if known else []
         )
         if sources and all(one is not None for one in sources):
-            yield Part(stage, name, gave, tuple(one for one in sources if one is not None))
+            yield ComputedPart(stage, name, gave, tuple(one for one in sources if one is not None))
 
 
 @dataclass(eq=False)
@@ -156,13 +156,13 @@ class Rounder:
         self._candidates.clear()
         self._tried.clear()
 
-    def measure(self, parts: Sequence[Part]) -> dict[str, Rounding]:
+    def measure(self, parts: Sequence[ComputedPart]) -> dict[str, Rounding]:
         """Return how each stage rounds. All known mistakes are tried at the first page on which a stage differs."""
         with _exact_products():
             found = {stage: self._stage(stage, [one for one in parts if one.stage == stage]) for stage in STAGE_NAMES}
         return {stage: rounding for stage, rounding in found.items() if rounding}
 
-    def _stage(self, stage: str, parts: Sequence[Part]) -> Rounding | None:
+    def _stage(self, stage: str, parts: Sequence[ComputedPart]) -> Rounding | None:
         """Return a stage's rounding; None where none of its parts can be computed."""
         computed = [(one, vendor) for one in parts if (vendor := self._by_vendor(one)) is not None]
         differing = [self._difference(*one) for one in computed if not torch.equal(one[0].gave.float(), one[1].float())]
@@ -187,7 +187,7 @@ class Rounder:
             self.fewer_bits,
         )
 
-    def _by_vendor(self, part: Part) -> Tensor | None:
+    def _by_vendor(self, part: ComputedPart) -> Tensor | None:
         """Return what the vendor's kernels give; None of a part that this model does not have, or of another shape."""
         try:
             vendor = part.compute(self.vendor)
@@ -197,7 +197,7 @@ class Rounder:
             return None
         return vendor if vendor.shape == part.gave.shape else None
 
-    def _difference(self, part: Part, vendor: Tensor) -> _Difference:
+    def _difference(self, part: ComputedPart, vendor: Tensor) -> _Difference:
         truth = part.compute(self.truth, wide=True)
         return _Difference(part, _rows(part.gave), _rows(vendor), _rows(truth))
 
@@ -250,7 +250,7 @@ class Rounder:
 class _Difference:
     """A part, what three computations of it give, and how they differ; rows are tokens, in float64."""
 
-    def __init__(self, part: Part, actual: Tensor, vendor: Tensor, truth: Tensor) -> None:
+    def __init__(self, part: ComputedPart, actual: Tensor, vendor: Tensor, truth: Tensor) -> None:
         self.part, self.truth = part, truth
         self.apart = actual - vendor
         own, vendors = actual - truth, vendor - truth

@@ -13,14 +13,14 @@ from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.recompute import Clean
 from pytest_dsocr.models.spec import FUSION
-from pytest_dsocr.observation.answer import Answer
-from pytest_dsocr.observation.observation import Observation
+from pytest_dsocr.records.reference_result import ReferenceResult
+from pytest_dsocr.records.subject_result import SubjectResult
 
 DECODER = "decoder"
 """Prefill and the steps, which are not exchanged apart."""
 
 
-def cost_of_stages(engine: Engine[Any], answer: Answer, expected: Observation) -> dict[str, float]:
+def cost_of_stages(engine: Engine[Any], answer: SubjectResult, expected: ReferenceResult) -> dict[str, float]:
     """Return what each stage of a subject adds to the divergence from the reference, in nats.
 
     Vision's tensors of the subject are put in the place of the engine's, one stage more at a time; what the decoder
@@ -62,7 +62,7 @@ def _vision(engine: Engine[Any], inputs: Inputs, given: Mapping[str, Tensor]) ->
     return given[FUSION] if FUSION in given else Clean(engine, inputs, made).fused
 
 
-def _divergence(engine: Engine[Any], inputs: Inputs, features: Tensor, expected: Observation) -> float:
+def _divergence(engine: Engine[Any], inputs: Inputs, features: Tensor, expected: ReferenceResult) -> float:
     """Return that of what the decoder makes of ``features`` along the tokens, in one pass."""
     own = torch.tensor([expected.token_ids[:-1]], dtype=inputs.input_ids.dtype, device=inputs.input_ids.device)
     mask = torch.zeros_like(own, dtype=inputs.images_seq_mask.dtype)

@@ -30,8 +30,8 @@ from pytest_dsocr.explain.hints import RESIZED
 from pytest_dsocr.explain.mistake import ALL, ALONE, Changes, Mistake, Target, in_one_block
 from pytest_dsocr.explain.question import PageRead, Question, SearchResult, search
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
-from pytest_dsocr.models.spec import DECODE, FUSION, PREFILL, Family
-from pytest_dsocr.observation.config import Level
+from pytest_dsocr.models.spec import DECODE, FUSION, PREFILL, ModelSpec
+from pytest_dsocr.records.config import Level
 from pytest_dsocr.reference.protocol import unpack_case
 
 INPUTS = ("pixels", "prompt")
@@ -63,7 +63,7 @@ def explain_texts(session: Engine[Any], question: Question, deadline: Deadline) 
     return replace(answer, places=sum(page.places for page in pages)) if answer.found else answer
 
 
-def of_text(level: int, family: Family, more: Iterable[Mistake] = ()) -> Sequence[Mistake]:
+def of_text(level: int, family: ModelSpec, more: Iterable[Mistake] = ()) -> Sequence[Mistake]:
     """Return what may give another text: by the subject's level the inputs and the stages are known to be right.
 
     In front is what is computed soon; of what costs as much, what was seen in real ports, or else thought of as such.
@@ -87,7 +87,7 @@ def of_one_block(session: Engine[Any]) -> Iterator[Mistake]:
         yield from in_one_block((one for one in groups(session.family)[kind] if one.id in ids), session)
 
 
-def everywhere(family: Family) -> Iterator[Mistake]:
+def everywhere(family: ModelSpec) -> Iterator[Mistake]:
     """Yield what a port in fewer bits does to the weights of all blocks, of vision and of the decoder."""
     stages = [[one for one in groups(family)[kind] if ".weights-" in one.id] for kind in _of_blocks(family)]
     for first, *others in zip(*stages, strict=True):
@@ -98,12 +98,12 @@ def everywhere(family: Family) -> Iterator[Mistake]:
         yield replace(first, id=f"{ALL}.{name}", words=words, plant=partial(_in_all, (first, *others)))
 
 
-def _of_blocks(family: Family) -> list[str]:
+def _of_blocks(family: ModelSpec) -> list[str]:
     """Return the stages that consist of blocks."""
     return [stage.name for stage in family.stages if stage.blocks]
 
 
-def _groups(family: Family) -> tuple[str, ...]:
+def _groups(family: ModelSpec) -> tuple[str, ...]:
     """Return the groups that change a text, those that cost least first."""
     first, *others = family.of_views
     whole, of_blocks = ([one.name for one in others if bool(one.blocks) is blocks] for blocks in (False, True))
@@ -115,7 +115,7 @@ def _in_all(rows: Sequence[Mistake], on: Target) -> None:
         one.plant(Target.of_stage(on.session, on.changes, one.id.partition(".")[0]))
 
 
-def _cost(one: Mistake, family: Family) -> int:
+def _cost(one: Mistake, family: ModelSpec) -> int:
     """Return a rank by what is run again: the first encoder's blocks take most of the time."""
     group = one.id.partition(".")[0]
     is_dear = group == "pixels" or (group == family.of_views[0].name and one.part != "back")

@@ -6,10 +6,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from pytest_dsocr.foundation.files import templates
-from pytest_dsocr.foundation.words import count, entry, listed
+from pytest_dsocr.base.files import templates
+from pytest_dsocr.base.words import count, entry, listed
 from pytest_dsocr.history.record import LETTERS, MACHINE, RIGHT, STAGES, WORDS, WRONG, Night, Timed, gravest
-from pytest_dsocr.perf.identity import title_of
+from pytest_dsocr.timing.identity import title_of
 
 NO_CASE = "of no page"
 MOST = 20
@@ -22,7 +22,7 @@ Cell = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Spell:
+class BrokenStreak:
     """Cells that went wrong in the same night, and were right again in the same, if they were."""
 
     good: Night | None
@@ -40,7 +40,7 @@ class Spell:
         return f"first bad {self.first.at}: {what}; {good}{until}"
 
 
-def spells(nights: Sequence[Night]) -> list[Spell]:
+def spells(nights: Sequence[Night]) -> list[BrokenStreak]:
     """Return every spell of wrong nights, those that go on first, then the latest first.
 
     A night that did not compare a cell says nothing of it.
@@ -50,7 +50,7 @@ def spells(nights: Sequence[Night]) -> list[Spell]:
         for times in _spells_of([(k, night.cells.get(cell[0], {}).get(cell[1], "")) for k, night in enumerate(nights)]):
             found.setdefault(times, []).append(cell)
     made = [
-        Spell(
+        BrokenStreak(
             nights[good] if good >= 0 else None,
             nights[first],
             nights[mended] if mended < len(nights) else None,

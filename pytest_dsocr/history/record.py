@@ -12,18 +12,18 @@ from uuid import uuid4
 
 from msgspec import Meta
 
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.files import write_whole
+from pytest_dsocr.base.reading import Commit, Fact, Format, Identity, Moment
+from pytest_dsocr.base.words import listed, short
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.files import write_whole
-from pytest_dsocr.foundation.reading import Commit, Fact, Format, Identity, Moment
-from pytest_dsocr.foundation.words import listed, short
 from pytest_dsocr.models import STAGE_NAMES
-from pytest_dsocr.perf.identity import machine_name
-from pytest_dsocr.perf.limits import SLOW_DOWN
-from pytest_dsocr.perf.rounds import Measured
-from pytest_dsocr.perf.run import Spread, spreads_of
-from pytest_dsocr.perf.statistics import Pace
 from pytest_dsocr.report.file import Ending
+from pytest_dsocr.timing.identity import machine_name
+from pytest_dsocr.timing.limits import SLOW_DOWN
+from pytest_dsocr.timing.rounds import Measured
+from pytest_dsocr.timing.run import Spread, spreads_of
+from pytest_dsocr.timing.statistics import TimingVerdict
 
 INPUTS, TIMES, OTHER = "tokenizer", "times", "other"
 OUTPUT = "postprocess"
@@ -48,8 +48,8 @@ GRAVITY = "NMDTIW"
 RIGHT, WRONG = "MDT", "W"
 WORDS: Mapping[str, str] = {letter: str(verdict) for verdict, letter in LETTERS.items()} | {MACHINE: "the machine"}
 Letter = Annotated[str, Meta(pattern=rf"\A[{GRAVITY}]\Z")]
-Stage = Annotated[str, Meta(pattern=rf"\A({'|'.join(STAGES)})\Z")]
-Cells = dict[str, dict[Stage, Letter]]
+StageName = Annotated[str, Meta(pattern=rf"\A({'|'.join(STAGES)})\Z")]
+Cells = dict[str, dict[StageName, Letter]]
 """By case, which is empty for what is of no page, and by stage: a letter."""
 
 
@@ -296,7 +296,7 @@ def of_bench(result: BenchResult) -> Night:
     identity, setup = result.b.identity, result.b.identity["setup"]
     series = {name: identity.get(name) for name in OF_SERIES}
     verdicts = {one["quantity"]: one["pace"] for one in result.judgements}
-    accepted = {name: why for name, why in result.accepted.items() if verdicts.get(name) == Pace.SLOWER}
+    accepted = {name: why for name, why in result.accepted.items() if verdicts.get(name) == TimingVerdict.SLOWER}
     device = identity["machine"].get("gpu", "cpu")
     return Night(
         started=result.started,

@@ -12,11 +12,11 @@ from typing import Any
 
 from packaging.version import Version
 
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.files import sha256, write_whole
+from pytest_dsocr.base.reading import Format
+from pytest_dsocr.base.words import HASH_CHARACTERS, plain
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.files import sha256, write_whole
-from pytest_dsocr.foundation.reading import Format
-from pytest_dsocr.foundation.words import HASH_CHARACTERS, plain
 from pytest_dsocr.models import STAGES as ALL_STAGES
 from pytest_dsocr.report import views
 from pytest_dsocr.report.file import Ending
@@ -37,7 +37,7 @@ STAGES = {
 
 
 @dataclass(frozen=True)
-class Kept:
+class ScoreboardEntry:
     """What is kept of a run of one version of an implementation."""
 
     name: str
@@ -51,7 +51,7 @@ class Kept:
     """By stage what :func:`cell` says."""
 
     @classmethod
-    def of(cls, result: Mapping[str, Any], name: str, title: str, version: str) -> Kept:
+    def of(cls, result: Mapping[str, Any], name: str, title: str, version: str) -> ScoreboardEntry:
         """Return what a run's ``dsocr.json`` says; raise ``DsocrError`` where no case was put to it."""
         if not (result["run"] or {}).get("level"):
             raise DsocrError(f"the run of {result['started']} put no case to its subject; run the suites again")
@@ -64,7 +64,7 @@ class Kept:
 
 SLUG_CHARACTERS = 100
 """Of the name of a file, which is followed by a hash."""
-KEPT = Format(Kept, "run that version again, or take the file away")
+KEPT = Format(ScoreboardEntry, "run that version again, or take the file away")
 
 
 def cell(stage: str, compared: Iterable[Mapping[str, Any]]) -> str:
@@ -77,14 +77,14 @@ def cell(stage: str, compared: Iterable[Mapping[str, Any]]) -> str:
     return f"{said}, {error:.0e}" if error else said
 
 
-def keep(folder: Path, kept: Kept) -> Path:
+def keep(folder: Path, kept: ScoreboardEntry) -> Path:
     """Write a file in the place of that of the same version; raise ``DsocrError`` where the disk does not take it."""
     slug = re.sub(r"[^A-Za-z0-9.-]+", "-", f"{kept.name}-{kept.version}")[:SLUG_CHARACTERS]
     own = sha256(json.dumps([kept.name, kept.version]).encode())[:HASH_CHARACTERS]  # of "a b" another than of "a/b"
     return write_whole(folder / f"{slug}-{own}.json", json.dumps(asdict(kept), indent=1) + "\n", shared=True)
 
 
-def read(folder: Path) -> list[Kept]:
+def read(folder: Path) -> list[ScoreboardEntry]:
     """Read a folder's runs, by title, the oldest version first.
 
     Raises:
@@ -105,7 +105,7 @@ def _key(version: str) -> tuple[bool, Any]:
         return False, number
 
 
-def tables(runs: Sequence[Kept]) -> tuple[str, str]:
+def tables(runs: Sequence[ScoreboardEntry]) -> tuple[str, str]:
     """Return the tables of runs and of stages, as Markdown."""
     head = ("implementation", "command's name", "version", "level", "run on", "tests failed")
     of_run = [(one.title, one.name, one.version, one.level, one.date, one.failed) for one in runs]

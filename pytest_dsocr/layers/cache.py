@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.policy import CachePolicy
-from pytest_dsocr.foundation.errors import DsocrError
 
 INITIAL_CAPACITY = 256
 ALL_TOKENS = CachePolicy()

@@ -11,22 +11,22 @@ from torch import Tensor, nn
 
 from pytest_dsocr.layers.attention import AttentionFunction, eager
 from pytest_dsocr.layers.cache import KVCache
-from pytest_dsocr.layers.experts import MixtureOfExperts, Mlp
+from pytest_dsocr.layers.experts import GatedMlp, MixtureOfExperts
 from pytest_dsocr.layers.norms import RmsNorm
 from pytest_dsocr.layers.rotary import Rope
 from pytest_dsocr.layers.sizes import DecoderConfig
 
 
-class Layer(nn.Module):
+class DecoderLayer(nn.Module):
     """Attention, then a perceptron or a mixture of experts, each after a norm and with a residual connection."""
 
     def __init__(self, config: DecoderConfig, index: int) -> None:
         super().__init__()
         self.input_layernorm = RmsNorm(config.hidden_size, config.rms_norm_eps)
-        self.self_attn = Attention(config, index)
+        self.self_attn = DecoderAttention(config, index)
         self.post_attention_layernorm = RmsNorm(config.hidden_size, config.rms_norm_eps)
         self.mlp = (
-            MixtureOfExperts(config) if config.is_moe(index) else Mlp(config.hidden_size, config.intermediate_size)
+            MixtureOfExperts(config) if config.is_moe(index) else GatedMlp(config.hidden_size, config.intermediate_size)
         )
 
     def forward(self, x_BTC: Tensor, rope: Rope, cache: KVCache) -> Tensor:
@@ -34,7 +34,7 @@ class Layer(nn.Module):
         return x_BTC + self.mlp(self.post_attention_layernorm(x_BTC))
 
 
-class Attention(nn.Module):
+class DecoderAttention(nn.Module):
     """Multi-head attention over the cache, with rotary positions in the half-rotation form."""
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from pytest_dsocr.layers.sizes import DecoderConfig
 
 
-class Mlp(nn.Module):
+class GatedMlp(nn.Module):
     """A gated perceptron: ``down(silu(gate(x)) * up(x))``."""
 
     def __init__(self, width: int, inner: int) -> None:
@@ -52,8 +52,8 @@ class MixtureOfExperts(nn.Module):
         super().__init__()
         inner = config.moe_intermediate_size
         self.gate = Router(config)
-        self.experts = nn.ModuleList(Mlp(config.hidden_size, inner) for _ in range(config.n_routed_experts))
-        self.shared_experts = Mlp(config.hidden_size, inner * config.n_shared_experts)
+        self.experts = nn.ModuleList(GatedMlp(config.hidden_size, inner) for _ in range(config.n_routed_experts))
+        self.shared_experts = GatedMlp(config.hidden_size, inner * config.n_shared_experts)
         self._stacked: tuple[Tensor, Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
@@ -96,8 +96,8 @@ class MixtureOfExperts(nn.Module):
         self._stacked = (gate_up.detach(), down.detach())
         return self._stacked
 
-    def _mlps(self) -> list[Mlp]:
-        return [expert for expert in self.experts if isinstance(expert, Mlp)]
+    def _mlps(self) -> list[GatedMlp]:
+        return [expert for expert in self.experts if isinstance(expert, GatedMlp)]
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         self._stacked = None  # a move or a cast gives each expert a tensor of its own

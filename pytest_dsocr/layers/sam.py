@@ -43,7 +43,7 @@ class Sam(nn.Module):
         super().__init__()
         self.patch_embed = PatchEmbed(config)
         self.pos_embed = nn.Parameter(torch.empty(1, config.grid, config.grid, config.width))
-        self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.layers))
+        self.blocks = nn.ModuleList(SamBlock(config, layer) for layer in range(config.layers))
         neck = config.neck_channels
         self.neck = nn.Sequential(
             nn.Conv2d(config.width, neck, kernel_size=1, bias=False),
@@ -74,7 +74,7 @@ class PatchEmbed(nn.Module):
         return self.proj(pixels).permute(0, 2, 3, 1)
 
 
-class Block(nn.Module):
+class SamBlock(nn.Module):
     """A transformer layer; attention stays inside windows except in the global layers."""
 
     def __init__(self, config: SamConfig, layer: int) -> None:
@@ -82,9 +82,9 @@ class Block(nn.Module):
         is_global = layer in config.global_attn_indexes
         self.window = 0 if is_global else config.window_size
         self.norm1 = nn.LayerNorm(config.width, eps=config.layer_norm_eps)
-        self.attn = Attention(config, config.grid if is_global else config.window_size)
+        self.attn = SamAttention(config, config.grid if is_global else config.window_size)
         self.norm2 = nn.LayerNorm(config.width, eps=config.layer_norm_eps)
-        self.mlp = Mlp(config)
+        self.mlp = SamMlp(config)
 
     def forward(self, x_BHWC: Tensor) -> Tensor:
         x_BHWC = x_BHWC + self.attend(self.norm1(x_BHWC))
@@ -98,7 +98,7 @@ class Block(nn.Module):
         return join_windows(self.attn(split_windows(x_BHWC, self.window)), height, width)
 
 
-class Attention(nn.Module):
+class SamAttention(nn.Module):
     """Multi-head attention with a bias of decomposed relative positions."""
 
     def __init__(self, config: SamConfig, side: int) -> None:
@@ -131,7 +131,7 @@ class Attention(nn.Module):
         return (by_row + by_column).flatten(3)
 
 
-class Mlp(nn.Module):
+class SamMlp(nn.Module):
     """Two layers with the exact (erf) GELU between them."""
 
     def __init__(self, config: SamConfig) -> None:

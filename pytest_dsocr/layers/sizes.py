@@ -11,13 +11,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from pytest_dsocr.foundation.reading import Count, Finite
+from pytest_dsocr.base.reading import Count, Finite
 
-Size = Annotated[int, Meta(ge=1, le=2**17)]
+Dimension = Annotated[int, Meta(ge=1, le=2**17)]
 """Number of channels, pixels or patches."""
-Layers = Annotated[int, Meta(ge=1, le=128)]
+LayerCount = Annotated[int, Meta(ge=1, le=128)]
 Experts = Annotated[int, Meta(ge=1, le=512)]
-Ids = Annotated[int, Meta(ge=1, le=2**22)]
+VocabSize = Annotated[int, Meta(ge=1, le=2**22)]
 Epsilon = Annotated[float, Meta(gt=0, le=1)]
 
 
@@ -37,16 +37,16 @@ class Patches:
 class SamConfig(Patches):
     """SAM's image encoder, with the two strided convolutions after its neck."""
 
-    width: Size = 768
-    layers: Layers = 12
-    heads: Size = 12
+    width: Dimension = 768
+    layers: LayerCount = 12
+    heads: Dimension = 12
     global_attn_indexes: tuple[Count, ...] = (2, 5, 8, 11)
-    downsample_channels: tuple[Size, Size] = (512, 1024)
-    image_size: Size = 1024
-    patch_size: Size = 16
-    window_size: Size = 14
-    neck_channels: Size = 256
-    mlp_ratio: Size = 4
+    downsample_channels: tuple[Dimension, Dimension] = (512, 1024)
+    image_size: Dimension = 1024
+    patch_size: Dimension = 16
+    window_size: Dimension = 14
+    neck_channels: Dimension = 256
+    mlp_ratio: Dimension = 4
     layer_norm_eps: Epsilon = 1e-6
 
     @property
@@ -63,18 +63,18 @@ class SamConfig(Patches):
 class DecoderConfig:
     """Sizes of the mixture-of-experts language model, under the names of the vendor's ``language_config``."""
 
-    vocab_size: Ids = 129280
-    hidden_size: Size = 1280
-    intermediate_size: Size = 6848
-    num_hidden_layers: Layers = 12
-    num_attention_heads: Size = 10
-    num_key_value_heads: Size = 10
+    vocab_size: VocabSize = 129280
+    hidden_size: Dimension = 1280
+    intermediate_size: Dimension = 6848
+    num_hidden_layers: LayerCount = 12
+    num_attention_heads: Dimension = 10
+    num_key_value_heads: Dimension = 10
     n_routed_experts: Experts = 64
     n_shared_experts: Experts = 2
     num_experts_per_tok: Experts = 6
-    moe_intermediate_size: Size = 896
+    moe_intermediate_size: Dimension = 896
     first_k_dense_replace: Count = 1
-    moe_layer_freq: Size = 1
+    moe_layer_freq: Dimension = 1
     routed_scaling_factor: Finite = 1.0
     norm_topk_prob: bool = False
     rope_theta: Annotated[float, Meta(gt=0, le=1e300)] = 10000.0

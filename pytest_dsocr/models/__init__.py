@@ -7,23 +7,23 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
 
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.models.spec import FUSION, Family, Stage, merged
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.models.spec import FUSION, ModelSpec, Stage, merged
 
 NAMES = ("deepseek_ocr", "unlimited_ocr")
 """The folders."""
 GROUP = "dsocr.models"
 
 
-def _found() -> Mapping[str, Family]:
+def _found() -> Mapping[str, ModelSpec]:
     own = {name: import_module(f"{__name__}.{name}").FAMILY for name in NAMES}
     return own | {point.name: point.load() for point in entry_points(group=GROUP) if point.name not in own}
 
 
-FAMILIES: Mapping[str, Family] = _found()
-UNMARKED = next(family for family in FAMILIES.values() if family.is_unmarked)
+MODELS: Mapping[str, ModelSpec] = _found()
+UNMARKED = next(family for family in MODELS.values() if family.is_unmarked)
 """The model of every recorded case that names none."""
-STAGES: tuple[Stage, ...] = merged(FAMILIES.values())
+STAGES: tuple[Stage, ...] = merged(MODELS.values())
 """The stages of all models, each once and in order: every report has this order."""
 STAGE_NAMES = tuple(stage.name for stage in STAGES)
 OF_VIEWS = {stage.name: stage.module for stage in STAGES if stage.kind == "view"}
@@ -32,17 +32,17 @@ VISION = (*OF_VIEWS, FUSION)
 SEAMS = tuple(seam for stage in STAGES for seam in stage.seams)
 """The tensors handed on between stages, as they follow from each other."""
 VISION_SEAMS = tuple(seam for stage in STAGES if stage.kind in ("view", "fusion") for seam in stage.seams)
-PRESET_NAMES = tuple(dict.fromkeys(name for family in FAMILIES.values() for name in family.presets))
-PROMPT_NAMES = tuple(dict.fromkeys(name for family in FAMILIES.values() for name in family.prompts))
+PRESET_NAMES = tuple(dict.fromkeys(name for family in MODELS.values() for name in family.presets))
+PROMPT_NAMES = tuple(dict.fromkeys(name for family in MODELS.values() for name in family.prompts))
 
 
-def model_of_class(kind: type) -> Family:
+def model_of_class(kind: type) -> ModelSpec:
     """Return the model of the vendor's class, or of a class that derives from it.
 
     Raises:
         DsocrError: if it is the class of no known model.
     """
-    known = {family.vendor.architecture: family for family in FAMILIES.values()}
+    known = {family.vendor.architecture: family for family in MODELS.values()}
     found = next((known[one.__name__] for one in kind.__mro__ if one.__name__ in known), None)
     if found is None:
         raise DsocrError(
@@ -52,18 +52,18 @@ def model_of_class(kind: type) -> Family:
     return found
 
 
-def model_of(architectures: Sequence[str]) -> Family:
+def model_of(architectures: Sequence[str]) -> ModelSpec:
     """Return the model that ``architectures`` of a ``config.json`` names.
 
     Raises:
         DsocrError: if it names no known model.
     """
-    known = {family.vendor.architecture: family for family in FAMILIES.values()}
+    known = {family.vendor.architecture: family for family in MODELS.values()}
     for one in architectures:
         if one in known:
             return known[one]
     named = f"the architecture {', '.join(architectures)}" if architectures else "a config.json without architectures"
     raise DsocrError(
         f"{named} is of no model that is known ({', '.join(known)}); if it is one of them under another name, "
-        f"say which: --dsocr-model={'|'.join(FAMILIES)}"
+        f"say which: --dsocr-model={'|'.join(MODELS)}"
     )

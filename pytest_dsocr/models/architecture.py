@@ -11,11 +11,11 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.foundation.reading import Format
-from pytest_dsocr.layers.sizes import DecoderConfig, Size
+from pytest_dsocr.base.errors import DsocrError, MachineError
+from pytest_dsocr.base.reading import Format
+from pytest_dsocr.layers.sizes import DecoderConfig, Dimension
 from pytest_dsocr.models import model_of
-from pytest_dsocr.models.spec import EncoderSizes, Family
+from pytest_dsocr.models.spec import EncoderSizes, ModelSpec
 
 OBJECT = Format(dict[str, Any], "give a folder that holds a checkpoint's whole config.json", MachineError)
 
@@ -31,8 +31,8 @@ class _Named(Struct):
 class _Config(Struct, kw_only=True):
     language_config: DecoderConfig
     projector_config: _Projector = _Projector()
-    sliding_window_size: Size | None = None
-    sliding_window: Size | None = None
+    sliding_window_size: Dimension | None = None
+    sliding_window: Dimension | None = None
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Architecture:
         DsocrError: if they break a rule, such as heads that do not divide the width.
     """
 
-    family: Family = field(repr=False)
+    family: ModelSpec = field(repr=False)
     encoder: EncoderSizes
     decoder: DecoderConfig = field(default_factory=DecoderConfig)
 
@@ -53,13 +53,13 @@ class Architecture:
                 raise DsocrError(f"config.json breaks this rule: {rule}; correct its dimensions")
 
     @classmethod
-    def published(cls, family: Family) -> Architecture:
+    def published(cls, family: ModelSpec) -> Architecture:
         """Return the dimensions of a model's published checkpoint."""
         return cls(family, family.encoder.published())
 
     @classmethod
     def from_config(
-        cls, config: Mapping[str, Any], where: str = "config.json", family: Family | None = None
+        cls, config: Mapping[str, Any], where: str = "config.json", family: ModelSpec | None = None
     ) -> Architecture:
         """Read a parsed ``config.json``, of the model that it names or of ``family``.
 
@@ -76,7 +76,7 @@ class Architecture:
         return cls(family.with_ring(ring), found.vision_config, found.language_config)
 
     @classmethod
-    def from_folder(cls, folder: Path, family: Family | None = None) -> Architecture:
+    def from_folder(cls, folder: Path, family: ModelSpec | None = None) -> Architecture:
         """Read ``folder/config.json``."""
         path = folder / "config.json"
         return cls.from_config(OBJECT.read(path), str(path), family)

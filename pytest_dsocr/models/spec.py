@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
-from pytest_dsocr.contract import Watch
+from pytest_dsocr.contract import StageWatch
 from pytest_dsocr.contract.markup import OutputForm
 from pytest_dsocr.contract.policy import CachePolicy, DecodePolicy
 from pytest_dsocr.contract.presets import Layout, Preset, Tiling, get_preset
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pytest_dsocr.contract.image import ImageSource
     from pytest_dsocr.contract.inputs import Inputs
 
-Kind = Literal["host", "view", "fusion", "prompt", "step"]
+StageKind = Literal["host", "view", "fusion", "prompt", "step"]
 """Scope of a stage: ``host``, outside of the model; each ``view`` of a page; all views (``fusion``); the ``prompt``;
 and each ``step`` of decoding."""
 PREPROCESS, TOKENIZER = "preprocess", "tokenizer"
@@ -42,7 +42,7 @@ class Stage:
     """A stage of the model, with the same name in ranges, times, seams, costs and reports."""
 
     name: str
-    kind: Kind
+    kind: StageKind
     module: str = ""
     """Vendor's module that computes it, such as ``model.sam_model``; empty if it is not one module's work."""
     blocks: str = ""
@@ -121,7 +121,7 @@ class Vendor:
 
 
 @dataclass(frozen=True, eq=False)
-class Family:
+class ModelSpec:
     """A model: what its vendor's code does that no other's does."""
 
     name: str
@@ -164,7 +164,7 @@ class Family:
     """Folders of the checkpoints that are shipped with it, by name."""
     synthetic: Mapping[str, tuple[EncoderSizes, DecoderConfig]] = field(default_factory=dict)
     """Sizes of the checkpoints of random weights, ``synthetic:NAME``, by name."""
-    based_on: Family | None = None
+    based_on: ModelSpec | None = None
     """The model whose ports are changed into ports of this one. Those may keep its mistakes."""
     ports: Path | None = None
     """File that lists where each of its mistakes was seen; see :mod:`pytest_dsocr.explain.catalogue`."""
@@ -197,7 +197,7 @@ class Family:
         """The tensors that vision returns, in order; those of crops only of a page that has some."""
         return tuple(seam for stage in self.stages if stage.kind in ("view", "fusion") for seam in stage.seams)
 
-    def with_ring(self, ring: int | None) -> Family:
+    def with_ring(self, ring: int | None) -> ModelSpec:
         """Return the family for a checkpoint whose config sets its own ring; None leaves it unchanged."""
         own = ring is None or self.cache.ring in (None, ring)
         return self if own else replace(self, cache=replace(self.cache, ring=ring))
@@ -233,7 +233,7 @@ class Family:
         prompt: str,
         preset: str | Preset,
         tokenizer: TextTokenizer,
-        stages: Watch = nullcontext,  # type: ignore[assignment]
+        stages: StageWatch = nullcontext,  # type: ignore[assignment]
         device: torch.device | str = "cpu",
     ) -> Inputs:
         """Make the inputs of ``prompt``, a name or a text; see :func:`pytest_dsocr.contract.inputs.prepare_inputs`."""
@@ -244,7 +244,7 @@ class Family:
         return prepare_inputs(images, text, sizes, tokenizer, stages, at_one_place=together, device=device)
 
 
-def merged(families: Iterable[Family]) -> tuple[Stage, ...]:
+def merged(families: Iterable[ModelSpec]) -> tuple[Stage, ...]:
     """Return the stages of all families, each once, so that each family's own are in its order."""
     found: list[Stage] = []
     for family in families:

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.reading import is_regular
 from pytest_dsocr.contract.image import images_in, load_image
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.reading import is_regular
-from pytest_dsocr.models.spec import Family
-from pytest_dsocr.observation.case import Case, PageFaultError, make_case
-from pytest_dsocr.observation.config import Shard
+from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.pages.page_list import SUBSETS, BadPage, is_list, no_page, page_named, read_list, shipped
+from pytest_dsocr.records.case import Case, PageFaultError, make_case
+from pytest_dsocr.records.config import Shard
 
 PDF_SUFFIX = ".pdf"
 
@@ -48,7 +48,7 @@ def make_cases(
     max_new_tokens: int | None = None,
     shard: Shard | None = None,
     *,
-    family: Family,
+    family: ModelSpec,
 ) -> Cases:
     """Return every page named in every preset with every prompt, each case once, and the bad pages.
 

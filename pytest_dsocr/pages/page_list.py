@@ -6,9 +6,9 @@ Empty lines and lines that begin with ``#`` are ignored.
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.reading import Format, is_regular
-from pytest_dsocr.foundation.words import did_you_mean, plain
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.reading import Format, is_regular
+from pytest_dsocr.base.words import did_you_mean, plain
 
 LIST_SUFFIXES = (".lst", ".txt")
 LISTS = Format(str, "give a text file with the path of a page on each line", most_bytes=2**24)

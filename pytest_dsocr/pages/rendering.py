@@ -10,9 +10,9 @@ from contextlib import closing, contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.image import read_file
 from pytest_dsocr.contract.pdf import DEFAULT_DPI, Pdf
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.pages.page_list import BadPage
 
 OWNERS_ALONE = 0o700

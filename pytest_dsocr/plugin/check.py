@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_dsocr.base.words import entry
 from pytest_dsocr.compare.verdict import Comparison, Reason
-from pytest_dsocr.foundation.words import entry
 from pytest_dsocr.plugin import stash
 
 if TYPE_CHECKING:
     from pytest_dsocr.compare.case import CaseReport
     from pytest_dsocr.compare.tolerances import Tolerances
-    from pytest_dsocr.observation.config import Config
+    from pytest_dsocr.records.config import Config
     from pytest_dsocr.reference.protocol import Reference
 
 

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
-from pytest_dsocr.foundation.process import check_system, cores
-from pytest_dsocr.foundation.words import in_shell
-from pytest_dsocr.observation.config import Config, Level
+from pytest_dsocr.base.errors import DsocrError, is_of_machine
+from pytest_dsocr.base.process import check_system, cores
+from pytest_dsocr.base.words import in_shell
 from pytest_dsocr.plugin import option_values as read
 from pytest_dsocr.plugin.options import OPTIONS, SPREAD, Option, texts_of, value_of
 from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, NOTES, OUT_FOLDER, WATCHED, WITNESS, uncaptured
+from pytest_dsocr.records.config import Config, Level
 from pytest_dsocr.reference.goldens import check_writable, golden_folder
 from pytest_dsocr.report.ci import append_summary, errors
 from pytest_dsocr.report.file import EXIT_STATUS, Ending, RunIdentity, mark_ended, mark_running, take_witness

@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.plugin.markers import arguments_of
-from pytest_dsocr.plugin.stash import CASES, CHECK, COMPARED, ELAPSED, LOADED, NAMED, RUN, Kept, leave_out
+from pytest_dsocr.plugin.stash import CASES, CHECK, COMPARED, ELAPSED, LOADED, NAMED, RUN, KeptCase, leave_out
 from pytest_dsocr.report.parts import COMPARING
 
 if TYPE_CHECKING:
-    from pytest_dsocr.compare.case import CaseReport, Exchange
+    from pytest_dsocr.compare.case import CaseReport, CaseRun
     from pytest_dsocr.compare.tolerances import Tolerances
     from pytest_dsocr.explain.explainer import Explainer
-    from pytest_dsocr.observation.answer import Answer
-    from pytest_dsocr.observation.case import Case
-    from pytest_dsocr.observation.config import Config, Level
-    from pytest_dsocr.observation.observation import Observation
     from pytest_dsocr.plugin.check import Check
+    from pytest_dsocr.records.case import Case
+    from pytest_dsocr.records.config import Config, Level
+    from pytest_dsocr.records.reference_result import ReferenceResult
+    from pytest_dsocr.records.subject_result import SubjectResult
     from pytest_dsocr.reference.protocol import Reference
 
 
@@ -49,13 +49,13 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
     To name one for a repository, set ``dsocr_subject`` in its ini file, or override this fixture.
     """
     with request.config.stash[ELAPSED].on("loading the subject"):
-        import pytest_dsocr.cases.run  # noqa: F401 - brings torch
-        from pytest_dsocr.foundation.process import share_threads, spare_what_is_imported
+        import pytest_dsocr.run.case  # noqa: F401 - brings torch
+        from pytest_dsocr.base.process import freeze_gc, share_threads
         from pytest_dsocr.plugin.loading import waiting_for
         from pytest_dsocr.subjects.loading import close_subject, open_subject
         from pytest_dsocr.subjects.protocol import level_of
 
-        spare_what_is_imported()
+        freeze_gc()
     own = dsocr_config
     what = f"the subject, {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}"
     share_threads(_workers(request.config))
@@ -85,9 +85,9 @@ def dsocr_reference(request: pytest.FixtureRequest, dsocr_config: Config) -> Ite
     It is live if ``--dsocr-reference`` names the folder of the vendor's files. With ``--dsocr-reference=session`` the
     session answers for the cases that no recording holds.
     """
-    from pytest_dsocr.cases.run import reference_of
-    from pytest_dsocr.foundation.process import share_threads
+    from pytest_dsocr.base.process import share_threads
     from pytest_dsocr.plugin.loading import waiting_for
+    from pytest_dsocr.run.case import reference_of
 
     share_threads(_workers(request.config))
     what = f"the reference, {dsocr_config.reference or 'recorded'}, of {dsocr_config.checkpoint}"
@@ -115,7 +115,7 @@ def dsocr_case(request: pytest.FixtureRequest) -> Case:
 
 
 @pytest.fixture
-def dsocr_exchange(_dsocr_compared: CaseReport) -> Exchange:
+def dsocr_exchange(_dsocr_compared: CaseReport) -> CaseRun:
     """What both sides answered to the case, asked once; raises the subject's error if one ended its answer."""
     _dsocr_compared.exchange.answer.whole()
     return _dsocr_compared.exchange
@@ -128,15 +128,15 @@ def _dsocr_compared(
     dsocr_subject: Any,
     dsocr_reference: Reference,
     dsocr_config: Config,
-    _dsocr_kept: Kept,
+    _dsocr_kept: KeptCase,
     _dsocr_explainer: Explainer,
 ) -> CaseReport:
     """The case compared within the run's own limits, once, as far as the subject got; see ``cases.run.run_case``."""
 
     def compare() -> CaseReport:
-        from pytest_dsocr.cases.run import run_case
         from pytest_dsocr.plugin.loading import waiting_for
         from pytest_dsocr.report.payload import of_run
+        from pytest_dsocr.run.case import run_case
         from pytest_dsocr.subjects.protocol import level_of
         from pytest_dsocr.subjects.readings import read_again
 
@@ -164,14 +164,14 @@ def dsocr_limits(
     request: pytest.FixtureRequest, dsocr_config: Config, dsocr_subject: Any, dsocr_reference: Reference
 ) -> Tolerances:
     """How far the two sides may differ: by their dtypes and keys, the run's options, and the test's marker."""
-    from pytest_dsocr.cases.run import limits_of
+    from pytest_dsocr.run.case import limits_of
 
     return _marked(limits_of(dsocr_config, dsocr_subject, dsocr_reference), request.node)
 
 
 @pytest.fixture
 def dsocr_report(
-    request: pytest.FixtureRequest, _dsocr_compared: CaseReport, dsocr_limits: Tolerances, _dsocr_kept: Kept
+    request: pytest.FixtureRequest, _dsocr_compared: CaseReport, dsocr_limits: Tolerances, _dsocr_kept: KeptCase
 ) -> CaseReport:
     """Every comparison of the case within the test's limits, up to an error of the subject.
 
@@ -197,7 +197,7 @@ def dsocr_check(request: pytest.FixtureRequest, dsocr_config: Config) -> Check:
     reference = request.getfixturevalue("dsocr_reference") if "dsocr_reference" in names else None
     usual = None
     if reference is not None and "dsocr_subject" in names:
-        from pytest_dsocr.cases.run import limits_between
+        from pytest_dsocr.run.case import limits_between
 
         usual = limits_between(request.getfixturevalue("dsocr_subject"), reference, dsocr_config.setup)
     check = Check(request.node, _reported(request, dsocr_config), reference, usual)
@@ -206,7 +206,7 @@ def dsocr_check(request: pytest.FixtureRequest, dsocr_config: Config) -> Check:
 
 
 @pytest.fixture
-def dsocr_reading(dsocr_case: Case, dsocr_subject: Any, _dsocr_kept: Kept) -> Answer:
+def dsocr_reading(dsocr_case: Case, dsocr_subject: Any, _dsocr_kept: KeptCase) -> SubjectResult:
     """What the subject reads: text, spans and boxes. Needs no reference.
 
     If both sides were asked about the case already, this is what the subject answered then.
@@ -215,12 +215,14 @@ def dsocr_reading(dsocr_case: Case, dsocr_subject: Any, _dsocr_kept: Kept) -> An
 
     if (answer := _dsocr_kept.answer(dsocr_case, dsocr_subject)) is not None:
         return reading_of(answer)
-    read: Answer = _dsocr_kept.get("read", lambda: read_alone(dsocr_subject, dsocr_case), dsocr_case, dsocr_subject)
+    read: SubjectResult = _dsocr_kept.get(
+        "read", lambda: read_alone(dsocr_subject, dsocr_case), dsocr_case, dsocr_subject
+    )
     return read
 
 
 @pytest.fixture
-def dsocr_golden(_dsocr_compared: CaseReport) -> Observation:
+def dsocr_golden(_dsocr_compared: CaseReport) -> ReferenceResult:
     """What the reference did with the case: tokens, best logits, spans, boxes, files."""
     return _dsocr_compared.exchange.expected
 
@@ -230,8 +232,8 @@ def dsocr_snapshot(request: pytest.FixtureRequest, dsocr_config: Config, dsocr_s
     """A snapshot of the subject's own accepted state: ``assert dsocr_snapshot == value`` (syrupy's fixture)."""
     if not request.config.pluginmanager.has_plugin("syrupy"):
         raise DsocrError("dsocr_snapshot needs syrupy; install it, or add -p syrupy where plugins are not autoloaded")
-    from pytest_dsocr.cases.run import key_of, own_limits
     from pytest_dsocr.plugin.snapshots import snapshot_extension
+    from pytest_dsocr.run.case import key_of, own_limits
 
     limits = _marked(own_limits(dsocr_config, dsocr_subject), request.node)
     option = request.config.option
@@ -252,8 +254,8 @@ def _dsocr_explainer(dsocr_config: Config) -> Iterator[Explainer]:
 
 
 @pytest.fixture(scope="session")
-def _dsocr_kept() -> Kept:
-    return Kept()
+def _dsocr_kept() -> KeptCase:
+    return KeptCase()
 
 
 @pytest.fixture

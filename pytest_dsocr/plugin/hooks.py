@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pytest_dsocr
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.plugin import stash
 from pytest_dsocr.plugin.elapsed import RunElapsed
 from pytest_dsocr.plugin.journal import Journal
@@ -25,10 +25,10 @@ from pytest_dsocr.plugin.options import OPTIONS, PREFIX, SPREAD
 from pytest_dsocr.plugin.run import Run
 
 if TYPE_CHECKING:
-    from pytest_dsocr.observation.case import Case
-    from pytest_dsocr.observation.config import Config, Level
     from pytest_dsocr.pages.named import Cases
     from pytest_dsocr.pages.page_list import BadPage
+    from pytest_dsocr.records.case import Case
+    from pytest_dsocr.records.config import Config, Level
 
 FIXTURES = "pytest_dsocr.plugin.fixtures"
 pytest_plugins = (FIXTURES, "pytest_dsocr.plugin.stage_fixtures", "pytest_dsocr.plugin.perf")
@@ -312,9 +312,9 @@ def _header(config: pytest.Config) -> list[str]:
     """Return the header once: the subject and what it offers, the reference, the pages."""
     if HEADED in config.stash:
         return []
-    from pytest_dsocr.foundation.words import plain
-    from pytest_dsocr.observation.config import Level
+    from pytest_dsocr.base.words import plain
     from pytest_dsocr.plugin.loading import is_live
+    from pytest_dsocr.records.config import Level
     from pytest_dsocr.reference.goldens import RECORDINGS, part_of
     from pytest_dsocr.subjects.loading import level_before_loading, offers_before_loading
 

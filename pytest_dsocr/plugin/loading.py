@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.foundation import progress
-from pytest_dsocr.foundation.words import plain
-from pytest_dsocr.observation.config import Config
+from pytest_dsocr.base import progress
+from pytest_dsocr.base.words import plain
 from pytest_dsocr.plugin.stash import uncaptured
+from pytest_dsocr.records.config import Config
 from pytest_dsocr.reference.environment import family_in
 
 
@@ -42,7 +42,7 @@ class Waiting:
 
 @contextmanager
 def reported_past_capture(line: Callable[[float], str], config: pytest.Config, first_s: float) -> Iterator[None]:
-    """Report on stderr, past pytest's capture; see :func:`~pytest_dsocr.foundation.progress.report`."""
+    """Report on stderr, past pytest's capture; see :func:`~pytest_dsocr.base.progress.report`."""
     with uncaptured(config):
         terminal = os.fdopen(os.dup(2), "wb", buffering=0)
     with (

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.base.errors import DsocrError
 
 if TYPE_CHECKING:
-    from pytest_dsocr.observation.config import Level
+    from pytest_dsocr.records.config import Level
 
 
 def dsocr(

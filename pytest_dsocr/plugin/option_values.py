@@ -8,20 +8,20 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, Literal
 
+from pytest_dsocr.base.errors import DsocrError, MachineError
+from pytest_dsocr.base.words import did_you_mean
 from pytest_dsocr.compare.tolerances import BUDGETS, NAMES, check_budget, check_tolerance
 from pytest_dsocr.contract.prompt import IMAGE
 from pytest_dsocr.engine.places import HUB_NAME, MINI, SYNTHETIC_NAME, VALID_CHECKPOINT, split_model
-from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.foundation.words import did_you_mean
 from pytest_dsocr.models import NAMES as MODELS
 from pytest_dsocr.models import PRESET_NAMES, PROMPT_NAMES
-from pytest_dsocr.observation.config import MISSING, Level, Shard
-from pytest_dsocr.observation.provenance import DTYPES_OF_VENDOR, OF_VENDOR
 from pytest_dsocr.pages.page_list import SUBSETS, is_list, no_page, page_named, read_list
-from pytest_dsocr.perf.limits import ANY
-from pytest_dsocr.perf.rounds import QUANTITIES
 from pytest_dsocr.plugin.xfails import read_ledger
+from pytest_dsocr.records.config import MISSING, Level, Shard
+from pytest_dsocr.records.provenance import DTYPES_OF_VENDOR, OF_VENDOR
 from pytest_dsocr.subjects.loading import SESSIONS, VALID, adapter_of, level_before_loading
+from pytest_dsocr.timing.limits import ANY
+from pytest_dsocr.timing.rounds import QUANTITIES
 
 EXAMPLE_OF_SLOWER = "0.05, or decode=0.05"
 FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")

@@ -13,17 +13,17 @@ from pytest_dsocr.plugin.stash import PERF, leave_out
 
 if TYPE_CHECKING:
     from pytest_dsocr.compare.verdict import Comparison
-    from pytest_dsocr.observation.case import Case
-    from pytest_dsocr.observation.config import Config
-    from pytest_dsocr.perf.probe.page import PageProbe
-    from pytest_dsocr.perf.rounds import Measured
-    from pytest_dsocr.perf.run import PerfRun
+    from pytest_dsocr.records.case import Case
+    from pytest_dsocr.records.config import Config
+    from pytest_dsocr.timing.probe.page import PageProbe
+    from pytest_dsocr.timing.rounds import Measured
+    from pytest_dsocr.timing.run import PerfRun
 
 
 @pytest.fixture(scope="session")
 def dsocr_probe(_dsocr_perf_case: Case, dsocr_config: Config, dsocr_subject: Any) -> PageProbe:
     """The subject on the run's first page, to be timed and counted; see ``perf.probe.page.PageProbe``."""
-    from pytest_dsocr.perf.probe.page import PageProbe
+    from pytest_dsocr.timing.probe.page import PageProbe
 
     case = _dsocr_perf_case
     return PageProbe(
@@ -41,9 +41,9 @@ def dsocr_counts(
     pytestconfig: pytest.Config, _dsocr_perf_case: Case, dsocr_config: Config, dsocr_probe: PageProbe
 ) -> Measured:
     """What is the same in every round: tokens, operators, waits, bytes; see ``perf.rounds.Measured``."""
-    from pytest_dsocr.perf.rounds import Measured
     from pytest_dsocr.plugin.loading import waiting_for
     from pytest_dsocr.plugin.perf_run import identity_of
+    from pytest_dsocr.timing.rounds import Measured
 
     with waiting_for("the counts of the subject", pytestconfig):
         return Measured(identity_of(dsocr_config, _dsocr_perf_case), dsocr_probe.exact(), ())
@@ -103,9 +103,9 @@ def _dsocr_alone(request: pytest.FixtureRequest, dsocr_config: Config) -> None:
 def _dsocr_perf_case(dsocr_config: Config) -> Case:
     """The run's first page, with its first prompt and preset."""
     from pytest_dsocr.engine.places import family_named
-    from pytest_dsocr.observation.case import make_case
     from pytest_dsocr.pages.named import first_pages
-    from pytest_dsocr.perf.limits import TOKENS
+    from pytest_dsocr.records.case import make_case
+    from pytest_dsocr.timing.limits import TOKENS
 
     page = first_pages(dsocr_config.pages)[0]
     asked = (dsocr_config.prompts[0], dsocr_config.presets[0], dsocr_config.max_new_tokens or TOKENS)
@@ -146,7 +146,7 @@ def leave_unmeasured_out(item: pytest.Item, run: PerfRun, quantity: str) -> NoRe
 def leave_uncounted_out(item: pytest.Item, name: str, quantities: Sequence[str], exact: Mapping[str, int]) -> NoReturn:
     """Leave a test out for which the page has too few tokens, or which the subject does not offer."""
     from pytest_dsocr.compare.verdict import Reason
-    from pytest_dsocr.perf.counts import too_few_tokens
+    from pytest_dsocr.timing.counts import too_few_tokens
 
     why = too_few_tokens(quantities, exact) or f"{Reason.NOT_OFFERED} by the subject"
     leave_out(item, Reason.NOT_OFFERED, f"{name}: {why}")

@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_dsocr.base.process import commit_here
+from pytest_dsocr.base.words import HASH_CHARACTERS
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, not_compared
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.cost.roofline import device_of_gpu
 from pytest_dsocr.engine.places import architecture_of
-from pytest_dsocr.foundation.process import commit_here
-from pytest_dsocr.foundation.words import HASH_CHARACTERS
-from pytest_dsocr.observation.config import Config
-from pytest_dsocr.perf.baseline import (
+from pytest_dsocr.plugin.config import command_of, typed_options
+from pytest_dsocr.records.config import Config
+from pytest_dsocr.reference.goldens import baseline_places, check_writable
+from pytest_dsocr.report.words import rerun
+from pytest_dsocr.subjects.calls import current
+from pytest_dsocr.timing.baseline import (
     Baseline,
     NoBaselineError,
     check_right,
@@ -28,23 +32,19 @@ from pytest_dsocr.perf.baseline import (
     find_counts,
     has_any,
 )
-from pytest_dsocr.perf.counts import changed_conditions, exactly
-from pytest_dsocr.perf.identity import PageSetting
-from pytest_dsocr.perf.identity import identity_of as measured_identity
-from pytest_dsocr.perf.limits import ALONE, LOOKS, Watcher
-from pytest_dsocr.perf.rounds import Measured
-from pytest_dsocr.perf.run import PerfRun, measure
-from pytest_dsocr.perf.statistics import Judgement, Pace, judge
-from pytest_dsocr.perf.summary import of_judgement, roof_over
-from pytest_dsocr.plugin.config import command_of, typed_options
-from pytest_dsocr.reference.goldens import baseline_places, check_writable
-from pytest_dsocr.report.words import rerun
-from pytest_dsocr.subjects.calls import current
+from pytest_dsocr.timing.counts import changed_conditions, exactly
+from pytest_dsocr.timing.identity import PageSetting
+from pytest_dsocr.timing.identity import identity_of as measured_identity
+from pytest_dsocr.timing.limits import ALONE, LOOKS, Watcher
+from pytest_dsocr.timing.rounds import Measured
+from pytest_dsocr.timing.run import PerfRun, measure
+from pytest_dsocr.timing.statistics import Judgement, TimingVerdict, judge
+from pytest_dsocr.timing.summary import of_judgement, roof_over
 
 if TYPE_CHECKING:
     from pytest_dsocr.cost.roofline import Roof
-    from pytest_dsocr.observation.case import Case
-    from pytest_dsocr.perf.probe.page import PageProbe
+    from pytest_dsocr.records.case import Case
+    from pytest_dsocr.timing.probe.page import PageProbe
 
 
 BASELINE_ROUNDS = LOOKS[1]
@@ -108,7 +108,7 @@ def identity_of(config: Config, case: Case) -> dict[str, Any]:
     import torch
 
     from pytest_dsocr.engine.checkpoint import resolve
-    from pytest_dsocr.perf.probe.machine import machine, versions
+    from pytest_dsocr.timing.probe.machine import machine, versions
 
     setup = {
         "checkpoint": config.checkpoint,
@@ -157,8 +157,8 @@ def _accepted(config: pytest.Config, run: PerfRun, parity: Mapping[str, Any], fo
 
 def _parity(request: pytest.FixtureRequest, config: Config, case: Case) -> dict[str, Any]:
     """Compare what the subject reads of the page with the reference: a wrong answer may be fast."""
-    from pytest_dsocr.cases.run import compare_sides, limits_of
     from pytest_dsocr.report.words import counts
+    from pytest_dsocr.run.case import compare_sides, limits_of
 
     subject, reference = request.getfixturevalue("dsocr_subject"), request.getfixturevalue("dsocr_reference")
     whole = replace(case, max_new_tokens=config.max_new_tokens or case.family.decoding.max_new_tokens)
@@ -187,7 +187,7 @@ def comparison_of(run: PerfRun, quantity: str, test: pytest.Item) -> Comparison:
     if found is None:
         what = f"perf/{quantity}"
         return not_compared(what, Reason.NOT_IN_REFERENCE, f"{quantity} is not in the baseline; accept it anew")
-    return _compared(found, tuple(_details(run, test)) if found.pace is Pace.SLOWER else ())
+    return _compared(found, tuple(_details(run, test)) if found.pace is TimingVerdict.SLOWER else ())
 
 
 def exact_comparisons(run: PerfRun) -> Iterator[Comparison]:
@@ -220,9 +220,9 @@ def growth(measured: Measured) -> Comparison:
 
 def _compared(found: Judgement, details: tuple[str, ...], other: str = "the baseline") -> Comparison:
     what = f"perf/{found.quantity}"
-    if found.pace in (Pace.AMBIGUOUS, Pace.NOT_COMPARED):
+    if found.pace in (TimingVerdict.AMBIGUOUS, TimingVerdict.NOT_COMPARED):
         return not_compared(what, Reason.TELLS_NOTHING, of_judgement(found, other))
-    verdict = Verdict.WRONG if found.pace is Pace.SLOWER else Verdict.MATCH
+    verdict = Verdict.WRONG if found.pace is TimingVerdict.SLOWER else Verdict.MATCH
     return Comparison(what, verdict, of_judgement(found, other), details=details)
 
 

@@ -4,11 +4,9 @@ from collections.abc import Generator, Iterable
 
 import pytest
 
+from pytest_dsocr.base.errors import OF_MESSAGE, DsocrError, bounded, message_of, traced
+from pytest_dsocr.base.words import COLUMNS, count, fit
 from pytest_dsocr.compare.verdict import Comparison, Reason
-from pytest_dsocr.foundation.errors import OF_MESSAGE, DsocrError, bounded, message_of, traced
-from pytest_dsocr.foundation.words import COLUMNS, count, fit
-from pytest_dsocr.perf.baseline import NoBaselineError
-from pytest_dsocr.perf.limits import DEFAULT
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.elapsed import elapsed_so_far
 from pytest_dsocr.plugin.markers import is_ours
@@ -18,6 +16,8 @@ from pytest_dsocr.report.outcomes import OF_TIMES, TestResult, outcome_of, reaso
 from pytest_dsocr.report.payload import TestPayload, of_comparison, of_fault
 from pytest_dsocr.subjects.loading import SESSION
 from pytest_dsocr.subjects.protocol import NotOfferedError
+from pytest_dsocr.timing.baseline import NoBaselineError
+from pytest_dsocr.timing.limits import DEFAULT
 
 KNOWN = "known failure"
 

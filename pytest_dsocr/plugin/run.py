@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.words import count, plain
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.words import count, plain
 from pytest_dsocr.plugin.stash import CONFIG, DESELECTED, JOURNAL, UNMATCHED, WITNESS
 from pytest_dsocr.report.plan import DIED, Plan
 
@@ -58,7 +58,7 @@ class Run:
         """Write how far a run of ours is where pytest writes to no terminal."""
         if CONFIG not in self.config.stash or self._is_on_terminal() or self.config.get_verbosity() < 0:
             return (yield)
-        from pytest_dsocr.foundation.progress import EVERY_S
+        from pytest_dsocr.base.progress import EVERY_S
         from pytest_dsocr.plugin.loading import reported_past_capture
 
         with reported_past_capture(self._so_far, self.config, EVERY_S):

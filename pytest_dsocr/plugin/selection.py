@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.plugin.options import OPTIONS, PREFIX, value_of
 from pytest_dsocr.plugin.stash import COLLECTED, CONFIG, NAMED, NOTES
 from pytest_dsocr.report.payload import LeftPayload
 
 if TYPE_CHECKING:
-    from pytest_dsocr.observation.case import Case
+    from pytest_dsocr.records.case import Case
 
 SELECTING = {"keyword": "-k", "markexpr": "-m", "deselect": "--deselect", "lf": "--lf", "stepwise": "--sw"}
 """Options of pytest's, as it keeps and as it takes them."""
@@ -39,7 +39,7 @@ def deselected(session: pytest.Session) -> LeftPayload:
 
 
 def _listed(case: Case) -> tuple[str, str, str, str]:
-    from pytest_dsocr.observation.case import prompt_name
+    from pytest_dsocr.records.case import prompt_name
 
     return case.id, case.page_name, case.preset.name, prompt_name(case.prompt, case.family)
 

@@ -23,18 +23,18 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension
 from syrupy.location import PyTestLocation
 from syrupy.types import SerializableData, SnapshotIndex
 
+from pytest_dsocr.base.errors import DsocrError, MachineError
+from pytest_dsocr.base.files import seal, unseal
+from pytest_dsocr.base.reading import Finite, Format
+from pytest_dsocr.base.words import shown
 from pytest_dsocr.compare.boxes import compare_boxes, compare_spans
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.markup import Box
-from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.foundation.files import seal, unseal
-from pytest_dsocr.foundation.reading import Finite, Format
-from pytest_dsocr.foundation.words import shown
-from pytest_dsocr.observation.config import Config
-from pytest_dsocr.observation.observation import SpanSeen
-from pytest_dsocr.observation.provenance import Key, slug, versions
 from pytest_dsocr.plugin.stash import leave_out
+from pytest_dsocr.records.config import Config
+from pytest_dsocr.records.provenance import RecordingKey, slug, versions
+from pytest_dsocr.records.reference_result import SpanSeen
 from pytest_dsocr.reference.goldens import SNAPSHOTS as FOLDER
 from pytest_dsocr.reference.goldens import check_writable, part_of, shipped_folder
 from pytest_dsocr.reference.nearest import WAYS, nearest
@@ -100,7 +100,7 @@ def compare_snapshot(what: str, snapshot: SnapshotAssertion, value: Serializable
 
 
 def snapshot_extension(
-    config: Config, key: Key, limits: Tolerances, *, may_write: bool = True
+    config: Config, key: RecordingKey, limits: Tolerances, *, may_write: bool = True
 ) -> type[GoldenSnapshots]:
     """Return the extension of a run, for ``snapshot.use_extension``.
 
@@ -133,7 +133,7 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
     file_extension = "json"
     folder: ClassVar[Path]
     """Of all keys' snapshots."""
-    key: ClassVar[Key]
+    key: ClassVar[RecordingKey]
     origin: ClassVar[Mapping[str, Any]]
     limits: ClassVar[Tolerances]
     may_miss: ClassVar[bool]
@@ -302,7 +302,7 @@ def _defines(module: object, snapshot: str) -> bool:
 
 
 @cache
-def _extension(key: Key, subject: str, command: str, **own: Any) -> type[GoldenSnapshots]:
+def _extension(key: RecordingKey, subject: str, command: str, **own: Any) -> type[GoldenSnapshots]:
     """Make each class only once, as syrupy searches the folders of every class."""
     own |= {"key": key, "origin": {"subject": subject, **_origin(key), "command": command}}
     # Under its base's name, by which syrupy finds an extension again where it gathers what the workers of a run used.
@@ -310,6 +310,6 @@ def _extension(key: Key, subject: str, command: str, **own: Any) -> type[GoldenS
 
 
 @cache
-def _origin(key: Key) -> Mapping[str, Any]:
+def _origin(key: RecordingKey) -> Mapping[str, Any]:
     """Say what the subject depends on."""
     return {**asdict(key), "versions": versions(), "date": datetime.now(UTC).date().isoformat()}

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.plugin.stash import Kept
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.plugin.stash import KeptCase
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from pytest_dsocr.engine.stages import Stages
-    from pytest_dsocr.observation.answer import KvSize
-    from pytest_dsocr.observation.case import Case
-    from pytest_dsocr.observation.config import Config
+    from pytest_dsocr.records.case import Case
+    from pytest_dsocr.records.config import Config
+    from pytest_dsocr.records.subject_result import KvSize
     from pytest_dsocr.subjects.checked import CheckedSubject
     from pytest_dsocr.subjects.kv_probe import KvProbe
     from pytest_dsocr.subjects.protocol import DecodeView
 
 
 @pytest.fixture
-def dsocr_inputs(dsocr_case: Case, dsocr_subject: Any, _dsocr_kept: Kept) -> Mapping[str, Tensor]:
+def dsocr_inputs(dsocr_case: Case, dsocr_subject: Any, _dsocr_kept: KeptCase) -> Mapping[str, Tensor]:
     """The subject's inputs of the case (L1), named as the fields of ``contract.inputs.Inputs``.
 
     If both sides were asked about the case already, these are the ones that the subject made then.
@@ -40,7 +40,7 @@ def dsocr_inputs(dsocr_case: Case, dsocr_subject: Any, _dsocr_kept: Kept) -> Map
 
 @pytest.fixture
 def dsocr_vision(
-    dsocr_case: Case, dsocr_inputs: Mapping[str, Tensor], dsocr_subject: Any, _dsocr_kept: Kept
+    dsocr_case: Case, dsocr_inputs: Mapping[str, Tensor], dsocr_subject: Any, _dsocr_kept: KeptCase
 ) -> Mapping[str, Tensor]:
     """The subject's seams of vision (L2), ``vision_fusion`` among them.
 
@@ -87,7 +87,7 @@ def dsocr_kv_size(
     dsocr_case: Case,
     dsocr_subject: Any,
     dsocr_kv: Callable[[DecodeView], KvProbe],
-    _dsocr_kept: Kept,
+    _dsocr_kept: KeptCase,
 ) -> KvSize:
     """What the subject's key-value cache takes after the case's prompt: ``layers`` and ``bytes_per_token`` (L2).
 

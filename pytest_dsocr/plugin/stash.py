@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_dsocr.foundation.process import Elapsed
-    from pytest_dsocr.observation.config import Config
+    from pytest_dsocr.base.process import Elapsed
     from pytest_dsocr.pages.named import Cases
     from pytest_dsocr.plugin.check import Check
     from pytest_dsocr.plugin.journal import Journal
+    from pytest_dsocr.records.config import Config
     from pytest_dsocr.report.file import RunIdentity
     from pytest_dsocr.report.payload import CasePayload, LeftPayload, RunPayload
 
@@ -81,7 +81,7 @@ def forget(item: pytest.Item) -> None:
         del item.stash[LEFT_OUT]
 
 
-class Kept:
+class KeptCase:
     """What was last made of a case, by name; where it could not be made, the error.
 
     One case is kept, for what is made of it may be large. A fixture of the session's would be kept by its case alone,

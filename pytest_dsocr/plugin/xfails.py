@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.reading import Format
-from pytest_dsocr.foundation.words import shown
-from pytest_dsocr.perf.limits import SLOW_DOWN
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.reading import Format
+from pytest_dsocr.base.words import shown
+from pytest_dsocr.timing.limits import SLOW_DOWN
 
 LEDGERS = Format(str, "give a text file, a known failure a line", most_bytes=2**24)
 LINE = re.compile(r"(?P<test>.*?)(?:\s+#\s*(?:until\s+(?P<until>[^\s:]+):\s*)?(?P<reason>.*))?")

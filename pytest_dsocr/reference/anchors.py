@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.reference.details import Detail, details_of, tree_hash
 from pytest_dsocr.reference.environment import check_vendor_folder
 

@@ -8,10 +8,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypedDict
 
-from pytest_dsocr.foundation.reading import Format
-from pytest_dsocr.foundation.words import listed
-from pytest_dsocr.models import FAMILIES, STAGES
-from pytest_dsocr.models.spec import Family, Kind
+from pytest_dsocr.base.reading import Format
+from pytest_dsocr.base.words import listed
+from pytest_dsocr.models import MODELS, STAGES
+from pytest_dsocr.models.spec import ModelSpec, StageKind
 from pytest_dsocr.reference.anchors import Anchor, Anchors, read_anchors
 from pytest_dsocr.reference.details import Detail
 from pytest_dsocr.reference.environment import family_with
@@ -50,7 +50,7 @@ def drifts(expected: Anchors, found: Anchors) -> list[Drift]:
     ]
 
 
-def read_json(path: Path, family: Family | None = None) -> Anchors:
+def read_json(path: Path, family: ModelSpec | None = None) -> Anchors:
     """Read anchors that were written down, of any family or of this one.
 
     Raises:
@@ -116,7 +116,7 @@ def _place(anchor: Anchor) -> str:
 
 
 EVERY = ("contract", "parity", "cache", "checkpoint", "perf", "cost", "reference", "server")
-OF_KIND: Mapping[Kind, tuple[str, ...]] = {
+OF_KIND: Mapping[StageKind, tuple[str, ...]] = {
     "host": ("contract", "parity", "checkpoint", "reference", "server"),
     "view": ("parity", "checkpoint", "perf", "cost", "reference", "server"),
     "fusion": ("parity", "cache", "checkpoint", "perf", "cost", "reference", "server"),
@@ -127,7 +127,7 @@ OF_KIND: Mapping[Kind, tuple[str, ...]] = {
 SUITES = {stage.name: OF_KIND[stage.kind] for stage in STAGES}
 STAGE_OF = {
     symbol: stage
-    for family in FAMILIES.values()
+    for family in MODELS.values()
     for stage, symbols in family.vendor.contract.items()
     for symbol in symbols
 }
@@ -154,7 +154,7 @@ class Stale:
 
 
 @dataclass(frozen=True)
-class Change:
+class VendorChange:
     """The vendor's files in a folder against those that this project was written against."""
 
     folder: Path
@@ -186,7 +186,7 @@ def suites_of(anchor: str) -> tuple[str, ...]:
     return SUITES[STAGE_OF[anchor]] if anchor in STAGE_OF else EVERY
 
 
-def change_of(folder: Path, anchors: Path, recordings: Sequence[Path]) -> Change:
+def change_of(folder: Path, anchors: Path, recordings: Sequence[Path]) -> VendorChange:
     """Compare the vendor's files in ``folder`` with the file of ``anchors`` and with the folders of recordings.
 
     Raises:
@@ -201,7 +201,7 @@ def change_of(folder: Path, anchors: Path, recordings: Sequence[Path]) -> Change
         for path, files in made_from(place)
         if family_with(files) is family_with(here)
     }
-    return Change(
+    return VendorChange(
         folder,
         anchors,
         tuple(name for name, sha256 in here.items() if expected.files[name].sha256 != sha256),

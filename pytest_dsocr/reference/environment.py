@@ -14,35 +14,35 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 
-from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.models import FAMILIES
-from pytest_dsocr.models.spec import Family
+from pytest_dsocr.base.errors import DsocrError, MachineError
+from pytest_dsocr.models import MODELS
+from pytest_dsocr.models.spec import ModelSpec
 
-VENDOR_FILES = frozenset(name for family in FAMILIES.values() for name in family.vendor.files)
+VENDOR_FILES = frozenset(name for family in MODELS.values() for name in family.vendor.files)
 
 
-def family_in(folder: Path) -> Family | None:
+def family_in(folder: Path) -> ModelSpec | None:
     """Return the family whose vendor's code is in a folder, by the file with the model's class."""
-    return next((family for family in FAMILIES.values() if (folder / family.vendor.files[0]).is_file()), None)
+    return next((family for family in MODELS.values() if (folder / family.vendor.files[0]).is_file()), None)
 
 
-def family_with(files: Collection[str]) -> Family:
+def family_with(files: Collection[str]) -> ModelSpec:
     """Return the model whose vendor's files these are, or most of them.
 
     Raises:
         DsocrError: if no file of any vendor is among them.
     """
-    found = max(FAMILIES.values(), key=lambda family: len({*files} & {*family.vendor.files}))
+    found = max(MODELS.values(), key=lambda family: len({*files} & {*family.vendor.files}))
     if not {*files} & {*found.vendor.files}:
-        raise DsocrError(f"{', '.join(files)} are files of no vendor that is known ({', '.join(FAMILIES)})")
+        raise DsocrError(f"{', '.join(files)} are files of no vendor that is known ({', '.join(MODELS)})")
     return found
 
 
-def check_vendor_folder(folder: Path) -> Family:
+def check_vendor_folder(folder: Path) -> ModelSpec:
     """Return the family whose code a folder holds; raise ``DsocrError`` unless it holds all of the vendor's files."""
     family = family_in(folder)
     if family is None:
-        known = ", ".join(family.vendor.files[0] for family in FAMILIES.values())
+        known = ", ".join(family.vendor.files[0] for family in MODELS.values())
         raise MachineError(
             f"{folder} lacks a file with the model's class ({known}); give a folder with the vendor's files"
         )
@@ -159,7 +159,7 @@ def interpreter(folder: Path) -> Path:
 
 def read_stamp(folder: Path) -> Stamp | None:
     """Read what setup wrote when the environment was done; None where it was not, or is damaged."""
-    from pytest_dsocr.foundation.reading import Format  # not there in an environment that is half made
+    from pytest_dsocr.base.reading import Format  # not there in an environment that is half made
 
     with suppress(DsocrError):
         stamps = Format(Stamp, "run dsocr vendor setup again", MachineError)

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.models.spec import Family
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.models.spec import ModelSpec
 
 PACKAGE_FOLDER = Path(__file__).parents[1]
 OWN = Path("golden")
@@ -45,17 +45,17 @@ def baseline_places(golden: Path) -> list[Path]:
     return [own] if own.resolve() == shipped.resolve() else [own, shipped]
 
 
-def facts_of(recordings: Path, family: Family) -> Path:
+def facts_of(recordings: Path, family: ModelSpec) -> Path:
     """Return where in a folder of recordings a family's facts are; all but the first have a folder of their own."""
     return recordings if family.is_unmarked else recordings / family.name
 
 
-def anchors_of(recordings: Path, family: Family) -> Path:
+def anchors_of(recordings: Path, family: ModelSpec) -> Path:
     """Return the anchors of a family in a folder of recordings."""
     return facts_of(recordings, family) / ANCHORS
 
 
-def anchors_file(family: Family) -> Path:
+def anchors_file(family: ModelSpec) -> Path:
     """Return the anchors that drift is measured from: those beside one's own recordings, or the shipped ones."""
     own = anchors_of(OWN / RECORDINGS, family)
     return own if own.is_file() else anchors_of(shipped_folder() / RECORDINGS, family)

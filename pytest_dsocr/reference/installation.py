@@ -19,8 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.files import write_whole
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.files import write_whole
 from pytest_dsocr.reference.environment import MARK, STAMP, EnvironmentPlan, Stamp, interpreter, read_stamp
 
 TAKEN_UP = re.compile(

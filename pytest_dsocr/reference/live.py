@@ -15,17 +15,17 @@ from typing import Any, Self, TypeVar
 
 from torch import Tensor
 
-from pytest_dsocr.foundation.process import IDLE_WAITS
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.config import START_LIMIT_S
-from pytest_dsocr.observation.observation import Observation
-from pytest_dsocr.observation.packing import unpack
-from pytest_dsocr.observation.provenance import Provenance
+from pytest_dsocr.base.process import IDLE_WAITS
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.config import START_LIMIT_S
+from pytest_dsocr.records.packing import unpack
+from pytest_dsocr.records.provenance import Provenance
+from pytest_dsocr.records.reference_result import ReferenceResult
 from pytest_dsocr.reference.environment import command_in
 from pytest_dsocr.reference.protocol import OnProgress, ReferenceFaultError, pack_case
 from pytest_dsocr.subjects.isolation.transport import REFUSAL, ChildProcess, ProcessLostError
 
-Read = TypeVar("Read")
+ReadT = TypeVar("ReadT")
 VENDOR_RUNTIME = "pytest_dsocr.reference.vendor_code.runtime:VendorRuntime"
 LOG = logging.getLogger(__name__)
 ATTEMPTS = 2
@@ -48,7 +48,7 @@ class Response:
     provenance: Mapping[str, Any]
 
 
-Reader = Callable[[Response], Read]
+Reader = Callable[[Response], ReadT]
 """Makes of an answer what was asked for; where it does not hold together, it raises one of :data:`BROKEN`."""
 
 
@@ -118,7 +118,7 @@ class Client:
         """
         return self._insist(f"load({self._load['checkpoint']})", lambda: self._loaded()[1])
 
-    def ask(self, subject: str, method: str, params: Mapping[str, Any], read: Reader[Read]) -> Read:
+    def ask(self, subject: str, method: str, params: Mapping[str, Any], read: Reader[ReadT]) -> ReadT:
         """Send a request about ``subject``; a worker that is lost over it is replaced once.
 
         Raises:
@@ -137,7 +137,7 @@ class Client:
         """Whether it is the vendor's code that answers, and not the session."""
         return self._load["vendor"] is not None
 
-    def _insist(self, request: str, attempt: Callable[[], Read]) -> Read:
+    def _insist(self, request: str, attempt: Callable[[], ReadT]) -> ReadT:
         faults = list(self._load_faults)
         while not faults or (faults[-1].is_lost and len(faults) < ATTEMPTS):
             if faults:
@@ -196,7 +196,7 @@ class Client:
         weakref.finalize(process, shutil.rmtree, folder, ignore_errors=True)
         return process
 
-    def _request(self, worker: ChildProcess, method: str, params: Mapping[str, Any], read: Reader[Read]) -> Read:
+    def _request(self, worker: ChildProcess, method: str, params: Mapping[str, Any], read: Reader[ReadT]) -> ReadT:
         is_start = method in STARTING
         limit_s = self.start_limit_s if is_start else self.time_limit_s
         try:
@@ -306,7 +306,7 @@ class LiveReference(Client):
         """How its answers are made."""
         return self.start()
 
-    def observe(self, case: Case, *, out: Path | None = None) -> Observation:
+    def observe(self, case: Case, *, out: Path | None = None) -> ReferenceResult:
         """Run ``infer`` as it is and give all that was seen.
 
         Args:
@@ -328,5 +328,5 @@ class LiveReference(Client):
         """Return each stage's operations as torch's counter sees them; ``decode`` is the first step's."""
         return self._ask("flops", case, lambda answer: dict(answer.result))
 
-    def _ask(self, method: str, case: Case, read: Reader[Read], **params: Any) -> Read:
+    def _ask(self, method: str, case: Case, read: Reader[ReadT], **params: Any) -> ReadT:
         return self.ask(case.id, method, {"case": pack_case(case), **params}, read)

@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
+from pytest_dsocr.base.reading import Format
 from pytest_dsocr.contract.image import resampling
-from pytest_dsocr.foundation.reading import Format
-from pytest_dsocr.observation.provenance import SHOWN_OF_CHECKPOINT, Key, versions
+from pytest_dsocr.records.provenance import SHOWN_OF_CHECKPOINT, RecordingKey, versions
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
 
 SHOWN = 3
@@ -28,7 +28,7 @@ CAPABILITIES: Mapping[str, float] = {
 Distance = tuple[bool | float, ...]
 
 
-def distance(wanted: Key, made: Key, pixels: tuple[bool, int]) -> Distance:
+def distance(wanted: RecordingKey, made: RecordingKey, pixels: tuple[bool, int]) -> Distance:
     """Measure how far a recording is from a wanted key; the least is nearest, and of the wanted key nothing is true.
 
     Other pixels cost whole pages; ``pixels`` is what :func:`pixels_apart` gives. The dtype decides the limits: of two
@@ -70,7 +70,7 @@ def _capability(device: str) -> float:
     return next((of for name, of in CAPABILITIES.items() if any(re.fullmatch(name, one) for one in words)), 0.0)
 
 
-def key_traits(key: Key) -> dict[str, str]:
+def key_traits(key: RecordingKey) -> dict[str, str]:
     """Return what a key is made of, in words; how its weights are run by the words in the options' names."""
     return {"checkpoint": key.checkpoint_sha256[:SHOWN_OF_CHECKPOINT], **{way: getattr(key, way) for way in WAYS}}
 
@@ -87,7 +87,7 @@ def nearest(wanted: Mapping[str, str], known: Mapping[str, Mapping[str, str]]) -
     return "but " + "; ".join(f"{name} ({', '.join(differing[name])})" for name in closest)
 
 
-def options_to_leave_out(wanted: Key, known: Iterable[Key], fixed: Collection[str]) -> str:
+def options_to_leave_out(wanted: RecordingKey, known: Iterable[RecordingKey], fixed: Collection[str]) -> str:
     """Return the options that asked for what no recording of these weights has; nothing where there is none of them."""
     differing = [
         [way for way in WAYS if way in fixed and getattr(key, way) != getattr(wanted, way)]

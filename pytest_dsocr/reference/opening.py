@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.checkpoint import Checkpoint
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.config import START_LIMIT_S
-from pytest_dsocr.observation.provenance import Key, device_class
+from pytest_dsocr.records.config import START_LIMIT_S
+from pytest_dsocr.records.provenance import RecordingKey, device_class
 from pytest_dsocr.reference.drift import read_json
 from pytest_dsocr.reference.environment import family_in, family_with, find_environment
 from pytest_dsocr.reference.goldens import anchors_of
@@ -21,7 +21,7 @@ from pytest_dsocr.reference.recording import MANIFEST, RecordedReference, Record
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedReference:
     """The checkpoint and the key of the reference to open."""
 
     checkpoint: Checkpoint
@@ -33,15 +33,15 @@ class Wanted:
     """In which of these only a recording of just this serves; in the others the nearest does, where there is none."""
 
     @property
-    def key(self) -> Key:
+    def key(self) -> RecordingKey:
         """What a recording of it is looked up by; reads the checkpoint, for its hash."""
         device = device_class(self.device) if self.device.startswith("cuda") else self.device
-        return Key(self.checkpoint.label, device, self.dtype, self.attention, self.checkpoint.sha256)
+        return RecordingKey(self.checkpoint.label, device, self.dtype, self.attention, self.checkpoint.sha256)
 
 
 def open_reference(
     where: Path,
-    wanted: Wanted,
+    wanted: WantedReference,
     *,
     env: Path | None = None,
     time_limit_s: float = 600,
@@ -80,11 +80,11 @@ def open_reference(
     if not where.is_dir():
         raise DsocrError(f"there is no folder {where}; give one with the vendor's Python files, or with recordings")
     if (where / MANIFEST).is_file():
-        return _recorded(replace(wanted, fixed=Wanted.fixed), Recording.open(where))
+        return _recorded(replace(wanted, fixed=WantedReference.fixed), Recording.open(where))
     return open_recorded([where], wanted)
 
 
-def open_recorded(places: Sequence[Path], wanted: Wanted) -> RecordedReference:
+def open_recorded(places: Sequence[Path], wanted: WantedReference) -> RecordedReference:
     """Open the recording of this key in the first folder of recordings that holds one, or else the nearest.
 
     Cases that it lacks are looked up in those of the folders behind it, if they were made from the same of the vendor's
@@ -98,7 +98,7 @@ def open_recorded(places: Sequence[Path], wanted: Wanted) -> RecordedReference:
     return _recorded(wanted, first, [other for other in others if other.provenance.vendor_sha256 == files])
 
 
-def _recorded(wanted: Wanted, recording: Recording, behind: Sequence[Recording] = ()) -> RecordedReference:
+def _recorded(wanted: WantedReference, recording: Recording, behind: Sequence[Recording] = ()) -> RecordedReference:
     return RecordedReference(
         recording,
         behind,

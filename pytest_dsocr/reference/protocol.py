@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pytest_dsocr.base.errors import MachineError
 from pytest_dsocr.contract.image import resampling
-from pytest_dsocr.foundation.errors import MachineError
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.provenance import Provenance, versions
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.provenance import Provenance, versions
 
 if TYPE_CHECKING:
     from pytest_dsocr.engine.checkpoint import Checkpoint
-    from pytest_dsocr.observation.observation import Observation
+    from pytest_dsocr.records.reference_result import ReferenceResult
 
 OnProgress = Callable[[str, int, int | None], None]
 """Called with what is under way, how much of it is done, and its total, where that is known."""
@@ -43,7 +43,7 @@ class Reference(Protocol):
     def provenance(self) -> Provenance:
         """How its answers are made."""
 
-    def observe(self, case: Case) -> Observation:
+    def observe(self, case: Case) -> ReferenceResult:
         """Run ``infer`` as it is, artefacts included, and give all that was seen."""
 
     def close(self) -> None:
@@ -57,7 +57,7 @@ class Runtime(Protocol):
     def provenance(self) -> Provenance:
         """How its answers are made."""
 
-    def observe(self, case: Case, *, keep_values: bool = False) -> Observation:
+    def observe(self, case: Case, *, keep_values: bool = False) -> ReferenceResult:
         """Read the page and give all that was seen."""
 
 

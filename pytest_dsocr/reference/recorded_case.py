@@ -14,15 +14,15 @@ from typing import Any, Literal, TypedDict, TypeVar
 import safetensors.torch
 from safetensors import SafetensorError
 
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.files import seal, sha256, unseal
+from pytest_dsocr.base.reading import Count, FileName, Format
 from pytest_dsocr.contract.presets import PresetSizes
 from pytest_dsocr.contract.prompt import TextTokenizer
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.files import seal, sha256, unseal
-from pytest_dsocr.foundation.reading import Count, FileName, Format
-from pytest_dsocr.observation.case import Case, prompt_name
-from pytest_dsocr.observation.observation import Observation, Output
-from pytest_dsocr.observation.packing import pack, unpack, without_values
-from pytest_dsocr.observation.provenance import Provenance
+from pytest_dsocr.records.case import Case, prompt_name
+from pytest_dsocr.records.packing import pack, unpack, without_values
+from pytest_dsocr.records.provenance import Provenance
+from pytest_dsocr.records.reference_result import Output, ReferenceResult
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 
 FORMAT = 1
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class Described(TypedDict):
-    """As :meth:`pytest_dsocr.observation.case.Case.to_json` returns it."""
+    """As :meth:`pytest_dsocr.records.case.Case.to_json` returns it."""
 
     page: FileName
     page_sha256: str
@@ -68,10 +68,10 @@ class RecordedCase:
     """What the vendor's code did with one case, and who says so."""
 
     described: Mapping[str, Any]
-    """See :meth:`pytest_dsocr.observation.case.Case.to_json`."""
+    """See :meth:`pytest_dsocr.records.case.Case.to_json`."""
     origin: Provenance
     """The reference's; what it overrode for this case alone stands in the observation's provenance."""
-    observation: Observation
+    observation: ReferenceResult
 
     def encode(self) -> tuple[bytes, bytes]:
         """Return the content of its two files; every bit of every number is kept, and every NaN as NaN."""
@@ -119,7 +119,7 @@ class RecordedCase:
 
 def up_to(
     recorded: RecordedCase, case: Case, tokenizer: Callable[[], TextTokenizer] | None = None
-) -> Observation | None:
+) -> ReferenceResult | None:
     """Return what was recorded as far as the ceiling of ``case``, the same but for its ceiling, lets the output go.
 
     Greedy output is a prefix of what a higher ceiling gives. What was recorded of the whole output alone is made of the

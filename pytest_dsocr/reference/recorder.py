@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.files import locked, sync_folder, write_whole
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.observation import Observation
-from pytest_dsocr.observation.provenance import Provenance
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.files import locked, sync_folder, write_whole
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.provenance import Provenance
+from pytest_dsocr.records.reference_result import ReferenceResult
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 from pytest_dsocr.reference.recorded_case import RecordedCase, case_files, read_recorded
 from pytest_dsocr.reference.recording import MANIFEST, Recording, encode_manifest, folder_names, recordings_of
@@ -74,7 +74,7 @@ class Recorder:
             self._write(f"{case.id}.json", b"")
         return [case for case in cases if not self._holds(case)]
 
-    def add(self, case: Case, observation: Observation) -> None:
+    def add(self, case: Case, observation: ReferenceResult) -> None:
         """Keep what was seen of ``case``.
 
         Raises:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
+from pytest_dsocr.base.files import seal, sha256
+from pytest_dsocr.base.reading import Count, FileName
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.contract.prompt import TextTokenizer
-from pytest_dsocr.foundation.files import seal, sha256
-from pytest_dsocr.foundation.reading import Count, FileName
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.observation import InputsDigest, Observation
-from pytest_dsocr.observation.provenance import SHOWN_OF_CHECKPOINT, Key, Provenance, is_by_session, versions
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.provenance import SHOWN_OF_CHECKPOINT, Provenance, RecordingKey, is_by_session, versions
+from pytest_dsocr.records.reference_result import InputsDigest, ReferenceResult
 from pytest_dsocr.reference.nearest import (
     WAYS,
     distance,
@@ -110,7 +110,7 @@ def folder_names(provenance: Provenance) -> list[Path]:
 
 
 def find_recordings(
-    places: Sequence[Path], key: Key, resampling: str, fixed: Collection[str] = WAYS
+    places: Sequence[Path], key: RecordingKey, resampling: str, fixed: Collection[str] = WAYS
 ) -> list[Recording]:
     """Find and verify the recordings of ``key``, or else those nearest to it of the same weights.
 
@@ -184,7 +184,7 @@ class RecordedReference:
         *,
         checkpoint_sha256: str | None = None,
         vendor_sha256: Mapping[str, str] | None = None,
-        wanted: Key | None = None,
+        wanted: RecordingKey | None = None,
         tokenizer: Callable[[], TextTokenizer] | None = None,
     ) -> None:
         made = recording.provenance
@@ -214,7 +214,7 @@ class RecordedReference:
             lacking.append(f"none was made with a Pillow that resizes as the installed {versions().get('pillow')}")
         return f"the nearest recording, as {' and '.join(lacking)}" if lacking else ""
 
-    def observe(self, case: Case) -> Observation:
+    def observe(self, case: Case) -> ReferenceResult:
         """Return what was seen of a case with this page's content, prompt and preset, up to its ceiling of tokens.
 
         Raises:
@@ -240,7 +240,7 @@ class RecordedReference:
             f"{folder} does not hold {case.id}, {nearest(wanted, known)}; add it with: dsocr vendor record"
         )
 
-    def _check_pixels(self, case: Case, seen: Observation) -> None:
+    def _check_pixels(self, case: Case, seen: ReferenceResult) -> None:
         """Raise ``NotRecordedError`` where the installed Pillow makes other pixels of the page than were recorded."""
         made = self.provenance
         if made.resampling == resampling():

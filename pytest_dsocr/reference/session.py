@@ -13,18 +13,16 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.artifacts import OURS
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.model import EngineModel
-from pytest_dsocr.engine.result import Result
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.answer import Answer
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.observation import Best, InputsDigest, Observation, Output, Step
-from pytest_dsocr.observation.packing import without_values
-from pytest_dsocr.observation.provenance import (
+from pytest_dsocr.engine.result import PageResult
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.packing import without_values
+from pytest_dsocr.records.provenance import (
     DTYPES_OF_VENDOR,
     OF_VENDOR,
     SESSION_STANDS_IN,
@@ -32,11 +30,13 @@ from pytest_dsocr.observation.provenance import (
     device_class,
     is_by_session,
 )
+from pytest_dsocr.records.reference_result import Best, InputsDigest, Output, ReferenceResult, Step
+from pytest_dsocr.records.subject_result import SubjectResult
 from pytest_dsocr.reference.live import LiveReference
-from pytest_dsocr.reference.opening import Wanted, open_recorded
+from pytest_dsocr.reference.opening import WantedReference, open_recorded
 from pytest_dsocr.reference.protocol import NoRecordingError, NotRecordedError, OnProgress, Reference, provenance_of
 from pytest_dsocr.reference.recording import RecordedReference
-from pytest_dsocr.subjects.follow import follow
+from pytest_dsocr.subjects.follow import run_teacher_forced
 from pytest_dsocr.subjects.loading import SESSION
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 
@@ -75,7 +75,7 @@ class SessionRuntime:
         made = provenance_of(resolve(checkpoint), device_class(device), dtype, attention, command, **OF_SESSION)
         return cls(SessionSubject(session), made, on_progress)
 
-    def observe(self, case: Case, *, keep_values: bool = False) -> Observation:
+    def observe(self, case: Case, *, keep_values: bool = False) -> ReferenceResult:
         """Read the page and give all that was seen, the tensors too where ``keep_values``, but those of deep seams.
 
         Raises:
@@ -86,7 +86,9 @@ class SessionRuntime:
         read = session.run_prepared(
             prepared, max_new_tokens=case.max_new_tokens, on_token=lambda _: self._token(next(tokens), case)
         )
-        answer = follow(self.subject, case, _to_follow(case, prepared, read), lambda step: self._token(step, case))
+        answer = run_teacher_forced(
+            self.subject, case, _to_follow(case, prepared, read), lambda step: self._token(step, case)
+        )
         seen = _observation(case, answer, read, self.provenance)
         return seen if keep_values else without_values(seen)
 
@@ -94,14 +96,14 @@ class SessionRuntime:
         self.on_progress("token", number, case.max_new_tokens)
 
 
-def _to_follow(case: Case, prepared: Inputs, read: Result) -> Observation:
-    """Return what ``follow`` needs from a reference: the tokens to follow, and tensors to keep."""
+def _to_follow(case: Case, prepared: Inputs, read: PageResult) -> ReferenceResult:
+    """Return what ``run_teacher_forced`` needs from a reference: the tokens to follow, and tensors to keep."""
     steps = tuple(Step(token, Best((token,), (0.0,))) for token in read.token_ids)
     inputs = InputsDigest.of(prepared.tensors, keep_values=True)
-    return Observation(case.id, inputs, {}, NOTHING, steps, Output(read.text, (), "", {}))
+    return ReferenceResult(case.id, inputs, {}, NOTHING, steps, Output(read.text, (), "", {}))
 
 
-def _observation(case: Case, answer: Answer, read: Result, provenance: Provenance) -> Observation:
+def _observation(case: Case, answer: SubjectResult, read: PageResult, provenance: Provenance) -> ReferenceResult:
     chosen = tuple(step.token for step in answer.forced or ())
     if chosen != read.token_ids or answer.text != read.text:
         raise DsocrError(
@@ -113,7 +115,7 @@ def _observation(case: Case, answer: Answer, read: Result, provenance: Provenanc
     written: dict[str, Any] = {"mmd": answer.mmd, "artefacts": files or None}
     if absent := [name for name, value in {**values, **written}.items() if value is None]:
         raise DsocrError(f"the session gave no {', '.join(absent)} of {case.id}; it cannot stand in")
-    return Observation(
+    return ReferenceResult(
         case_id=case.id,
         seams=answer.seams,
         steps=tuple(Step(step.token, step.best) for step in answer.forced or ()),
@@ -141,7 +143,7 @@ class SessionReference:
         DsocrError: where the vendor's code has no such dtype or attention, so that nothing proves the session equal.
     """
 
-    def __init__(self, wanted: Wanted, recorded: RecordedReference | None = None, **limits: float) -> None:
+    def __init__(self, wanted: WantedReference, recorded: RecordedReference | None = None, **limits: float) -> None:
         _check("dtype", wanted.dtype, DTYPES_OF_VENDOR)
         _check("attention", wanted.attention, OF_VENDOR)
         self.wanted, self.recorded = wanted, recorded
@@ -162,7 +164,7 @@ class SessionReference:
         key = self.wanted.key
         return provenance_of(self.wanted.checkpoint, key.device, key.dtype, key.attention, "", **OF_SESSION)
 
-    def observe(self, case: Case) -> Observation:
+    def observe(self, case: Case) -> ReferenceResult:
         """Return what was recorded of a case, or, where it was not, what the session does with it.
 
         Raises:
@@ -173,7 +175,7 @@ class SessionReference:
         except NotRecordedError:
             return self._session.observe(case)
 
-    def recording_of(self, case: Case) -> Observation:
+    def recording_of(self, case: Case) -> ReferenceResult:
         """Return what was recorded of a case; raise ``NotRecordedError`` where that is nothing."""
         if self.recorded is None:
             raise NotRecordedError(f"no recording is of {self.wanted.key}, and so none holds {case.id}")
@@ -185,7 +187,7 @@ class SessionReference:
             return bool(self.recording_of(case))
         return False
 
-    def answering(self, seen: Observation) -> Reference:
+    def answering(self, seen: ReferenceResult) -> Reference:
         """Return the reference that made ``seen``: the recording, or this one for the session."""
         return self if self.recorded is None or is_by_session(seen.provenance) else self.recorded
 
@@ -209,7 +211,7 @@ class SessionReference:
         self._session.close()
 
 
-def open_session_reference(places: Sequence[Path], wanted: Wanted, **limits: float) -> SessionReference:
+def open_session_reference(places: Sequence[Path], wanted: WantedReference, **limits: float) -> SessionReference:
     """Open the session as the reference, behind whatever recording there is of the key in ``places``.
 
     Raises:

@@ -16,8 +16,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.provenance import versions
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.records.provenance import versions
 from pytest_dsocr.reference.anchors import modules_of
 from pytest_dsocr.reference.environment import SERIES, check_vendor_folder
 from pytest_dsocr.subjects.isolation.transport import REFUSAL, Channel, limit, serve
@@ -80,7 +80,7 @@ class RuntimeServer:
         return {}, {}
 
     def _answer(self, method: str, params: dict[str, Any]) -> Reply:
-        from pytest_dsocr.observation.packing import pack
+        from pytest_dsocr.records.packing import pack
         from pytest_dsocr.reference.protocol import unpack_case
 
         assert self._runtime, "load comes first"

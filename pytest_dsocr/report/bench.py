@@ -2,11 +2,11 @@
 
 import json
 
-from pytest_dsocr.foundation.words import entry
-from pytest_dsocr.perf.bench import HEAD, Bench, differences_of, row_of, sides_of
-from pytest_dsocr.perf.run import spreads_of
+from pytest_dsocr.base.words import entry
 from pytest_dsocr.report.file import now
 from pytest_dsocr.report.views import cell, table
+from pytest_dsocr.timing.bench import HEAD, Bench, differences_of, row_of, sides_of
+from pytest_dsocr.timing.run import spreads_of
 
 MARKER = "<!-- dsocr-bench -->"
 """The first line of a comment, by which a workflow finds the one to update."""

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
+from pytest_dsocr.base.words import count
 from pytest_dsocr.compare.tolerances import LOSSES
-from pytest_dsocr.foundation.words import count
 from pytest_dsocr.report.payload import Number, number, of_number
 
 CONFIDENCE = 0.95

@@ -3,22 +3,22 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypedDict
 
+from pytest_dsocr.base.words import count, listed
 from pytest_dsocr.compare.divergence import is_cut, of_whole_page
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.explain.hints import agreed
-from pytest_dsocr.foundation.words import count, listed
 from pytest_dsocr.report.file import Ending
 from pytest_dsocr.report.outcomes import JudgedCase, TestResult
 from pytest_dsocr.report.payload import ComparisonPayload
 
-Key = tuple[str, ...]
+CauseKey = tuple[str, ...]
 OF_ODD_PAGES = "text/odd/"
 """How comparisons of pages begin that any mistake may show: where cases break, they are behind the first cause."""
 OF_TEST = ("mistake", "check", "raised", "test")
 """The kinds of keys by which a test begins a group; the others find the group of cases that break."""
 
 
-class Cause(TypedDict):
+class FailureCause(TypedDict):
     """Failures that have one cause, as far as the run shows it; each failing test has one."""
 
     what: str
@@ -36,22 +36,22 @@ class Cause(TypedDict):
     """The tests that failed over it, first the one to read."""
 
 
-def causes_of(cases: Sequence[JudgedCase], failing: Sequence[TestResult]) -> list[Cause]:
+def causes_of(cases: Sequence[JudgedCase], failing: Sequence[TestResult]) -> list[FailureCause]:
     """Group failing tests by their cause; verdicts before errors of the machine, and of these the largest first.
 
     It is the same cause where mistakes that are proven are the same; else where cases break first at the same
     comparison; else where one function of a suite says the same; else each test is its own.
     """
-    causes: dict[Key, Cause] = {}
+    causes: dict[CauseKey, FailureCause] = {}
     unit = "page" if len({case["page"] for case in cases}) == len(cases) else "case"
 
-    def known(keys: Sequence[Key], what: str, why: str, proven: bool) -> Cause:
-        new = Cause(what=what, cases=[], of=len(cases), unit=unit, why=why, proven=proven, tests=[])
+    def known(keys: Sequence[CauseKey], what: str, why: str, proven: bool) -> FailureCause:
+        new = FailureCause(what=what, cases=[], of=len(cases), unit=unit, why=why, proven=proven, tests=[])
         return next((causes[key] for key in keys if key in causes), new)
 
     for what, broken in sorted(_broken(cases), key=lambda one: -len(one[1])):
         first, proven, stands = _explained(broken, cases)
-        keys: list[Key] = [("mistake", name) for name in first["mistakes"] if proven]
+        keys: list[CauseKey] = [("mistake", name) for name in first["mistakes"] if proven]
         named = _named_by(first, proven) if stands else ""
         cause = known(keys, what, named or _hint(what, broken, cases), proven)
         cause["cases"] += dict.fromkeys((first["id"], *(case["id"] for case in broken)))
@@ -69,7 +69,7 @@ def causes_of(cases: Sequence[JudgedCase], failing: Sequence[TestResult]) -> lis
     return sorted(found, key=lambda one: (_is_of_machine(one, tests), -len(one["cases"]), -len(one["tests"])))
 
 
-def _is_of_machine(one: Cause, tests: Mapping[str, TestResult]) -> bool:
+def _is_of_machine(one: FailureCause, tests: Mapping[str, TestResult]) -> bool:
     """Return whether all that failed over a cause are errors of the machine, which say nothing of the subject."""
     return bool(one["tests"]) and all(tests[name].ended_as is Ending.INFRASTRUCTURE for name in one["tests"])
 
@@ -115,7 +115,7 @@ def _wrong(comparisons: Sequence[ComparisonPayload]) -> set[str]:
     return {one["what"] for one in comparisons if one["verdict"] == Verdict.WRONG}
 
 
-def _keys(test: TestResult) -> Iterator[Key]:
+def _keys(test: TestResult) -> Iterator[CauseKey]:
     """Yield what tells the cause of a test, the surest first."""
     case, wrong, own = test.payload.get("case"), _wrong(test.comparisons), test.payload.get("cause")
     if case and wrong and wrong <= {one["what"] for one in case["comparisons"]}:
@@ -141,7 +141,7 @@ def _alone(test: TestResult) -> tuple[str, str, bool]:
     return (fault and fault["stage"]) or "", test.why, False
 
 
-def _place(test: TestResult, cause: Cause) -> tuple[bool, bool, bool, str]:
+def _place(test: TestResult, cause: FailureCause) -> tuple[bool, bool, bool, str]:
     """Sort in front what this plugin says of what broke first, in the case that was explained."""
     is_first = cause["what"] in _wrong(test.comparisons)
     return not test.is_told, not is_first, test.case_id not in cause["cases"][:1], test.nodeid

@@ -9,8 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_dsocr.base.words import fit, listed
 from pytest_dsocr.compare.verdict import SEVERITY, Verdict
-from pytest_dsocr.foundation.words import fit, listed
 from pytest_dsocr.report.causes import behind, by_first, in_words, label
 from pytest_dsocr.report.payload import ComparisonPayload, number
 from pytest_dsocr.report.views import markdown

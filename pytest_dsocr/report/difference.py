@@ -5,19 +5,19 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple
 
-from pytest_dsocr.compare.diff import Side, diff
+from pytest_dsocr.base.words import HASH_CHARACTERS, count, entry, listed
+from pytest_dsocr.compare.diff import DiffSide, diff
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.foundation.words import HASH_CHARACTERS, count, entry, listed
 from pytest_dsocr.report.file import EXIT_STATUS, UNDECIDED, Ending
 from pytest_dsocr.report.outcomes import OF_TIMES
 from pytest_dsocr.report.views import cell
 
-Result = Mapping[str, Any]
+ResultMapping = Mapping[str, Any]
 RIGHT, WRONG, OPEN = "right", "wrong", "not compared"
 GRAVITY = (RIGHT, OPEN, WRONG)
 
 
-class Status(IntEnum):
+class DiffStatus(IntEnum):
     """The exit status of ``dsocr diff``."""
 
     NOTHING_WORSE = 0
@@ -37,7 +37,7 @@ NOTHING = State(OPEN, "")
 """State of what a file does not have."""
 
 
-class Change(NamedTuple):
+class ResultChange(NamedTuple):
     """Change of a state; ``before`` or ``after`` is empty if that file lacks it."""
 
     case: str
@@ -46,7 +46,7 @@ class Change(NamedTuple):
     after: str
 
 
-class Kind(StrEnum):
+class ChangeKind(StrEnum):
     """Kinds of changes, in the order of the report."""
 
     WRONG = "became wrong"
@@ -62,46 +62,46 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Difference:
+class ResultDifference:
     """Changes from the first result to the second."""
 
     obstacles: Sequence[str] = ()
     """Why the two cannot be compared at all."""
-    changes: Mapping[Kind, list[Change]] = field(default_factory=lambda: {kind: [] for kind in Kind})
+    changes: Mapping[ChangeKind, list[ResultChange]] = field(default_factory=lambda: {kind: [] for kind in ChangeKind})
     common: int = 0
     """Number of comparisons in both."""
     times_left_out: str = ""
     """Why times are not compared, where either file has some."""
 
     @property
-    def status(self) -> Status:
+    def status(self) -> DiffStatus:
         """Exit status: wrong results count most, then undecided ones, then slower ones."""
-        if self.changes[Kind.WRONG] or self.changes[Kind.NEW_WRONG]:
-            return Status.WRONG
-        if self.obstacles or self.changes[Kind.LEFT]:
-            return Status.NOT_COMPARABLE
-        return Status.SLOWER if self.changes[Kind.SLOWER] else Status.NOTHING_WORSE
+        if self.changes[ChangeKind.WRONG] or self.changes[ChangeKind.NEW_WRONG]:
+            return DiffStatus.WRONG
+        if self.obstacles or self.changes[ChangeKind.LEFT]:
+            return DiffStatus.NOT_COMPARABLE
+        return DiffStatus.SLOWER if self.changes[ChangeKind.SLOWER] else DiffStatus.NOTHING_WORSE
 
 
-def difference(old: Result, new: Result) -> Difference:
+def difference(old: ResultMapping, new: ResultMapping) -> ResultDifference:
     """Compare two results."""
     if obstacles := [*_obstacles(old, new)]:
-        return Difference(obstacles)
+        return ResultDifference(obstacles)
     before, after = states(old), states(new)
-    found = Difference(common=len(before.keys() & after.keys()), times_left_out=why_times_are_left_out(old, new))
+    found = ResultDifference(common=len(before.keys() & after.keys()), times_left_out=why_times_are_left_out(old, new))
     mended = {*_mended(old, new)}
     for key in dict.fromkeys([*after, *before]):
         now = after.get(key, State(RIGHT, "its tests pass") if key in mended else NOTHING)
         was = before.get(key, NOTHING)
         if was.word != now.word:
             kind = _kind(was, now, is_time=key[1].startswith(OF_TIMES))
-            found.changes[kind].append(Change(*key, was.reason, now.reason))
+            found.changes[kind].append(ResultChange(*key, was.reason, now.reason))
     if not found.times_left_out:
         _times(found, old, new)
     return found
 
 
-def states(result: Result) -> dict[tuple[str, str], State]:
+def states(result: ResultMapping) -> dict[tuple[str, str], State]:
     """Return the gravest state of each comparison of each case, and that of each test besides its comparisons."""
     found: dict[tuple[str, str], State] = {}
     for test in result["tests"]:
@@ -132,7 +132,7 @@ def _of_itself(test: Mapping[str, Any]) -> State:
     return State(WRONG, test["why"]) if test["why"] and not of_comparisons else State(RIGHT, test["outcome"])
 
 
-def _mended(old: Result, new: Result) -> Iterator[tuple[str, str]]:
+def _mended(old: ResultMapping, new: ResultMapping) -> Iterator[tuple[str, str]]:
     """Yield what was wrong in tests that pass now: some comparisons, as of ``read``, are made only where they fail."""
     passing = {_name(test) for test in new["tests"] if test["outcome"] == "passed"}
     holders: dict[tuple[str, str], list[str]] = {}
@@ -143,17 +143,17 @@ def _mended(old: Result, new: Result) -> Iterator[tuple[str, str]]:
     yield from (key for key, tests in holders.items() if passing.issuperset(tests))
 
 
-def _kind(old: State, new: State, *, is_time: bool) -> Kind:
+def _kind(old: State, new: State, *, is_time: bool) -> ChangeKind:
     if new.word == WRONG:
-        return Kind.SLOWER if is_time else Kind.WRONG if old is not NOTHING else Kind.NEW_WRONG
+        return ChangeKind.SLOWER if is_time else ChangeKind.WRONG if old is not NOTHING else ChangeKind.NEW_WRONG
     if new.word == OPEN:
-        return Kind.LEFT
+        return ChangeKind.LEFT
     if old.word == WRONG:
-        return Kind.FASTER if is_time else Kind.RIGHT
-    return Kind.NEW
+        return ChangeKind.FASTER if is_time else ChangeKind.RIGHT
+    return ChangeKind.NEW
 
 
-def _obstacles(old: Result, new: Result) -> Iterator[str]:
+def _obstacles(old: ResultMapping, new: ResultMapping) -> Iterator[str]:
     if not (old["run"] and new["run"]):
         yield "one of the two compared nothing with a reference"
         return
@@ -176,7 +176,7 @@ DECIDING = ("dtype", "device", "attention")
 USUAL = "as usual"
 
 
-def _limits(result: Result) -> dict[str, Any]:
+def _limits(result: ResultMapping) -> dict[str, Any]:
     """Return everything that decides what is right, by name; what is not named is as usual."""
     run, lost = result["run"], (result.get("budget") or {}).get("lost", ())
     settings = run["settings"]
@@ -191,7 +191,7 @@ def _limits(result: Result) -> dict[str, Any]:
     }
 
 
-def why_times_are_left_out(old: Result, new: Result) -> str:
+def why_times_are_left_out(old: ResultMapping, new: ResultMapping) -> str:
     """Say why the times of two results are not compared; empty where they are, and where neither has any."""
     was, now = old.get("perf"), new.get("perf")
     if not was and not now:
@@ -203,7 +203,7 @@ def why_times_are_left_out(old: Result, new: Result) -> str:
     return ""
 
 
-def _times(found: Difference, old: Result, new: Result) -> None:
+def _times(found: ResultDifference, old: ResultMapping, new: ResultMapping) -> None:
     """Take quantities whose intervals lie apart, by more than the new run allows."""
     if not (old.get("perf") and new.get("perf")):
         return
@@ -215,27 +215,29 @@ def _times(found: Difference, old: Result, new: Result) -> None:
         if not all(one[name] for one in (was, now) for name in ("ratio", "low", "high")):
             continue
         ratio, most = now["ratio"] / was["ratio"], 1 + now["limit"]
-        slower, faster = found.changes[Kind.SLOWER], found.changes[Kind.FASTER]
+        slower, faster = found.changes[ChangeKind.SLOWER], found.changes[ChangeKind.FASTER]
         apart = slower if now["low"] > was["high"] and ratio > most else None
         apart = faster if now["high"] < was["low"] and ratio < 1 / most else apart
         if apart is not None and what not in {one.what for one in (*slower, *faster)}:
-            apart.append(Change("", what, f"{was['after_ms']:.3g} ms", f"{now['after_ms']:.3g} ms, {ratio:.3f} times"))
+            apart.append(
+                ResultChange("", what, f"{was['after_ms']:.3g} ms", f"{now['after_ms']:.3g} ms, {ratio:.3f} times")
+            )
 
 
 MOST, MOST_BOXES = 20, 5
-SIDES = (Side.REFERENCE, Side.SUBJECT)
+SIDES = (DiffSide.REFERENCE, DiffSide.SUBJECT)
 """Whose part in a diff of texts is the old one's, and whose the new one's."""
-IN_WORDS: Mapping[Status, str] = {
-    Status.NOTHING_WORSE: "nothing is worse",
-    Status.WRONG: "something became wrong",
-    Status.SLOWER: "something became slower",
-    Status.NOT_COMPARABLE: "not comparable, or not in all",
+IN_WORDS: Mapping[DiffStatus, str] = {
+    DiffStatus.NOTHING_WORSE: "nothing is worse",
+    DiffStatus.WRONG: "something became wrong",
+    DiffStatus.SLOWER: "something became slower",
+    DiffStatus.NOT_COMPARABLE: "not comparable, or not in all",
 }
 
 ONLY_NEW = "something is wrong that was not compared before"
 
 
-class Reading(NamedTuple):
+class ReadingChange(NamedTuple):
     """What a case was read as in both results, where that differs."""
 
     case: str
@@ -244,7 +246,7 @@ class Reading(NamedTuple):
     new: str
 
 
-def lines(found: Difference, old: Result, new: Result) -> Iterator[str]:
+def lines(found: ResultDifference, old: ResultMapping, new: ResultMapping) -> Iterator[str]:
     """Yield the difference for the terminal."""
     for name, one in (("old", old), ("new", new)):
         yield from entry(name, _which(one))
@@ -264,42 +266,42 @@ def lines(found: Difference, old: Result, new: Result) -> Iterator[str]:
     yield from entry("verdict", verdict(found))
 
 
-def markdown(found: Difference, old: Result, new: Result) -> str:
+def markdown(found: ResultDifference, old: ResultMapping, new: ResultMapping) -> str:
     """Return the difference for a comment or a job's summary: the same lines, as code by their margin."""
     title = ("## pytest-dsocr: the difference of two runs", "", cell(verdict(found)), "")
     return "\n".join((*title, *(f"    {line}" for line in lines(found, old, new)))) + "\n"
 
 
-def verdict(found: Difference) -> str:
+def verdict(found: ResultDifference) -> str:
     """Return the difference in one line."""
     numbers = [f"{len(changes)} {title}" for title, changes in found.changes.items() if changes]
-    only_new = found.status is Status.WRONG and not found.changes[Kind.WRONG]
+    only_new = found.status is DiffStatus.WRONG and not found.changes[ChangeKind.WRONG]
     numbers.append(f"{count(found.common, 'comparison')} in common")
     return f"{ONLY_NEW if only_new else IN_WORDS[found.status]}: {', '.join(numbers)}"
 
 
-def readings(old: Result, new: Result) -> Sequence[Reading]:
+def readings(old: ResultMapping, new: ResultMapping) -> Sequence[ReadingChange]:
     """Return the texts and boxes that differ between both results, of the cases of which both hold them."""
     before = {case["id"]: case.get("said") for case in old["cases"]}
     both = [(case["id"], before.get(case["id"]), case.get("said")) for case in new["cases"]]
     return [reading for case, was, now in both if was and now for reading in _differing(case, was, now)]
 
 
-def _differing(case: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Reading]:
+def _differing(case: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[ReadingChange]:
     for line in diff(new["text"], old["text"])[:1]:
-        was, now = ("".join(piece.text for piece in line if piece.side in (Side.BOTH, side)) for side in SIDES)
-        yield Reading(case, "text", was, now)
+        was, now = ("".join(piece.text for piece in line if piece.side in (DiffSide.BOTH, side)) for side in SIDES)
+        yield ReadingChange(case, "text", was, now)
     was, now = old["boxes"], new["boxes"]
     if was != now:
         gone, come = [box for box in was if box not in now], [box for box in now if box not in was]
-        yield Reading(case, f"boxes, {len(was)} and {len(now)}", _boxes(gone), _boxes(come))
+        yield ReadingChange(case, f"boxes, {len(was)} and {len(now)}", _boxes(gone), _boxes(come))
 
 
 def _boxes(found: Sequence[Sequence[Any]]) -> str:
     return listed([f"{label} {list(where)}" for label, *where in found], MOST_BOXES) or "no other"
 
 
-def _which(result: Result) -> str:
+def _which(result: ResultMapping) -> str:
     commit = (result["commit"] or "unknown")[:HASH_CHARACTERS]
     subject = result["run"]["subject"] if result["run"] else "no subject"
     return f"{subject}, {result['started']}, commit {commit}: {result['verdict']}"

@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_dsocr.base.words import COLUMNS, MARGIN, entry, fit, plain, relative_path
 from pytest_dsocr.compare.case import CaseReport, Explanation, judge
-from pytest_dsocr.compare.diff import Line, Piece, Side, plain_line
+from pytest_dsocr.compare.diff import DiffLine, DiffSide, Piece, plain_line
 from pytest_dsocr.compare.divergence import Divergence, first_divergence
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
@@ -15,28 +16,27 @@ from pytest_dsocr.contract import ROWS
 from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.explain.hints import hint
-from pytest_dsocr.foundation.words import COLUMNS, MARGIN, entry, fit, near, plain
-from pytest_dsocr.observation.config import Level
+from pytest_dsocr.records.config import Level
 from pytest_dsocr.report.payload import Origin, RunPayload, of_run, picture_name
 from pytest_dsocr.report.words import first_wrong, reference_in_words, rerun, subject_in_words
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_dsocr.observation.config import Config
+    from pytest_dsocr.records.config import Config
     from pytest_dsocr.reference.protocol import Reference
 
-LEGEND: Line = (
-    Piece(Side.REFERENCE, "only in the reference"),
-    Piece(Side.BOTH, " "),
-    Piece(Side.SUBJECT, "only in the subject"),
+LEGEND: DiffLine = (
+    Piece(DiffSide.REFERENCE, "only in the reference"),
+    Piece(DiffSide.BOTH, " "),
+    Piece(DiffSide.SUBJECT, "only in the subject"),
 )
 
 
-def diff_lines(diff: Sequence[Line]) -> Iterator[str]:
+def diff_lines(diff: Sequence[DiffLine]) -> Iterator[str]:
     """Yield the lines of a failure that show a diff, under a legend; none where there is no diff."""
     for k, line in enumerate((LEGEND, *diff) if diff else ()):
-        yield plain_line((Piece(Side.BOTH, f"{'' if k else 'diff':<{MARGIN}}"), *line))
+        yield plain_line((Piece(DiffSide.BOTH, f"{'' if k else 'diff':<{MARGIN}}"), *line))
 
 
 def acceptable(report: CaseReport, names: Collection[str]) -> Mapping[str, float]:
@@ -169,7 +169,7 @@ class _Failure:
             yield from entry("subject", subject_in_words(self.run), 2)
             yield from entry("reference", reference_in_words(self.run), 2)
         if self.report and self.config.out:
-            yield from entry("picture", near(str(self.config.out / picture_name(self.report.case.id))), 2)
+            yield from entry("picture", relative_path(str(self.config.out / picture_name(self.report.case.id))), 2)
         yield from self._accepting()
         yield f"{'rerun':<{MARGIN}}{self.again}"  # never cut or broken: it is to be copied
 

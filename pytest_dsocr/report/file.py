@@ -19,10 +19,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict
 
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.files import sha256, write_whole
-from pytest_dsocr.foundation.process import commit_here
-from pytest_dsocr.foundation.reading import Commit, Format, Moment
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.files import sha256, write_whole
+from pytest_dsocr.base.process import commit_here
+from pytest_dsocr.base.reading import Commit, Format, Moment
 
 
 class Ending(StrEnum):
@@ -79,7 +79,7 @@ NOT_WRITTEN = (
 )
 
 
-class Head(TypedDict):
+class ResultHead(TypedDict):
     """What stands in every result."""
 
     format: Literal[2]
@@ -94,7 +94,7 @@ class Head(TypedDict):
     ended_as: NotRequired[Ending]
 
 
-HEADS = Format(Head, "run the suites again")
+HEADS = Format(ResultHead, "run the suites again")
 
 
 class RefusedError(DsocrError):
@@ -122,7 +122,7 @@ class RunIdentity:
     started: str
     """In UTC, as ISO 8601."""
     commit: str | None
-    """Of the folder that pytest was called in; see :func:`pytest_dsocr.foundation.process.commit_here`."""
+    """Of the folder that pytest was called in; see :func:`pytest_dsocr.base.process.commit_here`."""
     command: str
 
     @classmethod

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract.prompt import CHECK_BOXES
-from pytest_dsocr.observation.config import MISSING
+from pytest_dsocr.records.config import MISSING
 from pytest_dsocr.report.file import Ending
 from pytest_dsocr.report.payload import CasePayload, ComparisonPayload, TestPayload
 from pytest_dsocr.report.words import rerun

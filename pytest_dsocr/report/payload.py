@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDic
 import msgspec
 from msgspec import Meta
 
+from pytest_dsocr.base.errors import is_of_machine, message_of
+from pytest_dsocr.base.files import sha256
+from pytest_dsocr.base.words import plain, printable
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.explain.hints import hint
-from pytest_dsocr.foundation.errors import is_of_machine, message_of
-from pytest_dsocr.foundation.files import sha256
-from pytest_dsocr.foundation.words import plain, printable
-from pytest_dsocr.observation.provenance import is_by_session
+from pytest_dsocr.records.provenance import is_by_session
 
 if TYPE_CHECKING:
-    from pytest_dsocr.compare.case import CaseReport, Exchange
-    from pytest_dsocr.observation.answer import Answer
-    from pytest_dsocr.observation.config import Config, Level
+    from pytest_dsocr.compare.case import CaseReport, CaseRun
+    from pytest_dsocr.records.config import Config, Level
+    from pytest_dsocr.records.subject_result import SubjectResult
     from pytest_dsocr.reference.protocol import Reference
 
 MAY_DIFFER = (
@@ -50,19 +50,19 @@ class ComparisonPayload(TypedDict):
     reason: str | None
     """A :class:`~pytest_dsocr.compare.verdict.Reason` for what was not compared."""
     signs: list[str]
-    """Members of :class:`~pytest_dsocr.compare.verdict.Sign`, in the order of the alphabet."""
+    """Members of :class:`~pytest_dsocr.compare.verdict.Symptom`, in the order of the alphabet."""
     diff: list[list[list[str]]]
     """Lines of a diff of texts. A piece is its side and its text; see :mod:`pytest_dsocr.compare.diff`."""
 
 
-class Sides(TypedDict):
+class SideValues(TypedDict):
     """A count or a time of each side; None where the subject does not show it."""
 
     reference: float
     subject: float | None
 
 
-class Seconds(TypedDict):
+class SideSeconds(TypedDict):
     """Seconds that each side took."""
 
     reference: float
@@ -144,11 +144,11 @@ class CasePayload(TypedDict):
     fault: FaultPayload | None
     """Exception that kept the rest of the case from being compared."""
     findings: list[str]
-    seconds: Seconds
+    seconds: SideSeconds
     first_token_ms: Number
     """Milliseconds from the request to the first text; None where the subject does not stream, or did not read."""
-    tokens: Sides
-    boxes: Sides
+    tokens: SideValues
+    boxes: SideValues
     shapes: ShapesPayload
     compression: CompressionPayload | None
     """None where the vendor counts no image tokens of such a preset, or the reference wrote nothing."""
@@ -182,7 +182,7 @@ class RunPayload(TypedDict):
     where: str
     """The folder of the recording, or of the vendor's files; empty where there is neither."""
     key: str
-    """The reference's; see :class:`~pytest_dsocr.observation.provenance.Key`."""
+    """The reference's; see :class:`~pytest_dsocr.records.provenance.RecordingKey`."""
     provenance: dict[str, Any]
     nearest: str
     """Why it is another recording than the run's own key has; empty where it is not."""
@@ -255,7 +255,7 @@ class TestPayload(TypedDict, total=False):
     notes: list[str]
     """Other notes so far, one sentence each."""
     perf: Mapping[str, Any]
-    """Result of :meth:`pytest_dsocr.perf.run.PerfRun.to_json`, once times were taken."""
+    """Result of :meth:`pytest_dsocr.timing.run.PerfRun.to_json`, once times were taken."""
     looser: Mapping[str, tuple[float, float, str]]
     """Limits that allowed more than the usual ones, these, and where they were given, by name."""
     cause: Origin | None
@@ -352,7 +352,7 @@ def _loss(report: CaseReport) -> LossPayload | None:
     }
 
 
-def _compression(exchange: Exchange) -> CompressionPayload | None:
+def _compression(exchange: CaseRun) -> CompressionPayload | None:
     from pytest_dsocr.contract.image import load_image
     from pytest_dsocr.cost.workload import Workload, valid_image_tokens
 
@@ -364,7 +364,7 @@ def _compression(exchange: Exchange) -> CompressionPayload | None:
     return {"vision_tokens": shown, "text_tokens": written} if shown and written > 0 else None
 
 
-def _output_payload(answer: Answer) -> Said:
+def _output_payload(answer: SubjectResult) -> Said:
     boxes = [[span.label, *map(of_number, box)] for span in answer.spans for box in span.boxes]
     return {"text": printable(answer.text), "boxes": boxes}
 

@@ -16,8 +16,10 @@ from typing import Any
 
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.files import recreate_dir, seal, write_whole
 from pytest_dsocr.compare.boxes import Pairs, Placed, pair_up
-from pytest_dsocr.compare.case import CaseReport, Exchange
+from pytest_dsocr.compare.case import CaseReport, CaseRun
 from pytest_dsocr.contract.artifacts import OURS, boxes_in_pixels, figure_of, overlay_of, split_pages
 from pytest_dsocr.contract.drawing import (
     Font,
@@ -31,10 +33,8 @@ from pytest_dsocr.contract.drawing import (
 )
 from pytest_dsocr.contract.image import load_images
 from pytest_dsocr.contract.markup import UNITS, Box, PixelBox, Span, parse, to_mmd, to_pixels
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.files import made_anew, seal, write_whole
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.observation import InputsDigest, SpanSeen, spans_in
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.reference_result import InputsDigest, SpanSeen, spans_in
 from pytest_dsocr.report.payload import picture_name
 
 LARGEST_PX = (900, 1200)
@@ -215,7 +215,7 @@ def write_sides(report: CaseReport, folder: Path) -> Path:
         files[side][form.result_file] = _sound(mmd).encode()
         for at, spans in enumerate(read[side]):
             files[side] |= drawn(at, at if case.is_several else None, spans)
-    made_anew(folder)
+    recreate_dir(folder)
     for side, of_side in files.items():
         _write(folder / side, of_side)
     if expected.kept:
@@ -225,11 +225,11 @@ def write_sides(report: CaseReport, folder: Path) -> Path:
 
 Sizes = Sequence[tuple[int, int]]
 """Width and height of each page, in pixels."""
-Read = Sequence[tuple[Span, ...]]
+PagesRead = Sequence[tuple[Span, ...]]
 """What was read of each page."""
 
 
-def _info_of_reference(exchange: Exchange, sizes: Sizes, read: Read) -> dict[str, Any]:
+def _info_of_reference(exchange: CaseRun, sizes: Sizes, read: PagesRead) -> dict[str, Any]:
     seen = exchange.expected
     made = seen.provenance.to_json() if seen.provenance else None
     info = _info(exchange.case, sizes, read, seen.output.text, seen.inputs, seen.token_ids)
@@ -237,7 +237,7 @@ def _info_of_reference(exchange: Exchange, sizes: Sizes, read: Read) -> dict[str
     return {**info, "files": files, "seconds": exchange.reference_s, "provenance": made}
 
 
-def _info_of_subject(exchange: Exchange, sizes: Sizes, read: Read) -> dict[str, Any]:
+def _info_of_subject(exchange: CaseRun, sizes: Sizes, read: PagesRead) -> dict[str, Any]:
     answer = exchange.answer
     chosen = None if answer.forced is None else [step.token for step in answer.forced]
     info = _info(exchange.case, sizes, read, answer.text, answer.inputs, chosen)
@@ -245,7 +245,7 @@ def _info_of_subject(exchange: Exchange, sizes: Sizes, read: Read) -> dict[str, 
 
 
 def _info(
-    case: Case, sizes: Sizes, read: Read, text: str, inputs: InputsDigest | None, tokens: Sequence[int] | None
+    case: Case, sizes: Sizes, read: PagesRead, text: str, inputs: InputsDigest | None, tokens: Sequence[int] | None
 ) -> dict[str, Any]:
     pages = [{"width": width, "height": height} for width, height in sizes]
     return {
@@ -266,7 +266,7 @@ def _info(
     }
 
 
-def _read(case: Case, text: str, spans: Sequence[SpanSeen], pages: int) -> Read:
+def _read(case: Case, text: str, spans: Sequence[SpanSeen], pages: int) -> PagesRead:
     """Return what was read of each page, each span with the text behind it."""
     said = [*split_pages(text), *([""] * pages)] if case.is_several else [text]
     seen = _by_page(case, text, spans, pages)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pytest_dsocr.foundation.words import count
+from pytest_dsocr.base.words import count
 
 STATUS_IN_WORDS: Mapping[int, str] = {
     1: "tests failed that do not use pytest-dsocr",

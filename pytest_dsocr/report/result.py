@@ -9,13 +9,13 @@ from pathlib import PurePosixPath
 from typing import Any, TypedDict
 
 import pytest_dsocr
-from pytest_dsocr.compare.verdict import SEVERITY, Reason, Sign, Verdict
+from pytest_dsocr.base.words import count, listed
+from pytest_dsocr.compare.verdict import SEVERITY, Reason, Symptom, Verdict
 from pytest_dsocr.contract import COMPARED
-from pytest_dsocr.foundation.words import count, listed
-from pytest_dsocr.observation.config import MISSING, Level
-from pytest_dsocr.observation.provenance import versions
+from pytest_dsocr.records.config import MISSING, Level
+from pytest_dsocr.records.provenance import versions
 from pytest_dsocr.report.budget import Spending
-from pytest_dsocr.report.causes import Cause, causes_of
+from pytest_dsocr.report.causes import FailureCause, causes_of
 from pytest_dsocr.report.collection import Collected
 from pytest_dsocr.report.file import FINISHED, OF_PYTEST, Ending, gravest, head, now
 from pytest_dsocr.report.outcomes import FAILING, TestResult, remarks
@@ -105,7 +105,7 @@ class RunResult(Collected):
         return Counter(test.outcome for test in self.tests.values() if test.is_odd)
 
     @property
-    def causes(self) -> list[Cause]:
+    def causes(self) -> list[FailureCause]:
         """The failures by their cause."""
         return causes_of(self.cases, [test for test in self.tests.values() if test.why])
 
@@ -113,7 +113,7 @@ class RunResult(Collected):
     def suspicious(self) -> list[tuple[str, float]]:
         """Where each case's drift is first larger than that of correct implementations, and how large it is there."""
         found = [
-            (case["id"], next((one for one in case["comparisons"] if Sign.SUSPICIOUS in one["signs"]), None))
+            (case["id"], next((one for one in case["comparisons"] if Symptom.SUSPICIOUS in one["signs"]), None))
             for case in self.cases
         ]
         return [(f"{name}, {one['what']}", number(one["error"])) for name, one in found if one]

@@ -4,15 +4,15 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from pytest_dsocr.foundation.reading import Count, Finite, Format, Identity, Ratio, Time
-from pytest_dsocr.report.file import Ending, Head
+from pytest_dsocr.base.reading import Count, Finite, Format, Identity, Ratio, Time
+from pytest_dsocr.report.file import Ending, ResultHead
 from pytest_dsocr.report.outcomes import JudgedCase
 from pytest_dsocr.report.payload import ComparisonPayload, ElapsedPayload, FaultPayload, Origin, RunPayload
 from pytest_dsocr.report.result import Looser, Missing
 
 Picture = Annotated[str, Meta(pattern=r"\A(pages/)?[^/\\\x00]+\Z", max_length=255)]
 """Below the folder of the result, and nowhere else."""
-Shard = Annotated[str, Meta(pattern=r"\A[1-9]\d{0,5}/[1-9]\d{0,5}\Z")]
+ShardText = Annotated[str, Meta(pattern=r"\A[1-9]\d{0,5}/[1-9]\d{0,5}\Z")]
 """Part of a run, such as ``1/4``."""
 
 
@@ -34,7 +34,7 @@ class _Run(RunPayload):
     level: Literal["L0", "L1", "L2", "L3"] | None  # type: ignore[misc]
     provenance: _Provenance  # type: ignore[misc]
     settings: _Settings  # type: ignore[misc]
-    shard: Shard | None
+    shard: ShardText | None
 
 
 class _Test(TypedDict):
@@ -102,7 +102,7 @@ class _Environment(TypedDict):
     versions: dict[str, str]
 
 
-class Result(Head):
+class RunJson(ResultHead):
     """A finished run's ``dsocr.json``."""
 
     ended_as: Ending  # type: ignore[misc]
@@ -121,4 +121,4 @@ class Result(Head):
     tests: list[_Test]
 
 
-RESULTS = Format(Result, "run the suites again")
+RESULTS = Format(RunJson, "run the suites again")

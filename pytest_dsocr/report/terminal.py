@@ -7,11 +7,11 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_dsocr.compare.verdict import Sign, Verdict
-from pytest_dsocr.foundation.words import count, entry, listed, near, plain
-from pytest_dsocr.observation.config import Level
+from pytest_dsocr.base.words import count, entry, listed, plain, relative_path
+from pytest_dsocr.compare.verdict import Symptom, Verdict
+from pytest_dsocr.records.config import Level
 from pytest_dsocr.report import words
-from pytest_dsocr.report.causes import Cause, behind, in_words, label
+from pytest_dsocr.report.causes import FailureCause, behind, in_words, label
 from pytest_dsocr.report.ci import errors
 from pytest_dsocr.report.outcomes import remarks
 from pytest_dsocr.report.payload import number
@@ -32,7 +32,7 @@ MARKUP_OF_PACE = {
 }
 
 
-class Line(NamedTuple):
+class TerminalLine(NamedTuple):
     """A line, and how pytest's terminal writer colours it."""
 
     text: str
@@ -51,14 +51,14 @@ class Summary:
     verbose: bool = False
 
     @property
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[TerminalLine]:
         """Yield every line; an error while making them is one line, and hides none of pytest's own results."""
         yield from _safely("summary", self._lines)
 
     def show(self, reporter: pytest.TerminalReporter) -> None:
         """Write the section, and behind it what GitHub reads."""
         reporter.write_sep("=", TITLE)
-        for line in (*self.lines, *_safely("annotations", lambda: map(Line, errors(self.result.to_json())))):
+        for line in (*self.lines, *_safely("annotations", lambda: map(TerminalLine, errors(self.result.to_json())))):
             reporter.write_line(line.text, **line.markup)
 
     def folded(self, reports: Sequence[pytest.TestReport]) -> list[pytest.TestReport]:
@@ -76,7 +76,7 @@ class Summary:
         for line in _safely("summary", self._causes):
             reporter.write_line(line.text, **line.markup)
 
-    def _causes(self) -> Iterator[Line]:
+    def _causes(self) -> Iterator[TerminalLine]:
         causes = self.result.causes
         large = [one for one in causes if one["cases"] or len(one["tests"]) > 1]
         shown = [*(one for one in causes[:1] if large and one not in large), *large][:MOST_CAUSES]
@@ -86,7 +86,7 @@ class Summary:
         if shown and len(causes) > len(shown):
             yield from _labelled("", f"and {count(len(causes) - len(shown), 'more cause')}")
 
-    def _lines(self) -> Iterator[Line]:
+    def _lines(self) -> Iterator[TerminalLine]:
         yield from self._sides()
         yield self._counted()
         shown = {
@@ -106,34 +106,36 @@ class Summary:
         yield from self._beside()
         yield from self._left_out()
         if self.written:
-            yield from _labelled("written", ", ".join(map(near, self.written)))
+            yield from _labelled("written", ", ".join(map(relative_path, self.written)))
         yield from _labelled("verdict", self.result.verdict, BAD if self.result.why_not else GOOD)
         if elapsed := [*self.result.elapsed.values()]:
             yield from _labelled("time", in_line(elapsed))
-            yield from (Line(f"    {line}") for line in in_table(elapsed) if self.verbose)
+            yield from (TerminalLine(f"    {line}") for line in in_table(elapsed) if self.verbose)
         for reason, command in words.following(self.result, self.options):
             yield from _labelled("next", f"{reason}:")
-            yield Line(f"    {command}")
+            yield TerminalLine(f"    {command}")
 
-    def _sides(self) -> Iterator[Line]:
+    def _sides(self) -> Iterator[TerminalLine]:
         if self.result.run:
             yield from _labelled("subject", words.subject_in_words(self.result.run))
             yield from _labelled("reference", words.reference_in_words(self.result.run))
 
-    def _counted(self) -> Line:
+    def _counted(self) -> TerminalLine:
         result = self.result
         if not result.made:
             if result.tests and not result.promised:
-                return Line("0 comparisons: none was promised, as no test asked for dsocr_check or is marked dsocr")
-            return Line("0 comparisons: nothing was compared, so the run does not pass", BAD)
+                return TerminalLine(
+                    "0 comparisons: none was promised, as no test asked for dsocr_check or is marked dsocr"
+                )
+            return TerminalLine("0 comparisons: nothing was compared, so the run does not pass", BAD)
         error, suite = result.worst_drift
         by_verdict = words.counts(result.counts, error, suite if result.suites[1:] else "")
         cases = f" in {count(len(result.cases), 'case')}" if result.cases else ""
         bad = Verdict.WRONG in result.counts
         made = f"{count(result.made, 'comparison')} by {listed(result.suites, MOST_NAMED)}"
-        return Line(f"{made}{cases}: {by_verdict}", BAD if bad else GOOD)
+        return TerminalLine(f"{made}{cases}: {by_verdict}", BAD if bad else GOOD)
 
-    def _drifts(self) -> Iterator[Line]:
+    def _drifts(self) -> Iterator[TerminalLine]:
         """Yield the cases with the largest drift of all that both sides gave of them, whichever tests were selected."""
         is_right = all(case["passes"] for case in self.result.cases)
         drifts = [(case, error) for case in self.result.cases if is_right and (error := number(case["worst_error"]))]
@@ -141,18 +143,18 @@ class Summary:
             whole = f"{error:.1e} of the whole case, {words.counts(case['counts'])}"
             yield from _labelled("largest drift", f"{case['id']}: {whole}")
         for where, least in self.result.suspicious[:MOST_DRIFTING]:
-            yield from _labelled("SUSPICIOUS", f"{where}: {least:.1e}, {Sign.SUSPICIOUS.sentence}", NOTED)
+            yield from _labelled("SUSPICIOUS", f"{where}: {least:.1e}, {Symptom.SUSPICIOUS.sentence}", NOTED)
 
-    def _perf(self) -> Iterator[Line]:
+    def _perf(self) -> Iterator[TerminalLine]:
         """Yield each quantity's median, beside the baseline's where there is one, and what limits the subject."""
         if self.result.perf is None:
             return
         for line in table(self.result.perf):
-            yield Line(f"    {line.text}", MARKUP_OF_PACE.get(line.pace, NO_MARKUP))
+            yield TerminalLine(f"    {line.text}", MARKUP_OF_PACE.get(line.pace, NO_MARKUP))
         for sentence in self.result.perf["in_short"]:
             yield from _labelled("times", sentence)
 
-    def _beside(self) -> Iterator[Line]:
+    def _beside(self) -> Iterator[TerminalLine]:
         """Yield what does not change the verdict: comparisons outside the run's limits, flaky tests, notes."""
         outside = [(case, one) for case in self.result.cases for one in case["outside"]]
         for case, one in outside[:MOST]:
@@ -169,9 +171,9 @@ class Summary:
             yield from _labelled("noticed", note, NOTED)
         yield from _more(notes)
 
-    def _left_out(self) -> Iterator[Line]:
+    def _left_out(self) -> Iterator[TerminalLine]:
         if sentence := self.result.not_looked_at:
-            yield Line(sentence, NOTED)
+            yield TerminalLine(sentence, NOTED)
         if (left := self.result.left)["tests"]:
             by = f" by {', '.join(left['by'])}" if left["by"] else ""
             which = f"{left['tests']} of {count(left['of'], 'test')}{by}: {listed(left['names'])}"
@@ -199,7 +201,7 @@ class Summary:
             yield from _more(reasons)
 
 
-def _with(report: pytest.TestReport, cause: Cause) -> pytest.TestReport:
+def _with(report: pytest.TestReport, cause: FailureCause) -> pytest.TestReport:
     """Return a report whose text ends with the tests behind it, where there are any: a copy."""
     if others := behind(cause, MOST_NAMED, WITH_V):
         report = copy(report)
@@ -207,12 +209,12 @@ def _with(report: pytest.TestReport, cause: Cause) -> pytest.TestReport:
     return report
 
 
-def _safely(what: str, make: Callable[[], Iterable[Line]]) -> Iterator[Line]:
+def _safely(what: str, make: Callable[[], Iterable[TerminalLine]]) -> Iterator[TerminalLine]:
     """Yield lines; an error while making them must not hide pytest's own results."""
     try:
         yield from make()
     except Exception as error:
-        yield Line(plain(f"the {what} cannot be shown ({error!r}); the tests' own results stand"), BAD)
+        yield TerminalLine(plain(f"the {what} cannot be shown ({error!r}); the tests' own results stand"), BAD)
 
 
 def _alike(missing: Sequence[Missing]) -> Iterator[Sequence[Missing]]:
@@ -221,10 +223,12 @@ def _alike(missing: Sequence[Missing]) -> Iterator[Sequence[Missing]]:
         yield [one for one in missing if (one["what"], one["allowed"]) == (what, allowed)]
 
 
-def _more(found: Sized) -> Iterator[Line]:
+def _more(found: Sized) -> Iterator[TerminalLine]:
     if len(found) > MOST:
         yield from _labelled("", f"and {len(found) - MOST} more")
 
 
-def _labelled(what: str, text: str, markup: Mapping[str, bool] = NO_MARKUP, most_lines: int = 4) -> Iterator[Line]:
-    yield from (Line(line, markup) for line in entry(what, text, most_lines))
+def _labelled(
+    what: str, text: str, markup: Mapping[str, bool] = NO_MARKUP, most_lines: int = 4
+) -> Iterator[TerminalLine]:
+    yield from (TerminalLine(line, markup) for line in entry(what, text, most_lines))

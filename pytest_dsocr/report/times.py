@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from pytest_dsocr.foundation.words import aligned, count
-from pytest_dsocr.perf.summary import ms
+from pytest_dsocr.base.words import aligned, count
 from pytest_dsocr.report.parts import COLLECTING, COMPARING, STARTING, TESTS, WAITING
 from pytest_dsocr.report.payload import ElapsedPayload
+from pytest_dsocr.timing.summary import ms
 
 PARTS: Mapping[str, str] = {
     STARTING: "options, plugins, and the subject's module imported",
@@ -58,7 +58,7 @@ LEFT = ("stage", "")
 """The headings of names and of verdicts, which need none."""
 
 
-class Row(NamedTuple):
+class TimesRow(NamedTuple):
     """A line of the table, and its verdict."""
 
     text: str
@@ -108,7 +108,7 @@ def _under_roof(perf: Mapping[str, Any], quantity: str) -> tuple[str, ...]:
     return (ms(found["least_ms"]), f"{found['share']['roof']:.1%}", found["limit"]) if found else ()
 
 
-def table(perf: Mapping[str, Any]) -> Iterator[Row]:
+def table(perf: Mapping[str, Any]) -> Iterator[TimesRow]:
     """Yield a heading and the rows, aligned."""
     found = list(rows(perf))
     if not found:
@@ -128,4 +128,4 @@ def table(perf: Mapping[str, Any]) -> Iterator[Row]:
         for one in found
     ]
     paces = (UNKNOWN, *(one.pace for one in found))
-    yield from map(Row, aligned([heading, *cells], LEFT), paces)
+    yield from map(TimesRow, aligned([heading, *cells], LEFT), paces)

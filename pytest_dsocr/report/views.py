@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_dsocr.base.files import templates, write_whole
+from pytest_dsocr.base.words import count, entry, fit, listed, plain, relative_path, short
 from pytest_dsocr.compare.verdict import Reason, Verdict
-from pytest_dsocr.foundation.files import templates, write_whole
-from pytest_dsocr.foundation.words import count, entry, fit, listed, near, plain, short
 from pytest_dsocr.report import words
 from pytest_dsocr.report.budget import two_digits
 from pytest_dsocr.report.causes import behind, by_first, function_of, in_words, label
@@ -19,22 +19,22 @@ from pytest_dsocr.report.payload import Number, number
 from pytest_dsocr.report.times import rows
 
 if TYPE_CHECKING:
-    from pytest_dsocr.reference.drift import Change
+    from pytest_dsocr.reference.drift import VendorChange
 
 
 MOST, NAMED, COLUMNS = 50, 6, 300
 OF_CAUSES = ("test", "as", "found", "why", "behind it")
 SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
 """Whatever would be markup, an address that becomes a link among it."""
-Result = Mapping[str, Any]
+ResultView = Mapping[str, Any]
 
 
-def write_summary(result: Result, folder: Path) -> Path:
+def write_summary(result: ResultView, folder: Path) -> Path:
     """Write the summary beside the JSON file; raise as ``write_whole``."""
     return write_whole(folder / SUMMARY_NAME, markdown(result))
 
 
-def markdown(result: Result) -> str:
+def markdown(result: ResultView) -> str:
     """Return the summary of a run, finished or refused; nothing in it is markup of the subject's."""
     return "\n".join(_lines(result)) + "\n"
 
@@ -64,7 +64,7 @@ def part(title: str, lines: Iterator[str]) -> Iterator[str]:
         yield from ("", f"### {title}", "", *found)
 
 
-def _lines(result: Result) -> Iterator[str]:
+def _lines(result: ResultView) -> Iterator[str]:
     yield f"## pytest-dsocr: {result['ended_as']}"
     yield ""
     yield cell(result["verdict"])
@@ -83,7 +83,7 @@ def _lines(result: Result) -> Iterator[str]:
     yield from part("To run again", _again(result))
 
 
-def _run(result: Result) -> Iterator[tuple[str, str]]:
+def _run(result: ResultView) -> Iterator[tuple[str, str]]:
     if run := result.get("run"):
         yield "subject", words.subject_in_words(run)
         yield "reference", words.reference_in_words(run)
@@ -96,14 +96,14 @@ def _run(result: Result) -> Iterator[tuple[str, str]]:
     yield "run", f"{result['started']} to {result['ended'] or 'its refusal'}, {result['id']}"
 
 
-def wrong(result: Result) -> Iterator[tuple[str, ...]]:
+def wrong(result: ResultView) -> Iterator[tuple[str, ...]]:
     """Yield each cause: the test to read, how it ended and what it found, why, and the tests behind it."""
     for one, test in by_first(result):
         why = one["why"] if one["why"] != test["why"] else ""
         yield "".join(function_of(test["nodeid"])), test["ended_as"], test["why"], why, behind(one, NAMED)
 
 
-def _lost(result: Result) -> Iterator[tuple[str, ...]]:
+def _lost(result: ResultView) -> Iterator[tuple[str, ...]]:
     """Yield what was lost of each kind, where a budget is set."""
     for one in (result.get("budget") or {}).get("lost", ()):
         interval = " to ".join(map(two_digits, one["interval"] or ()))
@@ -111,13 +111,13 @@ def _lost(result: Result) -> Iterator[tuple[str, ...]]:
         yield one["name"], two_digits(one["mean"]), interval, allowed, two_digits(one["worst"]), one["where"]
 
 
-def _slower(result: Result) -> Iterator[tuple[str, ...]]:
+def _slower(result: ResultView) -> Iterator[tuple[str, ...]]:
     for one in rows(result["perf"]) if result.get("perf") else ():
         if one.pace == "SLOWER":
             yield one.quantity, one.baseline, one.median, one.ratio, one.interval
 
 
-def _missing(result: Result) -> Iterator[tuple[str, str, str]]:
+def _missing(result: ResultView) -> Iterator[tuple[str, str, str]]:
     for one in result.get("missing", ()):
         yield one["what"] + (" (allowed)" if one["allowed"] else ""), str(one["tests"]), one["why"]
     left = result.get("counts", {}).get(Verdict.NOT_COMPARED, 0)
@@ -125,7 +125,7 @@ def _missing(result: Result) -> Iterator[tuple[str, str, str]]:
         yield "comparisons", str(left), "not made; see the cases in index.html"
 
 
-def _again(result: Result) -> Iterator[str]:
+def _again(result: ResultView) -> Iterator[str]:
     """Yield the command of each cause's test and that of the run, as code by its margin, which nothing can end."""
     tests = [test["rerun"] for _, test in by_first(result)]
     for command in (*tests[:MOST], result["command"]):
@@ -137,7 +137,7 @@ def _again(result: Result) -> Iterator[str]:
 ANEW = "dsocr vendor record FOLDER PAGES"
 
 
-def change_lines(change: Change) -> Iterator[str]:
+def change_lines(change: VendorChange) -> Iterator[str]:
     """Yield it for a terminal."""
     yield from entry("vendor", str(change.folder))
     yield from entry("files", _files(change))
@@ -148,18 +148,18 @@ def change_lines(change: Change) -> Iterator[str]:
     for suite, anchors in change.suites.items():
         yield from entry(f"suite {suite}", f"{count(len(anchors), 'anchor')}: {listed(anchors)}")
     for one in change.stale:
-        yield from entry("stale", f"{near(str(one.path))}: made from another {', '.join(one.files)}")
+        yield from entry("stale", f"{relative_path(str(one.path))}: made from another {', '.join(one.files)}")
     yield from entry("recordings", f"{len(change.stale)} stale, {len(change.current)} of these files")
     yield from entry("next", next_of(change))
 
 
-def change_markdown(change: Change) -> str:
+def change_markdown(change: VendorChange) -> str:
     """Return it as the text of an issue: the same lines, as code by their margin."""
     title = f"## The vendor's files {'have not changed' if change.is_none else 'have changed'}"
     return "\n".join((title, "", *(f"    {line}" for line in change_lines(change)))) + "\n"
 
 
-def next_of(change: Change) -> str:
+def next_of(change: VendorChange) -> str:
     """Say what to do."""
     if change.is_none:
         return "nothing: recordings and suites are of these files"
@@ -168,11 +168,11 @@ def next_of(change: Change) -> str:
     return f"{read}{again}then write the anchors down: dsocr vendor inspect FOLDER --write"
 
 
-def _files(change: Change) -> str:
+def _files(change: VendorChange) -> str:
     if not change.files:
-        return f"all are those of {near(str(change.anchors))}"
+        return f"all are those of {relative_path(str(change.anchors))}"
     how = "" if change.drifted else ", in comments or layout alone"
-    return f"not as in {near(str(change.anchors))}{how}: {', '.join(change.files)}"
+    return f"not as in {relative_path(str(change.anchors))}{how}: {', '.join(change.files)}"
 
 
 TEMPLATE = "index.html.j2"
@@ -185,7 +185,7 @@ def write_index(result: Mapping[str, Any], folder: Path) -> Path:
 
 def html(result: Mapping[str, Any]) -> str:
     """Return the page. Everything in the result is escaped, whatever a model wrote or a page is called."""
-    from pytest_dsocr.compare.diff import Side  # brings rapidfuzz, which a run that compares nothing does not need
+    from pytest_dsocr.compare.diff import DiffSide  # brings rapidfuzz, which a run that compares nothing does not need
 
     environment = templates(Path(__file__).parent)
     environment.filters |= {"in_words": words.counts, "error": _error, "of": count, "short": short}
@@ -197,7 +197,7 @@ def html(result: Mapping[str, Any]) -> str:
         sides=sides,
         times=list(rows(result["perf"])) if result.get("perf") else [],
         not_offered=Reason.NOT_OFFERED,
-        tag_of={Side.REFERENCE: "del", Side.SUBJECT: "ins"},
+        tag_of={DiffSide.REFERENCE: "del", DiffSide.SUBJECT: "ins"},
         by_session=words.BY_SESSION,
         tests={test["nodeid"]: test for test in result["tests"]},
         behind={case for one in result["causes"] for case in one["cases"][1:]},

@@ -10,9 +10,9 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from pytest_dsocr.base.words import HASH_CHARACTERS, PACKAGE, count, in_shell, relative_path
 from pytest_dsocr.compare.readings import SURE, excluded
 from pytest_dsocr.compare.verdict import SEVERITY, Verdict
-from pytest_dsocr.foundation.words import HASH_CHARACTERS, PACKAGE, count, in_shell, near
 
 if TYPE_CHECKING:
     from pytest_dsocr.report.payload import CasePayload, RunPayload
@@ -52,12 +52,14 @@ def reference_in_words(run: RunPayload) -> str:
     """Say which reference it is, how it is keyed, and which of the vendor's files it is of."""
     made = run["provenance"]
     if run["reference"] == "session":
-        held = f"{near(run['where'])} answers for what it holds" if run["where"] else "no recording has this key"
+        held = (
+            f"{relative_path(run['where'])} answers for what it holds" if run["where"] else "no recording has this key"
+        )
         return f"{BY_SESSION}, {run['key']} ({held})"
     how = f"recorded on {made['date']}" if run["reference"] == "recorded" else "live"
     main_file = next(iter(made["vendor_sha256"].values()), "unknown")[:HASH_CHARACTERS]
     nearest = f", {run['nearest']}" if run.get("nearest") else ""
-    return f"{how}{nearest}, {run['key']}, vendor's file {main_file} ({near(run['where'])})"
+    return f"{how}{nearest}, {run['key']}, vendor's file {main_file} ({relative_path(run['where'])})"
 
 
 def by_session(cases: Sequence[CasePayload]) -> str:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from math import inf
 
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.words import fit
-from pytest_dsocr.observation.config import START_LIMIT_S, NotOfferedError, SubjectFaultError, SubjectHungError
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.words import fit
+from pytest_dsocr.records.config import START_LIMIT_S, NotOfferedError, SubjectFaultError, SubjectHungError
 from pytest_dsocr.subjects.surroundings import Surroundings
 from pytest_dsocr.subjects.time_limit import GRACE_S, Overdue, TimeLimit
 
@@ -33,7 +33,7 @@ def brief(error: BaseException) -> str:
     return fit(f"{kind}: {message}" if message else kind, COLUMNS)
 
 
-class Watch:
+class CallWatch:
     """One run's.
 
     Args:
@@ -93,24 +93,24 @@ class Watch:
             os.close(self._stderr)
 
 
-_WATCHES = [Watch([])]
+_WATCHES = [CallWatch([])]
 
 
-def current() -> Watch:
+def current() -> CallWatch:
     """Return the watch of the run that began last: one may run another within its process."""
     return _WATCHES[-1]
 
 
-def begin(notes: list[str]) -> Watch:
+def begin(notes: list[str]) -> CallWatch:
     """Watch a run until :func:`end`; called while stderr is not captured, as the last message goes there."""
     stderr = STDERR
     with suppress(OSError):  # there may be none
         stderr = os.dup(STDERR)
-    _WATCHES.append(Watch(notes, stderr))
+    _WATCHES.append(CallWatch(notes, stderr))
     return current()
 
 
-def end(watch: Watch) -> None:
+def end(watch: CallWatch) -> None:
     """End a run."""
     if watch in _WATCHES[1:]:
         _WATCHES.remove(watch)
@@ -118,7 +118,7 @@ def end(watch: Watch) -> None:
 
 
 @contextmanager
-def watching(notes: list[str]) -> Iterator[Watch]:
+def watching(notes: list[str]) -> Iterator[CallWatch]:
     """Watch what runs within the context."""
     watch = begin(notes)
     try:

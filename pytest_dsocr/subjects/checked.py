@@ -13,13 +13,13 @@ from typing import Any, TypeGuard, TypeVar
 
 from torch import Tensor
 
+from pytest_dsocr.base.words import exact_tensor, is_text, shown, to_builtin
 from pytest_dsocr.contract import GRID, ROWS, TENSORS
 from pytest_dsocr.contract.policy import DecodePolicy
-from pytest_dsocr.foundation.words import exact, exact_tensor, is_text, shown
 from pytest_dsocr.models import VISION_SEAMS
 from pytest_dsocr.models.spec import FUSION
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.config import NotOfferedError, SubjectFaultError
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.config import NotOfferedError, SubjectFaultError
 from pytest_dsocr.subjects.calls import at_stage, current
 from pytest_dsocr.subjects.protocol import DecodeView, Offers, TextSubject, level_of
 
@@ -28,7 +28,7 @@ def own_text(stage: str, method: str, given: object) -> str:
     """Return the text that ``method`` returned."""
     if not is_text(given):
         raise SubjectFaultError(stage, f"the subject's {method} gave {kind(given)}; give the text, a str")
-    made: str = exact(given)
+    made: str = to_builtin(given)
     return made
 
 
@@ -53,7 +53,7 @@ def own_tensors(stage: str, method: str, given: object) -> dict[str, Tensor]:
         pairs = list(given.items())
         if others := [name for name, _ in pairs if not is_text(name)]:
             raise SubjectFaultError(stage, f"the subject's {method} gave {kind(others[0])} for a name; give a str")
-        return {exact(name): copied(stage, f"{method} gave", name, value) for name, value in pairs}
+        return {to_builtin(name): copied(stage, f"{method} gave", name, value) for name, value in pairs}
 
 
 def copied(stage: str, given_by: str, name: str, given: object) -> Tensor:
@@ -67,7 +67,7 @@ def copied(stage: str, given_by: str, name: str, given: object) -> Tensor:
 
 def viewed(stage: str, given_by: str, name: str, given: object) -> Tensor:
     """Do what :func:`copied` does, on the subject's own memory."""
-    named = exact(shown(name))
+    named = to_builtin(shown(name))
     if not is_tensor(given):
         raise SubjectFaultError(stage, f"the subject's {given_by} {kind(given)} for {named}; give a tensor")
     own = exact_tensor(given)
@@ -98,12 +98,12 @@ def copies(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def own_policy(given: object) -> DecodePolicy:
     """Return a policy's numbers, as a policy."""
     named = {field.name: getattr(given, field.name) for field in fields(DecodePolicy) if hasattr(given, field.name)}
-    return DecodePolicy(**exact(named))
+    return DecodePolicy(**to_builtin(named))
 
 
 def kind(value: object) -> str:
     """Describe a value by its type, the only part of it that can be trusted."""
-    return "None" if value is None else f"a {exact(shown(type(value).__name__))}"
+    return "None" if value is None else f"a {to_builtin(shown(type(value).__name__))}"
 
 
 T = TypeVar("T")
@@ -134,7 +134,9 @@ class CheckedSubject:
     @property
     def first_token_ms(self) -> float | None:
         """The milliseconds of its last ``read`` until the first text, if it has them."""
-        return self._own("read", "first_token_ms", None, lambda given: None if given is None else exact(float(given)))
+        return self._own(
+            "read", "first_token_ms", None, lambda given: None if given is None else to_builtin(float(given))
+        )
 
     @property
     def ended_by(self) -> str:
@@ -154,7 +156,7 @@ class CheckedSubject:
     @property
     def dtypes(self) -> tuple[str, ...]:
         """What its factory makes it in beside the run's own dtype."""
-        return self._own("load", "dtypes", (), lambda given: exact(tuple(given)))
+        return self._own("load", "dtypes", (), lambda given: to_builtin(tuple(given)))
 
     @property
     def tells_text(self) -> bool:
@@ -164,7 +166,7 @@ class CheckedSubject:
     @property
     def promised(self) -> frozenset[str]:
         """The seams that it must give where the reference has them."""
-        declared = self._own("vision", "seams", (), lambda given: frozenset(exact(tuple(given))))
+        declared = self._own("vision", "seams", (), lambda given: frozenset(to_builtin(tuple(given))))
         if unknown := sorted(declared.difference(VISION_SEAMS), key=str):
             raise SubjectFaultError("vision", f"the subject's seams name {shown(unknown[0])}; {_valid_seams()}")
         return (declared | ALWAYS_PROMISED) - self.not_offered
@@ -172,7 +174,7 @@ class CheckedSubject:
     @property
     def not_offered(self) -> frozenset[str]:
         """What of its last inputs, and of what follows from them, is not its own."""
-        return self._own("tokenizer", "not_offered", frozenset(), lambda given: frozenset(exact(tuple(given))))
+        return self._own("tokenizer", "not_offered", frozenset(), lambda given: frozenset(to_builtin(tuple(given))))
 
     def announce(self, case: Case, token_ids: Sequence[int]) -> None:
         """Tell a subject that asks for it which case is next, and along which tokens its steps will be led."""

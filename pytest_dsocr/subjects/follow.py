@@ -11,27 +11,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pytest_dsocr.base.words import to_builtin
 from pytest_dsocr.contract import TENSORS
 from pytest_dsocr.contract.markup import clean_output
 from pytest_dsocr.contract.policy import DecodePolicy, NgramBan
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.engine.pipeline import pick
-from pytest_dsocr.foundation.words import exact
-from pytest_dsocr.models.spec import Family
-from pytest_dsocr.observation.answer import Answer, ForcedStep, Part
-from pytest_dsocr.observation.block_seams import in_stage_order, watch_deep
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.config import Level, NotOfferedError, SubjectFaultError
-from pytest_dsocr.observation.observation import (
+from pytest_dsocr.models.spec import ModelSpec
+from pytest_dsocr.records.block_seams import in_stage_order, watch_deep
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.config import Level, NotOfferedError, SubjectFaultError
+from pytest_dsocr.records.reference_result import (
     BEST_OF_PREFILL,
     Artefact,
     Best,
     InputsDigest,
-    Observation,
     Output,
+    ReferenceResult,
     Seam,
     Step,
 )
+from pytest_dsocr.records.subject_result import ForcedStep, SubjectPart, SubjectResult
 from pytest_dsocr.subjects.calls import at_stage, current
 from pytest_dsocr.subjects.checked import ALWAYS_PROMISED, CheckedSubject
 from pytest_dsocr.subjects.forced_steps import ForcedSteps
@@ -45,15 +45,15 @@ def nobody(step: int) -> None:
     """Ignore a step."""
 
 
-def follow(
+def run_teacher_forced(
     subject: TextSubject,
     case: Case,
-    expected: Observation,
+    expected: ReferenceResult,
     on_token: OnToken = nobody,
     *,
     always_read: bool = False,
     tokenizer: TextTokenizer | None = None,
-) -> Answer:
+) -> SubjectResult:
     """Ask ``subject`` everything about ``case`` that its level offers.
 
     Its steps go along the reference's tokens, so that one that differs does not hide the next. Where every choice is
@@ -88,13 +88,13 @@ class _Following:
         self,
         asked: CheckedSubject,
         case: Case,
-        expected: Observation,
+        expected: ReferenceResult,
         on_token: OnToken,
         tokenizer: TextTokenizer | None,
     ) -> None:
         self.asked, self.case, self.expected, self.on_token, self.tokenizer = asked, case, expected, on_token, tokenizer
-        self.answer = Answer(case.id, asked.level, "", ())
-        self.left: list[Part] = [
+        self.answer = SubjectResult(case.id, asked.level, "", ())
+        self.left: list[SubjectPart] = [
             *(("inputs",) if asked.level >= Level.INPUTS else ()),
             *(("vision", "prefill", "step") if asked.level >= Level.STAGES else ()),
             "read",
@@ -124,7 +124,7 @@ class _Following:
             self._output(always_read)
 
     @contextmanager
-    def _as_offered(self, *parts: Part) -> Iterator[None]:
+    def _as_offered(self, *parts: SubjectPart) -> Iterator[None]:
         """Leave out what the subject turns out not to offer of this case: it is absent, and not lost to an error."""
         try:
             yield
@@ -163,7 +163,7 @@ class _Following:
     def _as_chosen(self, state: DecodeView, forced: tuple[ForcedStep, ...]) -> tuple[ForcedStep, ...]:
         """Put the first token that the subject chose otherwise than the reference in place of what its logits say."""
         with at_stage("decode", "chosen"):
-            chosen = [int(exact(token)) for token in getattr(state, "chosen", ())]
+            chosen = [int(to_builtin(token)) for token in getattr(state, "chosen", ())]
         for k, (token, other, step) in enumerate(zip(chosen, self.expected.token_ids, forced, strict=False)):
             if token != other:
                 return (*forced[:k], replace(step, token=token), *forced[k + 1 :])
@@ -239,14 +239,14 @@ class _Following:
             self.learn(mmd=mmd, artefacts=artefacts)
 
 
-def digest(inputs: Mapping[str, Tensor], expected: Observation) -> InputsDigest:
+def digest(inputs: Mapping[str, Tensor], expected: ReferenceResult) -> InputsDigest:
     """Sum up the vendor's five tensors among ``inputs``, whole where the reference's are."""
     own = {name: inputs[name] for name in TENSORS}
     with at_stage("tokenizer", "inputs"):
         return InputsDigest.of(own, keep_values=keeps_values(expected))
 
 
-def without_padding(logits: Tensor, expected: Observation) -> Tensor:
+def without_padding(logits: Tensor, expected: ReferenceResult) -> Tensor:
     """Return the logits ``[V]`` of the reference's vocabulary, and note that more were given, as of a padded table.
 
     The steps see all of them, so that a token of the padding that is chosen is another token.
@@ -260,7 +260,7 @@ def without_padding(logits: Tensor, expected: Observation) -> Tensor:
     return logits[:rows]
 
 
-def keeps_values(expected: Observation) -> bool:
+def keeps_values(expected: ReferenceResult) -> bool:
     """Return whether the reference's tensors are at hand."""
     return expected.inputs.values is not None
 
@@ -280,7 +280,7 @@ def steps_along(
 
 
 def forced_steps(
-    asked: CheckedSubject, inputs: Mapping[str, Tensor], expected: Sequence[Step], family: Family
+    asked: CheckedSubject, inputs: Mapping[str, Tensor], expected: Sequence[Step], family: ModelSpec
 ) -> ForcedSteps:
     """Prepare to see the steps along the reference's, by the rule that the subject, or its family, chooses by."""
     return ForcedSteps(expected, (asked.policy or family.decoding).ban(inputs["input_ids"][0].tolist()))
@@ -310,7 +310,7 @@ def _written(asked: CheckedSubject, text: str, case: Case) -> tuple[str, dict[st
             return (folder / file).read_bytes().decode(), artefacts
 
 
-def read_alone(subject: TextSubject, case: Case) -> Answer:
+def read_alone(subject: TextSubject, case: Case) -> SubjectResult:
     """Read the case's page to its end with ``subject``, of any level; return text and spans, and nothing else.
 
     Raises:
@@ -319,10 +319,10 @@ def read_alone(subject: TextSubject, case: Case) -> Answer:
     asked = CheckedSubject(subject)
     with torch.no_grad():
         text = asked.read(case)
-    return Answer(case.id, asked.level, text, case.spans_in(text))
+    return SubjectResult(case.id, asked.level, text, case.spans_in(text))
 
 
-def reading_of(answer: Answer) -> Answer:
+def reading_of(answer: SubjectResult) -> SubjectResult:
     """Return of an answer what :func:`read_alone` would; raise the subject's error where the reading was lost to it.
 
     Raises:
@@ -331,4 +331,4 @@ def reading_of(answer: Answer) -> Answer:
     if "read" in answer.lost:
         answer.whole()
         raise NotOfferedError(f"not offered: a text of {answer.case_id}")
-    return Answer(answer.case_id, answer.level, answer.text, answer.spans)
+    return SubjectResult(answer.case_id, answer.level, answer.text, answer.spans)

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.contract.policy import NgramBan
-from pytest_dsocr.observation.answer import NO_CHOICE, ForcedStep
-from pytest_dsocr.observation.columns import Columns, best_of_steps, fetched_best
-from pytest_dsocr.observation.config import SubjectFaultError
-from pytest_dsocr.observation.observation import NotFinite, Step
+from pytest_dsocr.records.columns import Columns, best_of_steps, fetched_best
+from pytest_dsocr.records.config import SubjectFaultError
+from pytest_dsocr.records.reference_result import NotFinite, Step
+from pytest_dsocr.records.subject_result import NO_CHOICE, ForcedStep
 from pytest_dsocr.subjects.calls import at_stage
 
 

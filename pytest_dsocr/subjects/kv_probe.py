@@ -6,28 +6,28 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from pytest_dsocr.foundation.words import exact, shown
-from pytest_dsocr.observation.config import SubjectFaultError
+from pytest_dsocr.base.words import shown, to_builtin
+from pytest_dsocr.records.config import SubjectFaultError
 from pytest_dsocr.subjects.calls import at_stage
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from pytest_dsocr.engine.protocol import CacheView
-    from pytest_dsocr.observation.answer import KvSize
+    from pytest_dsocr.records.subject_result import KvSize
     from pytest_dsocr.subjects.protocol import DecodeView
 
 HASH_BYTES = 8
 DIMENSIONS, MOST_LAYERS = 4, 100_000
-Kind = Literal["keys", "values"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+CacheKind = Literal["keys", "values"]
+KINDS: tuple[CacheKind, ...] = get_args(CacheKind)
 
 
-class Place(NamedTuple):
+class CachePlace(NamedTuple):
     """A position of a layer's keys or of its values."""
 
     layer: int
-    kind: Kind
+    kind: CacheKind
     position: int
 
     def __str__(self) -> str:
@@ -41,10 +41,10 @@ class KvDigest:
     hashes: tuple[tuple[tuple[bytes, ...], tuple[bytes, ...]], ...]
     """By layer the hashes of its keys and of its values, by position."""
 
-    def changed(self, later: KvDigest) -> tuple[Place, ...]:
+    def changed(self, later: KvDigest) -> tuple[CachePlace, ...]:
         """Return every position here that ``later`` has changed or lost; by layer, keys first."""
         return tuple(
-            Place(layer, kind, position)
+            CachePlace(layer, kind, position)
             for layer, pair in enumerate(self.hashes)
             for kind, actual, expected in zip(KINDS, pair, later._of(layer), strict=True)
             for position, content in enumerate(actual)
@@ -77,7 +77,7 @@ class KvProbe:
     @property
     def size(self) -> KvSize:
         """Layers, and bytes of one position."""
-        from pytest_dsocr.observation.answer import KvSize
+        from pytest_dsocr.records.subject_result import KvSize
 
         return KvSize(len(self._layers), self.bytes_per_token)
 
@@ -95,13 +95,13 @@ class KvProbe:
     @property
     def _layers(self) -> list[tuple[Tensor, Tensor]]:
         with at_stage("decode", "cache"):
-            cache, layers = self.state.cache, exact(self.state.cache.layers)
+            cache, layers = self.state.cache, to_builtin(self.state.cache.layers)
             if type(layers) is not int or not 0 < layers <= MOST_LAYERS:
                 raise _fault(f"cache.layers is {shown(layers)}; give their number")
             return [(_part(cache, "keys", layer), _part(cache, "values", layer)) for layer in range(layers)]
 
 
-def _part(cache: CacheView, kind: Kind, layer: int) -> Tensor:
+def _part(cache: CacheView, kind: CacheKind, layer: int) -> Tensor:
     """Return a layer's keys or values ``[B, G, S, D]``, on the subject's own memory."""
     from pytest_dsocr.subjects.checked import viewed
 

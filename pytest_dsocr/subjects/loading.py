@@ -14,8 +14,8 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, Protocol, cast, get_type_hints
 
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.config import START_LIMIT_S, Level
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.records.config import START_LIMIT_S, Level
 from pytest_dsocr.subjects.calls import LOAD, at_stage, brief, guarded, refusal
 from pytest_dsocr.subjects.protocol import Offers, Setup, TextSubject, level_of, level_of_parts, parts_of
 

@@ -17,7 +17,7 @@ from pytest_dsocr.contract.markup import clean_output
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.pipeline import pick
 from pytest_dsocr.models.spec import FUSION
-from pytest_dsocr.observation.config import Level
+from pytest_dsocr.records.config import Level
 from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.checked import copied, copies, own_tensors
 from pytest_dsocr.subjects.follow import go_on

@@ -23,19 +23,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.words import listed
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.protocol import CacheView
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.words import listed
-from pytest_dsocr.models import FAMILIES, PRESET_NAMES, PROMPT_NAMES
-from pytest_dsocr.observation.config import Level
-from pytest_dsocr.observation.config import NotOfferedError as NotOfferedError
-from pytest_dsocr.observation.config import Setup as Setup
+from pytest_dsocr.models import MODELS, PRESET_NAMES, PROMPT_NAMES
+from pytest_dsocr.records.config import Level
+from pytest_dsocr.records.config import NotOfferedError as NotOfferedError
+from pytest_dsocr.records.config import Setup as Setup
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from pytest_dsocr.observation.case import Case
+    from pytest_dsocr.records.case import Case
 
 METHODS: Mapping[Level, tuple[str, ...]] = {
     Level.TEXT: ("read",),
@@ -50,7 +50,7 @@ DECODER = "prefill and step"
 PARTS: Mapping[str, tuple[str, ...]] = {
     "inputs": ("inputs",),
     "vision": ("vision",),
-    **{stage.name: (stage.name,) for family in FAMILIES.values() for stage in family.of_views},
+    **{stage.name: (stage.name,) for family in MODELS.values() for stage in family.of_views},
     DECODER: ("prefill", "step"),
 }
 """The parts of an implementation that are subjects without ``read``, and the methods of each.
@@ -221,7 +221,7 @@ class Offers:
 
     def check(self, case: Case) -> None:
         """Raise :class:`NotOfferedError` where a case is not of them."""
-        from pytest_dsocr.observation.case import prompt_name  # brings Pillow, which levels do not need
+        from pytest_dsocr.records.case import prompt_name  # brings Pillow, which levels do not need
 
         asked = {
             "preset": (case.preset.name, self.presets),

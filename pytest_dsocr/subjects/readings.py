@@ -5,17 +5,17 @@ from dataclasses import replace
 
 import torch
 
-from pytest_dsocr.observation.answer import Answer, Reading
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.config import SubjectFaultError
-from pytest_dsocr.observation.observation import Observation
-from pytest_dsocr.observation.packing import pack_inputs
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.config import SubjectFaultError
+from pytest_dsocr.records.packing import pack_inputs
+from pytest_dsocr.records.reference_result import ReferenceResult
+from pytest_dsocr.records.subject_result import Reading, SubjectResult
 from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.follow import digest
 from pytest_dsocr.subjects.protocol import TextSubject
 
-Again = Callable[[Answer, Observation], Iterator[Reading]]
+Again = Callable[[SubjectResult, ReferenceResult], Iterator[Reading]]
 """Of what a subject answered first, and the reference, gives the first reading and further ones."""
 
 
@@ -26,8 +26,8 @@ def read_again(
     cases: Sequence[Case],
     times: int,
     on_reading: Callable[[str, int, int], None],
-    first: Answer,
-    expected: Observation,
+    first: SubjectResult,
+    expected: ReferenceResult,
 ) -> Iterator[Reading]:
     """Yield ``times`` readings of a page, first the one just made; every second of the others follows another page.
 

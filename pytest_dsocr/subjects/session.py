@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pytest_dsocr.contract import Watch
+from pytest_dsocr.contract import StageWatch
 from pytest_dsocr.contract.artifacts import write_artifacts
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.policy import DecodePolicy
@@ -44,7 +44,7 @@ class SessionStages:
         return self.session.policy
 
     @contextmanager
-    def watched(self, stages: Watch) -> Iterator[None]:
+    def watched(self, stages: StageWatch) -> Iterator[None]:
         """Enter ``stages(name)`` around each stage, within a method or not, until the context is left."""
         self.session.stages.also = stages
         try:

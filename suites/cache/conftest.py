@@ -8,8 +8,8 @@ import pytest
 
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.engine.places import family_named
-from pytest_dsocr.observation.config import Config
 from pytest_dsocr.pages.named import first_pages
+from pytest_dsocr.records.config import Config
 
 from .walk import Walk
 
@@ -38,7 +38,7 @@ def walk(dsocr_subject: Any, first_page: Path, dsocr_config: Config) -> Walk:
 @pytest.fixture(scope="session")
 def limits(dsocr_subject: Any, dsocr_config: Config) -> Tolerances:
     """How far two ways of the subject's own may be apart: by its dtype and the run's options."""
-    from pytest_dsocr.cases.run import own_limits
+    from pytest_dsocr.run.case import own_limits
 
     return own_limits(dsocr_config, dsocr_subject)
 

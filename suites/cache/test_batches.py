@@ -15,10 +15,10 @@ import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, not_compared
 from pytest_dsocr.engine.places import MINI, split_model
-from pytest_dsocr.models.spec import Family
-from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.observation.config import Config
+from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.records.case import Case, make_case
+from pytest_dsocr.records.config import Config
 
 from ..contract.asked import own_preset
 from .test_pages import ALIKE
@@ -36,7 +36,7 @@ ROUNDED = "nearest to its own page's, as rounding in a narrow dtype may have it"
 
 @pytest.mark.dsocr_level("L0")
 def test_each_page_reads_as_alone(
-    two_pages: tuple[Path, Path], family: Family, dsocr_subject: Any, dsocr_config: Config, dsocr_check: Check
+    two_pages: tuple[Path, Path], family: ModelSpec, dsocr_subject: Any, dsocr_config: Config, dsocr_check: Check
 ) -> None:
     cases = [make_case(page, "markdown", family.quickest, MAX_NEW_TOKENS, family=family) for page in two_pages]
     dsocr_check(_together(dsocr_subject, dsocr_config, cases, ORDER))
@@ -44,7 +44,7 @@ def test_each_page_reads_as_alone(
 
 @pytest.mark.dsocr_level("L0")
 def test_pages_of_unlike_lengths_read_as_alone(
-    tmp_path: Path, first_page: Path, family: Family, dsocr_subject: Any, dsocr_config: Config, dsocr_check: Check
+    tmp_path: Path, first_page: Path, family: ModelSpec, dsocr_subject: Any, dsocr_config: Config, dsocr_check: Check
 ) -> None:
     pages = _unlike_pages(tmp_path)
     if split_model(dsocr_config.checkpoint)[1] != MINI:  # which reads something of any page

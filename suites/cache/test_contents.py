@@ -15,9 +15,9 @@ import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Reason, as_expected, not_compared
 from pytest_dsocr.engine.places import family_named
-from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.stash import leave_out
+from pytest_dsocr.records.config import Config
 from pytest_dsocr.subjects.kv_probe import KINDS, KvDigest, KvProbe
 from pytest_dsocr.subjects.protocol import DecodeView
 

@@ -15,10 +15,10 @@ import pytest
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, as_expected, not_compared
 from pytest_dsocr.cost.cost import ITEM_BYTES
 from pytest_dsocr.cost.decoder import cache_bytes
-from pytest_dsocr.models.spec import Family
-from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.observation.config import Config
+from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.records.case import make_case
+from pytest_dsocr.records.config import Config
 
 from .walk import Walk
 
@@ -58,13 +58,13 @@ def test_a_step_holds_no_more_than_its_keys_and_values(
 
 @pytest.mark.dsocr_level("L0")
 def test_reading_keeps_nothing_for_a_backward_pass(
-    first_page: Path, family: Family, dsocr_subject: Any, dsocr_check: Check
+    first_page: Path, family: ModelSpec, dsocr_subject: Any, dsocr_check: Check
 ) -> None:
     """Read as a user does, with gradients left on."""
     import torch
 
-    from pytest_dsocr.perf.probe.counting import Counting
     from pytest_dsocr.subjects.checked import CheckedSubject
+    from pytest_dsocr.timing.probe.counting import Counting
 
     kept: list[int] = []
 

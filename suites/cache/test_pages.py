@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Reason, as_expected, not_compared
-from pytest_dsocr.models.spec import Family
-from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.records.case import make_case
 from pytest_dsocr.subjects.kv_probe import KvProbe
 
 from .walk import Walk, compare_lengths, compare_ways
@@ -50,7 +50,7 @@ def test_a_prefill_begins_with_an_empty_cache(
 
 @pytest.mark.dsocr_level("L0")
 def test_the_first_page_reads_the_same_again(
-    two_pages: tuple[Path, Path], tmp_path: Path, family: Family, dsocr_subject: Any, dsocr_check: Check
+    two_pages: tuple[Path, Path], tmp_path: Path, family: ModelSpec, dsocr_subject: Any, dsocr_check: Check
 ) -> None:
     """All under one name, as in a folder that pages are dropped into: what is read is what the file holds by then."""
     from pytest_dsocr.contract.image import load_image

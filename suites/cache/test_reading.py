@@ -16,13 +16,13 @@ from pytest_dsocr.compare.verdict import Comparison, Verdict, as_expected
 from pytest_dsocr.contract.markup import clean_output
 from pytest_dsocr.engine.places import MINI, split_model
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.models.spec import Family
-from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.records.case import Case, make_case
 
 if TYPE_CHECKING:
     from pytest_dsocr.contract.prompt import TextTokenizer
-    from pytest_dsocr.observation.config import Config
+    from pytest_dsocr.records.config import Config
     from pytest_dsocr.subjects.checked import CheckedSubject
 
 PAGES = {"exactly_640": 204, "alpha": 176}
@@ -52,7 +52,7 @@ def both_ways(subject: Any, config: Config) -> Read:
 @pytest.mark.dsocr_level("L2")
 @pytest.mark.parametrize("name", PAGES)
 def test_read_says_what_its_own_steps_choose(
-    name: str, tmp_path: Path, read: Read, family: Family, dsocr_config: Config, dsocr_check: Check
+    name: str, tmp_path: Path, read: Read, family: ModelSpec, dsocr_config: Config, dsocr_check: Check
 ) -> None:
     from pytest_dsocr.compare.text import compare_text
 
@@ -68,7 +68,7 @@ def test_read_says_what_its_own_steps_choose(
 
 @pytest.mark.dsocr_level("L2")
 def test_a_page_without_text_is_not_made_to_have_some(
-    tmp_path: Path, read: Read, family: Family, dsocr_check: Check
+    tmp_path: Path, read: Read, family: ModelSpec, dsocr_check: Check
 ) -> None:
     """``mini`` ends at once on a page too small to read."""
     from ..contract.pages import write_page
@@ -80,7 +80,7 @@ def test_a_page_without_text_is_not_made_to_have_some(
 
 @pytest.mark.dsocr_level("L2")
 def test_another_prompt_of_a_page_is_another_reading(
-    tmp_path: Path, read: Read, family: Family, dsocr_check: Check
+    tmp_path: Path, read: Read, family: ModelSpec, dsocr_check: Check
 ) -> None:
     """What is kept of a page by its name or its pixels must not be what was read of it."""
     from ..contract.pages import write_page

@@ -16,10 +16,10 @@ from PIL import Image
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Reason, as_expected, not_compared
 from pytest_dsocr.contract import GRID, PIXELS, ROWS
-from pytest_dsocr.models.spec import Family
-from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.observation.config import SubjectFaultError
+from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.records.case import make_case
+from pytest_dsocr.records.config import SubjectFaultError
 
 from .walk import compare_ways
 
@@ -35,7 +35,7 @@ MANY = (3, 3)
 
 
 def test_a_crop_among_nine_is_seen_as_among_two(
-    tmp_path: Path, family: Family, limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
+    tmp_path: Path, family: ModelSpec, limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
 ) -> None:
     """The crops of a page of two, repeated to fill a grid of nine. The first encoder's features are compared."""
     from pytest_dsocr.subjects.checked import CheckedSubject
@@ -59,7 +59,7 @@ def test_a_crop_among_nine_is_seen_as_among_two(
     )
 
 
-def test_a_blank_page_is_looked_at(tmp_path: Path, family: Family, dsocr_subject: Any, dsocr_check: Check) -> None:
+def test_a_blank_page_is_looked_at(tmp_path: Path, family: ModelSpec, dsocr_subject: Any, dsocr_check: Check) -> None:
     """The vendor's gate is shut where pixels sum to exactly zero, and at no other page."""
     from pytest_dsocr.subjects.checked import CheckedSubject
 
@@ -73,7 +73,7 @@ def test_a_blank_page_is_looked_at(tmp_path: Path, family: Family, dsocr_subject
 
 
 def test_crops_that_sum_to_zero_are_seen(
-    tmp_path: Path, family: Family, dsocr_subject: Any, dsocr_check: Check
+    tmp_path: Path, family: ModelSpec, dsocr_subject: Any, dsocr_check: Check
 ) -> None:
     from pytest_dsocr.subjects.checked import CheckedSubject
 
@@ -89,7 +89,7 @@ def test_crops_that_sum_to_zero_are_seen(
 
 
 def test_images_of_one_prompt_are_seen_as_each_by_itself(
-    tmp_path: Path, family: Family, limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
+    tmp_path: Path, family: ModelSpec, limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
 ) -> None:
     """A page that is cut, one that is not, and the negative of the first."""
     import torch

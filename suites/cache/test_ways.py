@@ -8,8 +8,8 @@ import pytest
 
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Reason, as_expected, not_compared
-from pytest_dsocr.observation.config import SubjectFaultError
 from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.records.config import SubjectFaultError
 
 from .walk import STEPS, Walk, compare_ways
 

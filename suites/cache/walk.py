@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, as_expected, not_compared
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.models.spec import FUSION, Family
-from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.models.spec import FUSION, ModelSpec
+from pytest_dsocr.records.case import make_case
 from pytest_dsocr.subjects.protocol import NotOfferedError
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ class Walk:
     """The page's features, ``vision_fusion``; never handed to it but as a copy."""
     tokens: tuple[int, ...]
     """The subject's own first choices, without any rule of repetition: :data:`STEPS`, and as many as a ring holds."""
-    family: Family
+    family: ModelSpec
 
     @classmethod
-    def along(cls, subject: Any, page: Path, preset: str = "", *, family: Family) -> Walk:
+    def along(cls, subject: Any, page: Path, preset: str = "", *, family: ModelSpec) -> Walk:
         """Ask ``subject`` for a page's inputs, features and first choices.
 
         Args:

@@ -11,7 +11,7 @@ from pytest_dsocr.engine.places import MINI, split_model
 from pytest_dsocr.plugin.config import own_config
 
 if TYPE_CHECKING:
-    from pytest_dsocr.observation.config import Config
+    from pytest_dsocr.records.config import Config
 
     from .second import Second
 

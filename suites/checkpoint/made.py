@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_dsocr.layers.sizes import DecoderConfig, SamConfig
-from pytest_dsocr.models import FAMILIES
+from pytest_dsocr.models import MODELS
 from pytest_dsocr.models.architecture import Architecture
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.models.deepseek_ocr.sizes import ClipConfig, DeepEncoder
-from pytest_dsocr.models.spec import Family
+from pytest_dsocr.models.spec import ModelSpec
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -118,12 +118,12 @@ FIRST_ATTENTION = "model.layers.0.self_attn.o_proj.weight"
 """Zero: in bfloat16 the first layer then tells how norms are rounded, however attention rounds."""
 
 
-def architecture(family: Family) -> Architecture:
+def architecture(family: ModelSpec) -> Architecture:
     """Return the checkpoint's dimensions, as ``family``'s."""
     return Architecture(family, ENCODER, DECODER)
 
 
-def write_awkward(folder: Path, family: Family) -> Path:
+def write_awkward(folder: Path, family: ModelSpec) -> Path:
     """Write the checkpoint into ``folder``, which it makes, as ``family``'s, and give it."""
     import torch
     from tokenizers import Tokenizer
@@ -185,6 +185,6 @@ if __name__ == "__main__":
     from suites.contract.pages import write_page
 
     target, model = Path(sys.argv[1]), sys.argv[2:]
-    write_awkward(target / "-".join([*model, NAME]), FAMILIES[model[0]] if model else DEEPSEEK_OCR)
+    write_awkward(target / "-".join([*model, NAME]), MODELS[model[0]] if model else DEEPSEEK_OCR)
     for page in {page for pages in PAGES.values() for page in pages.values()}:
         write_page(page, target)

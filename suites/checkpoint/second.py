@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.cases.run import compare_sides, limits_of
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.compare.case import CaseReport, judge
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict
@@ -16,13 +16,13 @@ from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.rounding import Rounder, parts_of
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.models.spec import PREFILL, Family
-from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.observation.config import Config
+from pytest_dsocr.models.spec import PREFILL, ModelSpec
+from pytest_dsocr.records.case import make_case
+from pytest_dsocr.records.config import Config
 from pytest_dsocr.reference.goldens import recording_places
-from pytest_dsocr.reference.opening import Wanted, open_recorded
+from pytest_dsocr.reference.opening import WantedReference, open_recorded
 from pytest_dsocr.reference.protocol import Reference
+from pytest_dsocr.run.case import compare_sides, limits_of
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.loading import adapter_of, close_subject, open_subject
 from pytest_dsocr.subjects.protocol import NotOfferedError
@@ -49,7 +49,7 @@ class Second:
     first: Any
     """The subject on the run's own checkpoint."""
     folder: Path
-    family: Family
+    family: ModelSpec
 
     @classmethod
     def written(cls, config: Config, subject: Any, folder: Path) -> Second:
@@ -66,7 +66,7 @@ class Second:
 
     def reference(self, dtype: str) -> Reference:
         """Return the recordings of the vendor's code with this checkpoint."""
-        wanted = Wanted(resolve(self.folder / NAME), "cpu", dtype)
+        wanted = WantedReference(resolve(self.folder / NAME), "cpu", dtype)
         return open_recorded(recording_places(self.config.golden), wanted)
 
     def report(self, dtype: str, reference: Reference) -> CaseReport:

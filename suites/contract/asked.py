@@ -12,14 +12,14 @@ from PIL import Image
 from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.models.spec import Family
-from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.models.spec import ModelSpec
+from pytest_dsocr.records.case import make_case
 from pytest_dsocr.reference.goldens import RECORDINGS, facts_of, shipped_folder
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pytest_dsocr.observation.observation import InputsDigest
+    from pytest_dsocr.records.reference_result import InputsDigest
 
 
 def own_preset(name: str, base_size: int, image_size: int, crop: bool) -> Preset:
@@ -38,12 +38,12 @@ OWN_BASE = own_preset("own_base", 1024, 512, crop=False)
 OWN_PAGES = ("portrait", "landscape")
 
 
-def recorded(name: str, family: Family) -> Path:
+def recorded(name: str, family: ModelSpec) -> Path:
     """Return the shipped file of that name with what the family's vendor's code did."""
     return facts_of(shipped_folder() / RECORDINGS, family) / name
 
 
-def sizes_of(preset: str | Preset, family: Family) -> Preset:
+def sizes_of(preset: str | Preset, family: ModelSpec) -> Preset:
     """Return DeepSeek-OCR's preset of that name, or one's own, as ``family`` cuts pages: ``infer`` takes any sizes."""
     return family.preset(preset if isinstance(preset, Preset) else DEEPSEEK_OCR.presets[preset])
 
@@ -84,14 +84,14 @@ class Asked:
         family: its model.
     """
 
-    def __init__(self, subject: Any, family: Family) -> None:
+    def __init__(self, subject: Any, family: ModelSpec) -> None:
         self._subject, self.family = subject, family
         self._digests: dict[tuple[Path, str | Preset, str], InputsDigest] = {}
         self._brief: dict[Path, InputsDigest] = {}
 
     def __call__(self, page: Path, preset: str | Preset = "gundam", prompt: str = "markdown") -> InputsDigest:
         """Return the digest of a page's inputs."""
-        from pytest_dsocr.observation.observation import InputsDigest
+        from pytest_dsocr.records.reference_result import InputsDigest
 
         key = (page, preset, prompt)
         if key not in self._digests:
@@ -100,7 +100,7 @@ class Asked:
 
     def without_pixels(self, page: Path) -> InputsDigest:
         """Return the digest of a page's inputs in Gundam but for their pixels, which are up to 15 million to hash."""
-        from pytest_dsocr.observation.observation import InputsDigest
+        from pytest_dsocr.records.reference_result import InputsDigest
 
         if page not in self._brief:
             tensors = self.tensors(page)

@@ -16,8 +16,8 @@ from .recipes import Recipes
 
 if TYPE_CHECKING:
     from pytest_dsocr.engine.tokenizer import Tokenizer
-    from pytest_dsocr.models.spec import Family
-    from pytest_dsocr.observation.config import Config
+    from pytest_dsocr.models.spec import ModelSpec
+    from pytest_dsocr.records.config import Config
 
 ODD_PAGES = Path(__file__).with_name("test_odd_pages.py")
 TOGETHER = Path(__file__).with_name("test_pages_together.py")
@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def facts(dsocr_config: Config, family: Family) -> Facts:
+def facts(dsocr_config: Config, family: ModelSpec) -> Facts:
     """What the vendor's code was seen to do."""
     return Facts.read(dsocr_config.golden, family)
 
@@ -60,7 +60,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Drawn:
 
 
 @pytest.fixture(scope="session")
-def asked(dsocr_subject: Any, family: Family) -> Asked:
+def asked(dsocr_subject: Any, family: ModelSpec) -> Asked:
     """The subject's inputs, each asked once."""
     return Asked(dsocr_subject, family)
 

@@ -12,14 +12,14 @@ from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.models.spec import Family
+from pytest_dsocr.models.spec import ModelSpec
 
 from .asked import Asked, Drawn, sizes_of
 from .hints import Size, hinted
 from .recipes import Recipes
 
 if TYPE_CHECKING:
-    from pytest_dsocr.observation.observation import InputsDigest
+    from pytest_dsocr.records.reference_result import InputsDigest
 
 RECORDED_AS = {"own_base": "tiny"}
 """The preset whose ids and view of the page those of another are."""
@@ -30,11 +30,11 @@ class Facts:
     """A recording of inputs; see ``pytest_dsocr.reference.nearest``."""
 
     recorded: Mapping[str, Any]
-    family: Family
+    family: ModelSpec
     """Whose vendor's code it is of."""
 
     @classmethod
-    def read(cls, golden: Path, family: Family, what: str = "inputs") -> Facts:
+    def read(cls, golden: Path, family: ModelSpec, what: str = "inputs") -> Facts:
         """Read those nearest to the installed Pillow: a run's own, or the shipped ones where it has none."""
         from pytest_dsocr.reference.goldens import RECORDINGS, facts_of, shipped_folder
         from pytest_dsocr.reference.nearest import read_facts
@@ -44,7 +44,7 @@ class Facts:
 
     def prepared(self, page: str, preset: str) -> InputsDigest:
         """Return the inputs of a drawn page with the markdown prompt, in a byte-level vocabulary."""
-        from pytest_dsocr.observation.packing import unpack_inputs
+        from pytest_dsocr.records.packing import unpack_inputs
 
         wanted = (page, RECORDED_AS.get(preset, preset))
         [row] = [row for row in self.recorded["prepared"] if (row["page"], row["preset"]) == wanted]
@@ -138,7 +138,7 @@ class Pixels:
         The contract's own pixels do, where they have the recorded hash; they tell as well how the page was opened.
         """
         from pytest_dsocr.compare.seams import compare_seam
-        from pytest_dsocr.observation.observation import Seam, pixels_sha256
+        from pytest_dsocr.records.reference_result import Seam, pixels_sha256
 
         page, recorded = self.drawn(name), getattr(self.facts.prepared(name, preset.name), what)
         compared = equal(what, getattr(self.asked(page, preset), what), recorded, "every bit")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.presets import Grid, Tiling
 from pytest_dsocr.contract.prompt import TextTokenizer
-from pytest_dsocr.models.spec import Family
+from pytest_dsocr.models.spec import ModelSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,9 @@ def hinted(compared: Comparison, hints: Callable[[], Iterator[str]]) -> Comparis
     return replace(compared, details=(f"check: {hint}", *compared.details)) if hint else compared
 
 
-def _resembling(begins: str | tuple[str, ...], make: Callable[[], Any], actual: Any, family: Family) -> Iterator[str]:
+def _resembling(
+    begins: str | tuple[str, ...], make: Callable[[], Any], actual: Any, family: ModelSpec
+) -> Iterator[str]:
     """Yield the mistakes of inputs whose ids begin so and under which the contract makes the subject's inputs."""
     from pytest_dsocr.explain.catalogue import mistakes
     from pytest_dsocr.explain.planted import in_contract
@@ -60,7 +62,7 @@ def of_grid(actual: Mapping[Size, Grid], tiling: Tiling) -> Iterator[str]:
         yield f"whether it comes of {OR.join(ways[:MOST])}"
 
 
-def of_count(page: Path, actual: int, tokenizer: TextTokenizer, family: Family) -> Iterator[str]:
+def of_count(page: Path, actual: int, tokenizer: TextTokenizer, family: ModelSpec) -> Iterator[str]:
     """Yield the mistakes under which a page in Gundam has this number of image tokens."""
 
     def make() -> int:
@@ -71,7 +73,7 @@ def of_count(page: Path, actual: int, tokenizer: TextTokenizer, family: Family) 
     yield from _resembling("prompt.counts-", make, actual, family)
 
 
-def of_prompt(actual: Sequence[int], text: str, tokenizer: TextTokenizer, family: Family) -> Iterator[str]:
+def of_prompt(actual: Sequence[int], text: str, tokenizer: TextTokenizer, family: ModelSpec) -> Iterator[str]:
     """Yield how a prompt's ids were made, where they are not the vendor's; how many an image has is left aside."""
     from PIL import Image
 

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.models.spec import Family
-from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.pages.page_list import PAGES as SHIPPED
+from pytest_dsocr.records.case import Case, make_case
 
 from .asked import sizes_of
 from .pages import ORIENTATION_TAG, ROTATED_BY_90
@@ -112,7 +112,7 @@ class OddPage(NamedTuple):
     """What a subject that reads it otherwise may have missed, in a few words."""
     preset: str = "tiny"
 
-    def case(self, name: str, folder: Path, family: Family) -> Case:
+    def case(self, name: str, folder: Path, family: ModelSpec) -> Case:
         """Write the page without loss into ``folder``, and return what is asked of it."""
         page = self.draw()
         path = folder / f"{name}.{'tif' if page.mode == 'CMYK' else 'png'}"

@@ -15,10 +15,10 @@ from PIL import ExifTags, Image, ImageOps
 from pytest_dsocr.compare.verdict import as_expected
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.models.spec import Family
-from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.pages.named import first_pages
 from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.records.case import make_case
 
 from .asked import Asked
 
@@ -100,7 +100,7 @@ def test_its_inputs_are_those_of_a_plain_file(form: str, asked: Asked, tmp_path:
 
 @pytest.mark.dsocr_level("L0")
 def test_it_reads_as_a_plain_file(
-    family: Family, dsocr_config: Any, dsocr_subject: Any, tmp_path: Path, dsocr_check: Check
+    family: ModelSpec, dsocr_config: Any, dsocr_subject: Any, tmp_path: Path, dsocr_check: Check
 ) -> None:
     """The run's first page in another file: all that can be seen of a subject that shows its text alone."""
     from pytest_dsocr.subjects.checked import CheckedSubject

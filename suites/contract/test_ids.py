@@ -117,7 +117,7 @@ def test_ids_and_mask(
     import torch
 
     from pytest_dsocr.compare.inputs import compare_inputs
-    from pytest_dsocr.observation.observation import runs
+    from pytest_dsocr.records.reference_result import runs
 
     fact = facts.prompt(name)
     ids = fact.input_ids if facts.is_vocabulary_of(tokenizer) else fact.ids_in(tokenizer)

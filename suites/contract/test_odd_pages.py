@@ -10,9 +10,9 @@ import pytest
 
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.models.spec import Family
-from pytest_dsocr.observation.config import Config
+from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.records.config import Config
 
 from .asked import recorded
 
@@ -21,7 +21,7 @@ WITH_BUDGET = 0.5
 
 
 @cache
-def read_by_vendor(family: Family) -> Any:
+def read_by_vendor(family: ModelSpec) -> Any:
     """Return what the vendor's code reads on each page, and how it was recorded."""
     return json.loads(recorded("odd-pages.json", family).read_text(encoding="utf-8"))
 
@@ -29,12 +29,12 @@ def read_by_vendor(family: Family) -> Any:
 @pytest.mark.dsocr_level("L0")
 @pytest.mark.parametrize("name", read_by_vendor(DEEPSEEK_OCR)["pages"])
 def test_it_reads_as_the_vendors_code(
-    name: str, family: Family, dsocr_config: Config, dsocr_subject: Any, tmp_path: Path, dsocr_check: Check
+    name: str, family: ModelSpec, dsocr_config: Config, dsocr_subject: Any, tmp_path: Path, dsocr_check: Check
 ) -> None:
-    from pytest_dsocr.cases.run import budget_of, own_limits
     from pytest_dsocr.compare.budget import on_budget
     from pytest_dsocr.compare.text import compare_text
     from pytest_dsocr.report.causes import OF_ODD_PAGES
+    from pytest_dsocr.run.case import budget_of, own_limits
     from pytest_dsocr.subjects.checked import CheckedSubject
 
     from .odd_pages import ODD_PAGES

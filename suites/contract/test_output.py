@@ -16,7 +16,7 @@ from pytest_dsocr.compare.verdict import Comparison, Reason, as_expected, not_co
 from pytest_dsocr.contract.drawing import place
 from pytest_dsocr.contract.markup import IMAGE_LABEL, parse
 from pytest_dsocr.engine.places import family_named
-from pytest_dsocr.models.spec import Family
+from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.config import own_config
 
@@ -27,7 +27,7 @@ PAGE_SIZE_PX = (1000, 1400)
 
 
 @cache
-def recorded_outputs(family: Family) -> Mapping[str, Mapping[str, Any]]:
+def recorded_outputs(family: ModelSpec) -> Mapping[str, Mapping[str, Any]]:
     """Return each output of a page by its name: its text, and of its files the Markdown and the figures' sizes.
 
     ``geo.jpg``, which the vendor's matplotlib draws, is left out.
@@ -52,7 +52,7 @@ Write = Callable[[str, Path], Path]
 
 
 @pytest.fixture
-def write(dsocr_subject: Any, family: Family, tmp_path: Path) -> Write | None:
+def write(dsocr_subject: Any, family: ModelSpec, tmp_path: Path) -> Write | None:
     """Write the files of a text and a page with the subject; None where it offers no ``write``."""
     from pytest_dsocr.subjects.checked import CheckedSubject
 
@@ -66,7 +66,7 @@ def write(dsocr_subject: Any, family: Family, tmp_path: Path) -> Write | None:
 
 
 def test_the_files_are_the_vendors(
-    name: str, family: Family, write: Write | None, drawn: Drawn, dsocr_check: Check
+    name: str, family: ModelSpec, write: Write | None, drawn: Drawn, dsocr_check: Check
 ) -> None:
     if write is None:
         dsocr_check([not_compared(what, Reason.NOT_OFFERED) for what in (MMD, FIGURES)])
@@ -77,7 +77,7 @@ def test_the_files_are_the_vendors(
 
 @pytest.mark.parametrize("kind", ["upright", "rotated by its EXIF orientation"])
 def test_figures_are_cut_from_the_upright_page_without_its_boxes(
-    kind: str, family: Family, write: Write | None, tmp_path: Path, dsocr_check: Check
+    kind: str, family: ModelSpec, write: Write | None, tmp_path: Path, dsocr_check: Check
 ) -> None:
     if write is None:
         dsocr_check([not_compared(what, Reason.NOT_OFFERED) for what in (MMD, FIGURES)])
@@ -97,7 +97,7 @@ def _figures_of(known: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
     return {f"images/{name}": tuple(size) for name, size in known["figures"].items()}
 
 
-def _compared(folder: Path, known: Mapping[str, Any], family: Family) -> list[Comparison]:
+def _compared(folder: Path, known: Mapping[str, Any], family: ModelSpec) -> list[Comparison]:
     from pytest_dsocr.compare.text import compare_content
 
     mmd = (folder / family.form.result_file).read_bytes().decode()
@@ -122,7 +122,7 @@ def _darkest(path: Path) -> int:
         return levels[0]
 
 
-def _save_figures(path: Path, text: str, family: Family, *, rotated: bool) -> None:
+def _save_figures(path: Path, text: str, family: ModelSpec, *, rotated: bool) -> None:
     """Write a black page that is white where the text's figures are, upright, and a little around them."""
     exif, page = Image.Exif(), Image.new("L", PAGE_SIZE_PX)
     for region in place([span for span in parse(text, family.form).spans if span.label == IMAGE_LABEL], *PAGE_SIZE_PX):

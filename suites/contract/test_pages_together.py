@@ -8,9 +8,9 @@ import pytest
 from pytest_dsocr.compare.verdict import as_expected, equal
 from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.contract.prompt import TextTokenizer
-from pytest_dsocr.models.spec import Family
-from pytest_dsocr.observation.config import Config
+from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.records.config import Config
 
 from .asked import Asked, Drawn
 from .facts import Facts, compare_image_tokens
@@ -24,14 +24,14 @@ SEEN = f"every bit: each page padded to {BASE_PX} px, in the order of the files'
 def test_pages_at_one_place(
     pages: int,
     tmp_path: Path,
-    family: Family,
+    family: ModelSpec,
     asked: Asked,
     drawn: Drawn,
     tokenizer: TextTokenizer,
     dsocr_config: Config,
     dsocr_check: Check,
 ) -> None:
-    from pytest_dsocr.observation.packing import unpack_inputs
+    from pytest_dsocr.records.packing import unpack_inputs
 
     facts, text = Facts.read(dsocr_config.golden, family, "pages"), family.prompts[family.pages_prompt]
     wanted = pages, BASE_PX, text

@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.compare.verdict import as_expected
-from pytest_dsocr.models.spec import Family
-from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.records.case import make_case
 
 from .asked import Drawn, sizes_of
 
 pytestmark = pytest.mark.dsocr_level("L2")
 
 
-def test_vision_gives_nothing(drawn: Drawn, family: Family, dsocr_subject: Any, dsocr_check: Check) -> None:
+def test_vision_gives_nothing(drawn: Drawn, family: ModelSpec, dsocr_subject: Any, dsocr_check: Check) -> None:
     import torch
 
     from pytest_dsocr.subjects.checked import CheckedSubject

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.perf import leave_isolated_out
+from pytest_dsocr.records.config import Config
 
 from ..cache.conftest import _without_gradients  # noqa: F401 - is used by every test here
 from .flops import Scales

@@ -10,14 +10,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_dsocr.base.words import count, listed
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, not_compared
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import render
-from pytest_dsocr.cost.cost import WHOLE, Cost, Difference, by_module, differences, with_those_around
+from pytest_dsocr.cost.cost import WHOLE, Cost, CostDifference, by_module, differences, with_those_around
 from pytest_dsocr.cost.decoder import HEAD, LAYERS, NORM, SESSION, Way
 from pytest_dsocr.cost.model import decode_step, parameters, stages_of
 from pytest_dsocr.cost.workload import Workload
-from pytest_dsocr.foundation.words import count, listed
 from pytest_dsocr.models import OF_VIEWS, VISION
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pytest_dsocr.contract.prompt import TextTokenizer
     from pytest_dsocr.models.architecture import Architecture
-    from pytest_dsocr.perf.probe.flops import Flops
+    from pytest_dsocr.timing.probe.flops import Flops
 
 
 FREE = DEEPSEEK_OCR.prompts["free"]
@@ -93,13 +93,13 @@ class Scales:
 
     def counting(self) -> AbstractContextManager[Flops]:
         """Count what runs within, and within the modules that the subject shows."""
-        from pytest_dsocr.perf.probe.flops import counted_flops
+        from pytest_dsocr.timing.probe.flops import counted_flops
 
         return counted_flops(self._modules)
 
     @cached_property
     def _modules(self) -> Mapping[str, nn.Module]:
-        from pytest_dsocr.perf.probe.walk import module_of
+        from pytest_dsocr.timing.probe.walk import module_of
 
         names = sorted(with_those_around(parameters(self.arch)))
         found = {name: module_of(self.subject, name) for name in names}
@@ -157,7 +157,7 @@ def nearest(what: str, ways: Ways, found: Flops) -> Comparison:
     return compared(what, apart[least], found, text=least)
 
 
-def compared(what: str, apart: Sequence[Difference], found: Flops, root: str = WHOLE, text: str = "") -> Comparison:
+def compared(what: str, apart: Sequence[CostDifference], found: Flops, root: str = WHOLE, text: str = "") -> Comparison:
     """Say whether FLOPs are as computed, and where they are not."""
     if found.unknown:
         runs = listed([f"{name} ({count(times, 'run')})" for name, times in found.unknown.items()], 3)
@@ -182,5 +182,5 @@ def _of_every_token(found: Flops) -> dict[str, Counter[str]]:
     return {name: found.modules[name] for name in seen}
 
 
-def _apart(layers: Mapping[str, Cost], found: Flops) -> list[Difference]:
+def _apart(layers: Mapping[str, Cost], found: Flops) -> list[CostDifference]:
     return differences(layers, {WHOLE: found.operators, **found.modules}, found.calls)

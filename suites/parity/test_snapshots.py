@@ -15,13 +15,13 @@ from pytest_dsocr.plugin.check import Check
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pytest_dsocr.observation.answer import Answer, KvSize
-    from pytest_dsocr.observation.case import Case
+    from pytest_dsocr.records.case import Case
+    from pytest_dsocr.records.subject_result import KvSize, SubjectResult
 
 pytestmark = pytest.mark.dsocr
 
 
-def test_reading(dsocr_case: Case, dsocr_reading: Answer, dsocr_snapshot: Any, dsocr_check: Check) -> None:
+def test_reading(dsocr_case: Case, dsocr_reading: SubjectResult, dsocr_snapshot: Any, dsocr_check: Check) -> None:
     """Labels, boxes and the length of the text; of another ceiling than the vendor's there is another snapshot."""
     from pytest_dsocr.plugin.snapshots import compare_snapshot, spans_of
 

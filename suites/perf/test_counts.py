@@ -3,12 +3,12 @@
 import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.observation.config import Config
-from pytest_dsocr.perf.counts import FLAGS, flag
-from pytest_dsocr.perf.run import PerfRun
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.perf import checked_or_left_out, leave_isolated_out, leave_uncounted_out, leave_unmeasured_out
 from pytest_dsocr.plugin.stash import leave_out
+from pytest_dsocr.records.config import Config
+from pytest_dsocr.timing.counts import FLAGS, flag
+from pytest_dsocr.timing.run import PerfRun
 
 pytestmark = pytest.mark.dsocr_perf
 

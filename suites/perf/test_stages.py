@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from pytest_dsocr.compare.verdict import Comparison
-from pytest_dsocr.perf.rounds import QUANTITIES
 from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.timing.rounds import QUANTITIES
 
 pytestmark = pytest.mark.dsocr_perf
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from pytest_dsocr.models.spec import Family
-from pytest_dsocr.observation.config import Config
+from pytest_dsocr.models.spec import ModelSpec
+from pytest_dsocr.records.config import Config
 from pytest_dsocr.reference import goldens
 from pytest_dsocr.reference.environment import family_in
 from pytest_dsocr.reference.goldens import RECORDINGS, part_of, shipped_folder
@@ -19,7 +19,7 @@ def recordings_of(config: Config) -> Path:
     return named.resolve().parents[1] if (named / MANIFEST).is_file() else named
 
 
-def anchors_of(config: Config, family: Family) -> Path:
+def anchors_of(config: Config, family: ModelSpec) -> Path:
     """Return a family's file of anchors beside the recordings, or the shipped one where there is none."""
     own = goldens.anchors_of(recordings_of(config), family)
     return own if own.is_file() else goldens.anchors_of(shipped_folder() / RECORDINGS, family)

@@ -6,9 +6,9 @@ import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.models.spec import Family
-from pytest_dsocr.observation.config import Config
+from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.records.config import Config
 from pytest_dsocr.reference.anchors import Anchors, read_anchors
 from pytest_dsocr.reference.drift import Drift, drifts, read_json
 from pytest_dsocr.reference.environment import check_vendor_folder
@@ -19,14 +19,14 @@ pytestmark = pytest.mark.dsocr_vendor
 
 
 @pytest.fixture(scope="module")
-def own(dsocr_config: Config) -> Family:
+def own(dsocr_config: Config) -> ModelSpec:
     """Whose files the run names."""
     assert isinstance(dsocr_config.reference, Path)
     return check_vendor_folder(dsocr_config.reference)
 
 
 @pytest.fixture(scope="module")
-def pinned(own: Family, dsocr_config: Config) -> Anchors:
+def pinned(own: ModelSpec, dsocr_config: Config) -> Anchors:
     """What its contract was read from."""
     return read_json(anchors_of(dsocr_config, own))
 
@@ -39,12 +39,12 @@ def drifted(pinned: Anchors, dsocr_config: Config) -> dict[str, Drift]:
 
 
 @pytest.mark.parametrize("stage", DEEPSEEK_OCR.vendor.contract)
-def test_stage(stage: str, own: Family, pinned: Anchors, drifted: dict[str, Drift], dsocr_check: Check) -> None:
+def test_stage(stage: str, own: ModelSpec, pinned: Anchors, drifted: dict[str, Drift], dsocr_check: Check) -> None:
     symbols = own.vendor.contract[stage]
     dsocr_check(_compared(symbol, drifted.get(symbol), pinned.symbols[symbol].file) for symbol in symbols)
 
 
-def test_the_rest_of_the_files(own: Family, drifted: dict[str, Drift], dsocr_check: Check) -> None:
+def test_the_rest_of_the_files(own: ModelSpec, drifted: dict[str, Drift], dsocr_check: Check) -> None:
     rests = [f"the rest of {name}" for name in own.vendor.files]
     dsocr_check(_compared(rest, drifted.get(rest), "the code outside of every anchor") for rest in rests)
 

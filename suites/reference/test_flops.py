@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.models.spec import Family
-from pytest_dsocr.observation.config import Config
+from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.stash import leave_out
+from pytest_dsocr.records.config import Config
 
 if TYPE_CHECKING:
-    from pytest_dsocr.observation.case import Case
+    from pytest_dsocr.records.case import Case
     from pytest_dsocr.reference.live import LiveReference
 
 pytestmark = pytest.mark.dsocr_vendor
@@ -25,7 +25,7 @@ GENERATED_TOKENS = 2
 
 
 def test_every_stage_costs_what_it_costs_by_arithmetic(
-    request: pytest.FixtureRequest, family: Family, dsocr_config: Config, dsocr_check: Check
+    request: pytest.FixtureRequest, family: ModelSpec, dsocr_config: Config, dsocr_check: Check
 ) -> None:
     """FLOPs follow from code and sizes alone, so that one more or fewer is another version of the code."""
     from pytest_dsocr.pages.named import make_cases

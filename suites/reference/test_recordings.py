@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict, as_expected, equal
-from pytest_dsocr.models.spec import Family
-from pytest_dsocr.observation.config import Config
+from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.stash import leave_out
+from pytest_dsocr.records.config import Config
 from pytest_dsocr.reference.drift import made_from, read_json
 from pytest_dsocr.reference.environment import family_with
 
@@ -44,7 +44,7 @@ def test_all_are_made_from_the_pinned_files(dsocr_config: Config, dsocr_check: C
 
 def test_the_reference_answers_for_this_run(
     request: pytest.FixtureRequest,
-    family: Family,
+    family: ModelSpec,
     dsocr_config: Config,
     dsocr_reference: Reference,
     dsocr_check: Check,

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from pytest_dsocr.adapters.server import ServerSubject
     from pytest_dsocr.compare.tolerances import Tolerances
     from pytest_dsocr.contract.prompt import TextTokenizer
-    from pytest_dsocr.observation.case import Case
-    from pytest_dsocr.observation.observation import Step
+    from pytest_dsocr.records.case import Case
+    from pytest_dsocr.records.reference_result import Step
     from pytest_dsocr.reference.protocol import Reference
 
 ODD = ("plain", "turned", "repeated", "exactly_640", "641_wide", "tie", "between_grids")
@@ -77,11 +77,11 @@ class Asked:
 
     def with_logprobs(self, case: Case, most: int = MANY, **how: Any) -> Completion:
         """Ask for the best tokens of each step as well, where the server takes that."""
-        from pytest_dsocr.adapters.chat import RefusedError
+        from pytest_dsocr.adapters.chat import StatusError
 
         try:
             return self(case, most, logprobs=True, top_logprobs=TOP, **how)
-        except RefusedError:
+        except StatusError:
             return self(case, most, **how)
 
     @cached_property

@@ -12,7 +12,7 @@ from pytest_dsocr.compare.verdict import Comparison
 from .asked import MANY, NO_TEXT, Asked, apart, judged, not_offered
 
 if TYPE_CHECKING:
-    from pytest_dsocr.observation.case import Case
+    from pytest_dsocr.records.case import Case
 
 LONG = 200
 CHECK = "what the server keeps of other requests: prefix caches, padding, rows of a batch"

@@ -14,7 +14,7 @@ from pytest_dsocr.subjects.loading import HTTP, HTTPS
 from .asked import Asked
 
 if TYPE_CHECKING:
-    from pytest_dsocr.observation.config import Config
+    from pytest_dsocr.records.config import Config
     from pytest_dsocr.reference.protocol import Reference
 
 
@@ -35,9 +35,9 @@ def asked(
 ) -> Asked:
     """The server, asked for the run's pages and for odd ones."""
     from pytest_dsocr.adapters.server import ServerSubject
-    from pytest_dsocr.cases.run import own_limits
     from pytest_dsocr.engine.checkpoint import resolve
     from pytest_dsocr.pages.named import make_cases
+    from pytest_dsocr.run.case import own_limits
     from pytest_dsocr.subjects.protocol import NotOfferedError, Offers
 
     if not isinstance(dsocr_subject, ServerSubject):

@@ -16,8 +16,8 @@ from .asked import MANY, Asked, judged, not_offered
 
 if TYPE_CHECKING:
     from pytest_dsocr.adapters.chat import Completion
-    from pytest_dsocr.observation.answer import ForcedStep
-    from pytest_dsocr.observation.observation import Step
+    from pytest_dsocr.records.reference_result import Step
+    from pytest_dsocr.records.subject_result import ForcedStep
 
 CUTS = 6
 """Places of the reference's text that an answer is to go on from."""
@@ -94,8 +94,8 @@ def _along(asked: Asked, found: Sequence[Likely], steps: Sequence[Step]) -> Side
     Steps at which the reference's rule forbids its best token are left out, and tokens beyond the server's best count
     as the last of these where that is more than the reference has.
     """
-    from pytest_dsocr.observation.answer import ForcedStep
-    from pytest_dsocr.observation.observation import Best
+    from pytest_dsocr.records.reference_result import Best
+    from pytest_dsocr.records.subject_result import ForcedStep
 
     sides: Sides = ([], [])
     for one, step in zip(found, steps, strict=False):

@@ -26,11 +26,11 @@ CHECKS: Mapping[str, Callable[[Asked], Comparison]] = {
 
 def checked(name: str, asked: Asked) -> Comparison:
     """Make one check; what the server refuses it does not offer."""
-    from pytest_dsocr.adapters.chat import FAILED, RefusedError
+    from pytest_dsocr.adapters.chat import FAILED, StatusError
 
     try:
         return CHECKS[name](asked)
-    except RefusedError as refused:
+    except StatusError as refused:
         if refused.status >= FAILED:
             raise
         return not_offered(name, str(refused))

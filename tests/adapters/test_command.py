@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.observation.config import SubjectFaultError, SubjectHungError
+from pytest_dsocr.records.case import make_case
+from pytest_dsocr.records.config import SubjectFaultError, SubjectHungError
 from pytest_dsocr.subjects.calls import watching
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.loading import close_subject, load_subject, open_subject

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from pytest_dsocr.adapters.dump import LENGTHS, LOGITS, MORE_TOKENS, TOKENS, write
-from pytest_dsocr.cases.run import promised_and_absent
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.compare.verdict import Comparison, Reason, Sign, Verdict
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, Verdict
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.observation.config import Level, SubjectFaultError
 from pytest_dsocr.pages.page_list import shipped
+from pytest_dsocr.records.case import make_case
+from pytest_dsocr.records.config import Level, SubjectFaultError
+from pytest_dsocr.run.case import promised_and_absent
 from pytest_dsocr.subjects.calls import watching
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.kv_probe import KvProbe
@@ -160,7 +160,7 @@ def test_a_command_is_led_along_the_reference_where_it_takes_tokens(dumps: Path)
         found = {one.what: one for one in report.comparisons}
         assert found["logits"].verdict is Verdict.DRIFT
         assert found["tokens"].measured.endswith(f"first differing step 5{left}")
-        assert found["tokens"].signs == {Sign.NOT_ITS_BEST}
+        assert found["tokens"].signs == {Symptom.NOT_ITS_BEST}
 
 
 TWO, MOST = tuple(page for page in shipped("dev-3") if page != PAGE), 2 + MORE_TOKENS

@@ -15,11 +15,11 @@ from safetensors.torch import save, save_file
 
 from pytest_dsocr.adapters.dump import LENGTHS, LOGITS, TOKENS, Dump
 from pytest_dsocr.adapters.dump_files import ADVICE, TEXT, read_tensors
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.observation.config import SubjectFaultError
 from pytest_dsocr.pages.page_list import shipped
+from pytest_dsocr.records.case import make_case
+from pytest_dsocr.records.config import SubjectFaultError
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.loading import load_subject
 from pytest_dsocr.subjects.protocol import Setup

@@ -10,11 +10,11 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.models import FAMILIES
+from pytest_dsocr.models import MODELS
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.models.spec import Family
-from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.pages.page_list import shipped
+from pytest_dsocr.records.case import make_case
 from pytest_dsocr.subjects.protocol import Setup
 from suites.server.asked import Asked
 from suites.server.test_server import CHECKS, checked
@@ -26,7 +26,7 @@ QUICK = ("right", "counts-one-less", "six-crops", "page-of-the-host", "keeps-the
 IS_WHOLE = "DSOCR_MISTAKES" in os.environ
 
 
-def asked_at(url: str, folder: Path, family: Family = DEEPSEEK_OCR) -> Asked:
+def asked_at(url: str, folder: Path, family: ModelSpec = DEEPSEEK_OCR) -> Asked:
     server = ServerSubject(options_of(f"{url}?preset={{preset}}"), Setup())
     cases = [make_case(shipped("dev-3")[0], "markdown", "gundam", family=family)]
     return Asked(server, cases, reference(), resolve("mini").tokenizer, tolerances("float32"), folder)
@@ -47,8 +47,8 @@ def test_what_reads_nothing_is_not_called_alike(address: str, tmp_path: Path) ->
     assert {checked(check, asked).verdict for check in ("temperature", "at_once")} == {Verdict.NOT_COMPARED}
 
 
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.name)
-def test_odd_pages_are_asked_for_by_a_prompt_that_reads_them(family: Family, tmp_path: Path) -> None:
+@pytest.mark.parametrize("family", MODELS.values(), ids=lambda family: family.name)
+def test_odd_pages_are_asked_for_by_a_prompt_that_reads_them(family: ModelSpec, tmp_path: Path) -> None:
     asked = asked_at("http://here/v1", tmp_path, family)
     session = Engine.from_checkpoint(f"{family.name}:mini", instrument="off")
     pages = [asked.odd[name] for name in ("plain", "blank")]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.inputs import prepare_inputs
 from pytest_dsocr.engine.tokenizer import Tokenizer
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.subjects.calls import watching

@@ -11,7 +11,7 @@ import pytest
 
 from ci.implementations.__main__ import ROWS, expanded, main
 from ci.implementations.versions import bisect
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.history.scoreboard import put_into, read, tables
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.subjects.loading import adapter_of, level_before_loading

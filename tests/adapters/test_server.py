@@ -14,21 +14,21 @@ import pytest
 from pytest_dsocr.adapters.chat import MOST_SILENT, Chat
 from pytest_dsocr.adapters.handshake import shake_hands
 from pytest_dsocr.adapters.mlx_vlm import encoders
+from pytest_dsocr.base.errors import DsocrError, is_of_machine
 from pytest_dsocr.cli import load
 from pytest_dsocr.cli.main import main, parser
 from pytest_dsocr.compare.output import compare_output
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.observation.config import SubjectFaultError, SubjectHungError
-from pytest_dsocr.observation.observation import Output
 from pytest_dsocr.pages.page_list import shipped
+from pytest_dsocr.records.case import make_case
+from pytest_dsocr.records.config import SubjectFaultError, SubjectHungError
+from pytest_dsocr.records.reference_result import Output
 from pytest_dsocr.subjects.calls import watching
 from pytest_dsocr.subjects.checked import CheckedSubject
-from pytest_dsocr.subjects.follow import follow
+from pytest_dsocr.subjects.follow import run_teacher_forced
 from pytest_dsocr.subjects.loading import load_subject
 from pytest_dsocr.subjects.protocol import NotOfferedError, Offers, Setup
 from tests.adapters.conftest import serving
@@ -237,7 +237,7 @@ def test_a_limit_that_the_server_names_is_reported_and_the_end_of_sequence_is_no
     case = make_case(shipped("dev-3")[0], "free", "tiny", family=DEEPSEEK_OCR)
     reported = {}
     for deed in ("length", "plain"):
-        answer = follow(loaded(f"{address}/{deed}/v1")[0], case, observation())
+        answer = run_teacher_forced(loaded(f"{address}/{deed}/v1")[0], case, observation())
         reported[deed] = next(compare_output(answer, Output(TEXT + "!", (), "", {}), tolerances("float32"), None))
     assert reported["length"].measured.startswith("stopped at its own limit of tokens, as the server says")
     assert "limit of tokens" not in reported["plain"].measured

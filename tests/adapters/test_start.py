@@ -10,8 +10,8 @@ from pytest_dsocr.cli.adapters import KINDS, METHODS
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.page_list import shipped
+from pytest_dsocr.records.case import make_case
 from pytest_dsocr.subjects.loading import load_subject
 from pytest_dsocr.subjects.protocol import Setup
 from suites.contract.pages import write_page

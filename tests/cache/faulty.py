@@ -16,7 +16,7 @@ from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.layers import attention
 from pytest_dsocr.layers.cache import KVCache
 from pytest_dsocr.subjects.session import SessionSubject
-from tests.perf.planted import VisionInDecode
+from tests.timing.planted import VisionInDecode
 
 Show = Callable[[Tensor], Tensor]
 Make = Callable[[Engine[Any]], SessionSubject]

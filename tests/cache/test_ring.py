@@ -10,8 +10,8 @@ import pytest
 from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.contract.policy import CachePolicy
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.models import FAMILIES
-from pytest_dsocr.observation.config import Config
+from pytest_dsocr.models import MODELS
+from pytest_dsocr.records.config import Config
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.cache import test_contents, test_reading
@@ -19,7 +19,7 @@ from suites.cache.walk import Walk
 from suites.contract.pages import write_page
 from tests.engine.written import synthetic_session
 
-EXPECTED = FAMILIES["unlimited_ocr"].with_ring(8)
+EXPECTED = MODELS["unlimited_ocr"].with_ring(8)
 GROWS, STAY, SEES = (
     test_contents.test_it_grows_by_one_in_every_layer_a_step,
     test_contents.test_earlier_positions_stay_as_they_are,
@@ -75,7 +75,7 @@ RULES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("mistake", RULES)
 def test_a_reading_is_held_to_the_window_that_it_was_given(mistake: str, tmp_path: Path, dsocr_config: Config) -> None:
     """Where the vendor's ``infer`` leaves the rule to its caller."""
-    session = synthetic_session(FAMILIES["unlimited_ocr"])
+    session = synthetic_session(MODELS["unlimited_ocr"])
     declared = replace(session.policy, **RULE)
     used = Engine(session.model, session.tokenizer, policy=replace(declared, **RULES[mistake]))
     subject = type("Declaring", (SessionSubject,), {"policy": declared})(used)
@@ -83,6 +83,6 @@ def test_a_reading_is_held_to_the_window_that_it_was_given(mistake: str, tmp_pat
     read = test_reading.both_ways(subject, config)
     check: Any = found.extend
     test_reading.test_read_says_what_its_own_steps_choose(
-        "exactly_640", tmp_path, read, FAMILIES["unlimited_ocr"], config, check
+        "exactly_640", tmp_path, read, MODELS["unlimited_ocr"], config, check
     )
     assert all(one.passes for one in found) is (mistake == "as it says"), found

@@ -12,15 +12,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.planted import PlantedSubject, spec_of
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.layers.norms import RmsNorm
-from pytest_dsocr.models import FAMILIES
-from pytest_dsocr.models.spec import Family
+from pytest_dsocr.models import MODELS
+from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.reference.goldens import shipped_folder
-from pytest_dsocr.reference.opening import Wanted, open_recorded
+from pytest_dsocr.reference.opening import WantedReference, open_recorded
 from pytest_dsocr.subjects.protocol import NotOfferedError, Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 from suites.checkpoint.conftest import _is_asked
@@ -83,11 +83,11 @@ def second(tiny: Any, tmp_path_factory: pytest.TempPathFactory) -> Second:
     return Second.written(RUN, SessionSubject(tiny), tmp_path_factory.mktemp("second"))
 
 
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.name)
+@pytest.mark.parametrize("family", MODELS.values(), ids=lambda family: family.name)
 @pytest.mark.parametrize("dtype", PAGES["tiny"])
-def test_what_is_written_is_what_was_recorded(dtype: str, family: Family, tmp_path: Path) -> None:
+def test_what_is_written_is_what_was_recorded(dtype: str, family: ModelSpec, tmp_path: Path) -> None:
     """Else no recording of these weights would be found; in bfloat16 other choices are right than in float32."""
-    wanted = Wanted(resolve(write_awkward(tmp_path, family)), "cpu", dtype)
+    wanted = WantedReference(resolve(write_awkward(tmp_path, family)), "cpu", dtype)
     reference = open_recorded([shipped_folder() / "vendor"], wanted)
     [case] = reference.recording.cases.values()
     text = case.observation.output.text

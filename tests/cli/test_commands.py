@@ -15,6 +15,8 @@ from PIL import Image
 from syrupy.assertion import SnapshotAssertion
 
 import pytest_dsocr
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.files import unseal
 from pytest_dsocr.cli.main import COMMANDS, main, parser
 from pytest_dsocr.cli.vendor_pages import found_by
 from pytest_dsocr.contract.image import load_image
@@ -22,12 +24,10 @@ from pytest_dsocr.contract.markup import parse, to_pixels
 from pytest_dsocr.cost.model import PageCost
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.places import MINI_IS_FOR, architecture_of
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.files import unseal
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.case import Case
 from pytest_dsocr.pages.named import pages_in
 from pytest_dsocr.pages.page_list import BadPage, page_named, shipped
+from pytest_dsocr.records.case import Case
 from suites.contract.pages import write_page
 from tests.contract.test_pdf import pdf_of
 

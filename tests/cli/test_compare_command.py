@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.cli.compare import MEMORY_KEPT, words_of
 from pytest_dsocr.cli.main import parser
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.plugin.selection import MEASURING

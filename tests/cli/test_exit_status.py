@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from pytest_dsocr.base.errors import DsocrError, MachineError
 from pytest_dsocr.cli import main as command_line
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.perf.bench import Status as BenchStatus
-from pytest_dsocr.report.difference import Status as DiffStatus
+from pytest_dsocr.report.difference import DiffStatus as DiffStatus
 from pytest_dsocr.report.file import read_result
+from pytest_dsocr.timing.bench import BenchStatus as BenchStatus
 from tests.cli.test_commands import ARGUMENTS
 from tests.markdown import table
 from tests.plugin.conftest import Repository

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.cli import faults
 from pytest_dsocr.cli.compare import GROUPS, plugin
 from pytest_dsocr.cli.main import AREAS, COMMANDS, main
 from pytest_dsocr.explain.catalogue import mistakes
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.models import FAMILIES
+from pytest_dsocr.models import MODELS
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin.option_values import level
 from pytest_dsocr.plugin.options import OPTIONS
@@ -63,7 +63,7 @@ def asked(name: str | None, **options: object) -> Namespace:
 
 def test_the_list_has_a_line_for_each_with_its_numbers() -> None:
     lines = [*faults.run(asked(None))]
-    assert {line.split()[0] for line in lines} == {name for family in FAMILIES.values() for name in mistakes(family)}
+    assert {line.split()[0] for line in lines} == {name for family in MODELS.values() for name in mistakes(family)}
     [line] = [line for line in lines if line.startswith("clip.activation-erf ")]
     assert line.endswith("(CLP-01)")
 

@@ -10,10 +10,19 @@ from torch import Tensor
 from pytest_dsocr.compare.diff import plain_line
 from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.contract.markup import Box
-from pytest_dsocr.observation.answer import Answer, ForcedStep
-from pytest_dsocr.observation.config import Level
-from pytest_dsocr.observation.observation import Artefact, Best, InputsDigest, Observation, Output, Seam, SpanSeen, Step
-from pytest_dsocr.observation.summing import bytes_sha256
+from pytest_dsocr.records.config import Level
+from pytest_dsocr.records.reference_result import (
+    Artefact,
+    Best,
+    InputsDigest,
+    Output,
+    ReferenceResult,
+    Seam,
+    SpanSeen,
+    Step,
+)
+from pytest_dsocr.records.subject_result import ForcedStep, SubjectResult
+from pytest_dsocr.records.summing import bytes_sha256
 
 PAGE_TEXT = (
     "<|ref|>title<|/ref|><|det|>[[88, 40, 510, 66]]<|/det|>\n# Minutes of the meeting\n\n"
@@ -62,9 +71,9 @@ def seam_tensors() -> dict[str, Tensor]:
     }
 
 
-def observation(*, keep_values: bool = False, **changes: Any) -> Observation:
+def observation(*, keep_values: bool = False, **changes: Any) -> ReferenceResult:
     """An observation of three steps, with ``changes`` to its fields."""
-    made = Observation(
+    made = ReferenceResult(
         case_id="page-tiny-free",
         inputs=InputsDigest.of(input_tensors(), keep_values=keep_values),
         seams={name: Seam.of(tensor, keep_values=keep_values) for name, tensor in seam_tensors().items()},
@@ -80,9 +89,9 @@ def along(steps: Sequence[Step]) -> tuple[ForcedStep, ...]:
     return tuple(ForcedStep(step.token, step.best, step.best.logits) for step in steps)
 
 
-def answer(of: Observation, level: Level = Level.STAGES, **changes: Any) -> Answer:
+def answer(of: ReferenceResult, level: Level = Level.STAGES, **changes: Any) -> SubjectResult:
     """What a subject of ``level`` says that did all the same, with ``changes`` to the fields."""
-    made = Answer(of.case_id, level, of.output.text, of.output.spans, of.output.mmd, of.output.artefacts)
+    made = SubjectResult(of.case_id, level, of.output.text, of.output.spans, of.output.mmd, of.output.artefacts)
     if level >= Level.INPUTS:
         made = replace(made, inputs=of.inputs)
     if level >= Level.STAGES:
@@ -91,9 +100,9 @@ def answer(of: Observation, level: Level = Level.STAGES, **changes: Any) -> Answ
     return replace(made, **changes)
 
 
-def reading(output: Output) -> Answer:
+def reading(output: Output) -> SubjectResult:
     """The answer of a subject that offers its output alone."""
-    return Answer("page-tiny-free", Level.TEXT, output.text, output.spans, output.mmd, output.artefacts)
+    return SubjectResult("page-tiny-free", Level.TEXT, output.text, output.spans, output.mmd, output.artefacts)
 
 
 def shown(found: Comparison) -> str:

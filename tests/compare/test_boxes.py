@@ -10,7 +10,7 @@ from pytest_dsocr.compare.boxes import compare_boxes, compare_spans, pair_up
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract.markup import Box
-from pytest_dsocr.observation.observation import SpanSeen
+from pytest_dsocr.records.reference_result import SpanSeen
 from tests.compare.made import shown
 
 EXACT = tolerances("float32")

@@ -8,10 +8,10 @@ import pytest
 from pytest_dsocr.compare.budget import divergence, loss_of, on_budget
 from pytest_dsocr.compare.case import compare_observations
 from pytest_dsocr.compare.tolerances import BUDGETS, LOSSES, tolerances
-from pytest_dsocr.compare.verdict import Comparison, Sign, Verdict
+from pytest_dsocr.compare.verdict import Comparison, Symptom, Verdict
 from pytest_dsocr.contract.markup import Box
-from pytest_dsocr.observation.answer import Answer
-from pytest_dsocr.observation.observation import SpanSeen
+from pytest_dsocr.records.reference_result import SpanSeen
+from pytest_dsocr.records.subject_result import SubjectResult
 from tests.compare.made import OUTPUT, answer, observation
 
 TITLE, IMAGE = OUTPUT.spans
@@ -24,7 +24,7 @@ def test_divergence_is_that_of_the_two_distributions() -> None:
     assert divergence([math.nan, 0.0], halves) == divergence([0.0], halves) == math.inf
 
 
-def lost(actual: Answer) -> dict[str, float]:
+def lost(actual: SubjectResult) -> dict[str, float]:
     text = next(one for one in compare_observations(actual, observation(), tolerances("float32")) if one.what == "text")
     return loss_of(actual, observation(), text)
 
@@ -77,15 +77,15 @@ def test_another_word_changes_characters_and_the_page_does_not_degenerate() -> N
     [
         (Comparison("sam.page", Verdict.WRONG, ""), Verdict.DRIFT),
         (Comparison("tokens", Verdict.WRONG, ""), Verdict.DRIFT),
-        (Comparison("text", Verdict.WRONG, "", signs=frozenset((Sign.REPETITION,))), Verdict.DRIFT),
+        (Comparison("text", Verdict.WRONG, "", signs=frozenset((Symptom.REPETITION,))), Verdict.DRIFT),
         (Comparison("input_ids", Verdict.WRONG, ""), Verdict.WRONG),
         (Comparison("read", Verdict.WRONG, ""), Verdict.WRONG),
         (Comparison("clip.rounding", Verdict.WRONG, ""), Verdict.WRONG),
-        (Comparison("clip.page", Verdict.WRONG, "", signs=frozenset((Sign.OTHER_SHAPE,))), Verdict.WRONG),
-        (Comparison("logits", Verdict.WRONG, "", signs=frozenset((Sign.NOT_FINITE,))), Verdict.WRONG),
-        (Comparison("tokens", Verdict.WRONG, "", signs=frozenset((Sign.NO_END,))), Verdict.WRONG),
-        (Comparison("artefacts", Verdict.WRONG, "", signs=frozenset((Sign.OTHER_FILES,))), Verdict.WRONG),
-        (Comparison("text", Verdict.WRONG, "", signs=frozenset((Sign.HABIT,))), Verdict.WRONG),
+        (Comparison("clip.page", Verdict.WRONG, "", signs=frozenset((Symptom.OTHER_SHAPE,))), Verdict.WRONG),
+        (Comparison("logits", Verdict.WRONG, "", signs=frozenset((Symptom.NOT_FINITE,))), Verdict.WRONG),
+        (Comparison("tokens", Verdict.WRONG, "", signs=frozenset((Symptom.NO_END,))), Verdict.WRONG),
+        (Comparison("artefacts", Verdict.WRONG, "", signs=frozenset((Symptom.OTHER_FILES,))), Verdict.WRONG),
+        (Comparison("text", Verdict.WRONG, "", signs=frozenset((Symptom.HABIT,))), Verdict.WRONG),
         (Comparison("sam.page", Verdict.MATCH, ""), Verdict.MATCH),
     ],
 )
@@ -105,11 +105,11 @@ def test_a_budget_pays_for_size_alone(found: Comparison, verdict: Verdict) -> No
         ("artefacts", (), {"boxes"}),
         ("text", (), {"characters"}),
         ("result.mmd", (), {"characters"}),
-        ("text", (Sign.REPETITION,), {"characters", "pages"}),
+        ("text", (Symptom.REPETITION,), {"characters", "pages"}),
     ],
 )
 def test_a_kind_that_a_budget_does_not_limit_keeps_its_exact_limits(
-    what: str, signs: tuple[Sign, ...], kinds: set[str]
+    what: str, signs: tuple[Symptom, ...], kinds: set[str]
 ) -> None:
     found = Comparison(what, Verdict.WRONG, "", signs=frozenset(signs))
     assert on_budget(found, kinds).verdict is Verdict.DRIFT

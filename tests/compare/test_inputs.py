@@ -9,8 +9,8 @@ from syrupy.assertion import SnapshotAssertion
 from torch import Tensor
 
 from pytest_dsocr.compare.inputs import GREY, compare_inputs
-from pytest_dsocr.compare.verdict import Comparison, Sign, Verdict
-from pytest_dsocr.observation.observation import InputsDigest
+from pytest_dsocr.compare.verdict import Comparison, Symptom, Verdict
+from pytest_dsocr.records.reference_result import InputsDigest
 from tests.compare.made import input_tensors, shown
 
 IDS = [0, 500, 500, 500, 21, 22, 22, 500]
@@ -70,17 +70,17 @@ def test_equal_rows_in_another_dtype_are_wrong_in_their_dtypes_alone() -> None:
 
 def test_of_pixels_in_another_dtype_the_values_are_compared_as_well() -> None:
     same = input_tensors()["images_crop"].float()
-    for pixels, words, signs in ((same, "the same", set()), (same + 1e-3, "other", {Sign.ROUNDED})):
+    for pixels, words, signs in ((same, "the same", set()), (same + 1e-3, "other", {Symptom.ROUNDED})):
         found = only(compared({"images_crop": pixels}, keep_values=True), "images_crop")
         assert (found.measured.split()[0], found.measured.rpartition("; ")[2]) == ("float32", f"{words} values")
-        assert found.signs == signs | {Sign.OTHER_SHAPE}
+        assert found.signs == signs | {Symptom.OTHER_SHAPE}
 
 
 @pytest.mark.parametrize(
     ("row", "sign"),
-    [([23], Sign.BEHIND_IMAGE), ([20, 22], Sign.BEHIND_IMAGE), ([], Sign.BEHIND_IMAGE), ([500, 21, 22], None)],
+    [([23], Symptom.BEHIND_IMAGE), ([20, 22], Symptom.BEHIND_IMAGE), ([], Symptom.BEHIND_IMAGE), ([500, 21, 22], None)],
 )
-def test_a_text_that_differs_behind_the_image_is_reported(row: list[int], sign: Sign | None) -> None:
+def test_a_text_that_differs_behind_the_image_is_reported(row: list[int], sign: Symptom | None) -> None:
     expected = {"input_ids": ids(0, 500, 500, 21, 22), "images_seq_mask": mask(".11..")}
     found = compared({"input_ids": ids(0, 500, 500, *row) if sign else ids(0, 500, 501, 21, 22)}, expected)[0]
     assert (found.verdict, {*found.signs}) == (Verdict.WRONG, {sign} - {None})
@@ -89,17 +89,17 @@ def test_a_text_that_differs_behind_the_image_is_reported(row: list[int], sign: 
 @pytest.mark.parametrize(
     ("actual", "expected", "sign"),
     [
-        ([[2, 3]], [[3, 2]], Sign.GRID_EXCHANGED),
-        ([[1, 1]], [[3, 2]], Sign.NO_CROPS),
-        ([[0, 0]], [[3, 2]], Sign.NO_CROPS),
-        ([[2, 1]], [[1, 1]], Sign.CROPS),
-        ([[2, 3]], [[2, 4]], Sign.UP_TO_SIX),
+        ([[2, 3]], [[3, 2]], Symptom.GRID_EXCHANGED),
+        ([[1, 1]], [[3, 2]], Symptom.NO_CROPS),
+        ([[0, 0]], [[3, 2]], Symptom.NO_CROPS),
+        ([[2, 1]], [[1, 1]], Symptom.CROPS),
+        ([[2, 3]], [[2, 4]], Symptom.UP_TO_SIX),
         ([[2, 1]], [[4, 2]], None),
         ([[2, 4]], [[2, 3]], None),
         ([[3, 3]], [[2, 4]], None),
     ],
 )
-def test_grids_give_some_causes_away(actual: list[list[int]], expected: list[list[int]], sign: Sign | None) -> None:
+def test_grids_give_some_causes_away(actual: list[list[int]], expected: list[list[int]], sign: Symptom | None) -> None:
     before = {"images_spatial_crop": torch.tensor(expected)}
     found = compared({"images_spatial_crop": torch.tensor(actual)}, before)
     assert {*only(found, "images_spatial_crop").signs} == {sign} - {None}
@@ -108,15 +108,15 @@ def test_grids_give_some_causes_away(actual: list[list[int]], expected: list[lis
 @pytest.mark.parametrize(
     ("change", "sign"),
     [
-        (lambda views: views.flip(0), Sign.VIEWS_REORDERED),
-        (lambda views: views.flip(1), Sign.CHANNELS_REORDERED),
-        (lambda views: views.clamp(-1, 1).round(), Sign.WHOLE_LEVELS),
-        (lambda views: views + 0.004, Sign.ROUNDED),
+        (lambda views: views.flip(0), Symptom.VIEWS_REORDERED),
+        (lambda views: views.flip(1), Symptom.CHANNELS_REORDERED),
+        (lambda views: views.clamp(-1, 1).round(), Symptom.WHOLE_LEVELS),
+        (lambda views: views + 0.004, Symptom.ROUNDED),
         (lambda views: views + 0.5, None),
     ],
     ids=["views", "channels", "whole", "rounded", "brighter"],
 )
-def test_whole_pixels_tell_more_than_hashes(change: Callable[[Tensor], Tensor], sign: Sign | None) -> None:
+def test_whole_pixels_tell_more_than_hashes(change: Callable[[Tensor], Tensor], sign: Symptom | None) -> None:
     crops = change(input_tensors()["images_crop"])
     found = only(compared({"images_crop": crops}, keep_values=True), "images_crop")
     assert found.signs == {sign} - {None}
@@ -141,14 +141,14 @@ def _with_bars(first: int, last: int, bar: float = GREY) -> Tensor:
 @pytest.mark.parametrize(
     ("actual", "sign"),
     [
-        (_with_bars(2, 6, 0.0), Sign.BARS_ALONE),
-        (_with_bars(3, 7), Sign.OTHER_BARS),
-        (_with_bars(2, 5), Sign.OTHER_BARS),
-        (_with_bars(0, 4), Sign.OTHER_BARS),
+        (_with_bars(2, 6, 0.0), Symptom.BARS_ALONE),
+        (_with_bars(3, 7), Symptom.OTHER_BARS),
+        (_with_bars(2, 5), Symptom.OTHER_BARS),
+        (_with_bars(0, 4), Symptom.OTHER_BARS),
         (_with_bars(2, 6) * 0.5 - 0.002, None),
     ],
     ids=["zero", "a row later", "a row fewer", "at the top", "another page"],
 )
-def test_bars_are_distinguished_from_the_page(actual: Tensor, sign: Sign | None) -> None:
+def test_bars_are_distinguished_from_the_page(actual: Tensor, sign: Symptom | None) -> None:
     found = compared({"images_ori": actual}, {"images_ori": _with_bars(2, 6)}, keep_values=True)
     assert only(found, "images_ori").signs == {sign} - {None}

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.compare.case import DECODING, FILES, OUTPUT, CaseReport, Exchange, compare_observations
+from pytest_dsocr.compare.case import DECODING, FILES, OUTPUT, CaseReport, CaseRun, compare_observations
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.compare.verdict import Comparison, Reason, Sign, Verdict, not_compared, worst
+from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, Verdict, not_compared, worst
 from pytest_dsocr.contract import COMPARED
-from pytest_dsocr.observation.answer import NO_CHOICE, ForcedStep, Part
-from pytest_dsocr.observation.config import Level, SubjectFaultError
-from pytest_dsocr.observation.observation import Best, InputsDigest, NotFinite, Observation, Seam, Step
+from pytest_dsocr.records.config import Level, SubjectFaultError
+from pytest_dsocr.records.reference_result import Best, InputsDigest, NotFinite, ReferenceResult, Seam, Step
+from pytest_dsocr.records.subject_result import NO_CHOICE, ForcedStep, SubjectPart
 from tests.compare.made import OUTPUT as SAID
 from tests.compare.made import STEPS, along, answer, input_tensors, observation, seam_tensors
 
@@ -24,7 +24,7 @@ SEAM = observation().seams["sam.page"]
 OTHER = Seam.of(2 * seam_tensors()["sam.page"])
 
 
-def compared(expected: Observation, level: Level = Level.STAGES, **changes: Any) -> dict[str, Comparison]:
+def compared(expected: ReferenceResult, level: Level = Level.STAGES, **changes: Any) -> dict[str, Comparison]:
     """What is found of a subject that did the same as the reference but for ``changes``."""
     found = list(compare_observations(answer(expected, level, **changes), expected, LIMITS))
     assert len({comparison.what for comparison in found}) == len(found)
@@ -106,7 +106,7 @@ def test_a_seam_must_be_given_where_it_is_declared_and_a_block_where_named_modul
 
 FAULT = SubjectFaultError("decode", "it raised")
 NO_PREFILL = {name: seam for name, seam in observation().seams.items() if name != "prefill"}
-PREVENTED: list[tuple[Part, dict[str, Any], list[str]]] = [
+PREVENTED: list[tuple[SubjectPart, dict[str, Any], list[str]]] = [
     ("inputs", {"inputs": None}, INPUTS),
     ("vision", {"seams": {"prefill": observation().seams["prefill"]}}, ["sam.page", "vision_fusion"]),
     ("prefill", {"seams": NO_PREFILL, "prefill_best": None}, ["prefill", "prefill_best"]),
@@ -118,7 +118,7 @@ PREVENTED: list[tuple[Part, dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize(("part", "changes", "names"), PREVENTED, ids=[part for part, _, _ in PREVENTED])
 def test_what_an_error_prevented_is_lost_and_nothing_else_is(
-    part: Part, changes: dict[str, Any], names: list[str]
+    part: SubjectPart, changes: dict[str, Any], names: list[str]
 ) -> None:
     found = compared(observation(), fault=FAULT, lost=frozenset((part,)), **changes)
     assert list(found) == [*INPUTS, *SEAMS, *DECODING, *OUTPUTS]
@@ -178,7 +178,7 @@ def test_where_the_subject_makes_the_same_of_its_tokens_the_text_is_wrong_and_no
 
 def test_equal_tokens_that_the_subjects_policy_does_not_end_with_are_wrong() -> None:
     tokens = compared(observation(), ends=False)["tokens"]
-    assert (tokens.verdict, tokens.signs) == (Verdict.WRONG, frozenset((Sign.NO_END,)))
+    assert (tokens.verdict, tokens.signs) == (Verdict.WRONG, frozenset((Symptom.NO_END,)))
     forced = (*along(STEPS[:2]), replace(along(STEPS)[2], token=9))
     found = [compared(observation(), forced=forced, ends=ends)["tokens"] for ends in (True, False)]
     assert found[0] == found[1], "another token is told first"
@@ -193,7 +193,7 @@ def test_logits_that_are_not_finite_are_reported_in_the_place_of_an_error() -> N
     assert tokens.details[0].startswith("step 2: no choice, for its logits hold NaN or infinity; the")
     assert (found.verdict, found.error) == (Verdict.WRONG, math.inf)
     assert found.measured == "step 2: 2 NaN of 129 values, the first at [7]; the reference is finite"
-    assert Sign.NOT_FINITE in found.signs
+    assert Symptom.NOT_FINITE in found.signs
 
 
 def flipped(at: int, apart: float) -> tuple[tuple[Step, ...], list[ForcedStep]]:
@@ -229,7 +229,7 @@ def test_a_reference_without_steps_compares_none() -> None:
 # What several comparisons come to.
 
 NO_CASE: Any = None
-EXCHANGE = Exchange(NO_CASE, answer(observation()), observation(), 0.0, 0.0)
+EXCHANGE = CaseRun(NO_CASE, answer(observation()), observation(), 0.0, 0.0)
 FINE = Comparison("input_ids", Verdict.MATCH, "all 9", 0.0)
 NONE = not_compared("boxes", Reason.NEITHER)
 LEFT = not_compared("sam.page", Reason.NOT_OFFERED)

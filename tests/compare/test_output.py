@@ -11,7 +11,7 @@ from pytest_dsocr.compare.output import Tie, compare_artefacts, compare_output
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict
 from pytest_dsocr.contract.markup import Box
-from pytest_dsocr.observation.observation import Artefact, Output
+from pytest_dsocr.records.reference_result import Artefact, Output
 from tests.compare.made import OUTPUT, reading, shown
 
 NAMES = ["text", "spans", "boxes", "result.mmd", "artefacts"]

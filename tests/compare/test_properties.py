@@ -21,8 +21,8 @@ from pytest_dsocr.compare.tokens import compare_best, compare_logits, compare_to
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Reason, Verdict
 from pytest_dsocr.contract.markup import UNITS, Box
-from pytest_dsocr.observation.answer import ForcedStep
-from pytest_dsocr.observation.observation import Artefact, Best, Output, Seam, SpanSeen, Step
+from pytest_dsocr.records.reference_result import Artefact, Best, Output, Seam, SpanSeen, Step
+from pytest_dsocr.records.subject_result import ForcedStep
 from tests.compare.made import reading
 from tests.contract.fuzzing import fuzz
 

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_dsocr.compare.readings import CHANCE, EITHER, STATE, Readings, excluded
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.observation.answer import Reading
+from pytest_dsocr.records.subject_result import Reading
 from tests.compare.made import answer, observation
 
 RIGHT = answer(observation(), case_id="x")

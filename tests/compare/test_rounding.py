@@ -7,7 +7,7 @@ import pytest
 
 from pytest_dsocr.compare.seams import compare_rounding, known_effects
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.observation.answer import Effect, Rounding
+from pytest_dsocr.records.subject_result import Effect, Rounding
 
 BLOCKS = Rounding(parts=5, differing=0.2, part="clip.page/1", ratio=1.1, bias=1.2, tried=78)
 STAGE = replace(BLOCKS, is_whole=True, part="clip.page")

@@ -11,8 +11,8 @@ from syrupy.assertion import SnapshotAssertion
 from torch import Tensor
 
 from pytest_dsocr.compare.seams import compare_seam, relative_error
-from pytest_dsocr.compare.verdict import Comparison, Reason, Sign, Verdict, not_compared
-from pytest_dsocr.observation.observation import Seam
+from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, Verdict, not_compared
+from pytest_dsocr.records.reference_result import Seam
 from tests.compare.made import random, shown
 
 ALLOWED = 1e-3
@@ -46,7 +46,7 @@ def test_another_dtype_drifts_by_what_its_values_do(whole: bool) -> None:
 
 def test_another_shape_is_wrong_whatever_it_holds_and_what_one_side_lacks_is_not_compared() -> None:
     found = compared(FIVE.view(4), FIVE, allowed=math.inf)
-    assert (found.verdict, found.error, {*found.signs}) == (Verdict.WRONG, math.inf, {Sign.OTHER_SHAPE})
+    assert (found.verdict, found.error, {*found.signs}) == (Verdict.WRONG, math.inf, {Symptom.OTHER_SHAPE})
     have = Seam.of(FIVE)
     for actual in (have, None):
         assert compare_seam("x", actual, None, ALLOWED) == not_compared("x", Reason.NOT_IN_REFERENCE)
@@ -67,7 +67,7 @@ def test_what_is_not_finite_on_one_side_is_wrong(bad: float, whole: bool) -> Non
         for actual, expected in ((spoilt, finite), (finite, spoilt)):
             found = compared(actual, expected, whole, 1e9)
             assert (found.verdict, found.error) == (Verdict.WRONG, math.inf)
-            assert (Sign.NOT_FINITE in found.signs) is (actual is spoilt)
+            assert (Symptom.NOT_FINITE in found.signs) is (actual is spoilt)
 
 
 @pytest.mark.parametrize(
@@ -140,14 +140,14 @@ def test_values_in_other_places_are_known_by_their_size(
 ) -> None:
     rows = random(200, 40) + 0.5
     found = compared(change(rows), rows, whole)
-    assert (Sign.SHUFFLED in found.signs) is (Sign.SHUFFLED.sentence in found.details) is shuffled
+    assert (Symptom.SHUFFLED in found.signs) is (Symptom.SHUFFLED.sentence in found.details) is shuffled
 
 
 def test_a_drift_larger_than_usual_passes_and_is_marked() -> None:
     for usual, marked in ((0.01, True), (0.2, False)):
         found = compared(plus(0.5), FIVE, True, 0.1, usual=usual)
-        assert (found.verdict, Sign.SUSPICIOUS in found.signs) == (Verdict.DRIFT, marked)
-    assert Sign.SUSPICIOUS not in compared(plus(0.5), FIVE, True, 0.05, usual=0.01).signs
+        assert (found.verdict, Symptom.SUSPICIOUS in found.signs) == (Verdict.DRIFT, marked)
+    assert Symptom.SUSPICIOUS not in compared(plus(0.5), FIVE, True, 0.05, usual=0.01).signs
 
 
 @pytest.mark.parametrize(
@@ -161,6 +161,6 @@ def test_six_samples_that_are_right_are_first_rows(rows: int, right: int, by: fl
     later[right:] += by * 10
     found = compared(later, expected)
     line = f"right up to row {right} of {rows}, as far as it was sampled"
-    assert (Sign.LATER_ROWS in found.signs) is (line in found.details) is sign
+    assert (Symptom.LATER_ROWS in found.signs) is (line in found.details) is sign
     vector = compared(later.flatten(), expected.flatten())
     assert not any(line.startswith("right up to row") for line in vector.details)

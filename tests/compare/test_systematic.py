@@ -18,9 +18,9 @@ from pytest_dsocr.compare.seams import compare_seam
 from pytest_dsocr.compare.systematic import MARKUP
 from pytest_dsocr.compare.text import compare_text
 from pytest_dsocr.compare.tolerances import BUDGETS, tolerances
-from pytest_dsocr.compare.verdict import Comparison, Sign, Verdict
+from pytest_dsocr.compare.verdict import Comparison, Symptom, Verdict
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.observation import Seam, spans_in
+from pytest_dsocr.records.reference_result import Seam, spans_in
 from tests.compare.made import random
 from tests.recordings import FOLDER
 
@@ -79,7 +79,7 @@ def test_the_same_character_each_time_is_wrong_under_any_budget(change: Callable
     expected = recorded(INVOICE)
     text, boxes = judged(content(change)(expected), expected)
     assert (text.verdict, boxes.verdict) == (Verdict.WRONG, Verdict.MATCH)
-    assert Sign.HABIT in text.signs
+    assert Symptom.HABIT in text.signs
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_the_same_move_of_all_boxes_is_wrong_under_any_budget(move: Callable[[fl
     expected = recorded(INVOICE)
     text, boxes = judged(moved(move)(expected), expected)
     assert (text.verdict, boxes.verdict) == (Verdict.DRIFT, Verdict.WRONG), "of the text only coordinates differ"
-    assert boxes.signs == {Sign.SHARED_MOVE}
+    assert boxes.signs == {Symptom.SHARED_MOVE}
 
 
 def test_what_real_ports_read_otherwise_is_on_the_budget() -> None:
@@ -122,4 +122,4 @@ def test_one_factor_on_a_tensor_is_wrong_under_any_budget_and_noise_is_not() -> 
         for one in (1.02 * expected, noisy)
     )
     assert (scaled.verdict, rounded.verdict) == (Verdict.WRONG, Verdict.DRIFT)
-    assert Sign.SCALED in scaled.signs
+    assert Symptom.SCALED in scaled.signs

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
-from pytest_dsocr.compare.diff import CONTEXT, MOST_LINES, WIDTH, WINDOW, Side, diff, plain_line
+from pytest_dsocr.compare.diff import CONTEXT, MOST_LINES, WIDTH, WINDOW, DiffSide, diff, plain_line
 from pytest_dsocr.compare.text import (
     LONGEST_PERIOD,
     Circle,
@@ -14,7 +14,7 @@ from pytest_dsocr.compare.text import (
     degenerations,
     longest_circle,
 )
-from pytest_dsocr.compare.verdict import Comparison, Sign, Verdict
+from pytest_dsocr.compare.verdict import Comparison, Symptom, Verdict
 from tests.compare.made import PAGE_TEXT as PAGE
 from tests.compare.made import shown
 
@@ -78,12 +78,12 @@ def test_what_the_page_does_as_well_is_no_alarm(pair: tuple[str, str]) -> None:
 
 @pytest.mark.parametrize("actual", ["012" + LETTERS, "y" * 15 + TENS[15:], " "])
 def test_what_begins_as_the_page_or_is_half_of_it_is_a_reading_of_it(actual: str) -> None:
-    assert Sign.UNRELATED not in compare_text(actual, TENS, 0.0).signs
+    assert Symptom.UNRELATED not in compare_text(actual, TENS, 0.0).signs
 
 
 def test_more_than_twice_what_the_page_repeats_is_a_circle() -> None:
     found = degenerations(PAGE + "once again " * 5, PAGE + "once again " * 2)
-    assert [one.sign for one in found] == [Sign.REPETITION]
+    assert [one.sign for one in found] == [Symptom.REPETITION]
 
 
 @pytest.mark.parametrize(
@@ -138,13 +138,13 @@ def test_differences_far_from_the_first_and_beyond_a_few_lines_are_left_out() ->
     assert len(diff(expected.replace("quite", "not"), expected)) == MOST_LINES
     far = expected[:WINDOW] + "x" + expected[WINDOW:-WINDOW] + "y" + expected[-WINDOW:]
     [only] = diff(far, expected)
-    assert Side.SUBJECT in {piece.side for piece in only}
+    assert DiffSide.SUBJECT in {piece.side for piece in only}
 
 
 def test_where_texts_are_cut_is_no_difference() -> None:
     expected = " ".join(map(str, range(9, 999)))
     [line] = diff("one more: " + expected, expected)
-    assert {piece.side for piece in line} == {Side.SUBJECT, Side.BOTH}
+    assert {piece.side for piece in line} == {DiffSide.SUBJECT, DiffSide.BOTH}
 
 
 @pytest.mark.parametrize(("longer", "is_cut"), [(0, False), (1, True)])
@@ -167,4 +167,4 @@ def test_any_two_texts_have_lines_that_a_terminal_holds(actual: str, expected: s
     for line in lines:
         assert plain_line(line).isprintable()
         assert len(plain_line(line)) <= WIDTH
-        assert {piece.side for piece in line} & {Side.REFERENCE, Side.SUBJECT}
+        assert {piece.side for piece in line} & {DiffSide.REFERENCE, DiffSide.SUBJECT}

@@ -12,17 +12,17 @@ from functools import cache
 import pytest
 
 from pytest_dsocr.compare.case import compare_observations
-from pytest_dsocr.compare.output import BOXES, EDITS, LENGTH, Nearness, Tie, is_sure
+from pytest_dsocr.compare.output import BOXES, EDITS, LENGTH, Tie, TieDistance, is_sure
 from pytest_dsocr.compare.tokens import is_tie
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.compare.verdict import Comparison, Sign, Verdict
+from pytest_dsocr.compare.verdict import Comparison, Symptom, Verdict
 from pytest_dsocr.contract.markup import parse, to_mmd
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.answer import Answer, ForcedStep
-from pytest_dsocr.observation.config import Level
-from pytest_dsocr.observation.observation import Best, Observation, Output, SpanSeen, Step
-from pytest_dsocr.observation.provenance import Key
+from pytest_dsocr.records.config import Level
+from pytest_dsocr.records.provenance import RecordingKey
+from pytest_dsocr.records.reference_result import Best, Output, ReferenceResult, SpanSeen, Step
+from pytest_dsocr.records.subject_result import ForcedStep, SubjectResult
 from pytest_dsocr.reference.recording import Recording
 from tests.compare.made import along
 from tests.recordings import FOLDER, find_recording
@@ -39,14 +39,14 @@ class RealTie:
 
     name: str
     step: int
-    actual: Observation
-    expected: Observation
+    actual: ReferenceResult
+    expected: ReferenceResult
 
-    def answer(self, output: Output | None = None, continued: Output | None = None) -> Answer:
+    def answer(self, output: Output | None = None, continued: Output | None = None) -> SubjectResult:
         """What the one run would say of the other's; ``output`` in the place of what it reads."""
         output, forced = output or self.actual.output, list(along(self.expected.steps))
         forced[self.step] = _at(self.actual, self.step)
-        answer = Answer(self.name, Level.STAGES, output.text, output.spans, output.mmd, output.artefacts)
+        answer = SubjectResult(self.name, Level.STAGES, output.text, output.spans, output.mmd, output.artefacts)
         return replace(
             answer,
             inputs=self.expected.inputs,
@@ -66,7 +66,7 @@ class RealTie:
 def real_ties(checkpoint: str, actual: tuple[str, str, str], expected: tuple[str, str, str]) -> dict[str, RealTie]:
     """Return every case of a checkpoint in which ``actual`` parts from ``expected`` by a tie, by the case's id."""
     weights = resolve(checkpoint).sha256
-    keys = (Key(checkpoint, *side, weights) for side in (actual, expected))
+    keys = (RecordingKey(checkpoint, *side, weights) for side in (actual, expected))
     return {tie.name: tie for tie in _found(*(find_recording(FOLDER, key, UNDER_PILLOW_12) for key in keys))}
 
 
@@ -85,7 +85,7 @@ def _found(actual: Recording, expected: Recording) -> Iterator[RealTie]:
             yield RealTie(case_id, step, a, b)
 
 
-def _at(of: Observation, step: int) -> ForcedStep:
+def _at(of: ReferenceResult, step: int) -> ForcedStep:
     token, best = of.steps[step]
     return ForcedStep(token, best, best.logits)
 
@@ -114,12 +114,12 @@ def test_real_flips_pass(ties: dict[str, RealTie]) -> None:
 
 
 def test_real_flips_stay_well_inside_the_bounds() -> None:
-    near = [Nearness.of(tie.actual.output, tie.expected.output) for tie in MINI.values()]
+    near = [TieDistance.of(tie.actual.output, tie.expected.output) for tie in MINI.values()]
     assert max(one.edits / one.rest for one in near) < 0.7 * EDITS
     assert max(one.longer / one.rest for one in near) < 0.7 * LENGTH
     assert max(one.alone / one.boxes for one in near) < 0.7 * BOXES
     nothing = Output("", (), "", {})
-    assert Nearness.of(nothing, nothing) == Nearness(0, 0, 0, 0, 0)
+    assert TieDistance.of(nothing, nothing) == TieDistance(0, 0, 0, 0, 0)
 
 
 # What its own steps do not give.
@@ -180,7 +180,7 @@ def test_steps_that_read_the_page_no_more_are_wrong(kind: str) -> None:
         own = said(ASTRAY[kind](tie.actual.output.text, tie))
         found = tie.compared(own, own)
         assert (found["read"].verdict, found["text"].verdict) == (Verdict.MATCH, Verdict.WRONG), name
-        assert found["text"].signs & {Sign.UNRELATED, Sign.LENGTH, Sign.ELSEWHERE, Sign.MARKUP}, name
+        assert found["text"].signs & {Symptom.UNRELATED, Symptom.LENGTH, Symptom.ELSEWHERE, Symptom.MARKUP}, name
 
 
 def test_random_weights_are_sure_of_nothing() -> None:
@@ -196,7 +196,7 @@ def test_a_third_of_the_boxes_may_be_elsewhere_and_one_of_any(boxes: int, elsewh
     places = [f"<|ref|>text<|/ref|><|det|>[[100, {k}00, 200, {k}50]]<|/det|>" for k in range(1, boxes + 1)]
     actual = [place.replace("[[100", "[[-300") if k < elsewhere else place for k, place in enumerate(places)]
     found = Tie(1, said("\n".join(actual)), sure=True).astray(said("\n".join(places)))
-    assert [one.sign for one in found] == [Sign.ELSEWHERE] * astray
+    assert [one.sign for one in found] == [Symptom.ELSEWHERE] * astray
 
 
 def distinct(start: int, count: int) -> str:
@@ -211,14 +211,14 @@ PLAIN = distinct(0x4E00, 100)
     ("text", "sign"),
     [
         (distinct(0x6000, 50) + PLAIN[50:], None),
-        (distinct(0x6000, 51) + PLAIN[51:], Sign.UNRELATED),
+        (distinct(0x6000, 51) + PLAIN[51:], Symptom.UNRELATED),
         ("x" + PLAIN[1:] + distinct(0x6000, 33), None),
-        ("x" + PLAIN[1:] + distinct(0x6000, 34), Sign.LENGTH),
+        ("x" + PLAIN[1:] + distinct(0x6000, 34), Symptom.LENGTH),
         (PLAIN[:-1] + distinct(0x6000, 24), None),
-        (PLAIN[:-1] + distinct(0x6000, 25), Sign.UNRELATED),
-        (PLAIN[:-1] + "Ġ", Sign.BYTE_MARKS),
+        (PLAIN[:-1] + distinct(0x6000, 25), Symptom.UNRELATED),
+        (PLAIN[:-1] + "Ġ", Symptom.BYTE_MARKS),
     ],
 )
-def test_each_bound_on_text_holds_by_itself(text: str, sign: Sign | None) -> None:
+def test_each_bound_on_text_holds_by_itself(text: str, sign: Symptom | None) -> None:
     assert {one.sign for one in Tie(1, said(text), sure=True).astray(said(PLAIN))} == {sign} - {None}
     assert not Tie(1, said(text), sure=False).astray(said(PLAIN))

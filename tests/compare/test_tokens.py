@@ -7,9 +7,9 @@ from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.compare.tokens import compare_best, compare_logits, compare_tokens, is_tie
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
-from pytest_dsocr.compare.verdict import Reason, Sign, Verdict
-from pytest_dsocr.observation.answer import ForcedStep
-from pytest_dsocr.observation.observation import Best, Step
+from pytest_dsocr.compare.verdict import Reason, Symptom, Verdict
+from pytest_dsocr.records.reference_result import Best, Step
+from pytest_dsocr.records.subject_result import ForcedStep
 from tests.compare.made import shown
 
 LIMITS = tolerances("float32")
@@ -128,7 +128,7 @@ def test_logits_that_go_wrong_later_or_at_one_step_alone_stand_still_nowhere() -
         ([forced(ONE), forced(TWO), forced(ONE, t3=5.0)], [ONE, TWO, ONE]),
         ([forced(ONE, t3=5.0)], [ONE]),
     ):
-        assert Sign.STANDS_STILL not in compare_logits(actual, expected, LIMITS).signs  # fmt: skip
+        assert Symptom.STANDS_STILL not in compare_logits(actual, expected, LIMITS).signs  # fmt: skip
 
 
 def test_without_any_best_there_is_nothing_to_compare() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.compare.divergence import Divergence, first_divergence
 from pytest_dsocr.compare.tolerances import BY_DTYPE, NAMES, tolerances
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Reason, Verdict, as_expected, equal, not_compared, worst
-from pytest_dsocr.foundation.errors import DsocrError
 
 
 def drifting(what: str, error: float, verdict: Verdict = Verdict.DRIFT) -> Comparison:

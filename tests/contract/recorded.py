@@ -11,18 +11,18 @@ from torch import Tensor
 from pytest_dsocr.contract.artifacts import split_pages
 from pytest_dsocr.contract.markup import OutputForm, clean_output
 from pytest_dsocr.contract.prompt import EOS
-from pytest_dsocr.models import FAMILIES
+from pytest_dsocr.models import MODELS
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.observation import InputsDigest
-from pytest_dsocr.observation.packing import pack_inputs
+from pytest_dsocr.records.packing import pack_inputs
+from pytest_dsocr.records.reference_result import InputsDigest
 from pytest_dsocr.reference.goldens import facts_of
 from tests.recordings import FOLDER, recording_of
 
-INPUTS = {family: recording_of("inputs", family) for family in FAMILIES.values()}
-UNLIMITED = FAMILIES["unlimited_ocr"].form
+INPUTS = {family: recording_of("inputs", family) for family in MODELS.values()}
+UNLIMITED = MODELS["unlimited_ocr"].form
 OUTPUTS: dict[OutputForm, dict[str, Any]] = {
     family.form: json.loads((facts_of(FOLDER, family) / "postprocess.json").read_text(encoding="utf-8"))
-    for family in FAMILIES.values()
+    for family in MODELS.values()
 }
 PAGE_SIZE = (1000, 1400)
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.artifacts import Artifacts, overlay_of, write_artifacts
 from pytest_dsocr.contract.drawing import (
     MAX_FIGURE_PX,
@@ -21,7 +22,6 @@ from pytest_dsocr.contract.drawing import (
     place,
 )
 from pytest_dsocr.contract.markup import PixelBox, parse
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from tests.contract.recorded import GEOMETRY, IMAGE, PAGE_SIZE, TEXT, UNLIMITED, Recorded, each_recorded_output, span
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.image import GREY, ImageSource, load_image, resampling
 from pytest_dsocr.contract.inputs import views
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from suites.contract.pages import ORIENTATION_TAG, ROTATED_BY_90, rgb
 from tests.contract.fuzzing import fuzz

@@ -8,22 +8,22 @@ import pytest
 import torch
 from PIL import Image
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.image import global_view
 from pytest_dsocr.contract.presets import Preset, crop_grid, feature_count, image_token_count
 from pytest_dsocr.contract.prompt import locate, split_at_images
 from pytest_dsocr.engine.tokenizer import Tokenizer
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.models import FAMILIES
+from pytest_dsocr.models import MODELS
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.models.spec import Family
-from pytest_dsocr.observation.observation import runs
+from pytest_dsocr.models.spec import ModelSpec
+from pytest_dsocr.records.reference_result import runs
 from suites.contract.asked import OWN_PAGES, OWN_PRESETS, own_preset, sizes_of
 from suites.contract.pages import PAGES, ZERO_SUM_PAGES, rgb, write_page
 from tests.contract.recorded import INPUTS, digest
 from tests.recordings import recording_of
 
 PAGES_BY_NAME = {**PAGES, **ZERO_SUM_PAGES}
-MANY = FAMILIES["unlimited_ocr"]
+MANY = MODELS["unlimited_ocr"]
 TOGETHER = recording_of("pages", MANY)["together"]
 OWN_CROPS = own_preset("mine", 1024, 768, crop=True)
 each_family = pytest.mark.parametrize("family", INPUTS, ids=lambda family: family.name)
@@ -42,7 +42,7 @@ def page_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @each_family
-def test_all_of_the_family_is_recorded(family: Family) -> None:
+def test_all_of_the_family_is_recorded(family: ModelSpec) -> None:
     known = INPUTS[family]
     recorded = [(case["page"], case["preset"]) for case in known["prepared"]]
     own = {page: [preset.name for preset in OWN_PRESETS] for page in OWN_PAGES}
@@ -63,7 +63,7 @@ def test_all_of_the_family_is_recorded(family: Family) -> None:
     ],
 )
 def test_inputs_are_the_vendors(
-    family: Family, case: dict[str, Any], page_files: dict[str, Path], tokenizer: Tokenizer
+    family: ModelSpec, case: dict[str, Any], page_files: dict[str, Path], tokenizer: Tokenizer
 ) -> None:
     preset = sizes_of({own.name: own for own in OWN_PRESETS}.get(case["preset"], case["preset"]), family)
     inputs = family.prepare(page_files[case["page"]], "markdown", preset, tokenizer)
@@ -74,7 +74,7 @@ def test_inputs_are_the_vendors(
 
 
 @each_family
-def test_grids_are_the_vendors(family: Family) -> None:
+def test_grids_are_the_vendors(family: ModelSpec) -> None:
     table = INPUTS[family]["grids"]
     assert {tuple(row[2:]) for row in table} == set(family.tiling.grids), "some grid is never chosen"
     assert [[width, height, *crop_grid(width, height, family.tiling)] for width, height, *_ in table] == table

@@ -10,8 +10,8 @@ import pypdfium2
 import pytest
 from PIL import Image
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.pdf import Pdf
-from pytest_dsocr.foundation.errors import DsocrError
 
 
 def pdf_of(*colours: str) -> bytes:

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import NoRepeatNGramLogitsProcessor
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.policy import DecodePolicy, NgramBan
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from tests.contract.recorded import INPUTS
 

@@ -13,7 +13,7 @@ from pytest_dsocr.engine.model import EngineModel
 from pytest_dsocr.explain.mistake import model_of
 from pytest_dsocr.models.architecture import Architecture
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.perf.probe.flops import Flops, counted_flops
+from pytest_dsocr.timing.probe.flops import Flops, counted_flops
 
 FULL = Architecture.published(DEEPSEEK_OCR)
 TOKEN = 5

@@ -18,9 +18,9 @@ from pytest_dsocr.cost.roofline import (
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.models import VISION
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.perf.baseline import read
-from tests.perf.made import SHIPPED
+from pytest_dsocr.timing.baseline import read
 from tests.sizes import SYNTHETIC
+from tests.timing.made import SHIPPED
 
 FULL, H200 = SYNTHETIC["full"], devices()["h200"]
 PAGE = Workload((1140, 1101), DEEPSEEK_OCR.presets["gundam"], 36, 64)

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.doctor import inputs, machine
-from pytest_dsocr.doctor.finding import Finding, Wanted
+from pytest_dsocr.doctor.finding import ExaminedRun, Finding
 from pytest_dsocr.doctor.machine import CHECKS
 from pytest_dsocr.engine.places import MINI_FOLDER
 from tests.reference.small_folder import MAIN, change, write_small_folder
@@ -145,14 +145,14 @@ def test_a_package_that_is_missing_or_too_old_is_named() -> None:
 
 
 def test_the_weights_in_memory_are_counted_in_the_dtype_of_the_run() -> None:
-    wanted = Wanted("mini", "cpu", "float32", "eager", None, None, (), Path(), Path())
+    wanted = ExaminedRun("mini", "cpu", "float32", "eager", None, None, (), Path(), Path())
     assert 40e6 < machine.wanted_bytes(wanted) == 2 * machine.wanted_bytes(replace(wanted, dtype="bfloat16")) < 60e6
 
 
 def test_a_check_that_breaks_down_is_a_fault_as_is_a_full_disk_and_the_others_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def broken(_: Wanted) -> Iterator[Finding]:
+    def broken(_: ExaminedRun) -> Iterator[Finding]:
         raise OSError("the driver hangs")
 
     monkeypatch.setitem(CHECKS, "torch", broken)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.foundation.errors import DsocrError, MachineError
+from pytest_dsocr.base.errors import DsocrError, MachineError
 from pytest_dsocr.layers.attention import eager
 from pytest_dsocr.models.architecture import Architecture
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR

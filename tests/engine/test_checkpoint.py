@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.engine import places
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
 from pytest_dsocr.engine.places import DEFAULT_SEED, MINI_FOLDER
 from pytest_dsocr.engine.weights import fingerprint, read_headers
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.layers.attention import eager
 from pytest_dsocr.models.deepseek_ocr.model import DeepseekOCR
 from tests.engine.written import write_synthetic

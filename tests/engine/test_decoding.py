@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.pipeline import generate, pick
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.layers.attention import attention_function, eager, sdpa
 from pytest_dsocr.layers.experts import MixtureOfExperts
 from pytest_dsocr.layers.sizes import DecoderConfig

@@ -7,12 +7,12 @@ import pytest
 import torch
 from PIL import ImageOps
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.policy import CachePolicy
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.fusion import scatter
 from pytest_dsocr.engine.vendor_model import vendor_model
 from pytest_dsocr.explain.mistake import model_of
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.models import STAGE_NAMES
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from suites.contract.asked import own_preset

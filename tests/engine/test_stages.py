@@ -15,10 +15,10 @@ import pytest
 import torch
 from PIL import Image
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.stages import Instrument, Stages
 from pytest_dsocr.explain.mistake import model_of
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from tests.engine.written import synthetic_session
 
@@ -66,7 +66,7 @@ OF_ANY_SUBJECT = """
 from pathlib import Path
 from types import SimpleNamespace
 import torch
-from pytest_dsocr.perf.probe.page import PageProbe
+from pytest_dsocr.timing.probe.page import PageProbe
 
 class Ocr:
     def __init__(self):

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, processors
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.prompt import BOS, EOS, PAD, SpecialTokens
 from pytest_dsocr.engine.tokenizer import MARKUP, Tokenizer, byte_level_vocabulary
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 
 VENDOR_IDS = {BOS: 0, EOS: 1, PAD: 2, **{text: 128815 + at for at, text in enumerate(MARKUP)}}

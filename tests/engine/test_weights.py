@@ -12,10 +12,10 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.engine.places import DEFAULT_SEED
 from pytest_dsocr.engine.synthetic import fill, synthetic_fingerprint
 from pytest_dsocr.engine.weights import INDEX, fingerprint, load_weights, read_headers, save_weights
-from pytest_dsocr.foundation.errors import DsocrError
 from tests.sizes import SYNTHETIC
 
 SECOND = "model-00002-of-000003.safetensors"

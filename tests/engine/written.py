@@ -14,7 +14,7 @@ from pytest_dsocr.engine.tokenizer import Tokenizer, byte_level_vocabulary
 from pytest_dsocr.layers.attention import attention_function, eager
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.models.deepseek_ocr.model import DeepseekOCR
-from pytest_dsocr.models.spec import Family
+from pytest_dsocr.models.spec import ModelSpec
 from tests.sizes import SYNTHETIC
 
 
@@ -23,7 +23,7 @@ def write_synthetic(
     folder: Path,
     dtype: torch.dtype = torch.bfloat16,
     seed: int = DEFAULT_SEED,
-    family: Family = DEEPSEEK_OCR,
+    family: ModelSpec = DEEPSEEK_OCR,
 ) -> None:
     """Write ``synthetic:name`` with config, weights and tokenizer."""
     arch = replace(SYNTHETIC[name], family=family)
@@ -33,7 +33,7 @@ def write_synthetic(
 
 
 def synthetic_session(
-    family: Family, kind: type[DeepseekOCR] = DeepseekOCR, attention: str = "eager", **decoder: Any
+    family: ModelSpec, kind: type[DeepseekOCR] = DeepseekOCR, attention: str = "eager", **decoder: Any
 ) -> Engine[Any]:
     """Load ``synthetic:tiny`` as a model of ``family``, its decoder of other sizes."""
     arch = replace(SYNTHETIC["tiny"], family=family, decoder=replace(SYNTHETIC["tiny"].decoder, **decoder))

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_dsocr.cases.run import ask
 from pytest_dsocr.compare.case import CaseReport, Explanation, judge
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.engine.checkpoint import resolve
@@ -20,7 +19,8 @@ from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.question import question_of
 from pytest_dsocr.explain.texts import everywhere, of_one_block, of_text
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.config import Level, Setup
+from pytest_dsocr.records.config import Level, Setup
+from pytest_dsocr.run.case import ask
 from tests.faults.proofs import every_id
 from tests.faults.trial import cases, loaded, reference
 from tests.subjects.test_follow import only

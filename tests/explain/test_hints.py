@@ -5,19 +5,19 @@ from collections.abc import Sequence
 import pytest
 
 from pytest_dsocr.compare.divergence import Divergence, first_divergence
-from pytest_dsocr.compare.verdict import Comparison, Sign, Verdict
+from pytest_dsocr.compare.verdict import Comparison, Symptom, Verdict
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.explain.catalogue import groups, mistakes
 from pytest_dsocr.explain.catalogue.blocks import NOT_FINITE
 from pytest_dsocr.explain.hints import MOST, OF_STAGES, agreed, hint
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 
-NARROW_ROWS = {*NOT_FINITE[Sign.NOT_FINITE]}
+NARROW_ROWS = {*NOT_FINITE[Symptom.NOT_FINITE]}
 """Of these each stage has some."""
 STAGES = ("projector", "vision_fusion", "prefill", "prefill_best", "logits", "tokens", "read", "text")
 
 
-def wrong(what: str, *signs: Sign, error: float | None = None) -> Comparison:
+def wrong(what: str, *signs: Symptom, error: float | None = None) -> Comparison:
     return Comparison(what, Verdict.WRONG, "", error, signs=frozenset(signs))
 
 
@@ -32,9 +32,9 @@ def broken(*found: Comparison) -> Divergence:
 
 
 SCENES: dict[str, tuple[Sequence[Comparison], str]] = {
-    "prompt.no-bos": ([wrong("input_ids", Sign.NO_BOS)], "no BOS in front of the prompt"),
-    "grid": ([wrong("input_ids"), wrong("images_spatial_crop", Sign.UP_TO_SIX)], "at most 6 crops"),
-    "bars": ([wrong("images_ori", Sign.BARS_ALONE)], "bars of the colour (128, 128, 128)"),
+    "prompt.no-bos": ([wrong("input_ids", Symptom.NO_BOS)], "no BOS in front of the prompt"),
+    "grid": ([wrong("input_ids"), wrong("images_spatial_crop", Symptom.UP_TO_SIX)], "at most 6 crops"),
+    "bars": ([wrong("images_ori", Symptom.BARS_ALONE)], "bars of the colour (128, 128, 128)"),
     "crops_alone": (
         [right("sam.page/0"), wrong("sam.crops/0", error=0.3)],
         "SAM's absolute positions resized bicubic, without antialias",
@@ -45,19 +45,19 @@ SCENES: dict[str, tuple[Sequence[Comparison], str]] = {
     ),
     "neck": ([right("sam.page/0"), wrong("sam.page", error=0.5)], "the norms of SAM's neck over rows, not channels"),
     "small": ([wrong("clip.page/0", error=1e-3)], "an epsilon of 1e-06 in place of 1e-05 in the norms of CLIP"),
-    "not_finite": ([wrong("clip.page", Sign.NOT_FINITE)], "all of CLIP in float16"),
-    "shuffled": ([wrong("vision_fusion", Sign.SHUFFLED)], "the whole page in front of the crops"),
+    "not_finite": ([wrong("clip.page", Symptom.NOT_FINITE)], "all of CLIP in float16"),
+    "shuffled": ([wrong("vision_fusion", Symptom.SHUFFLED)], "the whole page in front of the crops"),
     "shuffled_elsewhere": (
-        [wrong("sam.page/0", Sign.LATER_ROWS, error=0.5)],
+        [wrong("sam.page/0", Symptom.LATER_ROWS, error=0.5)],
         "the relative positions of rows and columns exchanged in SAM",
     ),
-    "still": ([wrong("logits", Sign.STANDS_STILL)], "the prompt's logits given at every step"),
+    "still": ([wrong("logits", Symptom.STANDS_STILL)], "the prompt's logits given at every step"),
     "blind": (
-        [wrong("read"), wrong("text", Sign.UNRELATED)],
+        [wrong("read"), wrong("text", Symptom.UNRELATED)],
         "a prompt read a second time without the image's features",
     ),
     "text_alone": (
-        [wrong("text", Sign.NUMBERS), right("boxes")],
+        [wrong("text", Symptom.NUMBERS), right("boxes")],
         "tell them apart; what is seen: numbers; every box is right; offer",
     ),
     "inputs_right": (
@@ -82,7 +82,7 @@ def test_hints_of_several_pages_agree_on_what_all_of_them_name() -> None:
 
 
 def test_every_stage_and_sign_has_a_mistake_and_a_text_alone_names_none() -> None:
-    for sign in Sign:
+    for sign in Symptom:
         assert hint(broken(wrong("text", sign)), DEEPSEEK_OCR).replace(f"what is seen: {sign}; ", "") == hint(
             broken(wrong("text")), DEEPSEEK_OCR
         )

@@ -6,7 +6,8 @@ from functools import cache
 import pytest
 import torch
 
-from pytest_dsocr.cases.run import run_case
+from pytest_dsocr.base.errors import MachineError
+from pytest_dsocr.base.process import Elapsed
 from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.compare.seams import OF_BLOCKS, compare_rounding, known_effects
 from pytest_dsocr.compare.tolerances import tolerances
@@ -16,17 +17,16 @@ from pytest_dsocr.explain.catalogue import mistakes
 from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.planted import plant
-from pytest_dsocr.explain.rounding import Part, Rounder, parts_of
-from pytest_dsocr.foundation.errors import MachineError
-from pytest_dsocr.foundation.process import Elapsed
+from pytest_dsocr.explain.rounding import ComputedPart, Rounder, parts_of
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.answer import Rounding
-from pytest_dsocr.observation.block_seams import watch_passes
-from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.observation.config import Level, Setup
 from pytest_dsocr.pages.page_list import shipped
-from pytest_dsocr.reference.opening import Wanted, open_recorded
+from pytest_dsocr.records.block_seams import watch_passes
+from pytest_dsocr.records.case import make_case
+from pytest_dsocr.records.config import Level, Setup
+from pytest_dsocr.records.subject_result import Rounding
+from pytest_dsocr.reference.opening import WantedReference, open_recorded
 from pytest_dsocr.report.payload import CasePayload
+from pytest_dsocr.run.case import run_case
 from pytest_dsocr.subjects.calls import watching
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
@@ -49,7 +49,7 @@ def rounder() -> Rounder:
     return Rounder(SETUP, budget_s=600)
 
 
-def parts(*names: str, level: Level = Level.MODULES) -> list[Part]:
+def parts(*names: str, level: Level = Level.MODULES) -> list[ComputedPart]:
     """What the subject gives with mistakes of the catalogue in it, or with none."""
     asked = CheckedSubject(subject())
     asked.level = level
@@ -133,7 +133,7 @@ def test_a_decode_step_is_no_pass_of_a_block() -> None:
 
 def run(name: str) -> tuple[CaseReport, CasePayload]:
     """A page of a run, of a subject with a mistake in it."""
-    reference = open_recorded([FOLDER], Wanted(resolve("mini"), "cpu", "bfloat16", fixed=frozenset()))
+    reference = open_recorded([FOLDER], WantedReference(resolve("mini"), "cpu", "bfloat16", fixed=frozenset()))
     case = make_case(CASE.page, "markdown", "gundam", max_new_tokens=2, family=DEEPSEEK_OCR)
     own = config(dtype="bfloat16", explain=600.0, out=None)
     with Changes() as changes:

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.explain import explain as explaining
 from pytest_dsocr.explain import explainer
 from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.explain import check_memory, free_bytes
 from pytest_dsocr.explain.mistake import Mistake
 from pytest_dsocr.explain.question import PageRead, Question, SearchResult, search
-from pytest_dsocr.foundation.errors import DsocrError
 
 NEAR, WITHOUT = 1e-4, 0.04
 PAGE = PageRead({}, "", ())

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from pytest_dsocr.cases.run import ask
+from pytest_dsocr.base.files import write_whole
 from pytest_dsocr.compare.case import CaseReport, judge
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.engine.checkpoint import resolve
@@ -26,11 +26,11 @@ from pytest_dsocr.explain.mistake import ALONE, Changes, Mistake, in_one_block
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.question import EXACT, PageRead, SearchResult, SentSeam, question_of
 from pytest_dsocr.explain.texts import everywhere, of_one_block, of_text
-from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.observation.config import Level
 from pytest_dsocr.pages.page_list import shipped
+from pytest_dsocr.records.case import Case, make_case
+from pytest_dsocr.records.config import Level
+from pytest_dsocr.run.case import ask
 from tests.faults.trial import READ_TOKENS, loaded, reference
 from tests.subjects.test_follow import only
 

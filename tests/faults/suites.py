@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.observation.config import Level, Setup
 from pytest_dsocr.plugin.option_values import level
+from pytest_dsocr.records.config import Level, Setup
 from pytest_dsocr.subjects.protocol import METHODS
 from tests.checkout import CHECKOUT
 from tests.faults.outcome import Fault, Outcome, stage_of

@@ -12,8 +12,8 @@ import pytest
 
 from pytest_dsocr.explain.catalogue import mistakes, ports
 from pytest_dsocr.explain.explainer import Explainer
-from pytest_dsocr.models import FAMILIES
-from pytest_dsocr.observation.config import Level
+from pytest_dsocr.models import MODELS
+from pytest_dsocr.records.config import Level
 from tests.faults.outcome import STAGES, Fault, of_catalogue
 from tests.faults.suites import LEVEL, failure
 from tests.faults.trial import BUDGET_S, SETUP, try_at_level, try_fault
@@ -55,7 +55,7 @@ def test_a_mistake_is_found_in_its_stage(
 
 def test_what_was_seen_is_in_the_catalogue_or_cannot_be_planted() -> None:
     assert len(ports()) > 200
-    known = {name for family in FAMILIES.values() for name in mistakes(family)}
+    known = {name for family in MODELS.values() for name in mistakes(family)}
     assert {one.mistake for one in ports().values()} - {"", *known} == set()
     stages = {*STAGES, "sam", "clip", "projector", "vision_fusion", "read"}
     assert {fault.stage for fault in of_catalogue().values()} == stages

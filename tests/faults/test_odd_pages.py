@@ -16,8 +16,8 @@ from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.config import Setup
-from pytest_dsocr.observation.observation import InputsDigest
+from pytest_dsocr.records.config import Setup
+from pytest_dsocr.records.reference_result import InputsDigest
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.session import session_subject
 from suites.contract.asked import recorded

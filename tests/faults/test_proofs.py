@@ -16,7 +16,7 @@ import pytest
 
 from pytest_dsocr.explain.catalogue import mistakes
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.config import Level
+from pytest_dsocr.records.config import Level
 from tests.faults.proofs import (
     ASKED,
     EVERY,

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.cases.run import ask
 from pytest_dsocr.compare.case import CaseReport, judge
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.artifacts import write_artifacts
@@ -25,15 +24,16 @@ from pytest_dsocr.explain.explain import explain
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.question import PageRead, Question, SearchResult, question_of
-from pytest_dsocr.models import FAMILIES
-from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.observation.observation import Observation
+from pytest_dsocr.models import MODELS
 from pytest_dsocr.pages.page_list import shipped
+from pytest_dsocr.records.case import Case, make_case
+from pytest_dsocr.records.reference_result import ReferenceResult
 from pytest_dsocr.reference.session import SessionRuntime
+from pytest_dsocr.run.case import ask
 from tests.faults.outcome import stage_of, stage_of_mistake
 
 RING = 8
-OWN = FAMILIES["unlimited_ocr"].with_ring(RING)
+OWN = MODELS["unlimited_ocr"].with_ring(RING)
 PAGES = {page.stem: page for page in shipped("dev-20")}
 FIRST, PAST_NINE, OTHER, SEVERAL = "invoice_000", "article_030", "figures_009", ""
 """The second is cut into more than nine crops; the last is two pages in one prompt."""
@@ -67,7 +67,7 @@ class Reference:
         self.runtime = SessionRuntime.load(str(folder))
         self.provenance, self.observe = self.runtime.provenance, cache(self._observe)
 
-    def _observe(self, case: Case) -> Observation:
+    def _observe(self, case: Case) -> ReferenceResult:
         return self.runtime.observe(case)
 
     def close(self) -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from pytest_dsocr.cases.run import ask, limits_between
 from pytest_dsocr.compare.case import CaseReport, judge
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.checkpoint import resolve
@@ -15,17 +14,18 @@ from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.question import question_of
-from pytest_dsocr.explain.rounding import Part, Rounder, explained_by_rounding, parts_of
+from pytest_dsocr.explain.rounding import ComputedPart, Rounder, explained_by_rounding, parts_of
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.answer import ROUNDED_DTYPES
-from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.observation.config import Level, Setup
 from pytest_dsocr.pages.page_list import shipped
-from pytest_dsocr.reference.opening import Wanted, open_recorded
+from pytest_dsocr.records.case import Case, make_case
+from pytest_dsocr.records.config import Level, Setup
+from pytest_dsocr.records.subject_result import ROUNDED_DTYPES
+from pytest_dsocr.reference.opening import WantedReference, open_recorded
 from pytest_dsocr.reference.recording import RecordedReference
 from pytest_dsocr.report.causes import causes_of
 from pytest_dsocr.report.outcomes import judged_by_tests
 from pytest_dsocr.report.payload import of_case
+from pytest_dsocr.run.case import ask, limits_between
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 from tests.faults.outcome import Fault, Outcome, outcome_of, stage_of_mistake
@@ -56,7 +56,7 @@ def loaded() -> Brief:
 @cache
 def reference() -> RecordedReference:
     """Return the recordings of the embedded checkpoint."""
-    return open_recorded([FOLDER], Wanted(resolve(MINI), SETUP.device, SETUP.dtype, fixed=frozenset()))
+    return open_recorded([FOLDER], WantedReference(resolve(MINI), SETUP.device, SETUP.dtype, fixed=frozenset()))
 
 
 @cache
@@ -91,7 +91,7 @@ def hold(subject: Brief, case: Case) -> CaseReport:
 
 def _held(fault: Fault) -> Generator[CaseReport]:
     """Yield the report of each page, and of those that pass how they round, computed again without the mistake."""
-    passed, is_rounded = list[tuple[CaseReport, list[Part]]](), SETUP.dtype in ROUNDED_DTYPES
+    passed, is_rounded = list[tuple[CaseReport, list[ComputedPart]]](), SETUP.dtype in ROUNDED_DTYPES
     with planted(fault) as subject:  # for all pages, as a mistake may keep something of one for the next
         for case in cases():
             yield (report := hold(subject, case))

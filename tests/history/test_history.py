@@ -13,11 +13,11 @@ from pytest_dsocr.cli.main import main
 from pytest_dsocr.history import record
 from pytest_dsocr.history.page import html, lines, spells
 from pytest_dsocr.history.record import Night, Timed, cells_of, stage_of
-from pytest_dsocr.perf.run import PerfRun
-from pytest_dsocr.perf.statistics import Judgement, Pace
 from pytest_dsocr.report.file import UNFINISHED, head
-from tests.perf.made import measured
+from pytest_dsocr.timing.run import PerfRun
+from pytest_dsocr.timing.statistics import Judgement, TimingVerdict
 from tests.report.made import BAD, GOOD, IDENTITY, LOST, SLOW, case_payload, night, payload, result, run_payload
+from tests.timing.made import measured
 
 
 def made(day: int, *tests: Any, commit: str = "", **changes: Any) -> Night:
@@ -121,7 +121,7 @@ def test_the_page_shows_every_stage_and_runs_nothing() -> None:
     assert (page.count(' commit"'), same.count(' commit"')) == (3 * (1 + 2), 0), "a dashed line where it is another"
 
 
-SLOWER = Judgement("decode", Pace.SLOWER, 1.0, 2.0, 2.0, 1.9, 2.1, 0.05, 4, 4)
+SLOWER = Judgement("decode", TimingVerdict.SLOWER, 1.0, 2.0, 2.0, 1.9, 2.1, 0.05, 4, 4)
 
 
 def timed(decode_ms: float, **identity: Any) -> dict[str, Any]:
@@ -264,4 +264,4 @@ def test_nothing_is_added_where_one_result_cannot_be_read(tmp_path: Path) -> Non
 def test_every_verdict_on_a_time_but_same_has_a_colour_of_its_own() -> None:
     page = (Path(record.__file__).parent / "history.html.j2").read_text(encoding="utf-8")
     coloured = {*re.findall(r"\.bars \.([A-Z-]+) \{ background", page)}
-    assert coloured == {*Pace} - {Pace.SAME, Pace.NOT_COMPARED}
+    assert coloured == {*TimingVerdict} - {TimingVerdict.SAME, TimingVerdict.NOT_COMPARED}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.history.scoreboard import STAGES, Kept, cell, keep, read, tables
+from pytest_dsocr.history.scoreboard import STAGES, ScoreboardEntry, cell, keep, read, tables
 from tests.report.made import BAD, GOOD, night
 
 COMPARED = """input_ids/image MATCH 0, sam.page/3 DRIFT 2e-6, sam.page DRIFT 4e-6, images_ori WRONG inf,
@@ -18,7 +18,7 @@ FOUND = [
     for what, verdict, error in map(str.split, COMPARED.split(","))
 ]
 ONE = replace(
-    Kept.of(night(*BAD, started="2026-11-22T20"), "it", "It | that", "it 0.9"),
+    ScoreboardEntry.of(night(*BAD, started="2026-11-22T20"), "it", "It | that", "it 0.9"),
     stages={stage: cell(stage, FOUND) for stage in STAGES},
 )
 

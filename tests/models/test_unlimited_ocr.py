@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.cli.vendor_pages import found_by
 from pytest_dsocr.contract.policy import CachePolicy
 from pytest_dsocr.contract.presets import image_token_count
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.places import MINI_FOLDER, architecture_of, family_named
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.models import FAMILIES
+from pytest_dsocr.models import MODELS
 from pytest_dsocr.models.architecture import Architecture
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from suites.contract.asked import own_preset
 from suites.contract.pages import PAGES
 from tests.sizes import SYNTHETIC
 
-OWN = FAMILIES["unlimited_ocr"]
+OWN = MODELS["unlimited_ocr"]
 TINY = "unlimited_ocr:synthetic:tiny"
 
 

@@ -17,15 +17,15 @@ from pytest_dsocr.engine.places import architecture_of, family_named
 from pytest_dsocr.engine.portable import write_checkpoint
 from pytest_dsocr.engine.synthetic import fill
 from pytest_dsocr.engine.tokenizer import byte_level_vocabulary
-from pytest_dsocr.models import FAMILIES
-from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.perf.rounds import QUANTITIES
+from pytest_dsocr.models import MODELS
+from pytest_dsocr.records.case import Case, make_case
 from pytest_dsocr.reference.recorder import recorder
 from pytest_dsocr.reference.recording import Recording
 from pytest_dsocr.reference.session import SessionRuntime
 from pytest_dsocr.report.words import suites
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject
+from pytest_dsocr.timing.rounds import QUANTITIES
 
 
 class Causal(SessionSubject):
@@ -45,7 +45,7 @@ def subject(setup: Setup) -> Causal:
 
 def main(folder: Path, page: Path) -> None:
     """Do all but the comparison."""
-    sketch = FAMILIES["sketch_ocr"]
+    sketch = MODELS["sketch_ocr"]
     arch = architecture_of("sketch_ocr:synthetic:sketch")
     model = model_class(arch)(arch)
     fill(model)

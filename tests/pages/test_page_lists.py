@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.image import files_of
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.models import FAMILIES
+from pytest_dsocr.models import MODELS
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.named import make_cases, pages_in
 from pytest_dsocr.pages.page_list import PAGES, SUBSETS, BadPage, read_list, shipped
 from pytest_dsocr.pages.rendering import pages_of_pdf
+from pytest_dsocr.records.case import make_case
 from tests.contract.test_pdf import pdf_of
 
 SHA256 = "5446d4716dc83e250ad4fd1a0d2b5e982ad557714bec90fb13a97a7f0a79b84b"
@@ -152,7 +152,7 @@ def test_a_page_is_rendered_once_for_its_content_into_a_folder_of_the_users_own(
 
 @pytest.mark.usefixtures("usual")
 def test_with_its_familys_prompt_a_folder_or_a_pdf_is_one_case(folder: Path) -> None:
-    pages, family = folder / "pages", FAMILIES["unlimited_ocr"]
+    pages, family = folder / "pages", MODELS["unlimited_ocr"]
     document = folder / "it.pdf"
     document.write_bytes(pdf_of("red", "blue"))
     together = make_cases([pages, document], ["pages"], ["base"], family=family)

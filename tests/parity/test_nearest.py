@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.cases.run import reference_of
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.observation.provenance import Key
 from pytest_dsocr.pages.page_list import shipped
+from pytest_dsocr.records.provenance import RecordingKey
 from pytest_dsocr.reference.protocol import NoRecordingError
 from pytest_dsocr.report.file import read_result
+from pytest_dsocr.run.case import reference_of
 from tests.recordings import FOLDER, find_recording
 from tests.report.made import config
 
@@ -31,7 +31,7 @@ TOLD = "the nearest recording, as none is of cpu-bfloat16-eager"
 @pytest.fixture
 def of_h200(tmp_path: Path) -> Path:
     """A folder of recordings that holds one of an H200 in bf16 alone."""
-    key = Key("mini", "nvidia-h200", "bfloat16", "eager", resolve("mini").sha256)
+    key = RecordingKey("mini", "nvidia-h200", "bfloat16", "eager", resolve("mini").sha256)
     folder = find_recording(FOLDER, key, resampling()).folder
     shutil.copytree(folder, tmp_path / "recordings" / "mini" / folder.name)
     return tmp_path / "recordings"

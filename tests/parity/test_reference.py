@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.cases.run import ask
 from pytest_dsocr.compare.case import CaseReport, judge
 from pytest_dsocr.compare.tokens import is_tie
 from pytest_dsocr.compare.tolerances import tolerances
@@ -24,19 +23,20 @@ from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.mistake import model_of
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.models.deepseek_ocr.sizes import sizes_of
-from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.pages.page_list import shipped
-from pytest_dsocr.reference.opening import Wanted, open_reference
+from pytest_dsocr.records.case import Case, make_case
+from pytest_dsocr.reference.opening import WantedReference, open_reference
 from pytest_dsocr.reference.protocol import Reference
 from pytest_dsocr.reference.recording import Recording
+from pytest_dsocr.run.case import ask
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.contract.pages import write_page
 from tests.recordings import FOLDER, find_recording
 
 LIVE = os.environ.get("DSOCR_VENDOR")
 RANDOM = "synthetic:small"
-RECORDING = find_recording(FOLDER, Wanted(resolve(RANDOM)).key, resampling())
-OF_GPU = find_recording(FOLDER, Wanted(resolve(RANDOM), "nvidia-h200", "bfloat16").key, resampling())
+RECORDING = find_recording(FOLDER, WantedReference(resolve(RANDOM)).key, resampling())
+OF_GPU = find_recording(FOLDER, WantedReference(resolve(RANDOM), "nvidia-h200", "bfloat16").key, resampling())
 EACH = (
     *("portrait-tiny-free", "portrait-small-markdown", "portrait-large-markdown"),
     *("tiny-gundam-markdown", "landscape-gundam-markdown", "portrait-gundam-free"),
@@ -72,7 +72,7 @@ def case_of(recording: Recording, case_id: str, folder: Path) -> Case:
 @pytest.fixture(scope="module")
 def sides(request: pytest.FixtureRequest) -> Iterator[tuple[SessionSubject, Reference]]:
     """The session with a checkpoint, and the vendor's code."""
-    wanted = Wanted(resolve(request.param))
+    wanted = WantedReference(resolve(request.param))
     live = LIVE if wanted.checkpoint.architecture.family is DEEPSEEK_OCR else ""
     reference = open_reference(Path(live or find_recording(FOLDER, wanted.key, resampling()).folder), wanted)
     yield SessionSubject(Engine.from_checkpoint(request.param)), reference
@@ -124,7 +124,7 @@ def test_session_in_float32_is_the_vendors_on_a_gpu(
     """Vision drifts by a percent. A token other than a tie needs another expert, which rounding chose for it."""
     case = case_of(OF_GPU, case_id, tmp_path)
     limits = tolerances("float32", "bfloat16", same_key=False)
-    recorded = open_reference(OF_GPU.folder, Wanted(resolve(RANDOM)))
+    recorded = open_reference(OF_GPU.folder, WantedReference(resolve(RANDOM)))
     report = judge(ask(sides[0], recorded, case), limits)
     found = {one.what: one for one in report.comparisons}
     assert {what for what, one in found.items() if one.verdict is Verdict.MATCH} >= INPUTS

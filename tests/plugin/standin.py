@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.provenance import Provenance
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.provenance import Provenance
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
 
 if TYPE_CHECKING:
-    from pytest_dsocr.observation.observation import Observation
+    from pytest_dsocr.records.reference_result import ReferenceResult
 
 TEXT = "<|ref|>title<|/ref|><|det|>[[1, 2, 3, 4]]<|/det|>\nMinutes"
 BOXES = (Box(1, 2, 3, 4),)
@@ -87,11 +87,11 @@ class Reference:
             command="dsocr vendor record",
         )
 
-    def observe(self, case: Case) -> Observation:
-        from pytest_dsocr.observation.observation import Best, InputsDigest, Observation, Output, SpanSeen, Step
+    def observe(self, case: Case) -> ReferenceResult:
+        from pytest_dsocr.records.reference_result import Best, InputsDigest, Output, ReferenceResult, SpanSeen, Step
 
         best = Best((1,), (8.0,))
-        return Observation(
+        return ReferenceResult(
             case.id,
             InputsDigest((), (), (), "", "", ()),
             {},
@@ -107,14 +107,14 @@ class Reference:
 class Silent(Reference):
     """A reference that has died."""
 
-    def observe(self, case: Case) -> Observation:
+    def observe(self, case: Case) -> ReferenceResult:
         raise ReferenceFaultError("the vendor's process ended without a word; look into its log")
 
 
 class Unrecorded(Reference):
     """A recording without the case."""
 
-    def observe(self, case: Case) -> Observation:
+    def observe(self, case: Case) -> ReferenceResult:
         raise NotRecordedError(f"the recording holds nothing of {case.id}")
 
 

@@ -11,14 +11,14 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr import models as families
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.compare.tolerances import BUDGETS, LOSSES
 from pytest_dsocr.engine import checkpoint
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.config import MISSING, Config, Level
-from pytest_dsocr.observation.provenance import DTYPES_OF_VENDOR, OF_VENDOR
 from pytest_dsocr.pages.page_list import SUBSETS
 from pytest_dsocr.plugin.config import own_config
 from pytest_dsocr.plugin.options import OPTIONS, value_of
+from pytest_dsocr.records.config import MISSING, Config, Level
+from pytest_dsocr.records.provenance import DTYPES_OF_VENDOR, OF_VENDOR
 from pytest_dsocr.subjects.loading import VALID
 
 GOOD: Mapping[str, tuple[str, object]] = {
@@ -244,5 +244,5 @@ def test_a_bad_variable_is_an_error_of_collection_of_tests_that_compare_and_of_n
 def test_windows_is_refused_where_something_is_compared(
     alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_dsocr.foundation.process.sys", SimpleNamespace(platform="win32"))
+    monkeypatch.setattr("pytest_dsocr.base.process.sys", SimpleNamespace(platform="win32"))
     assert refusal(alone, "--dsocr-level", "L0").startswith("pytest-dsocr does not run on Windows")

@@ -16,7 +16,7 @@ import pytest
 
 from pytest_dsocr.cost.roofline import Roof, devices
 from pytest_dsocr.cost.workload import Workload
-from pytest_dsocr.doctor.finding import Wanted
+from pytest_dsocr.doctor.finding import ExaminedRun
 from pytest_dsocr.doctor.inputs import accepting
 from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
@@ -24,8 +24,8 @@ from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin.perf_run import roof_of
 from pytest_dsocr.reference.goldens import golden_folder
 from pytest_dsocr.report.file import read_result
-from tests.perf.made import Clock, measured
 from tests.plugin.conftest import Repository, unwrapped
+from tests.timing.made import Clock, measured
 
 STAGES = (Path(__file__).parents[2] / "suites/perf/test_stages.py").read_text(encoding="utf-8")
 SLEEPER = """
@@ -81,9 +81,9 @@ def timed(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Iterator[T
     vars(module)["clock"] = clock = Clock(tick_ns=0)
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # by which pytest-benchmark knows that it is to be off
     monkeypatch.setitem(sys.modules, "test_clock", module)
-    monkeypatch.setattr("pytest_dsocr.perf.probe.stopwatch.time", clock)
-    monkeypatch.setattr("pytest_dsocr.perf.probe.machine.time", Clock(tick_ns=1_000_000))
-    monkeypatch.setattr("pytest_dsocr.perf.probe.machine.WAITED_SHARE", 1e9)
+    monkeypatch.setattr("pytest_dsocr.timing.probe.stopwatch.time", clock)
+    monkeypatch.setattr("pytest_dsocr.timing.probe.machine.time", Clock(tick_ns=1_000_000))
+    monkeypatch.setattr("pytest_dsocr.timing.probe.machine.WAITED_SHARE", 1e9)
     gc.freeze()  # each round begins with a collection, which takes long in a process with as much in it as this one
     yield Timed(repository, clock)
     gc.unfreeze()
@@ -154,7 +154,7 @@ def test_the_first_baseline_makes_the_folder_of_goldens(
     )
     (installed / "golden" / "vendor").mkdir(parents=True)
     monkeypatch.chdir(timed.path)
-    wanted = Wanted("mini", "cpu", "float32", "eager", None, None, (), golden_folder(), Path("out"))
+    wanted = ExaminedRun("mini", "cpu", "float32", "eager", None, None, (), golden_folder(), Path("out"))
     hint = shlex.split(accepting(wanted))
     assert hint[:3] == ["pytest", "--pyargs", "pytest_dsocr.suites.perf"]
     for golden, options in (("golden", ()), ("made", ("--dsocr-golden=made",))):

@@ -14,8 +14,8 @@ from textwrap import dedent
 
 import pytest
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.history import record
 from pytest_dsocr.report.file import FINISHED, UNFINISHED, RunIdentity, head, read_result, write_json
 from tests.plugin import misdeeds

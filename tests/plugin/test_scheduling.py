@@ -5,7 +5,7 @@ from collections import defaultdict
 
 import pytest
 
-from pytest_dsocr.foundation.process import cores
+from pytest_dsocr.base.process import cores
 from pytest_dsocr.plugin.case_scheduling import case_of
 from pytest_dsocr.plugin.config import WORKERS, on_own_gpu
 from pytest_dsocr.plugin.hooks import pytest_xdist_auto_num_workers, pytest_xdist_make_scheduler

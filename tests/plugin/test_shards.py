@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.config import Shard
 from pytest_dsocr.pages.named import make_cases
+from pytest_dsocr.records.config import Shard
 from pytest_dsocr.report.file import Ending
 from tests.plugin.conftest import TEST_TEXT, Repository
 

@@ -10,9 +10,9 @@ import pytest
 import syrupy
 from syrupy.assertion import SnapshotAssertion
 
+from pytest_dsocr.base.files import seal, unseal
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.foundation.files import seal, unseal
 from pytest_dsocr.plugin.snapshots import differences
 from tests.plugin.conftest import Repository
 

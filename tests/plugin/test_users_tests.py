@@ -45,7 +45,7 @@ TESTS = """
     import pytest
     from pathlib import Path
     from pytest_dsocr.engine.places import family_named
-    from pytest_dsocr.observation.case import make_case
+    from pytest_dsocr.records.case import make_case
 
     PAGE = Path({page!r})
 
@@ -107,7 +107,7 @@ OWN_CASES = """
     import pytest
     from dataclasses import replace
     from pytest_dsocr.engine.places import family_named
-    from pytest_dsocr.observation.case import make_case
+    from pytest_dsocr.records.case import make_case
 
     class TestTwo:
         @pytest.fixture(params=["ocr", "figure"])

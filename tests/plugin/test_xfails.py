@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.plugin.xfails import Known, read_ledger
 from tests.plugin.conftest import TEST_TEXT, Repository
 

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.records.case import Case, make_case
 from pytest_dsocr.reference.environment import find_environment
 from suites.contract.pages import write_page
 from tests.reference.replay import Made, make_cases

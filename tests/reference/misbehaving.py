@@ -11,8 +11,8 @@ from typing import Any, Self
 
 import torch
 
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.provenance import Provenance
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.provenance import Provenance
 from pytest_dsocr.reference.protocol import OnProgress
 from tests.plugin.misdeeds import DEEDS, raising
 from tests.reference.replay import MADE

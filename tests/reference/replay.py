@@ -7,9 +7,9 @@ from typing import Any
 
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.observation import Observation
-from pytest_dsocr.observation.provenance import Provenance
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.provenance import Provenance
+from pytest_dsocr.records.reference_result import ReferenceResult
 from pytest_dsocr.reference.recorder import recorder
 from pytest_dsocr.reference.recording import Recording
 from suites.contract.pages import write_page
@@ -48,11 +48,11 @@ def make_cases(folder: Path) -> list[Case]:
 class Replay:
     """A reference that returns observations made before, and counts its requests."""
 
-    observations: Mapping[str, Observation]
+    observations: Mapping[str, ReferenceResult]
     provenance: Provenance = MADE
     asked: list[str] = field(default_factory=list)
 
-    def observe(self, case: Case) -> Observation:
+    def observe(self, case: Case) -> ReferenceResult:
         self.asked.append(case.id)
         ceiling = f"generate: max_new_tokens {case.max_new_tokens} in place of 8192"
         return replace(self.observations[case.id], provenance=self.provenance.with_override(ceiling))
@@ -64,7 +64,7 @@ class Made:
 
     pages: Path
     cases: list[Case]
-    observations: dict[str, Observation]
+    observations: dict[str, ReferenceResult]
 
     def reference(self, **options: Any) -> Replay:
         return Replay(self.observations, **options)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.base.files import sha256
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.files import sha256
-from pytest_dsocr.models import FAMILIES
+from pytest_dsocr.models import MODELS
 from pytest_dsocr.reference.anchors import Anchors, read_anchors
 from pytest_dsocr.reference.details import details_of
 from pytest_dsocr.reference.drift import EVERY, STAGE_OF, SUITES, change_of, drifts, read_json, suites_of, to_json
@@ -134,7 +134,7 @@ def test_comments_and_layout_are_no_drift_and_a_moved_function_is_found(folder: 
 
 
 VENDOR = os.environ.get("DSOCR_VENDOR", "")
-OTHERS = FAMILIES["unlimited_ocr"].vendor.files
+OTHERS = MODELS["unlimited_ocr"].vendor.files
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def watched(vendor: Path) -> tuple[list[str], list[str], list[str]]:
 
 def test_every_anchor_affects_suites_that_there_are_and_every_suite_is_affected_by_some() -> None:
     assert {*SUITES} == {*CONTRACT}
-    contracts = [family.vendor.contract for family in FAMILIES.values()]
+    contracts = [family.vendor.contract for family in MODELS.values()]
     assert {*STAGE_OF} == {symbol for one in contracts for symbols in one.values() for symbol in symbols} > {*SYMBOLS}
     there = {init.parent.name for init in (CHECKOUT / "suites").glob("*/__init__.py")}
     assert there == {*EVERY} == {suite for symbol in SYMBOLS for suite in suites_of(symbol)}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.reference.environment import (
     MARK,
     STAMP,

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.reference.environment import STAMP, EnvironmentPlan, find_environment, plan_here
 from pytest_dsocr.reference.installation import is_made, prove, set_up
 from tests.reference.small_folder import write_small_folder

@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.cases.run import reference_of
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.block_seams import in_stage_order
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.packing import pack
+from pytest_dsocr.records.block_seams import in_stage_order
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.packing import pack
 from pytest_dsocr.reference.environment import interpreter
 from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.protocol import ReferenceFaultError, pack_case, unpack_case
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
+from pytest_dsocr.run.case import reference_of
 from tests.compare.made import every_bit
 from tests.crops import cropped_case
 from tests.processes import await_ended

@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.cases.run import key_of
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI_FOLDER
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.observation import Output
-from pytest_dsocr.observation.provenance import Key
+from pytest_dsocr.records.provenance import RecordingKey
+from pytest_dsocr.records.reference_result import Output
 from pytest_dsocr.reference.nearest import WAYS, Distance, distance, pixels_apart, read_facts
-from pytest_dsocr.reference.opening import Wanted, open_recorded
+from pytest_dsocr.reference.opening import WantedReference, open_recorded
 from pytest_dsocr.reference.protocol import NoRecordingError, NotRecordedError, ReferenceFaultError
 from pytest_dsocr.reference.recorded_case import CUT
 from pytest_dsocr.reference.recorder import recorder
 from pytest_dsocr.reference.recording import RecordedReference, find_recordings, recordings_of
+from pytest_dsocr.run.case import key_of
 from pytest_dsocr.subjects.protocol import Setup
 from suites.contract.facts import Facts
 from tests.engine.written import write_synthetic
@@ -39,19 +39,19 @@ class Tiny:
     label, sha256, tokenizer = "tiny", MADE.checkpoint_sha256, resolve("synthetic:tiny").tokenizer
 
 
-def wanted(fixed: frozenset[str] = frozenset(), **way: str) -> Wanted:
+def wanted(fixed: frozenset[str] = frozenset(), **way: str) -> WantedReference:
     checkpoint: Any = Tiny()
-    return Wanted(checkpoint, fixed=fixed, **way)
+    return WantedReference(checkpoint, fixed=fixed, **way)
 
 
-def far(wanted: Key, made: Any) -> Distance:
+def far(wanted: RecordingKey, made: Any) -> Distance:
     return distance(wanted, made.key, pixels_apart(made.to_json(), resampling()))
 
 
 @pytest.mark.parametrize(("dtype", "serves"), [("float32", "cpu"), ("bfloat16", "nvidia-h200"), ("float16", "cpu")])
 def test_of_the_shipped_recordings_the_one_of_the_dtype_serves_any_device(dtype: str, serves: str) -> None:
     for device in ("nvidia-h100-80gb-hbm3", "nvidia-h200", "amd-instinct-mi300x", "cpu"):
-        asked = Key("mini", device, dtype, "sdpa", resolve("mini").sha256)
+        asked = RecordingKey("mini", device, dtype, "sdpa", resolve("mini").sha256)
         found = min(recordings_of(FOLDER, asked.checkpoint_sha256), key=lambda made: far(asked, made))
         assert (found.device, found.resampling) == (serves, resampling())
 
@@ -145,7 +145,7 @@ def test_a_checkpoint_counts_by_its_content_and_not_by_its_name(tmp_path: Path) 
     assert key_of(Setup(str(copy))) == key_of(Setup("mini")) != key_of(Setup("mini", dtype="bfloat16"))
     assert str(key_of(Setup(str(copy)))) == "someone-mini-ocr/cpu-float32-eager"
     write_synthetic("tiny", tmp_path / "mini", torch.float32, seed=9)
-    key = Wanted(resolve(tmp_path / "mini")).key
+    key = WantedReference(resolve(tmp_path / "mini")).key
     own, shipped = key.checkpoint_sha256[:12], resolve("mini").sha256[:12]
     why = rf"holds no recording of mini/cpu-float32-eager \(checkpoint {own}\), but .*\(checkpoint {shipped}\)"
     with pytest.raises(ReferenceFaultError, match=why):

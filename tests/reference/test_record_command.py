@@ -14,7 +14,7 @@ from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.reference import goldens
 from pytest_dsocr.reference.goldens import anchors_file, golden_folder, recording_places, shipped_folder
-from pytest_dsocr.reference.opening import Wanted, open_recorded
+from pytest_dsocr.reference.opening import WantedReference, open_recorded
 from pytest_dsocr.reference.recording import Recording
 from tests.processes import await_
 from tests.reference.conftest import STAND_IN
@@ -50,7 +50,7 @@ def test_pages_are_recorded_once_where_a_run_looks_first_and_then_are_there(
     cases = ["square-tiny-markdown", "square-small-markdown", "tiny-tiny-markdown", "tiny-small-markdown"]
     assert [line.split()[0] for line in printed.out.splitlines() if "4 tokens" in line] == cases
     assert printed.out.count(": 0 of 4 cases are there") == 1
-    recording = open_recorded(recording_places(golden_folder()), Wanted(resolve("synthetic:tiny"))).recording
+    recording = open_recorded(recording_places(golden_folder()), WantedReference(resolve("synthetic:tiny"))).recording
     assert recording.folder == HOME.absolute()
     command = (
         "dsocr vendor record stand_in pages tiny.png --checkpoint synthetic:tiny --device cpu --dtype float32 "

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.case import Case
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.records.case import Case
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 from pytest_dsocr.reference.recorded_case import RecordedCase
 from pytest_dsocr.reference.recorder import recorder

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.foundation.files import seal, sha256, unseal
+from pytest_dsocr.base.files import seal, sha256, unseal
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.packing import without_values
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.packing import without_values
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
 from pytest_dsocr.reference.recording import MANIFEST, RecordedReference, Recording, find_recordings
 from suites.contract.pages import write_page

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.models.deepseek_ocr.model import DeepseekOCR
-from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.observation.provenance import is_by_session
 from pytest_dsocr.pages.page_list import shipped
+from pytest_dsocr.records.case import Case, make_case
+from pytest_dsocr.records.provenance import is_by_session
 from pytest_dsocr.reference.goldens import golden_folder
-from pytest_dsocr.reference.opening import Wanted, open_reference
+from pytest_dsocr.reference.opening import WantedReference, open_reference
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
 from pytest_dsocr.reference.recorder import recorder
 from pytest_dsocr.reference.session import SessionReference, SessionRuntime, open_session_reference
@@ -24,7 +24,7 @@ from pytest_dsocr.subjects.session import SessionSubject, session_subject
 from tests.crops import cropped_case
 
 RECORDINGS = golden_folder() / "vendor"
-MINI, TINY = Wanted(resolve("mini")), Wanted(resolve("synthetic:tiny"))
+MINI, TINY = WantedReference(resolve("mini")), WantedReference(resolve("synthetic:tiny"))
 TOKENS = 4
 
 

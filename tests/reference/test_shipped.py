@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from pytest_dsocr.observation.provenance import Key, Provenance
+from pytest_dsocr.records.provenance import Provenance, RecordingKey
 from pytest_dsocr.reference.recording import MANIFEST, Recording
 from tests.recordings import FOLDER, find_recording
 
@@ -21,12 +21,12 @@ ONE_WAY, OTHER_WAY = sorted({made.resampling for made in MADE})
 
 
 @cache
-def recorded(key: Key, resampling: str) -> Recording:
+def recorded(key: RecordingKey, resampling: str) -> Recording:
     return find_recording(FOLDER, key, resampling)
 
 
 @pytest.mark.parametrize("key", [key for key in KEYS if str(key) not in UNDER_ONE], ids=str)
-def test_a_key_is_recorded_under_every_pillow_and_what_it_resizes_alike_is_read_alike(key: Key) -> None:
+def test_a_key_is_recorded_under_every_pillow_and_what_it_resizes_alike_is_read_alike(key: RecordingKey) -> None:
     """To the bit: two recordings of a key differ in Pillow, and in nothing else. A single page is resized alike."""
     one, other = recorded(key, ONE_WAY).cases, recorded(key, OTHER_WAY).cases
     assert list(one) == list(other) != []

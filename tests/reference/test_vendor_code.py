@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch.nn.functional as F
 
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.reference.vendor_code.code import IMPORTED_AS, load_vendor_code
 from pytest_dsocr.reference.vendor_code.observe import flop_counter
 from tests.compare.made import random

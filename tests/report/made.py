@@ -9,20 +9,20 @@ from typing import Any
 
 from PIL import Image
 
-from pytest_dsocr.compare.case import CaseReport, Exchange, judge
+from pytest_dsocr.compare.case import CaseReport, CaseRun, judge
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, not_compared
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.observation.config import Config, Level
-from pytest_dsocr.perf.statistics import Judgement
 from pytest_dsocr.plugin.options import OPTIONS
+from pytest_dsocr.records.case import make_case
+from pytest_dsocr.records.config import Config, Level
 from pytest_dsocr.reference.recording import RecordedReference
 from pytest_dsocr.report.file import RunIdentity
 from pytest_dsocr.report.payload import CasePayload, RunPayload, TestPayload, of_case, of_comparison, of_run
 from pytest_dsocr.report.plan import Plan
 from pytest_dsocr.report.result import RunResult
+from pytest_dsocr.timing.statistics import Judgement
 from tests.compare.made import answer, observation
 from tests.plugin.standin import Reference
 
@@ -68,12 +68,12 @@ def recorded() -> RecordedReference:
     return RecordedReference(folder)
 
 
-def exchange(folder: Path, findings: tuple[str, ...] = (), **changes: Any) -> Exchange:
+def exchange(folder: Path, findings: tuple[str, ...] = (), **changes: Any) -> CaseRun:
     """A case whose page lies in ``folder``; the subject says what the reference does but for ``changes``."""
     page = folder / "page.png"
     Image.new("RGB", (300, 400), "white").save(page)
     expected = observation()
-    return Exchange(
+    return CaseRun(
         make_case(page, "free", "tiny", family=DEEPSEEK_OCR), answer(expected, **changes), expected, 0.25, 1.5, findings
     )
 

@@ -8,8 +8,17 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from pytest_dsocr.perf.statistics import Judgement, Pace
-from pytest_dsocr.report.difference import Change, Difference, Kind, Status, difference, lines, markdown, verdict
+from pytest_dsocr.report.difference import (
+    ChangeKind,
+    DiffStatus,
+    ResultChange,
+    ResultDifference,
+    difference,
+    lines,
+    markdown,
+    verdict,
+)
+from pytest_dsocr.timing.statistics import Judgement, TimingVerdict
 from tests.report.made import (
     BAD,
     CASE,
@@ -31,28 +40,28 @@ from tests.report.made import (
 BASELINE = {"made": "2026-11-20", "commit": "ab"}
 
 
-def named(changes: list[Change]) -> list[tuple[str, str]]:
+def named(changes: list[ResultChange]) -> list[tuple[str, str]]:
     return [(one.case, one.what) for one in changes]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "where", "status"),
     [
-        (GOOD, GOOD, None, Status.NOTHING_WORSE),
-        (BAD, BAD, None, Status.NOTHING_WORSE),
-        (GOOD, clip(replace(DRIFT, what="clip.page")), None, Status.NOTHING_WORSE),
-        (GOOD, BAD, Kind.WRONG, Status.WRONG),
-        (OPEN, BAD, Kind.WRONG, Status.WRONG),
-        (OPEN[:1], BAD, Kind.NEW_WRONG, Status.WRONG),
-        (BAD, GOOD, Kind.RIGHT, Status.NOTHING_WORSE),
-        (OPEN[:1], GOOD, Kind.NEW, Status.NOTHING_WORSE),
-        (GOOD, OPEN, Kind.LEFT, Status.NOT_COMPARABLE),
-        (BAD, OPEN, Kind.LEFT, Status.NOT_COMPARABLE),
-        (GOOD, GOOD[:1], Kind.LEFT, Status.NOT_COMPARABLE),
+        (GOOD, GOOD, None, DiffStatus.NOTHING_WORSE),
+        (BAD, BAD, None, DiffStatus.NOTHING_WORSE),
+        (GOOD, clip(replace(DRIFT, what="clip.page")), None, DiffStatus.NOTHING_WORSE),
+        (GOOD, BAD, ChangeKind.WRONG, DiffStatus.WRONG),
+        (OPEN, BAD, ChangeKind.WRONG, DiffStatus.WRONG),
+        (OPEN[:1], BAD, ChangeKind.NEW_WRONG, DiffStatus.WRONG),
+        (BAD, GOOD, ChangeKind.RIGHT, DiffStatus.NOTHING_WORSE),
+        (OPEN[:1], GOOD, ChangeKind.NEW, DiffStatus.NOTHING_WORSE),
+        (GOOD, OPEN, ChangeKind.LEFT, DiffStatus.NOT_COMPARABLE),
+        (BAD, OPEN, ChangeKind.LEFT, DiffStatus.NOT_COMPARABLE),
+        (GOOD, GOOD[:1], ChangeKind.LEFT, DiffStatus.NOT_COMPARABLE),
     ],
 )
 def test_a_change_is_called_by_its_name(
-    old: tuple[Ended, ...], new: tuple[Ended, ...], where: Kind | None, status: Status
+    old: tuple[Ended, ...], new: tuple[Ended, ...], where: ChangeKind | None, status: DiffStatus
 ) -> None:
     found = difference(night(*old), night(*new))
     reported = {
@@ -62,52 +71,58 @@ def test_a_change_is_called_by_its_name(
 
 
 def test_what_is_wrong_counts_before_what_was_lost_and_that_before_what_is_slower() -> None:
-    def status(*kinds: Kind) -> Status:
-        return Difference(changes={kind: [Change("a", "sam", "", "")] * (kind in kinds) for kind in Kind}).status
+    def status(*kinds: ChangeKind) -> DiffStatus:
+        return ResultDifference(
+            changes={kind: [ResultChange("a", "sam", "", "")] * (kind in kinds) for kind in ChangeKind}
+        ).status
 
-    assert status(Kind.WRONG, Kind.LEFT, Kind.SLOWER) is Status.WRONG
-    assert status(Kind.LEFT, Kind.SLOWER) is Status.NOT_COMPARABLE
-    assert status(Kind.SLOWER) is Status.SLOWER
-    assert status(Kind.FASTER, Kind.NEW, Kind.RIGHT) is Status.NOTHING_WORSE
+    assert status(ChangeKind.WRONG, ChangeKind.LEFT, ChangeKind.SLOWER) is DiffStatus.WRONG
+    assert status(ChangeKind.LEFT, ChangeKind.SLOWER) is DiffStatus.NOT_COMPARABLE
+    assert status(ChangeKind.SLOWER) is DiffStatus.SLOWER
+    assert status(ChangeKind.FASTER, ChangeKind.NEW, ChangeKind.RIGHT) is DiffStatus.NOTHING_WORSE
 
 
 def paced(ratio: float, baseline: Mapping[str, str] = BASELINE, wide: float = 0.01) -> dict[str, Any]:
     """A night whose decode takes so much of the baseline's time, and whose prefill was not compared."""
-    decode = Judgement("decode", Pace.SAME, 10.0, 10 * ratio, ratio, ratio - wide, ratio + wide, 0.05, 24, 24)
-    none = Judgement("prefill", Pace.NOT_COMPARED, 0.0, 0.0, 0.0, 0.0, 0.0, 0.05, 0, 0)
+    decode = Judgement("decode", TimingVerdict.SAME, 10.0, 10 * ratio, ratio, ratio - wide, ratio + wide, 0.05, 24, 24)
+    none = Judgement("prefill", TimingVerdict.NOT_COMPARED, 0.0, 0.0, 0.0, 0.0, 0.0, 0.05, 0, 0)
     return night(*GOOD, perf={**perf(decode, none), "baseline": baseline})
 
 
 @pytest.mark.parametrize(
     ("new", "status", "slower", "faster"),
     [
-        (1.10, Status.SLOWER, 1, 0),
-        (1.04, Status.NOTHING_WORSE, 0, 0),  # apart, and within what is allowed
-        (0.90, Status.NOTHING_WORSE, 0, 1),
-        (1.00, Status.NOTHING_WORSE, 0, 0),
+        (1.10, DiffStatus.SLOWER, 1, 0),
+        (1.04, DiffStatus.NOTHING_WORSE, 0, 0),  # apart, and within what is allowed
+        (0.90, DiffStatus.NOTHING_WORSE, 0, 1),
+        (1.00, DiffStatus.NOTHING_WORSE, 0, 0),
     ],
 )
 def test_times_are_distinguished_by_their_intervals_and_by_what_is_allowed(
-    new: float, status: Status, slower: int, faster: int
+    new: float, status: DiffStatus, slower: int, faster: int
 ) -> None:
     found = difference(paced(1.0), paced(new))
-    assert (found.status, len(found.changes[Kind.SLOWER]), len(found.changes[Kind.FASTER])) == (status, slower, faster)
+    assert (found.status, len(found.changes[ChangeKind.SLOWER]), len(found.changes[ChangeKind.FASTER])) == (
+        status,
+        slower,
+        faster,
+    )
     overlap = difference(paced(1.0, wide=0.1), paced(new, wide=0.1))
-    assert overlap.changes[Kind.SLOWER] == overlap.changes[Kind.FASTER] == []
+    assert overlap.changes[ChangeKind.SLOWER] == overlap.changes[ChangeKind.FASTER] == []
 
 
 def test_what_is_compared_only_where_it_fails_is_mended_by_its_test() -> None:
     read = replace(WRONG, what="read")
     wrong = ("failed", payload(RIGHT_CLIP, read, case=CASE))
     mended = difference(night(GOOD[0], wrong), night(*GOOD))
-    assert (named(mended.changes[Kind.RIGHT]), mended.changes[Kind.LEFT]) == ([("a", "read")], [])
+    assert (named(mended.changes[ChangeKind.RIGHT]), mended.changes[ChangeKind.LEFT]) == ([("a", "read")], [])
     lost = difference(night(GOOD[0], wrong), night(*OPEN))
-    assert ("a", "read") in named(lost.changes[Kind.LEFT])
+    assert ("a", "read") in named(lost.changes[ChangeKind.LEFT])
 
 
 def test_times_against_other_baselines_are_not_compared_and_this_is_reported() -> None:
     found = difference(paced(1.0), paced(2.0, {"made": "2026-11-21", "commit": "cd"}))
-    assert (found.changes[Kind.SLOWER], found.status) == ([], Status.NOTHING_WORSE)
+    assert (found.changes[ChangeKind.SLOWER], found.status) == ([], DiffStatus.NOTHING_WORSE)
     assert "none in common" in found.times_left_out
     assert difference(paced(1.0), night(*GOOD)).times_left_out == "only one of the two took times"
 
@@ -120,7 +135,7 @@ def test_other_references_runs_of_nothing_and_other_cases_are_not_comparable() -
         ({"provenance": {**run["provenance"], "checkpoint_sha256": "b"}}, "the checkpoints' weights differ"),
     ):
         found = difference(night(*GOOD), night(*BAD, run={**run, **change}))
-        assert found.status is Status.NOT_COMPARABLE
+        assert found.status is DiffStatus.NOT_COMPARABLE
         assert [one[: len(why)] for one in found.obstacles] == [why]
     assert difference(night(*GOOD), night(*GOOD, run=None)).obstacles
     other = night(("passed", payload(MATCH, case=case_payload("b"))))
@@ -152,7 +167,7 @@ def limited(**settings: Any) -> dict[str, Any]:
 def test_other_limits_are_not_comparable_and_are_named(change: dict[str, Any], names: str, reverse: bool) -> None:
     both = [night(*GOOD), night(*GOOD, **change)]
     found = difference(*(both[::-1] if reverse else both))
-    assert found.status is Status.NOT_COMPARABLE
+    assert found.status is DiffStatus.NOT_COMPARABLE
     [obstacle] = found.obstacles
     for name in re.findall(r"budget \w+|slower \S|\w+", names):
         assert f" {name} " in obstacle
@@ -161,7 +176,7 @@ def test_other_limits_are_not_comparable_and_are_named(change: dict[str, Any], n
 def test_what_was_never_compared_did_not_become_wrong() -> None:
     new = [clip(WRONG, "failed")[1], ("failed", payload(replace(WRONG, what="sam.page"), case=case_payload("b")))]
     found = difference(night(*GOOD), night(GOOD[0], *new))
-    assert (named(found.changes[Kind.WRONG]), named(found.changes[Kind.NEW_WRONG])) == (
+    assert (named(found.changes[ChangeKind.WRONG]), named(found.changes[ChangeKind.NEW_WRONG])) == (
         [("a", "clip.page")],
         [("b", "sam.page")],
     )

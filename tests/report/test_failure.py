@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from pytest_dsocr.base.words import COLUMNS
 from pytest_dsocr.compare.case import CaseReport, Explanation, judge
 from pytest_dsocr.compare.text import compare_text
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, not_compared
 from pytest_dsocr.contract.markup import Box
-from pytest_dsocr.foundation.words import COLUMNS
-from pytest_dsocr.observation.config import Level
-from pytest_dsocr.observation.observation import Seam, SpanSeen
+from pytest_dsocr.records.config import Level
+from pytest_dsocr.records.reference_result import Seam, SpanSeen
 from pytest_dsocr.report import failure
 from pytest_dsocr.report.failure import MOST_LINES, acceptable, failure_text
 from tests.compare.made import OUTPUT, seam_tensors

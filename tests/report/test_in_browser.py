@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.history.page import html
-from pytest_dsocr.perf.run import PerfRun
 from pytest_dsocr.report.views import write_index
+from pytest_dsocr.timing.run import PerfRun
 from tests.history.test_history import plan
-from tests.perf.made import measured
 from tests.report.made import MATCH, WRONG, case_payload, payload, result, run_payload
+from tests.timing.made import measured
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")
 LIMIT_S = 60

@@ -12,10 +12,10 @@ from syrupy.assertion import SnapshotAssertion
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.observation.config import SubjectFaultError
-from pytest_dsocr.observation.observation import SpanSeen
-from pytest_dsocr.observation.provenance import SESSION_STANDS_IN
-from pytest_dsocr.reference.opening import Wanted
+from pytest_dsocr.records.config import SubjectFaultError
+from pytest_dsocr.records.provenance import SESSION_STANDS_IN
+from pytest_dsocr.records.reference_result import SpanSeen
+from pytest_dsocr.reference.opening import WantedReference
 from pytest_dsocr.reference.session import SessionReference
 from pytest_dsocr.report.payload import MAY_DIFFER, number, of_case, of_fault, of_number, of_run
 from tests.report.made import DRIFT, MADE, MATCH, config, recorded, report
@@ -47,7 +47,7 @@ def test_a_case_is_reported_with_what_broke_and_what_both_sides_took(
 
 
 def test_a_run_by_the_session_says_so_whether_or_not_a_recording_is_behind_it() -> None:
-    wanted = Wanted(resolve("synthetic:tiny"))
+    wanted = WantedReference(resolve("synthetic:tiny"))
     for behind, where in ((recorded(), "golden/vendor/mini/cpu-float32-eager"), (None, "")):
         reported = of_run(config(reference="session"), SessionReference(wanted, behind), None)
         assert (reported["reference"], reported["where"]) == ("session", where)

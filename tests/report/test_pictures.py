@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pytest_dsocr.base.files import unseal
 from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.contract.markup import UNITS, Box, to_mmd
-from pytest_dsocr.foundation.files import unseal
-from pytest_dsocr.models import FAMILIES
+from pytest_dsocr.models import MODELS
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.observation.observation import Output, SpanSeen, spans_in
+from pytest_dsocr.records.case import make_case
+from pytest_dsocr.records.reference_result import Output, SpanSeen, spans_in
 from pytest_dsocr.report.file import mark_running
 from pytest_dsocr.report.payload import picture_name
 from pytest_dsocr.report.pictures import (
@@ -44,7 +44,7 @@ def test_each_of_several_pages_has_a_picture_and_its_own_boxes(tmp_path: Path) -
     folder.mkdir()
     for name in ("a", "b"):
         Image.new("RGB", (600, 400), "white").save(folder / f"{name}.png")
-    case = make_case(folder, "pages", "base", family=FAMILIES["unlimited_ocr"])
+    case = make_case(folder, "pages", "base", family=MODELS["unlimited_ocr"])
     first = "<PAGE><|det|>text [100, 100, 500, 300]<|/det|><PAGE>"
     said = exchange(tmp_path, text=first)
     output = replace(said.expected.output, text=f"{first}<|det|>text [9, 9, 90, 90]<|/det|>")

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Reason, not_compared
-from pytest_dsocr.perf.statistics import Judgement
 from pytest_dsocr.report.file import OF_PYTEST, Ending, read_result, write_json
 from pytest_dsocr.report.terminal import Summary
+from pytest_dsocr.timing.statistics import Judgement
 from tests.markdown import table
 from tests.report.made import (
     DRIFT,

@@ -9,19 +9,19 @@ from unittest.mock import Mock
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from pytest_dsocr.base.words import COLUMNS
 from pytest_dsocr.compare.text import compare_text
-from pytest_dsocr.compare.verdict import Comparison, Reason, Sign, Verdict, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, Verdict, not_compared
 from pytest_dsocr.cost.roofline import Bound, Roof, devices
-from pytest_dsocr.foundation.words import COLUMNS
-from pytest_dsocr.perf.run import PerfRun
-from pytest_dsocr.perf.statistics import Judgement, Pace
 from pytest_dsocr.report.ci import errors, of_run, of_test
 from pytest_dsocr.report.file import RunIdentity
 from pytest_dsocr.report.result import RunResult
 from pytest_dsocr.report.terminal import BAD, Summary
 from pytest_dsocr.report.views import cell, html, markdown
-from tests.perf.made import measured
+from pytest_dsocr.timing.run import PerfRun
+from pytest_dsocr.timing.statistics import Judgement, TimingVerdict
 from tests.report.made import DRIFT, FAULT, GUESS, MATCH, SLOW, WRONG, Ended, case_payload, payload, result, run_payload
+from tests.timing.made import measured
 
 RUN = run_payload()
 OWN, LIVE = run_payload(subject="mine:Model", level="L0"), run_payload(subject="mine:Model", reference="live")
@@ -36,7 +36,7 @@ OF_EACH_LEVEL = (
 )
 LESS = [not_compared(name, Reason.NOT_OFFERED) for name in OF_EACH_LEVEL]
 LOST = payload(left_out="recording", reason="golden/vendor does not hold a; add it with: dsocr vendor record", run=RUN)
-SUSPICIOUS = replace(DRIFT, what="clip.page/3", error=3e-6, signs=frozenset((Sign.SUSPICIOUS,)))
+SUSPICIOUS = replace(DRIFT, what="clip.page/3", error=3e-6, signs=frozenset((Symptom.SUSPICIOUS,)))
 BROKEN = {"verdict": "WRONG", "passes": False, "first_wrong": "clip.page", "cause": "a guess", "right_before": 9}
 WHY = {"explained": "with the quick GELU, the session reproduces the subject's clip.page", "proven": True}
 
@@ -125,8 +125,10 @@ def made(name: str) -> RunResult:
         found.add("test_case.py::test[0]", "passed", payload(MATCH))
     if name == "slower":
         roof = Roof(devices()["h200"], "bfloat16", {"sam": Bound(7.0, 7.0, 1.0), "page": Bound(20.0, 9.0, 16.0)})
-        slower = Judgement("page", Pace.SLOWER, 80.0, 100.0, 1.25, 1.18, 1.3, 0.05, 24, 24)
-        unknown = Judgement("sam", Pace.NOT_COMPARED, math.nan, 12.0, math.nan, math.nan, math.nan, 0.05, 0, 0, "none")
+        slower = Judgement("page", TimingVerdict.SLOWER, 80.0, 100.0, 1.25, 1.18, 1.3, 0.05, 24, 24)
+        unknown = Judgement(
+            "sam", TimingVerdict.NOT_COMPARED, math.nan, 12.0, math.nan, math.nan, math.nan, 0.05, 0, 0, "none"
+        )
         times = measured({"tokenizer": [5.0] * 3, "sam": [12.0] * 3, "page": [100.0] * 3})
         found.perf = PerfRun(times, (slower, unknown), roof=roof).to_json()
         found.add_elapsed(

@@ -7,8 +7,8 @@ import pytest
 
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.observation.observation import Observation
+from pytest_dsocr.records.case import Case, make_case
+from pytest_dsocr.records.reference_result import ReferenceResult
 from suites.contract.pages import write_page
 from tests.subjects.seen import seen
 
@@ -27,6 +27,6 @@ def case(pages: Path) -> Case:
 
 
 @pytest.fixture(scope="session")
-def expected(tiny: Engine[Any], case: Case) -> Observation:
+def expected(tiny: Engine[Any], case: Case) -> ReferenceResult:
     """What the session does by itself with the case."""
     return seen(tiny, case)

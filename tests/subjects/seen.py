@@ -3,28 +3,28 @@
 from dataclasses import replace
 from typing import Any
 
-from pytest_dsocr.compare.case import CaseReport, Exchange, judge
+from pytest_dsocr.compare.case import CaseReport, CaseRun, judge
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.pipeline import generate
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.observation import (
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.reference_result import (
     BEST_OF_PREFILL,
     Best,
     InputsDigest,
-    Observation,
     Output,
+    ReferenceResult,
     Seam,
     Step,
 )
-from pytest_dsocr.subjects.follow import follow
+from pytest_dsocr.subjects.follow import run_teacher_forced
 from pytest_dsocr.subjects.loading import close_subject, open_subject
 from pytest_dsocr.subjects.protocol import Setup
 
 
-def seen(session: Engine[Any], case: Case, *, keep_values: bool = False) -> Observation:
+def seen(session: Engine[Any], case: Case, *, keep_values: bool = False) -> ReferenceResult:
     """Read ``case`` freely and give all that was seen."""
     inputs = session.prepare(case.page, prompt=case.prompt, preset=case.preset)
     state = session.prefill(inputs)
@@ -33,7 +33,7 @@ def seen(session: Engine[Any], case: Case, *, keep_values: bool = False) -> Obse
     policy = replace(session.policy, max_new_tokens=case.max_new_tokens)
     tokens = generate(session.pipeline, state, [inputs.input_ids[0].tolist()], policy, session.tokenizer.special.pad)
     steps = tuple(Step(token, Best.of(state.logits[0])) for [token] in tokens)
-    return Observation(
+    return ReferenceResult(
         case_id=case.id,
         inputs=InputsDigest.of(inputs.tensors, keep_values=keep_values),
         seams={name: Seam.of(tensor, keep_values=keep_values) for name, tensor in tensors.items()},
@@ -43,12 +43,12 @@ def seen(session: Engine[Any], case: Case, *, keep_values: bool = False) -> Obse
     )
 
 
-def held_to(expected: Observation, case: Case, spec: str, isolated_s: float | None = None) -> CaseReport:
+def held_to(expected: ReferenceResult, case: Case, spec: str, isolated_s: float | None = None) -> CaseReport:
     """Hold a subject, by its name and on the smallest synthetic checkpoint, to what was seen of a case."""
     subject = open_subject(spec, Setup("synthetic:tiny"), isolated_s)
-    answer = follow(subject, case, expected, always_read=True)
+    answer = run_teacher_forced(subject, case, expected, always_read=True)
     close_subject(subject)
-    return judge(Exchange(case, answer, expected, 0.0, 0.0), tolerances("float32"))
+    return judge(CaseRun(case, answer, expected, 0.0, 0.0), tolerances("float32"))
 
 
 def compared(report: CaseReport) -> set[str]:

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.foundation.errors import traced
+from pytest_dsocr.base.errors import traced
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.config import SubjectFaultError, SubjectHungError
-from pytest_dsocr.subjects.calls import COLUMNS, Watch, at_stage, watching
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.config import SubjectFaultError, SubjectHungError
+from pytest_dsocr.subjects.calls import COLUMNS, CallWatch, at_stage, watching
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.loading import close_subject
 from pytest_dsocr.subjects.time_limit import INTERRUPT
-from tests.perf.made import Clock
 from tests.plugin.misdeeds import DEEDS, Staged
+from tests.timing.made import Clock
 
 CASE = Case(Path("page.png"), "<image>", DEEPSEEK_OCR.presets["tiny"], 4, DEEPSEEK_OCR)
 
@@ -83,14 +83,14 @@ READINGS: Mapping[str, tuple[str, Callable[[], Any]]] = {
 
 
 @pytest.fixture
-def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
+def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[CallWatch]:
     monkeypatch.delenv("NEW_VARIABLE", raising=False)
     with watching([]) as watch:
         yield watch
 
 
 @pytest.mark.parametrize("deed", READINGS)
-def test_it_is_its_own_while_it_runs_and_nobody_elses(watch: Watch, deed: str) -> None:
+def test_it_is_its_own_while_it_runs_and_nobody_elses(watch: CallWatch, deed: str) -> None:
     name, read = READINGS[deed]
     ours = read()
     found = []
@@ -118,7 +118,7 @@ def test_it_is_its_own_while_it_runs_and_nobody_elses(watch: Watch, deed: str) -
         assert len(quick.notes) == 1
 
 
-def test_a_folder_that_it_deletes_is_no_harm(watch: Watch, tmp_path: Path) -> None:
+def test_a_folder_that_it_deletes_is_no_harm(watch: CallWatch, tmp_path: Path) -> None:
     ours, expected = Path.cwd(), tmp_path / "expected"
     expected.mkdir()
     with at_stage("vision", "vision"):
@@ -146,14 +146,14 @@ with watching([]) as limited:
 
 
 @pytest.fixture
-def limited() -> Iterator[Watch]:
+def limited() -> Iterator[CallWatch]:
     with watching([]) as limited:
         limited.limit(LIMIT_S, grace_s=600)  # this process may have to wait for its turn
         yield limited
 
 
 @pytest.mark.parametrize("deed", ["sleep", "loop", "lock"])
-def test_it_is_interrupted_and_reported_with_the_stage_and_the_stack(limited: Watch, deed: str) -> None:
+def test_it_is_interrupted_and_reported_with_the_stage_and_the_stack(limited: CallWatch, deed: str) -> None:
     with pytest.raises(SubjectHungError) as caught, at_stage("vision", "vision"):
         DEEDS[deed]()
     assert caught.value.stage == "vision"
@@ -162,7 +162,7 @@ def test_it_is_interrupted_and_reported_with_the_stage_and_the_stack(limited: Wa
     assert "misdeeds.py" in traced(caught.value.__cause__)
 
 
-def test_the_message_of_an_error_may_hang_as_well(limited: Watch) -> None:
+def test_the_message_of_an_error_may_hang_as_well(limited: CallWatch) -> None:
     class EndlessError(Exception):
         def __str__(self) -> str:
             time.sleep(600)
@@ -177,7 +177,7 @@ Passes = Callable[[float], None]
 
 
 @pytest.fixture
-def passes(limited: Watch) -> Passes:
+def passes(limited: CallWatch) -> Passes:
     """Move the run's clock by so many seconds, and interrupt the call as the guard does."""
     clock = Clock()
     limited.limit(CALL_S, LOADING_S, now=lambda: clock.perf_counter_ns() / 1e9)
@@ -206,7 +206,7 @@ def test_loading_has_a_limit_of_its_own(passes: Passes) -> None:
 
 
 def test_nothing_is_interrupted_but_a_call_and_what_somebody_else_watches_may_take_its_time(
-    limited: Watch, passes: Passes
+    limited: CallWatch, passes: Passes
 ) -> None:
     with at_stage("decode", "step"):
         with limited.unlimited():
@@ -217,7 +217,7 @@ def test_nothing_is_interrupted_but_a_call_and_what_somebody_else_watches_may_ta
         passes(0)
 
 
-def test_the_run_within_a_run_has_a_limit_of_its_own(limited: Watch) -> None:
+def test_the_run_within_a_run_has_a_limit_of_its_own(limited: CallWatch) -> None:
     with watching([]) as inner:
         inner.limit(600)
         with at_stage("read", "read"):

@@ -13,16 +13,16 @@ import torch
 from syrupy.assertion import SnapshotAssertion
 from torch import Tensor
 
+from pytest_dsocr.base.words import to_builtin
 from pytest_dsocr.compare.case import compare_observations
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.foundation.words import exact
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.config import SubjectFaultError
-from pytest_dsocr.observation.observation import Observation
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.config import SubjectFaultError
+from pytest_dsocr.records.reference_result import ReferenceResult
 from pytest_dsocr.subjects.checked import CheckedSubject, copied
-from pytest_dsocr.subjects.follow import follow
+from pytest_dsocr.subjects.follow import run_teacher_forced
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.protocol import METHODS
 from pytest_dsocr.subjects.session import SessionSubject
@@ -37,9 +37,9 @@ def subject(tiny: Engine[Any]) -> Any:
     return SimpleNamespace(**{name: getattr(session, name) for name in (*names, "text_of", "write", "seams")})
 
 
-def fault_of(subject: Any, case: Case, expected: Observation) -> SubjectFaultError:
+def fault_of(subject: Any, case: Case, expected: ReferenceResult) -> SubjectFaultError:
     """The error that ended what the subject said."""
-    answer = follow(subject, case, expected)
+    answer = run_teacher_forced(subject, case, expected)
     assert answer.fault is not None
     assert answer.lost
     with pytest.raises(SubjectFaultError) as caught:
@@ -107,9 +107,9 @@ FAULTS = [
 
 
 def test_what_is_no_answer_names_method_and_stage(
-    subject: Any, case: Case, expected: Observation, snapshot: SnapshotAssertion
+    subject: Any, case: Case, expected: ReferenceResult, snapshot: SnapshotAssertion
 ) -> None:
-    assert follow(subject, case, expected).text == expected.output.text
+    assert run_teacher_forced(subject, case, expected).text == expected.output.text
     found = []
     for method, change in FAULTS:
         more = {} if method == "read" else vars(subject)
@@ -161,21 +161,23 @@ def lying(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: one.as_subclass(Lying) for name, one in tensors.items()}
 
 
-def verdicts(subject: Any, case: Case, expected: Observation) -> dict[str, Verdict]:
-    answer = follow(subject, case, expected).whole()
+def verdicts(subject: Any, case: Case, expected: ReferenceResult) -> dict[str, Verdict]:
+    answer = run_teacher_forced(subject, case, expected).whole()
     return {one.what: one.verdict for one in compare_observations(answer, expected, tolerances("float32"))}
 
 
-def test_a_text_that_agrees_with_everything_is_compared_with_the_reference(case: Case, expected: Observation) -> None:
+def test_a_text_that_agrees_with_everything_is_compared_with_the_reference(
+    case: Case, expected: ReferenceResult
+) -> None:
     subject: Any = SimpleNamespace(read=lambda *given, **how: AnyText("nonsense"))
-    answer = follow(subject, case, expected)
+    answer = run_teacher_forced(subject, case, expected)
     assert (type(answer.text), answer.text) == (str, "nonsense")
     assert verdicts(subject, case, expected)["text"] is Verdict.WRONG
     padded: Any = SimpleNamespace(read=lambda *given, **how: f"\n {expected.output.text}\t\n\n")
     assert verdicts(padded, case, expected)["text"] is Verdict.MATCH
 
 
-def test_tensors_of_other_classes_are_read_as_torchs_own(subject: Any, case: Case, expected: Observation) -> None:
+def test_tensors_of_other_classes_are_read_as_torchs_own(subject: Any, case: Case, expected: ReferenceResult) -> None:
     for name in ("inputs", "vision"):
         setattr(subject, name, instead(lying)(getattr(subject, name)))
     subject.step = instead(lambda logits: logits.as_subclass(Lying))(subject.step)
@@ -201,7 +203,7 @@ def test_what_is_copied_keeps_its_order_in_memory_and_nothing_of_a_class_or_grad
         def __iter__(self) -> Iterator[str]:
             return iter(["other"])
 
-    made = exact({AnyText("k"): (Words(["own"]), {Three.THREE}), "f": frozenset({b"x"}), "t": True})
+    made = to_builtin({AnyText("k"): (Words(["own"]), {Three.THREE}), "f": frozenset({b"x"}), "t": True})
     assert made == {"k": (["own"], {3}), "f": frozenset({b"x"}), "t": True}
     assert [type(one) for one in (*made, *made["k"][0], *made["k"][1])] == [str, str, str, str, int]
     policy: Any = SimpleNamespace(read=len, policy=SimpleNamespace(eos_id=Three.THREE))

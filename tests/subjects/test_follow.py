@@ -21,12 +21,12 @@ from pytest_dsocr.explain.mistake import model_of
 from pytest_dsocr.models import SEAMS
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.models.deepseek_ocr.sizes import sizes_of
-from pytest_dsocr.observation.answer import ForcedStep
-from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.observation.config import Level
-from pytest_dsocr.observation.observation import Best, Observation, Output, Step
+from pytest_dsocr.records.case import Case, make_case
+from pytest_dsocr.records.config import Level
+from pytest_dsocr.records.reference_result import Best, Output, ReferenceResult, Step
+from pytest_dsocr.records.subject_result import ForcedStep
 from pytest_dsocr.subjects.calls import watching
-from pytest_dsocr.subjects.follow import follow, read_alone
+from pytest_dsocr.subjects.follow import read_alone, run_teacher_forced
 from pytest_dsocr.subjects.protocol import METHODS
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.compare.made import every_bit, observation
@@ -43,13 +43,13 @@ def case(pages: Path) -> Case:
 
 
 @pytest.fixture(scope="module")
-def own(tiny: Engine[Any], case: Case) -> Observation:
+def own(tiny: Engine[Any], case: Case) -> ReferenceResult:
     """What the session does by itself."""
     return seen(tiny, case)
 
 
 @pytest.fixture(scope="module")
-def another(case: Case) -> Observation:
+def another(case: Case) -> ReferenceResult:
     """What other weights say of the same page."""
     return seen(Engine.from_checkpoint("synthetic:tiny@3"), case)
 
@@ -79,10 +79,10 @@ def choices(forced: Sequence[ForcedStep] | None) -> tuple[int, ...]:
 
 
 def test_along_its_own_tokens_it_says_the_same_and_decodes_once(
-    tiny: Engine[Any], case: Case, own: Observation, monkeypatch: pytest.MonkeyPatch
+    tiny: Engine[Any], case: Case, own: ReferenceResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls, reported = counted(tiny, monkeypatch), list[int]()
-    answer = follow(SessionSubject(tiny), case, own, reported.append)
+    answer = run_teacher_forced(SessionSubject(tiny), case, own, reported.append)
     assert choices(answer.forced) == own.token_ids
     assert (calls["sam"].call_count, calls["decode"].call_count) == (1, TOKENS)
     assert reported == [*range(TOKENS)]
@@ -94,11 +94,11 @@ def test_along_its_own_tokens_it_says_the_same_and_decodes_once(
 
 
 def test_along_anothers_tokens_it_reads_freely_as_well(
-    tiny: Engine[Any], case: Case, own: Observation, another: Observation, monkeypatch: pytest.MonkeyPatch
+    tiny: Engine[Any], case: Case, own: ReferenceResult, another: ReferenceResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert another.token_ids != own.token_ids
     calls, reported = counted(tiny, monkeypatch), list[int]()
-    answer = follow(SessionSubject(tiny), case, replace(another, steps=another.steps[:7]), reported.append)
+    answer = run_teacher_forced(SessionSubject(tiny), case, replace(another, steps=another.steps[:7]), reported.append)
     assert (answer.text, answer.mmd) == (own.output.text, own.output.mmd)
     assert len(choices(answer.forced)) == 7
     assert (calls["sam"].call_count, calls["decode"].call_count) == (2, 7 + TOKENS)
@@ -106,15 +106,15 @@ def test_along_anothers_tokens_it_reads_freely_as_well(
     assert not answer.reread
     stages = only(SessionSubject(tiny), Level.STAGES)  # without ``text_of`` it always reads
     for reference in (own, another):
-        found = follow(stages, case, reference)
+        found = run_teacher_forced(stages, case, reference)
         assert (found.text, found.reread) == (own.output.text, reference is own)
 
 
 def test_it_stops_at_its_eos_where_a_reference_of_the_same_tokens_did_not(
-    tiny: Engine[Any], case: Case, own: Observation
+    tiny: Engine[Any], case: Case, own: ReferenceResult
 ) -> None:
     at = next(k for k in range(3, TOKENS) if own.token_ids[k] not in own.token_ids[:k])
-    answer = follow(with_rule(tiny, eos_id=own.token_ids[at]), case, own)
+    answer = run_teacher_forced(with_rule(tiny, eos_id=own.token_ids[at]), case, own)
     assert choices(answer.forced) == own.token_ids
     assert (
         answer.text
@@ -125,13 +125,13 @@ def test_it_stops_at_its_eos_where_a_reference_of_the_same_tokens_did_not(
 
 
 def test_what_it_reads_is_compared_with_the_text_of_its_tokens_where_both_are_asked_for(
-    tiny: Engine[Any], case: Case, own: Observation, monkeypatch: pytest.MonkeyPatch
+    tiny: Engine[Any], case: Case, own: ReferenceResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subject = SessionSubject(tiny)
     monkeypatch.setattr(subject, "text_of", lambda ids: "of tokens")
-    answer = follow(subject, case, own, always_read=True)
+    answer = run_teacher_forced(subject, case, own, always_read=True)
     assert (answer.text, answer.text_of_tokens, answer.reread) == (own.output.text, "of tokens", True)
-    assert follow(subject, case, own).text_of_tokens is None
+    assert run_teacher_forced(subject, case, own).text_of_tokens is None
 
 
 @pytest.mark.parametrize("keep_values", [True, False])
@@ -140,7 +140,7 @@ def test_seams_and_inputs_are_the_sessions_and_whole_where_the_references_are(
 ) -> None:
     case = cropped_case(pages, "markdown", 1)
     expected = seen(tiny, case, keep_values=keep_values)
-    answer = follow(SessionSubject(tiny), case, expected)
+    answer = run_teacher_forced(SessionSubject(tiny), case, expected)
     assert answer.inputs is not None
     assert every_bit(answer.inputs) == every_bit(expected.inputs)
     assert (answer.inputs.values is not None) is keep_values
@@ -156,13 +156,13 @@ def test_seams_and_inputs_are_the_sessions_and_whole_where_the_references_are(
     shut = make_case(
         pages / "halves.png", "free", "tiny", 3, family=DEEPSEEK_OCR
     )  # a page that the image gate shuts out
-    names = [*follow(SessionSubject(tiny), shut, seen(tiny, shut)).seams]
+    names = [*run_teacher_forced(SessionSubject(tiny), shut, seen(tiny, shut)).seams]
     assert [name for name in names if "/" not in name] == ["prefill"]
 
 
 @pytest.mark.parametrize("level", Level)
-def test_an_answer_goes_as_far_as_the_level(level: Level, tiny: Engine[Any], case: Case, own: Observation) -> None:
-    answer = follow(only(SessionSubject(tiny), level), case, own)
+def test_an_answer_goes_as_far_as_the_level(level: Level, tiny: Engine[Any], case: Case, own: ReferenceResult) -> None:
+    answer = run_teacher_forced(only(SessionSubject(tiny), level), case, own)
     assert answer.level is level
     assert answer.text == own.output.text
     assert (answer.inputs is not None) is (level >= Level.INPUTS)
@@ -196,7 +196,7 @@ def test_extra_inputs_and_logits_of_another_dtype_and_shape_are_taken_without_gr
         return state
 
     subject.prefill = rounded
-    answer = follow(subject, case, expected)
+    answer = run_teacher_forced(subject, case, expected)
     assert got == [True, False, True, False]
     logits = answer.seams["prefill"]
     assert (logits.dtype, logits.shape) == ("float32", expected.seams["prefill"].shape)
@@ -206,7 +206,7 @@ def test_extra_inputs_and_logits_of_another_dtype_and_shape_are_taken_without_gr
 
 @pytest.mark.parametrize(("rows", "value", "wrong"), [(7, -1e4, set()), (7, 1e4, {"tokens"}), (-1, 0.0, {"prefill"})])
 def test_a_padded_vocabulary_is_noted_and_wrong_only_where_a_token_of_the_padding_is_chosen(
-    rows: int, value: float, wrong: set[str], tiny: Engine[Any], case: Case, own: Observation
+    rows: int, value: float, wrong: set[str], tiny: Engine[Any], case: Case, own: ReferenceResult
 ) -> None:
     subject = SessionSubject(tiny)
 
@@ -221,7 +221,7 @@ def test_a_padded_vocabulary_is_noted_and_wrong_only_where_a_token_of_the_paddin
     subject.step = lambda state, token: padded(SessionSubject.step(subject, state.own, token))  # type: ignore[method-assign]
     notes: list[str] = []
     with watching(notes):
-        answer = follow(subject, case, own)
+        answer = run_teacher_forced(subject, case, own)
     found = [*compare_observations(answer, own, tolerances("float32"))]
     assert {one.what for one in found if one.verdict is Verdict.WRONG} & {"prefill", "prefill_best", "tokens"} == wrong
     said = "the subject's vocabulary is padded: it gives 519 logits, the reference 512"
@@ -229,11 +229,11 @@ def test_a_padded_vocabulary_is_noted_and_wrong_only_where_a_token_of_the_paddin
 
 
 def test_a_subject_that_says_nothing_of_its_policy_is_held_to_the_vendors(
-    tiny: Engine[Any], case: Case, own: Observation
+    tiny: Engine[Any], case: Case, own: ReferenceResult
 ) -> None:
     expected = observation(steps=own.steps[: DEEPSEEK_OCR.decoding.no_repeat_ngram_size] * 2)
     free, ruled = (
-        follow(subject, case, expected).forced or ()
+        run_teacher_forced(subject, case, expected).forced or ()
         for subject in (with_rule(tiny, no_repeat_ngram_size=0), only(SessionSubject(tiny), Level.STAGES))
     )
     assert [step.best for step in free] == [step.best for step in ruled]
@@ -245,7 +245,7 @@ def test_a_subject_that_says_nothing_of_its_policy_is_held_to_the_vendors(
 ANY_TIE = tolerances("float32").but({"ties": 10**9})
 
 
-def flipped(of: Observation, at: int, *, sees_own: bool = True) -> Observation:
+def flipped(of: ReferenceResult, at: int, *, sees_own: bool = True) -> ReferenceResult:
     """What a reference would say that took the second best at a step, as good as the first, and ended there."""
     first, second, *_ = of.steps[at].best.ids
     best = of.steps[at].best.logits[0]
@@ -254,15 +254,15 @@ def flipped(of: Observation, at: int, *, sees_own: bool = True) -> Observation:
     return replace(of, steps=steps, output=replace(of.output, text="what it read"))
 
 
-def test_it_ends_where_the_subject_would(tiny: Engine[Any], case: Case, own: Observation) -> None:
+def test_it_ends_where_the_subject_would(tiny: Engine[Any], case: Case, own: ReferenceResult) -> None:
     policy = replace(tiny.policy, eos_id=own.token_ids[15])
     until = own.token_ids.index(own.token_ids[15])
     subject = SessionSubject(Engine(tiny.model, tiny.tokenizer, policy=policy))
-    answer = follow(subject, case, flipped(own, 5), tokenizer=tiny.tokenizer)
+    answer = run_teacher_forced(subject, case, flipped(own, 5), tokenizer=tiny.tokenizer)
     assert answer.continued == Output.of(
         tiny.tokenizer.decode(own.token_ids[: until + 1]), case.page, DEEPSEEK_OCR.form
     )
-    at_its_end = follow(subject, case, flipped(own, until), tokenizer=tiny.tokenizer)
+    at_its_end = run_teacher_forced(subject, case, flipped(own, until), tokenizer=tiny.tokenizer)
     assert at_its_end.continued == answer.continued
 
 
@@ -271,17 +271,17 @@ def test_it_goes_by_the_subjects_rule_for_ngrams(tiny: Engine[Any], case: Case) 
     subject = SessionSubject(Engine(tiny.model, tiny.tokenizer, policy=policy))
     own = seen(subject.session, case)
     assert own.token_ids != seen(tiny, case).token_ids, "the rule forbade nothing, so this shows little"
-    assert follow(subject, case, flipped(own, 3), tokenizer=tiny.tokenizer).continued == own.output
+    assert run_teacher_forced(subject, case, flipped(own, 3), tokenizer=tiny.tokenizer).continued == own.output
 
 
 def test_nothing_is_continued_where_nothing_differs_or_no_limits_make_a_tie_of_it(
-    tiny: Engine[Any], case: Case, own: Observation
+    tiny: Engine[Any], case: Case, own: ReferenceResult
 ) -> None:
     subject = SessionSubject(tiny)
-    assert follow(subject, case, own, tokenizer=tiny.tokenizer).continued is None
+    assert run_teacher_forced(subject, case, own, tokenizer=tiny.tokenizer).continued is None
     unseen = flipped(own, 7, sees_own=False)
-    assert follow(subject, case, unseen, tokenizer=tiny.tokenizer).continued is None
-    assert follow(subject, case, flipped(own, 7)).continued is None
+    assert run_teacher_forced(subject, case, unseen, tokenizer=tiny.tokenizer).continued is None
+    assert run_teacher_forced(subject, case, flipped(own, 7)).continued is None
 
 
 class Liar(SessionSubject):
@@ -296,29 +296,29 @@ class Liar(SessionSubject):
 
 @pytest.mark.parametrize("at", [0, 7, TOKENS - 1])
 def test_what_a_subject_says_of_its_tokens_is_not_what_they_mean(
-    tiny: Engine[Any], case: Case, own: Observation, at: int
+    tiny: Engine[Any], case: Case, own: ReferenceResult, at: int
 ) -> None:
     expected = flipped(own, at)
-    answer = follow(SessionSubject(tiny), case, expected, tokenizer=tiny.tokenizer)
+    answer = run_teacher_forced(SessionSubject(tiny), case, expected, tokenizer=tiny.tokenizer)
     assert choices(answer.forced)[at] == own.token_ids[at]
     assert answer.continued == own.output
     for subject, verdicts in (
         (SessionSubject(tiny), (Verdict.TIE_FLIP, Verdict.MATCH, Verdict.TIE_FLIP)),
         (Liar(tiny), (Verdict.TIE_FLIP, Verdict.WRONG, Verdict.WRONG)),
     ):
-        answer = follow(subject, case, expected, tokenizer=tiny.tokenizer)
+        answer = run_teacher_forced(subject, case, expected, tokenizer=tiny.tokenizer)
         found = {one.what: one.verdict for one in compare_observations(answer, expected, ANY_TIE)}
         assert (found["tokens"], found["read"], found["text"]) == verdicts
 
 
 def test_an_output_is_read_and_written_in_the_form_of_the_cases_family(
-    tiny: Engine[Any], case: Case, own: Observation, monkeypatch: pytest.MonkeyPatch
+    tiny: Engine[Any], case: Case, own: ReferenceResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     family = replace(DEEPSEEK_OCR, form=UNLIMITED)
     text, own_case = "<|det|>text [1, 2, 3, 4]<|/det|>", replace(case, family=family)
     monkeypatch.setattr(SessionSubject, "read", lambda *_, **__: text)
     monkeypatch.setattr(type(tiny.model), "family", family)
-    answer = follow(only(SessionSubject(tiny), Level.TEXT, "write"), own_case, own)
+    answer = run_teacher_forced(only(SessionSubject(tiny), Level.TEXT, "write"), own_case, own)
     expected = Output.of(text, case.page, UNLIMITED)
     assert answer.spans == expected.spans == read_alone(SessionSubject(tiny), own_case).spans
     assert (len(answer.spans), answer.mmd, answer.artefacts) == (1, "", expected.artefacts)

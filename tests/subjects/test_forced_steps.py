@@ -12,10 +12,10 @@ from torch.overrides import TorchFunctionMode
 
 from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.engine.pipeline import pick
-from pytest_dsocr.observation.answer import NO_CHOICE
-from pytest_dsocr.observation.columns import FIRST_ROOM
-from pytest_dsocr.observation.config import SubjectFaultError
-from pytest_dsocr.observation.observation import Best, NotFinite, Step
+from pytest_dsocr.records.columns import FIRST_ROOM
+from pytest_dsocr.records.config import SubjectFaultError
+from pytest_dsocr.records.reference_result import Best, NotFinite, Step
+from pytest_dsocr.records.subject_result import NO_CHOICE
 from pytest_dsocr.subjects.forced_steps import ForcedSteps
 
 READS = ("item", "tolist", "cpu", "numpy", "to", "nonzero", "__bool__", "__int__", "__float__", "__index__")

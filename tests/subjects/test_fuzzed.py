@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from pytest_dsocr.compare.case import compare_observations
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.config import SubjectFaultError
-from pytest_dsocr.observation.observation import Observation
-from pytest_dsocr.subjects.follow import follow
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.config import SubjectFaultError
+from pytest_dsocr.records.reference_result import ReferenceResult
+from pytest_dsocr.subjects.follow import run_teacher_forced
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.session import SessionSubject
 
@@ -77,7 +77,7 @@ def changed(given: Any, value: Any, at: int | None) -> Any:
 @FEW
 @given(st.sampled_from(METHODS), ODD, st.none() | st.integers(0, 9))
 def test_a_method_may_give_anything(
-    tiny: Engine[Any], case: Case, expected: Observation, place: str, value: Any, at: int | None
+    tiny: Engine[Any], case: Case, expected: ReferenceResult, place: str, value: Any, at: int | None
 ) -> None:
     subject = SessionSubject(tiny)
     names = ("read", "inputs", "vision", "prefill", "step", "text_of", "write", "seams")
@@ -87,7 +87,7 @@ def test_a_method_may_give_anything(
     else:
         method = getattr(subject, place)
         setattr(odd, place, lambda *given, **how: changed(method(*given, **how), value, at))
-    answer = follow(odd, case, expected, always_read=True)
+    answer = run_teacher_forced(odd, case, expected, always_read=True)
     assert answer.fault is None or (answer.lost and type(answer.fault) is SubjectFaultError)
     [*compare_observations(answer, expected, tolerances("float32"))]
 

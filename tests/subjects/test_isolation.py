@@ -14,13 +14,13 @@ from typing import Any, cast
 import pytest
 import torch
 
+from pytest_dsocr.base.errors import DsocrError, traced
 from pytest_dsocr.explain.rounding import parts_of
-from pytest_dsocr.foundation.errors import DsocrError, traced
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.block_seams import watch_deep
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.config import Level, SubjectFaultError, SubjectHungError
-from pytest_dsocr.subjects.calls import Watch, watching
+from pytest_dsocr.records.block_seams import watch_deep
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.config import Level, SubjectFaultError, SubjectHungError
+from pytest_dsocr.subjects.calls import CallWatch, watching
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.isolation.subject import IsolatedSubject
 from pytest_dsocr.subjects.kv_probe import KvProbe
@@ -48,7 +48,7 @@ time.sleep(600)
 
 
 @pytest.fixture
-def watch() -> Iterator[Watch]:
+def watch() -> Iterator[CallWatch]:
     with watching([]) as watch:
         yield watch
 
@@ -77,7 +77,7 @@ def misdo(_misdeed_file: Path) -> Iterator[Misdo]:
 
 
 @pytest.fixture
-def staged(watch: Watch, misdo: Misdo, _staged: CheckedSubject) -> Iterator[CheckedSubject]:
+def staged(watch: CallWatch, misdo: Misdo, _staged: CheckedSubject) -> Iterator[CheckedSubject]:
     """One with a process that is running."""
     _staged.inputs(CASE)
     watch.notes.clear()
@@ -210,7 +210,7 @@ def test_states_that_nobody_has_are_forgotten(staged: CheckedSubject) -> None:
     ],
 )
 def test_its_end_is_an_error_of_the_stage_and_the_next_call_has_another(
-    watch: Watch, misdo: Misdo, staged: CheckedSubject, stage: str, deed: str, how: str
+    watch: CallWatch, misdo: Misdo, staged: CheckedSubject, stage: str, deed: str, how: str
 ) -> None:
     misdo(f"{stage}:{deed}")
     with pytest.raises(SubjectFaultError) as caught:
@@ -235,7 +235,7 @@ def walk(subject: CheckedSubject) -> None:
 
 @pytest.mark.parametrize("deed", ["c with the lock", "stop"])
 def test_a_hang_is_reported_with_the_stack_and_leaves_no_process(
-    watch: Watch, misdo: Misdo, staged: CheckedSubject, deed: str
+    watch: CallWatch, misdo: Misdo, staged: CheckedSubject, deed: str
 ) -> None:
     misdo(f"read:{deed}")
     staged.subject.limit_s = 0.2
@@ -289,7 +289,7 @@ def test_one_that_does_not_load_in_time_is_reported(misdo: Misdo) -> None:
         IsolatedSubject(STAGED, Setup(), LIMIT_S, start_limit_s=0.2)
 
 
-def test_the_limit_of_a_call_is_none_of_loading(watch: Watch, misdo: Misdo) -> None:
+def test_the_limit_of_a_call_is_none_of_loading(watch: CallWatch, misdo: Misdo) -> None:
     subject: Any = IsolatedSubject(STAGED, Setup(), 0.2)
     misdo("read:sleep")
     with pytest.raises(SubjectHungError, match=r"within 0\.2 s .*: --dsocr-subject-time-limit=SECONDS"):

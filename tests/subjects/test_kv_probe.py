@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.subjects.kv_probe import KvProbe, Place
+from pytest_dsocr.subjects.kv_probe import CachePlace, KvProbe
 
 LAYERS, HEADS, CHANNELS, POSITIONS = 3, 2, 4, 6
 
@@ -48,4 +48,4 @@ def test_positions_added_at_the_end_and_those_behind_the_first_ones_change_nothi
     pairs[2][0][:, :, 4:] = 0
     assert first.changed(KvProbe(state).digest()) == ()
     pairs[2][0][:, :, 3:] = 0
-    assert first.changed(KvProbe(state).digest()) == (Place(2, "keys", 3),)
+    assert first.changed(KvProbe(state).digest()) == (CachePlace(2, "keys", 3),)

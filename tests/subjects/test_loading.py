@@ -13,12 +13,12 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.adapters import vendor
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.explain.mistake import model_of
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.layers.attention import attention_function
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.config import Level
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.config import Level
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.loading import level_before_loading, load_subject, offers_before_loading
 from pytest_dsocr.subjects.protocol import NotOfferedError, Offers, Setup, level_of
@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.subjects.protocol import Setup, TextSubject
 
 if TYPE_CHECKING:

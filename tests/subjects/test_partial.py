@@ -3,18 +3,18 @@
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.cases.run import promised_and_absent
-from pytest_dsocr.cases.substitution import substitute
-from pytest_dsocr.compare.case import CaseReport, Exchange, judge
+from pytest_dsocr.compare.case import CaseReport, CaseRun, judge
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.config import Level
-from pytest_dsocr.observation.observation import Observation
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.config import Level
+from pytest_dsocr.records.reference_result import ReferenceResult
 from pytest_dsocr.report.payload import of_case, of_comparison
 from pytest_dsocr.report.pictures import draw
-from pytest_dsocr.subjects.follow import follow
+from pytest_dsocr.run.case import promised_and_absent
+from pytest_dsocr.run.substitution import substitute
+from pytest_dsocr.subjects.follow import run_teacher_forced
 from pytest_dsocr.subjects.protocol import NotOfferedError
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.compare.made import every_bit
@@ -29,15 +29,15 @@ RAISES = {"inputs": "tokenizer", "vision": "vision", "prefill": "prefill", "step
 """The stage of each method."""
 
 
-def held(subject: Any, case: Case, expected: Observation) -> CaseReport:
-    return judge(Exchange(case, follow(subject, case, expected), expected, 0.0, 0.0), LIMITS)
+def held(subject: Any, case: Case, expected: ReferenceResult) -> CaseReport:
+    return judge(CaseRun(case, run_teacher_forced(subject, case, expected), expected, 0.0, 0.0), LIMITS)
 
 
 def test_what_came_before_an_error_is_kept_and_what_comes_after_is_lost_to_it(
-    tiny: Engine[Any], case: Case, expected: Observation
+    tiny: Engine[Any], case: Case, expected: ReferenceResult
 ) -> None:
     for method, stage in (RAISES | {"text_of": "postprocess", "write": "postprocess"}).items():
-        answer = follow(Raising(tiny, method), case, expected)
+        answer = run_teacher_forced(Raising(tiny, method), case, expected)
         first = PARTS.index(method if method in PARTS else "read")
         assert answer.lost == {*PARTS[first:]}, method
         assert answer.fault is not None
@@ -47,12 +47,12 @@ def test_what_came_before_an_error_is_kept_and_what_comes_after_is_lost_to_it(
         if method == "prefill":
             assert {"sam.page/0", "sam.page/1", "sam.page"} <= {*answer.seams}, "blocks that ran are kept"
     for level in (Level.TEXT, Level.INPUTS):
-        answer = follow(only(Raising(tiny, "read"), level), case, expected)
+        answer = run_teacher_forced(only(Raising(tiny, "read"), level), case, expected)
         assert (set(answer.lost), answer.inputs is None) == ({"read"}, level is Level.TEXT)
 
 
 def test_a_case_cut_short_is_no_pass_and_what_was_wrong_before_is_the_first_divergence(
-    tiny: Engine[Any], case: Case, expected: Observation, tmp_path: Path
+    tiny: Engine[Any], case: Case, expected: ReferenceResult, tmp_path: Path
 ) -> None:
     report = held(Raising(tiny, "prefill"), case, expected)
     assert (report.passes, report.verdict, report.divergence) == (False, Verdict.NOT_COMPARED, None)
@@ -74,7 +74,7 @@ def test_a_case_cut_short_is_no_pass_and_what_was_wrong_before_is_the_first_dive
 
 
 def test_steps_that_are_no_longer_offered_are_promised_by_the_level_and_named_in_the_verdict(
-    tiny: Engine[Any], case: Case, expected: Observation
+    tiny: Engine[Any], case: Case, expected: ReferenceResult
 ) -> None:
     class Tiring(SessionSubject):
         asked = 0
@@ -94,19 +94,19 @@ def test_steps_that_are_no_longer_offered_are_promised_by_the_level_and_named_in
 
 
 def test_an_error_in_what_a_subject_says_of_itself_is_one_of_its_stage(
-    tiny: Engine[Any], case: Case, expected: Observation
+    tiny: Engine[Any], case: Case, expected: ReferenceResult
 ) -> None:
     for name, stage in (("seams", "vision"), ("module", "vision"), ("policy", "decode"), ("write", "postprocess")):
         raising = (lambda self, path: 1 / 0) if name == "module" else property(lambda self: 1 / 0)
         shy: Any = type("Shy", (Raising,), {name: raising})
-        fault = follow(shy(tiny, "close"), case, expected).fault
+        fault = run_teacher_forced(shy(tiny, "close"), case, expected).fault
         assert fault is not None, name
         assert fault.stage == stage
         assert isinstance(fault.__cause__, ZeroDivisionError)
 
 
 def test_buffers_that_are_used_again_and_inputs_that_are_overwritten_change_nothing(
-    tiny: Engine[Any], case: Case, expected: Observation
+    tiny: Engine[Any], case: Case, expected: ReferenceResult
 ) -> None:
     report = held(Reusing(tiny), case, expected)
     assert {one.verdict for one in report.comparisons} == {Verdict.MATCH}

@@ -11,9 +11,9 @@ from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.compare.verdict import Reason, Verdict
 from pytest_dsocr.contract import COMPARED, TENSORS
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.config import Level
-from pytest_dsocr.observation.observation import Observation
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.config import Level
+from pytest_dsocr.records.reference_result import ReferenceResult
 from pytest_dsocr.subjects.calls import watching
 from pytest_dsocr.subjects.loading import level_before_loading, load_subject, offers_before_loading
 from pytest_dsocr.subjects.protocol import Setup, level_of
@@ -73,7 +73,9 @@ FIRST = {"Inputs": "images_ori", "Sees": "vision_fusion", "Sam": "sam.page", "De
 """Where a mistake in it shows first."""
 
 
-def held(name: str, case: Case, expected: Observation, isolated_s: float | None = None) -> tuple[CaseReport, list[str]]:
+def held(
+    name: str, case: Case, expected: ReferenceResult, isolated_s: float | None = None
+) -> tuple[CaseReport, list[str]]:
     notes: list[str] = []
     with watching(notes):
         return held_to(expected, case, f"{__name__}:{name}", isolated_s), notes
@@ -81,7 +83,7 @@ def held(name: str, case: Case, expected: Observation, isolated_s: float | None 
 
 @pytest.mark.parametrize("name", OWN)
 def test_the_parts_own_stages_and_the_text_are_compared_and_nothing_else(
-    name: str, case: Case, expected: Observation
+    name: str, case: Case, expected: ReferenceResult
 ) -> None:
     report, notes = held(name, case, expected)
     assert report.passes
@@ -94,7 +96,7 @@ def test_the_parts_own_stages_and_the_text_are_compared_and_nothing_else(
 
 @pytest.mark.parametrize("name", FIRST)
 def test_a_mistake_in_a_part_is_found_at_its_stage(
-    name: str, case: Case, expected: Observation, monkeypatch: pytest.MonkeyPatch
+    name: str, case: Case, expected: ReferenceResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Part, "scale", -1.0)
     report, _ = held(name, case, expected)
@@ -104,7 +106,7 @@ def test_a_mistake_in_a_part_is_found_at_its_stage(
     assert compared(report) - BOXES <= {*OWN[name]}
 
 
-def test_in_a_process_of_its_own_it_is_the_same(case: Case, expected: Observation) -> None:
+def test_in_a_process_of_its_own_it_is_the_same(case: Case, expected: ReferenceResult) -> None:
     report, notes = held("Sam", case, expected, 600.0)
     assert (report.passes, compared(report) - BOXES, len(notes)) == (True, {*OWN["Sam"]}, 1)
 

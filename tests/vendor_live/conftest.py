@@ -3,12 +3,12 @@
 import os
 from pathlib import Path
 
-from pytest_dsocr.models import FAMILIES
+from pytest_dsocr.models import MODELS
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.models.spec import Family
+from pytest_dsocr.models.spec import ModelSpec
 
 
-def vendor_folder(family: Family = DEEPSEEK_OCR) -> Path:
+def vendor_folder(family: ModelSpec = DEEPSEEK_OCR) -> Path:
     """The folder with the vendor's files that the user named, of all families but the first by the family's name."""
     return Path(
         os.environ.get("DSOCR_VENDOR" if family is DEEPSEEK_OCR else f"DSOCR_VENDOR_{family.name.upper()}", "absent")
@@ -19,5 +19,5 @@ def vendor_folder(family: Family = DEEPSEEK_OCR) -> Path:
 collect_ignore = [
     test.name
     for test in Path(__file__).parent.glob("test_*.py")
-    if not vendor_folder(next((one for one in FAMILIES.values() if one.name in test.stem), DEEPSEEK_OCR)).is_dir()
+    if not vendor_folder(next((one for one in MODELS.values() if one.name in test.stem), DEEPSEEK_OCR)).is_dir()
 ]

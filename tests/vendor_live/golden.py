@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pytest_dsocr.observation.provenance import versions
+from pytest_dsocr.records.provenance import versions
 from pytest_dsocr.reference.vendor_code.code import VendorCode, cuda_stays
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from pytest_dsocr.compare.tolerances import BY_DTYPE
 from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.engine.places import MINI
-from pytest_dsocr.observation.observation import Observation
+from pytest_dsocr.records.reference_result import ReferenceResult
 from pytest_dsocr.reference.drift import one_line_each
 from pytest_dsocr.reference.environment import check_vendor_folder
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
@@ -20,7 +20,7 @@ from suites.contract.odd_pages import ODD_PAGES
 from tests.vendor_live.golden import quietly_on_cpu
 
 
-def row(seen: Observation) -> dict[str, Any]:
+def row(seen: ReferenceResult) -> dict[str, Any]:
     """Return what was read, and how far the next best token is in ULP of bfloat16; those before it were forbidden."""
     pixels = {what: getattr(seen.inputs, what) for what in PIXELS}
     chosen = [(step.best.ids.index(step.token), step.best.logits) for step in seen.steps]

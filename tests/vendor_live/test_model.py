@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.cases.run import ask
-from pytest_dsocr.cases.substitution import substitute
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.compare.case import CaseReport, judge
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.vendor_model import VendorModel
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.records.case import Case, make_case
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
+from pytest_dsocr.run.case import ask
+from pytest_dsocr.run.substitution import substitute
 from pytest_dsocr.subjects.loading import level_before_loading, load_subject
 from pytest_dsocr.subjects.protocol import Setup, level_of
 from suites.contract.pages import write_page

@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.engine.vendor_model import vendor_model
 from pytest_dsocr.explain.mistake import model_of
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.models import FAMILIES
+from pytest_dsocr.models import MODELS
 from pytest_dsocr.models.architecture import Architecture
-from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.observation.observation import Observation
+from pytest_dsocr.records.case import Case, make_case
+from pytest_dsocr.records.reference_result import ReferenceResult
 from pytest_dsocr.reference.vendor_code.observe import observe_infer
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
 from pytest_dsocr.subjects.session import SessionStages
@@ -27,7 +27,7 @@ from suites.contract.pages import PAGES, write_page
 from tests.engine.written import write_synthetic
 from tests.vendor_live.conftest import vendor_folder
 
-OWN = FAMILIES["unlimited_ocr"]
+OWN = MODELS["unlimited_ocr"]
 SMALL_RING, NEW_TOKENS = 8, 20
 VIEW = OWN.preset(own_preset("view", 256, 256, False))
 CROPPED = OWN.preset(own_preset("cropped", 512, 640, True))  # as gundam, with a page that costs less
@@ -62,7 +62,7 @@ def case_of(page: Path, preset: Preset, tokens: int) -> Case:
     return Case(page, OWN.prompts["markdown"], preset, tokens, OWN)
 
 
-def assert_equal_to_the_bit(session: Engine[Any], case: Case, expected: Observation) -> None:
+def assert_equal_to_the_bit(session: Engine[Any], case: Case, expected: ReferenceResult) -> None:
     """Inputs, every seam, the logits of the prompt and those that each token was chosen from, and the tokens."""
     inputs = session.prepare(case.page, prompt=case.prompt, preset=case.preset)
     known = expected.inputs.values or {}

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_dsocr.contract.prompt import EOS
-from pytest_dsocr.models import FAMILIES
+from pytest_dsocr.models import MODELS
 from pytest_dsocr.reference.vendor_code.code import VendorCode, load_vendor_code
 from tests.contract import test_artifacts, test_markup
 from tests.contract.fuzzing import fuzz
@@ -38,7 +38,7 @@ PIECES = [
 def vendor() -> VendorCode:
     """The vendor's code, imported once: hypothesis asks for it beside pytest's fixtures."""
     if not CODE:
-        CODE.append(load_vendor_code(vendor_folder(FAMILIES["unlimited_ocr"])))
+        CODE.append(load_vendor_code(vendor_folder(MODELS["unlimited_ocr"])))
     return CODE[0]
 
 

@@ -15,7 +15,7 @@ from triton import cdiv, next_power_of_2
 from pytest_dsocr.engine.fast.kernels.attention import attend_kernel, join_kernel, qkv_kernel
 from pytest_dsocr.engine.fast.kernels.experts import down_kernel, gate_up_kernel
 from pytest_dsocr.engine.fast.kernels.products import project_kernel, score_kernel
-from pytest_dsocr.engine.fast.slots import Place
+from pytest_dsocr.engine.fast.slots import StepPlace
 from pytest_dsocr.engine.fast.weights import FeedForward, LayerWeights, Norm
 
 
@@ -43,7 +43,7 @@ JOINED_AT_ONCE = 16
 """Number of attention blocks that are joined at once."""
 
 
-def qkv(x_BC: Tensor, layer: LayerWeights, place: Place) -> Tensor:
+def qkv(x_BC: Tensor, layer: LayerWeights, place: StepPlace) -> Tensor:
     """Write the new token's keys and values into the cache; return its queries ``[B, N * D]``."""
     rows, width = x_BC.shape
     _, groups, room, channels = place.keys.shape
@@ -75,7 +75,7 @@ def qkv(x_BC: Tensor, layer: LayerWeights, place: Place) -> Tensor:
     return queries
 
 
-def attend(q_BH: Tensor, place: Place, *, round_scores: bool) -> Tensor:
+def attend(q_BH: Tensor, place: StepPlace, *, round_scores: bool) -> Tensor:
     """Attend from one token a row over its positions: ``[B, N * D]``."""
     rows, groups, room, channels = place.keys.shape
     tile, heads = TILES["attend"], q_BH.shape[1] // channels

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pytest_dsocr.engine.fast.slots import Place
+from pytest_dsocr.engine.fast.slots import StepPlace
 from pytest_dsocr.engine.fast.weights import FeedForward, LayerWeights, Norm
 
 
@@ -22,7 +22,7 @@ def normalise(x_BC: Tensor, norm: Norm) -> Tensor:
     return norm.weight * scaled.to(x_BC.dtype)
 
 
-def qkv(x_BC: Tensor, layer: LayerWeights, place: Place) -> Tensor:
+def qkv(x_BC: Tensor, layer: LayerWeights, place: StepPlace) -> Tensor:
     """Write the new token's keys and values into the cache; return its queries ``[B, N * D]``."""
     heads = F.linear(normalise(x_BC, layer.before_attention), layer.qkv).unflatten(1, (-1, layer.head_dim))
     groups = place.keys.shape[1]
@@ -34,7 +34,7 @@ def qkv(x_BC: Tensor, layer: LayerWeights, place: Place) -> Tensor:
     return turned[:, :-groups].contiguous().flatten(1)
 
 
-def attend(q_BH: Tensor, place: Place, *, round_scores: bool) -> Tensor:
+def attend(q_BH: Tensor, place: StepPlace, *, round_scores: bool) -> Tensor:
     """Attend from one token a row over its positions: ``[B, N * D]``."""
     rows, groups, room, channels = place.keys.shape
     q = q_BH.view(rows, groups, -1, channels)

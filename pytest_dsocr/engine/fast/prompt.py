@@ -16,7 +16,7 @@ from pytest_dsocr.engine.fast.plain import normalise
 from pytest_dsocr.engine.fast.step import through_feed
 from pytest_dsocr.engine.fast.weights import DecoderWeights, LayerWeights
 from pytest_dsocr.layers.attention import AttentionFunction
-from pytest_dsocr.layers.decoder import Layer
+from pytest_dsocr.layers.decoder import DecoderLayer
 from pytest_dsocr.layers.fast.hooks import called
 from pytest_dsocr.layers.rotary import Rope
 
@@ -36,7 +36,7 @@ def prefill(
     x_TC: Tensor,
     weights: DecoderWeights,
     rope: Rope,
-    modules: Sequence[Layer],
+    modules: Sequence[DecoderLayer],
     *,
     round_router: bool,
     every: bool,

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.policy import CachePolicy
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.layers.cache import ALL_TOKENS, KVCache
 from pytest_dsocr.layers.rotary import Rope
 
@@ -22,7 +22,7 @@ LEAST_ROOM = {"cpu": 256, "cuda": 2048}
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
+class StepPlace:
     """Keys and values of one layer, with the position of the step's token and where it is written."""
 
     keys: Tensor
@@ -40,7 +40,7 @@ class Place:
 
 
 @dataclass(frozen=True, eq=False)
-class Slot(Place):
+class Slot(StepPlace):
     """The memory of one cache, handed on to another when that one is gone."""
 
     ring: int | None = None
@@ -74,9 +74,11 @@ class Slot(Place):
             self.targets.copy_(self.prompts + (self.positions - self.prompts) % self.ring)
             self.lasts.copy_(torch.minimum(self.positions, self.prompts + self.ring - 1))
 
-    def at(self, layer: int) -> Place:
+    def at(self, layer: int) -> StepPlace:
         """Return one layer's place."""
-        return Place(self.keys[layer], self.values[layer], self.positions, self.targets, self.lasts, self.cos, self.sin)
+        return StepPlace(
+            self.keys[layer], self.values[layer], self.positions, self.targets, self.lasts, self.cos, self.sin
+        )
 
 
 class Slots:

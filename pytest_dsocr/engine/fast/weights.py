@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from pytest_dsocr.engine.model import EngineModel
 from pytest_dsocr.layers.attention import eager
-from pytest_dsocr.layers.decoder import Attention, Layer
-from pytest_dsocr.layers.experts import MixtureOfExperts, Mlp
+from pytest_dsocr.layers.decoder import DecoderAttention, DecoderLayer
+from pytest_dsocr.layers.experts import GatedMlp, MixtureOfExperts
 from pytest_dsocr.layers.norms import RmsNorm
 
 
@@ -93,9 +93,9 @@ class DecoderWeights:
         )
 
 
-def _layer(layer: Layer) -> LayerWeights:
+def _layer(layer: DecoderLayer) -> LayerWeights:
     attention = layer.self_attn
-    assert isinstance(attention, Attention)
+    assert isinstance(attention, DecoderAttention)
     return LayerWeights(
         _norm(layer.input_layernorm),
         _joined(attention.q_proj, attention.k_proj, attention.v_proj),
@@ -122,7 +122,7 @@ def experts_of(mixture: MixtureOfExperts) -> FeedForward:
     )
 
 
-def _single(mlp: Mlp) -> FeedForward:
+def _single(mlp: GatedMlp) -> FeedForward:
     down = mlp.down_proj.weight.detach()
     none = down.new_empty(0, 0, 0)
     return FeedForward(None, none, none, _joined(mlp.gate_proj, mlp.up_proj), down, per_token=0)

@@ -19,12 +19,12 @@ from pytest_dsocr.explain.catalogue.prompt import prompt_mistakes
 from pytest_dsocr.explain.catalogue.reading import reading_mistakes
 from pytest_dsocr.explain.catalogue.steps import step_mistakes, token_mistakes
 from pytest_dsocr.explain.mistake import Group, Mistake
-from pytest_dsocr.models import FAMILIES
-from pytest_dsocr.models.spec import Family, load
+from pytest_dsocr.models import MODELS
+from pytest_dsocr.models.spec import ModelSpec, load
 
 
 @cache
-def groups(family: Family) -> Mapping[str, Group]:
+def groups(family: ModelSpec) -> Mapping[str, Group]:
     """Return a model's mistakes by group, in the order of the stages; what is right of it is no mistake."""
     encoder: Sequence[Group] = load(family.mistakes)()
     prefill = prefill_mistakes()
@@ -37,11 +37,11 @@ def groups(family: Family) -> Mapping[str, Group]:
 
 
 @cache
-def _mistakes(family: Family) -> Mapping[str, Mistake]:
+def _mistakes(family: ModelSpec) -> Mapping[str, Mistake]:
     return {one.id: one for one in chain(*groups(family).values())}
 
 
-def mistakes(family: Family) -> Mapping[str, Mistake]:
+def mistakes(family: ModelSpec) -> Mapping[str, Mistake]:
     """Return every mistake of a family by its id."""
     return _mistakes(family)
 
@@ -73,13 +73,13 @@ def ports() -> Mapping[str, Port]:
     """Return what was seen, by its number."""
     return {
         number: Port(number, **row, family=family.name)
-        for family in FAMILIES.values()
+        for family in MODELS.values()
         if family.ports
         for number, row in tomllib.loads(family.ports.read_text(encoding="utf-8")).items()
     }
 
 
-def seen(family: Family) -> Sequence[Port]:
+def seen(family: ModelSpec) -> Sequence[Port]:
     """Return what was seen of a model's mistakes, in its own ports and in those it is based on, the likeliest first."""
     found = [one for one in ports().values() if one.mistake in mistakes(family)]
     found = [one for one in found if one.family in family.lineage]
@@ -97,9 +97,9 @@ def twins(name: str) -> frozenset[str]:
     return _twins().get(name, frozenset())
 
 
-def resolve(name: str, family: Family | None = None) -> tuple[Family, Mistake] | None:
+def resolve(name: str, family: ModelSpec | None = None) -> tuple[ModelSpec, Mistake] | None:
     """Return the mistake of an id in the catalogue, or of a number, and the first family that has it, or ``family``."""
     port = ports().get(name)
-    own, named = (port.mistake, [FAMILIES[port.family]]) if port else (name, [*FAMILIES.values()])
+    own, named = (port.mistake, [MODELS[port.family]]) if port else (name, [*MODELS.values()])
     having = (one for one in ([family] if family else named) if own in mistakes(one))
     return next(((one, mistakes(one)[own]) for one in having), None)

@@ -11,19 +11,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pytest_dsocr.compare.verdict import Sign
+from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.explain.mistake import Group, Target
 from pytest_dsocr.layers.activations import quick_gelu
 from pytest_dsocr.layers.norms import LayerNorm2d, RmsNorm
 
-Change = Callable[[Tensor], Tensor]
-Table = dict[str, tuple[str, Any]]
+TensorChange = Callable[[Tensor], Tensor]
+MistakeTable = dict[str, tuple[str, Any]]
 """By the end of an id: a mistake's words, and what is changed."""
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
-NARROW: Table = {key: (key, dtype) for key, dtype in DTYPES.items()}
-NOT_FINITE = {Sign.NOT_FINITE: ("wholly-float16", "never-filled", "float16", "runs-float16")}
+NARROW: MistakeTable = {key: (key, dtype) for key, dtype in DTYPES.items()}
+NOT_FINITE = {Symptom.NOT_FINITE: ("wholly-float16", "never-filled", "float16", "runs-float16")}
 NORMS = (nn.LayerNorm, LayerNorm2d, RmsNorm)
-ACTIVATIONS: dict[str, tuple[str, Change]] = {
+ACTIVATIONS: dict[str, tuple[str, TensorChange]] = {
     "tanh": ("the GELU approximated by tanh", partial(F.gelu, approximate="tanh")),
     "erf": ("the exact GELU", F.gelu),
     "quick": ("the quick GELU, x * sigmoid(1.702 x),", quick_gelu),
@@ -39,7 +39,7 @@ def rounded(value: Tensor, dtype: torch.dtype) -> Tensor:
     return value.to(dtype).to(value.dtype)
 
 
-def rounding(words: str) -> Table:
+def rounding(words: str) -> MistakeTable:
     """Make a row for each narrow dtype: values rounded to it."""
     return {key: (words.format(key), partial(rounded, dtype=dtype)) for key, dtype in DTYPES.items()}
 
@@ -56,10 +56,10 @@ PARTS = (
 class Halves:
     """A block's parts, whatever they are called there."""
 
-    norm1: Change
+    norm1: TensorChange
     attend: Callable[..., Tensor]
-    norm2: Change
-    mlp: Change
+    norm2: TensorChange
+    mlp: TensorChange
 
     @classmethod
     def of(cls, block: Any) -> Halves:
@@ -236,7 +236,7 @@ def _norms_run(on: Target, how: dict[str, Any]) -> None:
 def add_activations(group: Group, name: str, own: str, forward: Callable[..., Tensor], kind: type[nn.Module]) -> None:
     """Add other activations than ``own``; ``forward(act, module, x)`` runs a perceptron of class ``kind``."""
 
-    def plant(on: Target, act: Change) -> None:
+    def plant(on: Target, act: TensorChange) -> None:
         for mlp in on.modules(kind):
             on.changes.forward(mlp, partial(forward, act, mlp))
 
@@ -270,7 +270,7 @@ def _transposed(on: Target, path: str) -> None:
 
 def _add_numbers(group: Group, name: str) -> None:
     """Add numbers that are rounded: weights, what blocks get, compute in and give."""
-    weights: Table = {
+    weights: MistakeTable = {
         **rounding("rounded to {}"),
         "int8": ("rounded to int8, a scale for each row", _int8),
         "int8-tensor": ("rounded to int8, a scale for each tensor", partial(_int8, by_row=False)),
@@ -305,7 +305,7 @@ def _int4(value: Tensor) -> Tensor:
     return whole[:, : rows.shape[1]].reshape(value.shape)
 
 
-def _weights(on: Target, to: Change) -> None:
+def _weights(on: Target, to: TensorChange) -> None:
     for module in on.modules(nn.Linear, nn.Conv2d):
         on.changes.weight(module.weight, to(module.weight.data.float()))
 

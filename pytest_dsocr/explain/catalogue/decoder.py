@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pytest_dsocr.compare.verdict import Sign
+from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.engine import pipeline
 from pytest_dsocr.explain.catalogue import blocks
-from pytest_dsocr.explain.catalogue.blocks import NARROW, NOT_FINITE, Change, Table, rounded, rounding
+from pytest_dsocr.explain.catalogue.blocks import NARROW, NOT_FINITE, MistakeTable, TensorChange, rounded, rounding
 from pytest_dsocr.explain.catalogue.experts import add_experts
 from pytest_dsocr.explain.mistake import Group, Target
 from pytest_dsocr.layers import decoder
@@ -24,9 +24,9 @@ from pytest_dsocr.models.deepseek_ocr.mistakes.encoders import ATTENDED, LETTERS
 THETAS = (5e5, 1e6, 5e6, 1e5, 5e4, 1e3, 1e7, 1.5e5)
 SIGNS = {
     **NOT_FINITE,
-    Sign.LATER_ROWS: ("positions-bfloat16", "window-128", "experts-room-100"),
-    Sign.FROM_PREFILL: ("logits-last-but-one",),
-    Sign.UNRELATED: ("features-text-only",),
+    Symptom.LATER_ROWS: ("positions-bfloat16", "window-128", "experts-room-100"),
+    Symptom.FROM_PREFILL: ("logits-last-but-one",),
+    Symptom.UNRELATED: ("features-text-only",),
 }
 
 
@@ -54,7 +54,7 @@ def prefill_mistakes() -> Group:
     blocks.add_flows(group, "the decoder")
     add_experts(group)
     group.rows("", LAST_NORMS, _last_norm, "back")
-    epsilons: Table = {f"{eps:g}": (f"{eps:g}", eps) for eps in (1e-5, 1e-12, 1e-3)}
+    epsilons: MistakeTable = {f"{eps:g}": (f"{eps:g}", eps) for eps in (1e-5, 1e-12, 1e-3)}
     group.rows("last-norm-", epsilons, _last_epsilon, "back", "an epsilon of {} in place of 1e-06 in the last norm")
     group.add("last-norm-one-more", "the last norm scaling by one plus its weights", _last_gain, "back")
     group.rows("head-", HEADS, _head, "back")
@@ -80,7 +80,7 @@ def _put(embeds: Tensor, at: Tensor, features: Tensor, part: slice = slice(None)
     return embeds.index_copy(0, at[part], features[part])
 
 
-def _put_changed(embeds: Tensor, at: Tensor, features: Tensor, change: Change) -> Tensor:
+def _put_changed(embeds: Tensor, at: Tensor, features: Tensor, change: TensorChange) -> Tensor:
     return _put(embeds, at, change(features))
 
 
@@ -110,7 +110,7 @@ SCATTERS: dict[str, tuple[str, Scatter]] = {
         lambda e, at, f: _put(e, at, f * f.shape[-1] ** 0.5),
     ),
 }
-EMBEDDED: dict[str, tuple[str, Change]] = {
+EMBEDDED: dict[str, tuple[str, TensorChange]] = {
     "scaled": ("multiplied by the root of the width", lambda x: x * x.shape[-1] ** 0.5),
     **rounding("rounded to {}"),
     "normed": ("normed", _unit),
@@ -125,11 +125,11 @@ def _scatters(on: Target, how: Scatter) -> None:
     on.changes.set(pipeline, "scatter", scatter)
 
 
-def _embeddings(on: Target, change: Change) -> None:
+def _embeddings(on: Target, change: TensorChange) -> None:
     on.changes.around(on.core.embed_tokens, lambda run, ids: change(run(ids)))
 
 
-def _whole(on: Target, change: Change) -> None:
+def _whole(on: Target, change: TensorChange) -> None:
     run = on.core.decode
     on.changes.set(on.core, "decode", lambda x, cache: run(change(x), cache))
 
@@ -175,7 +175,7 @@ HIDDEN: dict[str, tuple[str, OfImage]] = {
 }
 
 
-ATTENDING: Table = {
+ATTENDING: MistakeTable = {
     "scale-half": (
         "scores scaled by the root of half of a head's width",
         {"scale": lambda dim, heads: math.sqrt(2 / dim)},
@@ -211,7 +211,7 @@ def _attend(
 
 
 def _attends(on: Target, how: dict[str, Any]) -> None:
-    for module in on.modules(decoder.Attention):
+    for module in on.modules(decoder.DecoderAttention):
         on.changes.set(module, "attend", partial(_attend, **how))
 
 
@@ -219,13 +219,13 @@ def _hides(on: Target, hidden: OfImage) -> None:
     _attends(on, {"hidden": lambda q, k: hidden(q, k, on.prompt_image)})
 
 
-BY_SDPA: dict[str, tuple[str, Change]] = {
+BY_SDPA: dict[str, tuple[str, TensorChange]] = {
     "inverted": ("SDPA given a mask that is True where a token is hidden", torch.logical_not),
     "of-ones": ("SDPA given a mask of ones and zeros, which it adds to the scores", Tensor.float),
 }
 
 
-def _by_sdpa(on: Target, mask: Change) -> None:
+def _by_sdpa(on: Target, mask: TensorChange) -> None:
     def attend(run: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor, lengths: Any) -> Tensor:
         if q.shape[2] != k.shape[2]:
             return run(q, k, v, lengths)  # a step needs no mask
@@ -233,12 +233,12 @@ def _by_sdpa(on: Target, mask: Change) -> None:
         made = made if made.dtype == torch.bool else made.to(q.dtype)
         return F.scaled_dot_product_attention(q, repeat_heads(k, q), repeat_heads(v, q), attn_mask=made)
 
-    for module in on.modules(decoder.Attention):
+    for module in on.modules(decoder.DecoderAttention):
         on.changes.set(module, "attend", partial(attend, module.attend))
 
 
 def _attends_in(on: Target, dtype: torch.dtype) -> None:
-    for module in on.modules(decoder.Attention):
+    for module in on.modules(decoder.DecoderAttention):
         on.changes.set(module, "attend", partial(_attend_in, module.attend, dtype))
 
 
@@ -247,7 +247,7 @@ def _attend_in(run: Callable[..., Tensor], dtype: torch.dtype, q: Tensor, k: Ten
 
 
 def _projected(on: Target, names: str, change: Callable[[Tensor, int], Tensor]) -> None:
-    for module in on.modules(decoder.Attention):
+    for module in on.modules(decoder.DecoderAttention):
         for linear in (module.get_submodule(f"{name}_proj") for name in names):
             on.changes.around(linear, lambda run, x, dim=module.head_dim: change(run(x), dim))
 
@@ -262,7 +262,7 @@ def _dims_first(x: Tensor, dim: int) -> Tensor:
 
 
 def _swapped(on: Target, one: str, other: str) -> None:
-    for module in on.modules(decoder.Attention):
+    for module in on.modules(decoder.DecoderAttention):
         a, b = (module.get_submodule(f"{name}_proj").weight for name in (one, other))
         a_values, b_values = a.data, b.data
         on.changes.weight(a, b_values)
@@ -274,28 +274,28 @@ def _not_merged(on: Target) -> None:
         out = run(*args)
         return out.reshape(len(out), out.shape[2], out.shape[1], -1).transpose(1, 2)
 
-    for module in on.modules(decoder.Attention):
+    for module in on.modules(decoder.DecoderAttention):
         on.changes.set(module, "attend", partial(heads_last, module.attend))
 
 
-LAST_NORMS: dict[str, tuple[str, Callable[[Change, Tensor], Tensor]]] = {
+LAST_NORMS: dict[str, tuple[str, Callable[[TensorChange, Tensor], Tensor]]] = {
     "no-last-norm": ("no norm behind the decoder's last layer", lambda run, x: x),
     "last-norm-twice": ("the last norm run twice", lambda run, x: run(run(x))),
     "last-norm-plain": ("the last norm without its weights", lambda run, x: _unit(x)),
 }
-Head = Callable[[Any, Change, Tensor], Tensor]
+HeadChange = Callable[[Any, TensorChange, Tensor], Tensor]
 """Computes logits from the model, its own head and the hidden states."""
 
 
-def _head_in(model: Any, run: Change, x: Tensor, dtype: torch.dtype) -> Tensor:
+def _head_in(model: Any, run: TensorChange, x: Tensor, dtype: torch.dtype) -> Tensor:
     return blocks.linear_in(model.lm_head, dtype, x).float()
 
 
-def _logits_changed(model: Any, run: Change, x: Tensor, change: Change) -> Tensor:
+def _logits_changed(model: Any, run: TensorChange, x: Tensor, change: TensorChange) -> Tensor:
     return change(run(x))
 
 
-HEADS: dict[str, tuple[str, Head]] = {
+HEADS: dict[str, tuple[str, HeadChange]] = {
     "tied": (
         "the embeddings in the place of the head's weights (tied)",
         lambda model, run, x: F.linear(x, model.model.embed_tokens.weight).float(),
@@ -337,7 +337,7 @@ def _last_gain(on: Target) -> None:
     on.changes.weight(on.core.norm.weight, on.core.norm.weight.data + 1)
 
 
-def _head(on: Target, change: Head) -> None:
+def _head(on: Target, change: HeadChange) -> None:
     on.changes.around(on.model.lm_head, lambda run, x: change(on.model, run, x))
 
 
@@ -387,7 +387,7 @@ def _interleaved(rope: Rope, x: Tensor) -> Tensor:
     return x * cos + turned * sin
 
 
-def _turn_changed(rope: Rope, x: Tensor, change: Change) -> Tensor:
+def _turn_changed(rope: Rope, x: Tensor, change: TensorChange) -> Tensor:
     return _turn(x, change(rope.cos), change(rope.sin))
 
 
@@ -451,7 +451,7 @@ def _values_too(on: Target) -> None:
         out: Tensor = self.o_proj(self.attend(q, keys, values, None).transpose(1, 2).flatten(2))
         return out
 
-    on.changes.set(decoder.Attention, "forward", forward)
+    on.changes.set(decoder.DecoderAttention, "forward", forward)
 
 
 Positions = Callable[[Target, Tensor], Tensor]
@@ -490,7 +490,7 @@ POSITIONS: dict[str, tuple[str, Positions]] = {
     "capped-512": ("positions that end at 511", lambda on, at: at.clamp_max(511)),
     "capped-1024": ("positions that end at 1023", lambda on, at: at.clamp_max(1023)),
 }
-FREQUENCIES: dict[str, tuple[str, Change]] = {
+FREQUENCIES: dict[str, tuple[str, TensorChange]] = {
     **rounding("rotary frequencies rounded to {}"),
     "one-on": ("rotary frequencies that begin with the second", lambda f: f * f[1]),
     "doubled": ("rotary frequencies of two channels each step", lambda f: f**2),
@@ -508,7 +508,7 @@ def _positioned(on: Target, change: Positions) -> None:
     on.changes.set(Rope, "__init__", init)
 
 
-def _frequencies(on: Target, change: Change) -> None:
+def _frequencies(on: Target, change: TensorChange) -> None:
     on.changes.set(on.core, "inv_freq", change(on.core.inv_freq))
 
 

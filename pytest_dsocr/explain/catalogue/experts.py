@@ -8,12 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pytest_dsocr.explain.catalogue.blocks import Change, Table
+from pytest_dsocr.explain.catalogue.blocks import MistakeTable, TensorChange
 from pytest_dsocr.explain.mistake import Group, Target
 from pytest_dsocr.layers import experts
 from pytest_dsocr.layers.activations import quick_gelu
 
-Chosen = tuple[Tensor, Tensor]
+RoutedExperts = tuple[Tensor, Tensor]
 """The experts of each token ``[T, k]``, and their weights."""
 
 
@@ -39,16 +39,16 @@ def _routed(
     x: Tensor,
     *,
     dtype: torch.dtype = torch.float32,
-    scores: Change = Tensor.float,
-    shares: Change = _softmax,
+    scores: TensorChange = Tensor.float,
+    shares: TensorChange = _softmax,
     first: int = 0,
     last: int | None = None,
     more: int = 0,
     most: int = 1000,
     largest: bool = True,
-    weigh: Change = _same,
-    places: Callable[[Any, Chosen], Chosen] = lambda router, chosen: chosen,
-) -> Chosen:
+    weigh: TensorChange = _same,
+    places: Callable[[Any, RoutedExperts], RoutedExperts] = lambda router, chosen: chosen,
+) -> RoutedExperts:
     """Choose the experts of tokens ``[T, C]`` as a port may do; the defaults are the vendor's.
 
     Args:
@@ -80,16 +80,16 @@ def _to_one(weights: Tensor) -> Tensor:
     return weights / (weights.sum(-1, keepdim=True) + 1e-20)
 
 
-def _last_skipped(router: Any, found: Chosen) -> Chosen:
+def _last_skipped(router: Any, found: RoutedExperts) -> RoutedExperts:
     chosen, weights = found
     return chosen, weights.masked_fill(chosen == len(router.weight) - 1, 0.0)
 
 
-def _beside(router: Any, found: Chosen, by: int) -> Chosen:
+def _beside(router: Any, found: RoutedExperts, by: int) -> RoutedExperts:
     return (found[0] + by) % len(router.weight), found[1]
 
 
-def _of_capacity(router: Any, found: Chosen, share: float = 0.0, room: int = 0) -> Chosen:
+def _of_capacity(router: Any, found: RoutedExperts, share: float = 0.0, room: int = 0) -> RoutedExperts:
     """Drop what comes to an expert behind as many tokens as it has room for."""
     chosen, weights = found
     came = F.one_hot(chosen, len(router.weight)).sum(1).cumsum(0).gather(1, chosen)
@@ -99,7 +99,7 @@ def _of_capacity(router: Any, found: Chosen, share: float = 0.0, room: int = 0) 
 NORMALISED = "the chosen experts' weights made to sum to one (or a softmax over the chosen alone)"
 SIGMOID = "a sigmoid in place of the softmax over experts"
 TIMES = (2.5, 16.0, 2.0, 0.5)
-ROUTES: Table = {
+ROUTES: MistakeTable = {
     "normalised": (NORMALISED, {"weigh": _to_one}),
     "sigmoid": (SIGMOID, {"shares": torch.sigmoid}),
     "sigmoid-normalised": (f"{SIGMOID}, made to sum to one", {"shares": torch.sigmoid, "weigh": _to_one}),
@@ -138,7 +138,7 @@ ROUTES: Table = {
 """Of each what is other than in :func:`_routed`."""
 
 
-def _gated(module: Any, x: Tensor, act: Change) -> Tensor:
+def _gated(module: Any, x: Tensor, act: TensorChange) -> Tensor:
     out: Tensor = module.down_proj(act(module.gate_proj(x)) * module.up_proj(x))
     return out
 
@@ -174,5 +174,5 @@ def _shared(on: Target, factor: float) -> None:
 
 
 def _mlp(on: Target, run: Callable[[Any, Tensor], Tensor]) -> None:
-    for mlp in on.modules(experts.Mlp):
+    for mlp in on.modules(experts.GatedMlp):
         on.changes.forward(mlp, partial(run, mlp))

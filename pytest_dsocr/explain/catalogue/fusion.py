@@ -8,15 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytest_dsocr.compare.verdict import Sign
+from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.engine import pipeline
 from pytest_dsocr.engine.fusion import end_rows, mosaic, square
 from pytest_dsocr.explain.catalogue.blocks import NOT_FINITE, rounding
 from pytest_dsocr.explain.mistake import Group, Target
 
-Grid = tuple[int, int]
+FusionGrid = tuple[int, int]
 
-SIGNS = {**NOT_FINITE, Sign.SHUFFLED: ("page-first", "crops-in-turn", "newlines-in-front", "separator-between")}
+SIGNS = {**NOT_FINITE, Symptom.SHUFFLED: ("page-first", "crops-in-turn", "newlines-in-front", "separator-between")}
 
 
 def fusion_mistakes() -> Group:
@@ -28,12 +28,12 @@ def fusion_mistakes() -> Group:
 
 
 @dataclass(frozen=True)
-class Layout:
+class FusionLayout:
     """How an image's tokens are laid out; the defaults are the vendor's."""
 
     order: str = "cps"
     """Crops, page and separator, each by its letter."""
-    crops: Callable[[Tensor, Grid], Tensor] = mosaic
+    crops: Callable[[Tensor, FusionGrid], Tensor] = mosaic
     """Makes one map of the crops."""
     page: Callable[[Tensor], Tensor] = square
     ends: str = "crops page"
@@ -44,7 +44,7 @@ class Layout:
     """Whether newlines stand in front of their rows."""
     last: Callable[[Tensor], Tensor] = lambda tokens: tokens
 
-    def fuse(self, crops: Tensor | None, page: Tensor, grid: Grid, newline: Tensor, separator: Tensor) -> Tensor:
+    def fuse(self, crops: Tensor | None, page: Tensor, grid: FusionGrid, newline: Tensor, separator: Tensor) -> Tensor:
         """Lay out ``[tokens, C]``."""
         newline, separator = self.newline(newline, separator), self.separator(newline, separator)
         parts = {"p": self._ended(self.page(page), newline, "page"), "s": separator[None]}
@@ -61,17 +61,17 @@ class Layout:
         return out if out.dim() == 2 else out.flatten(0, -2)
 
 
-def _exchanged_and_reshaped(crops: Tensor, grid: Grid) -> Tensor:
+def _exchanged_and_reshaped(crops: Tensor, grid: FusionGrid) -> Tensor:
     side = math.isqrt(crops.shape[-2])
     return mosaic(crops, grid[::-1]).reshape(grid[1] * side, grid[0] * side, -1)
 
 
-def _by_column(crops: Tensor, grid: Grid) -> Tensor:
+def _by_column(crops: Tensor, grid: FusionGrid) -> Tensor:
     columns, rows = grid
     return mosaic(crops[[row + rows * column for row in range(rows) for column in range(columns)]], grid)
 
 
-def _in_turn(crops: Tensor, grid: Grid) -> Tensor:
+def _in_turn(crops: Tensor, grid: FusionGrid) -> Tensor:
     side = math.isqrt(crops.shape[-2])
     return crops.reshape(grid[1] * side, grid[0] * side, -1)
 
@@ -144,7 +144,7 @@ LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def _lays_out(on: Target, how: dict[str, Any]) -> None:
-    on.changes.set(pipeline, "fuse", replace(Layout(), **how).fuse)
+    on.changes.set(pipeline, "fuse", replace(FusionLayout(), **how).fuse)
 
 
 def _no_gate(on: Target) -> None:

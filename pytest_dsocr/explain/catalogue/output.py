@@ -11,7 +11,7 @@ from typing import Any
 
 from PIL import Image
 
-from pytest_dsocr.compare.verdict import Sign
+from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.contract import artifacts, drawing, markup
 from pytest_dsocr.contract.markup import (
     IMAGE_REF,
@@ -33,21 +33,21 @@ from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.explain.catalogue.steps import ring_kept
 from pytest_dsocr.explain.mistake import Changes, Group, Target
-from pytest_dsocr.models.spec import Family
+from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.subjects.session import SessionSubject
 
 Tell = Callable[[TextTokenizer, Sequence[int]], str]
 """Makes a text of tokens."""
 
 OF_TEXTS = {
-    Sign.EMPTINESS: ("nothing",),
-    Sign.GOES_ON: ("eos-kept",),
-    Sign.LOST_START: ("first-lost",),
-    Sign.BYTE_MARKS: ("marks",),
-    Sign.BROKEN_CHARACTERS: ("one-by-one",),
-    Sign.MARKUP: ("no-special",),
-    Sign.SPACES: ("spaces-tidied", "one-newline", "not-stripped"),
-    Sign.NUMBERS: ("doubled", "thousand"),
+    Symptom.EMPTINESS: ("nothing",),
+    Symptom.GOES_ON: ("eos-kept",),
+    Symptom.LOST_START: ("first-lost",),
+    Symptom.BYTE_MARKS: ("marks",),
+    Symptom.BROKEN_CHARACTERS: ("one-by-one",),
+    Symptom.MARKUP: ("no-special",),
+    Symptom.SPACES: ("spaces-tidied", "one-newline", "not-stripped"),
+    Symptom.NUMBERS: ("doubled", "thousand"),
 }
 
 
@@ -60,7 +60,7 @@ def text_mistakes() -> Group:
     return group
 
 
-def written_mistakes(family: Family) -> Group:
+def written_mistakes(family: ModelSpec) -> Group:
     """Make those between text and the result file."""
     group, file = Group("written"), family.form.result_file
     every = {key: (words.replace("result.mmd", file), write) for key, (words, write) in WRITTEN.items()}
@@ -69,9 +69,9 @@ def written_mistakes(family: Family) -> Group:
     return group
 
 
-def file_mistakes(family: Family) -> Group:
+def file_mistakes(family: ModelSpec) -> Group:
     """Make those of figures and boxes, which are not tried, and those of what is kept between pages."""
-    group = Group("files", {Sign.UNRELATED: ("logits-kept",)})
+    group = Group("files", {Symptom.UNRELATED: ("logits-kept",)})
     group.rows("", FILES, lambda on, plant: plant(on))
     if family.pages_prompt:
         group.add("preamble-kept", "the text in front of the first <PAGE> kept as a page", _preamble_kept)

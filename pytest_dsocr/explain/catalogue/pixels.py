@@ -16,18 +16,18 @@ import torch.nn.functional as F
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from pytest_dsocr.compare.verdict import Sign
+from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.contract import inputs, presets
 from pytest_dsocr.contract.image import GREY, SINGLE, files_of, load_image
 from pytest_dsocr.contract.inputs import normalise
 from pytest_dsocr.contract.presets import Grid, Preset, Tiling, candidates, crop_count, crop_grid, feature_count
 from pytest_dsocr.explain.mistake import Group, Target
-from pytest_dsocr.models.spec import Family
+from pytest_dsocr.models.spec import ModelSpec
 
 Page = Image.Image
-Size = tuple[int, int]
-Colour = tuple[int, int, int]
-Resize = Callable[[Page, Size], Page]
+PageSize = tuple[int, int]
+BarColour = tuple[int, int, int]
+PageResize = Callable[[Page, PageSize], Page]
 """Makes a page of this width and height."""
 GridRule = Callable[[int, int, Tiling], Grid]
 """Chooses the grid of a page of this width and height."""
@@ -36,20 +36,20 @@ Cut = Callable[["Recipe", Page, Grid, int], Sequence[Page]]
 
 
 SIGNS = {
-    Sign.GRID_EXCHANGED: ("grid-exchanged",),
-    Sign.NO_CROPS: ("grid-never", "grid-both-sides", "grid-limit-1024"),
-    Sign.CROPS: ("grid-limit-639", "grid-always-last"),
-    Sign.UP_TO_SIX: ("grid-six",),
-    Sign.VIEWS_REORDERED: ("crops-by-column", "crops-backwards"),
-    Sign.CHANNELS_REORDERED: ("opened-bgr", "levels-bgr"),
-    Sign.WHOLE_LEVELS: ("levels-cut",),
-    Sign.ROUNDED: ("levels-float32", "levels-by-256", "levels-in-bfloat16"),
-    Sign.BARS_ALONE: ("bars-128", "bars-white", "bars-black"),
-    Sign.OTHER_BARS: ("squashed", "bars-behind", "size-down"),
+    Symptom.GRID_EXCHANGED: ("grid-exchanged",),
+    Symptom.NO_CROPS: ("grid-never", "grid-both-sides", "grid-limit-1024"),
+    Symptom.CROPS: ("grid-limit-639", "grid-always-last"),
+    Symptom.UP_TO_SIX: ("grid-six",),
+    Symptom.VIEWS_REORDERED: ("crops-by-column", "crops-backwards"),
+    Symptom.CHANNELS_REORDERED: ("opened-bgr", "levels-bgr"),
+    Symptom.WHOLE_LEVELS: ("levels-cut",),
+    Symptom.ROUNDED: ("levels-float32", "levels-by-256", "levels-in-bfloat16"),
+    Symptom.BARS_ALONE: ("bars-128", "bars-white", "bars-black"),
+    Symptom.OTHER_BARS: ("squashed", "bars-behind", "size-down"),
 }
 
 
-def pixel_mistakes(family: Family) -> Group:
+def pixel_mistakes(family: ModelSpec) -> Group:
     """Make those of pixels."""
     group, right = Group("pixels", SIGNS), f"grid-most-{family.tiling.most}"
     side = str(family.tiling.crop_px)
@@ -100,18 +100,18 @@ def _of_pages(on: Target, seen: Callable[[Preset], Preset]) -> None:
     on.changes.set(inputs, "image_token_count", _count_of_cut)
 
 
-def _by_pillow(image: Page, size: Size, method: Image.Resampling = Image.Resampling.BICUBIC, **how: Any) -> Page:
+def _by_pillow(image: Page, size: PageSize, method: Image.Resampling = Image.Resampling.BICUBIC, **how: Any) -> Page:
     return image.resize(size, method, **how)
 
 
-def _by_torch(image: Page, size: Size, dtype: torch.dtype = torch.float32, **how: Any) -> Page:
+def _by_torch(image: Page, size: PageSize, dtype: torch.dtype = torch.float32, **how: Any) -> Page:
     """Resize as torch does, rounded to whole levels; on bytes by torch's integer kernel, which is torchvision's."""
     levels = torch.from_numpy(np.asarray(image).copy()).permute(2, 0, 1)[None].to(dtype)
     out = F.interpolate(levels, size=(size[1], size[0]), **how).float()
     return Image.fromarray(out[0].round().clamp(0, 255).byte().permute(1, 2, 0).numpy())
 
 
-def _by_transform(image: Page, size: Size, method: Image.Resampling) -> Page:
+def _by_transform(image: Page, size: PageSize, method: Image.Resampling) -> Page:
     """Resize without looking at more than a pixel's neighbours."""
     scale = (image.width / size[0], 0.0, 0.0, 0.0, image.height / size[1], 0.0)
     return image.transform(size, Image.Transform.AFFINE, scale, method)
@@ -122,8 +122,8 @@ class Recipe:
     """How a page becomes pixels; the defaults are the vendor's."""
 
     opened: Callable[[Any], Page] = load_image
-    resize: Resize = _by_pillow
-    colour: Colour = GREY
+    resize: PageResize = _by_pillow
+    colour: BarColour = GREY
     place: float = 0.5
     """Of the page between the bars: 0 is at the left or the top."""
     offset: Callable[[float], int] = round
@@ -170,7 +170,7 @@ def levels(views: Sequence[Page], side: int = 0) -> Tensor:
     return torch.from_numpy(np.stack([np.asarray(view) for view in views]).transpose(0, 3, 1, 2).copy())
 
 
-def _size(grid: Grid, side: int) -> Size:
+def _size(grid: Grid, side: int) -> PageSize:
     return grid[0] * side, grid[1] * side
 
 
@@ -232,7 +232,7 @@ def _opened(source: Any, change: Callable[[Page], Page]) -> Page:
     return change(Image.open(BytesIO(source if isinstance(source, bytes) else Path(source).read_bytes())))
 
 
-def _laid_over(image: Page, colour: Colour) -> Page:
+def _laid_over(image: Page, colour: BarColour) -> Page:
     """Blend transparent pixels onto a colour."""
     image = ImageOps.exif_transpose(image).convert("RGBA")
     return Image.alpha_composite(Image.new("RGBA", image.size, (*colour, 255)), image).convert("RGB")
@@ -290,15 +290,15 @@ OPENINGS: dict[str, tuple[str, Callable[[Page], Page]]] = {
     },
     "six-bits": ("levels of 6 bits", lambda image: load_image(image).point(lambda level: level // 4 * 4)),
 }
-Nearness = Callable[[float, Grid], float]
+GridDistance = Callable[[float, Grid], float]
 """How far a grid is from a page's width over its height."""
 
 
-def _rounded(page_digits: int, grid_digits: int = 99) -> Nearness:
+def _rounded(page_digits: int, grid_digits: int = 99) -> GridDistance:
     return lambda ratio, grid: abs(round(ratio, page_digits) - round(grid[0] / grid[1], grid_digits))
 
 
-NEARNESS: dict[str, tuple[str, Nearness]] = {
+NEARNESS: dict[str, tuple[str, GridDistance]] = {
     "log": ("by the ratio of ratios, not by their difference", lambda ratio, grid: abs(log(ratio * grid[1] / grid[0]))),
     "inverse": ("by height over width", lambda ratio, grid: abs(1 / ratio - grid[1] / grid[0])),
     **{f"rounded-{n}": (f"by ratios rounded to {n} digits", _rounded(n, n)) for n in (1, 2, 3)},
@@ -318,7 +318,7 @@ def nearest(
     limit: int | None = None,
     margin: int = 0,
     both: bool = False,
-    by: Nearness = lambda ratio, grid: abs(ratio - grid[0] / grid[1]),
+    by: GridDistance = lambda ratio, grid: abs(ratio - grid[0] / grid[1]),
 ) -> Grid:
     """Choose a grid by another rule than the vendor's, which is that of the defaults.
 
@@ -417,7 +417,7 @@ LEVELS: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
         lambda x: _normalised(x, dtype=torch.float16).bfloat16(),
     ),
 }
-RESIZES: dict[str, tuple[str, Resize]] = {
+RESIZES: dict[str, tuple[str, PageResize]] = {
     **{
         f"pillow-{method.name.lower()}": (f"Pillow's {method.name.lower()} filter", partial(_by_pillow, method=method))
         for method in Image.Resampling
@@ -448,7 +448,7 @@ RESIZES: dict[str, tuple[str, Resize]] = {
     "torch-nearest": ("torch's nearest", partial(_by_torch, mode="nearest")),
     **{f"gap-{n:g}": (f"Pillow's reducing_gap of {n:g}", partial(_by_pillow, reducing_gap=n)) for n in (2.0, 3.0)},
 }
-COLOURS: dict[str, Colour] = {
+COLOURS: dict[str, BarColour] = {
     "black": (0, 0, 0),
     "white": (255, 255, 255),
     "128": (128, 128, 128),

@@ -4,29 +4,29 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from pytest_dsocr.compare.verdict import Sign
+from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.contract import inputs, presets
 from pytest_dsocr.contract.presets import Grid, Layout, Preset
 from pytest_dsocr.contract.prompt import IMAGE, TextTokenizer, prompt_ids, split_at_images
 from pytest_dsocr.explain.mistake import Group, Target
-from pytest_dsocr.models.spec import Family
+from pytest_dsocr.models.spec import ModelSpec
 
-Ids = tuple[list[int], list[bool]]
+PromptIds = tuple[list[int], list[bool]]
 """A prompt's ids, and the mask of its image's tokens."""
 
 
 SIGNS = {
-    Sign.NO_BOS: ("no-bos",),
-    Sign.TWO_BOS: ("two-bos",),
-    Sign.IDS_REORDERED: ("image-last", "text-first"),
-    Sign.BEHIND_IMAGE: ("trailing-space", "added", "prompt-free"),
-    Sign.MASK_TOO_EARLY: ("mask-early",),
-    Sign.ONE_TOKEN_FEWER: ("one-fewer", "counts-no-separator"),
-    Sign.OTHER_COUNT: ("counts-each-crop", "counts-exchanged", "counts-base-page"),
+    Symptom.NO_BOS: ("no-bos",),
+    Symptom.TWO_BOS: ("two-bos",),
+    Symptom.IDS_REORDERED: ("image-last", "text-first"),
+    Symptom.BEHIND_IMAGE: ("trailing-space", "added", "prompt-free"),
+    Symptom.MASK_TOO_EARLY: ("mask-early",),
+    Symptom.ONE_TOKEN_FEWER: ("one-fewer", "counts-no-separator"),
+    Symptom.OTHER_COUNT: ("counts-each-crop", "counts-exchanged", "counts-base-page"),
 }
 
 
-def prompt_mistakes(family: Family) -> Group:
+def prompt_mistakes(family: ModelSpec) -> Group:
     """Make those of the prompt."""
     group, written = Group("prompt", SIGNS), "".join(family.prompts.values())
     of_others = {name for mark, names in OF_MARKS.items() for name in names[mark not in written]}
@@ -51,22 +51,22 @@ def _image(mask: list[bool]) -> tuple[int, int]:
     return (mask.index(True), len(mask) - mask[::-1].index(True)) if True in mask else (0, 0)
 
 
-def _reordered(ids: list[int], mask: list[bool], order: Callable[[list[Any], int, int], list[Any]]) -> Ids:
+def _reordered(ids: list[int], mask: list[bool], order: Callable[[list[Any], int, int], list[Any]]) -> PromptIds:
     first, behind = _image(mask)
     return order(ids, first, behind), order(mask, first, behind)
 
 
-def _count(ids: list[int], mask: list[bool], special: Any, by: int) -> Ids:
+def _count(ids: list[int], mask: list[bool], special: Any, by: int) -> PromptIds:
     first, behind = _image(mask)
     count = behind - first + by
     return ids[:first] + [special.image] * count + ids[behind:], mask[:first] + [True] * count + mask[behind:]
 
 
-def _marked(ids: list[int], mask: list[bool], by: int) -> Ids:
+def _marked(ids: list[int], mask: list[bool], by: int) -> PromptIds:
     return [by if image else one for one, image in zip(ids, mask, strict=True)], mask
 
 
-Built = Callable[[list[int], list[bool], Any], Ids]
+Built = Callable[[list[int], list[bool], Any], PromptIds]
 """Changes ids and mask; of a tokenizer's special ids."""
 BUILT: dict[str, tuple[str, Built]] = {
     "no-bos": ("no BOS in front of the prompt", lambda ids, mask, special: (ids[1:], mask[1:])),
@@ -106,7 +106,7 @@ BUILT: dict[str, tuple[str, Built]] = {
 def _after(on: Target, change: Built) -> None:
     build = prompt_ids
 
-    def made(pieces: Sequence[str], counts: Sequence[int], tokenizer: TextTokenizer) -> Ids:
+    def made(pieces: Sequence[str], counts: Sequence[int], tokenizer: TextTokenizer) -> PromptIds:
         return change(*build(pieces, counts, tokenizer), tokenizer.special)
 
     on.changes.set(inputs, "prompt_ids", made)
@@ -178,7 +178,7 @@ def _raw(on: Target) -> None:
 
 
 def _whole_text(on: Target) -> None:
-    def made(pieces: Sequence[str], counts: Sequence[int], tokenizer: TextTokenizer) -> Ids:
+    def made(pieces: Sequence[str], counts: Sequence[int], tokenizer: TextTokenizer) -> PromptIds:
         ids = [tokenizer.special.bos, *tokenizer.encode(IMAGE.join(pieces))]
         mask = [one == tokenizer.special.image for one in ids]
         return _count(ids, mask, tokenizer.special, counts[0] - 1)
@@ -189,7 +189,7 @@ def _whole_text(on: Target) -> None:
 def _special_as_text(on: Target) -> None:
     build = prompt_ids
 
-    def made(pieces: Sequence[str], counts: Sequence[int], tokenizer: TextTokenizer) -> Ids:
+    def made(pieces: Sequence[str], counts: Sequence[int], tokenizer: TextTokenizer) -> PromptIds:
         class Plain:
             special, decode = tokenizer.special, tokenizer.decode
 
@@ -206,14 +206,14 @@ def _other_prompt(on: Target, prompt: str) -> None:
 
 
 def _other_preset(on: Target, among: Sequence[Preset]) -> None:
-    def nearest(_: Family, own: Preset) -> Preset:
+    def nearest(_: ModelSpec, own: Preset) -> Preset:
         return min(among, key=lambda one: (one.crop != own.crop, abs(one.view_size - own.view_size)))
 
-    on.changes.set(Family, "preset", nearest)
+    on.changes.set(ModelSpec, "preset", nearest)
 
 
 Counted = Callable[[Preset, Grid], int]
-Part = Callable[[int, Grid], int]
+TokenCounter = Callable[[int, Grid], int]
 """Counts the tokens of the page, or of the crops, of a side of tokens and a grid."""
 
 
@@ -228,7 +228,7 @@ def _page(side: int, grid: Grid) -> int:
 _crops = ROWS_END.crop_tokens
 
 
-def _sum(page: Part = _page, crops: Part = _crops, page_px: str = "", crop_px: str = "") -> Counted:
+def _sum(page: TokenCounter = _page, crops: TokenCounter = _crops, page_px: str = "", crop_px: str = "") -> Counted:
     """Count by other parts than the vendor's, or by other sizes of a preset."""
 
     def count(preset: Preset, grid: Grid) -> int:

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytest_dsocr.compare.verdict import Sign
+from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.engine import engine, pipeline
 from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
 from pytest_dsocr.explain.mistake import Group, Target
-from pytest_dsocr.models.spec import Family
+from pytest_dsocr.models.spec import ModelSpec
 
 TAGS = ("<td>", "</td>")
 SIZES, PENALTIES = (35, 19, 21, 10, 30, 3, 4, 5, 2, 8, 15, 25, 40), (1.05, 1.1, 1.2, 1.3, 1.5)
@@ -127,17 +127,17 @@ READINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "no-end": ("an output that goes on behind EOS", {"ends": False}),
 }
 SIGNS = {
-    Sign.SAID_FORBIDDEN: ("window-90",),
-    Sign.NOT_ITS_BEST: ("draw", "penalty-said-1.2"),
-    Sign.EMPTINESS: ("blind",),
-    Sign.UNRELATED: ("blind",),
-    Sign.TRUNCATION: ("paragraph", "ceiling-1024", "size-35"),
-    Sign.GOES_ON: ("no-end",),
-    Sign.REPETITION: ("no-rule", "window-90"),
+    Symptom.SAID_FORBIDDEN: ("window-90",),
+    Symptom.NOT_ITS_BEST: ("draw", "penalty-said-1.2"),
+    Symptom.EMPTINESS: ("blind",),
+    Symptom.UNRELATED: ("blind",),
+    Symptom.TRUNCATION: ("paragraph", "ceiling-1024", "size-35"),
+    Symptom.GOES_ON: ("no-end",),
+    Symptom.REPETITION: ("no-rule", "window-90"),
 }
 
 
-def reading_mistakes(family: Family) -> Group:
+def reading_mistakes(family: ModelSpec) -> Group:
     """Make those of the loop."""
     group, own = Group("read", SIGNS), family.decoding.no_repeat_ngram_size
     rows = {key: row for key, row in ((RULES if own else OTHER_RULES) | READINGS).items() if key != f"size-{own}"}
@@ -145,7 +145,7 @@ def reading_mistakes(family: Family) -> Group:
     return group
 
 
-def reading(family: Family, name: str = "") -> ReadingRule:
+def reading(family: ModelSpec, name: str = "") -> ReadingRule:
     """Return the vendor's way of reading, but for what the row ``name`` says."""
     how = (RULES | OTHER_RULES | READINGS)[name][1] if name else {}
     return ReadingRule(**{"size": family.decoding.no_repeat_ngram_size, **how})

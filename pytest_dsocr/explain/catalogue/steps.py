@@ -12,24 +12,28 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytest_dsocr.compare.verdict import Sign
+from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
 from pytest_dsocr.explain.catalogue.blocks import rounded, rounding
 from pytest_dsocr.explain.mistake import Group, Target
 from pytest_dsocr.layers.cache import ALL_TOKENS, KVCache
 from pytest_dsocr.layers.rotary import Rope
-from pytest_dsocr.models.spec import Family
+from pytest_dsocr.models.spec import ModelSpec
 
 SIGNS = {
-    Sign.FROM_PREFILL: ("logits-late",),
-    Sign.FROM_FIRST_STEP: ("positions-one-low", "cache-own-hidden", "prompt-again"),
-    Sign.STANDS_STILL: ("logits-still",),
-    Sign.REPETITION: ("logits-still",),
+    Symptom.FROM_PREFILL: ("logits-late",),
+    Symptom.FROM_FIRST_STEP: ("positions-one-low", "cache-own-hidden", "prompt-again"),
+    Symptom.STANDS_STILL: ("logits-still",),
+    Symptom.REPETITION: ("logits-still",),
 }
-OF_TOKENS = {Sign.SAID_FORBIDDEN: ("size-0", "size-35"), Sign.NOT_ITS_BEST: ("size-3",), Sign.NO_END: ("eos-2",)}
+OF_TOKENS = {
+    Symptom.SAID_FORBIDDEN: ("size-0", "size-35"),
+    Symptom.NOT_ITS_BEST: ("size-3",),
+    Symptom.NO_END: ("eos-2",),
+}
 
 
-def step_mistakes(prefill: Group, family: Family) -> Group:
+def step_mistakes(prefill: Group, family: ModelSpec) -> Group:
     """Make those of steps, and behind them those of the prompt's pass that may be in steps alone."""
     group, ring = Group("steps", SIGNS), family.cache.ring
     group.rows("positions-", POSITIONS | (of_slots(ring) if ring else {}), _positioned)
@@ -58,7 +62,7 @@ def step_mistakes(prefill: Group, family: Family) -> Group:
     return group
 
 
-def token_mistakes(family: Family) -> Group:
+def token_mistakes(family: ModelSpec) -> Group:
     """Make those of the policy: how long the n-grams are that its rule forbids, and where it ends."""
     group, own = Group("tokens", OF_TOKENS), family.decoding.no_repeat_ngram_size
     for size in (one for one in SIZES if one != own):
@@ -127,7 +131,7 @@ def _positioned(on: Target, change: Position) -> None:
     on.changes.set(Rope, "__init__", init)
 
 
-Seen = Callable[[Tensor, int, tuple[int, int]], Tensor]
+SeenPositions = Callable[[Tensor, int, tuple[int, int]], Tensor]
 """Which part of keys, or values, ``[B, G, S, D]`` a step sees, of the prompt's tokens and of its image's first place
 and the one behind it: of what the family keeps, the oldest first, or of all that there ever were."""
 
@@ -155,7 +159,7 @@ def _first_step_lost(x: Tensor, prompt: int, _image: Any) -> Tensor:
     return _cut(x, prompt, prompt + 1) if x.shape[2] > prompt + 1 else x
 
 
-SEEN: dict[str, tuple[str, Seen]] = {
+SEEN: dict[str, tuple[str, SeenPositions]] = {
     "own-hidden": ("a step that does not see its own token", lambda x, prompt, image: x[:, :, :-1]),
     "not-kept": (
         "steps that are not kept in the cache: each sees the prompt and itself",
@@ -212,16 +216,16 @@ def _first_chunk(x: Tensor, prompt: int, image: Any, size: int, chunk: int) -> T
     return _ringed(x, min(prompt, chunk), image, size)
 
 
-WINDOWS: dict[str, tuple[str, Seen]] = {
+WINDOWS: dict[str, tuple[str, SeenPositions]] = {
     f"window-{size}": (f"a sliding window of {size} tokens in steps", partial(_last, size=size))
     for size in (64, 128, 256, 512, 1024)
 }
-LIKE_A_RING: dict[str, tuple[str, Seen]] = {
+LIKE_A_RING: dict[str, tuple[str, SeenPositions]] = {
     "ring-128": ("steps that see the prompt and the last 128 tokens", partial(_ringed, size=128))
 }
 
 
-def of_ring(ring: int) -> dict[str, tuple[str, Seen]]:
+def of_ring(ring: int) -> dict[str, tuple[str, SeenPositions]]:
     """Return the rows about what a step sees where it is to see the prompt and the last ``ring`` tokens."""
     return {
         "all": ("full attention in place of the ring", lambda x, prompt, image: x),
@@ -270,7 +274,7 @@ PAIRED: dict[str, tuple[str, Pair]] = {
 }
 
 
-def _both(part: Seen) -> Pair:
+def _both(part: SeenPositions) -> Pair:
     return lambda on, k, v: (part(k, on.notes["prompt"], on.prompt_image), part(v, on.notes["prompt"], on.prompt_image))
 
 
@@ -334,9 +338,9 @@ def _stepping(on: Target, run: Callable[..., Tensor]) -> None:
     on.changes.set(Pipeline, "decode_step", decode_step)
 
 
-Chosen = Callable[[list[int]], int]
+TokenChoice = Callable[[list[int]], int]
 """Which of the prompt's last token and those behind it is fed to a step."""
-FED: dict[str, tuple[str, Chosen]] = {
+FED: dict[str, tuple[str, TokenChoice]] = {
     "before": ("each step fed the token in front of the right one", lambda tokens: tokens[-2]),
     "late": (
         "each step behind the first fed the token in front of the right one",
@@ -348,7 +352,7 @@ FED: dict[str, tuple[str, Chosen]] = {
 }
 
 
-def _feeds(on: Target, which: Chosen) -> None:
+def _feeds(on: Target, which: TokenChoice) -> None:
     right = [int(on.notes["last"])]
 
     def fed(on: Target, step: Any, pipeline: Any, state: Any, tokens: Any) -> Tensor:

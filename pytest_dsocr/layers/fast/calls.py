@@ -8,12 +8,12 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-Given = TypeVar("Given")
+GivenT = TypeVar("GivenT")
 MOST_GRAPHS = 24
 """Most graphs of one function; each keeps its results in memory, such as a prompt's keys and values."""
 
 
-class CapturedCalls(Generic[Given]):
+class CapturedCalls(Generic[GivenT]):
     """The function itself at the first call with a shape, and on a CPU; a graph from the second on.
 
     The next call may overwrite its result.
@@ -23,11 +23,11 @@ class CapturedCalls(Generic[Given]):
         pool: what the graphs share their memory in with others that never run at the same time.
     """
 
-    def __init__(self, body: Callable[[Tensor], Given], pool: Any = None) -> None:
+    def __init__(self, body: Callable[[Tensor], GivenT], pool: Any = None) -> None:
         self._body, self._pool = body, pool
-        self._graphs: dict[object, tuple[Tensor, Graph[Given]] | None] = {}
+        self._graphs: dict[object, tuple[Tensor, Graph[GivenT]] | None] = {}
 
-    def __call__(self, x: Tensor) -> Given:
+    def __call__(self, x: Tensor) -> GivenT:
         """Run it."""
         if not x.is_cuda:
             return self._body(x)
@@ -41,14 +41,14 @@ class CapturedCalls(Generic[Given]):
         given.copy_(x)
         return graph.replay()
 
-    def _captured(self, given: Tensor) -> tuple[Tensor, Graph[Given]]:
+    def _captured(self, given: Tensor) -> tuple[Tensor, Graph[GivenT]]:
         return given, Graph(lambda: self._body(given), given.device, self._pool)
 
 
-class Graph(Generic[Given]):
+class Graph(Generic[GivenT]):
     """A captured CUDA graph of ``body``. Its libraries must be warm; each replay overwrites its outputs."""
 
-    def __init__(self, body: Callable[[], Given], device: torch.device, pool: Any = None) -> None:
+    def __init__(self, body: Callable[[], GivenT], device: torch.device, pool: Any = None) -> None:
         self._device, self._graph = device, torch.cuda.CUDAGraph()
         with (
             torch.cuda.device(device),
@@ -56,7 +56,7 @@ class Graph(Generic[Given]):
         ):
             self._given = body()
 
-    def replay(self) -> Given:
+    def replay(self) -> GivenT:
         """Launch it again."""
         with torch.cuda.device(self._device):
             self._graph.replay()

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from pytest_dsocr.layers.fast.hooks import called
 from pytest_dsocr.layers.norms import LayerNorm2d
 from pytest_dsocr.layers.sam import (
-    Attention,
-    Block,
     Sam,
+    SamAttention,
+    SamBlock,
     join_windows,
     resize_grid,
     resize_line,
@@ -69,19 +69,19 @@ def attend(qkv_BHWX: Tensor, padding_X: Tensor, offsets_LD: Tensor, heads: int, 
     return join_windows(mixed.transpose(1, 2).reshape(len(windows), side, side, -1), height, width)
 
 
-def blocks_of(sam: Sam) -> list[Block]:
+def blocks_of(sam: Sam) -> list[SamBlock]:
     """Return the blocks, with their type."""
-    return [block for block in sam.blocks if isinstance(block, Block)]
+    return [block for block in sam.blocks if isinstance(block, SamBlock)]
 
 
-def offsets_of(attention: Attention, side: int) -> Tensor:
+def offsets_of(attention: SamAttention, side: int) -> Tensor:
     """Return a block's table of relative positions, resized to ``side``: see :attr:`Tables.offsets`."""
     tables = [resize_line(table, 2 * side - 1).flip(0) for table in (attention.rel_pos_h, attention.rel_pos_w)]
     both = torch.cat(tables)
     return F.pad(both, (0, 0, 0, -len(both) % ALIGNED))
 
 
-def _through(block: Block, offsets: Tensor, attend: Attend, x_BHWC: Tensor) -> Tensor:
+def _through(block: SamBlock, offsets: Tensor, attend: Attend, x_BHWC: Tensor) -> Tensor:
     attention = block.attn
     qkv, side = attention.qkv(block.norm1(x_BHWC)), block.window or x_BHWC.shape[1]
     x_BHWC = x_BHWC + attention.proj(attend(qkv, attention.qkv.bias, offsets, attention.heads, side))

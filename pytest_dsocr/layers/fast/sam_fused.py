@@ -15,7 +15,7 @@ from triton import cdiv, next_power_of_2
 from pytest_dsocr.layers.fast import sam_kernel as kernels
 
 
-class Block(NamedTuple):
+class LaunchBlock(NamedTuple):
     """Queries of a program, keys that it reads at once (whole rows), its warps of threads, and loads under way."""
 
     queries: int
@@ -24,7 +24,7 @@ class Block(NamedTuple):
     stages: int
 
 
-WINDOW, WHOLE = Block(128, 16, 4, 2), Block(64, 64, 4, 3)
+WINDOW, WHOLE = LaunchBlock(128, 16, 4, 2), LaunchBlock(64, 64, 4, 3)
 SMALL_SIDE = 16
 """Largest side of a window, in patches; a larger side is a whole view's."""
 

@@ -9,7 +9,7 @@ from pytest_dsocr.contract.presets import Layout, Preset, Tiling
 from pytest_dsocr.contract.prompt import SpecialTokens
 from pytest_dsocr.models.deepseek_ocr.sizes import DeepEncoder
 from pytest_dsocr.models.deepseek_ocr.synthetic import SIZES
-from pytest_dsocr.models.spec import PIXELS, PREPROCESS, TOKENIZER, Family, PageTokens, Stage, Vendor
+from pytest_dsocr.models.spec import PIXELS, PREPROCESS, TOKENIZER, ModelSpec, PageTokens, Stage, Vendor
 
 TILING = Tiling(crop_px=640, least=2, most=9, squashed_up_to_px=640)
 LAYOUT = Layout(newlines=True, mosaic=True)
@@ -34,7 +34,7 @@ CONTRACT = {
     }.items()
 }
 
-FAMILY = Family(
+FAMILY = ModelSpec(
     name="deepseek_ocr",
     title="DeepSeek-OCR",
     stages=(

@@ -54,7 +54,7 @@ class Transformer(nn.Module):
 
     def __init__(self, config: ClipConfig) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(ClipLayer(config) for _ in range(config.layers))
 
     def forward(self, x_BPC: Tensor) -> Tensor:
         for layer in self.layers:
@@ -62,22 +62,22 @@ class Transformer(nn.Module):
         return x_BPC
 
 
-class Layer(nn.Module):
+class ClipLayer(nn.Module):
     """Attention, then a two-layer perceptron, each after a norm and with a residual connection."""
 
     def __init__(self, config: ClipConfig) -> None:
         super().__init__()
         self.layer_norm1 = nn.LayerNorm(config.width, eps=config.layer_norm_eps)
-        self.self_attn = Attention(config)
+        self.self_attn = ClipAttention(config)
         self.layer_norm2 = nn.LayerNorm(config.width, eps=config.layer_norm_eps)
-        self.mlp = Mlp(config)
+        self.mlp = ClipMlp(config)
 
     def forward(self, x_BPC: Tensor) -> Tensor:
         x_BPC = x_BPC + self.self_attn(self.layer_norm1(x_BPC))
         return x_BPC + self.mlp(self.layer_norm2(x_BPC))
 
 
-class Attention(nn.Module):
+class ClipAttention(nn.Module):
     """Full multi-head attention."""
 
     def __init__(self, config: ClipConfig) -> None:
@@ -94,7 +94,7 @@ class Attention(nn.Module):
         return self.out_proj(out.transpose(1, 2).reshape(batch, positions, -1))
 
 
-class Mlp(nn.Module):
+class ClipMlp(nn.Module):
     """Two layers with the quick GELU between them."""
 
     def __init__(self, config: ClipConfig) -> None:

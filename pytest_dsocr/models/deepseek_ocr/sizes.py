@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from pytest_dsocr.layers.sizes import Epsilon, Layers, Patches, SamConfig, Size
+from pytest_dsocr.layers.sizes import Dimension, Epsilon, LayerCount, Patches, SamConfig
 
 if TYPE_CHECKING:
     from pytest_dsocr.models.architecture import Architecture
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 class ClipConfig(Patches):
     """CLIP's transformer, whose patch embeddings are SAM's features."""
 
-    width: Size = 1024
-    layers: Layers = 24
-    heads: Size = 16
-    image_size: Size = 224
-    patch_size: Size = 14
-    mlp_ratio: Size = 4
+    width: Dimension = 1024
+    layers: LayerCount = 24
+    heads: Dimension = 16
+    image_size: Dimension = 224
+    patch_size: Dimension = 14
+    mlp_ratio: Dimension = 4
     layer_norm_eps: Epsilon = 1e-5
 
 

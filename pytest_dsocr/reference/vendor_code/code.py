@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.models import model_of_class
-from pytest_dsocr.models.spec import Family
+from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.reference.environment import PINS, check_vendor_folder
 
 IMPORTED_AS = "dsocr_vendor_code"
@@ -29,7 +29,7 @@ IMPORTED_AS = "dsocr_vendor_code"
 class VendorCode:
     """The vendor's imported modules, the hashes of their files, and what was overridden to import them."""
 
-    family: Family
+    family: ModelSpec
     modeling: Any
     encoder: Any
     sha256: dict[str, str]

@@ -22,11 +22,11 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 from pytest_dsocr.contract import GRID, ROWS
 from pytest_dsocr.contract.image import files_of
 from pytest_dsocr.contract.markup import clean_output
-from pytest_dsocr.models.spec import FUSION, VIEWS, Family
-from pytest_dsocr.observation.block_seams import watch_deep
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.columns import Columns, best_of_steps, fetched_best
-from pytest_dsocr.observation.observation import Best, Seam, Step
+from pytest_dsocr.models.spec import FUSION, VIEWS, ModelSpec
+from pytest_dsocr.records.block_seams import watch_deep
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.columns import Columns, best_of_steps, fetched_best
+from pytest_dsocr.records.reference_result import Best, Seam, Step
 from pytest_dsocr.reference.vendor_code.code import vendor_on_cpu
 
 OnStage = Callable[[str, int], None]
@@ -169,7 +169,7 @@ class _Watch:
     """Hooks that copy what passes between the vendor's modules, and read the counter there."""
 
     def __init__(
-        self, run: VendorRun, counter: FlopCounterMode | None, keep: bool, on_stage: OnStage, family: Family
+        self, run: VendorRun, counter: FlopCounterMode | None, keep: bool, on_stage: OnStage, family: ModelSpec
     ) -> None:
         self.encoders = family.of_views
         self.run, self.counter, self.keep, self.on_stage = run, counter, keep, on_stage

@@ -17,27 +17,27 @@ import torch
 from torch import nn
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.markup import LARGEST, Box
 from pytest_dsocr.contract.prompt import BOS, EOS, PAD
 from pytest_dsocr.engine.checkpoint import Checkpoint, device_named, dtype_named, resolve
 from pytest_dsocr.engine.tokenizer import byte_level_vocabulary
 from pytest_dsocr.engine.weights import OnBytes
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.models.architecture import Architecture
 from pytest_dsocr.models.spec import load
-from pytest_dsocr.observation.block_seams import in_stage_order
-from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.observation import (
+from pytest_dsocr.records.block_seams import in_stage_order
+from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.provenance import Provenance, device_class
+from pytest_dsocr.records.reference_result import (
     BEST_OF_PREFILL,
     Artefact,
     Best,
     InputsDigest,
-    Observation,
     Output,
+    ReferenceResult,
     Seam,
     SpanSeen,
 )
-from pytest_dsocr.observation.provenance import Provenance, device_class
 from pytest_dsocr.reference.protocol import OnProgress, provenance_of
 from pytest_dsocr.reference.vendor_code.code import VendorCode, load_vendor_code
 from pytest_dsocr.reference.vendor_code.observe import VendorRun, observe_infer
@@ -91,7 +91,7 @@ class VendorRuntime:
         made = provenance_of(found, device_class(device), dtype, attention, command, **of_code)
         return cls(model, vendor_tokenizer(found), special.image, made, on_progress)
 
-    def observe(self, case: Case, *, keep_values: bool = False, out: Path | None = None) -> Observation:
+    def observe(self, case: Case, *, keep_values: bool = False, out: Path | None = None) -> ReferenceResult:
         """Run ``infer`` and give all that was seen.
 
         Args:
@@ -107,7 +107,7 @@ class VendorRuntime:
         assert run.prefill_logits is not None
         tensors = {**run.seams, "prefill": run.prefill_logits}
         seams = {name: Seam.of(tensor, keep_values=keep_values) for name, tensor in tensors.items()}
-        return Observation(
+        return ReferenceResult(
             case_id=case.id,
             inputs=InputsDigest.of(run.inputs, keep_values=keep_values),
             seams=in_stage_order({**seams, **run.deep}),

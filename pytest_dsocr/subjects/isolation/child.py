@@ -9,10 +9,10 @@ from functools import partial
 from itertools import count
 from typing import Any
 
+from pytest_dsocr.base.errors import DsocrError, is_of_machine, traced
+from pytest_dsocr.base.process import end_with_parent
 from pytest_dsocr.contract.policy import DecodePolicy
-from pytest_dsocr.foundation.errors import DsocrError, is_of_machine, traced
-from pytest_dsocr.foundation.process import end_with_parent
-from pytest_dsocr.observation.config import NotOfferedError, SubjectFaultError
+from pytest_dsocr.records.config import NotOfferedError, SubjectFaultError
 from pytest_dsocr.subjects.calls import LOAD, at_stage, begin, brief
 from pytest_dsocr.subjects.isolation.transport import REFUSAL, Channel, serve
 from pytest_dsocr.subjects.loading import close_subject, load_subject

@@ -12,9 +12,9 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pytest_dsocr.base.errors import DsocrError, MachineError
 from pytest_dsocr.contract.policy import DecodePolicy
-from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.observation.config import START_LIMIT_S, NotOfferedError, SubjectFaultError
+from pytest_dsocr.records.config import START_LIMIT_S, NotOfferedError, SubjectFaultError
 from pytest_dsocr.subjects.calls import LOAD, current, hung
 from pytest_dsocr.subjects.isolation.transport import REFUSAL, ChildProcess, ProcessLostError
 from pytest_dsocr.subjects.protocol import Setup

@@ -26,8 +26,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
+from pytest_dsocr.base.words import fit
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.foundation.words import fit
 
 if TYPE_CHECKING:
     from torch import Tensor

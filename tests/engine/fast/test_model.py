@@ -17,7 +17,7 @@ from pytest_dsocr.explain.mistake import model_of
 from pytest_dsocr.layers.attention import eager, sdpa
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.models.deepseek_ocr.fast import FastDeepseekOCR
-from pytest_dsocr.perf.probe.flops import counted_flops
+from pytest_dsocr.timing.probe.flops import counted_flops
 from suites.contract.pages import PAGES
 from tests.engine.fast.layers import Sizes, make
 from tests.engine.written import synthetic_session

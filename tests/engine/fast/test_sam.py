@@ -60,7 +60,7 @@ def kernel() -> Iterator[fast.Attend]:
         from pytest_dsocr.layers.fast import sam_fused
 
         if not ON_GPU:  # an interpreter takes its time for each program; a row of the wide view is a block of keys
-            patch.setattr(sam_fused, "WHOLE", sam_fused.Block(512, 32, 4, 2))
+            patch.setattr(sam_fused, "WHOLE", sam_fused.LaunchBlock(512, 32, 4, 2))
         yield sam_fused.attend
 
 

@@ -8,13 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pytest_dsocr.compare.verdict import Sign
+from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.explain.catalogue import blocks
-from pytest_dsocr.explain.catalogue.blocks import NOT_FINITE, Change, Table, rounded, rounding
+from pytest_dsocr.explain.catalogue.blocks import NOT_FINITE, MistakeTable, TensorChange, rounded, rounding
 from pytest_dsocr.explain.mistake import Group, Target
 from pytest_dsocr.layers.sam import resize_grid
 from pytest_dsocr.models.deepseek_ocr import clip, model
-from pytest_dsocr.models.deepseek_ocr.mistakes.encoders import Resize, add_attention, grid_variants
+from pytest_dsocr.models.deepseek_ocr.mistakes.encoders import TableResize, add_attention, grid_variants
 from pytest_dsocr.models.deepseek_ocr.model import beside
 
 EPSILONS = (1e-6, 1e-12, 1e-8, 1e-3)
@@ -22,9 +22,9 @@ EPSILONS = (1e-6, 1e-12, 1e-8, 1e-3)
 
 def clip_mistakes() -> Group:
     """Make those of CLIP, the likeliest first."""
-    group = Group("clip", {**NOT_FINITE, Sign.SHUFFLED: ("features-turned",)})
+    group = Group("clip", {**NOT_FINITE, Symptom.SHUFFLED: ("features-turned",)})
     group.rows("positions-", dict(grid_variants()), _grid, "front", "CLIP's positions {}")
-    blocks.add_activations(group, "CLIP", "quick", lambda act, mlp, x: mlp.fc2(act(mlp.fc1(x))), clip.Mlp)
+    blocks.add_activations(group, "CLIP", "quick", lambda act, mlp, x: mlp.fc2(act(mlp.fc1(x))), clip.ClipMlp)
     linears = ("self_attn.qkv_proj", "self_attn.out_proj", "mlp.fc1", "mlp.fc2")
     blocks.add_linears(group, "CLIP", linears, ("self_attn.out_proj",))
     blocks.add_flows(group, "CLIP")
@@ -44,7 +44,7 @@ def clip_mistakes() -> Group:
     return group
 
 
-def _grid(on: Target, resize: Resize) -> None:
+def _grid(on: Target, resize: TableResize) -> None:
     on.changes.set(clip, "resize_grid", resize)
 
 
@@ -53,7 +53,7 @@ def _flat(x: Tensor) -> Tensor:
 
 
 def _tokens(
-    module: Any, x: Tensor, *, class_at: str = "front", positioned: str = "all", order: Change = _flat
+    module: Any, x: Tensor, *, class_at: str = "front", positioned: str = "all", order: TensorChange = _flat
 ) -> Tensor:
     """Embed SAM's features as a port may do."""
     batch, width, side, _ = x.shape
@@ -93,7 +93,7 @@ EMBEDDINGS: dict[str, tuple[str, dict[str, Any]]] = {
         {"order": lambda x: F.layer_norm(_flat(x), x.shape[1:2])},
     ),
 }
-PRE_NORMS: Table = {
+PRE_NORMS: MistakeTable = {
     "no-pre-norm": ("CLIP without the norm in front of its blocks", lambda run, x: x),
     "pre-norm-twice": ("CLIP's norm in front of its blocks run twice", lambda run, x: run(run(x))),
     "pre-norm-not-class": (

@@ -9,13 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pytest_dsocr.explain.catalogue.blocks import Change, Table, rounding
+from pytest_dsocr.explain.catalogue.blocks import MistakeTable, TensorChange, rounding
 from pytest_dsocr.explain.mistake import Group, Target
 from pytest_dsocr.layers import sam
 from pytest_dsocr.layers.sam import resize_grid, resize_line
 from pytest_dsocr.models.deepseek_ocr import clip
 
-ATTENTIONS = (sam.Attention, clip.Attention)
+ATTENTIONS = (sam.SamAttention, clip.ClipAttention)
 Split = Callable[[Tensor, int], Tensor]
 """Makes queries, keys and values ``[3, B, N, P, D]`` of ``[B, P, 3 * C]`` and the number of heads."""
 Hidden = Callable[[Tensor, Tensor], Tensor]
@@ -30,7 +30,7 @@ def attended(
     bias: Tensor | float = 0.0,
     hidden: Hidden | None = None,
     scale: Callable[[int, int], float] = lambda dim, heads: 1 / math.sqrt(dim),
-    change: Change = lambda scores: scores,
+    change: TensorChange = lambda scores: scores,
     fill: float | None = None,
     softmax: Callable[[Tensor], Tensor] = lambda scores: scores.softmax(-1, dtype=torch.float32),
 ) -> Tensor:
@@ -55,7 +55,7 @@ def attended(
     return softmax(scores).to(q.dtype) @ v
 
 
-ATTENDED: Table = {
+ATTENDED: MistakeTable = {
     "no-scale": ("scores that are not scaled", {"scale": lambda dim, heads: 1.0}),
     "scale-width": (
         "scores scaled by the root of the whole width, not of a head's",
@@ -90,9 +90,9 @@ def _merge(out: Tensor) -> Tensor:
     return out.transpose(1, 2).flatten(2)
 
 
-def _run(module: Any, x: Tensor, *, split: Split = _split, merge: Change = _merge, **how: Any) -> Tensor:
+def _run(module: Any, x: Tensor, *, split: Split = _split, merge: TensorChange = _merge, **how: Any) -> Tensor:
     """Compute an encoder's attention of ``[B, P, C]`` or ``[B, H, W, C]``."""
-    is_sam = isinstance(module, sam.Attention)
+    is_sam = isinstance(module, sam.SamAttention)
     q, k, v = split((module.qkv if is_sam else module.qkv_proj)(x.flatten(1, -2)), module.heads)
     bias = module.position_bias(q, *x.shape[1:3]) if is_sam else 0.0
     merged = merge(attended(q, k, v, bias=bias, **how))
@@ -100,8 +100,10 @@ def _run(module: Any, x: Tensor, *, split: Split = _split, merge: Change = _merg
     return out.view_as(x)
 
 
-BY_HEAD: Table = {"by-head": ("queries, keys and values read head by head", {"split": partial(_split, sizes="n3d")})}
-VARIANTS: Table = {
+BY_HEAD: MistakeTable = {
+    "by-head": ("queries, keys and values read head by head", {"split": partial(_split, sizes="n3d")})
+}
+VARIANTS: MistakeTable = {
     "scale-heads": (
         "scores scaled by the root of the number of heads",
         {"scale": lambda dim, heads: 1 / math.sqrt(heads)},
@@ -123,7 +125,7 @@ VARIANTS: Table = {
     "dims-first": ("heads read as the innermost axis", {"split": partial(_split, sizes="3dn")}),
     "heads-not-moved": ("heads that are not moved in front of the positions", {"split": _not_moved}),
 }
-HEADS: Table = {
+HEADS: MistakeTable = {
     "heads-double": ("twice as many heads", {"split": lambda fused, heads: _split(fused, heads * 2)}),
     "heads-half": ("half as many heads", {"split": lambda fused, heads: _split(fused, heads // 2)}),
     "heads-one": ("one head", {"split": lambda fused, heads: _split(fused, 1)}),
@@ -138,7 +140,7 @@ def add_attention(group: Group, name: str) -> None:
     """Add what may be wrong with the attention in each block of ``name``."""
     rows = BY_HEAD | ATTENDED | VARIANTS | (HEADS if group.stage == "clip" else {})
     group.rows("", rows, _attends, words=f"{{}} in {name}")
-    orders: Table = {
+    orders: MistakeTable = {
         letters: (", ".join(LETTERS[one] for one in letters), {"split": partial(_split, order=order)})
         for letters, order in ORDERS.items()
     }
@@ -156,24 +158,24 @@ def _attends(on: Target, how: dict[str, Any]) -> None:
         on.changes.forward(module, partial(_run, module, **how))
 
 
-def _part(on: Target, place: int, change: Change, of: str) -> None:
+def _part(on: Target, place: int, change: TensorChange, of: str) -> None:
     for module in on.modules(*ATTENTIONS):
-        linear: nn.Linear = module.qkv if isinstance(module, sam.Attention) else module.qkv_proj
+        linear: nn.Linear = module.qkv if isinstance(module, sam.SamAttention) else module.qkv_proj
         parameter = getattr(linear, of)
         parts = list(parameter.data.chunk(3))
         parts[place] = change(parts[place])
         on.changes.weight(parameter, torch.cat(parts))
 
 
-Resize = Callable[[Tensor, int], Tensor]
+TableResize = Callable[[Tensor, int], Tensor]
 """Makes of a table another of this size, or side."""
 
 
-def _unless_equal(resize: Resize) -> Resize:
+def _unless_equal(resize: TableResize) -> TableResize:
     return lambda table, size: table if len(table) == size else resize(table, size)
 
 
-def _planes(dtype: torch.dtype = torch.float32, **how: Any) -> Resize:
+def _planes(dtype: torch.dtype = torch.float32, **how: Any) -> TableResize:
     def resize(table: Tensor, size: int) -> Tensor:
         planes = table.to(dtype).permute(2, 0, 1)[None]
         return F.interpolate(planes, size=(size, size), **how)[0].permute(1, 2, 0).to(table.dtype)
@@ -203,11 +205,11 @@ def _beyond(table: Tensor, size: int, places: Callable[[Tensor, int], Tensor]) -
     return table[at][:, at] if size > len(table) else resize_grid(table, size)
 
 
-def _changed(table: Tensor, size: int, change: Change) -> Tensor:
+def _changed(table: Tensor, size: int, change: TensorChange) -> Tensor:
     return change(resize_grid(table, size))
 
 
-CHANGED: dict[str, tuple[str, Change]] = {
+CHANGED: dict[str, tuple[str, TensorChange]] = {
     "turned": ("with rows and columns exchanged", lambda table: table.transpose(0, 1)),
     "missing": ("left out", torch.zeros_like),
     "twice": ("added twice", lambda table: 2 * table),
@@ -215,7 +217,7 @@ CHANGED: dict[str, tuple[str, Change]] = {
 }
 
 
-def grid_variants() -> Iterator[tuple[str, tuple[str, Resize]]]:
+def grid_variants() -> Iterator[tuple[str, tuple[str, TableResize]]]:
     """Yield rows of what may be done to a square table that has another size."""
     for mode, antialias, corners in ((m, a, c) for m in ("bicubic", "bilinear") for a in (False, True) for c in (0, 1)):
         if (mode, antialias, corners) == ("bicubic", True, 0):
@@ -239,7 +241,7 @@ def grid_variants() -> Iterator[tuple[str, tuple[str, Resize]]]:
     yield "anew", ("of larger views taken anew from the first row, not resized", anew)
 
 
-def line_variants() -> Iterator[tuple[str, tuple[str, Resize]]]:
+def line_variants() -> Iterator[tuple[str, tuple[str, TableResize]]]:
     """Yield rows of what may be done to a table of relative positions ``[L, C]`` that has another length."""
     yield "corners", ("resized linearly with corners aligned", _line(mode="linear", align_corners=True))
     for mode in ("nearest", "nearest-exact", "area"):
@@ -254,7 +256,7 @@ def line_variants() -> Iterator[tuple[str, tuple[str, Resize]]]:
     yield "clamped", ("clamped for larger views, not resized", _clamped)
 
 
-def _line(dtype: torch.dtype = torch.float32, **how: Any) -> Resize:
+def _line(dtype: torch.dtype = torch.float32, **how: Any) -> TableResize:
     def resize(table: Tensor, length: int) -> Tensor:
         lines = table.to(dtype).T[None]
         if how["mode"].startswith("bi"):

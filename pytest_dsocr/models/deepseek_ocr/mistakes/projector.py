@@ -32,7 +32,7 @@ def projector_mistakes() -> Group:
 
 
 @dataclass(frozen=True)
-class Seen:
+class EncoderFeatures:
     """Inputs of the projector."""
 
     clip: Tensor
@@ -59,12 +59,15 @@ def _unit(x: Tensor) -> Tensor:
     return F.normalize(x, dim=-1)
 
 
-Pairing = Callable[[Seen], tuple[Tensor, ...]]
+Pairing = Callable[[EncoderFeatures], tuple[Tensor, ...]]
 """Returns the tensors whose channels are joined as the projector's input."""
 PAIRINGS: dict[str, tuple[str, Pairing]] = {
     "sam-first": ("SAM's features in front of CLIP's", lambda v: (v.rows, v.tokens)),
     "last-dropped": ("CLIP's last token dropped in place of its class token", lambda v: (v.clip[:, :-1], v.rows)),
-    "sam-turned": ("SAM's map read column by column", lambda v: (v.tokens, Seen(v.clip, v.map.transpose(2, 3)).rows)),
+    "sam-turned": (
+        "SAM's map read column by column",
+        lambda v: (v.tokens, EncoderFeatures(v.clip, v.map.transpose(2, 3)).rows),
+    ),
     "sam-reshaped": (
         "SAM's map reshaped, its channels not moved behind its places",
         lambda v: (v.tokens, v.map.reshape(len(v.map), -1, v.map.shape[1])),
@@ -135,7 +138,7 @@ def _rounded(linear: Any, x: Tensor, *, to: torch.dtype, what: str) -> Tensor:
 
 def _pairs(on: Target, pairing: Pairing) -> None:
     def projector(self: DeepseekOCR, clip: Tensor, sam: Tensor) -> Tensor:
-        return self.project(torch.cat(pairing(Seen(clip, sam)), -1))
+        return self.project(torch.cat(pairing(EncoderFeatures(clip, sam)), -1))
 
     on.changes.set(DeepseekOCR, "projector", projector)
 

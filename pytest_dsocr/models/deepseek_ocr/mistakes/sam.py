@@ -9,10 +9,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pytest_dsocr.explain.catalogue import blocks
-from pytest_dsocr.explain.catalogue.blocks import ACTIVATIONS, NOT_FINITE, Change, Table, normed, rounded, rounding
+from pytest_dsocr.explain.catalogue.blocks import (
+    ACTIVATIONS,
+    NOT_FINITE,
+    MistakeTable,
+    TensorChange,
+    normed,
+    rounded,
+    rounding,
+)
 from pytest_dsocr.explain.mistake import Group, Target
 from pytest_dsocr.layers import sam
-from pytest_dsocr.models.deepseek_ocr.mistakes.encoders import Resize, add_attention, grid_variants, line_variants
+from pytest_dsocr.models.deepseek_ocr.mistakes.encoders import TableResize, add_attention, grid_variants, line_variants
 
 Bias = Callable[..., Tensor]
 """The bias of relative positions, of queries ``[B, N, P, D]``, a height and a width."""
@@ -21,7 +29,7 @@ Bias = Callable[..., Tensor]
 def sam_mistakes() -> Group:
     """Make those of SAM, the likeliest first."""
     group = Group("sam", NOT_FINITE)
-    blocks.add_activations(group, "SAM", "erf", lambda act, mlp, x: mlp.lin2(act(mlp.lin1(x))), sam.Mlp)
+    blocks.add_activations(group, "SAM", "erf", lambda act, mlp, x: mlp.lin2(act(mlp.lin1(x))), sam.SamMlp)
     blocks.add_linears(group, "SAM", ("attn.qkv", "attn.proj", "mlp.lin1", "mlp.lin2"), ("attn.proj",))
     group.rows("relative-", dict(line_variants()), _line, words="SAM's tables of relative positions {}")
     group.rows("relative-", BIASES, _biased)
@@ -52,16 +60,16 @@ def sam_mistakes() -> Group:
     return group
 
 
-def _line(on: Target, resize: Resize) -> None:
+def _line(on: Target, resize: TableResize) -> None:
     on.changes.set(sam, "resize_line", resize)
 
 
-def _grid(on: Target, resize: Resize) -> None:
+def _grid(on: Target, resize: TableResize) -> None:
     on.changes.set(sam, "resize_grid", resize)
 
 
 def _relative(on: Target, change: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> None:
-    for module in on.modules(sam.Attention):
+    for module in on.modules(sam.SamAttention):
         tables = module.rel_pos_h, module.rel_pos_w
         for table, values in zip(tables, change(*(table.data for table in tables)), strict=True):
             on.changes.weight(table, values)
@@ -93,16 +101,16 @@ BIASES: dict[str, tuple[str, Callable[[Bias, Tensor, int, int], Tensor]]] = {
 
 
 def _biased(on: Target, change: Callable[..., Tensor]) -> None:
-    for module in on.modules(sam.Attention):
+    for module in on.modules(sam.SamAttention):
         on.changes.set(module, "position_bias", partial(change, module.position_bias))
 
 
 def _windowed(on: Target) -> list[Any]:
-    return [block for block in on.modules(sam.Block) if block.window]
+    return [block for block in on.modules(sam.SamBlock) if block.window]
 
 
 def _windows(on: Target, size: int, everywhere: bool = False) -> None:
-    for block in on.modules(sam.Block) if everywhere else _windowed(on):
+    for block in on.modules(sam.SamBlock) if everywhere else _windowed(on):
         on.changes.set(block, "window", size)
 
 
@@ -147,7 +155,7 @@ def _padding_hidden(on: Target) -> None:
 
 
 def _shifted(on: Target, by: int = 7) -> None:
-    def rolled(run: Change, x: Tensor) -> Tensor:
+    def rolled(run: TensorChange, x: Tensor) -> Tensor:
         return run(x.roll((-by, -by), (1, 2))).roll((by, by), (1, 2))
 
     for block in _windowed(on):
@@ -164,7 +172,7 @@ def _by_column(on: Target) -> None:
     on.changes.set(sam, "join_windows", joined)
 
 
-WINDOWS: Table = {
+WINDOWS: MistakeTable = {
     "global-everywhere": (
         "a block of SAM attending to the whole view that should keep to its windows",
         partial(_windows, size=0),
@@ -187,13 +195,13 @@ WINDOWS: Table = {
     "windows-shifted": ("SAM's windows shifted by half of their size", _shifted),
     "windows-by-column": ("SAM's windows put back column by column", _by_column),
 }
-PIXELS: dict[str, tuple[str, Change]] = {
+PIXELS: dict[str, tuple[str, TensorChange]] = {
     "turned": ("the pixels' rows and columns exchanged", lambda x: x.transpose(2, 3)),
     "normalised-twice": ("the pixels normalised a second time", lambda x: (x - 0.5) / 0.5),
     "shares": ("pixels from 0 to 1", lambda x: x * 0.5 + 0.5),
     "float16": ("the pixels rounded to float16", partial(rounded, dtype=torch.float16)),
 }
-PATCHES: dict[str, tuple[str, Change]] = {
+PATCHES: dict[str, tuple[str, TensorChange]] = {
     "turned": ("rows and columns of the patches' weights exchanged", lambda w: w.transpose(2, 3)),
     "bgr": ("the patches' weights in the order blue, green, red", lambda w: w.flip(1)),
     "flipped": ("the patches' weights turned by 180 degrees, as of a true convolution", lambda w: w.flip(2, 3)),
@@ -205,11 +213,11 @@ PATCHES: dict[str, tuple[str, Change]] = {
 }
 
 
-def _pixels(on: Target, change: Change) -> None:
+def _pixels(on: Target, change: TensorChange) -> None:
     on.changes.around(on.core.sam_model.patch_embed, lambda run, x: run(change(x)))
 
 
-def _patches(on: Target, change: Change) -> None:
+def _patches(on: Target, change: TensorChange) -> None:
     weight = on.core.sam_model.patch_embed.proj.weight
     on.changes.weight(weight, change(weight.data))
 
@@ -229,7 +237,7 @@ def _conv(
     *,
     pad: tuple[int, int, int, int] = (1, 1, 1, 1),
     mode: str = "constant",
-    weight: Change = lambda w: w,
+    weight: TensorChange = lambda w: w,
 ) -> Tensor:
     return F.conv2d(F.pad(x, pad, mode=mode), weight(conv.weight), stride=conv.stride)
 
@@ -259,7 +267,7 @@ def _convolutions(on: Target, run: Callable[[Any, Tensor], Tensor], which: tuple
         on.changes.forward(conv, partial(run, conv))
 
 
-def _behind(on: Target, path: str, act: Change) -> None:
+def _behind(on: Target, path: str, act: TensorChange) -> None:
     on.changes.around(on.core.sam_model.get_submodule(path), lambda run, x: act(run(x)))
 
 

@@ -1,0 +1,149 @@
+"""Give the subject the reference's tensors, and so find out which of its parts are wrong by themselves.
+
+The first seam that is wrong tells where to look; what comes after it may be wrong of its own as well. Given the
+reference's inputs, then its vision features, a part that is right of itself becomes so.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from pytest_dsocr.compare.case import DECODING, CaseReport, CaseRun, judge
+from pytest_dsocr.compare.inputs import compare_inputs
+from pytest_dsocr.compare.seams import SUFFIX, compare_seam
+from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.contract import COMPARED
+from pytest_dsocr.models import VISION
+from pytest_dsocr.records.config import NotOfferedError, SubjectFaultError
+from pytest_dsocr.records.reference_result import BEST_OF_PREFILL, Best, Seam
+from pytest_dsocr.subjects.checked import CheckedSubject
+from pytest_dsocr.subjects.follow import digest, forced_steps, keeps_values, steps_along, without_padding
+from pytest_dsocr.subjects.protocol import StagedSubject, TextSubject
+
+Donor = Callable[[], StagedSubject]
+"""Makes a subject whose tensors may be used in place of a recorded reference's, where they agree with the recording."""
+
+TOKENS = ("prefill", *DECODING)
+ROUNDING = tolerances("float32").seam
+"""How far a donor's features may be from the recorded ones to be used for them, whatever the run's limits are."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lent:
+    """Tensors of the reference, or equal to what was recorded of it; None where they are not at hand."""
+
+    inputs: Mapping[str, Tensor] | None = None
+    vision_fusion: Tensor | None = None
+
+
+def substitute(subject: TextSubject, report: CaseReport, donor: Donor | None = None) -> tuple[str, ...]:
+    """Say what is right and what is wrong with the reference's tensors in place of the subject's; a sentence each.
+
+    Nothing is said of a subject without stages, of one whose stages are right, of one that raised and is asked no more,
+    or where the tensors are not at hand: of a recording they are those of ``donor``, if they agree with it.
+
+    Args:
+        subject: the one whose answer ``report`` judges.
+        report: of what both sides said.
+        donor: makes a session on the same checkpoint; called only for a recording, and only where something is wrong.
+    """
+    if report.fault is not None:
+        return ()
+    wrong = _wrong(report)
+    if not wrong & {*VISION, *TOKENS}:
+        return ()
+    found: list[str] = []
+    with torch.no_grad():
+        trial = _Trial(CheckedSubject(subject), report, _lent(report.exchange, donor))
+        try:
+            found.extend(trial.findings(wrong))
+        except NotOfferedError:  # it cannot be given tensors
+            return tuple(found)
+        except SubjectFaultError as error:
+            found.append(f"the reference's tensors were not tried further: {error}")
+    return tuple(found)
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    asked: CheckedSubject
+    report: CaseReport
+    lent: Lent
+
+    def findings(self, wrong: set[str]) -> Iterator[str]:
+        own = self.asked.inputs(self.report.exchange.case)
+        inputs, given = own, "the reference's vision features"
+        if self.lent.inputs is not None and wrong & {*COMPARED}:
+            inputs, given = self._with_lent(own), "the reference's inputs and vision features"
+            vision = self.asked.vision(inputs, partial=True)
+            if wrong & {*VISION}:
+                right = self._is_right(VISION, vision)
+                yield _finding("vision is", "the reference's inputs", right, ": vision is wrong by itself")
+            if wrong & {*TOKENS}:
+                right = self._decodes(inputs, vision.get("vision_fusion"))
+                yield _finding("tokens are", "the reference's inputs", right)
+                if right:
+                    return
+        if self.lent.vision_fusion is not None and wrong & {*TOKENS}:
+            right = self._decodes(inputs, self._fusion(own))
+            yield _finding("tokens are", given, right, ": the decoder is wrong by itself")
+
+    def _with_lent(self, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        lent = self.lent.inputs or {}
+        return {**own, **{name: tensor.to(own[name].device) for name, tensor in lent.items()}}
+
+    def _fusion(self, own: Mapping[str, Tensor]) -> Tensor | None:
+        actual, lent = self.report.exchange.answer.seams.get("vision_fusion"), self.lent.vision_fusion
+        dtype = getattr(torch, actual.dtype) if actual else None
+        return None if lent is None else lent.to(own["input_ids"].device, dtype)
+
+    def _decodes(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> bool:
+        state, logits = self.asked.prefill(inputs, vision_fusion)
+        expected = self.report.exchange.expected.steps
+        steps = forced_steps(self.asked, inputs, expected, self.report.exchange.case.family)
+        steps_along(self.asked, state, logits, expected, steps)
+        compared = without_padding(logits, self.report.exchange.expected)
+        best = Best.of(compared, BEST_OF_PREFILL)
+        return self._is_right(TOKENS, {"prefill": compared}, prefill_best=best, forced=steps.fetch())
+
+    def _is_right(self, stages: tuple[str, ...], tensors: Mapping[str, Tensor], **parts: object) -> bool:
+        keep = keeps_values(self.report.exchange.expected)
+        seams = {name: Seam.of(tensor, keep_values=keep) for name, tensor in tensors.items()}
+        answer = replace(self.report.exchange.answer, seams=seams, **parts)  # type: ignore[arg-type]
+        return not _wrong(judge(replace(self.report.exchange, answer=answer), self.report.limits)) & {*stages}
+
+
+def _wrong(report: CaseReport) -> set[str]:
+    """Name the stages that are wrong or missing; a stage's seam covers its blocks, and not how it rounds."""
+    failed = (one for one in report.comparisons if not one.passes and not one.what.endswith(SUFFIX))
+    return {one.stage for one in failed if "/" not in one.what}
+
+
+def _lent(exchange: CaseRun, donor: Donor | None) -> Lent:
+    expected = exchange.expected
+    fused = expected.seams.get("vision_fusion")
+    if keeps_values(expected):
+        return Lent(expected.inputs.values, fused.values if fused else None)
+    return _of_donor(CheckedSubject(donor()), exchange) if donor else Lent()
+
+
+def _of_donor(donor: CheckedSubject, exchange: CaseRun) -> Lent:
+    """Return the donor's tensors in place of recorded ones, each only if it equals the recording up to rounding."""
+    expected = exchange.expected
+    try:
+        inputs = donor.inputs(exchange.case)
+        if any(one.verdict is not Verdict.MATCH for one in compare_inputs(digest(inputs, expected), expected.inputs)):
+            return Lent()
+        fused = donor.vision(inputs).get("vision_fusion")
+    except SubjectFaultError:  # it may be of the same broken code as the subject
+        return Lent()
+    actual = None if fused is None else Seam.of(fused)
+    compared = compare_seam("vision_fusion", actual, expected.seams.get("vision_fusion"), ROUNDING)
+    return Lent(inputs, fused if compared.verdict in (Verdict.MATCH, Verdict.DRIFT) else None)
+
+
+def _finding(part: str, given: str, right: bool, otherwise: str = "") -> str:
+    return f"{part} right when given {given}" if right else f"{part} still wrong when given {given}{otherwise}"

@@ -1,0 +1,152 @@
+"""A page read repeatedly by a subject: stages are timed, and calls of torch are counted."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pytest_dsocr.timing.probe.machine import Surveyor, Yardstick, move_to
+from pytest_dsocr.timing.probe.stopwatch import Laps, Stopwatch, apart, in_fields, in_quantities, shortest
+from pytest_dsocr.timing.probe.walk import Left, Walk
+
+STAGES = ("inputs", "vision", "prefill", "step")
+"""The methods of a subject whose stages can be timed one by one."""
+READINGS = 2
+"""Readings of a round; the shortest time of each lap counts."""
+MOST_SPOILT = 2
+"""Readings of a round that may be spoilt."""
+WARM = 0.1
+"""Share by which the next round may be faster while a round still counts as warm."""
+MOST_WARM_UPS = 5
+
+
+class PageProbe:
+    """Measurement of one page with one subject; see :mod:`pytest_dsocr.subjects.protocol`.
+
+    Args:
+        subject: of any level. With stages, these are timed one by one; with named modules, vision as well.
+        page: an image.
+        prompt: with its ``<image>``.
+        preset: as the subject's ``read`` takes it.
+        max_new_tokens: the limit of the output, which keeps a round short.
+        device: ``cpu``, ``cuda`` or ``cuda:N``, where the subject computes.
+        friends: see :class:`Surveyor`.
+    """
+
+    def __init__(
+        self,
+        subject: Any,
+        page: Path,
+        *,
+        prompt: str,
+        preset: Any,
+        max_new_tokens: int,
+        device: str = "cpu",
+        friends: Collection[int] = (),
+    ) -> None:
+        self.subject, self.page = subject, page
+        self.asked: dict[str, Any] = {"prompt": prompt, "preset": preset}
+        self.max_new_tokens, self.device = max_new_tokens, device
+        self.surveyor, self.yardstick = Surveyor(device, friends), Yardstick(device)
+        self.has_stages = all(callable(getattr(subject, name, None)) for name in STAGES)
+        self.left = Left()
+        self.rounds = 0
+
+    def warm_up(self) -> int:
+        """Read the page until a reading is no longer faster than the one before; return the number of readings."""
+        gc.collect()
+        gc.freeze()  # so that the collection before each round does not go through all modules again
+        before = self._page_ms()
+        for done in range(2, MOST_WARM_UPS + 1):
+            now = self._page_ms()
+            if now > before * (1 - WARM):
+                return done
+            before = now
+        return MOST_WARM_UPS
+
+    def round(self, only: Collection[str] = ()) -> dict[str, Any]:
+        """Read the page a few times, watched; return the fields of :class:`pytest_dsocr.timing.rounds.Round`.
+
+        If ``only`` names quantities, only their stages are repeated: a decode step reuses a prefilled cache, the page's
+        inputs and its features.
+
+        The shortest of each lap counts, since a disturbance only makes it longer. Spoilt readings count only if all
+        readings are spoilt; then the round is too.
+        """
+        self.rounds += 1
+        readings: list[_Reading] = []
+        fit: list[_Reading] = []
+        with _without_collection(), torch.no_grad():
+            while len(fit) < READINGS and len(readings) < READINGS + MOST_SPOILT:
+                if self.device.startswith("cuda"):  # a CPU's subject has threads on several cores
+                    move_to(self.rounds)
+                readings.append(self._reading(only))
+                fit = [one for one in readings if not one.spoilt]
+        fit = fit or readings
+        best = min(fit, key=lambda one: one.page_ms)
+        timed = in_quantities(shortest([one.laps for one in fit]))
+        found = in_fields({name: lap for name, lap in timed.items() if not only or name in only})
+        return {**found, "conditions": best.conditions, "spoilt": best.spoilt}
+
+    def exact(self) -> dict[str, int]:
+        """Count what is the same in every round; slow, and not timed."""
+        from pytest_dsocr.timing.probe.counting import count
+
+        with torch.no_grad():
+            return count(self)
+
+    def read(self, max_new_tokens: int | None = None) -> str:
+        """Read the page to its end or the limit of tokens, with the subject's own ``read``."""
+        text: str = self.subject.read(self.page, **self.asked, max_new_tokens=max_new_tokens or self.max_new_tokens)
+        return text
+
+    def _reading(self, only: Collection[str] = ()) -> _Reading:
+        watch = Stopwatch(self.device, self.yardstick)
+        self.surveyor.begin()
+        if self.has_stages and {*only} != {"page"}:
+            self.walk(watch, only).whole()
+        if not only or "page" in only:
+            with watch.lap("page"):
+                self.read()
+        took_ms = sum(lap.wall_ms for laps in watch.laps.values() for lap in laps)
+        return _Reading(apart(watch.laps), *self.surveyor.end(took_ms))
+
+    def _page_ms(self) -> float:
+        with _without_collection(), torch.no_grad():
+            return self._reading().page_ms
+
+    def walk(self, watch: Stopwatch, only: Collection[str] = ()) -> Walk:
+        """Return the page to be read stage by stage, or those stages alone that some quantities need."""
+        return Walk(self.subject, self.page, self.asked, self.max_new_tokens, watch, self.left, frozenset(only))
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """The page read once."""
+
+    laps: Laps
+    conditions: dict[str, Any]
+    spoilt: list[str]
+
+    @property
+    def page_ms(self) -> float:
+        return sum(lap.wall_ms for lap in self.laps.get("page", ()))
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Collect garbage before, and not within."""
+    gc.collect()
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

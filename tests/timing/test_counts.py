@@ -1,0 +1,164 @@
+"""Needless work is named by its own sign, and by no other; and what differs between two measurements."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.subjects.session import SessionSubject
+from pytest_dsocr.timing.counts import FLAGS, exact_changes, flag, flags, too_few_tokens
+from pytest_dsocr.timing.probe.page import PageProbe
+from pytest_dsocr.timing.probe.stopwatch import growth
+from suites.contract.asked import own_preset
+from tests.timing import planted
+
+SMALL = own_preset("small view", 128, 128, crop=False)
+TOKENS = 24
+"""The fewest show what grows: eight at each end, and some between."""
+
+Probe = Callable[..., PageProbe]
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    path = tmp_path / "page.png"
+    Image.new("RGB", (64, 48), "white").save(path)
+    return path
+
+
+@pytest.fixture
+def probe(tiny: Engine[Any], page: Path) -> Probe:
+    def make(subject: Callable[[Engine[Any]], SessionSubject], tokens: int = TOKENS) -> PageProbe:
+        return PageProbe(subject(tiny), page, prompt="<image>\nFree OCR.", preset=SMALL, max_new_tokens=tokens)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("subject", "name", "figures"),
+    [
+        (planted.VisionInDecode, "vision in decode, short prefill", "5 convolutions"),  # beside such a step
+        (planted.VisionTwice, "vision runs again", "2 views, and it has 1"),
+        (planted.VisionLeftOut, "vision left out", "0 views, and it has 1"),
+        (planted.PrefillKept, "short prefill", "takes 0 (us"),
+        (planted.WaitsInStep, "waits in a step", "1 times by itself"),
+        (planted.WaitsInRead, "waits a token", "1.92 times a token"),
+        (planted.CacheConcatenated, "cache copied", "1,632 bytes more"),
+        (planted.QuadraticNgrams, "host work grows", "27 lines of Python more"),
+        (SessionSubject, "", ""),
+    ],
+)
+def test_a_planted_cost_raises_its_own_flag_alone(
+    probe: Probe, subject: type[SessionSubject], name: str, figures: str
+) -> None:
+    found = flags(probe(subject).exact())
+    assert [*found] == [*FLAGS], "all of them are evaluated"
+    raised = {one: flag.measured for one, flag in found.items() if flag.raised}
+    assert ", ".join(raised) == name
+    assert all(figures in measured for measured in [*raised.values()][:1])
+
+
+THRESHOLDS: dict[str, tuple[dict[str, int], str]] = {
+    "vision in decode": ({"decode.convolutions": 0}, "decode.convolutions"),
+    "vision runs again": ({"vision.views": 7, "page.views": 7}, "page.views"),
+    "vision left out": (
+        {"vision.views": 0, "page.views": 0, "page.operators": 9, "first_token.operators": 9},
+        "vision.views",
+    ),
+    "short prefill": ({"prefill.busy_us": 201, "decode.busy_us": 100}, "decode.busy_us"),
+    "waits in a step": ({"decode.waits": 0}, "decode.waits"),
+    "waits a token": ({"page.waits": 14, "page.waits.first": 4, "tokens.output": 10}, "page.waits"),
+    "cache copied": ({"decode.bytes.growth": 99, "cache.bytes_a_token": 100}, "decode.bytes.growth"),
+    "operators grow": ({"decode.operators.growth": 0, "decode.operators": 9}, "decode.operators.growth"),
+    "host work grows": ({"page.lines.growth": 0}, "page.lines.growth"),
+}
+"""By flag, what is allowed to the last, and of what one more is not."""
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_a_flag_is_raised_above_its_limit_and_needs_all_of_its_quantities(name: str) -> None:
+    allowed, quantity = THRESHOLDS[name]
+    for by, raised in ((-3, False), (0, False), (1, True)):
+        exact = {**allowed, quantity: allowed[quantity] + by}
+        found = flag(name, exact)
+        assert found is not None
+        assert found.raised is raised
+    for missing in FLAGS[name][0]:
+        assert flag(name, {one: value for one, value in allowed.items() if one != missing}) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "grown"),
+    [
+        ([5, 8], 3),
+        ([*range(0, 60, 3)], 3),
+        ([7] * 20 + [5000], 0),
+    ],
+)
+def test_growth_is_a_tokens_and_one_that_stands_out_is_none(values: list[int], grown: int) -> None:
+    assert growth(values) == grown
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "differs"),
+    [
+        ("sam.busy_us", 18_000, 18_500, False),
+        ("sam.busy_us", 18_000, 18_600, True),
+        ("projector.busy_us", 18, 45, False),
+        ("page.peak_bytes", 7_000_000_000, 7_050_000_000, False),
+        ("page.peak_bytes", 7_000_000_000, 7_100_000_000, True),
+        ("sam.kernels", 1140, 1141, True),
+    ],
+)
+def test_what_is_measured_may_differ_a_little(name: str, before: int, after: int, differs: bool) -> None:
+    found = exact_changes({name: before}, {name: after})
+    assert [(one.quantity, one.is_worse) for one in found] == [(name, True)] * differs
+
+
+@pytest.mark.parametrize(("tokens", "fewest"), [(1, 2), (3, 4), (16, 17), (17, 18), (18, 0)])
+def test_what_takes_more_tokens_than_the_page_has_is_said(probe: Probe, tokens: int, fewest: int) -> None:
+    made = probe(SessionSubject, tokens)
+    exact, timed = made.exact(), made.round()["wall_ms"]
+    lacking = {name for name in ("decode", "decode.early", "decode.late") if name not in timed}
+    lacking |= {one for name in FLAGS if flag(name, exact) is None for one in FLAGS[name][0] if one not in exact}
+    said = {name: too_few_tokens((name,), exact) for name in ("decode", "decode.late", *lacking, *exact)}
+    assert lacking <= {name for name, why in said.items() if why}
+    there = (exact.keys() | timed.keys()) - {"decode.views"}
+    assert not [name for name in there if said.get(name)], "what is there is enough"
+    assert (f"too few tokens ({tokens}, needs {fewest})" in said.values()) is bool(fewest)
+
+
+@pytest.mark.parametrize(
+    ("only", "asked"),
+    [
+        ((), ["inputs", "vision", "prefill", "step", "text_of", "read"]),
+        (("decode",), ["prefill", "step"]),
+        (("tokenizer", "page"), ["inputs", "read"]),
+        (("sam", "postprocess"), ["vision", "text_of"]),
+        (("first_token",), ["inputs", "vision", "prefill"]),
+        (("page",), ["read"]),
+    ],
+)
+def test_a_round_does_again_what_its_quantities_need_and_no_more(
+    monkeypatch: pytest.MonkeyPatch, probe: Probe, only: tuple[str, ...], asked: list[str]
+) -> None:
+    made, seen, texts = probe(SessionSubject), list[str](), set[Any]()
+    monkeypatch.setattr("pytest_dsocr.timing.probe.machine.WAITED_SHARE", 1e9)
+    whole = made.round()["wall_ms"]
+
+    def noted(name: str, call: Callable[..., Any], *given: Any, **how: Any) -> Any:
+        seen.append(name)
+        texts.update([call(*given, **how)] if name == "text_of" else [])
+        return call(*given, **how)
+
+    for name in ("inputs", "vision", "prefill", "step", "text_of", "read"):
+        monkeypatch.setattr(made.subject, name, partial(noted, name, getattr(made.subject, name)))
+    made.round(())
+    seen.clear()
+    assert [*made.round(only)["wall_ms"]] == [name for name in whole if not only or name in only]
+    assert list(dict.fromkeys(seen)) == asked
+    assert len(texts) == 1, "what is taken from an earlier walk is what that gave"
