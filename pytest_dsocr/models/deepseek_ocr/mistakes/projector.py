@@ -14,8 +14,6 @@ from pytest_dsocr.explain.catalogue.blocks import DTYPES, NOT_FINITE, rounded
 from pytest_dsocr.explain.mistake import Group, Target
 from pytest_dsocr.models.deepseek_ocr.model import DeepseekOCR
 
-Grid = tuple[int, int]
-
 
 def projector_mistakes() -> Group:
     """Make those of the projector and of what it gets."""

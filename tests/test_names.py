@@ -1,0 +1,50 @@
+"""One name for one thing: public types are called differently, and a model is named in its own folder alone."""
+
+import ast
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pytest_dsocr
+
+PACKAGE = Path(pytest_dsocr.__file__).parent
+OF_A_MODEL = re.compile(r"\b(clip|sam|640|128815|image_newline)\b")
+MAY_NAME_ONE = {
+    "adapters/mlx_vlm.py": "another project's model, whose own modules have these names",
+    "compare/boxes.py": "numpy's clip",
+    "explain/catalogue/pixels.py": "the default of Unlimited-OCR's infer_multi, and CLIP's means as mistakes",
+    "explain/hints.py": "ids of mistakes of resized position tables",
+}
+"""Files outside of ``models`` and ``layers`` that name a part of one model, each with the reason."""
+
+
+def own_files() -> list[Path]:
+    """The package's files; an installation has the suites in it as well."""
+    return sorted(path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] != "suites")
+
+
+def test_no_two_public_types_have_one_name() -> None:
+    places = defaultdict[str, list[str]](list)
+    for path in own_files():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            for name in _type_names(node):
+                places[name].append(path.relative_to(PACKAGE).as_posix())
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def _type_names(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.ClassDef):
+        names = [node.name]
+    elif isinstance(node, ast.Assign):
+        names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+    else:
+        names = []
+    return [name for name in names if name[0].isupper() and not name.isupper()]
+
+
+def test_a_model_is_named_in_its_own_folder_alone() -> None:
+    others = [path for path in own_files() if path.relative_to(PACKAGE).parts[0] not in ("models", "layers")]
+    named = {
+        path.relative_to(PACKAGE).as_posix() for path in others if OF_A_MODEL.search(path.read_text(encoding="utf-8"))
+    }
+    assert named == {*MAY_NAME_ONE}
