@@ -41,7 +41,7 @@ EventKey = tuple[str, str, str, tuple[SourceLine, ...]]
 
 
 def trace(probe: PageProbe, own: Own, path: Path) -> dict[str, Any]:
-    """Trace one page; write its trace, and return the table that :class:`~pytest_dsocr.timing.traced.TraceTable` reads."""
+    """Trace one page; write its trace, and return its :class:`~pytest_dsocr.timing.traced.TraceTable` as JSON."""
     lines = Lines(Marks(own))
     with lines.noting():
         _read(probe, lines.marks)
