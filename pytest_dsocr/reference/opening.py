@@ -111,5 +111,7 @@ def _recorded(wanted: WantedReference, recording: Recording, behind: Sequence[Re
 
 def pinned(golden: Path, files: Collection[str] = ()) -> Mapping[str, str] | None:
     """Return the hashes that a folder of recordings pins of the vendor's files of these names, where it does."""
+    if not files:  # of a recording that no vendor's code made
+        return None
     path = anchors_of(golden, family_with(files))
     return {name: file.sha256 for name, file in read_json(path).files.items()} if path.is_file() else None

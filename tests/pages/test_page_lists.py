@@ -106,8 +106,8 @@ def test_what_is_no_page_and_no_subset_is_refused_with_what_there_is() -> None:
     with pytest.raises(DsocrError) as caught:
         list(pages_in([Path("dev-4")]))
     assert str(caught.value) == (
-        "there is no page dev-4; give an image, a folder of images, a PDF, a list file (.lst, .txt) "
-        "or a subset of the shipped pages (dev-3, dev-20, typeset, all)"
+        "there is no page dev-4; give an image, a folder of images, a PDF, a list file (.lst, .txt), "
+        "a shipped page such as invoice_016, or a subset of these (dev-3, dev-20, typeset, all); did you mean dev-3?"
     )
 
 

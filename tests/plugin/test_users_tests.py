@@ -163,7 +163,7 @@ def test_a_case_may_be_made_in_any_of_pytests_ways(repository: Repository) -> No
         "TestTwo::test_it[figure]",
         "TestChanged::test_it[page-tiny-markdown]",
     }
-    result.stdout.fnmatch_lines(["3 comparisons in 3 cases: 3 MATCH"])
+    result.stdout.fnmatch_lines(["3 comparisons by test_it.py in 3 cases: 3 MATCH"])
 
 
 def test_a_fixture_above_the_subject_says_what_it_needs(repository: Repository) -> None:

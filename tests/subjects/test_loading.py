@@ -199,7 +199,7 @@ def test_what_is_offered_is_known_before_it_is_loaded() -> None:
     for spec, message in {
         "their_model:Misnamed": "the subject's presets name 'huge'; give names of tiny, small, base, large, gundam",
         "cli:--prompts=none cat {page}": "the subject's prompts name 'none'; give names of markdown, ocr, free, ",
-        "vendor:absent": "absent lacks modeling_deepseekocr.py, ",
+        "vendor:absent": "absent lacks a file with the model's class",
         "processor:absent:Nobody": "there is no module absent",
     }.items():
         with pytest.raises(DsocrError, match=message):
