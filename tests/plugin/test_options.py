@@ -177,8 +177,8 @@ def test_of_several_places_one_counts(alone: pytest.Pytester, monkeypatch: pytes
 
 def test_the_reference_is_keyed_as_the_subject_unless_said_otherwise(alone: pytest.Pytester) -> None:
     key = ("--dsocr-device=cuda:1", "--dsocr-dtype=bfloat16", "--dsocr-attention=flash_attention_2")
-    assert Config(**resolved(alone, *key)).reference_key == ("cuda:1", "bfloat16", "flash_attention_2")
-    named = Config(**resolved(alone, *key, "--dsocr-reference-dtype=float32"))
+    assert Config(**resolved(alone, *key), given_by={}).reference_key == ("cuda:1", "bfloat16", "flash_attention_2")
+    named = Config(**resolved(alone, *key, "--dsocr-reference-dtype=float32"), given_by={})
     assert named.reference_key == ("cuda:1", "float32", "flash_attention_2")
 
 

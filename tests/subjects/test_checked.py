@@ -206,8 +206,8 @@ def test_what_is_copied_keeps_its_order_in_memory_and_nothing_of_a_class_or_grad
     made = to_builtin({AnyText("k"): (Words(["own"]), {Three.THREE}), "f": frozenset({b"x"}), "t": True})
     assert made == {"k": (["own"], {3}), "f": frozenset({b"x"}), "t": True}
     assert [type(one) for one in (*made, *made["k"][0], *made["k"][1])] == [str, str, str, str, int]
-    own = {"eos_id": Three.THREE, "no_repeat_ngram_size": 0, "max_new_tokens": 9}
-    policy: Any = SimpleNamespace(read=len, policy=SimpleNamespace(**own))
+    numbers = {"eos_id": Three.THREE, "no_repeat_ngram_size": 0, "max_new_tokens": 9}
+    policy: Any = SimpleNamespace(read=len, policy=SimpleNamespace(**numbers))
     asked = CheckedSubject(policy).policy
     assert asked is not None
     assert type(asked.eos_id) is int
