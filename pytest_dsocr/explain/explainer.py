@@ -176,10 +176,11 @@ def evidence_of(question: Question, answer: SearchResult) -> Evidence:
     from pytest_dsocr.explain.catalogue import twins
 
     odds = odds_of_tensor(answer.error, question.ordinary)
-    tried = {*answer.done, *(question.done or () if question.what in OF_TEXT else ())}
+    by_text = question.what in OF_TEXT
+    tried = {*answer.done, *(question.done or () if by_text else ())}
     if answer.places is not None:
         odds = odds_of_places(answer.places, len({*(question.done or ()), *answer.done}))
-    unseen = len({other for one in answer.found for other in twins(one)} - tried)
+    unseen = len({other for one in answer.found for other in twins(one, by_text=by_text)} - tried)
     return Evidence(answer.untried + unseen, len(answer.found), 1.0 if answer.beyond.startswith(NOT) else odds)
 
 

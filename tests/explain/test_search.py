@@ -168,3 +168,18 @@ def test_what_does_not_fit_is_refused_before_anything_is_loaded(
     meminfo.unlink()
     assert free_bytes(torch.device("cpu")) is None
     check_memory("synthetic:full", "cpu", "float32")  # a system that does not say is trusted
+
+
+@pytest.mark.parametrize(
+    ("what", "one", "twin"),
+    [
+        ("images_ori", "pixels.levels-bgr", "pixels.opened-bgr"),
+        ("logits", "steps.prefill.rope-twice", "steps.prefill.positions-doubled"),
+    ],
+)
+def test_what_has_a_twin_is_proven_only_if_that_was_refuted(what: str, one: str, twin: str) -> None:
+    """In the matrix of false proofs each gave the same as the other, which was not searched for."""
+    for others, is_proven in (({}, False), ({twin: 0.03}, True)):
+        explanation = explainer.in_words(Question(PAGE, what, 3, 20, NEAR), made({one: 0.0, "other": 0.03, **others}))
+        assert explanation is not None
+        assert (explanation.mistakes, explanation.is_proven) == ((one,), is_proven)

@@ -87,14 +87,13 @@ def seen(family: ModelSpec) -> Sequence[Port]:
 
 
 @cache
-def _twins() -> Mapping[str, frozenset[str]]:
-    rows = tomllib.loads(Path(__file__).with_name("twins.toml").read_text(encoding="utf-8"))
-    return {one: frozenset(others) for one, others in rows.items()}
+def _twins() -> Mapping[str, Mapping[str, Sequence[str]]]:
+    return tomllib.loads(Path(__file__).with_name("twins.toml").read_text(encoding="utf-8"))
 
 
-def twins(name: str) -> frozenset[str]:
-    """Return the mistakes that were seen to give the same as this one on some page, without being the same."""
-    return _twins().get(name, frozenset())
+def twins(name: str, *, by_text: bool) -> frozenset[str]:
+    """Return the mistakes that were seen to give the same text, or the same tensor, without being the same."""
+    return frozenset(_twins()["texts" if by_text else "tensors"].get(name, ()))
 
 
 def resolve(name: str, family: ModelSpec | None = None) -> tuple[ModelSpec, Mistake] | None:
