@@ -140,16 +140,16 @@ def test_a_text_alone_is_explained_by_a_mistake_of_any_stage(name: str, explaine
 
 
 @pytest.mark.parametrize(
-    ("level", "name"),
+    ("level", "name", "is_proven"),
     [
-        (Level.TEXT, "prefill.transposed-self_attn.o_proj@2"),
-        (Level.TEXT, "all.weights-int4"),
-        (Level.STAGES, "prefill.experts-exchanged@3"),
-        (Level.STAGES, "sam.gives-bfloat16@1"),
+        (Level.TEXT, "prefill.transposed-self_attn.o_proj@2", True),
+        (Level.TEXT, "all.weights-int4", False),  # its text leaves the right one in six places, which may be chance
+        (Level.STAGES, "prefill.experts-exchanged@3", True),
+        (Level.STAGES, "sam.gives-bfloat16@1", True),
     ],
 )
 def test_a_mistake_of_one_block_alone_and_one_of_all_weights_is_told_from_its_like(
-    level: Level, name: str, explainer: Explainer
+    level: Level, name: str, is_proven: bool, explainer: Explainer
 ) -> None:
     known = {one.id: one for one in (*of_one_block(loaded().session), *everywhere(DEEPSEEK_OCR))}
     like = [
@@ -160,7 +160,7 @@ def test_a_mistake_of_one_block_alone_and_one_of_all_weights_is_told_from_its_li
     found = explained(
         explainer, judged(known[name], level=level), *like, *(one for one in known if one.startswith("all"))
     )
-    assert (found.mistakes, found.is_proven) == ((name,), True)
+    assert (found.mistakes, found.is_proven) == ((name,), is_proven), found.text
     assert "in block" in found.text or "all blocks" in found.text
 
 
