@@ -81,7 +81,7 @@ def _line(name: str, pairs: Sequence[tuple[Box, Box]], axis: slice) -> str:
     if not is_sane or np.count_nonzero(moves) < MOVED * len(moves):
         return ""
     terms = np.stack([np.ones_like(places), places], axis=1)
-    fit, *_ = np.linalg.lstsq(terms, moves)
+    fit, *_ = np.linalg.lstsq(terms, moves, rcond=None)
     rest = moves - terms @ fit
     if rest @ rest > (1 - ON_LINE) * (moves @ moves):
         return ""

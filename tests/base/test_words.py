@@ -55,7 +55,7 @@ def test_paths_inside_this_package_are_short(tmp_path: Path, monkeypatch: pytest
     ]
     with pytest.raises(ValueError, match="its end is missing") as raised:
         unseal(b"")
-    assert 'File "foundation/files.py", line' in traced(raised.value)
+    assert 'File "base/files.py", line' in traced(raised.value)
     assert str(PACKAGE) not in traced(raised.value)
 
 

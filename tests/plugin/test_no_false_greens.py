@@ -105,9 +105,8 @@ ROWS = {
     ),
     "above the subject": Row(
         BY_LEVEL,
-        {"passed": 1, "skipped": 2},
-        ["*needs L1 (inputs), the subject offers L0 (text)"],
-        ["-rs"],
+        {"passed": 1},
+        ["not offered     2 tests need more than text: 1 L1, 1 L2", "*1 passed, 2 not offered in*"],
         status=PASSED,
     ),
     "a level that is promised": Row(BY_LEVEL, {"errors": 1, "deselected": 1}, (), ["--dsocr-level", "L1"]),
