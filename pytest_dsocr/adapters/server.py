@@ -22,7 +22,6 @@ from pytest_dsocr.adapters.chat import Chat, Completion
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import EOS
-from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.subjects.calls import LOAD, guarded, refusal
@@ -107,7 +106,9 @@ class ServerSubject:
 
     def greet(self) -> None:
         """Find out what the server does, and report it. What is in one preset offers no other, unless it names some."""
+        # Imported late: collecting tests reads this module, and must not load torch.
         from pytest_dsocr.adapters.handshake import shake_hands
+        from pytest_dsocr.engine.checkpoint import resolve
 
         own = resolve(self._setup["checkpoint"])
         chat = replace(self._chat, limit_s=self._options.start_limit, option="start_limit")
