@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pytest_dsocr.base.words import si
 from pytest_dsocr.contract.presets import crop_count, encoded_side
 from pytest_dsocr.cost import decoder
 from pytest_dsocr.cost.cost import ITEM_BYTES, Cost, StageCost, moved, total
@@ -101,12 +102,6 @@ class PageCost:
             f"{si(self.flops)}FLOP, {si(self.moved_bytes)}B to be moved; "
             f"{si(self.cache_bytes)}B of keys and values, at most {si(self.activation_bytes)}B of activations"
         )
-
-
-def si(value: float) -> str:
-    """Return a number of three figures with its prefix, such as ``3.47 T``."""
-    power = next((power for power in (4, 3, 2, 1) if value >= 1000**power), 0)
-    return f"{value / 1000**power:.3g} {' kMGT'[power].strip()}"
 
 
 def _fusion(arch: Architecture, work: Workload) -> LayerCosts:
