@@ -21,7 +21,7 @@ from typing import Any
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.base.process import IDLE_WAITS, end_with_parent
 from pytest_dsocr.plugin.options import OPTIONS, SPREAD
-from pytest_dsocr.plugin.selection import MEASURING, WORDS, asks_for_times
+from pytest_dsocr.plugin.selection import WORDS, asks_for_times
 from pytest_dsocr.report.file import (
     CHANGED,
     EXIT_STATUS,
@@ -35,7 +35,7 @@ from pytest_dsocr.report.file import (
     mark_running,
     read_result,
 )
-from pytest_dsocr.report.words import SAFE_PATH, suites
+from pytest_dsocr.report.words import ON_REQUEST, SAFE_PATH, suites
 
 NAME, HOOKS = "dsocr", "pytest_dsocr.plugin.hooks"
 DEFAULT_OUT, OUT_FLAG = "dsocr-out", "--dsocr-out"
@@ -89,7 +89,7 @@ def run(options: Namespace) -> Iterator[str]:
     if [word for word in options.of_pytest if word.partition("=")[0] == OUT_FLAG]:
         raise DsocrError(f"{OUT_FLAG} comes after --; give --out before it")
     times = asks_for_times(options) or any(word.startswith(WORDS) for word in options.of_pytest)
-    tests = options.tests or suites([name for name in MEASURING if name != "perf" or not times])
+    tests = options.tests or suites([name for name in ON_REQUEST if name != "perf" or not times])
     as_usual = options.tests or options.of_pytest or times or os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
     spread = [] if as_usual or find_spec("xdist") is None else [SPREAD]
     in_order = ["-pno:randomly"] if find_spec("pytest_randomly") and not options.tests else []

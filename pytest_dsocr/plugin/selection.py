@@ -12,6 +12,7 @@ from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.plugin.options import OPTIONS, PREFIX, value_of
 from pytest_dsocr.plugin.stash import COLLECTED, CONFIG, NAMED, NOTES
 from pytest_dsocr.report.payload import LeftPayload
+from pytest_dsocr.report.words import ON_REQUEST
 
 if TYPE_CHECKING:
     from pytest_dsocr.records.case import Case
@@ -45,7 +46,6 @@ def _listed(case: Case) -> tuple[str, str, str, str]:
 
 
 MARKER = "dsocr_perf"
-MEASURING = ("perf", "cost")
 ASKING = ("baseline_update", "slower", "rounds", "baseline_days")
 """Options that mean nothing to a run without times."""
 [UPDATE] = [option for option in OPTIONS if option.name == "baseline_update"]
@@ -82,7 +82,7 @@ def is_unasked(folder: Path, config: pytest.Config) -> bool:
         folder: of any suite.
         config: of the run.
     """
-    if folder.name not in MEASURING or not _came_with_all(folder, config) or _is_selected(folder.name, config):
+    if folder.name not in ON_REQUEST or not _came_with_all(folder, config) or _is_selected(folder.name, config):
         return False
     note = (
         f"the suite {folder.name} measures, and is run only where it is asked for: "

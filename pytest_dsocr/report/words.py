@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -120,7 +119,7 @@ SHIPPED_SUBJECT = "session"
 OF_RECORD = ("checkpoint", "device", "dtype", "attention")
 """The fields of a provenance that are options of ``dsocr vendor record``."""
 ON_REQUEST = ("perf", "cost")
-"""Suites that ``dsocr compare`` runs where times are asked for."""
+"""Suites that measure, and run only on request."""
 SHIPPED = PACKAGE / "pages" / "files"
 OURS, NAMED = "--dsocr-", "pages="
 ADDED = re.compile(r"-p(dsocr|pytest_dsocr\.plugin\.hooks|no:randomly)|--pyargs|--dsocr-out=dsocr-out")
@@ -135,7 +134,7 @@ def suites(left_out: Container[str]) -> list[str]:
     """Return what pytest is to run: the suites of the installation, or those of the checkout, but for some."""
     found = [init.parent for init in suites_folder().glob("*/__init__.py") if init.parent.name not in left_out]
     found.sort(key=lambda suite: (suite.name != FIRST, suite.name))
-    is_installed = find_spec(SUITES) is not None
+    is_installed = suites_folder().parent == PACKAGE
     return ["--pyargs", *(f"{SUITES}.{one.name}" for one in found)] if is_installed else [*map(str, found)]
 
 

@@ -15,9 +15,8 @@ from pytest_dsocr.cli.compare import MEMORY_KEPT, words_of
 from pytest_dsocr.cli.main import parser
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin.options import OPTIONS
-from pytest_dsocr.plugin.selection import MEASURING
 from pytest_dsocr.report.file import UNFINISHED, read_result
-from pytest_dsocr.report.words import suites
+from pytest_dsocr.report.words import ON_REQUEST, suites
 
 SUBJECTS = """
     import time
@@ -126,7 +125,7 @@ def test_every_option_of_the_plugin_is_offered_by_both_names_and_handed_on(tmp_p
 
 def test_the_suites_are_found_wherever_it_is_called() -> None:
     """Whole pages first; the project's own tests, times and FLOPs are none of them."""
-    found = suites(MEASURING)
+    found = suites(ON_REQUEST)
     names = [Path(path).name for path in found]
     assert [name.removeprefix("pytest_dsocr.suites.") for name in names if name != "--pyargs"] == [
         *("parity", "cache", "checkpoint", "contract", "reference", "server")

@@ -8,8 +8,9 @@ import pytest
 import suites
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.plugin.options import SPREAD
-from pytest_dsocr.plugin.selection import MEASURING, is_unasked
+from pytest_dsocr.plugin.selection import is_unasked
 from pytest_dsocr.plugin.stash import NOTES
+from pytest_dsocr.report.words import ON_REQUEST
 
 [ALL] = map(Path, suites.__path__)
 
@@ -40,7 +41,7 @@ def test_they_are_left_out_only_where_all_suites_are_named(
     assert found == left_out
     notes = config.stash.get(NOTES, [])
     assert sorted(note.split()[2] for note in notes) == sorted(left_out)
-    assert {*MEASURING} <= {folder.name for folder in ALL.iterdir()}
+    assert {*ON_REQUEST} <= {folder.name for folder in ALL.iterdir()}
 
 
 @pytest.mark.parametrize(("update", "are_taken"), [("", False), ("off", False), ("1", True)])
