@@ -137,7 +137,7 @@ def every_id() -> frozenset[str]:
 def reports(name: str, level: Level, *, up_to_first: bool = False) -> list[CaseReport]:
     """Return what a subject with a mistake is found to do on each page, or on those up to the first that breaks."""
     found = list[CaseReport]()
-    reference()  # is chosen before: by how Pillow resizes
+    reference(), pages()  # are made before: by how Pillow resizes, and with the presets that are right
     with Changes() as changes:
         plant(own_rows(name)[name], loaded().session, changes)
         for case in pages():
