@@ -32,19 +32,10 @@ NEVER = frozenset(
 """Signs of what fewer bits do not cause."""
 DEGENERATE = frozenset(
     (
-        *(
-            Symptom.EMPTINESS,
-            Symptom.TRUNCATION,
-            Symptom.GOES_ON,
-            Symptom.LOST_START,
-            Symptom.REPETITION,
-            Symptom.BYTE_MARKS,
-        ),
-        *(Symptom.BROKEN_CHARACTERS, Symptom.MARKUP, Symptom.ECHO, Symptom.UNRELATED),
+        *(Symptom.EMPTINESS, Symptom.TRUNCATION, Symptom.GOES_ON, Symptom.LOST_START, Symptom.REPETITION),
+        *(Symptom.BYTE_MARKS, Symptom.BROKEN_CHARACTERS, Symptom.MARKUP, Symptom.ECHO, Symptom.UNRELATED),
     )
 )
-
-
 KINDS = {"tokens": "tokens", "text": "characters", MMD: "characters", **dict.fromkeys(OF_BOXES, "boxes")}
 """Loss that measures a comparison, by its stage; for all others it is ``kl``."""
 

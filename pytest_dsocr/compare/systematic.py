@@ -76,9 +76,10 @@ def shared_move(pairs: Sequence[tuple[Box, Box]]) -> str:
 
 def _line(name: str, pairs: Sequence[tuple[Box, Box]], axis: slice) -> str:
     found, places = (np.array([pair[k][axis] for pair in pairs], float).ravel() for k in (0, 1))
-    is_sane = bool((np.abs(np.stack([places, found])) < FARTHEST).all())  # a model may write 1e300, or NaN
-    moves = found - places if is_sane else np.zeros_like(places)
-    if not is_sane or np.count_nonzero(moves) < MOVED * len(moves):
+    if not (np.abs([places, found]) < FARTHEST).all():  # a model may write 1e300, or NaN
+        return ""
+    moves = found - places
+    if np.count_nonzero(moves) < MOVED * len(moves):
         return ""
     terms = np.stack([np.ones_like(places), places], axis=1)
     fit, *_ = np.linalg.lstsq(terms, moves, rcond=None)
