@@ -21,6 +21,8 @@ def _found() -> Mapping[str, ModelSpec]:
 
 
 MODELS: Mapping[str, ModelSpec] = _found()
+OF_CLASS = {family.vendor.architecture: family for family in MODELS.values()}
+"""The models by their vendor's class."""
 UNMARKED = next(family for family in MODELS.values() if family.is_unmarked)
 """The model of every recorded case that names none."""
 STAGES: tuple[Stage, ...] = merged(MODELS.values())
@@ -42,11 +44,10 @@ def model_of_class(kind: type) -> ModelSpec:
     Raises:
         DsocrError: if it is the class of no known model.
     """
-    known = {family.vendor.architecture: family for family in MODELS.values()}
-    found = next((known[one.__name__] for one in kind.__mro__ if one.__name__ in known), None)
+    found = next((OF_CLASS[one.__name__] for one in kind.__mro__ if one.__name__ in OF_CLASS), None)
     if found is None:
         raise DsocrError(
-            f"{kind.__name__} is not a vendor's class ({', '.join(known)}); "
+            f"{kind.__name__} is not a vendor's class ({', '.join(OF_CLASS)}); "
             "pass the object that AutoModel.from_pretrained(..., trust_remote_code=True) gives"
         )
     return found
@@ -58,12 +59,11 @@ def model_of(architectures: Sequence[str]) -> ModelSpec:
     Raises:
         DsocrError: if it names no known model.
     """
-    known = {family.vendor.architecture: family for family in MODELS.values()}
     for one in architectures:
-        if one in known:
-            return known[one]
+        if one in OF_CLASS:
+            return OF_CLASS[one]
     named = f"the architecture {', '.join(architectures)}" if architectures else "a config.json without architectures"
     raise DsocrError(
-        f"{named} is of no model that is known ({', '.join(known)}); if it is one of them under another name, "
+        f"{named} is of no model that is known ({', '.join(OF_CLASS)}); if it is one of them under another name, "
         f"say which: --dsocr-model={'|'.join(MODELS)}"
     )
