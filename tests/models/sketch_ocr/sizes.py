@@ -1,12 +1,13 @@
 """Sizes of the sketch's encoder."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import msgspec
 from msgspec import Struct
 
-from pytest_dsocr.layers.sizes import DecoderConfig, SamConfig
+from pytest_dsocr.layers.sizes import SamConfig
+from pytest_dsocr.models.deepseek_ocr.synthetic import SIZES as LIKE_SIZES
 
 
 @dataclass(frozen=True)
@@ -70,16 +71,6 @@ class QueryEncoder(Struct, frozen=True):
 
 
 _SAM = SamConfig(width=32, layers=2, heads=2, global_attn_indexes=(1,), neck_channels=16, downsample_channels=(24, 48))
-_DECODER = DecoderConfig(
-    vocab_size=512,
-    hidden_size=64,
-    intermediate_size=128,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=4,
-    n_routed_experts=8,
-    num_experts_per_tok=2,
-    moe_intermediate_size=32,
-    max_position_embeddings=8192,
-)
+_, _OF_TINY = LIKE_SIZES["tiny"]
+_DECODER = replace(_OF_TINY, num_hidden_layers=2)
 SIZES = {"sketch": (QueryEncoder(Towers(_SAM, TowerConfig(48, 2, 3))), _DECODER)}
