@@ -19,7 +19,7 @@ from pytest_dsocr.base.errors import DsocrError, is_of_machine
 from pytest_dsocr.base.process import check_system, cores
 from pytest_dsocr.base.words import in_shell
 from pytest_dsocr.plugin import option_values as read
-from pytest_dsocr.plugin.options import OPTIONS, SPREAD, Option, texts_of, value_of
+from pytest_dsocr.plugin.options import OPTIONS, OUT, SPREAD, Option, texts_of, value_of
 from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, NOTES, OUT_FOLDER, WATCHED, WITNESS, uncaptured
 from pytest_dsocr.records.config import Config, Level
 from pytest_dsocr.reference.goldens import check_writable, golden_folder
@@ -62,7 +62,6 @@ def on_own_gpu(config: Config, worker: str) -> Config:
 
 WORDS = {"checkpoint": ("mini",), "reference": ("recorded", "session")}
 """Words of options that also take paths. A folder of such a name is written ``./mini``."""
-[OUT] = [option for option in OPTIONS if option.name == "out"]
 SESSION = "session"
 UPDATES = ("update_snapshots", "update_new_snapshots_only")
 

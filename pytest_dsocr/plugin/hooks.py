@@ -21,7 +21,7 @@ from pytest_dsocr.plugin import stash
 from pytest_dsocr.plugin.elapsed import RunElapsed
 from pytest_dsocr.plugin.journal import Journal
 from pytest_dsocr.plugin.markers import arguments_of, check_markers, is_ours, registration_lines
-from pytest_dsocr.plugin.options import OPTIONS, PREFIX, SPREAD
+from pytest_dsocr.plugin.options import OPTIONS, OUT, PREFIX, SPREAD
 from pytest_dsocr.plugin.run import Run
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ def _start(config: pytest.Config, typed: Any) -> bool:
     That is on the command line, in the ini file, or by ``DSOCR_OUT``: other variables of the environment may be meant
     for other runs in the same shell.
     """
-    is_used = bool(os.environ.get("DSOCR_OUT", "").strip()) or any(
+    is_used = any(OUT.in_environment()) or any(
         getattr(typed, option.ini, None) is not None or config.getini(option.ini) is not None for option in OPTIONS
     )
     if is_used and not _only_shows(typed):

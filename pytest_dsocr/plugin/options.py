@@ -313,3 +313,4 @@ OPTIONS = (
         reader="ledger",
     ),
 )
+[OUT] = [option for option in OPTIONS if option.name == "out"]
