@@ -128,7 +128,7 @@ class ServerSubject:
     ) -> Completion:
         """Return the server's complete answer to a case, or to another ``page`` instead, which may be a URL.
 
-        ``answer`` is the start of the answer, ``body`` further fields. Raises ``RefusedError`` if a field is refused.
+        ``answer`` is the start of the answer, ``body`` further fields. Raises ``StatusError`` if a field is refused.
         """
         asked = {**self._body(page or case.page, case.prompt, case.preset, case.max_new_tokens), **body}
         if answer:

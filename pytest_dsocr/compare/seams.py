@@ -1,6 +1,6 @@
 """Comparison of tensors: by all values if both sides have them, otherwise by the summaries in a recording.
 
-It also compares a stage's rounding with the vendor's kernels on the same input; see ``observation.answer.Rounding``.
+It also compares a stage's rounding with the vendor's kernels on the same input; see ``Rounding``.
 """
 
 import math

@@ -131,7 +131,7 @@ def _dsocr_compared(
     _dsocr_kept: KeptCase,
     _dsocr_explainer: Explainer,
 ) -> CaseReport:
-    """The case compared within the run's own limits, once, as far as the subject got; see ``cases.run.run_case``."""
+    """The case compared within the run's own limits, once, as far as the subject got; see ``run.case.run_case``."""
 
     def compare() -> CaseReport:
         from pytest_dsocr.plugin.loading import waiting_for

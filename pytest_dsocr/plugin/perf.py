@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def dsocr_probe(_dsocr_perf_case: Case, dsocr_config: Config, dsocr_subject: Any) -> PageProbe:
-    """The subject on the run's first page, to be timed and counted; see ``perf.probe.page.PageProbe``."""
+    """The subject on the run's first page, to be timed and counted; see ``timing.probe.page.PageProbe``."""
     from pytest_dsocr.timing.probe.page import PageProbe
 
     case = _dsocr_perf_case
@@ -40,7 +40,7 @@ def dsocr_probe(_dsocr_perf_case: Case, dsocr_config: Config, dsocr_subject: Any
 def dsocr_counts(
     pytestconfig: pytest.Config, _dsocr_perf_case: Case, dsocr_config: Config, dsocr_probe: PageProbe
 ) -> Measured:
-    """What is the same in every round: tokens, operators, waits, bytes; see ``perf.rounds.Measured``."""
+    """What is the same in every round: tokens, operators, waits, bytes; see ``timing.rounds.Measured``."""
     from pytest_dsocr.plugin.loading import waiting_for
     from pytest_dsocr.plugin.perf_run import identity_of
     from pytest_dsocr.timing.rounds import Measured
@@ -57,7 +57,7 @@ def dsocr_perf_run(
     dsocr_probe: PageProbe,
     dsocr_counts: Measured,
 ) -> PerfRun:
-    """The times of the run, and how they compare with the baseline; see ``perf.run.PerfRun``."""
+    """The times of the run, and how they compare with the baseline; see ``timing.run.PerfRun``."""
     from pytest_dsocr.plugin.loading import waiting_for
     from pytest_dsocr.plugin.perf_run import perf_run
 

@@ -43,7 +43,7 @@ ATTEMPT: pytest.StashKey[int] = pytest.StashKey()
 JOURNAL: pytest.StashKey[Journal] = pytest.StashKey()
 """On the config: what the run compared that does not pass, or that no report carries."""
 LEFT_OUT: pytest.StashKey[str] = pytest.StashKey()
-"""On a test item that we skipped: what is missing, a word of ``observation.config.MISSING``, the level, or
+"""On a test item that we skipped: what is missing, a word of ``records.config.MISSING``, the level, or
 ``Reason.NOT_OFFERED``."""
 PERF: pytest.StashKey[dict[str, Any]] = pytest.StashKey()
 """On the config: what was measured, as JSON values."""
