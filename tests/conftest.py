@@ -105,7 +105,7 @@ def unset(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def tiny() -> Engine[Any]:
-    """A session on the smallest synthetic checkpoint."""
+    """An engine on the smallest synthetic checkpoint."""
     from pytest_dsocr.engine.engine import Engine  # here, because a process that spreads the tests needs no torch
 
     return Engine.from_checkpoint("synthetic:tiny")

@@ -175,7 +175,7 @@ def test_models_are_those_of_the_code() -> None:
 
 
 def test_stages_are_those_of_the_code() -> None:
-    assert [row[0].strip("`") for row in table("docs/session.md", "stage")] == [*STAGE_NAMES]
+    assert [row[0].strip("`") for row in table("docs/engine.md", "stage")] == [*STAGE_NAMES]
 
 
 def test_the_table_of_bugs_is_of_the_catalogue() -> None:
@@ -198,15 +198,15 @@ def test_every_file_that_extending_names_is_there() -> None:
 
 
 @pytest.mark.dsocr_slow
-def test_the_session_runs_as_its_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_engine_runs_as_its_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its blocks one behind the other, as a reader would type them."""
     for name, page in zip(("page.png", "other.png"), shipped("dev-3")[1:], strict=True):
         shutil.copy(page, tmp_path / name)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    for block in blocks("docs/session.md", "python"):
+    for block in blocks("docs/engine.md", "python"):
         if not block.startswith(NEEDS_MORE):
-            exec(compile(block, "docs/session.md", "exec"), names)
+            exec(compile(block, "docs/engine.md", "exec"), names)
     assert names["cache"].is_ragged
     assert [result.counts.output_tokens for result in names["results"]] == [20, 20]
     assert (tmp_path / "out" / "result.mmd").is_file()

@@ -22,10 +22,10 @@ from pytest_dsocr.adapters.wrapped import Wrapped
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.reference.vendor_code.code import stand_in_for_torchvision
+from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
 from pytest_dsocr.subjects.loading import named_factory
 from pytest_dsocr.subjects.parts import Completed, completed
 from pytest_dsocr.subjects.protocol import Setup
-from pytest_dsocr.subjects.session import SessionSubject, session_subject
 
 
 def vllm(setup: Setup) -> Completed:
@@ -122,12 +122,12 @@ class LlmPerfOpt:
         return found
 
 
-class Encoder(SessionSubject):
-    """L3: deepseek-ocr-encoder's CLIP within the session, and its one way to open a page, in the preset base."""
+class Encoder(EngineSubject):
+    """L3: deepseek-ocr-encoder's CLIP within the engine, and its one way to open a page, in the preset base."""
 
     def __init__(self, setup: Setup) -> None:
-        super().__init__(session_subject(setup).session)
-        model: Any = self.session.model
+        super().__init__(engine_subject(setup).engine)
+        model: Any = self.engine.model
         package = importlib.import_module("deepseek_ocr_encoder")
         made = package.DeepSeekOCREncoder(
             model.model, device=setup.device, dtype=model.dtype, precompute_pos_for_1024=False
@@ -142,7 +142,7 @@ class Encoder(SessionSubject):
         return torch.cat([torch.zeros_like(found[:, :1]), found], 1)
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
-        """Return the session's, of the preset base with its own pixels."""
+        """Return the engine's, of the preset base with its own pixels."""
         inputs = super().inputs(page, prompt=prompt, preset=preset)
         if preset.name == "base":
             with Image.open(page) as image:  # as its encode does, which pins memory and so needs a GPU

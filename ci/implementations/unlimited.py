@@ -26,8 +26,8 @@ from pytest_dsocr.models.architecture import Architecture
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.models.deepseek_ocr.model import beside
 from pytest_dsocr.models.deepseek_ocr.sizes import sizes_of
+from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.protocol import Setup
-from pytest_dsocr.subjects.session import SessionSubject
 
 RENAMED = {
     "model.sam_model.blocks": "model.vision_tower.sam_encoder.layers",
@@ -82,7 +82,7 @@ class Cache:
 
 
 class Model(OcrModel[Cache]):
-    """transformers' model behind the session's stages."""
+    """transformers' model behind the engine's stages."""
 
     family = MODELS["unlimited_ocr"]
 
@@ -126,7 +126,7 @@ class Model(OcrModel[Cache]):
         return Cache(self.text.config)
 
     def join_caches(self, caches: list[Cache]) -> Cache:
-        """Refuse: its batches pad prompts, which the session's do not."""
+        """Refuse: its batches pad prompts, which the engine's do not."""
         raise DsocrError("this wraps transformers' model for one page at a time")
 
     def decode(self, embeds: Tensor, cache: Cache, *, all_logits: bool = False) -> Tensor:
@@ -144,8 +144,8 @@ class FullAttention(Model):
     family = DEEPSEEK_OCR
 
 
-class TransformersUnlimited(SessionSubject):
-    """Its model, and of Unlimited-OCR its processor where torchvision is installed; else the session's inputs."""
+class TransformersUnlimited(EngineSubject):
+    """Its model, and of Unlimited-OCR its processor where torchvision is installed; else the engine's inputs."""
 
     read_many: Any = None
 
@@ -154,11 +154,11 @@ class TransformersUnlimited(SessionSubject):
         if found.folder is None:
             raise DsocrError(f"{setup.checkpoint} has no files; export it, or name a folder")
         model = Model if found.architecture.family.cache.ring else FullAttention
-        session = Engine(model(_loaded(found, setup)), found.tokenizer)
-        super().__init__(session)
+        engine = Engine(model(_loaded(found, setup)), found.tokenizer)
+        super().__init__(engine)
         if is_torchvision_available() and model is Model:
             tokenizer = transformers.AutoTokenizer.from_pretrained(found.folder)
-            session.prepare = partial(_prepared, tokenizer, setup.device)  # type: ignore[method-assign]
+            engine.prepare = partial(_prepared, tokenizer, setup.device)  # type: ignore[method-assign]
 
 
 def _loaded(found: Checkpoint, setup: Setup) -> Any:

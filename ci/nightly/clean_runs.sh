@@ -14,10 +14,10 @@ run() {
 
 run "${suites[@]}"
 run "${suites[@]}" -- -n 2
-run "${suites[@]}" --subject=session:fast
+run "${suites[@]}" --subject=engine:fast
 run "${parity[@]}" --pages=all
 run "${parity[@]}" --pages=all --attention=sdpa --reference-attention=eager
-run "${parity[@]}" --pages=all --subject=session:fast
+run "${parity[@]}" --pages=all --subject=engine:fast
 run "${parity[@]}" --isolate
 run "${parity[@]}" -- --randomly-seed=7
 OMP_NUM_THREADS=4 run "${parity[@]}"
@@ -25,7 +25,7 @@ for seed in 1 7 random; do PYTHONHASHSEED=$seed run "${parity[@]}"; done
 if [ -n "$vendor" ]; then
   run "${parity[@]}" --reference="$vendor" --max-new-tokens=12 --presets={tiny,small,base,large,gundam} \
     --prompts={markdown,ocr,free,figure,describe}
-  # Full size, random weights, on a GPU: the session against the vendor's code, page by page.
+  # Full size, random weights, on a GPU: the engine against the vendor's code, page by page.
   run --pages=dev-3 --checkpoint=synthetic:full --device=cuda --dtype=bfloat16 --reference="$vendor" \
     --max-new-tokens=64 --may-miss=snapshot --may-miss=recording --may-miss=baseline --may-miss=timings -- -k test_case
 fi

@@ -33,9 +33,9 @@ from pytest_dsocr.models.spec import FUSION, PREFILL
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import Level, SubjectFaultError
 from pytest_dsocr.records.reference_result import pixels_sha256
+from pytest_dsocr.subjects.engine import engine_subject
 from pytest_dsocr.subjects.loading import DUMP
 from pytest_dsocr.subjects.protocol import NotOfferedError, Offers, Setup
-from pytest_dsocr.subjects.session import session_subject
 
 LEVEL = Level.STAGES
 OWN_PROCESS = True
@@ -316,10 +316,10 @@ class CommandDumps(DumpSubject):
 
 
 def write(setup: Setup, case: Case, folder: Path) -> Path:
-    """Write what the session does with a case into a folder of the case's name, which is made; return that."""
-    subject = session_subject(setup)
+    """Write what the engine does with a case into a folder of the case's name, which is made; return that."""
+    subject = engine_subject(setup)
     inputs = subject.inputs(case.page, prompt=case.prompt, preset=case.preset)
-    said = subject.session.run_prepared(Inputs(**inputs), max_new_tokens=case.max_new_tokens)
+    said = subject.engine.run_prepared(Inputs(**inputs), max_new_tokens=case.max_new_tokens)
     seams = subject.vision(inputs)
     state = subject.prefill(inputs, seams.get(FUSION))
     rows, lengths = [state.logits[0].clone()], [state.cache.length]

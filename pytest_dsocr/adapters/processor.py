@@ -1,8 +1,8 @@
-"""``processor:package.module:Class``: a server's processor, with the session's model after it; no GPU, no server.
+"""``processor:package.module:Class``: a server's processor, with the engine's model after it; no GPU, no server.
 
 The class is constructed from a tokenizer of transformers and the contents of ``processor_config.json``. It receives a
 page and a prompt, and returns the inputs by the vendor's names, as those of vLLM and SGLang do. Level 1: the inputs are
-compared, and the text that the session reads from them.
+compared, and the text that the engine reads from them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""``vendor:FOLDER`` and ``fork:FOLDER``: the vendor's model object, or a changed copy's, run in the session's stages.
+"""``vendor:FOLDER`` and ``fork:FOLDER``: the vendor's model object, or a changed copy's, run in the engine's stages.
 
-Both run in the vendor's environment, at level 3. For ``vendor:`` the session prepares and reads pages; for
+Both run in the vendor's environment, at level 3. For ``vendor:`` the engine prepares and reads pages; for
 ``fork:`` the copy's own ``infer`` does, since a fork usually changes that.
 """
 

@@ -28,12 +28,12 @@ from pytest_dsocr.records.case import Case
 from pytest_dsocr.reference.vendor_code.code import vendor_on_cpu
 from pytest_dsocr.reference.vendor_code.observe import VendorRun, inputs_of, observe_infer
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
+from pytest_dsocr.subjects.engine import EngineStages, EngineSubject
 from pytest_dsocr.subjects.protocol import Setup
-from pytest_dsocr.subjects.session import SessionStages, SessionSubject
 
 
-class VendorSubject(SessionSubject):
-    """L3: the vendor's model, which decodes one page at a time, read through the session's stages.
+class VendorSubject(EngineSubject):
+    """L3: the vendor's model, which decodes one page at a time, read through the engine's stages.
 
     Args:
         runtime: its code, loaded.
@@ -45,7 +45,7 @@ class VendorSubject(SessionSubject):
         super().__init__(Engine(vendor_model(runtime.model), Tokenizer.wrap(runtime.tokenizer)))
 
 
-class ForkSubject(SessionStages):
+class ForkSubject(EngineStages):
     """L3: the fork's ``infer``, and the stages of its model.
 
     It has no ``text_of``, since ``infer`` uses ``generate`` and not the stages.
@@ -70,7 +70,7 @@ class ForkSubject(SessionStages):
     def policy(self) -> DecodePolicy:
         """The policy of decoding that ``infer`` passes to ``generate``."""
         page, *_ = shipped("dev-3")
-        family = self.session.family
+        family = self.engine.family
         asked = self._case(page, family.a_prompt, family.quickest, family.decoding.max_new_tokens)
         reported = self._handed_over(asked)
         return DecodePolicy(
@@ -78,7 +78,7 @@ class ForkSubject(SessionStages):
         )
 
     def _case(self, page: Path, prompt: str, preset: Preset, max_new_tokens: int) -> Case:
-        return Case(page, prompt, preset, max_new_tokens, self.session.family)
+        return Case(page, prompt, preset, max_new_tokens, self.engine.family)
 
     def _handed_over(self, case: Case) -> dict[str, Any]:
         """Return what ``infer`` calls ``generate`` with, and end it there."""

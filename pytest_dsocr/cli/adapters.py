@@ -37,7 +37,7 @@ def add_new_adapter(command: ArgumentParser) -> None:
     """Add the kind of adapter and its file."""
     command.add_argument("kind", choices=[*KINDS], help="a command, a server, or a class in Python")
     command.add_argument("file", type=Path, metavar="FILE", help="the file to write: .toml; .py for python")
-    level = "of python: how much it offers, or which part it is, the rest being the session's (default: L0)"
+    level = "of python: how much it offers, or which part it is, the rest being the engine's (default: L0)"
     command.add_argument("--level", choices=[*METHODS], help=level)
 
 

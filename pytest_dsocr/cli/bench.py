@@ -32,7 +32,7 @@ def add_run(command: ArgumentParser) -> None:
     for side in ("a", "b"):
         what = "a commit, env:FOLDER, subject:NAME, or ."
         command.add_argument(side, metavar=side.upper(), help=what)
-    add(command, "--subject", "implementation of a side that names none", "session", metavar="NAME")
+    add(command, "--subject", "implementation of a side that names none", "engine", metavar="NAME")
     add(command, "--page", "an image, or the name of a shipped page (default: one of these)", type=Path, metavar="PAGE")
     add(command, "--max-new-tokens", "stop after this many tokens", TOKENS, type=int, metavar="TOKENS")
     add(

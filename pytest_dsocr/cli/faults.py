@@ -93,7 +93,7 @@ def command(name: str, page: Path | None, out: Path) -> list[str]:
 
     found = resolve(name)
     family = UNMARKED if found is None else found[0]
-    own = [] if page is None and family.is_unmarked else ["--reference=session", "--isolate"]
+    own = [] if page is None and family.is_unmarked else ["--reference=engine", "--isolate"]
     own += [] if family.is_unmarked else [f"--checkpoint={family.name}:{MINI}"]
     return [
         *(sys.executable, "-m", "pytest_dsocr", "compare", str(page or PAGE)),

@@ -1,4 +1,4 @@
-"""``dsocr run``: a page, or the pages of a PDF, through the session."""
+"""``dsocr run``: a page, or the pages of a PDF, through the engine."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def run(options: Namespace) -> Iterator[str]:
     numbers = _numbers(path, options.number)
     if options.checkpoint == MINI and not _is_shipped(path):
         yield f"noticed     {MINI}: {MINI_IS_FOR}"
-    session = _load(options)
-    if options.number is None and options.prompt == session.family.pages_prompt:
+    engine = _load(options)
+    if options.number is None and options.prompt == engine.family.pages_prompt:
         [found] = together_in([path])
         if isinstance(found, BadPage):
             raise MachineError(found.why)
         path, numbers = found, ()
     if not numbers:
-        yield from _read(session, path, options, options.out)
+        yield from _read(engine, path, options, options.out)
         return
     left_out = 0
     for place, number in enumerate(numbers, 1):
@@ -73,7 +73,7 @@ def run(options: Namespace) -> Iterator[str]:
             yield f"left out    {page.why}"
             left_out += 1
         else:
-            yield from _read(session, page, options, options.out / page.stem, f"page {place} of {len(numbers)}")
+            yield from _read(engine, page, options, options.out / page.stem, f"page {place} of {len(numbers)}")
             yield ""
     if left_out:
         raise MachineError(f"left out {count(left_out, 'page')} of {path}, as is said above")
@@ -98,12 +98,12 @@ def _numbers(path: Path, wanted: int | None) -> Sequence[int]:
 
 
 def _read(
-    session: Engine[KVCache], path: Path, options: Namespace, out: Path, bar_label: str = "decode"
+    engine: Engine[KVCache], path: Path, options: Namespace, out: Path, bar_label: str = "decode"
 ) -> Iterator[str]:
-    case = make_case(path, options.prompt, options.preset, options.max_new_tokens, family=session.family)
+    case = make_case(path, options.prompt, options.preset, options.max_new_tokens, family=engine.family)
     found = load_images(path)
     pages = found if isinstance(found, list) else [found]
-    inputs = session.prepare(found, prompt=options.prompt, preset=options.preset)
+    inputs = engine.prepare(found, prompt=options.prompt, preset=options.preset)
     yield f"page        {path.name}, {', '.join(f'{page.width} x {page.height}' for page in pages)} px"
     yield f"model       {options.checkpoint}, {options.device}, {options.dtype}, {options.attention}"
     yield f"inputs      {_inputs(inputs, options.preset)}"
@@ -112,8 +112,8 @@ def _read(
         def on_token(_: int) -> None:
             bar.update()
 
-        result = session.run_prepared(inputs, max_new_tokens=options.max_new_tokens, on_token=on_token)
-    artifacts = write_artifacts(result.text, found, out, session.family.form)
+        result = engine.run_prepared(inputs, max_new_tokens=options.max_new_tokens, on_token=on_token)
+    artifacts = write_artifacts(result.text, found, out, engine.family.form)
     yield f"output      {result.counts.output_tokens} tokens, ended by {result.finish_reason}"
     if result.finish_reason == "length":
         yield "noticed     the output ended at its limit of tokens, and not at its end; raise --max-new-tokens"
@@ -130,7 +130,7 @@ def _read(
     for number, (page, text) in enumerate(zip(pages, said, strict=False)):
         if case.is_several:
             yield f"page {number + 1}"
-        spans = parse(text, session.family.form).spans
+        spans = parse(text, engine.family.form).spans
         boxes += boxes_in_pixels(spans, page.size, number if case.is_several else None)
         yield from _boxes(spans, page)
     if not boxes:

@@ -135,7 +135,7 @@ class Limits:
 
 OF_BLOCKS = Limits((0.6, 1.5), 6, 10.0)
 OF_STAGES = Limits((0.8, 1.25), 40, math.inf)
-"""Measured on H100s with 20 pages of ``mini`` and 3 at full size: fused attention, flash-attn, the fast session, other
+"""Measured on H100s with 20 pages of ``mini`` and 3 at full size: fused attention, flash-attn, the fast engine, other
 sums, float32 throughout, no autocast. Within these shares, effects of absent mistakes reach a z of 1 in blocks and 20
 in stages. The bias reaches 3.3 in blocks, and 112 in norms without autocast. Mistakes down to a thousandth of rounding
 have a z of at least 11 in blocks and 54 in stages."""

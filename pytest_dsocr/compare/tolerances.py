@@ -101,7 +101,7 @@ NAMES: Mapping[str, type] = {
 # bfloat16 and float16: half a unit in the last place is 0.4 % and 0.05 %, and some fifty layers add up to a few times
 # that, most in the logits. Measured in bf16 on an H200 on the quick pages, with mini and at full size: fused attention,
 # own kernels, no autocast and float32 throughout give up to 1.2e-2 in vision, 2.6e-2 in the decoder's layers,
-# 4.7e-2 in logits and ties up to 4.5 ULP; of 3,000 tokens at full size one tie was of 8. On an H100 the fast session
+# 4.7e-2 in logits and ties up to 4.5 ULP; of 3,000 tokens at full size one tie was of 8. On an H100 the fast engine
 # gave 6.2e-2 in logits at one of 4,000 steps of Unlimited-OCR. CLIP's exact GELU gives up to 2.4e-2; positions in bf16
 # give 3.4e-2 and more, and tokens that no tie explains.
 BY_DTYPE = {

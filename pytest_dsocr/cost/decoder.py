@@ -26,7 +26,7 @@ class Way:
     """Compute the angles of the rotary positions as a matrix product, in each layer again."""
 
 
-SESSION = Way()
+ENGINE = Way()
 VENDOR = Way(all_logits=True, angle_products=True)
 
 
@@ -44,7 +44,7 @@ class Call:
     """Indices of the new positions; the first equals the number of positions already in the cache."""
     size: int
     """Bytes of a number."""
-    way: Way = SESSION
+    way: Way = ENGINE
 
     @property
     def tokens(self) -> int:

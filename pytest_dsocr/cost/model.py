@@ -8,7 +8,7 @@ from pytest_dsocr.base.words import si
 from pytest_dsocr.contract.presets import crop_count, encoded_side
 from pytest_dsocr.cost import decoder
 from pytest_dsocr.cost.cost import ITEM_BYTES, Cost, StageCost, moved, total
-from pytest_dsocr.cost.decoder import SESSION, Call, Way
+from pytest_dsocr.cost.decoder import ENGINE, Call, Way
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.models.architecture import Architecture
 from pytest_dsocr.models.spec import load
@@ -16,7 +16,7 @@ from pytest_dsocr.models.spec import load
 LayerCosts = dict[str, Cost]
 
 
-def stages_of(arch: Architecture, work: Workload, *, way: Way = SESSION) -> dict[str, StageCost]:
+def stages_of(arch: Architecture, work: Workload, *, way: Way = ENGINE) -> dict[str, StageCost]:
     """Return the cost of each stage of ``work``: all its views, all its decode steps.
 
     Weights are read once in each call: of an encoder for the crops together and for the whole page, of the prefill, of
@@ -25,7 +25,7 @@ def stages_of(arch: Architecture, work: Workload, *, way: Way = SESSION) -> dict
     Args:
         arch: the model's dimensions.
         work: the page.
-        way: what right implementations do differently; the session's if left out.
+        way: what right implementations do differently; the engine's if left out.
     """
     vision = load(arch.family.cost).vision
     found = _sum([vision(arch, side_px, views, work.dtype) for side_px, views in calls(work)])
@@ -41,7 +41,7 @@ def calls(work: Workload) -> list[tuple[int, int]]:
     return [*([(work.preset.tiling.crop_px, crops)] if crops else []), (work.preset.view_size, 1)]
 
 
-def decode_step(arch: Architecture, work: Workload, length: int, *, way: Way = SESSION) -> StageCost:
+def decode_step(arch: Architecture, work: Workload, length: int, *, way: Way = ENGINE) -> StageCost:
     """Return the cost of the step that fills the cache up to ``length`` positions."""
     call = Call(range(length - 1, length), ITEM_BYTES[work.dtype], way)
     return StageCost("decode", decoder.layers(arch.decoder, call))
@@ -62,10 +62,10 @@ def cache_bytes(arch: Architecture, work: Workload) -> int:
     return decoder.cache_bytes(arch.decoder, positions, ITEM_BYTES[work.dtype])
 
 
-def activation_peaks(arch: Architecture, work: Workload, *, way: Way = SESSION) -> dict[str, int]:
+def activation_peaks(arch: Architecture, work: Workload, *, way: Way = ENGINE) -> dict[str, int]:
     """Return the peak bytes of activations in each stage, in addition to weights and cache.
 
-    A bound for code that is written like the session: each operator's result is stored. Attention of the encoders is
+    A bound for code that is written like the engine: each operator's result is stored. Attention of the encoders is
     fused, except for its bias, which a kernel may copy to a size that it prefers.
     """
     size, is_eager = ITEM_BYTES[work.dtype], work.attention == "eager"

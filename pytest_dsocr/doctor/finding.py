@@ -42,7 +42,7 @@ class ExaminedRun:
     device: str
     dtype: str
     attention: str
-    reference: Path | Literal["session"] | None
+    reference: Path | Literal["engine"] | None
     """As ``--dsocr-reference``; None for the recordings of ``golden``."""
     vendor_env: Path | None
     pages: tuple[str, ...]
@@ -64,7 +64,7 @@ class ExaminedRun:
     @property
     def needs_recording(self) -> bool:
         """Whether the run has no reference without a recording."""
-        return self.vendor is None and self.reference != "session"
+        return self.vendor is None and self.reference != "engine"
 
 
 def needed(is_needed: bool) -> Severity:

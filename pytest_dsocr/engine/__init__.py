@@ -1,4 +1,4 @@
-"""The session: the NVTX-segmented implementation in plain PyTorch, with one stage in each module.
+"""The engine: the NVTX-segmented implementation in plain PyTorch, with one stage in each module.
 
 It does not depend on subjects, references or tests.
 """

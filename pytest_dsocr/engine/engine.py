@@ -1,4 +1,4 @@
-"""A DeepSeek-OCR session: a page and a prompt in, text and boxes out, every stage open to the caller."""
+"""A DeepSeek-OCR engine: a page and a prompt in, text and boxes out, every stage open to the caller."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Engine(Generic[CacheT]):
             round_rope: see :meth:`pytest_dsocr.engine.model.EngineModel.empty`.
             engine: ``readable``, equal to the vendor's code to the bit, or ``fast``, see ``engine.fast``.
             on_progress: called with the bytes loaded and their total.
-            **options: the session's own arguments.
+            **options: the engine's own arguments.
 
         Raises:
             DsocrError: if any of them is not available; the message lists what is.

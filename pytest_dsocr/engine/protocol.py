@@ -1,4 +1,4 @@
-"""Protocols of a model and of its cache for the session: the engine's own, and the vendor's through an adapter.
+"""Protocols of a model and of its cache for the engine: the engine's own, and the vendor's through an adapter.
 
 Shapes: B rows, T tokens, S positions, C hidden channels, V vocabulary, N views, h x w vision tokens.
 """
@@ -33,7 +33,7 @@ class CacheView(Protocol):
 
 
 class Cache(CacheView, Protocol):
-    """Methods of a cache that the session needs, in addition to a view of it."""
+    """Methods of a cache that the engine needs, in addition to a view of it."""
 
     def drop_last(self) -> None:
         """Forget the last position of every row."""

@@ -33,7 +33,7 @@ class PageResult:
     counts: Counts
     finish_reason: FinishReason
     stage_times: dict[str, StageTime]
-    """Times of all that the session did since its previous result; empty unless its instrument is ``timed``."""
+    """Times of all that the engine did since its previous result; empty unless its instrument is ``timed``."""
 
     @property
     def spans(self) -> tuple[Span, ...]:

@@ -1,4 +1,4 @@
-"""The vendor's own model object in the session's stages: an NVTX session around the vendor's classes.
+"""The vendor's own model object in the engine's stages: an NVTX engine around the vendor's classes.
 
 ``Engine(vendor_model(model), Tokenizer.wrap(tokenizer))`` is all you need. The object is used unchanged. Its
 ``forward``, which runs vision and decoder in one, is not called: the stages are called instead.

@@ -29,7 +29,7 @@ def explain_steps(clean: Clean, question: Question, deadline: Deadline) -> Searc
     stepper = _Stepper(clean, question)
     if question.what == "tokens":
         return _choices(clean, question, deadline)
-    return search(groups(clean.session.family)["steps"], stepper.measure, stepper.without, question, deadline)[0]
+    return search(groups(clean.engine.family)["steps"], stepper.measure, stepper.without, question, deadline)[0]
 
 
 def explain_best(clean: Clean, question: Question, deadline: Deadline) -> SearchResult:
@@ -40,11 +40,11 @@ def explain_best(clean: Clean, question: Question, deadline: Deadline) -> Search
 
     def measure(one: Mistake) -> float:
         with Changes() as changes:
-            one.plant(Target.of_stage(clean.session, changes, "prefill", clean.image))
+            one.plant(Target.of_stage(clean.engine, changes, "prefill", clean.image))
             return distance(clean.run("prefill", ""))
 
     clean.warm("prefill", "")
-    known, without = groups(clean.session.family)["prefill"], distance(clean.run("prefill", ""))
+    known, without = groups(clean.engine.family)["prefill"], distance(clean.run("prefill", ""))
     return search(known, measure, without, question, deadline)[0]
 
 
@@ -53,7 +53,7 @@ class _Stepper:
 
     def __init__(self, clean: Clean, question: Question) -> None:
         self.clean, self.question = clean, question
-        self.state = clean.session.pipeline.prefill_with(clean.inputs, clean.in_prompt)
+        self.state = clean.engine.pipeline.prefill_with(clean.inputs, clean.in_prompt)
         self.first, self.without = self._first_wrong()
 
     @property
@@ -63,11 +63,11 @@ class _Stepper:
 
     def measure(self, one: Mistake) -> float:
         """Return the largest error of all steps up to the last that is compared."""
-        session, inputs = self.clean.session, self.clean.inputs
+        engine, inputs = self.clean.engine, self.clean.inputs
         notes = {"prompt": inputs.prompt_tokens, "last": int(inputs.input_ids[0, -1]), "logits": self.state.logits}
         worst = 0.0
         with Changes() as changes:
-            one.plant(Target.of_stage(session, changes, "prefill", self.clean.image, **notes))
+            one.plant(Target.of_stage(engine, changes, "prefill", self.clean.image, **notes))
             for k, logits in enumerate(self._logits(self.last)):
                 worst = max(worst, self._distance(k, logits))
                 if worst > self.without / SOMEWHAT_NEARER:
@@ -75,7 +75,7 @@ class _Stepper:
         return worst
 
     def _first_wrong(self) -> tuple[int, float]:
-        """Return the first step that the session has otherwise than the subject, and the error there and behind it."""
+        """Return the first step that the engine has otherwise than the subject, and the error there and behind it."""
         first, worst = len(self.question.steps), 0.0
         for k, logits in enumerate(self._logits(len(self.question.steps))):
             distance = self._distance(k, logits)
@@ -88,7 +88,7 @@ class _Stepper:
 
     def _logits(self, steps: int) -> Iterator[Tensor]:
         """Yield the logits ``[V]`` that each step's token is chosen from, along the reference's tokens."""
-        pipeline = self.clean.session.pipeline
+        pipeline = self.clean.engine.pipeline
         state: DecodeState[Any] = DecodeState(
             copy.deepcopy(self.state.cache), self.state.logits, self.state.last_embeds, []
         )
@@ -128,11 +128,11 @@ def _choices(clean: Clean, question: Question, deadline: Deadline) -> SearchResu
 
     def measure(one: Mistake) -> float:
         with Changes() as changes:
-            one.plant(Target(clean.session, changes))
-            return differing(clean.session.policy)
+            one.plant(Target(clean.engine, changes))
+            return differing(clean.engine.policy)
 
-    rules = [one for one in groups(clean.session.family)["tokens"] if one.id != "tokens.eos-2"]
-    without = differing(clean.session.policy)
+    rules = [one for one in groups(clean.engine.family)["tokens"] if one.id != "tokens.eos-2"]
+    without = differing(clean.engine.policy)
     answer, _ = search(rules, measure, without, question, deadline, near=0.0)
     return replace(answer, places=round(without * len(question.steps)))
 

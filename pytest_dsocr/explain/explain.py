@@ -1,6 +1,6 @@
 """A question answered: the stage that broke is computed again under each mistake that may be about it.
 
-In the process that explains, by a session without a mistake.
+In the process that explains, by an engine without a mistake.
 """
 
 import math
@@ -32,8 +32,8 @@ from pytest_dsocr.models import STAGES
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.packing import unpack_inputs
 from pytest_dsocr.records.reference_result import InputsDigest, Seam
+from pytest_dsocr.reference.engine import EngineRuntime
 from pytest_dsocr.reference.protocol import unpack_case
-from pytest_dsocr.reference.session import SessionRuntime
 
 NOTHING = SearchResult(0, 0, 0.0)
 SCREENED_FROM = 2
@@ -45,17 +45,17 @@ NEAR_OF_PIXELS = 2e-3
 WITH_SEAMS = tuple(stage.name for stage in STAGES if stage.seams)
 
 
-def explain(session: Engine[Any], case: Case, question: Question) -> SearchResult:
+def explain(engine: Engine[Any], case: Case, question: Question) -> SearchResult:
     """Search for what explains the divergence; an answer without tries where nothing is known to try."""
     deadline = Deadline(question.budget_s)
     stage = question.what.partition("/")[0].partition(".")[0]
     if question.what in COMPARED:
-        return _of_inputs(session, case, question, deadline)
+        return _of_inputs(engine, case, question, deadline)
     if question.what in OF_TEXT:
-        return explain_texts(session, question, deadline)
+        return explain_texts(engine, question, deadline)
     if question.what == "result.mmd":
-        return explain_written(session.family, question, deadline)
-    clean = Clean(session, session.prepare(case.page, prompt=case.prompt, preset=case.preset))
+        return explain_written(engine.family, question, deadline)
+    clean = Clean(engine, engine.prepare(case.page, prompt=case.prompt, preset=case.preset))
     if question.what in ("logits", "tokens"):
         return explain_steps(clean, question, deadline)
     if question.what == "prefill_best":
@@ -65,11 +65,11 @@ def explain(session: Engine[Any], case: Case, question: Question) -> SearchResul
     return NOTHING
 
 
-def _of_inputs(session: Engine[Any], case: Case, question: Question, deadline: Deadline) -> SearchResult:
+def _of_inputs(engine: Engine[Any], case: Case, question: Question, deadline: Deadline) -> SearchResult:
     """Search among pixels and prompts; what makes most of the inputs equal is the answer."""
-    maker = _Inputs(session, case, question)
+    maker = _Inputs(engine, case, question)
     order = ("pixels", "prompt") if question.what in (*PIXELS_OF, GRID) else ("prompt", "pixels")
-    candidates = chain(*(groups(session.family)[name] for name in order))
+    candidates = chain(*(groups(engine.family)[name] for name in order))
     near = NEAR_OF_PIXELS if question.what in PIXELS_OF else 0.0
     answer, found = search(candidates, maker.measure, maker.without, question, deadline, near=near)
     most = max((len(maker.equal[one.id]) for one in found), default=0)
@@ -84,9 +84,9 @@ def _of_inputs(session: Engine[Any], case: Case, question: Question, deadline: D
 class _Inputs:
     """A case's inputs, made under mistakes and compared with the subject's."""
 
-    def __init__(self, session: Engine[Any], case: Case, question: Question) -> None:
+    def __init__(self, engine: Engine[Any], case: Case, question: Question) -> None:
         assert question.inputs is not None
-        self.session, self.case, self.what = session, case, question.what
+        self.engine, self.case, self.what = engine, case, question.what
         self.actual, self.seam = unpack_inputs(question.inputs, {}), question.seams.get(question.what)
         self.equal: dict[str, frozenset[str]] = {}
         """By mistake, which of the five tensors are the subject's."""
@@ -107,7 +107,7 @@ class _Inputs:
 
     def _made(self, one: Mistake | None, *, brief: bool = False) -> dict[str, Tensor]:
         """Make the inputs; briefly without pixels."""
-        return inputs_under(self.session, self.case, one, page=self.case.page if brief else None).tensors
+        return inputs_under(self.engine, self.case, one, page=self.case.page if brief else None).tensors
 
     def _equal(self, tensors: dict[str, Tensor]) -> frozenset[str]:
         own = InputsDigest.of(tensors)
@@ -136,10 +136,10 @@ def _of_seam(clean: Clean, question: Question, deadline: Deadline) -> SearchResu
             return math.inf
         return actual.distance(Seam.of(segment.compute(one.plant)))
 
-    group = groups(clean.session.family)[segment.stage]
+    group = groups(clean.engine.family)[segment.stage]
     candidates = _candidates(group, what, has_blocks)
     if not (segment.stops or has_blocks):
-        candidates = [*candidates, *in_one_block(candidates, clean.session)]
+        candidates = [*candidates, *in_one_block(candidates, clean.engine)]
     answer, found = search(candidates, measure, without, question, deadline)
     if not answer.explained:
         return answer
@@ -193,12 +193,12 @@ MEMORY = Path("/proc/meminfo")
 GIB = 2**30
 
 
-class ExplainingRuntime(SessionRuntime):
-    """A session as :class:`~pytest_dsocr.reference.session.SessionRuntime` loads it, which explains."""
+class ExplainingRuntime(EngineRuntime):
+    """An engine as :class:`~pytest_dsocr.reference.engine.EngineRuntime` loads it, which explains."""
 
     @classmethod
     def load(cls, checkpoint: str, *, device: str = "cpu", dtype: str = "float32", **options: Any) -> Self:
-        """Load it as a session is loaded; raise ``DsocrError`` where there is no memory for one more."""
+        """Load it as an engine is loaded; raise ``DsocrError`` where there is no memory for one more."""
         check_memory(checkpoint, device, dtype)
         return super().load(checkpoint, device=device, dtype=dtype, **options)
 
@@ -206,18 +206,18 @@ class ExplainingRuntime(SessionRuntime):
         """Answer a packed :class:`~pytest_dsocr.explain.question.Question`."""
         asked = msgspec.convert(question, Question, str_keys=True)
         with torch.no_grad():
-            answer = explain(self.subject.session, unpack_case(asked.page.case), asked)
+            answer = explain(self.subject.engine, unpack_case(asked.page.case), asked)
         packed: dict[str, Any] = msgspec.to_builtins(answer)
         return packed
 
 
 def check_memory(checkpoint: str, device: str, dtype: str) -> None:
-    """Raise ``DsocrError`` where the session would take more than is free on the device, or on a CPU of the host."""
+    """Raise ``DsocrError`` where the engine would take more than is free on the device, or on a CPU of the host."""
     needed = ALLOWANCE * weights_bytes(resolve(checkpoint).architecture, dtype_named(dtype))
     free = free_bytes(device_named(device))
     if free is not None and free < needed:
         raise DsocrError(
-            f"the session beside it needs {needed / GIB:.1f} GiB, and {free / GIB:.1f} are free on {device}; give a "
+            f"the engine beside it needs {needed / GIB:.1f} GiB, and {free / GIB:.1f} are free on {device}; give a "
             "smaller checkpoint, or --dsocr-explain=0"
         )
 

@@ -42,7 +42,7 @@ class Explainer:
     """Says what would explain a case's first divergence.
 
     Args:
-        setup: the subject's; the session computes with the same checkpoint, device, dtype and attention.
+        setup: the subject's; the engine computes with the same checkpoint, device, dtype and attention.
         budget_s: the CPU seconds of a search; with 0 nothing is asked.
         time_limit_s: seconds that the process may take to answer besides that.
         start_limit_s: seconds that it may take to start and load.
@@ -160,9 +160,9 @@ def in_words(question: Question, answer: SearchResult) -> Explanation | None:
     apart = "equal" if answer.error == 0 else f"{answer.error:.0e} apart"
     without = "" if answer.without in (1.0, math.inf) else f", {answer.without:.0e} without"
     if not answer.explained:
-        nearer = f"the session comes nearer to the subject's {what} ({apart}{without})"
+        nearer = f"the engine comes nearer to the subject's {what} ({apart}{without})"
         return Explanation(f"in part: with {words}, {nearer}", what, answer.found)
-    reproduced = f"the session reproduces the subject's {what} ({apart}{without})"
+    reproduced = f"the engine reproduces the subject's {what} ({apart}{without})"
     text = f"with {words}, {reproduced}{_behind(answer)}{_untried(question, answer)}"
     return Explanation(text, what, answer.found, evidence_of(question, answer).is_proof)
 
@@ -196,7 +196,7 @@ def _of_texts(question: Question, answer: SearchResult) -> Explanation:
     if evidence.odds > MOST_ODDS:
         text = f"perhaps by chance, as the texts leave the right ones in {count(answer.places or 0, 'place')}: {text}"
     where = "the subject's text of every page so far" if question.others else "the subject's text"
-    text += f", the session reproduces {where} (equal){_untried(question, answer)}"
+    text += f", the engine reproduces {where} (equal){_untried(question, answer)}"
     return Explanation(text, question.what, answer.found, evidence.is_proof, pages)
 
 

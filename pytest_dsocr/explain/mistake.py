@@ -1,4 +1,4 @@
-"""A known mistake: what somebody does wrong, in words, and how a loaded session is made to do it."""
+"""A known mistake: what somebody does wrong, in words, and how a loaded engine is made to do it."""
 
 from __future__ import annotations
 
@@ -60,22 +60,22 @@ class Changes(ExitStack):
         self.forward(module, partial(change, module.forward))
 
 
-def model_of(session: Engine[Any]) -> EngineModel:
-    """Return the engine's model behind a session, with its modules."""
-    assert isinstance(session.model, EngineModel)
-    return session.model
+def model_of(engine: Engine[Any]) -> EngineModel:
+    """Return the model of an engine, with its modules."""
+    assert isinstance(engine.model, EngineModel)
+    return engine.model
 
 
-def home_of(session: Engine[Any], stage: str) -> tuple[nn.Module | None, str]:
+def home_of(engine: Engine[Any], stage: str) -> tuple[nn.Module | None, str]:
     """Return the module that holds a stage's blocks and the attribute's name; None of a stage without blocks."""
-    known = session.family.stage.get(stage)
+    known = engine.family.stage.get(stage)
     owner, _, name = known.blocks.rpartition(".") if known else ("", "", "")
-    return (model_of(session).get_submodule(owner) if name else None), name
+    return (model_of(engine).get_submodule(owner) if name else None), name
 
 
-def blocks_of(session: Engine[Any], stage: str) -> list[Any]:
+def blocks_of(engine: Engine[Any], stage: str) -> list[Any]:
     """Return a stage's blocks."""
-    owner, name = home_of(session, stage)
+    owner, name = home_of(engine, stage)
     return [*getattr(owner, name)] if owner else []
 
 
@@ -87,9 +87,9 @@ def image_places(mask: Tensor) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Target:
-    """A session, and what a mistake changes of it."""
+    """An engine, and what a mistake changes of it."""
 
-    session: Engine[Any]
+    engine: Engine[Any]
     changes: Changes
     blocks: Sequence[Any] = ()
     """The blocks that are computed: one, or all of a stage."""
@@ -100,16 +100,16 @@ class Target:
 
     @classmethod
     def of_stage(
-        cls, session: Engine[Any], changes: Changes, stage: str, image: tuple[int, int] = (0, 0), **notes: Any
+        cls, engine: Engine[Any], changes: Changes, stage: str, image: tuple[int, int] = (0, 0), **notes: Any
     ) -> Target:
         """Return the target of a whole stage."""
-        blocks = blocks_of(session, stage)
-        return cls(session, changes, blocks, image, {"all_blocks": blocks, "first": 0, "stage": stage, **notes})
+        blocks = blocks_of(engine, stage)
+        return cls(engine, changes, blocks, image, {"all_blocks": blocks, "first": 0, "stage": stage, **notes})
 
     @property
     def model(self) -> EngineModel:
         """The engine's model."""
-        return model_of(self.session)
+        return model_of(self.engine)
 
     @property
     def core(self) -> Any:
@@ -123,7 +123,7 @@ class Target:
 
 
 Plant = Callable[[Target], None]
-"""Makes a session have the mistake until its changes are undone."""
+"""Makes an engine have the mistake until its changes are undone."""
 
 
 @dataclass(frozen=True)
@@ -177,12 +177,12 @@ OF_SEVERAL = re.compile(r"\.(block-left-out|block-before|blocks-)")
 """Ids of mistakes about more than one block."""
 
 
-def in_one_block(group: Iterable[Mistake], session: Engine[Any]) -> Iterator[Mistake]:
+def in_one_block(group: Iterable[Mistake], engine: Engine[Any]) -> Iterator[Mistake]:
     """Yield those of a stage that act block by block, each in one block alone, where the stage has several."""
     for one in group:
         stage = one.id.partition(".")[0]
-        count = len(blocks_of(session, stage))
-        if one.part in ("block", "wide") and not OF_SEVERAL.search(one.id) and count > 1 and _keeps_to(one, session):
+        count = len(blocks_of(engine, stage))
+        if one.part in ("block", "wide") and not OF_SEVERAL.search(one.id) and count > 1 and _keeps_to(one, engine):
             for k in range(count):
                 words, plant = f"{one.words}, in block {k} alone", partial(_in_block, one.plant, k)
                 yield replace(one, id=f"{one.id}{ALONE}{k}", words=words, plant=plant, signs={})
@@ -193,10 +193,10 @@ def _in_block(plant: Plant, k: int, on: Target) -> None:
     plant(replace(on, blocks=own, notes={**on.notes, "all_blocks": own, "first": 0, "stage": ""}))
 
 
-def _keeps_to(one: Mistake, session: Engine[Any]) -> bool:
+def _keeps_to(one: Mistake, engine: Engine[Any]) -> bool:
     """Return whether a mistake changes nothing outside of the blocks that it is planted in."""
     with Changes() as changes, suppress(IndexError):  # it needs a block
-        one.plant(Target(session, changes, notes={"all_blocks": (), "first": 0, "stage": ""}))
+        one.plant(Target(engine, changes, notes={"all_blocks": (), "first": 0, "stage": ""}))
         return not changes.made
     return True
 

@@ -1,4 +1,4 @@
-"""A session with a known mistake in it, as a subject: ``--dsocr-subject=pytest_dsocr.explain.planted:SAM_09``."""
+"""An engine with a known mistake in it, as a subject: ``--dsocr-subject=pytest_dsocr.explain.planted:SAM_09``."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from pytest_dsocr.explain.catalogue import mistakes, ports, resolve
 from pytest_dsocr.explain.mistake import Changes, Mistake, Target, image_places
 from pytest_dsocr.models import MODELS
 from pytest_dsocr.records.config import Setup
-from pytest_dsocr.subjects.session import SessionSubject, session_subject
+from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
 
 
-def plant(one: Mistake, session: Engine[Any], changes: Changes) -> None:
-    """Make a loaded session have a mistake on every page, until the changes are undone.
+def plant(one: Mistake, engine: Engine[Any], changes: Changes) -> None:
+    """Make a loaded engine have a mistake on every page, until the changes are undone.
 
     One of the decoder is planted anew for each prompt, for it may depend on where the image is in it.
     """
     group = one.id.partition(".")[0]
     if group not in ("prefill", "steps"):
-        one.plant(Target.of_stage(session, changes, group))
+        one.plant(Target.of_stage(engine, changes, group))
         return
     of_prompt, right = Changes(), Pipeline.prefill_with
 
@@ -34,10 +34,10 @@ def plant(one: Mistake, session: Engine[Any], changes: Changes) -> None:
         notes = {"prompt": inputs.prompt_tokens, "last": int(inputs.input_ids[0, -1])}
         of_prompt.close()
         if group == "prefill":
-            one.plant(Target.of_stage(session, of_prompt, group, image, **notes))
+            one.plant(Target.of_stage(engine, of_prompt, group, image, **notes))
         state = right(self, inputs, features, all_logits=all_logits)
         if group == "steps":
-            one.plant(Target.of_stage(session, of_prompt, "prefill", image, logits=state.logits, **notes))
+            one.plant(Target.of_stage(engine, of_prompt, "prefill", image, logits=state.logits, **notes))
         return state
 
     changes.callback(of_prompt.close)
@@ -46,19 +46,19 @@ def plant(one: Mistake, session: Engine[Any], changes: Changes) -> None:
 
 @contextmanager
 def in_contract(one: Mistake) -> Iterator[None]:
-    """Plant a mistake of pixels or of the prompt in the contract, which needs no session."""
+    """Plant a mistake of pixels or of the prompt in the contract, which needs no engine."""
     with Changes() as changes:
         one.plant(Target(cast(Engine[Any], None), changes))
         yield
 
 
-class PlantedSubject(SessionSubject):
-    """A session with a mistake in it, and in those loaded before it only once this one is closed."""
+class PlantedSubject(EngineSubject):
+    """An engine with a mistake in it, and in those loaded before it only once this one is closed."""
 
     loaded: ClassVar[list[PlantedSubject]] = []
 
-    def __init__(self, session: Engine[Any], put: Callable[[SessionSubject, Changes], None]) -> None:
-        super().__init__(session)
+    def __init__(self, engine: Engine[Any], put: Callable[[EngineSubject, Changes], None]) -> None:
+        super().__init__(engine)
         self.put, self.changes = put, Changes()
         if self.loaded:
             self.loaded[-1].changes.close()
@@ -93,9 +93,9 @@ def __getattr__(name: str) -> Callable[[Setup], PlantedSubject]:
         raise AttributeError(name)
 
     def planted(setup: Setup) -> PlantedSubject:
-        session = session_subject(setup).session
-        if (found := resolve(named, session.family)) is None:
-            raise DsocrError(f"{named} is no mistake of {session.family.title}; dsocr faults lists what is")
-        return PlantedSubject(session, lambda own, changes: plant(found[1], own.session, changes))
+        engine = engine_subject(setup).engine
+        if (found := resolve(named, engine.family)) is None:
+            raise DsocrError(f"{named} is no mistake of {engine.family.title}; dsocr faults lists what is")
+        return PlantedSubject(engine, lambda own, changes: plant(found[1], own.engine, changes))
 
     return planted

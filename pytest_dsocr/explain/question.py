@@ -153,7 +153,7 @@ class SearchResult:
     untried: int
     """How many the time did not allow, now and before."""
     without: float
-    """The relative error of the session without any mistake."""
+    """The relative error of the engine without any mistake."""
     found: tuple[str, ...] = ()
     """The ids of what explains it; several where they give the same."""
     words: tuple[str, ...] = ()
@@ -166,7 +166,7 @@ class SearchResult:
     done: tuple[str, ...] = ()
     """The ids of all that were tried, those that could not be computed as well."""
     places: int | None = None
-    """Of a text or of choices, in how many places the session would have gone on otherwise; None of tensors."""
+    """Of a text or of choices, in how many places the engine would have gone on otherwise; None of tensors."""
     beyond: str = ""
     """Where the mistake gives the subject's values as well, or ``not`` and where it does not; ends a sentence."""
 
@@ -225,7 +225,7 @@ EXACT = 1e-7
 """Below it float32 cannot tell one from the other."""
 
 Measure = Callable[[Mistake], float]
-"""Gives how far the session with a mistake is from the subject, 0 where every bit is equal."""
+"""Gives how far the engine with a mistake is from the subject, 0 where every bit is equal."""
 
 
 def search(
@@ -242,7 +242,7 @@ def search(
     Args:
         candidates: what may be the mistake.
         measure: how far each is from the subject; a candidate that it raises for does not count as tried.
-        without: how far the session is without any mistake.
+        without: how far the engine is without any mistake.
         question: which of the candidates to try.
         deadline: no candidate is started after it.
         near: up to this distance the subject's tensor counts as reproduced; the question's if left out.

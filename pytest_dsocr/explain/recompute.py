@@ -1,4 +1,4 @@
-"""A stage of the session computed again from one seam to the next, with and without a mistake.
+"""A stage of the engine computed again from one seam to the next, with and without a mistake.
 
 What is in front of the seam is right, so it is computed once; of the blocks only the one that broke is computed again.
 """
@@ -20,15 +20,15 @@ from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.reference_result import Seam
 
 
-def inputs_under(session: Engine[Any], case: Case, one: Mistake | None = None, *, page: Any = None) -> Inputs:
-    """Make a case's inputs, under a mistake and without the session's own checks; of ``page`` without its pixels."""
+def inputs_under(engine: Engine[Any], case: Case, one: Mistake | None = None, *, page: Any = None) -> Inputs:
+    """Make a case's inputs, under a mistake and without the engine's own checks; of ``page`` without its pixels."""
     with Changes() as changes:
         changes.set(of_inputs, "check_inputs", lambda *_: None)
         if one is not None:
-            one.plant(Target(session, changes))
+            one.plant(Target(engine, changes))
         if page is not None:
             changes.set(of_inputs, "views", lambda *_: (torch.zeros(1, 3, 1, 1, dtype=torch.uint8),) * 2)
-        return session.prepare(case.page if page is None else page, prompt=case.prompt, preset=case.preset)
+        return engine.prepare(case.page if page is None else page, prompt=case.prompt, preset=case.preset)
 
 
 class GivenBlocks(nn.Module):
@@ -64,18 +64,18 @@ class StopAtError(Exception):
 
 
 class Clean:
-    """The session's own tensors of a page, each computed when it is first needed.
+    """The engine's own tensors of a page, each computed when it is first needed.
 
     Args:
-        session: without a mistake.
+        engine: without a mistake.
         inputs: of the page.
-        made: tensors that are taken in the place of the session's, by stage and view.
+        made: tensors that are taken in the place of the engine's, by stage and view.
     """
 
     def __init__(
-        self, session: Engine[Any], inputs: Inputs, made: Mapping[tuple[str, str], Tensor] | None = None
+        self, engine: Engine[Any], inputs: Inputs, made: Mapping[tuple[str, str], Tensor] | None = None
     ) -> None:
-        self.session, self.inputs, self._features = session, inputs, dict(made or {})
+        self.engine, self.inputs, self._features = engine, inputs, dict(made or {})
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -86,18 +86,18 @@ class Clean:
     def stage_inputs(self, stage: str, view: str) -> list[Tensor]:
         """Return what a stage takes of a view, ``crops`` or ``page``."""
         pixels = self.inputs.images_crop if view == "crops" else self.inputs.images_ori
-        takes = self.session.family.stage[stage].takes
+        takes = self.engine.family.stage[stage].takes
         return [pixels if name == PIXELS else self.features(name, view) for name in takes]
 
     def features(self, stage: str, view: str) -> Tensor:
         """Return the output of a stage for a view."""
         if (stage, view) not in self._features:
-            self._features[stage, view] = self.session.pipeline.encode(stage, *self.stage_inputs(stage, view))
+            self._features[stage, view] = self.engine.pipeline.encode(stage, *self.stage_inputs(stage, view))
         return self._features[stage, view]
 
     @property
     def _to_fuse(self) -> tuple[Tensor | None, Tensor]:
-        last = self.session.family.of_views[-1].name
+        last = self.engine.family.of_views[-1].name
         return self.features(last, "crops") if self.grid != (1, 1) else None, self.features(last, "page")
 
     @cached_property
@@ -112,10 +112,10 @@ class Clean:
 
     def fused_under(self, stage: str, changed: Mapping[tuple[str, str], Tensor]) -> Tensor:
         """Compute what goes into the prompt anew from ``stage`` on, as it, or what it gives, is changed by now."""
-        names = [one.name for one in self.session.family.stages]
+        names = [one.name for one in self.engine.family.stages]
         front = names[: names.index(stage)] if stage in names else names
         made = {key: tensor for key, tensor in self._features.items() if key[0] in front}
-        return Clean(self.session, self.inputs, made | dict(changed)).fused
+        return Clean(self.engine, self.inputs, made | dict(changed)).fused
 
     @property
     def image(self) -> tuple[int, int]:
@@ -124,7 +124,7 @@ class Clean:
 
     def run(self, stage: str, view: str, most: int | None = None) -> Tensor:
         """Compute a stage from the right tensors in front of it, of no more than ``most`` views."""
-        pipeline = self.session.pipeline
+        pipeline = self.engine.pipeline
         if view:
             return pipeline.encode(stage, *(tensor[:most] for tensor in self.stage_inputs(stage, view)))
         if stage == FUSION:
@@ -152,7 +152,7 @@ class Segment:
         whole, _, depth = what.partition("/")
         self.clean = clean
         self.stage, _, self.view = whole.partition(".")
-        self.owner, self.attribute = home_of(clean.session, self.stage)
+        self.owner, self.attribute = home_of(clean.engine, self.stage)
         self.all_blocks: Sequence[Any] = list(getattr(self.owner, self.attribute)) if self.owner else []
         count = len(self.all_blocks)
         is_behind = has_blocks and not depth and count > 0
@@ -185,7 +185,7 @@ class Segment:
         """Return the first windows of the first view, of a block whose attention keeps to windows."""
         [block] = self.blocks
         rows = self.block_input[:1, : block.window]
-        with self._planted(plant, self.last, [block], stops=False), self.clean.session.pipeline.running(self.stage):
+        with self._planted(plant, self.last, [block], stops=False), self.clean.engine.pipeline.running(self.stage):
             out: Tensor = block(rows)
         return out
 
@@ -219,7 +219,7 @@ class Segment:
                 changes.set(self.owner, self.attribute, nn.ModuleList(left))
             if plant is not None:
                 notes = {"all_blocks": self.all_blocks, "first": self.first, "stage": self.stage, "view": self.view}
-                plant(Target(self.clean.session, changes, blocks, self.clean.image, notes))
+                plant(Target(self.clean.engine, changes, blocks, self.clean.image, notes))
             yield
 
     def _captured(self) -> Tensor:

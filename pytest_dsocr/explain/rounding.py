@@ -289,7 +289,7 @@ def explained_by_rounding(report: CaseReport) -> Explanation | None:
         tried = count(found.tried, "known mistake")
         return Explanation(f"by none of {tried} tried at {first.what}", first.what) if found.tried else None
     words = ", or ".join(one.words for one in effects)
-    text = f"with {words}, the session differs from the vendor's kernels as the subject does "
+    text = f"with {words}, the engine differs from the vendor's kernels as the subject does "
     text += f"({effects[0].share:.3f} of the effect, "
     evidence = Evidence(found.untried, len(effects), found.tried * math.erfc(effects[0].z / math.sqrt(2)))
     ids = tuple(one.id for one in effects)

@@ -45,9 +45,9 @@ OF_CROPS = re.compile(rf"{RESIZED.pattern}|pixels\.(crops|grid)-|prompt\.counts-
 """Ids of mistakes that may show on pages with crops alone."""
 
 
-def explain_texts(session: Engine[Any], question: Question, deadline: Deadline) -> SearchResult:
+def explain_texts(engine: Engine[Any], question: Question, deadline: Deadline) -> SearchResult:
     """Explain the texts of pages: what explains those before is tried on the new one, all else on every page."""
-    pages = [TextPage(session, one) for one in (question.page, *question.others)]
+    pages = [TextPage(engine, one) for one in (question.page, *question.others)]
     reads = [page.read for page in pages]
     crops_alone = all(one.is_right or one.is_cut for one in reads) and not all(one.is_cut for one in reads)
     by_cost = sorted(pages, key=lambda page: (crops_alone and page.read.is_right, page.read.tokens))
@@ -57,7 +57,7 @@ def explain_texts(session: Engine[Any], question: Question, deadline: Deadline) 
         asked = pages[:1] if one.id in question.only else by_cost
         return 0.0 if all(page.gives(one) for page in asked if page.is_witness) else float("inf")
 
-    every = of_text(question.level, session.family, of_one_block(session))
+    every = of_text(question.level, engine.family, of_one_block(engine))
     found = sorted(every, key=lambda one: crops_alone and not OF_CROPS.match(one.id))
     answer = search(found, measure, without, question, deadline, near=0.0)[0]
     return replace(answer, places=sum(page.places for page in pages)) if answer.found else answer
@@ -80,11 +80,11 @@ def of_text(level: int, family: ModelSpec, more: Iterable[Mistake] = ()) -> Sequ
     return sorted(found, key=lambda one: (_cost(one, family), ranks.get(one.id, 3 - one.id.startswith(ALL))))
 
 
-def of_one_block(session: Engine[Any]) -> Iterator[Mistake]:
+def of_one_block(engine: Engine[Any]) -> Iterator[Mistake]:
     """Yield those seen in ports, each in one block alone."""
-    ids = {one.mistake for one in seen(session.family)}
-    for kind in _of_blocks(session.family):
-        yield from in_one_block((one for one in groups(session.family)[kind] if one.id in ids), session)
+    ids = {one.mistake for one in seen(engine.family)}
+    for kind in _of_blocks(engine.family):
+        yield from in_one_block((one for one in groups(engine.family)[kind] if one.id in ids), engine)
 
 
 def everywhere(family: ModelSpec) -> Iterator[Mistake]:
@@ -112,7 +112,7 @@ def _groups(family: ModelSpec) -> tuple[str, ...]:
 
 def _in_all(rows: Sequence[Mistake], on: Target) -> None:
     for one in rows:
-        one.plant(Target.of_stage(on.session, on.changes, one.id.partition(".")[0]))
+        one.plant(Target.of_stage(on.engine, on.changes, one.id.partition(".")[0]))
 
 
 def _cost(one: Mistake, family: ModelSpec) -> int:
@@ -123,20 +123,20 @@ def _cost(one: Mistake, family: ModelSpec) -> int:
 
 
 class TextPage:
-    """A page, and whether the session reads on it what the subject read, under a mistake.
+    """A page, and whether the engine reads on it what the subject read, under a mistake.
 
     Args:
-        session: without a mistake.
+        engine: without a mistake.
         read: what the subject read.
     """
 
-    def __init__(self, session: Engine[Any], read: PageRead) -> None:
-        self.session, self.read, self.case = session, read, unpack_case(read.case)
-        encode, decode = session.tokenizer.encode, session.tokenizer.decode
+    def __init__(self, engine: Engine[Any], read: PageRead) -> None:
+        self.engine, self.read, self.case = engine, read, unpack_case(read.case)
+        encode, decode = engine.tokenizer.encode, engine.tokenizer.decode
         blanks = [*takewhile(lambda token: not decode([token]).strip(), read.reference_tokens)]
         """What the reference says in front of its text, which is stripped."""
-        self.ids = [*blanks, *encode(read.text), session.policy.eos_id]
-        self.is_wide = session.model.dtype == torch.float32
+        self.ids = [*blanks, *encode(read.text), engine.policy.eos_id]
+        self.is_wide = engine.model.dtype == torch.float32
         """Whether passes and steps choose the same tokens; in fewer bits they round differently."""
         self.right = clean_output(decode(read.reference_tokens))
         both = zip(self.ids, [*blanks, *encode(self.right)], strict=False)
@@ -145,27 +145,27 @@ class TextPage:
 
     @cached_property
     def clean(self) -> Clean:
-        """What the session makes of the page without a mistake."""
-        return Clean(self.session, inputs_under(self.session, self.case))
+        """What the engine makes of the page without a mistake."""
+        return Clean(self.engine, inputs_under(self.engine, self.case))
 
     @cached_property
     def state(self) -> DecodeState[Any]:
         """The state behind the prompt."""
-        return self.session.pipeline.prefill_with(self.clean.inputs, self.clean.in_prompt)
+        return self.engine.pipeline.prefill_with(self.clean.inputs, self.clean.in_prompt)
 
     @cached_property
     def is_witness(self) -> bool:
-        """Whether it tells mistakes apart: not where it is right, and the session reads it otherwise, as over a tie."""
-        by = reading(self.session.family)
+        """Whether it tells mistakes apart: not where it is right, and the engine reads it otherwise, as over a tie."""
+        by = reading(self.engine.family)
         return not self.read.is_right or self._reads(self.clean.inputs, self.copied(), by, stepped=False)
 
     @property
     def places(self) -> int:
-        """In how many places the session would go on otherwise than the subject's text, by more than a tie."""
+        """In how many places the engine would go on otherwise than the subject's text, by more than a tie."""
         if self.read.is_right:
             return 0
-        prompt, limits = self.clean.inputs.input_ids[0].tolist(), tolerances(str(self.session.model.dtype)[6:])
-        ban, found = self.session.policy.ban(prompt), 0
+        prompt, limits = self.clean.inputs.input_ids[0].tolist(), tolerances(str(self.engine.model.dtype)[6:])
+        ban, found = self.engine.policy.ban(prompt), 0
         for logits, token in zip((self.state.logits, *self.known), self.ids, strict=False):
             own = logits[0].double()
             own[[one for one in ban.banned() if one != token]] = -torch.inf
@@ -175,54 +175,54 @@ class TextPage:
         return found
 
     def gives(self, one: Mistake) -> bool:
-        """Return whether the session with a mistake reads the subject's text."""
+        """Return whether the engine with a mistake reads the subject's text."""
         group, _, name = one.id.partition(".")
         if group == "text":
-            return TEXTS[name][1](self.session.tokenizer, self.read.reference_tokens) == self.read.text
+            return TEXTS[name][1](self.engine.tokenizer, self.read.reference_tokens) == self.read.text
         if group == "steps" and not self.apart:
             return False  # the first token is chosen in front of all steps
         with Changes() as changes:
             changes.set(pipeline, "scatter", _scatter)
-            by = reading(self.session.family, name if group == "read" else "")
+            by = reading(self.engine.family, name if group == "read" else "")
             prefilled, stepped = self.prefilled(one, changes), ONE_BY_ONE.match(one.id) is not None
             known = self.known if group == "read" and self.is_wide and not (by.blind or by.redecoded) else ()
             return self._reads(*prefilled, by, known, stepped=stepped) if prefilled else self.read.is_right
 
     @cached_property
     def known(self) -> Sequence[Tensor]:
-        """The session's logits behind each of the subject's tokens."""
-        state, along = self.copied(), Along(self.session.pipeline, self.ids, self.apart)
+        """The engine's logits behind each of the subject's tokens."""
+        state, along = self.copied(), Along(self.engine.pipeline, self.ids, self.apart)
         for token in self.ids[: self.case.max_new_tokens]:
             along.decode_step(state, [token])
         return along.logits
 
     def prefilled(self, one: Mistake, changes: Changes) -> tuple[Inputs, DecodeState[Any]] | None:
         """Return the inputs and the state behind the prompt with a mistake in it; None where it changes nothing."""
-        right, model, in_prompt = self.clean.inputs, self.session.pipeline, self.clean.in_prompt
+        right, model, in_prompt = self.clean.inputs, self.engine.pipeline, self.clean.in_prompt
         group, _, name = one.id.partition(".")
         if group == "read":
             return right, model.prefill_with(right, None) if name == "blind" else self.copied()
         if group == "prompt" and not name.startswith("preset-"):  # these change pixels as well
-            brief = inputs_under(self.session, self.case, one, page=load_images(self.case.page))
+            brief = inputs_under(self.engine, self.case, one, page=load_images(self.case.page))
             if all(torch.equal(getattr(brief, name), getattr(right, name)) for name in ROWS):
                 return None
             right = replace(right, input_ids=brief.input_ids, images_seq_mask=brief.images_seq_mask)
             return right, self._prefilled_behind(right)
         if group in INPUTS:
-            made = inputs_under(self.session, self.case, one)
+            made = inputs_under(self.engine, self.case, one)
             equal = map(torch.equal, made.tensors.values(), right.tensors.values())
             return None if all(equal) else (made, model.prefill(made))
         if group in ("prefill", "steps"):
             notes = {"prompt": right.prompt_tokens, "last": int(right.input_ids[0, -1]), "logits": self.state.logits}
             state = self.copied()
-            one.plant(Target.of_stage(self.session, changes, "prefill", self.clean.image, **notes))
+            one.plant(Target.of_stage(self.engine, changes, "prefill", self.clean.image, **notes))
             return right, state if group == "steps" else model.prefill_with(right, in_prompt)
         if in_prompt is None:
             return None
-        behind = self.behind_blocks if (group, one.part) == (self.session.family.of_views[0].name, "back") else {}
+        behind = self.behind_blocks if (group, one.part) == (self.engine.family.of_views[0].name, "back") else {}
         if not behind:
-            one.plant(Target.of_stage(self.session, changes, group))
-        first = self.session.family.of_views[0].name if group == ALL else group
+            one.plant(Target.of_stage(self.engine, changes, group))
+        first = self.engine.family.of_views[0].name if group == ALL else group
         features = self.clean.fused_under(first, {view: rest.compute(one.plant) for view, rest in behind.items()})
         same = features.shape == in_prompt.shape and torch.equal(features, in_prompt)
         return None if same else (right, model.prefill_with(right, features))
@@ -230,7 +230,7 @@ class TextPage:
     @cached_property
     def behind_blocks(self) -> Mapping[tuple[str, str], Segment]:
         """What the first encoder does after its last block, for each view."""
-        first = self.session.family.of_views[0].name
+        first = self.engine.family.of_views[0].name
         views = ("crops", "page") if self.clean.grid != (1, 1) else ("page",)
         return {(first, view): Segment(self.clean, f"{first}.{view}", has_blocks=True) for view in views}
 
@@ -240,12 +240,12 @@ class TextPage:
         new, own = (pair[:, : min(right.prompt_tokens, self.clean.inputs.prompt_tokens) - 1] for pair in pairs)
         same = int((new == own).all(0).long().cumprod(0).sum())
         if not self.is_wide or same < self.clean.image[1] or right.images_seq_mask[0, same:].any():
-            return self.session.pipeline.prefill_with(right, self.clean.fused if right.has_vision else None)
+            return self.engine.pipeline.prefill_with(right, self.clean.fused if right.has_vision else None)
         state = self.copied()
         for _ in range(self.clean.inputs.prompt_tokens - same):
             state.cache.drop_last()
         state.cache.prompts = [right.prompt_tokens]
-        state.logits = passed(self.session.pipeline, state, right.input_ids[0, same:].tolist())[-1]
+        state.logits = passed(self.engine.pipeline, state, right.input_ids[0, same:].tolist())[-1]
         return state
 
     def copied(self) -> DecodeState[Any]:
@@ -255,10 +255,10 @@ class TextPage:
     def _reads(
         self, inputs: Inputs, state: DecodeState[Any], by: ReadingRule, known: Sequence[Tensor] = (), *, stepped: bool
     ) -> bool:
-        """Return whether the session reads the subject's text; ends where it reads another one."""
-        tokenizer, eos, most = self.session.tokenizer, self.session.policy.eos_id, self.case.max_new_tokens
+        """Return whether the engine reads the subject's text; ends where it reads another one."""
+        tokenizer, eos, most = self.engine.tokenizer, self.engine.policy.eos_id, self.case.max_new_tokens
         stepped = stepped or not self.is_wide
-        model: Any = self.session.pipeline if stepped else Along(self.session.pipeline, self.ids, self.apart, known)
+        model: Any = self.engine.pipeline if stepped else Along(self.engine.pipeline, self.ids, self.apart, known)
         said, is_along, text = list[int](), True, ""
         for token in by.tokens(model, state, inputs.input_ids[0].tolist(), tokenizer, eos, most):
             is_along = is_along and self.ids[len(said) : len(said) + 1] == [token]

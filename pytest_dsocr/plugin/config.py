@@ -60,9 +60,9 @@ def on_own_gpu(config: Config, worker: str) -> Config:
     return replace(config, device=gpu, reference_device=reference)
 
 
-WORDS = {"checkpoint": ("mini",), "reference": ("recorded", "session")}
+WORDS = {"checkpoint": ("mini",), "reference": ("recorded", "engine")}
 """Words of options that also take paths. A folder of such a name is written ``./mini``."""
-SESSION = "session"
+ENGINE = "engine"
 UPDATES = ("update_snapshots", "update_new_snapshots_only")
 
 
@@ -109,8 +109,8 @@ def resolve(config: pytest.Config) -> Config:
     found["tolerances"] = dict(found["tolerances"])
     found["budget"] = dict(ChainMap(*reversed(found["budget"])))
     found["slower"] = dict(found["slower"])
-    if found["reference"] == found["subject"] == SESSION:
-        raise pytest.UsageError("the session is compared with itself; name another subject, or leave the reference out")
+    if found["reference"] == found["subject"] == ENGINE:
+        raise pytest.UsageError("the engine is compared with itself; name another subject, or leave the reference out")
     found["may_miss"] = frozenset(found["may_miss"])
     is_written = found["baseline_update"] or _updates_snapshots(config)
     found["golden"] = found["golden"] or golden_folder(is_written=is_written)
@@ -226,7 +226,7 @@ def _places(option: Option, config: pytest.Config, typed: Any) -> Iterator[tuple
 def _beside(config: pytest.Config, option: Option, text: str) -> str:
     """Return a path from the ini file relative to that file, as pytest does; give any other value unchanged."""
     home = (config.inipath or Path()).parent
-    if home == Path.cwd():  # unchanged: ./session is a folder, session is not
+    if home == Path.cwd():  # unchanged: ./engine is a folder, engine is not
         return text
     beside = home / text
     is_path = option.read in (read.folder, read.present_folder, read.ledger)

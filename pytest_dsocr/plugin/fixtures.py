@@ -82,8 +82,8 @@ def dsocr_level(dsocr_subject: Any) -> Level:
 def dsocr_reference(request: pytest.FixtureRequest, dsocr_config: Config) -> Iterator[Reference]:
     """What the subject is compared with: recordings of the vendor's code, or that code live.
 
-    It is live if ``--dsocr-reference`` names the folder of the vendor's files. With ``--dsocr-reference=session`` the
-    session answers for the cases that no recording holds.
+    It is live if ``--dsocr-reference`` names the folder of the vendor's files. With ``--dsocr-reference=engine`` the
+    engine answers for the cases that no recording holds.
     """
     from pytest_dsocr.base.process import share_threads
     from pytest_dsocr.plugin.loading import waiting_for

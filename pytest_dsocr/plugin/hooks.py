@@ -323,9 +323,9 @@ def _header(config: pytest.Config) -> list[str]:
     offered = level_before_loading(own.subject, may_import=not own.isolate)
     offers = offers_before_loading(own.subject, may_import=not own.isolate)
     levels = ", ".join(f"{level} {level.meaning}" for level in Level if offered is not None and level <= offered)
-    by_session = own.reference == "session"
-    where = part_of(own.golden, RECORDINGS) if own.reference is None or by_session else own.reference
-    how = "live" if is_live(own) else "recorded, or else by the session" if by_session else "recorded"
+    by_engine = own.reference == "engine"
+    where = part_of(own.golden, RECORDINGS) if own.reference is None or by_engine else own.reference
+    how = "live" if is_live(own) else "recorded, or else by the engine" if by_engine else "recorded"
     nearest = ", or the nearest recording" if own.reference is None else ""
     reference = f"{', '.join(own.reference_key)}{nearest}"
     lines = [

@@ -19,7 +19,7 @@ from pytest_dsocr.pages.page_list import SUBSETS, is_list, no_page, page_named, 
 from pytest_dsocr.plugin.xfails import read_ledger
 from pytest_dsocr.records.config import MISSING, Level, Shard
 from pytest_dsocr.records.provenance import DTYPES_OF_VENDOR, OF_VENDOR
-from pytest_dsocr.subjects.loading import SESSIONS, VALID, adapter_of, level_before_loading
+from pytest_dsocr.subjects.loading import ENGINES, VALID, adapter_of, level_before_loading
 from pytest_dsocr.timing.limits import ANY
 from pytest_dsocr.timing.rounds import QUANTITIES
 
@@ -75,10 +75,10 @@ def as_typed(text: str) -> str:
 
 
 def subject(text: str) -> str:
-    """Read ``session``, ``session:fast``, ``vendor:FOLDER``, ``package.module:factory``, or what an adapter takes."""
+    """Read ``engine``, ``engine:fast``, ``vendor:FOLDER``, ``package.module:factory``, or what an adapter takes."""
     if adapter := adapter_of(text):
         adapter.offers(text)
-    elif text not in SESSIONS and not FACTORY.fullmatch(text):
+    elif text not in ENGINES and not FACTORY.fullmatch(text):
         raise DsocrError(f"{text!r} names no subject; {VALID}")
     return text
 
@@ -97,15 +97,15 @@ def checkpoint(text: str) -> str:
     raise MachineError(f"{text!r} is not a checkpoint; {VALID_CHECKPOINT}")
 
 
-def reference(text: str) -> Path | Literal["session"] | None:
-    """Read ``recorded`` (None: the golden folder's), ``session`` or a folder."""
+def reference(text: str) -> Path | Literal["engine"] | None:
+    """Read ``recorded`` (None: the golden folder's), ``engine`` or a folder."""
     if text == "recorded":
         return None
-    if text == "session":
-        return "session"
+    if text == "engine":
+        return "engine"
     if not Path(text).is_dir():
         raise MachineError(
-            f"there is no folder {text!r}; give recorded, session, a folder with the vendor's Python files, or one of "
+            f"there is no folder {text!r}; give recorded, engine, a folder with the vendor's Python files, or one of "
             "recordings"
         )
     return Path(text)

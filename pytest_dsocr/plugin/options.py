@@ -137,10 +137,10 @@ def texts_of(given: Any) -> Sequence[str]:
 OPTIONS = (
     Option(
         "subject",
-        "implementation under test: session, session:fast, vendor:FOLDER, fork:FOLDER, package.module:factory, "
+        "implementation under test: engine, engine:fast, vendor:FOLDER, fork:FOLDER, package.module:factory, "
         "processor:package.module:Class, cli:COMMAND, dump:FOLDER, dump:COMMAND, or http://HOST:PORT/v1?model=NAME",
         "SUBJECT",
-        default="session",
+        default="engine",
     ),
     Option("isolate", "run the subject in a process of its own, so that a crash costs one case", reader="yes_or_no"),
     Option(
@@ -171,7 +171,7 @@ OPTIONS = (
     ),
     Option(
         "reference",
-        "what the subject is compared with: recorded, session (where nothing is recorded), a folder with the vendor's "
+        "what the subject is compared with: recorded, engine (where nothing is recorded), a folder with the vendor's "
         "Python files to run live, or a folder of recordings",
         "REFERENCE",
         default="recorded",

@@ -175,7 +175,7 @@ def _parity(request: pytest.FixtureRequest, config: Config, case: Case) -> dict[
 
 
 PROFILE = "nsys profile --trace=cuda,nvtx"
-"""What a slower stage is looked into with; the session's stages are NVTX ranges."""
+"""What a slower stage is looked into with; the engine's stages are NVTX ranges."""
 CLOCKS = ("sm_mhz", "memory_mhz", "cpu_mhz")
 GROWTH = 0.05
 """How much longer a late step may be than an early one, beside what it attends to more."""

@@ -14,7 +14,7 @@ from pytest_dsocr.plugin.stash import CASES, CHECK, CONFIG, JOURNAL, LEFT_OUT, L
 from pytest_dsocr.report.ci import PREFIX, of_test
 from pytest_dsocr.report.outcomes import OF_TIMES, TestResult, outcome_of, reason_of
 from pytest_dsocr.report.payload import TestPayload, of_comparison, of_fault
-from pytest_dsocr.subjects.loading import SESSION
+from pytest_dsocr.subjects.loading import ENGINE
 from pytest_dsocr.subjects.protocol import NotOfferedError
 from pytest_dsocr.timing.baseline import NoBaselineError
 from pytest_dsocr.timing.limits import DEFAULT
@@ -135,11 +135,11 @@ def _report_error(item: pytest.Item, error: DsocrError, report: pytest.TestRepor
 
 
 def _without_vendor(config: pytest.Config) -> str:
-    """Say what to do without the vendor's files; where the session is the subject it cannot be the reference."""
+    """Say what to do without the vendor's files; where the engine is the subject it cannot be the reference."""
     own = config.stash[CONFIG]
-    if own.reference is not None or (own.subject == SESSION and LOADED in config.stash):
+    if own.reference is not None or (own.subject == ENGINE and LOADED in config.stash):
         return ""
-    return "; without the vendor's files, let the session stand in: --dsocr-reference=session"
+    return "; without the vendor's files, let the engine stand in: --dsocr-reference=engine"
 
 
 def _fail(report: pytest.TestReport, why: str) -> None:

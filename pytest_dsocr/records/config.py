@@ -131,8 +131,8 @@ class Config:
     checkpoint: str
     """Name after ``model`` and a colon, if given."""
     model: str | None
-    reference: Path | Literal["session"] | None
-    """None: the recordings of the golden folder. ``session``: these, and the session for cases that they lack."""
+    reference: Path | Literal["engine"] | None
+    """None: the recordings of the golden folder. ``engine``: these, and the engine for cases that they lack."""
     vendor_env: Path | None
     time_limit: float
     pages: tuple[str, ...]

@@ -13,8 +13,8 @@ OF_NO_CONSEQUENCE = ("checkpoint", "date", "command")
 """Fields that may differ between equal observations; a checkpoint counts by its content, not by its name."""
 PACKAGES = ("torch", "transformers", "tokenizers", "pillow", "numpy", "matplotlib", "flash-attn", "torchvision")
 SHA256_CHARACTERS, SHOWN_OF_HASH, SHOWN_OF_CHECKPOINT = 64, 16, 12
-SESSION_STANDS_IN = "all of the vendor's code: the session, equal to it where recorded"
-"""Override of an observation that the session made instead of the vendor's code."""
+ENGINE_STANDS_IN = "all of the vendor's code: the engine, equal to it where recorded"
+"""Override of an observation that the engine made instead of the vendor's code."""
 OF_VENDOR = ("eager", "flash_attention_2")
 DTYPES_OF_VENDOR = ("float32", "bfloat16")
 """The attentions and dtypes that the vendor's code has."""
@@ -53,7 +53,7 @@ class Provenance:
     checkpoint: str
     checkpoint_sha256: str
     vendor_sha256: Mapping[str, str]
-    """SHA-256 of each of the vendor's files that was imported; empty for the session."""
+    """SHA-256 of each of the vendor's files that was imported; empty for the engine."""
     device: str
     dtype: str
     attention: str
@@ -100,9 +100,9 @@ class Provenance:
         ]
 
 
-def is_by_session(provenance: Provenance | None) -> bool:
-    """Return whether the session, not the vendor's code, made an observation with this provenance."""
-    return provenance is not None and SESSION_STANDS_IN in provenance.overrides
+def is_by_engine(provenance: Provenance | None) -> bool:
+    """Return whether the engine, not the vendor's code, made an observation with this provenance."""
+    return provenance is not None and ENGINE_STANDS_IN in provenance.overrides
 
 
 def _short(value: Any) -> str:

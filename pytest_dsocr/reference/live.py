@@ -1,6 +1,6 @@
 """The vendor's code live, in a worker of its own environment, behind the interface of every reference.
 
-The session, where it stands in for that code, answers from such a worker as well.
+The engine, where it stands in for that code, answers from such a worker as well.
 """
 
 import logging
@@ -134,7 +134,7 @@ class Client:
 
     @property
     def _is_vendors(self) -> bool:
-        """Whether it is the vendor's code that answers, and not the session."""
+        """Whether it is the vendor's code that answers, and not the engine."""
         return self._load["vendor"] is not None
 
     def _insist(self, request: str, attempt: Callable[[], ReadT]) -> ReadT:
@@ -226,7 +226,7 @@ class Client:
 
     def _message(self, request: str, faults: Sequence[WorkerFault]) -> str:
         """Say in one sentence what happened and what to do, with the end of what the last worker said below."""
-        whose = "vendor" if self._is_vendors else "session"
+        whose = "vendor" if self._is_vendors else "engine"
         first, *others = faults
         events = [f"{first.phase}it {first.what}"]
         for fault in others:
@@ -257,7 +257,7 @@ class LiveReference(Client):
     Args:
         vendor: the folder with the vendor's files, the only code of others that is run; None of another runtime.
         checkpoint: ``mini``, a folder, ``synthetic:<name>``, or a name in the local hub cache.
-        python: the interpreter of the vendor's environment; of the session the caller's own.
+        python: the interpreter of the vendor's environment; of the engine the caller's own.
         device: ``cpu``, ``cuda`` or ``cuda:N``.
         dtype: ``float32`` or ``bfloat16``.
         attention: ``eager`` or ``flash_attention_2``.

@@ -1,4 +1,4 @@
-"""What the suites ask of the reference: the vendor's code live, a recording of it, or the session in its place."""
+"""What the suites ask of the reference: the vendor's code live, a recording of it, or the engine in its place."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class NotRecordedError(MachineError):
 
 
 class Reference(Protocol):
-    """The vendor's code, live or recorded, or the session in its place.
+    """The vendor's code, live or recorded, or the engine in its place.
 
     Every method raises :class:`ReferenceFaultError` where it cannot answer.
     A recording raises :class:`NotRecordedError` for what it lacks.

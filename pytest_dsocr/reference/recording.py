@@ -12,7 +12,7 @@ from pytest_dsocr.base.reading import Count, FileName
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.records.case import Case
-from pytest_dsocr.records.provenance import SHOWN_OF_CHECKPOINT, Provenance, RecordingKey, is_by_session, versions
+from pytest_dsocr.records.provenance import SHOWN_OF_CHECKPOINT, Provenance, RecordingKey, is_by_engine, versions
 from pytest_dsocr.records.reference_result import InputsDigest, ReferenceResult
 from pytest_dsocr.reference.nearest import (
     WAYS,
@@ -174,7 +174,7 @@ class RecordedReference:
         tokenizer: loads the checkpoint's; without it, no output is cut to a lower ceiling of tokens.
 
     Raises:
-        ReferenceFaultError: where the recording was made with another checkpoint, from other files, or by the session.
+        ReferenceFaultError: where the recording was made with another checkpoint, from other files, or by the engine.
     """
 
     def __init__(
@@ -195,8 +195,8 @@ class RecordedReference:
         for name, stated in made.vendor_sha256.items():
             if vendor_sha256 is not None and vendor_sha256.get(name) != stated:
                 raise _unfit(recording, f"was made with a {name} of SHA-256 {stated[:12]}, which is not the pinned one")
-        if is_by_session(made):
-            raise _unfit(recording, "was made by the session, and not by the vendor's code")
+        if is_by_engine(made):
+            raise _unfit(recording, "was made by the engine, and not by the vendor's code")
         self.recording, self.behind = recording, tuple(behind)
         self.wanted, self.tokenizer = wanted or made.key, tokenizer
 

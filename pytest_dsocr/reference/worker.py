@@ -1,6 +1,6 @@
 """The worker: a process of the vendor's environment that loads a checkpoint once and answers requests.
 
-Where the session stands in for the vendor's code, it is a process of the caller's own environment. Its client, in
+Where the engine stands in for the vendor's code, it is a process of the caller's own environment. Its client, in
 :mod:`pytest_dsocr.reference.live`, starts it. Only what an environment without torch can import is imported before it
 was asked to load.
 """

@@ -145,9 +145,9 @@ def _explanation(report: CaseReport | None) -> Explanation | None:
 
 def _answering(reference: Reference, report: CaseReport | None) -> Reference:
     """Return the reference that answered for a case, where there may be two."""
-    from pytest_dsocr.reference.session import SessionReference
+    from pytest_dsocr.reference.engine import EngineReference
 
-    if report is None or not isinstance(reference, SessionReference):
+    if report is None or not isinstance(reference, EngineReference):
         return reference
     return reference.answering(report.exchange.expected)
 

@@ -20,7 +20,7 @@ from pytest_dsocr.base.files import sha256
 from pytest_dsocr.base.words import plain, printable
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.explain.hints import hint
-from pytest_dsocr.records.provenance import is_by_session
+from pytest_dsocr.records.provenance import is_by_engine
 
 if TYPE_CHECKING:
     from pytest_dsocr.compare.case import CaseReport, CaseRun
@@ -162,8 +162,8 @@ class CasePayload(TypedDict):
     """None where the subject did not come to its text."""
     picture: str | None
     """The page with the boxes of both sides, relative to the folder of the JSON file."""
-    by_session: bool
-    """Whether the session stood in for the vendor's code."""
+    by_engine: bool
+    """Whether the engine stood in for the vendor's code."""
     comparisons: list[ComparisonPayload]
 
 
@@ -177,8 +177,8 @@ class RunPayload(TypedDict):
     device: str
     dtype: str
     attention: str
-    reference: Literal["recorded", "live", "session"]
-    """``session`` where it answers for what no recording holds; each case says whether it did."""
+    reference: Literal["recorded", "live", "engine"]
+    """``engine`` where it answers for what no recording holds; each case says whether it did."""
     where: str
     """The folder of the recording, or of the vendor's files; empty where there is neither."""
     key: str
@@ -335,7 +335,7 @@ def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -
         else None,
         "said": None if "read" in exchange.answer.lost else _output_payload(exchange.answer),
         "picture": picture,
-        "by_session": is_by_session(exchange.expected.provenance),
+        "by_engine": is_by_engine(exchange.expected.provenance),
         "comparisons": [of_comparison(comparison) for comparison in report.comparisons],
     }
 
@@ -401,15 +401,15 @@ def _settings(config: Config) -> dict[str, Any]:
     return found
 
 
-def _kind(config: Config, reference: Reference) -> tuple[Literal["recorded", "live", "session"], str]:
+def _kind(config: Config, reference: Reference) -> tuple[Literal["recorded", "live", "engine"], str]:
     """Say what a reference is, and where it has its answers from."""
+    from pytest_dsocr.reference.engine import EngineReference
     from pytest_dsocr.reference.recording import RecordedReference
-    from pytest_dsocr.reference.session import SessionReference
 
     if isinstance(reference, RecordedReference):
         return "recorded", str(reference.recording.folder)
-    if isinstance(reference, SessionReference):
-        return "session", str(reference.recorded.recording.folder) if reference.recorded else ""
+    if isinstance(reference, EngineReference):
+        return "engine", str(reference.recorded.recording.folder) if reference.recorded else ""
     return "live", str(config.reference or type(reference).__qualname__)
 
 

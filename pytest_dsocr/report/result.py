@@ -20,7 +20,7 @@ from pytest_dsocr.report.collection import Collected
 from pytest_dsocr.report.file import FINISHED, OF_PYTEST, Ending, gravest, head, now
 from pytest_dsocr.report.outcomes import FAILING, TestResult, remarks
 from pytest_dsocr.report.payload import ComparisonPayload, number
-from pytest_dsocr.report.words import by_session, compression_of, readings_in_words
+from pytest_dsocr.report.words import by_engine, compression_of, readings_in_words
 
 MOST_NAMED = 3
 MOST_NOT_ENDED = 100
@@ -216,10 +216,10 @@ class RunResult(Collected):
 
     @property
     def verdict(self) -> str:
-        """``passes``, or why not; and whether the session answered for the reference."""
+        """``passes``, or why not; and whether the engine answered for the reference."""
         flaky = f"; {count(len(self.flaky), 'test')} FLAKY" if self.flaky else ""
         passes = ("no times judged, all else " if self.is_untimed else "") + "passes" + "".join(self._but) + flaky
-        return ("; ".join(self.why_not) or passes) + by_session(self.cases)
+        return ("; ".join(self.why_not) or passes) + by_engine(self.cases)
 
     @property
     def _but(self) -> Iterator[str]:

@@ -198,7 +198,7 @@ def html(result: Mapping[str, Any]) -> str:
         times=list(rows(result["perf"])) if result.get("perf") else [],
         not_offered=Reason.NOT_OFFERED,
         tag_of={DiffSide.REFERENCE: "del", DiffSide.SUBJECT: "ins"},
-        by_session=words.BY_SESSION,
+        by_engine=words.BY_ENGINE,
         tests={test["nodeid"]: test for test in result["tests"]},
         behind={case for one in result["causes"] for case in one["cases"][1:]},
         first_wrong=words.first_wrong,

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pytest_dsocr.report.result import RunResult
 
 
-BY_SESSION = "by the session, equal to the vendor's code where recorded"
-"""Added to every verdict for which the session answered for the reference."""
+BY_ENGINE = "by the engine, equal to the vendor's code where recorded"
+"""Added to every verdict for which the engine answered for the reference."""
 
 
 def counts(by_verdict: Mapping[str, int], worst_drift: float = 0.0, where: str = "") -> str:
@@ -50,22 +50,22 @@ def first_wrong(what: str, right_before: int) -> str:
 def reference_in_words(run: RunPayload) -> str:
     """Say which reference it is, how it is keyed, and which of the vendor's files it is of."""
     made = run["provenance"]
-    if run["reference"] == "session":
+    if run["reference"] == "engine":
         held = (
             f"{relative_path(run['where'])} answers for what it holds" if run["where"] else "no recording has this key"
         )
-        return f"{BY_SESSION}, {run['key']} ({held})"
+        return f"{BY_ENGINE}, {run['key']} ({held})"
     how = f"recorded on {made['date']}" if run["reference"] == "recorded" else "live"
     main_file = next(iter(made["vendor_sha256"].values()), "unknown")[:HASH_CHARACTERS]
     nearest = f", {run['nearest']}" if run.get("nearest") else ""
     return f"{how}{nearest}, {run['key']}, vendor's file {main_file} ({relative_path(run['where'])})"
 
 
-def by_session(cases: Sequence[CasePayload]) -> str:
-    """Say for how many cases the session answered for the reference; nothing where for none."""
-    number = sum(case["by_session"] for case in cases)
+def by_engine(cases: Sequence[CasePayload]) -> str:
+    """Say for how many cases the engine answered for the reference; nothing where for none."""
+    number = sum(case["by_engine"] for case in cases)
     some = f"{number} of {count(len(cases), 'case')} " if number < len(cases) else ""
-    return f", {some}{BY_SESSION}" if number else ""
+    return f", {some}{BY_ENGINE}" if number else ""
 
 
 def first_token_in_words(cases: Sequence[Mapping[str, Any]]) -> str:
@@ -115,7 +115,7 @@ SUITES = "pytest_dsocr.suites"
 SAFE_PATH = "-P"
 """Keeps a checkout in the working directory from being imported in place of the installation, as `pytest` does."""
 OWN, VENDOR = "package.module:factory", "path/to/vendor"
-SHIPPED_SUBJECT = "session"
+SHIPPED_SUBJECT = "engine"
 OF_RECORD = ("checkpoint", "device", "dtype", "attention")
 """The fields of a provenance that are options of ``dsocr vendor record``."""
 ON_REQUEST = ("perf", "cost")
@@ -192,16 +192,16 @@ def following(result: RunResult, options: Sequence[str] = ()) -> Iterator[tuple[
             return _compare([*options, option])
         return f"{result.identity.command} {option}"
 
-    by_session = result.run is not None and result.run["reference"] == "session"  # which was there for what is missing
-    missing = any(one["what"] == "recording" and not (by_session and one["allowed"]) for one in result.missing)
+    by_engine = result.run is not None and result.run["reference"] == "engine"  # which was there for what is missing
+    missing = any(one["what"] == "recording" and not (by_engine and one["allowed"]) for one in result.missing)
     if missing and not result.counts.get(Verdict.WRONG):
         yield "to record what is missing, with the vendor's files", record(result.run)
         if result.run and result.run["reference"] == "recorded" and result.run["subject"] != SHIPPED_SUBJECT:
-            yield "or, without them, to let the session stand in", again("--dsocr-reference=session")
+            yield "or, without them, to let the engine stand in", again("--dsocr-reference=engine")
     elif result.failing:
         first = next(test for one in result.causes for test in one["tests"])
         yield "to run the first failing test again", rerun(first, options, result.root)
     elif result.run and result.run["subject"] == SHIPPED_SUBJECT:
         yield "to test an implementation of your own", again(f"--dsocr-subject={OWN}")
-    elif result.run and result.run["reference"] in ("recorded", "session"):
+    elif result.run and result.run["reference"] in ("recorded", "engine"):
         yield "to compare with the vendor's code, live", again(f"--dsocr-reference={VENDOR}")

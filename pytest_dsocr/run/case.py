@@ -29,23 +29,23 @@ from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import Config, Level, Setup, SubjectFaultError
 from pytest_dsocr.records.provenance import RecordingKey
 from pytest_dsocr.records.subject_result import ROUNDED_DTYPES
+from pytest_dsocr.reference.engine import EngineReference, open_engine_reference
 from pytest_dsocr.reference.goldens import recording_places
 from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.nearest import WAYS
 from pytest_dsocr.reference.opening import WantedReference, open_recorded, open_reference
 from pytest_dsocr.reference.protocol import OnProgress, Reference
 from pytest_dsocr.reference.recorded_case import CUT
-from pytest_dsocr.reference.session import SessionReference, open_session_reference
 from pytest_dsocr.report.parts import COMPARING
 from pytest_dsocr.report.payload import CasePayload, of_case
 from pytest_dsocr.report.pictures import draw, side_folder, write_sides
 from pytest_dsocr.run.substitution import substitute
 from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.checked import CheckedSubject
+from pytest_dsocr.subjects.engine import engine_subject
 from pytest_dsocr.subjects.follow import run_teacher_forced
 from pytest_dsocr.subjects.protocol import TextSubject
 from pytest_dsocr.subjects.readings import Again
-from pytest_dsocr.subjects.session import session_subject
 
 
 @cache
@@ -118,9 +118,9 @@ def run_case(
         again: reads the page again and again, where the run asks for it.
 
     Raises:
-        DsocrError: where the reference cannot answer, both sides would be the session, or the run promises more.
+        DsocrError: where the reference cannot answer, both sides would be the engine, or the run promises more.
     """
-    if isinstance(reference, SessionReference):
+    if isinstance(reference, EngineReference):
         reference.check_other_than(subject, config.subject, case)
     limits = limits_of(config, subject, reference)
     with elapsed.on(COMPARING):
@@ -268,8 +268,8 @@ def _tokenizer(checkpoint: str) -> TextTokenizer:
 
 
 _rounder = cache(Rounder)
-_donor = cache(session_subject)
-"""Loads the session whose tensors are given to a wrong subject; once, as it may be of full size."""
+_donor = cache(engine_subject)
+"""Loads the engine whose tensors are given to a wrong subject; once, as it may be of full size."""
 
 
 def reference_of(config: Config, on_progress: OnProgress | None = None) -> Reference:
@@ -286,11 +286,11 @@ def reference_of(config: Config, on_progress: OnProgress | None = None) -> Refer
     wanted = WantedReference(resolve(config.checkpoint), *config.reference_key, named)
     places = recording_places(config.golden)
     limits = {"time_limit_s": config.time_limit, "start_limit_s": config.start_limit}
-    if config.reference == "session":
+    if config.reference == "engine":
         to_builtin = replace(
             wanted, fixed=WantedReference.fixed
-        )  # what is not recorded of this key, the session answers
-        return open_session_reference(places, to_builtin, **limits)
+        )  # what is not recorded of this key, the engine answers
+        return open_engine_reference(places, to_builtin, **limits)
     if config.reference is None:
         return open_recorded(places, wanted)
     reference = open_reference(

@@ -48,7 +48,7 @@ def substitute(subject: TextSubject, report: CaseReport, donor: Donor | None = N
     Args:
         subject: the one whose answer ``report`` judges.
         report: of what both sides said.
-        donor: makes a session on the same checkpoint; called only for a recording, and only where something is wrong.
+        donor: makes an engine on the same checkpoint; called only for a recording, and only where something is wrong.
     """
     if report.fault is not None:
         return ()

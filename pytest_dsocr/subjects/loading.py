@@ -1,4 +1,4 @@
-"""From what a user names to a subject: a session, ``package.module:factory``, or by an adapter.
+"""From what a user names to a subject: an engine, ``package.module:factory``, or by an adapter.
 
 A factory is imported as ``python -m`` would import it: the current folder comes first. It is a class or a function, and
 is called with one :class:`~pytest_dsocr.subjects.protocol.Setup`, or with nothing where it takes no argument.
@@ -19,9 +19,9 @@ from pytest_dsocr.records.config import START_LIMIT_S, Level
 from pytest_dsocr.subjects.calls import LOAD, at_stage, brief, guarded, refusal
 from pytest_dsocr.subjects.protocol import Offers, Setup, TextSubject, level_of, level_of_parts, parts_of
 
-SESSION = "session"
-FAST = f"{SESSION}:fast"
-SESSIONS = (SESSION, FAST)
+ENGINE = "engine"
+FAST = f"{ENGINE}:fast"
+ENGINES = (ENGINE, FAST)
 VENDOR, FORK, CLI, DUMP = "vendor:", "fork:", "cli:", "dump:"
 HTTP, HTTPS, PROCESSOR = "http:", "https:", "processor:"
 ADAPTERS = {
@@ -30,7 +30,7 @@ ADAPTERS = {
 }
 """By the beginning of a subject's name, the module in ``pytest_dsocr.adapters``, a room above this one."""
 VALID = (
-    f"give {SESSION}, {FAST}, {VENDOR}FOLDER, {FORK}FOLDER, package.module:factory, {PROCESSOR}package.module:Class, "
+    f"give {ENGINE}, {FAST}, {VENDOR}FOLDER, {FORK}FOLDER, package.module:factory, {PROCESSOR}package.module:Class, "
     f"{CLI}COMMAND, {DUMP}FOLDER, {DUMP}COMMAND, or {HTTP}//HOST:PORT/v1?model=NAME"
 )
 
@@ -65,10 +65,10 @@ def load_subject(spec: str, setup: Setup) -> TextSubject:
     Raises:
         DsocrError: where it cannot be loaded, or is no subject; the message says why.
     """
-    if spec in SESSIONS:
-        from pytest_dsocr.subjects.session import session_subject
+    if spec in ENGINES:
+        from pytest_dsocr.subjects.engine import engine_subject
 
-        return session_subject(setup, "readable" if spec == SESSION else "fast")
+        return engine_subject(setup, "readable" if spec == ENGINE else "fast")
     if adapter := adapter_of(spec):
         return adapter.subject(spec, setup)
     return _made(spec, named_factory(spec), setup)
@@ -113,7 +113,7 @@ def level_before_loading(spec: str, *, may_import: bool = True) -> Level | None:
     Raises:
         DsocrError: where a factory cannot be imported.
     """
-    if spec in SESSIONS:
+    if spec in ENGINES:
         return Level.MODULES
     if adapter := adapter_of(spec):
         return adapter.LEVEL
@@ -135,7 +135,7 @@ def offers_before_loading(spec: str, *, may_import: bool = True) -> Offers:
     Raises:
         DsocrError: where a factory cannot be imported or an adapter's name is wrong, or of an unknown preset or prompt.
     """
-    if spec in SESSIONS:
+    if spec in ENGINES:
         return Offers()
     if adapter := adapter_of(spec):
         return adapter.offers(spec)

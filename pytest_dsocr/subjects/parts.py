@@ -1,6 +1,6 @@
-"""A part of an implementation, and the built-in session for the rest of it: what a subject without ``read`` is.
+"""A part of an implementation, and the built-in engine for the rest of it: what a subject without ``read`` is.
 
-What is the session's is named in ``not_offered``, or raises ``NotOfferedError``, so that it is never compared with the
+What is the engine's is named in ``not_offered``, or raises ``NotOfferedError``, so that it is never compared with the
 reference. Pages are read through the part.
 """
 
@@ -20,16 +20,16 @@ from pytest_dsocr.models.spec import FUSION
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.checked import copied, copies, own_tensors
+from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
 from pytest_dsocr.subjects.follow import go_on
 from pytest_dsocr.subjects.protocol import DECODER, NotOfferedError, Setup, level_of_parts, parts_of, said_of_parts
-from pytest_dsocr.subjects.session import SessionSubject, session_subject
 
 SAID = ("dtype", "dtypes", "precision", "presets", "prompts", "policy", "text_of", "close")
 """What a part may say of itself, as any subject may."""
 
 
 class Completed:
-    """L1: a part that makes inputs, read by the session.
+    """L1: a part that makes inputs, read by the engine.
 
     Args:
         part: what :func:`~pytest_dsocr.subjects.protocol.parts_of` finds a part in.
@@ -45,29 +45,29 @@ class Completed:
                 setattr(self, name, getattr(part, name))
 
     @cached_property
-    def _session(self) -> SessionSubject:
-        session = session_subject(self._setup)
-        for stage in {stage.name for stage in session.session.family.of_views}.intersection(self._parts):
-            setattr(session.session.model, stage, partial(self._stage, stage))
-        return session
+    def _engine(self) -> EngineSubject:
+        whole = engine_subject(self._setup)
+        for stage in {stage.name for stage in whole.engine.family.of_views}.intersection(self._parts):
+            setattr(whole.engine.model, stage, partial(self._stage, stage))
+        return whole
 
     def _stage(self, name: str, *given: Tensor) -> Tensor:
-        """Run a stage of the part in place of the session's."""
+        """Run a stage of the part in place of the engine's."""
         return copied("vision", f"{name} gave", name, getattr(self._part, name)(*(one.clone() for one in given)))
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> Mapping[str, Tensor]:
-        """Return the part's inputs, or the session's."""
-        maker = self._part if "inputs" in self._parts else self._session
+        """Return the part's inputs, or the engine's."""
+        maker = self._part if "inputs" in self._parts else self._engine
         return cast("Mapping[str, Tensor]", maker.inputs(page, prompt=prompt, preset=preset))
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
         """Read one page to its end, each stage by the part that has it."""
-        session = self._session
+        whole = self._engine
         made = own_tensors("read", "inputs", self.inputs(page, prompt=prompt, preset=preset))
-        inputs = {name: value.to(session.session.model.device) for name, value in made.items()}
-        decoder = self._part if DECODER in self._parts else session
+        inputs = {name: value.to(whole.engine.model.device) for name, value in made.items()}
+        decoder = self._part if DECODER in self._parts else whole
         state = decoder.prefill(copies(inputs), self._seams(inputs).get(FUSION))
-        policy, prompt_ids = getattr(self, "policy", None) or session.policy, inputs["input_ids"][0].tolist()
+        policy, prompt_ids = getattr(self, "policy", None) or whole.policy, inputs["input_ids"][0].tolist()
         ban, logits = policy.ban(prompt_ids), state.logits.reshape(1, -1)
         tokens = pick(logits, [ban.banned()])
         ban.push(tokens[-1])
@@ -77,10 +77,10 @@ class Completed:
 
     def text_of(self, token_ids: Sequence[int]) -> str:
         """Decode tokens, special ones kept."""
-        return self._session.text_of(token_ids)
+        return self._engine.text_of(token_ids)
 
     def _seams(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        maker = self._part if "vision" in self._parts else self._session
+        maker = self._part if "vision" in self._parts else self._engine
         return own_tensors("vision", "vision", maker.vision(copies(inputs)))
 
 
@@ -90,7 +90,7 @@ class CompletedStages(Completed):
     @property
     def seams(self) -> tuple[str, ...]:
         """The seams of vision that are the part's."""
-        own = getattr(self._part, "seams", ()) if "vision" in self._parts else self._session.seams
+        own = getattr(self._part, "seams", ()) if "vision" in self._parts else self._engine.seams
         return tuple(name for name in own if {"vision", name.partition(".")[0]}.intersection(self._parts))
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -101,7 +101,7 @@ class CompletedStages(Completed):
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Any:
         """Run the prompt, if the part has a decoder."""
         if DECODER not in self._parts:
-            raise NotOfferedError("not offered: prefill and decode steps; they are the built-in session's")
+            raise NotOfferedError("not offered: prefill and decode steps; they are the built-in engine's")
         return self._part.prefill(inputs, vision_fusion)
 
     def step(self, state: Any, token: int) -> Tensor:
@@ -110,7 +110,7 @@ class CompletedStages(Completed):
 
 
 def completed(part: Any, setup: Setup) -> Completed:
-    """Return a part as a subject, and note what of it is the session's."""
+    """Return a part as a subject, and note what of it is the engine's."""
     parts = parts_of(part)
     current().note(said_of_parts(parts))
     return (CompletedStages if level_of_parts(parts) >= Level.STAGES else Completed)(part, setup)

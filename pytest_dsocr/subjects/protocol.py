@@ -184,13 +184,13 @@ def parts_of(subject: Any) -> tuple[str, ...]:
 
 
 def level_of_parts(parts: Sequence[str]) -> Level:
-    """Return the level of these parts with the session behind them."""
+    """Return the level of these parts with the engine behind them."""
     return Level.INPUTS if parts == ("inputs",) else Level.STAGES
 
 
 def said_of_parts(parts: Sequence[str]) -> str:
     """Return a sentence that says whose each stage is."""
-    return f"{listed(parts)}: the subject's; the rest: the built-in session's, which is not compared"
+    return f"{listed(parts)}: the subject's; the rest: the built-in engine's, which is not compared"
 
 
 OFFERABLE = {"presets": PRESET_NAMES, "prompts": PROMPT_NAMES}

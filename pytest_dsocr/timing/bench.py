@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Any
 
 from pytest_dsocr.base.words import HASH_CHARACTERS, aligned, count, entry, listed
-from pytest_dsocr.subjects.loading import SESSIONS, VENDOR
+from pytest_dsocr.subjects.loading import ENGINES, VENDOR
 from pytest_dsocr.timing.candidate import SUBJECT, opened
 from pytest_dsocr.timing.counts import CountChange, exact_changes, other_changes, text_change
 from pytest_dsocr.timing.identity import identity_of
@@ -148,7 +148,7 @@ def compare(names: Sequence[str], task: Task, watch: Watcher, *, is_timed: bool 
 def _traced(both: Sequence[TimedSide], task: Task, judged: Sequence[Judgement], watch: Watcher) -> TraceDifference:
     """Trace each side once, one after the other; both know both subjects' packages for code that is to blame."""
     specs = [absolute(side.candidate.subject or task.subject, VENDOR) for side in both]
-    own = [__package__ if one in SESSIONS else one for one in specs]
+    own = [__package__ if one in ENGINES else one for one in specs]
     packages = [one.partition(":")[0].partition(".")[0] for one in own if not one.startswith(VENDOR)]
     tables = []
     for side in both:

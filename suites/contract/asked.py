@@ -1,4 +1,4 @@
-"""Pages that are drawn, and the inputs that the subject makes of them, each once in a session."""
+"""Pages that are drawn, and the inputs that the subject makes of them, each once in a run."""
 
 from __future__ import annotations
 

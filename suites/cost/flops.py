@@ -15,7 +15,7 @@ from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, not_compar
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import render
 from pytest_dsocr.cost.cost import WHOLE, Cost, CostDifference, by_module, differences, with_those_around
-from pytest_dsocr.cost.decoder import HEAD, LAYERS, NORM, SESSION, Way
+from pytest_dsocr.cost.decoder import ENGINE, HEAD, LAYERS, NORM, Way
 from pytest_dsocr.cost.model import decode_step, parameters, stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.models import OF_VIEWS, VISION
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 FREE = DEEPSEEK_OCR.prompts["free"]
 WAYS = {
-    "": SESSION,
+    "": ENGINE,
     ", with the logits of all positions": Way(all_logits=True),
     ", with rotary angles as products": Way(angle_products=True),
     ", with the logits of all positions, and rotary angles as products": Way(all_logits=True, angle_products=True),

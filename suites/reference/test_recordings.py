@@ -51,20 +51,20 @@ def test_the_reference_answers_for_this_run(
 ) -> None:
     """It sees pages as the installed Pillow resizes them, and, where it is a recording, holds every case.
 
-    Where the session stands in, only the cases that are recorded are looked at.
+    Where the engine stands in, only the cases that are recorded are looked at.
     """
     from pytest_dsocr.contract.image import resampling
     from pytest_dsocr.pages.named import make_cases
+    from pytest_dsocr.reference.engine import EngineReference
     from pytest_dsocr.reference.recording import RecordedReference
-    from pytest_dsocr.reference.session import SessionReference
 
     reference: Reference | None = dsocr_reference
     own = dsocr_config
     cases = make_cases(own.pages, own.prompts, own.presets, own.max_new_tokens, family=family).readable().good
-    if isinstance(dsocr_reference, SessionReference):
+    if isinstance(dsocr_reference, EngineReference):
         reference, cases = dsocr_reference.recorded, tuple(filter(dsocr_reference.holds, cases))
     if reference is None or not cases:
-        leave_out(request.node, "recording", "no recording holds a case of this run; the session stands in for all")
+        leave_out(request.node, "recording", "no recording holds a case of this run; the engine stands in for all")
     made = reference.provenance
     found = [as_expected("reference/resampling", made.resampling, resampling(), "how the installed Pillow resizes")]
     if isinstance(reference, RecordedReference):

@@ -10,7 +10,7 @@ from PIL import Image
 
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from tests.adapters.server import TOKEN
-from tests.adapters.serving import FLIGHT, Right, session
+from tests.adapters.serving import FLIGHT, Right, engine
 
 BEFORE: dict[str, Any] = {}
 
@@ -21,7 +21,7 @@ def swapped(name: str, value: Any) -> Any:
 
 
 def text_tokens(own: Right) -> int:
-    return 1 + len(session().tokenizer.encode(own.text))
+    return 1 + len(engine().tokenizer.encode(own.text))
 
 
 def stopped_behind(own: Right, text: str) -> tuple[str, bool]:
@@ -36,7 +36,7 @@ def mixed(own: Right) -> Any:
 
 def as_it_lies(own: Right, data: bytes) -> Image.Image:
     page = Image.open(io.BytesIO(data)).convert("RGB")
-    page.info.pop("exif", None)  # the session would turn it
+    page.info.pop("exif", None)  # the engine would turn it
     return page
 
 

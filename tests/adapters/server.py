@@ -1,7 +1,7 @@
 """A server that speaks as OpenAI's does, with an answer ready; its path selects how it misbehaves.
 
 ``/DEED/v1``: a deed is done to pages, and, where it begins with ``load-``, to the handshake as well. Names of
-:mod:`tests.adapters.mistakes` are answered by the session.
+:mod:`tests.adapters.mistakes` are answered by the engine.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A server over the session on ``mini`` that gives all that OpenAI's API has, and makes one mistake by its path.
+"""A server over the engine on ``mini`` that gives all that OpenAI's API has, and makes one mistake by its path.
 
 ``/right/v1``, or a name in :mod:`tests.adapters.mistakes`. Shapes: V vocabulary.
 """
@@ -32,7 +32,7 @@ FLIGHT: list[Any] = []
 
 
 @cache
-def session() -> Any:
+def engine() -> Any:
     torch.set_num_threads(1)
     return Engine.from_checkpoint("mini", instrument="off")
 
@@ -49,9 +49,9 @@ class Reading:
     """``[V]`` of each token, before any rule."""
 
     def up_to(self, most: int, heat: float) -> None:
-        while len(self.tokens) < most and self.tokens[-1:] != [session().policy.eos_id]:
+        while len(self.tokens) < most and self.tokens[-1:] != [engine().policy.eos_id]:
             if self.tokens:
-                session().decode_step(self.state, self.tokens[-1])
+                engine().decode_step(self.state, self.tokens[-1])
             logits = self.state.logits[0].clone()
             token = pick(logits[None], [self.ban.banned()])[0]
             if heat:
@@ -102,12 +102,12 @@ class Right:
         key = (self.key(page), sizes, prompt, self.answer, self.ngram, heat, self.body.get("seed") if heat else 0)
         with LOCK:
             if key not in READINGS:
-                READINGS[key] = self.begun(prepare_inputs(page, prompt, preset, session().tokenizer))
+                READINGS[key] = self.begun(prepare_inputs(page, prompt, preset, engine().tokenizer))
             READINGS[key].up_to(self.most(), heat)
             return READINGS[key]
 
     def begun(self, inputs: Any) -> Reading:
-        own = session()
+        own = engine()
         state, ids = own.prefill(inputs), inputs.input_ids[0].tolist()
         ban = replace(own.policy, no_repeat_ngram_size=self.ngram).ban(ids)
         for token in (behind := own.tokenizer.encode(self.answer)):
@@ -116,7 +116,7 @@ class Right:
         return Reading(len(ids) + len(behind), state, ban)
 
     def said(self, tokens: Sequence[int]) -> str:
-        text = clean_output(session().tokenizer.decode(tokens))
+        text = clean_output(engine().tokenizer.decode(tokens))
         return TOKEN.sub("", text) if self.body.get("skip_special_tokens", True) else text
 
     def stopped(self, text: str) -> tuple[str, bool]:
@@ -135,7 +135,7 @@ class Right:
 
     def logprobs(self, tokens: Sequence[int], logits: Sequence[Tensor]) -> Any:
         def named(token: int, value: Any) -> dict[str, Any]:
-            return {"token": session().tokenizer.decode([token]), "logprob": float(value)}
+            return {"token": engine().tokenizer.decode([token]), "logprob": float(value)}
 
         content = []
         for token, one in zip(tokens, logits, strict=True):
@@ -148,9 +148,9 @@ class Right:
 
     def result(self) -> tuple[str, str, dict[str, int], Any]:
         if not self.urls:
-            return "", "stop", self.usage(1 + len(session().tokenizer.encode(self.text)), 1), None
+            return "", "stop", self.usage(1 + len(engine().tokenizer.encode(self.text)), 1), None
         own, most = self.reading(), self.most()
-        tokens, eos = own.tokens[:most], session().policy.eos_id
+        tokens, eos = own.tokens[:most], engine().policy.eos_id
         said = [token for token in tokens if token != eos]
         text, is_stopped = self.stopped(self.said(tokens))
         logprobs = self.logprobs(said, own.logits[: len(said)]) if self.body.get("logprobs") else None

@@ -1,4 +1,4 @@
-"""``dump:``: what the session wrote as files passes as it does, and what is changed in a file is found in its stage."""
+"""``dump:``: what the engine wrote as files passes as it does, and what is changed in a file is found in its stage."""
 
 import shutil
 import sys
@@ -53,7 +53,7 @@ def change(dumps: Path, name: str, how: Callable[[Array], Array]) -> None:
     np.save(dumps / CASE / f"{name}.npy", how(np.load(dumps / CASE / f"{name}.npy")))
 
 
-def test_what_the_session_wrote_passes_at_every_stage(written: Path) -> None:
+def test_what_the_engine_wrote_passes_at_every_stage(written: Path) -> None:
     report = held(f"dump:{written}", PAGE.stem)
     assert report.passes
     left = {one.what for one in report.comparisons if one.verdict is Verdict.NOT_COMPARED}

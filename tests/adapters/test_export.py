@@ -28,7 +28,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_its_stages_fit_the_recordings(exported: Path) -> None:
-    report = held("session", "invoice_016", 12, on=str(exported))
+    report = held("engine", "invoice_016", 12, on=str(exported))
     assert report.passes
     assert report.counts[Verdict.MATCH] > report.counts[Verdict.NOT_COMPARED]
 

@@ -50,8 +50,8 @@ def test_what_reads_nothing_is_not_called_alike(address: str, tmp_path: Path) ->
 @pytest.mark.parametrize("family", MODELS.values(), ids=lambda family: family.name)
 def test_odd_pages_are_asked_for_by_a_prompt_that_reads_them(family: ModelSpec, tmp_path: Path) -> None:
     asked = asked_at("http://here/v1", tmp_path, family)
-    session = Engine.from_checkpoint(f"{family.name}:mini", instrument="off")
+    engine = Engine.from_checkpoint(f"{family.name}:mini", instrument="off")
     pages = [asked.odd[name] for name in ("plain", "blank")]
-    texts = {session.run(one.page, prompt=one.prompt, preset=one.preset, max_new_tokens=9).text for one in pages}
+    texts = {engine.run(one.page, prompt=one.prompt, preset=one.preset, max_new_tokens=9).text for one in pages}
     assert all(texts)
     assert len(texts) == len(pages)

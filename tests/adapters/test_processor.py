@@ -1,4 +1,4 @@
-"""``processor:``: inputs of a server's processor, with the session behind."""
+"""``processor:``: inputs of a server's processor, with the engine behind."""
 
 import re
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.subjects.calls import watching
+from pytest_dsocr.subjects.engine import engine_subject
 from pytest_dsocr.subjects.loading import load_subject
 from pytest_dsocr.subjects.protocol import Setup
-from pytest_dsocr.subjects.session import session_subject
 from suites.contract.asked import own_preset
 
 HERE = f"processor:{__name__}"
@@ -77,22 +77,22 @@ def loaded(name: str) -> Any:
 
 
 @pytest.mark.parametrize(("name", "preset"), [("Right", "tiny"), ("AsSglang", "gundam")])
-def test_a_right_processor_gives_the_sessions_inputs_and_text(name: str, preset: str) -> None:
-    subject, session = loaded(name), session_subject(Setup())
+def test_a_right_processor_gives_the_engines_inputs_and_text(name: str, preset: str) -> None:
+    subject, engine = loaded(name), engine_subject(Setup())
     asked: dict[str, Any] = {"prompt": f" {DEEPSEEK_OCR.prompts['markdown']}\n", "preset": DEEPSEEK_OCR.presets[preset]}
     page = shipped("dev-3")[0]
-    actual, expected = subject.inputs(page, **asked), session.inputs(page, **asked)
+    actual, expected = subject.inputs(page, **asked), engine.inputs(page, **asked)
     for key, value in expected.items():
         assert actual[key].dtype == value.dtype, key
         assert torch.equal(actual[key], value), key
     if preset == "tiny":
         read = {**asked, "max_new_tokens": 24}
-        assert subject.read(page, **read) == session.read(page, **read)
+        assert subject.read(page, **read) == engine.read(page, **read)
 
 
 def test_one_that_is_not_there_or_another_kind_is_reported() -> None:
     for spec, message in {
-        "processor:nowhere": "'nowhere' names no subject; give session, ",
+        "processor:nowhere": "'nowhere' names no subject; give engine, ",
         "processor:no_such_package:Any": "'no_such_package:Any': there is no module no_such_package, neither in ",
         f"{HERE}:Absent": f"{__name__} (",
     }.items():

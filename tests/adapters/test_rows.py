@@ -32,7 +32,7 @@ ROW = """
 title = "Planted"
 version = "planted 0.8"
 subject = "planted:subject"
-options = "figures_201.png --checkpoint=synthetic:tiny --max-new-tokens=2 --reference=session -- -k test_vision"
+options = "figures_201.png --checkpoint=synthetic:tiny --max-new-tokens=2 --reference=engine -- -k test_vision"
 setup = "python -m pip install -q planted==0.8"
 """
 

@@ -1,4 +1,4 @@
-"""Subjects on one session, each with one fault that the suite of the cache is there to see."""
+"""Subjects on one engine, each with one fault that the suite of the cache is there to see."""
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -15,20 +15,20 @@ from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.layers import attention
 from pytest_dsocr.layers.cache import KVCache
-from pytest_dsocr.subjects.session import SessionSubject
+from pytest_dsocr.subjects.engine import EngineSubject
 from tests.timing.planted import VisionInDecode
 
 Show = Callable[[Tensor], Tensor]
-Make = Callable[[Engine[Any]], SessionSubject]
+Make = Callable[[Engine[Any]], EngineSubject]
 CAPACITY = 4096
 VISIBLE = attention._visible
 
 
 def changed(**methods: Callable[..., Any]) -> Make:
-    """A session with other methods, each of which is handed the right one and what that is given."""
+    """An engine with other methods, each of which is handed the right one and what that is given."""
 
-    def make(session: Engine[Any]) -> SessionSubject:
-        subject = SessionSubject(session)
+    def make(engine: Engine[Any]) -> EngineSubject:
+        subject = EngineSubject(engine)
         for name, change in methods.items():
             setattr(subject, name, partial(change, getattr(subject, name)))
         return subject
@@ -37,7 +37,7 @@ def changed(**methods: Callable[..., Any]) -> Make:
 
 
 class ShownCache:
-    """A session's cache, shown otherwise than it is."""
+    """An engine's cache, shown otherwise than it is."""
 
     def __init__(self, cache: Any, show: Show, layers: int | None) -> None:
         self._cache, self._show = cache, show
@@ -77,7 +77,7 @@ def padded(tensor: Tensor) -> Tensor:
     return torch.cat([tensor, tensor.new_zeros(*tensor.shape[:2], -tensor.shape[2] % CAPACITY, tensor.shape[3])], 2)
 
 
-class LooksAgain(SessionSubject):
+class LooksAgain(EngineSubject):
     """Its steps see the page that prefill was given."""
 
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Any:
@@ -88,7 +88,7 @@ class LooksAgain(SessionSubject):
         return super().step(state, token) + self.page.float().mean()
 
 
-class Remembers(SessionSubject):
+class Remembers(EngineSubject):
     """Keeps the last page's cache in front of the next one's, and its text in front of the next."""
 
     last, text = 0, ""
@@ -124,8 +124,8 @@ def by_their_sum(vision: Callable[..., Any], inputs: Mapping[str, Tensor]) -> An
 
 
 def the_last(vision: Any, inputs: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """The features of a prompt's last image alone, as the session once had them."""
-    visions = vision.__self__.session.pipeline.vision(Inputs(**inputs))
+    """The features of a prompt's last image alone, as the engine once had them."""
+    visions = vision.__self__.engine.pipeline.vision(Inputs(**inputs))
     return {name: tensor for vision in visions for name, tensor in vision.seams.items()}
 
 
@@ -159,7 +159,7 @@ def hoards_arrays(step: Callable[..., Tensor], *given: Any) -> Tensor:
 
 def with_gradients(read: Callable[..., str], *page: Any, **how: Any) -> str:
     """It reads as if it were to be trained."""
-    model = read.__self__.session.model.requires_grad_(True)  # type: ignore[attr-defined]
+    model = read.__self__.engine.model.requires_grad_(True)  # type: ignore[attr-defined]
     try:
         with mock.patch.object(torch, "no_grad", nullcontext):
             return read(*page, **how)

@@ -15,8 +15,8 @@ from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.config import Config
+from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.kv_probe import KvProbe
-from pytest_dsocr.subjects.session import SessionSubject
 from suites.cache import (
     test_batches,
     test_contents,
@@ -83,7 +83,7 @@ def two_pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def outcome(tiny: Engine[Any], two_pages: tuple[Path, Path], dsocr_config: Config) -> Callable[..., list[Comparison]]:
     """Put a subject to a test of the suite; give what does not pass, of some comparisons at least."""
 
-    def put(test: str, make: Callable[[Engine[Any]], SessionSubject]) -> list[Comparison]:
+    def put(test: str, make: Callable[[Engine[Any]], EngineSubject]) -> list[Comparison]:
         subject, made = make(tiny), list[Comparison]()
 
         def check(found: Iterable[Comparison], *stages: str) -> None:
@@ -118,7 +118,7 @@ def test_every_test_of_the_suite_is_here() -> None:
 
 def test_a_page_of_which_vision_gives_nothing_is_reported(tiny: Engine[Any], tmp_path: Path) -> None:
     with pytest.raises(DsocrError, match=r"gave nothing of halves\.png in tiny; .* put another page first"):
-        Walk.along(SessionSubject(tiny), write_page("halves", tmp_path), family=DEEPSEEK_OCR)
+        Walk.along(EngineSubject(tiny), write_page("halves", tmp_path), family=DEEPSEEK_OCR)
 
 
 @pytest.mark.parametrize(("test", "fault"), [(test, fault) for test, faults in CAUGHT.items() for fault in faults])

@@ -12,12 +12,12 @@ from pytest_dsocr.contract.policy import CachePolicy
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.models import MODELS
 from pytest_dsocr.records.config import Config
+from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.kv_probe import KvProbe
-from pytest_dsocr.subjects.session import SessionSubject
 from suites.cache import test_contents, test_reading
 from suites.cache.walk import Walk
 from suites.contract.pages import write_page
-from tests.engine.written import synthetic_session
+from tests.engine.written import synthetic_engine
 
 EXPECTED = MODELS["unlimited_ocr"].with_ring(8)
 GROWS, STAY, SEES = (
@@ -46,7 +46,7 @@ WORDS = {
 
 @pytest.mark.parametrize(("policy", "words"), WORDS.items(), ids=map(str, WORDS))
 def test_a_cache_is_held_to_its_familys_ring_and_named(policy: CachePolicy, words: str, tmp_path: Path) -> None:
-    subject = SessionSubject(synthetic_session(replace(EXPECTED, cache=policy)))
+    subject = EngineSubject(synthetic_engine(replace(EXPECTED, cache=policy)))
     walk = Walk.along(subject, write_page("tiny", tmp_path), family=EXPECTED)
 
     def fails(test: Callable[..., None]) -> bool:
@@ -75,10 +75,10 @@ RULES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("mistake", RULES)
 def test_a_reading_is_held_to_the_window_that_it_was_given(mistake: str, tmp_path: Path, dsocr_config: Config) -> None:
     """Where the vendor's ``infer`` leaves the rule to its caller."""
-    session = synthetic_session(MODELS["unlimited_ocr"])
-    declared = replace(session.policy, **RULE)
-    used = Engine(session.model, session.tokenizer, policy=replace(declared, **RULES[mistake]))
-    subject = type("Declaring", (SessionSubject,), {"policy": declared})(used)
+    engine = synthetic_engine(MODELS["unlimited_ocr"])
+    declared = replace(engine.policy, **RULE)
+    used = Engine(engine.model, engine.tokenizer, policy=replace(declared, **RULES[mistake]))
+    subject = type("Declaring", (EngineSubject,), {"policy": declared})(used)
     config, found = replace(dsocr_config, checkpoint="synthetic:tiny"), list[Comparison]()
     read = test_reading.both_ways(subject, config)
     check: Any = found.extend

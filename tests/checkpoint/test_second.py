@@ -21,55 +21,55 @@ from pytest_dsocr.models import MODELS
 from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.reference.goldens import shipped_folder
 from pytest_dsocr.reference.opening import WantedReference, open_recorded
+from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
 from pytest_dsocr.subjects.protocol import NotOfferedError, Setup
-from pytest_dsocr.subjects.session import SessionSubject, session_subject
 from suites.checkpoint.conftest import _is_asked
 from suites.checkpoint.made import PAGES, write_awkward
 from suites.checkpoint.second import FIRST_LAYER, IN_BFLOAT16, MORE_EXACT, OF_FIRST_LAYER, Second
 from tests.report.made import config
 
-RUN = config(subject="session", checkpoint="mini", device="cpu", dtype="float32", attention="eager")
+RUN = config(subject="engine", checkpoint="mini", device="cpu", dtype="float32", attention="eager")
 
 
-class InFloat32(SessionSubject):
+class InFloat32(EngineSubject):
     """Right; says nothing of other dtypes."""
 
     dtypes = ()  # type: ignore[assignment]
 
 
-def takes_one(setup: Setup) -> SessionSubject:
+def takes_one(setup: Setup) -> EngineSubject:
     """Take the run's checkpoint alone, and say so."""
     if setup.checkpoint != "mini":
         raise NotImplementedError("one checkpoint is built in")
-    return session_subject(setup)
+    return engine_subject(setup)
 
 
-def ignores_it(setup: Setup) -> SessionSubject:
+def ignores_it(setup: Setup) -> EngineSubject:
     """Load one checkpoint, whatever is asked for."""
-    return session_subject(replace(setup, checkpoint="mini"))
+    return engine_subject(replace(setup, checkpoint="mini"))
 
 
-def rounds_once(setup: Setup) -> SessionSubject:
+def rounds_once(setup: Setup) -> EngineSubject:
     """Multiply by a norm's weight in front of the cast, as an exact norm does."""
 
-    def put(own: SessionSubject, changes: Changes) -> None:
+    def put(own: EngineSubject, changes: Changes) -> None:
         def forward(self: RmsNorm, x: Tensor) -> Tensor:
             wide = x.float()
             return (self.weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps))).to(x.dtype)
 
         changes.set(RmsNorm, "forward", forward)
 
-    return PlantedSubject(session_subject(setup).session, put)
+    return PlantedSubject(engine_subject(setup).engine, put)
 
 
 class Tidies:
     """Offers its text alone, which it changes."""
 
     def __init__(self, setup: Setup, tidied: Callable[[str], str]) -> None:
-        self.session, self.tidied = session_subject(setup), tidied
+        self.engine, self.tidied = engine_subject(setup), tidied
 
     def read(self, page: Path, **how: Any) -> str:
-        return self.tidied(self.session.read(page, **how))
+        return self.tidied(self.engine.read(page, **how))
 
 
 resolves_entities = partial(Tidies, tidied=html.unescape)
@@ -80,7 +80,7 @@ changes_nothing = partial(Tidies, tidied=str)
 
 @pytest.fixture(scope="module")
 def second(tiny: Any, tmp_path_factory: pytest.TempPathFactory) -> Second:
-    return Second.written(RUN, SessionSubject(tiny), tmp_path_factory.mktemp("second"))
+    return Second.written(RUN, EngineSubject(tiny), tmp_path_factory.mktemp("second"))
 
 
 @pytest.mark.parametrize("family", MODELS.values(), ids=lambda family: family.name)

@@ -46,7 +46,7 @@ def command(arguments: Sequence[str]) -> list[str]:
     return [sys.executable, "-m", "pytest_dsocr", "compare", *arguments]
 
 
-def test_a_session_like_the_vendors_ends_in_0_with_the_plugins_own_result(
+def test_a_engine_like_the_vendors_ends_in_0_with_the_plugins_own_result(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the README's main job is called, from a clone with the command of an installed wheel: no checkout is run in

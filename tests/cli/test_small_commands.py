@@ -73,7 +73,7 @@ def test_an_unknown_one_is_refused() -> None:
         [*faults.run(asked("CLP-99"))]
 
 
-def test_a_page_of_ones_own_is_shown_against_the_session_without_the_mistake(tmp_path: Path) -> None:
+def test_a_page_of_ones_own_is_shown_against_the_engine_without_the_mistake(tmp_path: Path) -> None:
     page = next(one for one in shipped("dev-3") if one.stem == "figures_201")
     assert any("shows at" in line for line in faults.described("PRJ-W1"))
     ran = subprocess.run(
@@ -93,7 +93,7 @@ def test_a_page_of_ones_own_is_shown_against_the_session_without_the_mistake(tmp
         (["comapre"], "compare"),
         (["diff", "a", "b", "--markdwn"], "--markdown"),
         (["run", "a.png", "--preset=gundan"], "gundam"),
-        (["compare", "--referenc=session"], "--reference"),
+        (["compare", "--referenc=engine"], "--reference"),
         (["bench", ".", ".", "--stag=decode"], "--stage"),
         (["faults", "clip.activation-er"], "clip.activation-erf"),
     ],
@@ -125,14 +125,14 @@ def test_every_command_and_every_option_is_in_one_group_of_the_help(capsys: pyte
         ("pytest", "ini", 4),
     ],
 )
-def test_a_session_is_not_compared_with_itself(command: str, place: str, status: int, tmp_path: Path) -> None:
+def test_a_engine_is_not_compared_with_itself(command: str, place: str, status: int, tmp_path: Path) -> None:
     """Plain pytest reads the environment when it collects a test of ours."""
     (tmp_path / "test_it.py").write_text("def test_it(dsocr_report): pass\n", encoding="utf-8")
-    ini = "[pytest]\ndsocr_reference = session\n" if place == "ini" else "[pytest]\n"
+    ini = "[pytest]\ndsocr_reference = engine\n" if place == "ini" else "[pytest]\n"
     (tmp_path / "pytest.ini").write_text(ini, encoding="utf-8")
     start = ["pytest_dsocr", "compare"] if command == "compare" else ["pytest", f"-p{plugin()}"]
-    given = [] if place else [f"--{'' if command == 'compare' else 'dsocr-'}reference=session"]
-    environment = {**os.environ, **({"DSOCR_REFERENCE": "session"} if place == "environment" else {})}
+    given = [] if place else [f"--{'' if command == 'compare' else 'dsocr-'}reference=engine"]
+    environment = {**os.environ, **({"DSOCR_REFERENCE": "engine"} if place == "environment" else {})}
     ran = subprocess.run(
         [sys.executable, "-m", *start, *given],
         cwd=tmp_path,

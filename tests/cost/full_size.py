@@ -25,13 +25,13 @@ def shown(of: EngineModel) -> dict[str, nn.Module]:
     return {name: module for name, module in of.named_modules() if name in names}
 
 
-def counted(session: Engine[Any], page: Image.Image, preset: str, work: Workload, device: str) -> Flops:
+def counted(engine: Engine[Any], page: Image.Image, preset: str, work: Workload, device: str) -> Flops:
     """What torch's counter sees of a page read up to ``work``'s tokens, which is what is computed, module by module."""
-    stages = stages_of(model_of(session).arch, work)
-    with counted_flops(shown(model_of(session))) as found:
-        state = session.prefill(session.prepare(page, prompt="free", preset=preset))
+    stages = stages_of(model_of(engine).arch, work)
+    with counted_flops(shown(model_of(engine))) as found:
+        state = engine.prefill(engine.prepare(page, prompt="free", preset=preset))
         for _ in range(work.decode_steps):
-            session.decode_step(state, TOKEN)
+            engine.decode_step(state, TOKEN)
     computed = by_module(stages.values())
     apart = differences(computed, {WHOLE: found.operators, **found.modules}, found.calls)
     assert [str(one) for one in apart] == []

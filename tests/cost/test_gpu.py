@@ -36,12 +36,12 @@ def attention(request: pytest.FixtureRequest, full: Engine[Any]) -> str:
     return name
 
 
-def work_of(session: Engine[Any], attention: str) -> Workload:
+def work_of(engine: Engine[Any], attention: str) -> Workload:
     return Workload.of_prompt(
         PAGE.size,
         "free",
         "gundam",
-        session.tokenizer,
+        engine.tokenizer,
         generated_tokens=TOKENS,
         attention=attention,
         family=DEEPSEEK_OCR,

@@ -52,10 +52,10 @@ class Live(TorchDispatchMode):
     ("attention", "page_px", "preset"), [("eager", (640, 1280), "gundam"), ("sdpa", (600, 600), "tiny")]
 )
 def test_peaks_on_the_cpu(attention: str, page_px: tuple[int, int], preset: str) -> None:
-    session = Engine.from_checkpoint("synthetic:tiny", attention=attention)
+    engine = Engine.from_checkpoint("synthetic:tiny", attention=attention)
     inputs, pipeline = (
-        session.prepare(Image.new("RGB", page_px, "white"), prompt="free", preset=preset),
-        session.pipeline,
+        engine.prepare(Image.new("RGB", page_px, "white"), prompt="free", preset=preset),
+        engine.pipeline,
     )
     found = dict.fromkeys(("sam", "clip", "prefill", "decode"), 0)
 
@@ -76,18 +76,18 @@ def test_peaks_on_the_cpu(attention: str, page_px: tuple[int, int], preset: str)
         for one in (state.cache.keys(at), state.cache.values(at))
     }
     found["prefill"] -= sum(one.nbytes() for one in room)
-    live("decode", lambda: session.decode_step(state, 5))
+    live("decode", lambda: engine.decode_step(state, 5))
     work = Workload.of_prompt(
         page_px,
         "free",
         preset,
-        session.tokenizer,
+        engine.tokenizer,
         generated_tokens=2,
         dtype="float32",
         attention=attention,
         family=DEEPSEEK_OCR,
     )
-    arch, probe = model_of(session).arch, KvProbe(state)
+    arch, probe = model_of(engine).arch, KvProbe(state)
     assert cache_bytes(arch, work) == probe.bytes_per_token * state.cache.length
     bound = activation_peaks(arch, work)
     used = {stage: peak / bound[stage] for stage, peak in found.items()}

@@ -1,4 +1,4 @@
-"""The arithmetic of small models: parameters, and the FLOPs of a session in each attention."""
+"""The arithmetic of small models: parameters, and the FLOPs of an engine in each attention."""
 
 import json
 from collections import Counter
@@ -20,7 +20,7 @@ from pytest_dsocr.models.architecture import Architecture
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from suites.checkpoint.made import architecture
 from tests.cost.full_size import counted
-from tests.engine.written import synthetic_session
+from tests.engine.written import synthetic_engine
 from tests.sizes import SYNTHETIC
 
 
@@ -45,19 +45,19 @@ TOKENS = 4
 def test_products_of_a_page(attention: str, ring: int | None) -> None:
     """In each module; and of them what torch's counter sees on the CPU."""
     family, shared = replace(DEEPSEEK_OCR, cache=CachePolicy(ring)), 2  # half as many keys and values as queries
-    session = synthetic_session(family, attention=attention, num_key_value_heads=shared)
+    engine = synthetic_engine(family, attention=attention, num_key_value_heads=shared)
     work = Workload.of_prompt(
         PAGE.size,
         "free",
         "tiny",
-        session.tokenizer,
+        engine.tokenizer,
         generated_tokens=TOKENS,
         dtype="float32",
         attention=attention,
         family=DEEPSEEK_OCR,
     )
-    counted(session, PAGE, "tiny", work, "cpu")
-    modules = model_of(session).modules()
+    counted(engine, PAGE, "tiny", work, "cpu")
+    modules = model_of(engine).modules()
     assert not any(one._forward_hooks or one._forward_pre_hooks for one in modules), "left as it was"
 
 

@@ -15,8 +15,8 @@ from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.mistake import model_of
+from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.protocol import Setup
-from pytest_dsocr.subjects.session import SessionSubject
 from suites.cost.flops import Scales, page_of, prefill_of, step_of, vision_of
 from tests.crops import CROPS
 
@@ -30,25 +30,25 @@ Weighed = dict[str, Comparison]
 Weigh = Callable[..., Weighed]
 
 
-# The session with one needless or missing computation each; its outputs are right in all but the last.
+# The engine with one needless or missing computation each; its outputs are right in all but the last.
 
 
-class ClipTwice(SessionSubject):
+class ClipTwice(EngineSubject):
     """Runs all views through CLIP twice."""
 
-    def __init__(self, session: Engine[Any]) -> None:
-        super().__init__(session)
-        once = session.pipeline.encode
+    def __init__(self, engine: Engine[Any]) -> None:
+        super().__init__(engine)
+        once = engine.pipeline.encode
 
         def twice(stage: str, *given: Tensor) -> Tensor:
             if stage == "clip":
                 once(stage, *given)
             return once(stage, *given)
 
-        session.pipeline.encode = twice  # type: ignore[method-assign]
+        engine.pipeline.encode = twice  # type: ignore[method-assign]
 
 
-class PromptAgain(SessionSubject):
+class PromptAgain(EngineSubject):
     """Computes the prompt and all that is written again in each step."""
 
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Any:
@@ -62,7 +62,7 @@ class PromptAgain(SessionSubject):
             input_ids=torch.cat([given.input_ids, torch.tensor([[token]])], dim=1),
             images_seq_mask=torch.cat([given.images_seq_mask, torch.tensor([[False]])], dim=1),
         )
-        again = self.session.pipeline.prefill_with(self.given, self.features)
+        again = self.engine.pipeline.prefill_with(self.given, self.features)
         state.cache, state.logits = again.cache, again.logits
         return again.logits[0]
 
@@ -88,9 +88,9 @@ def fresh() -> Engine[Any]:
 def weigh(tmp_path: Path) -> Weigh:
     """All comparisons of the suite, of one page."""
 
-    def weighed(subject: SessionSubject, page: Any = WHOLE) -> Weighed:
-        session = subject.session
-        scales = Scales(subject, model_of(session).arch, session.tokenizer, tmp_path)
+    def weighed(subject: EngineSubject, page: Any = WHOLE) -> Weighed:
+        engine = subject.engine
+        scales = Scales(subject, model_of(engine).arch, engine.tokenizer, tmp_path)
         with torch.no_grad():
             counted = scales.begin(page[0], "free", page[1])
             found = [*vision_of(scales.arch, counted), prefill_of(scales.arch, counted)]
@@ -109,9 +109,9 @@ def wrong(found: Weighed) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("engine", "page"), [("readable", CROPPED), ("fast", WHOLE)])
-def test_the_session_passes(weigh: Weigh, engine: Any, page: Any) -> None:
+def test_the_engine_passes(weigh: Weigh, engine: Any, page: Any) -> None:
     """The steps of the fast one go past the modules that its prefill is seen in."""
-    found = weigh(SessionSubject(Engine.from_checkpoint(CHECKPOINT, engine=engine)), page)
+    found = weigh(EngineSubject(Engine.from_checkpoint(CHECKPOINT, engine=engine)), page)
     assert {one.verdict for one in found.values()} == {Verdict.MATCH}
     assert [*found] == ["sam", "clip", "projector", "vision", "prefill", "decode", "read"]
 
@@ -124,7 +124,7 @@ def test_the_session_passes(weigh: Weigh, engine: Any, page: Any) -> None:
     ],
 )
 def test_needless_work_is_named_by_its_stage_and_layer(
-    fresh: Engine[Any], weigh: Weigh, subject: type[SessionSubject], stages: list[str], stage: str, layer: str
+    fresh: Engine[Any], weigh: Weigh, subject: type[EngineSubject], stages: list[str], stage: str, layer: str
 ) -> None:
     found = wrong(weigh(subject(fresh)))
     assert [*found] == stages
@@ -145,7 +145,7 @@ def test_the_suite_names_the_layer(pytester: pytest.Pytester) -> None:
         f"{SUITE}::test_preset[tiny]",
         f"--dsocr-checkpoint={CHECKPOINT}",
         f"--dsocr-subject={__name__}:clip_twice",
-        "--dsocr-reference=session",
+        "--dsocr-reference=engine",
     )
     result.assert_outcomes(failed=1)
     layer = "model.vision_model.transformer.layers.0.self_attn"

@@ -69,8 +69,8 @@ def test_what_a_run_needs_and_is_not_there_is_a_fault(arguments: list[str], chec
     assert (status, found[check]["level"]) == (1, "fault")
     assert said in f"{found[check]['message']}; {found[check]['todo']}"
     assert not any("broke down" in one["message"] for one in found.values())
-    if check == "recordings":  # none is needed where the session is the reference
-        status, found = doctor(*arguments, "--reference=session")
+    if check == "recordings":  # none is needed where the engine is the reference
+        status, found = doctor(*arguments, "--reference=engine")
         assert (status, faults(found), found[check]["level"]) == (0, [], "note")
 
 
@@ -89,14 +89,14 @@ def test_where_the_nearest_recording_serves_it_says_so() -> None:
 
 @needs_no_gpu
 def test_a_gpu_that_is_not_there_is_reported_of_torch_and_of_nothing_else_that_follows() -> None:
-    status, found = doctor("--device=cuda", "--reference=session")
+    status, found = doctor("--device=cuda", "--reference=engine")
     assert (status, faults(found)) == (1, ["torch", "gpu"])
     assert "no GPU to look them up by" in found["baselines"]["message"]
 
 
 @needs_a_gpu
 def test_each_gpu_is_reported_with_its_memory() -> None:
-    _, found = doctor("--device=cuda", "--reference=session")
+    _, found = doctor("--device=cuda", "--reference=engine")
     reported = [one["message"] for name, one in found.items() if name.startswith("cuda:")]
     assert len(reported) == torch.cuda.device_count()
     assert all("GiB free" in one for one in reported)
@@ -134,7 +134,7 @@ def test_another_pillow_is_reported_with_the_one_to_install(monkeypatch: pytest.
     status, found = doctor()
     assert (status, faults(found)) == (1, ["pillow"])
     assert found["pillow"]["todo"].startswith("pip install 'pillow==")
-    assert doctor("--reference=session")[0] == 0
+    assert doctor("--reference=engine")[0] == 0
 
 
 def test_a_package_that_is_missing_or_too_old_is_named() -> None:

@@ -48,7 +48,7 @@ def test_stages_are_timed_by_the_device(on_gpu: Engine[Any]) -> None:
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA GPUs")
-def test_a_session_on_another_gpu_than_the_current_one(on_gpu: Engine[Any]) -> None:
+def test_a_engine_on_another_gpu_than_the_current_one(on_gpu: Engine[Any]) -> None:
     second = Engine.from_checkpoint("synthetic:tiny", device="cuda:1", instrument="timed")
     page = PAGES["portrait"]()
     result = second.run(page, max_new_tokens=TOKENS)
@@ -61,9 +61,9 @@ def test_a_session_on_another_gpu_than_the_current_one(on_gpu: Engine[Any]) -> N
 
 
 def test_bf16_runs_under_autocast_as_the_vendors_infer_does() -> None:
-    session = Engine.from_checkpoint("synthetic:tiny", device="cuda", dtype="bfloat16")
-    assert session.pipeline.autocast
-    state = session.prefill(session.prepare(PAGES["tiny"]()))
+    engine = Engine.from_checkpoint("synthetic:tiny", device="cuda", dtype="bfloat16")
+    assert engine.pipeline.autocast
+    state = engine.prefill(engine.prepare(PAGES["tiny"]()))
     assert state.visions[0].page["sam"].dtype == torch.bfloat16
     assert state.visions[0].page["clip"].dtype == torch.float32, "CLIP's residual stream is float32 under autocast"
 

@@ -11,11 +11,11 @@ from pytest_dsocr.explain.mistake import model_of
 from pytest_dsocr.models import MODELS
 from suites.contract.asked import own_preset
 from suites.contract.pages import PAGES
-from tests.engine.written import synthetic_session
+from tests.engine.written import synthetic_engine
 
 
 def test_the_last_prompt_token_may_be_decoded_again() -> None:
-    ringed = synthetic_session(MODELS["unlimited_ocr"].with_ring(8))
+    ringed = synthetic_engine(MODELS["unlimited_ocr"].with_ring(8))
     state = ringed.prefill(ringed.prepare(PAGES["tiny"](), preset=own_preset("view", 256, 256, False)))
     before, keys = state.logits.clone(), state.cache.keys(1).clone()
     torch.testing.assert_close(ringed.pipeline.redecode_last(state), before, rtol=1e-4, atol=1e-5)

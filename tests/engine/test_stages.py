@@ -20,7 +20,7 @@ from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.stages import Instrument, Stages
 from pytest_dsocr.explain.mistake import model_of
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from tests.engine.written import synthetic_session
+from tests.engine.written import synthetic_engine
 
 CPU = torch.device("cpu")
 
@@ -56,9 +56,9 @@ SCRIPT = """
 import sys
 from PIL import Image
 from pytest_dsocr.engine.engine import Engine
-session = Engine.from_checkpoint("synthetic:tiny")
+engine = Engine.from_checkpoint("synthetic:tiny")
 print([name for name in ("sympy", "torch._dynamo", "torch._inductor") if name in sys.modules])
-session.run(Image.new("RGB", (64, 64), "white"), preset="tiny", max_new_tokens=2)
+engine.run(Image.new("RGB", (64, 64), "white"), preset="tiny", max_new_tokens=2)
 """
 
 
@@ -103,7 +103,7 @@ def profiled_ranges(script: str, folder: Path) -> tuple[str, list[str]]:
 
 @pytest.fixture(scope="module")
 def profiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[str]]:
-    """A page read by the session."""
+    """A page read by the engine."""
     return profiled_ranges(SCRIPT, tmp_path_factory.mktemp("ranges"))
 
 
@@ -133,27 +133,27 @@ LAYERS = 12
 """As many as the published model has."""
 
 
-def calls_of(instrument: Instrument, before: Callable[[Engine[Any]], object] = lambda session: None) -> int:
+def calls_of(instrument: Instrument, before: Callable[[Engine[Any]], object] = lambda engine: None) -> int:
     """How many functions a decode step calls, Python's and C's."""
-    made, calls = synthetic_session(DEEPSEEK_OCR, num_hidden_layers=LAYERS), 0
-    session = Engine(made.model, made.tokenizer, instrument=instrument)
-    state = session.prefill(session.prepare(Image.new("RGB", (64, 64), "white"), prompt="free", preset="tiny"))
-    session.decode_step(state, 5)
-    before(session)
+    made, calls = synthetic_engine(DEEPSEEK_OCR, num_hidden_layers=LAYERS), 0
+    engine = Engine(made.model, made.tokenizer, instrument=instrument)
+    state = engine.prefill(engine.prepare(Image.new("RGB", (64, 64), "white"), prompt="free", preset="tiny"))
+    engine.decode_step(state, 5)
+    before(engine)
 
     def count(frame: FrameType, event: str, arg: object) -> None:
         nonlocal calls
         calls += event in ("call", "c_call")
 
     sys.setprofile(count)
-    session.decode_step(state, 5)
+    engine.decode_step(state, 5)
     sys.setprofile(None)
     return calls
 
 
-def a_range_for_each_layer(session: Engine[Any]) -> None:
-    for layer in model_of(session).model.decoder_layers():
-        layer.forward = partial(within, session.stages, layer.forward)  # type: ignore[method-assign]
+def a_range_for_each_layer(engine: Engine[Any]) -> None:
+    for layer in model_of(engine).model.decoder_layers():
+        layer.forward = partial(within, engine.stages, layer.forward)  # type: ignore[method-assign]
 
 
 def within(stages: Stages, forward: Callable[..., Any], *given: Any) -> Any:

@@ -32,7 +32,7 @@ def write_synthetic(
     write_checkpoint(folder, arch, model.state_dict(), byte_level_vocabulary(arch.decoder.vocab_size))
 
 
-def synthetic_session(
+def synthetic_engine(
     family: ModelSpec, kind: type[DeepseekOCR] = DeepseekOCR, attention: str = "eager", **decoder: Any
 ) -> Engine[Any]:
     """Load ``synthetic:tiny`` as a model of ``family``, its decoder of other sizes."""

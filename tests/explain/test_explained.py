@@ -1,4 +1,4 @@
-"""Mistakes planted in a session: the explaining process names the one that explains the divergence."""
+"""Mistakes planted in an engine: the explaining process names the one that explains the divergence."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -42,7 +42,7 @@ def judged(*names: str | Mistake, place: int = 0, level: Level = Level.MODULES) 
     reference()  # is chosen before: by how Pillow resizes
     with Changes() as changes:
         for name in names:
-            plant(mistakes(DEEPSEEK_OCR)[name] if isinstance(name, str) else name, loaded().session, changes)
+            plant(mistakes(DEEPSEEK_OCR)[name] if isinstance(name, str) else name, loaded().engine, changes)
         asked = ask(only(loaded(), level), reference(), cases()[place], tokenizer=resolve(MINI).tokenizer)
         return judge(asked, tolerances("float32"))
 
@@ -61,7 +61,7 @@ GELU, FRONT = "clip.activation-erf", "vision_fusion.separator-first"
 
 
 def test_what_no_mistake_explains_is_said_so_and_the_process_goes_on(explainer: Explainer) -> None:
-    bias = model_of(loaded().session).get_parameter("model.projector.layers.bias")
+    bias = model_of(loaded().engine).get_parameter("model.projector.layers.bias")
     made = torch.Generator().manual_seed(1)
     with Changes() as changes:
         changes.weight(bias, bias.data + torch.randn(bias.shape, generator=made))
@@ -103,7 +103,7 @@ TWO_BOS, PAD, FEWER, NO_ID = (f"prompt.{name}" for name in ("two-bos", "padded-f
 
 
 def test_of_texts_what_gives_the_same_is_named_together_and_what_raised_is_said(explainer: Explainer) -> None:
-    """As the vendor's code, the session drops features for which the prompt has no token."""
+    """As the vendor's code, the engine drops features for which the prompt has no token."""
     report = judged(TWO_BOS, level=Level.TEXT)
     assert explained(explainer, report, TWO_BOS, PAD, FEWER, NO_ID).mistakes == (TWO_BOS, PAD)
     raised = "1 known mistake tried at text; 1 could not be computed: -200 in the place of"
@@ -115,7 +115,7 @@ def test_what_explains_a_text_is_tried_on_every_page_right_or_wrong_and_the_sear
 ) -> None:
     """What is left of one page that is wrong is narrowed by the next, and refuted by one that is right."""
     asking, wrong, right = Explainer(Setup(), ENOUGH_S), judged(TWO_BOS, level=Level.TEXT), judged(level=Level.TEXT)
-    every = of_text(0, DEEPSEEK_OCR, of_one_block(loaded().session))
+    every = of_text(0, DEEPSEEK_OCR, of_one_block(loaded().engine))
     asking._client, everything = explainer._client, dict.fromkeys(one.id for one in every)
     but_one = dict.fromkeys([*everything][:-1])
     assert asking.explain(right) is None, "nothing is to be explained yet"
@@ -151,7 +151,7 @@ def test_a_text_alone_is_explained_by_a_mistake_of_any_stage(name: str, explaine
 def test_a_mistake_of_one_block_alone_and_one_of_all_weights_is_told_from_its_like(
     level: Level, name: str, is_proven: bool, explainer: Explainer
 ) -> None:
-    known = {one.id: one for one in (*of_one_block(loaded().session), *everywhere(DEEPSEEK_OCR))}
+    known = {one.id: one for one in (*of_one_block(loaded().engine), *everywhere(DEEPSEEK_OCR))}
     like = [
         one
         for one in (*known, *mistakes(DEEPSEEK_OCR))

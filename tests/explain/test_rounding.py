@@ -29,7 +29,7 @@ from pytest_dsocr.report.payload import CasePayload
 from pytest_dsocr.run.case import run_case
 from pytest_dsocr.subjects.calls import watching
 from pytest_dsocr.subjects.checked import CheckedSubject
-from pytest_dsocr.subjects.session import SessionSubject, session_subject
+from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
 from tests.recordings import FOLDER
 from tests.report.made import config
 
@@ -40,8 +40,8 @@ CASE = make_case(
 
 
 @cache
-def subject() -> SessionSubject:
-    return session_subject(SETUP)
+def subject() -> EngineSubject:
+    return engine_subject(SETUP)
 
 
 @cache
@@ -55,7 +55,7 @@ def parts(*names: str, level: Level = Level.MODULES) -> list[ComputedPart]:
     asked.level = level
     with Changes() as changes:
         for name in names:
-            plant(mistakes(DEEPSEEK_OCR)[name], subject().session, changes)
+            plant(mistakes(DEEPSEEK_OCR)[name], subject().engine, changes)
         return parts_of(asked, asked.inputs(CASE))
 
 
@@ -137,7 +137,7 @@ def run(name: str) -> tuple[CaseReport, CasePayload]:
     case = make_case(CASE.page, "markdown", "gundam", max_new_tokens=2, family=DEEPSEEK_OCR)
     own = config(dtype="bfloat16", explain=600.0, out=None)
     with Changes() as changes:
-        plant(mistakes(DEEPSEEK_OCR)[name], subject().session, changes)
+        plant(mistakes(DEEPSEEK_OCR)[name], subject().engine, changes)
         return run_case(case, 1, subject(), reference, own, Elapsed("test"), Explainer(own.setup, budget_s=0))
 
 

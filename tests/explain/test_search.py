@@ -39,7 +39,7 @@ def in_words(answer: SearchResult, what: str = "clip.page/0") -> str:
 def test_what_is_equal_to_the_bit_is_named_with_all_that_are() -> None:
     answer = made({"a": 0.03, "b": 0.0, "c": 0.0})
     assert (answer.found, answer.explained, answer.tried, answer.untried) == (("b", "c"), True, 3, 0)
-    assert in_words(answer).startswith("with the mistake b, or the mistake c, the session reproduces the subject's")
+    assert in_words(answer).startswith("with the mistake b, or the mistake c, the engine reproduces the subject's")
 
 
 def test_where_a_search_goes_on_what_is_like_one_that_explains_is_tried_next() -> None:
@@ -68,11 +68,11 @@ def test_the_nearest_explains_where_only_rounding_is_left() -> None:
 def test_those_that_come_as_near_are_reported_together() -> None:
     answer = made({"a": 3e-7, "b": 4e-7, "c": 0.04})
     assert answer.found == ("a", "b")
-    assert "with the mistake a, or the mistake b, the session" in in_words(answer)
+    assert "with the mistake a, or the mistake b, the engine" in in_words(answer)
 
 
 MANY = {
-    "sam": "with sam.0, the session reproduces the subject's text (equal)",
+    "sam": "with sam.0, the engine reproduces the subject's text (equal)",
     "sam clip sam sam": "by one of 4 mistakes, all of them of vision: with sam.0, or clip.1, or sam.2, or 1 more,",
     "steps prompt prefill read": "by one of 4 mistakes, 2 of the decoder, 1 of the prompt, 1 of the choice of tokens:",
 }
@@ -146,7 +146,7 @@ def test_a_budget_that_ends_is_reported() -> None:
     assert in_words(part).endswith("its 20 s ended in front of 1 other, --dsocr-explain=SECONDS allows more")
 
 
-def test_a_session_that_agrees_with_the_subject_explains_nothing() -> None:
+def test_a_engine_that_agrees_with_the_subject_explains_nothing() -> None:
     assert made({"a": 0.0}, without=0.0).tried == 0
 
 

@@ -15,7 +15,7 @@ from pytest_dsocr.explain.catalogue.pixels import CHANGED, _laid_over, _opened, 
 from pytest_dsocr.explain.mistake import Mistake
 from pytest_dsocr.explain.planted import in_contract
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.subjects.session import SessionSubject
+from pytest_dsocr.subjects.engine import EngineSubject
 from suites.contract.asked import Asked, Drawn
 from suites.contract.hints import of_count, of_grid, of_prompt
 from suites.contract.recipes import Recipes
@@ -35,7 +35,7 @@ PROMPT = " <image>\n<|grounding|>Convert the document to markdown. "
     ],
 )
 def test_grids_are_laid_to_the_one_rule_that_gives_them_all(how: dict[str, Any], words: str | None) -> None:
-    """At most six is as good as at most seven on a page of two crops: the sizes of the whole session tell."""
+    """At most six is as good as at most seven on a page of two crops: the sizes of the whole engine tell."""
     hints = [*of_grid({size: nearest(*size, TILING, **how) for size in ASKED_PX}, TILING)]
     assert hints == ([f"whether it comes of {words}"] if words else [])
 
@@ -77,7 +77,7 @@ def test_pixels_are_laid_to_what_makes_them_and_to_nothing_that_is_right(
     what, page, preset = seen
     drawn, changes = Drawn(tmp_path), {name: value for _, how in planted for name, value in how.items()}
     with in_contract(Mistake("", "", "front", partial(plant_recipe, how=changes))):
-        recipes = Recipes(Asked(SessionSubject(tiny), DEEPSEEK_OCR), drawn)
+        recipes = Recipes(Asked(EngineSubject(tiny), DEEPSEEK_OCR), drawn)
         hints = [*recipes.hints(what, drawn(page), DEEPSEEK_OCR.presets[preset], OWN_PAGE)]
     said = ", and ".join(words for words, *_ in named)
     assert hints == [said if said == OWN_PAGE else f"whether it comes of {said}"] * bool(named)

@@ -22,14 +22,14 @@ RAISE = ("prefill.wholly-bfloat16", "prefill.wholly-float16")
 def page() -> TextPage:
     """A small view of the page that is read soonest, and a text of it."""
     packed = pack_case(make_case(cases()[0].page, "markdown", "tiny", family=DEEPSEEK_OCR))
-    made = TextPage(loaded().session, PageRead({**packed, "preset": dict(packed["preset"])}, TEXT, ()))
+    made = TextPage(loaded().engine, PageRead({**packed, "preset": dict(packed["preset"])}, TEXT, ()))
     assert made.state is not None, "made in front of every mistake"
     return made
 
 
 def logits(page: TextPage, one: Mistake, *, first: int | None) -> Tensor:
     """Those behind the prompt and each token ``[T, V]``, passed at once from ``first`` on, or in steps."""
-    model = page.session.pipeline
+    model = page.engine.pipeline
     with Changes() as changes, torch.no_grad():
         prefilled = page.prefilled(one, changes)
         assert prefilled is not None
@@ -56,7 +56,7 @@ def test_tokens_that_are_known_are_passed_at_once_to_what_steps_give(page: TextP
 
 
 def test_tokens_that_others_are_fed_in_place_of_are_forgotten(page: TextPage) -> None:
-    right, (first, second, *_), model = page.copied(), page.ids, page.session.pipeline
+    right, (first, second, *_), model = page.copied(), page.ids, page.engine.pipeline
     for token in (first, second + 1, second):
         model.decode_step(right, [token])
     state, along = page.copied(), Along(model, page.ids, 0)
@@ -71,6 +71,6 @@ def test_what_lies_behind_the_blocks_of_sam_is_computed_alone_to_the_same(page: 
         with Changes() as changes, torch.no_grad():
             alone = page.prefilled(one, changes)
         with Changes() as changes:
-            one.plant(Target.of_stage(page.session, changes, "sam"))
-            whole = page.session.pipeline.prefill(page.clean.inputs).logits
+            one.plant(Target.of_stage(page.engine, changes, "sam"))
+            whole = page.engine.pipeline.prefill(page.clean.inputs).logits
         torch.testing.assert_close(page.state.logits if alone is None else alone[1].logits, whole, rtol=1e-3, atol=1e-3)

@@ -9,7 +9,7 @@ from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.planted import plant, spec_of
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.subjects.session import SessionSubject
+from pytest_dsocr.subjects.engine import EngineSubject
 
 STAGES = {
     "tokenizer": ("input_ids", "images_seq_mask", "images_spatial_crop", "images_crop", "images_ori", "dtypes"),
@@ -44,7 +44,7 @@ class Fault:
     stage: str
     spec: str
     """The subject that has it."""
-    put: Callable[[SessionSubject, Changes], None]
+    put: Callable[[EngineSubject, Changes], None]
     """Plants it until the changes are undone."""
     mistake: str = ""
     """Its id in the catalogue."""
@@ -63,7 +63,7 @@ def _of_catalogue(name: str) -> Fault:
     return Fault(
         port.stage or stage_of_mistake(one.id),
         spec_of(one.id),
-        lambda own, changes: plant(one, own.session, changes),
+        lambda own, changes: plant(one, own.engine, changes),
         one.id,
         port.shows,
     )

@@ -83,13 +83,13 @@ def pages() -> tuple[Case, ...]:
 @cache
 def rows() -> Mapping[str, Mistake]:
     """Return every mistake, those in one block alone and those in all weights as well."""
-    every = (*mistakes(DEEPSEEK_OCR).values(), *everywhere(DEEPSEEK_OCR), *of_one_block(loaded().session))
+    every = (*mistakes(DEEPSEEK_OCR).values(), *everywhere(DEEPSEEK_OCR), *of_one_block(loaded().engine))
     return {one.id: one for one in every}
 
 
 @cache
 def runtime() -> ExplainingRuntime:
-    """Return what explains: a session of its own, without a mistake."""
+    """Return what explains: an engine of its own, without a mistake."""
     return ExplainingRuntime.load(MINI)
 
 
@@ -124,14 +124,14 @@ def answered(report: CaseReport, asked: Sequence[str], others: Sequence[CaseRepo
 def own_rows(name: str) -> Mapping[str, Mistake]:
     """Return the row of a mistake, and each that a search makes of it for one block alone."""
     whole, _, _ = name.partition(ALONE)
-    alone = in_one_block([mistakes(DEEPSEEK_OCR)[whole]], loaded().session) if whole in mistakes(DEEPSEEK_OCR) else ()
+    alone = in_one_block([mistakes(DEEPSEEK_OCR)[whole]], loaded().engine) if whole in mistakes(DEEPSEEK_OCR) else ()
     return {whole: rows()[whole], **{one.id: one for one in alone}}
 
 
 @cache
 def every_id() -> frozenset[str]:
     """Return the id of everything that any search may try."""
-    return frozenset(rows()) | {one.id for one in in_one_block(mistakes(DEEPSEEK_OCR).values(), loaded().session)}
+    return frozenset(rows()) | {one.id for one in in_one_block(mistakes(DEEPSEEK_OCR).values(), loaded().engine)}
 
 
 def reports(name: str, level: Level, *, up_to_first: bool = False) -> list[CaseReport]:
@@ -139,7 +139,7 @@ def reports(name: str, level: Level, *, up_to_first: bool = False) -> list[CaseR
     found = list[CaseReport]()
     reference(), pages()  # are made before: by how Pillow resizes, and with the presets that are right
     with Changes() as changes:
-        plant(own_rows(name)[name], loaded().session, changes)
+        plant(own_rows(name)[name], loaded().engine, changes)
         for case in pages():
             asked = ask(only(loaded(), level), reference(), case, tokenizer=resolve(MINI).tokenizer)
             found.append(judge(asked, tolerances("float32")))
@@ -173,7 +173,7 @@ def proven_by_texts(name: str, texts: Mapping[str, Mapping[str, str]]) -> OfText
     Only that one is searched for: that of the others one reads otherwise was seen.
     """
     own, found = {*own_rows(name)}, dict[str, Said]()
-    searched = {one.id for one in of_text(0, DEEPSEEK_OCR, of_one_block(loaded().session))}
+    searched = {one.id for one in of_text(0, DEEPSEEK_OCR, of_one_block(loaded().engine))}
     right = {case.page.stem: reference_text(case) for case in pages()}
     every: list[CaseReport] = []
     for run, places in runs().items():

@@ -19,7 +19,7 @@ from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.config import Setup
 from pytest_dsocr.records.reference_result import InputsDigest
 from pytest_dsocr.subjects.checked import CheckedSubject
-from pytest_dsocr.subjects.session import session_subject
+from pytest_dsocr.subjects.engine import engine_subject
 from suites.contract.asked import recorded
 from suites.contract.odd_pages import ODD_PAGES
 from tests.faults.outcome import of_catalogue
@@ -68,7 +68,7 @@ def test_pixels_are_the_recorded_ones_with_any_pillow(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("dtype", "attention"), [("float32", "sdpa"), ("bfloat16", "eager")])
 def test_correct_kernels_read_what_is_recorded(dtype: str, attention: str, tmp_path: Path) -> None:
-    subject = CheckedSubject(session_subject(Setup(MINI, "cpu", dtype, attention)))
+    subject = CheckedSubject(engine_subject(Setup(MINI, "cpu", dtype, attention)))
     read = {name: subject.read(page.case(name, tmp_path, DEEPSEEK_OCR)) for name, page in ODD_PAGES.items()}
     assert read == {name: page["text"] for name, page in PAGES.items()}
     assert min(page["margin_ulps"] for page in PAGES.values()) > BY_DTYPE["bfloat16"].ties

@@ -1,4 +1,4 @@
-"""Unlimited-OCR's own mistakes, planted in a session of it: each is found in its stage, and laid to itself.
+"""Unlimited-OCR's own mistakes, planted in an engine of it: each is found in its stage, and laid to itself.
 
 The embedded checkpoint's weights, with a ring of 8, so that a few steps come to its end.
 """
@@ -28,7 +28,7 @@ from pytest_dsocr.models import MODELS
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.records.case import Case, make_case
 from pytest_dsocr.records.reference_result import ReferenceResult
-from pytest_dsocr.reference.session import SessionRuntime
+from pytest_dsocr.reference.engine import EngineRuntime
 from pytest_dsocr.run.case import ask
 from tests.faults.outcome import stage_of, stage_of_mistake
 
@@ -55,7 +55,7 @@ OF_CASES = {
 
 
 class Reference:
-    """The session by itself, which the subject is as well, but for its mistake."""
+    """The engine by itself, which the subject is as well, but for its mistake."""
 
     def __init__(self, folder: Path) -> None:
         for file in MINI_FOLDER.iterdir():
@@ -64,7 +64,7 @@ class Reference:
         named = {"architectures": [OWN.vendor.architecture], "sliding_window_size": RING}
         config = json.loads((MINI_FOLDER / "config.json").read_text(encoding="utf-8"))
         (folder / "config.json").write_text(json.dumps(config | named), encoding="utf-8")
-        self.runtime = SessionRuntime.load(str(folder))
+        self.runtime = EngineRuntime.load(str(folder))
         self.provenance, self.observe = self.runtime.provenance, cache(self._observe)
 
     def _observe(self, case: Case) -> ReferenceResult:
@@ -80,14 +80,14 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
 
 
 @pytest.fixture
-def session(reference: Reference) -> Engine[Any]:
-    return reference.runtime.subject.session
+def engine(reference: Reference) -> Engine[Any]:
+    return reference.runtime.subject.engine
 
 
 @contextmanager
-def planted(name: str, session: Engine[Any]) -> Iterator[None]:
+def planted(name: str, engine: Engine[Any]) -> Iterator[None]:
     with Changes() as changes:
-        plant(mistakes(OWN)[name], session, changes)
+        plant(mistakes(OWN)[name], engine, changes)
         yield
 
 
@@ -103,30 +103,30 @@ def case_of(page: str, preset: str, tokens: int, folder: Path | None = None) -> 
     return make_case(PAGES[page], "markdown", preset, tokens, family=OWN)
 
 
-def explained(session: Engine[Any], case: Any, question: Question | None) -> SearchResult:
+def explained(engine: Engine[Any], case: Any, question: Question | None) -> SearchResult:
     assert question is not None
     with torch.no_grad():
-        return explain(session, case, question)
+        return explain(engine, case, question)
 
 
 @pytest.mark.parametrize(("name", "page"), OF_CASES.items(), ids=OF_CASES)
 def test_a_mistake_is_found_in_its_stage_and_named(
-    name: str, page: tuple[str, str, int], reference: Reference, session: Engine[Any], tmp_path: Path
+    name: str, page: tuple[str, str, int], reference: Reference, engine: Engine[Any], tmp_path: Path
 ) -> None:
     reference.observe(case := case_of(*page, folder=tmp_path))
-    with planted(name, session):
+    with planted(name, engine):
         report = judged(reference, case)
     assert report.divergence is not None
     assert stage_of(report.divergence.first.stage) == stage_of_mistake(name)
-    found = explained(session, case, question_of(report, ENOUGH_S))
+    found = explained(engine, case, question_of(report, ENOUGH_S))
     assert (found.explained, found.error) == (True, 0.0)
     assert found.found == (name,) or (name.startswith("pixels.grid-") and name in found.found), "a page has one grid"
 
 
-def test_the_end_of_a_prompt_before_is_found_in_decode(reference: Reference, session: Engine[Any]) -> None:
+def test_the_end_of_a_prompt_before_is_found_in_decode(reference: Reference, engine: Engine[Any]) -> None:
     first, second = case_of(OTHER, "base", 1), case_of(FIRST, "gundam", 2 * RING)
     assert [reference.observe(case) for case in (first, second)]
-    with planted("files.ring-kept", session):
+    with planted("files.ring-kept", engine):
         assert judged(reference, first).divergence is None
         divergence = judged(reference, second).divergence
     assert divergence is not None
@@ -142,17 +142,17 @@ OUTPUTS = {
 
 @pytest.mark.parametrize(("name", "text"), OUTPUTS.items(), ids=OUTPUTS)
 def test_what_is_written_is_laid_to_how_spans_are_found(
-    name: str, text: str, session: Engine[Any], tmp_path: Path
+    name: str, text: str, engine: Engine[Any], tmp_path: Path
 ) -> None:
-    with planted(f"written.{name}", session):
+    with planted(f"written.{name}", engine):
         write_artifacts(text, PAGES[OTHER], tmp_path, OWN.form)
     written = (tmp_path / OWN.form.result_file).read_text(encoding="utf-8")
     assert written != to_mmd(text, OWN.form)
     question = Question(PageRead({}, text, ()), "result.mmd", 0, ENOUGH_S, 1e-4, mmd=written)
-    assert explained(session, None, question).found == (f"written.{name}",)
+    assert explained(engine, None, question).found == (f"written.{name}",)
 
 
-def test_what_stands_in_front_of_the_first_page_is_kept(session: Engine[Any], tmp_path: Path) -> None:
-    with planted("files.preamble-kept", session):
+def test_what_stands_in_front_of_the_first_page_is_kept(engine: Engine[Any], tmp_path: Path) -> None:
+    with planted("files.preamble-kept", engine):
         write_artifacts("a<PAGE>b", [PAGES[OTHER]], tmp_path, OWN.form)
     assert (tmp_path / OWN.form.result_file).read_text(encoding="utf-8") == "<PAGE>\na\n<PAGE>\nb"

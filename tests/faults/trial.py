@@ -1,4 +1,4 @@
-"""Mistake after mistake planted in one loaded session, which is compared with the recordings of the quick pages."""
+"""Mistake after mistake planted in one loaded engine, which is compared with the recordings of the quick pages."""
 
 import os
 from collections.abc import Generator, Iterator
@@ -27,7 +27,7 @@ from pytest_dsocr.report.outcomes import judged_by_tests
 from pytest_dsocr.report.payload import of_case
 from pytest_dsocr.run.case import ask, limits_between
 from pytest_dsocr.subjects.checked import CheckedSubject
-from pytest_dsocr.subjects.session import SessionSubject, session_subject
+from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
 from tests.faults.outcome import Fault, Outcome, outcome_of, stage_of_mistake
 from tests.faults.suites import DEVICE, DTYPE, LEVEL, ask_suites, failure, showing
 from tests.recordings import FOLDER
@@ -40,8 +40,8 @@ BUDGET_S = 120 if LEVEL is Level.MODULES else float(os.environ.get("DSOCR_FAULTS
 """Of an explanation: longer than a run's own, as several are tried at a time; below L3 a run's own."""
 
 
-class Brief(SessionSubject):
-    """A session that does not read for ever."""
+class Brief(EngineSubject):
+    """An engine that does not read for ever."""
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
         return super().read(page, prompt=prompt, preset=preset, max_new_tokens=min(max_new_tokens, READ_TOKENS))
@@ -49,8 +49,8 @@ class Brief(SessionSubject):
 
 @cache
 def loaded() -> Brief:
-    """Return the one session of this process."""
-    return Brief(session_subject(SETUP).session)
+    """Return the one engine of this process."""
+    return Brief(engine_subject(SETUP).engine)
 
 
 @cache
@@ -75,7 +75,7 @@ def cases() -> tuple[Case, ...]:
 
 @contextmanager
 def planted(fault: Fault) -> Iterator[Brief]:
-    """Yield the loaded session with a mistake in it, which is taken out again."""
+    """Yield the loaded engine with a mistake in it, which is taken out again."""
     reference()  # found before: it is chosen by how Pillow resizes, which a mistake may change
     with Changes() as changes:
         fault.put(loaded(), changes)

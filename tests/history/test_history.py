@@ -35,7 +35,7 @@ def plan(text: str, **how: Any) -> list[Night]:
 
 
 def test_a_run_says_what_was_compared_and_how_it_was_computed() -> None:
-    assert (made(1, *GOOD).subject, made(1, *GOOD).setting) == ("session", "mini/cpu-float32-eager")
+    assert (made(1, *GOOD).subject, made(1, *GOOD).setting) == ("engine", "mini/cpu-float32-eager")
     [without] = record.of_runs([("run", {**night(*GOOD), "run": None})])
     assert (without.subject, without.setting) == ("", "")
     assert "2026-11-22; last night 2026-11-22" in html([without], [])
@@ -140,7 +140,7 @@ def test_times_of_one_machine_and_setting_are_bars_and_never_mixed() -> None:
     page = html(nights, [])
     bars = re.findall(r'<i class="SLOWER" style="height: ([\d.]+)px" title="([\d.]+) ms', page)
     assert bars == [("15.5", "21.5"), ("8.3", "11.5"), ("30.0", "41.5"), ("30.0", "2.5")]
-    titles = [f"nvidia-h200, session, mini, {dtype}" for dtype in ("bfloat16", "float16")]
+    titles = [f"nvidia-h200, engine, mini, {dtype}" for dtype in ("bfloat16", "float16")]
     assert re.findall("<h2>Times: (.*), eager", page) == titles
 
 
@@ -253,7 +253,7 @@ def test_runs_of_one_commit_and_setting_are_one_night_of_which_the_gravest_count
     if len(words) == 1:
         assert {part["name"] for part in first.parts} == {*runs}
         assert first.cells["a"]["clip"] == ("W" if words == ["wrong"] else "M")
-        assert first.subject == "session"
+        assert first.subject == "engine"
 
 
 def test_nothing_is_added_where_one_result_cannot_be_read(tmp_path: Path) -> None:

@@ -75,11 +75,11 @@ def test_any_checkpoints_weights_may_be_taken_for_it(tmp_path: Path) -> None:
 
 
 def test_prompt_and_output_together_have_the_limit() -> None:
-    session = Engine.from_checkpoint(TINY)
-    inputs = [session.prepare(PAGES["tiny"](), preset=own_preset("view", side, side, False)) for side in (320, 256)]
+    engine = Engine.from_checkpoint(TINY)
+    inputs = [engine.prepare(PAGES["tiny"](), preset=own_preset("view", side, side, False)) for side in (320, 256)]
     prompts = [one.prompt_tokens for one in inputs]
-    assert (session.policy.max_length, session.policy.no_repeat_ngram_size) == (32768, 0)
-    results = session._read(inputs, replace(session.policy, max_length=prompts[0] + 3))
+    assert (engine.policy.max_length, engine.policy.no_repeat_ngram_size) == (32768, 0)
+    results = engine._read(inputs, replace(engine.policy, max_length=prompts[0] + 3))
     assert [len(result.token_ids) for result in results] == [3, 3 + prompts[0] - prompts[1]] == [3, 13]
     assert {result.finish_reason for result in results} == {"length"}
 

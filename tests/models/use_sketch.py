@@ -19,16 +19,16 @@ from pytest_dsocr.engine.synthetic import fill
 from pytest_dsocr.engine.tokenizer import byte_level_vocabulary
 from pytest_dsocr.models import MODELS
 from pytest_dsocr.records.case import Case, make_case
+from pytest_dsocr.reference.engine import EngineRuntime
 from pytest_dsocr.reference.recorder import recorder
 from pytest_dsocr.reference.recording import Recording
-from pytest_dsocr.reference.session import SessionRuntime
 from pytest_dsocr.report.words import suites
+from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.protocol import Setup
-from pytest_dsocr.subjects.session import SessionSubject
 from pytest_dsocr.timing.rounds import QUANTITIES
 
 
-class Causal(SessionSubject):
+class Causal(EngineSubject):
     """An implementation whose tower attends causally: not the engine, which is not compared with itself."""
 
 
@@ -36,11 +36,11 @@ def subject(setup: Setup) -> Causal:
     """Load one as a run does."""
     model = import_module("pytest_dsocr.models.sketch_ocr.model")
 
-    session = Engine.from_checkpoint(setup.checkpoint, device=setup.device, dtype=setup.dtype)
+    engine = Engine.from_checkpoint(setup.checkpoint, device=setup.device, dtype=setup.dtype)
     own = mock.patch.object(model, "visible", lambda count: torch.ones(2 * count, 2 * count).tril().bool())
-    vision = session.pipeline.vision
-    session.pipeline.vision = own(vision)  # type: ignore[method-assign]
-    return Causal(session)
+    vision = engine.pipeline.vision
+    engine.pipeline.vision = own(vision)  # type: ignore[method-assign]
+    return Causal(engine)
 
 
 def main(folder: Path, page: Path) -> None:
@@ -51,15 +51,15 @@ def main(folder: Path, page: Path) -> None:
     fill(model)
     write_checkpoint(folder, arch, model.state_dict(), byte_level_vocabulary(arch.decoder.vocab_size))
     assert architecture_of(folder) == arch
-    session = Engine.from_checkpoint(str(folder), instrument="timed")
-    result = session.run(page, preset="large", max_new_tokens=3)
-    inputs = session.prepare(page, preset="large")
-    [vision] = session.pipeline.vision(inputs)
+    engine = Engine.from_checkpoint(str(folder), instrument="timed")
+    result = engine.run(page, preset="large", max_new_tokens=3)
+    inputs = engine.prepare(page, preset="large")
+    [vision] = engine.pipeline.vision(inputs)
     case = make_case(page, "markdown", "large", family=family_named(folder))
     assert (case.id, case.to_json()["family"]) == ("wide-large-markdown", "sketch_ocr")
     assert Case.from_json(page, case.to_json()) == case
     work = Workload((960, 480), case.preset, 10, 3, dtype="float32")
-    assert (type(session.model).__name__, inputs.images_spatial_crop.tolist()) == ("SketchOCR", [[2, 1]])
+    assert (type(engine.model).__name__, inputs.images_spatial_crop.tolist()) == ("SketchOCR", [[2, 1]])
     assert inputs.images_crop.shape == (2, 3, 768, 768)
     assert result.counts.image_tokens == work.image_tokens == 256 + 1 + 2 * 144
     assert list(result.stage_times)[3:5] == ["queries", "projector"]
@@ -74,7 +74,7 @@ def main(folder: Path, page: Path) -> None:
 
 def record(folder: Path, page: Path, golden: Path) -> None:
     """Record what the sketch makes of the page, and read it back."""
-    made = SessionRuntime.load(str(folder))
+    made = EngineRuntime.load(str(folder))
     case = make_case(page, "markdown", "large", max_new_tokens=3, family=family_named(folder))
     seen = made.observe(case)
     with recorder(golden, made.provenance) as target:
@@ -87,7 +87,7 @@ def record(folder: Path, page: Path, golden: Path) -> None:
 
 def compare(folder: Path, page: Path, out: Path) -> int:
     """Run the tests of parity on the page; returns pytest's exit status."""
-    of_subject = ("subject=use_sketch:subject", f"checkpoint={folder}", "reference=session", f"out={out}")
+    of_subject = ("subject=use_sketch:subject", f"checkpoint={folder}", "reference=engine", f"out={out}")
     of_page = (f"pages={page}", "presets=large", "max-new-tokens=3", "explain=60")
     options = [f"--dsocr-{one}" for one in (*of_subject, *of_page)]
     tests = [one for one in suites(()) if one == "--pyargs" or one.endswith("parity")]

@@ -1,7 +1,7 @@
-"""Random weights in the published sizes of vision, for ports that know no others: the session and the vendor's code."""
+"""Random weights in the published sizes of vision, for ports that know no others: the engine and the vendor's code."""
 
 from tests.held import held
 
 
-def test_the_session_is_the_vendors_model_in_the_published_sizes() -> None:
-    assert held("session", "figures_201", 4, of="synthetic:published", preset="tiny").passes
+def test_the_engine_is_the_vendors_model_in_the_published_sizes() -> None:
+    assert held("engine", "figures_201", 4, of="synthetic:published", preset="tiny").passes

@@ -1,4 +1,4 @@
-"""The session compared with the vendor's real code: recordings, or live where ``DSOCR_VENDOR`` names its files.
+"""The engine compared with the vendor's real code: recordings, or live where ``DSOCR_VENDOR`` names its files.
 
 Random weights on drawn pages; and the embedded checkpoint to the last token, on a page of each grid beside those that
 ``suites/parity`` reads, or live on every shipped page.
@@ -29,7 +29,7 @@ from pytest_dsocr.reference.opening import WantedReference, open_reference
 from pytest_dsocr.reference.protocol import Reference
 from pytest_dsocr.reference.recording import Recording
 from pytest_dsocr.run.case import ask
-from pytest_dsocr.subjects.session import SessionSubject
+from pytest_dsocr.subjects.engine import EngineSubject
 from suites.contract.pages import write_page
 from tests.recordings import FOLDER, find_recording
 
@@ -70,12 +70,12 @@ def case_of(recording: Recording, case_id: str, folder: Path) -> Case:
 
 
 @pytest.fixture(scope="module")
-def sides(request: pytest.FixtureRequest) -> Iterator[tuple[SessionSubject, Reference]]:
-    """The session with a checkpoint, and the vendor's code."""
+def sides(request: pytest.FixtureRequest) -> Iterator[tuple[EngineSubject, Reference]]:
+    """The engine with a checkpoint, and the vendor's code."""
     wanted = WantedReference(resolve(request.param))
     live = LIVE if wanted.checkpoint.architecture.family is DEEPSEEK_OCR else ""
     reference = open_reference(Path(live or find_recording(FOLDER, wanted.key, resampling()).folder), wanted)
-    yield SessionSubject(Engine.from_checkpoint(request.param)), reference
+    yield EngineSubject(Engine.from_checkpoint(request.param)), reference
     reference.close()
 
 
@@ -88,7 +88,7 @@ def assert_all(report: CaseReport) -> None:
 
 @pytest.mark.parametrize("sides", [RANDOM], indirect=True)
 @pytest.mark.parametrize("case_id", RECORDING.cases if LIVE else EACH)
-def test_session_is_the_vendors(sides: tuple[SessionSubject, Reference], case_id: str, tmp_path: Path) -> None:
+def test_engine_is_the_vendors(sides: tuple[EngineSubject, Reference], case_id: str, tmp_path: Path) -> None:
     asked = ask(*sides, case_of(RECORDING, case_id, tmp_path))
     assert_all(judge(asked, replace(tolerances("float32"), seam=1e-5, logits=1e-5)))
 
@@ -101,8 +101,8 @@ def test_session_is_the_vendors(sides: tuple[SessionSubject, Reference], case_id
     ],
     indirect=["sides"],
 )
-def test_session_of_mini_is_the_vendors(sides: tuple[SessionSubject, Reference], page: Path) -> None:
-    arch = model_of(sides[0].session).arch
+def test_engine_of_mini_is_the_vendors(sides: tuple[EngineSubject, Reference], page: Path) -> None:
+    arch = model_of(sides[0].engine).arch
     report = judge(ask(*sides, make_case(page, "markdown", "gundam", family=arch.family)), tolerances("float32"))
     assert_all(report)
     deep = sum("/" in one.what for one in report.comparisons)
@@ -118,8 +118,8 @@ def test_every_grid_of_the_shipped_pages_is_read() -> None:
 
 @pytest.mark.parametrize("sides", [RANDOM], indirect=True)
 @pytest.mark.parametrize("case_id", OF_GPU.cases if LIVE else OF_A_GPU)
-def test_session_in_float32_is_the_vendors_on_a_gpu(
-    sides: tuple[SessionSubject, Reference], case_id: str, tmp_path: Path
+def test_engine_in_float32_is_the_vendors_on_a_gpu(
+    sides: tuple[EngineSubject, Reference], case_id: str, tmp_path: Path
 ) -> None:
     """Vision drifts by a percent. A token other than a tie needs another expert, which rounding chose for it."""
     case = case_of(OF_GPU, case_id, tmp_path)

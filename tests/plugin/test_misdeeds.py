@@ -98,18 +98,18 @@ STAGED = """
 import pytest
 import standin
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.subjects.session import SessionSubject
+from pytest_dsocr.subjects.engine import EngineSubject
 from tests.subjects.seen import seen
 from tests.subjects.spoilt import Raising
 
-SESSION = Engine.from_checkpoint("synthetic:tiny")
+ENGINE = Engine.from_checkpoint("synthetic:tiny")
 
 def subject():
-    return Raising(SESSION, "prefill")
+    return Raising(ENGINE, "prefill")
 
 class Reference(standin.Reference):
     def observe(self, case):
-        return seen(SESSION, case)
+        return seen(ENGINE, case)
 
 @pytest.fixture(scope="session")
 def dsocr_reference():

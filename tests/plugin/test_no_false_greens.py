@@ -83,7 +83,7 @@ ROWS = {
         TEST_TEXT,
         {"errors": 1},
         [
-            f"NOT-COMPARED: {UNRECORDED}; *--dsocr-reference=session; *--dsocr-may-miss=recording",
+            f"NOT-COMPARED: {UNRECORDED}; *--dsocr-reference=engine; *--dsocr-may-miss=recording",
             f"missing         recording, needed by 1 test: {UNRECORDED}",
             f"{NOTHING_COMPARED}; 1 of 1 test failed",
         ],

@@ -73,7 +73,7 @@ HELP: Mapping[str, Sequence[Iterable[str]]] = {
 }
 """Of each option that takes words, the lists of valid ones."""
 BAD: Mapping[str, Sequence[str]] = {
-    "subject": ["sessions", "vendor:empty", "absent.module:make", "json:make", "json:__name__", "torn:make"],
+    "subject": ["engines", "vendor:empty", "absent.module:make", "json:make", "json:__name__", "torn:make"],
     "checkpoint": ["maxi"],
     "model": ["mini_ocr"],
     "reference": ["absent"],
@@ -182,19 +182,17 @@ def test_the_reference_is_keyed_as_the_subject_unless_said_otherwise(alone: pyte
     assert named.reference_key == ("cuda:1", "float32", "flash_attention_2")
 
 
-@pytest.mark.parametrize(
-    ("name", "word"), [("reference", "session"), ("reference", "recorded"), ("checkpoint", "mini")]
-)
+@pytest.mark.parametrize(("name", "word"), [("reference", "engine"), ("reference", "recorded"), ("checkpoint", "mini")])
 def test_a_word_is_no_path_and_a_path_in_the_ini_file_is_relative_to_that(
     alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, name: str, word: str
 ) -> None:
-    """Though there be a folder of that name, which is ``./session`` then."""
+    """Though there be a folder of that name, which is ``./engine`` then."""
     alone.mkdir(word)
     alone.mkdir("below")
     meant = None if word == "recorded" else word
     for home in (".", "below"):
         monkeypatch.chdir(alone.path / home)
-        fast = "--dsocr-subject=session:fast"
+        fast = "--dsocr-subject=engine:fast"
         assert resolved(alone, fast, f"--dsocr-{name}={word}")[name] == meant
         assert resolved(alone, fast, ini={name: word})[name] == meant
         folder = resolved(alone, fast, ini={name: f"./{word}"})[name]

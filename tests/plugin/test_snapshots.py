@@ -83,7 +83,7 @@ def test_values_are_compared_within_limits(
 @pytest.fixture
 def run(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs the tests above in a folder, on values that are given, against snapshots that hold ``KEPT``."""
-    monkeypatch.setattr(syrupy, "_syrupy", syrupy._syrupy)  # a run in here puts its own session there
+    monkeypatch.setattr(syrupy, "_syrupy", syrupy._syrupy)  # a run in here puts its own engine there
     for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):
         monkeypatch.delenv(name, raising=False)  # of the run around it: a worker leaves reports to its controller
     pytester = repository.pytester

@@ -12,7 +12,7 @@ CONFTEST = """
     from pathlib import Path
 
     import pytest
-    from pytest_dsocr.subjects.session import session_subject
+    from pytest_dsocr.subjects.engine import engine_subject
 
     def note(what):
         with Path("made.txt").open("a") as made:
@@ -21,7 +21,7 @@ CONFTEST = """
     @pytest.fixture(scope="session")
     def dsocr_subject(dsocr_config):
         note("subject")
-        subject = session_subject(dsocr_config.setup)
+        subject = engine_subject(dsocr_config.setup)
         inputs, vision = subject.inputs, subject.vision
         subject.inputs = lambda *args, **kwargs: note("inputs") or inputs(*args, **kwargs)
         subject.vision = lambda *args: note("vision") or vision(*args)

@@ -17,7 +17,7 @@ ONE_MORE = "        out: Tensor = super().forward(sam)\n        return self.tran
 
 
 def test_the_stage_that_costs_more_is_named(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stand-in decodes as the session does, which computes the last token's logits alone."""
+    """The stand-in decodes as the engine does, which computes the last token's logits alone."""
     monkeypatch.setenv("DSOCR_VENDOR_ENV", sys.prefix)
     shutil.copytree(STAND_IN, "code")
     hold_live(pytester, "code").stdout.fnmatch_lines(["*: 4 WRONG, 3 MATCH"])

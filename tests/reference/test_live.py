@@ -151,7 +151,7 @@ def test_a_worker_that_is_lost_is_replaced_once(deed: str, facts: str, limit_s: 
     with misbehaving(time_limit_s=limit_s) as reference:
         said = message_of(lambda: reference.flops(asked(deed)))
         assert re.match(
-            r"the session's worker could not answer flops\(page-tiny-\S+\): it .*, and the one started", said
+            r"the engine's worker could not answer flops\(page-tiny-\S+\): it .*, and the one started", said
         )
         assert len(re.findall(facts.partition(".*")[0], said)) == 2
         assert re.search(facts, said)

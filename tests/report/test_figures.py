@@ -14,16 +14,16 @@ from pytest_dsocr.plugin.config import typed_options
 from pytest_dsocr.report.payload import ElapsedPayload, RunPayload
 from pytest_dsocr.report.terminal import Summary
 from pytest_dsocr.report.times import PARTS, by_part, in_line, in_table
-from pytest_dsocr.report.words import BY_SESSION, by_session, following, record, rerun, suites_folder
+from pytest_dsocr.report.words import BY_ENGINE, by_engine, following, record, rerun, suites_folder
 from tests.report.made import MADE, MATCH, WRONG, case_payload, payload, result, run_payload
 
 
 @pytest.mark.parametrize(
-    ("of_session", "words"),
-    [([False], ""), ([True], f", {BY_SESSION}"), ([True, False, True], f", 2 of 3 cases {BY_SESSION}")],
+    ("of_engine", "words"),
+    [([False], ""), ([True], f", {BY_ENGINE}"), ([True, False, True], f", 2 of 3 cases {BY_ENGINE}")],
 )
-def test_a_verdict_says_how_far_it_is_the_sessions(of_session: list[bool], words: str) -> None:
-    assert by_session([case_payload(str(k), by_session=one) for k, one in enumerate(of_session)]) == words
+def test_a_verdict_says_how_far_it_is_the_engines(of_engine: list[bool], words: str) -> None:
+    assert by_engine([case_payload(str(k), by_engine=one) for k, one in enumerate(of_engine)]) == words
 
 
 def process(worker: str, elapsed_s: float, **seconds: float) -> ElapsedPayload:
@@ -81,10 +81,10 @@ def test_what_is_missing_is_recorded_with_the_runs_choices(run: RunPayload | Non
     ("tests", "command"),
     [
         (
-            [("passed", payload(MATCH, run=run_payload(subject="a:B", reference="session")))],
+            [("passed", payload(MATCH, run=run_payload(subject="a:B", reference="engine")))],
             "pytest suites --dsocr-reference=path/to/vendor",
         ),
-        ([("error", {**LOST, "run": run_payload(subject="b")})], f"{RECORD}\npytest suites --dsocr-reference=session"),
+        ([("error", {**LOST, "run": run_payload(subject="b")})], f"{RECORD}\npytest suites --dsocr-reference=engine"),
         ([("error", LOST), ("failed", payload(WRONG))], "pytest 'test_case.py::test[1]'"),
     ],
 )

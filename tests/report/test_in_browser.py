@@ -58,7 +58,7 @@ def shown_in(page: Path, *options: str) -> dict[int, list[str]]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_is_as_wide_as_the_window_and_its_headline_is_what_broke(tmp_path: Path, scheme: str) -> None:
-    why = {"explained": "with the quick GELU, the session reproduces the subject's clip.page", "proven": True}
+    why = {"explained": "with the quick GELU, the engine reproduces the subject's clip.page", "proven": True}
     broken = {"verdict": "WRONG", "passes": False, "first_wrong": "clip.page", "cause": "a guess", **why}
     cases = [case_payload(f"{'p' * 60}{k}", MATCH, WRONG, LONG, place=k, page=f"{k}.png", **broken) for k in range(20)]
     tests = [("failed", payload(WRONG, LONG, case=case, run=run_payload())) for case in cases]

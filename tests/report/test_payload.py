@@ -13,10 +13,10 @@ from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.records.config import SubjectFaultError
-from pytest_dsocr.records.provenance import SESSION_STANDS_IN
+from pytest_dsocr.records.provenance import ENGINE_STANDS_IN
 from pytest_dsocr.records.reference_result import SpanSeen
+from pytest_dsocr.reference.engine import EngineReference
 from pytest_dsocr.reference.opening import WantedReference
-from pytest_dsocr.reference.session import SessionReference
 from pytest_dsocr.report.payload import MAY_DIFFER, number, of_case, of_fault, of_number, of_run
 from tests.report.made import DRIFT, MADE, MATCH, config, recorded, report
 
@@ -46,12 +46,12 @@ def test_a_case_is_reported_with_what_broke_and_what_both_sides_took(
     assert {**reported, "cause": ""} == snapshot
 
 
-def test_a_run_by_the_session_says_so_whether_or_not_a_recording_is_behind_it() -> None:
+def test_a_run_by_the_engine_says_so_whether_or_not_a_recording_is_behind_it() -> None:
     wanted = WantedReference(resolve("synthetic:tiny"))
     for behind, where in ((recorded(), "golden/vendor/mini/cpu-float32-eager"), (None, "")):
-        reported = of_run(config(reference="session"), SessionReference(wanted, behind), None)
-        assert (reported["reference"], reported["where"]) == ("session", where)
-        assert reported["provenance"]["overrides"] == [SESSION_STANDS_IN]
+        reported = of_run(config(reference="engine"), EngineReference(wanted, behind), None)
+        assert (reported["reference"], reported["where"]) == ("engine", where)
+        assert reported["provenance"]["overrides"] == [ENGINE_STANDS_IN]
 
 
 def test_settings_are_what_a_verdict_may_depend_on_in_one_order() -> None:
@@ -61,11 +61,11 @@ def test_settings_are_what_a_verdict_may_depend_on_in_one_order() -> None:
     assert not {*MAY_DIFFER} & {*made}
 
 
-def test_a_case_says_whether_the_session_answered(tmp_path: Path) -> None:
+def test_a_case_says_whether_the_engine_answered(tmp_path: Path) -> None:
     said = report(tmp_path)
-    assert of_case(said)["by_session"] is False
-    expected = replace(said.exchange.expected, provenance=MADE.with_override(SESSION_STANDS_IN))
-    assert of_case(replace(said, exchange=replace(said.exchange, expected=expected)))["by_session"] is True
+    assert of_case(said)["by_engine"] is False
+    expected = replace(said.exchange.expected, provenance=MADE.with_override(ENGINE_STANDS_IN))
+    assert of_case(replace(said, exchange=replace(said.exchange, expected=expected)))["by_engine"] is True
 
 
 def test_a_fault_names_its_stage_where_it_has_one_and_whether_it_is_the_machines() -> None:

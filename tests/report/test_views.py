@@ -25,7 +25,7 @@ from tests.timing.made import measured
 
 RUN = run_payload()
 OWN, LIVE = run_payload(subject="mine:Model", level="L0"), run_payload(subject="mine:Model", reference="live")
-BY_SESSION = run_payload(reference="session", where="golden/a")
+BY_ENGINE = run_payload(reference="engine", where="golden/a")
 LATER = Comparison("logits", Verdict.WRONG, "relative error 1.0e-01 (allowed 1e-04)", 0.1)
 OF_ANOTHER = Comparison("cache/layers", Verdict.WRONG, "2; the reference has 3")
 CROPS, VIEW = (replace(WRONG, what=f"sam.{view}/0") for view in ("crops", "page"))
@@ -38,7 +38,7 @@ LESS = [not_compared(name, Reason.NOT_OFFERED) for name in OF_EACH_LEVEL]
 LOST = payload(left_out="recording", reason="golden/vendor does not hold a; add it with: dsocr vendor record", run=RUN)
 SUSPICIOUS = replace(DRIFT, what="clip.page/3", error=3e-6, signs=frozenset((Symptom.SUSPICIOUS,)))
 BROKEN = {"verdict": "WRONG", "passes": False, "first_wrong": "clip.page", "cause": "a guess", "right_before": 9}
-WHY = {"explained": "with the quick GELU, the session reproduces the subject's clip.page", "proven": True}
+WHY = {"explained": "with the quick GELU, the engine reproduces the subject's clip.page", "proven": True}
 
 
 def drifting(k: int) -> Ended:
@@ -73,7 +73,7 @@ RUNS: dict[str, list[Ended]] = {
     "passes": [drifting(k) for k in range(5)],
     "passes with a subject of one's own": [("passed", payload(MATCH, run=OWN))],
     "passes live": [("passed", payload(MATCH, run=LIVE, case=case_payload(first_token_ms=120.0)))],
-    "rests on the session": [("passed", payload(MATCH, run=BY_SESSION, case=case_payload(by_session=True)))],
+    "rests on the engine": [("passed", payload(MATCH, run=BY_ENGINE, case=case_payload(by_engine=True)))],
     "breaks once, proven": breaking(**WHY),
     "breaks once, not proven": breaking(explained="by none", proven=False),
     "text alone": [("failed", payload(SPELT, case=SPELT_WRONG, run=OWN)), ("skipped", payload(left_out="L2"))],

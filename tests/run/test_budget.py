@@ -21,7 +21,7 @@ from pytest_dsocr.records.case import make_case
 from pytest_dsocr.records.config import Setup
 from pytest_dsocr.reference.opening import WantedReference, open_recorded
 from pytest_dsocr.run.case import budget_of, run_case
-from pytest_dsocr.subjects.session import SessionSubject, session_subject
+from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
 from tests.recordings import FOLDER
 from tests.report.made import config
 
@@ -29,20 +29,20 @@ PAGE = next(page for page in shipped("dev-3") if page.stem == "figures_201")
 
 
 @cache
-def subject() -> SessionSubject:
-    return session_subject(Setup())
+def subject() -> EngineSubject:
+    return engine_subject(Setup())
 
 
 @contextmanager
-def planted(*names: str) -> Iterator[SessionSubject]:
+def planted(*names: str) -> Iterator[EngineSubject]:
     with Changes() as changes:
         for name in names:
-            plant(mistakes(DEEPSEEK_OCR)[name], subject().session, changes)
+            plant(mistakes(DEEPSEEK_OCR)[name], subject().engine, changes)
         yield subject()
 
 
 def report(*names: str, explain: float = 0.0, budget: Mapping[str, float] = BUDGETS["int8"]) -> CaseReport:
-    """One page of a run with a budget, of the session with mistakes in it."""
+    """One page of a run with a budget, of the engine with mistakes in it."""
     own = config(explain=explain, out=None, budget=budget, given_by={"budget": "--dsocr-budget"})
     reference = open_recorded([FOLDER], WantedReference(resolve("mini"), fixed=frozenset()))
     with planted(*names) as asked:

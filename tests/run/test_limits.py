@@ -15,8 +15,8 @@ from pytest_dsocr.records.case import make_case
 from pytest_dsocr.records.provenance import Provenance
 from pytest_dsocr.records.reference_result import ReferenceResult
 from pytest_dsocr.run.case import compare_sides, key_of, limits_between, limits_of, own_limits
+from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.protocol import Setup
-from pytest_dsocr.subjects.session import SessionSubject
 from suites.contract.pages import write_page
 from tests.report.made import MADE, config
 from tests.run.test_substitution import FEATURES_RIGHT, Planted
@@ -78,8 +78,8 @@ def test_a_case_is_asked_and_judged_and_its_cause_looked_for(tiny: Engine[Any], 
     case = make_case(write_page("tiny", tmp_path), "free", "tiny", 4, family=DEEPSEEK_OCR)
     reference: Any = Reference(seen(tiny, case), ALIKE)
     limits = tolerances("float32")
-    right = compare_sides(case, SessionSubject(tiny), reference, SETUP, limits)
+    right = compare_sides(case, EngineSubject(tiny), reference, SETUP, limits)
     assert (right.verdict, right.exchange.findings, right.exchange.answer.reread) == (Verdict.MATCH, (), False)
-    assert compare_sides(case, SessionSubject(tiny), reference, SETUP, limits, always_read=True).exchange.answer.reread
+    assert compare_sides(case, EngineSubject(tiny), reference, SETUP, limits, always_read=True).exchange.answer.reread
     wrong = compare_sides(case, Planted(tiny, "vision"), reference, SETUP, limits)
     assert (wrong.verdict, wrong.exchange.findings) == (Verdict.WRONG, (FEATURES_RIGHT,))

@@ -17,8 +17,8 @@ from pytest_dsocr.records.case import Case, make_case
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.reference_result import ReferenceResult
 from pytest_dsocr.run.substitution import substitute
+from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.follow import run_teacher_forced
-from pytest_dsocr.subjects.session import SessionSubject
 from suites.contract.pages import write_page
 from tests.subjects.seen import seen
 from tests.subjects.test_follow import only
@@ -38,11 +38,11 @@ FEATURES_RIGHT = "tokens are right when given the reference's vision features"
 FEATURES_WRONG = "tokens are still wrong when given the reference's vision features: the decoder is wrong by itself"
 
 
-class Planted(SessionSubject):
-    """A session in which the named parts are wrong."""
+class Planted(EngineSubject):
+    """An engine in which the named parts are wrong."""
 
-    def __init__(self, session: Engine[Any], *wrong: str) -> None:
-        super().__init__(session)
+    def __init__(self, engine: Engine[Any], *wrong: str) -> None:
+        super().__init__(engine)
         self.wrong = wrong
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
@@ -113,7 +113,7 @@ def test_each_part_is_found_wrong_by_itself_or_not(
     assert substitute(subject, asked(subject, case, live), unneeded) == PLANTED[wrong]
 
 
-class Drifting(SessionSubject):
+class Drifting(EngineSubject):
     """A donor of another dtype or device than the recording's: within the run's limits, and no more right."""
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -122,11 +122,11 @@ class Drifting(SessionSubject):
 
 def test_a_donor_lends_what_agrees_with_the_recording_and_no_more(tiny: Engine[Any], case: Case) -> None:
     recorded, subject = seen(tiny, case), Planted(tiny, "inputs", "vision")
-    assert substitute(SessionSubject(tiny), asked(SessionSubject(tiny), case, recorded), unneeded) == ()
+    assert substitute(EngineSubject(tiny), asked(EngineSubject(tiny), case, recorded), unneeded) == ()
     report = asked(subject, case, recorded)
     assert substitute(subject, report) == ()
     for donor, findings in (
-        (SessionSubject(tiny), PLANTED["inputs", "vision"]),
+        (EngineSubject(tiny), PLANTED["inputs", "vision"]),
         (Planted(tiny, "inputs"), ()),
         (Planted(tiny, "vision"), (VISION_WRONG, INPUTS_WRONG)),
         (Planted(tiny, "failing"), ()),
@@ -150,7 +150,7 @@ def test_tensors_are_lent_in_the_subjects_own_dtype_and_what_it_cannot_take_is_r
     assert finding.startswith("the reference's tensors were not tried further: the subject's prefill raised in prefill")
 
 
-class Misread(SessionSubject):
+class Misread(EngineSubject):
     """Its stages are right, and its text is not."""
 
     def text_of(self, token_ids: Any) -> str:
@@ -161,7 +161,7 @@ def test_what_is_wrong_in_the_text_alone_or_without_stages_tells_nothing(
     tiny: Engine[Any], case: Case, live: ReferenceResult
 ) -> None:
     other = replace(live, output=replace(live.output, text="other"))
-    for subject, expected in ((Misread(tiny), live), (only(SessionSubject(tiny), Level.TEXT), other)):
+    for subject, expected in ((Misread(tiny), live), (only(EngineSubject(tiny), Level.TEXT), other)):
         report = asked(subject, case, expected)
         assert not report.passes
         assert substitute(subject, report, unneeded) == ()

@@ -28,5 +28,5 @@ def case(pages: Path) -> Case:
 
 @pytest.fixture(scope="session")
 def expected(tiny: Engine[Any], case: Case) -> ReferenceResult:
-    """What the session does by itself with the case."""
+    """What the engine does by itself with the case."""
     return seen(tiny, case)

@@ -1,4 +1,4 @@
-"""What a session does by itself, as an observation: a reference for tests, made without what follows one."""
+"""What an engine does by itself, as an observation: a reference for tests, made without what follows one."""
 
 from dataclasses import replace
 from typing import Any
@@ -24,14 +24,14 @@ from pytest_dsocr.subjects.loading import close_subject, open_subject
 from pytest_dsocr.subjects.protocol import Setup
 
 
-def seen(session: Engine[Any], case: Case, *, keep_values: bool = False) -> ReferenceResult:
+def seen(engine: Engine[Any], case: Case, *, keep_values: bool = False) -> ReferenceResult:
     """Read ``case`` freely and give all that was seen."""
-    inputs = session.prepare(case.page, prompt=case.prompt, preset=case.preset)
-    state = session.prefill(inputs)
+    inputs = engine.prepare(case.page, prompt=case.prompt, preset=case.preset)
+    state = engine.prefill(inputs)
     tensors = {name: tensor for vision in state.visions for name, tensor in vision.seams.items()}
     tensors["prefill"] = state.logits[0].clone()
-    policy = replace(session.policy, max_new_tokens=case.max_new_tokens)
-    tokens = generate(session.pipeline, state, [inputs.input_ids[0].tolist()], policy, session.tokenizer.special.pad)
+    policy = replace(engine.policy, max_new_tokens=case.max_new_tokens)
+    tokens = generate(engine.pipeline, state, [inputs.input_ids[0].tolist()], policy, engine.tokenizer.special.pad)
     steps = tuple(Step(token, Best.of(state.logits[0])) for [token] in tokens)
     return ReferenceResult(
         case_id=case.id,
@@ -39,7 +39,7 @@ def seen(session: Engine[Any], case: Case, *, keep_values: bool = False) -> Refe
         seams={name: Seam.of(tensor, keep_values=keep_values) for name, tensor in tensors.items()},
         prefill_best=Best.of(tensors["prefill"], BEST_OF_PREFILL),
         steps=steps,
-        output=Output.of(session.tokenizer.decode([step.token for step in steps]), case.page, DEEPSEEK_OCR.form),
+        output=Output.of(engine.tokenizer.decode([step.token for step in steps]), case.page, DEEPSEEK_OCR.form),
     )
 
 

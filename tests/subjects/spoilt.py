@@ -1,4 +1,4 @@
-"""A session that is wrong on request: NaN in a seam, an error in a method, buffers that are used again."""
+"""An engine that is wrong on request: NaN in a seam, an error in a method, buffers that are used again."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,14 +11,14 @@ from torch import Tensor
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.mistake import model_of
-from pytest_dsocr.subjects.session import SessionSubject
+from pytest_dsocr.subjects.engine import EngineSubject
 
 
-class Spoilt(SessionSubject):
+class Spoilt(EngineSubject):
     """Holds NaN in what CLIP gives of a page without crops, and whatever follows from it."""
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        model = model_of(self.session)
+        model = model_of(self.engine)
         clip: Any = model.clip
         with mock.patch.object(model, "clip", lambda *given: spoil(clip(*given))):
             return super().vision(inputs)
@@ -31,11 +31,11 @@ def spoil(tensor: Tensor) -> Tensor:
     return spoilt
 
 
-class Raising(SessionSubject):
+class Raising(EngineSubject):
     """Raises in one method, ``step`` only in its fourth call."""
 
-    def __init__(self, session: Engine[Any], method: str) -> None:
-        super().__init__(session)
+    def __init__(self, engine: Engine[Any], method: str) -> None:
+        super().__init__(engine)
         self.error = RuntimeError(f"no kernel for {method}")
         self.calls = 0
         setattr(self, method, self._raise if method != "step" else self._raise_late)
@@ -50,11 +50,11 @@ class Raising(SessionSubject):
         return super().step(state, token)
 
 
-class Reusing(SessionSubject):
+class Reusing(EngineSubject):
     """Returns its tensors in buffers that it reuses at the next call, as CUDA graphs do; overwrites its arguments."""
 
-    def __init__(self, session: Engine[Any]) -> None:
-        super().__init__(session)
+    def __init__(self, engine: Engine[Any]) -> None:
+        super().__init__(engine)
         self._buffers: list[Tensor] = []
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:

@@ -22,19 +22,19 @@ from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import SubjectFaultError
 from pytest_dsocr.records.reference_result import ReferenceResult
 from pytest_dsocr.subjects.checked import CheckedSubject, copied
+from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.follow import run_teacher_forced
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.protocol import METHODS
-from pytest_dsocr.subjects.session import SessionSubject
 
 Give = Callable[..., Any]
 
 
 @pytest.fixture
 def subject(tiny: Engine[Any]) -> Any:
-    session = SessionSubject(tiny)
+    engine = EngineSubject(tiny)
     names = [name for level in METHODS.values() for name in level if name != "module"]
-    return SimpleNamespace(**{name: getattr(session, name) for name in (*names, "text_of", "write", "seams")})
+    return SimpleNamespace(**{name: getattr(engine, name) for name in (*names, "text_of", "write", "seams")})
 
 
 def fault_of(subject: Any, case: Case, expected: ReferenceResult) -> SubjectFaultError:

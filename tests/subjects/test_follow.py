@@ -26,9 +26,9 @@ from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.reference_result import Best, Output, ReferenceResult, Step
 from pytest_dsocr.records.subject_result import ForcedStep
 from pytest_dsocr.subjects.calls import watching
+from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.follow import read_alone, run_teacher_forced
 from pytest_dsocr.subjects.protocol import METHODS
-from pytest_dsocr.subjects.session import SessionSubject
 from tests.compare.made import every_bit, observation
 from tests.contract.recorded import UNLIMITED
 from tests.crops import cropped_case
@@ -44,7 +44,7 @@ def case(pages: Path) -> Case:
 
 @pytest.fixture(scope="module")
 def own(tiny: Engine[Any], case: Case) -> ReferenceResult:
-    """What the session does by itself."""
+    """What the engine does by itself."""
     return seen(tiny, case)
 
 
@@ -54,19 +54,19 @@ def another(case: Case) -> ReferenceResult:
     return seen(Engine.from_checkpoint("synthetic:tiny@3"), case)
 
 
-def with_rule(session: Engine[Any], **rules: int) -> SessionSubject:
-    return SessionSubject(Engine(session.model, session.tokenizer, policy=replace(session.policy, **rules)))
+def with_rule(engine: Engine[Any], **rules: int) -> EngineSubject:
+    return EngineSubject(Engine(engine.model, engine.tokenizer, policy=replace(engine.policy, **rules)))
 
 
-def only(subject: SessionSubject, level: Level, *more: str) -> Any:
+def only(subject: EngineSubject, level: Level, *more: str) -> Any:
     """The same subject, showing no more than what ``level`` asks for, and ``more``."""
     names = [*(name for one in Level if one <= level for name in METHODS[one]), *more]
     return SimpleNamespace(**{name: getattr(subject, name) for name in names})
 
 
-def counted(session: Engine[Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, Mock]:
+def counted(engine: Engine[Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, Mock]:
     """Count how often the model is asked to see and to decode."""
-    model = model_of(session)
+    model = model_of(engine)
     mocks = {name: Mock(wraps=getattr(model, name)) for name in ("sam", "decode")}
     for name, mock in mocks.items():
         monkeypatch.setattr(model, name, mock)
@@ -82,7 +82,7 @@ def test_along_its_own_tokens_it_says_the_same_and_decodes_once(
     tiny: Engine[Any], case: Case, own: ReferenceResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls, reported = counted(tiny, monkeypatch), list[int]()
-    answer = run_teacher_forced(SessionSubject(tiny), case, own, reported.append)
+    answer = run_teacher_forced(EngineSubject(tiny), case, own, reported.append)
     assert choices(answer.forced) == own.token_ids
     assert (calls["sam"].call_count, calls["decode"].call_count) == (1, TOKENS)
     assert reported == [*range(TOKENS)]
@@ -98,13 +98,13 @@ def test_along_anothers_tokens_it_reads_freely_as_well(
 ) -> None:
     assert another.token_ids != own.token_ids
     calls, reported = counted(tiny, monkeypatch), list[int]()
-    answer = run_teacher_forced(SessionSubject(tiny), case, replace(another, steps=another.steps[:7]), reported.append)
+    answer = run_teacher_forced(EngineSubject(tiny), case, replace(another, steps=another.steps[:7]), reported.append)
     assert (answer.text, answer.mmd) == (own.output.text, own.output.mmd)
     assert len(choices(answer.forced)) == 7
     assert (calls["sam"].call_count, calls["decode"].call_count) == (2, 7 + TOKENS)
     assert reported == [*range(7)]
     assert not answer.reread
-    stages = only(SessionSubject(tiny), Level.STAGES)  # without ``text_of`` it always reads
+    stages = only(EngineSubject(tiny), Level.STAGES)  # without ``text_of`` it always reads
     for reference in (own, another):
         found = run_teacher_forced(stages, case, reference)
         assert (found.text, found.reread) == (own.output.text, reference is own)
@@ -127,7 +127,7 @@ def test_it_stops_at_its_eos_where_a_reference_of_the_same_tokens_did_not(
 def test_what_it_reads_is_compared_with_the_text_of_its_tokens_where_both_are_asked_for(
     tiny: Engine[Any], case: Case, own: ReferenceResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    subject = SessionSubject(tiny)
+    subject = EngineSubject(tiny)
     monkeypatch.setattr(subject, "text_of", lambda ids: "of tokens")
     answer = run_teacher_forced(subject, case, own, always_read=True)
     assert (answer.text, answer.text_of_tokens, answer.reread) == (own.output.text, "of tokens", True)
@@ -135,12 +135,12 @@ def test_what_it_reads_is_compared_with_the_text_of_its_tokens_where_both_are_as
 
 
 @pytest.mark.parametrize("keep_values", [True, False])
-def test_seams_and_inputs_are_the_sessions_and_whole_where_the_references_are(
+def test_seams_and_inputs_are_the_engines_and_whole_where_the_references_are(
     keep_values: bool, tiny: Engine[Any], pages: Path
 ) -> None:
     case = cropped_case(pages, "markdown", 1)
     expected = seen(tiny, case, keep_values=keep_values)
-    answer = run_teacher_forced(SessionSubject(tiny), case, expected)
+    answer = run_teacher_forced(EngineSubject(tiny), case, expected)
     assert answer.inputs is not None
     assert every_bit(answer.inputs) == every_bit(expected.inputs)
     assert (answer.inputs.values is not None) is keep_values
@@ -156,13 +156,13 @@ def test_seams_and_inputs_are_the_sessions_and_whole_where_the_references_are(
     shut = make_case(
         pages / "halves.png", "free", "tiny", 3, family=DEEPSEEK_OCR
     )  # a page that the image gate shuts out
-    names = [*run_teacher_forced(SessionSubject(tiny), shut, seen(tiny, shut)).seams]
+    names = [*run_teacher_forced(EngineSubject(tiny), shut, seen(tiny, shut)).seams]
     assert [name for name in names if "/" not in name] == ["prefill"]
 
 
 @pytest.mark.parametrize("level", Level)
 def test_an_answer_goes_as_far_as_the_level(level: Level, tiny: Engine[Any], case: Case, own: ReferenceResult) -> None:
-    answer = run_teacher_forced(only(SessionSubject(tiny), level), case, own)
+    answer = run_teacher_forced(only(EngineSubject(tiny), level), case, own)
     assert answer.level is level
     assert answer.text == own.output.text
     assert (answer.inputs is not None) is (level >= Level.INPUTS)
@@ -180,7 +180,7 @@ def test_extra_inputs_and_logits_of_another_dtype_and_shape_are_taken_without_gr
     tiny: Engine[Any], case: Case
 ) -> None:
     expected = seen(tiny, case, keep_values=True)
-    subject = only(SessionSubject(tiny), Level.STAGES)
+    subject = only(EngineSubject(tiny), Level.STAGES)
     inputs, vision, prefill, got = subject.inputs, subject.vision, subject.prefill, list[bool]()
 
     def without(given: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -208,17 +208,17 @@ def test_extra_inputs_and_logits_of_another_dtype_and_shape_are_taken_without_gr
 def test_a_padded_vocabulary_is_noted_and_wrong_only_where_a_token_of_the_padding_is_chosen(
     rows: int, value: float, wrong: set[str], tiny: Engine[Any], case: Case, own: ReferenceResult
 ) -> None:
-    subject = SessionSubject(tiny)
+    subject = EngineSubject(tiny)
 
     def padded(logits: Tensor) -> Tensor:
         return functional.pad(logits, (0, rows), value=value)
 
     def prefill(*given: Any) -> Any:
-        state = SessionSubject.prefill(subject, *given)
+        state = EngineSubject.prefill(subject, *given)
         return SimpleNamespace(logits=padded(state.logits), cache=state.cache, own=state)
 
     subject.prefill = prefill  # type: ignore[method-assign, assignment]
-    subject.step = lambda state, token: padded(SessionSubject.step(subject, state.own, token))  # type: ignore[method-assign]
+    subject.step = lambda state, token: padded(EngineSubject.step(subject, state.own, token))  # type: ignore[method-assign]
     notes: list[str] = []
     with watching(notes):
         answer = run_teacher_forced(subject, case, own)
@@ -234,7 +234,7 @@ def test_a_subject_that_says_nothing_of_its_policy_is_held_to_the_vendors(
     expected = observation(steps=own.steps[: DEEPSEEK_OCR.decoding.no_repeat_ngram_size] * 2)
     free, ruled = (
         run_teacher_forced(subject, case, expected).forced or ()
-        for subject in (with_rule(tiny, no_repeat_ngram_size=0), only(SessionSubject(tiny), Level.STAGES))
+        for subject in (with_rule(tiny, no_repeat_ngram_size=0), only(EngineSubject(tiny), Level.STAGES))
     )
     assert [step.best for step in free] == [step.best for step in ruled]
     assert choices(free) != choices(ruled)
@@ -257,7 +257,7 @@ def flipped(of: ReferenceResult, at: int, *, sees_own: bool = True) -> Reference
 def test_it_ends_where_the_subject_would(tiny: Engine[Any], case: Case, own: ReferenceResult) -> None:
     policy = replace(tiny.policy, eos_id=own.token_ids[15])
     until = own.token_ids.index(own.token_ids[15])
-    subject = SessionSubject(Engine(tiny.model, tiny.tokenizer, policy=policy))
+    subject = EngineSubject(Engine(tiny.model, tiny.tokenizer, policy=policy))
     answer = run_teacher_forced(subject, case, flipped(own, 5), tokenizer=tiny.tokenizer)
     assert answer.continued == Output.of(
         tiny.tokenizer.decode(own.token_ids[: until + 1]), case.page, DEEPSEEK_OCR.form
@@ -268,8 +268,8 @@ def test_it_ends_where_the_subject_would(tiny: Engine[Any], case: Case, own: Ref
 
 def test_it_goes_by_the_subjects_rule_for_ngrams(tiny: Engine[Any], case: Case) -> None:
     policy = replace(tiny.policy, no_repeat_ngram_size=1)
-    subject = SessionSubject(Engine(tiny.model, tiny.tokenizer, policy=policy))
-    own = seen(subject.session, case)
+    subject = EngineSubject(Engine(tiny.model, tiny.tokenizer, policy=policy))
+    own = seen(subject.engine, case)
     assert own.token_ids != seen(tiny, case).token_ids, "the rule forbade nothing, so this shows little"
     assert run_teacher_forced(subject, case, flipped(own, 3), tokenizer=tiny.tokenizer).continued == own.output
 
@@ -277,14 +277,14 @@ def test_it_goes_by_the_subjects_rule_for_ngrams(tiny: Engine[Any], case: Case) 
 def test_nothing_is_continued_where_nothing_differs_or_no_limits_make_a_tie_of_it(
     tiny: Engine[Any], case: Case, own: ReferenceResult
 ) -> None:
-    subject = SessionSubject(tiny)
+    subject = EngineSubject(tiny)
     assert run_teacher_forced(subject, case, own, tokenizer=tiny.tokenizer).continued is None
     unseen = flipped(own, 7, sees_own=False)
     assert run_teacher_forced(subject, case, unseen, tokenizer=tiny.tokenizer).continued is None
     assert run_teacher_forced(subject, case, flipped(own, 7)).continued is None
 
 
-class Liar(SessionSubject):
+class Liar(EngineSubject):
     """Reads nonsense, and says that this is what its tokens mean."""
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
@@ -299,11 +299,11 @@ def test_what_a_subject_says_of_its_tokens_is_not_what_they_mean(
     tiny: Engine[Any], case: Case, own: ReferenceResult, at: int
 ) -> None:
     expected = flipped(own, at)
-    answer = run_teacher_forced(SessionSubject(tiny), case, expected, tokenizer=tiny.tokenizer)
+    answer = run_teacher_forced(EngineSubject(tiny), case, expected, tokenizer=tiny.tokenizer)
     assert choices(answer.forced)[at] == own.token_ids[at]
     assert answer.continued == own.output
     for subject, verdicts in (
-        (SessionSubject(tiny), (Verdict.TIE_FLIP, Verdict.MATCH, Verdict.TIE_FLIP)),
+        (EngineSubject(tiny), (Verdict.TIE_FLIP, Verdict.MATCH, Verdict.TIE_FLIP)),
         (Liar(tiny), (Verdict.TIE_FLIP, Verdict.WRONG, Verdict.WRONG)),
     ):
         answer = run_teacher_forced(subject, case, expected, tokenizer=tiny.tokenizer)
@@ -316,10 +316,10 @@ def test_an_output_is_read_and_written_in_the_form_of_the_cases_family(
 ) -> None:
     family = replace(DEEPSEEK_OCR, form=UNLIMITED)
     text, own_case = "<|det|>text [1, 2, 3, 4]<|/det|>", replace(case, family=family)
-    monkeypatch.setattr(SessionSubject, "read", lambda *_, **__: text)
+    monkeypatch.setattr(EngineSubject, "read", lambda *_, **__: text)
     monkeypatch.setattr(type(tiny.model), "family", family)
-    answer = run_teacher_forced(only(SessionSubject(tiny), Level.TEXT, "write"), own_case, own)
+    answer = run_teacher_forced(only(EngineSubject(tiny), Level.TEXT, "write"), own_case, own)
     expected = Output.of(text, case.page, UNLIMITED)
-    assert answer.spans == expected.spans == read_alone(SessionSubject(tiny), own_case).spans
+    assert answer.spans == expected.spans == read_alone(EngineSubject(tiny), own_case).spans
     assert (len(answer.spans), answer.mmd, answer.artefacts) == (1, "", expected.artefacts)
     assert "result.md" in expected.artefacts

@@ -16,9 +16,9 @@ from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import SubjectFaultError
 from pytest_dsocr.records.reference_result import ReferenceResult
+from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.follow import run_teacher_forced
 from pytest_dsocr.subjects.kv_probe import KvProbe
-from pytest_dsocr.subjects.session import SessionSubject
 
 METHODS = ("read", "inputs", "vision", "prefill", "step", "text_of", "write", "state.logits")
 PARTS = ("keys", "values", "layers", "cache")
@@ -79,7 +79,7 @@ def changed(given: Any, value: Any, at: int | None) -> Any:
 def test_a_method_may_give_anything(
     tiny: Engine[Any], case: Case, expected: ReferenceResult, place: str, value: Any, at: int | None
 ) -> None:
-    subject = SessionSubject(tiny)
+    subject = EngineSubject(tiny)
     names = ("read", "inputs", "vision", "prefill", "step", "text_of", "write", "seams")
     odd = SimpleNamespace(**{name: getattr(subject, name) for name in names})
     if place == "state.logits":

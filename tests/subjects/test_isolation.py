@@ -87,14 +87,14 @@ def staged(watch: CallWatch, misdo: Misdo, _staged: CheckedSubject) -> Iterator[
 
 @pytest.fixture(scope="module")
 def isolated() -> Iterator[Any]:
-    subject: Any = open_subject("session", TINY, LIMIT_S)
+    subject: Any = open_subject("engine", TINY, LIMIT_S)
     yield subject
     close_subject(subject)
 
 
 @pytest.fixture(scope="module")
 def here() -> Any:
-    return load_subject("session", TINY)
+    return load_subject("engine", TINY)
 
 
 @pytest.fixture(scope="module")

@@ -20,9 +20,9 @@ from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.subjects.checked import CheckedSubject
+from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.loading import level_before_loading, load_subject, offers_before_loading
 from pytest_dsocr.subjects.protocol import NotOfferedError, Offers, Setup, level_of
-from pytest_dsocr.subjects.session import SessionSubject
 
 MODULE = """
 from __future__ import annotations
@@ -129,23 +129,23 @@ def test_a_factory_gets_a_setup_or_nothing(spec: str, kind: str, setup: object) 
     assert sys.path[0] == str(Path.cwd())
 
 
-@pytest.mark.parametrize(("spec", "model"), [("session", "DeepseekOCR"), ("session:fast", "FastDeepseekOCR")])
-def test_the_session_is_loaded_as_the_setup_says(spec: str, model: str) -> None:
+@pytest.mark.parametrize(("spec", "model"), [("engine", "DeepseekOCR"), ("engine:fast", "FastDeepseekOCR")])
+def test_the_engine_is_loaded_as_the_setup_says(spec: str, model: str) -> None:
     subject = load_subject(spec, Setup("synthetic:tiny", dtype="bfloat16", attention="sdpa"))
-    assert isinstance(subject, SessionSubject)
-    assert (type(subject.session.model).__name__, subject.dtype) == (model, "bfloat16")
-    assert subject.policy is subject.session.policy
-    if spec == "session":
-        [attend] = {layer.self_attn.attend for layer in model_of(subject.session).model.decoder_layers()}
+    assert isinstance(subject, EngineSubject)
+    assert (type(subject.engine.model).__name__, subject.dtype) == (model, "bfloat16")
+    assert subject.policy is subject.engine.policy
+    if spec == "engine":
+        [attend] = {layer.self_attn.attend for layer in model_of(subject.engine).model.decoder_layers()}
         assert attend is attention_function("sdpa")
-    assert subject.module("lm_head") is subject.session.model.get_submodule("lm_head")
-    assert level_of(subject) is level_of(SessionSubject) is Level.MODULES
+    assert subject.module("lm_head") is subject.engine.model.get_submodule("lm_head")
+    assert level_of(subject) is level_of(EngineSubject) is Level.MODULES
     with pytest.raises(AttributeError):
         subject.module("model.layers.99")
 
 
 LEVELS = {
-    **dict.fromkeys(("session", "session:fast", "vendor:anywhere"), Level.MODULES),
+    **dict.fromkeys(("engine", "engine:fast", "vendor:anywhere"), Level.MODULES),
     **dict.fromkeys(("their_model:Reader", "their_model:make", "cli:cat {page}"), Level.TEXT),
     **dict.fromkeys(("their_model:Staged", "their_model:make_nothing"), Level.STAGES),
     **dict.fromkeys(f"their_model:{name}" for name in ("make_protocol", "make_hidden", "make_unsaid", "Bare", "Half")),
@@ -194,7 +194,7 @@ def test_what_is_offered_is_known_before_it_is_loaded() -> None:
     assert offers_before_loading("their_model:Offering").summary == "; presets: gundam; prompts: markdown"
     assert offers_before_loading("cli:--presets=tiny,base cat {page}") == Offers(("tiny", "base"))
     assert Offers.of(load_subject("cli:--prompts=ocr cat {page}", Setup())) == Offers(prompts=("ocr",))
-    for included in ("session", "session:fast"):
+    for included in ("engine", "engine:fast"):
         assert offers_before_loading(included).summary == ""
     for spec, message in {
         "their_model:Misnamed": "the subject's presets name 'huge'; give names of tiny, small, base, large, gundam",
@@ -219,7 +219,7 @@ def test_the_vendors_model_is_refused_where_its_code_does_not_run(
 def test_levels_are_reported_without_anything_heavy() -> None:
     code = (
         "import sys; from pytest_dsocr.subjects.loading import level_before_loading as level; "
-        "print(level('session'), level('vendor:there'), level('their_model:Staged'), "
+        "print(level('engine'), level('vendor:there'), level('their_model:Staged'), "
         "[name for name in ('torch', 'numpy', 'PIL', 'scipy', 'transformers') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

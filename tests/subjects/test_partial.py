@@ -14,9 +14,9 @@ from pytest_dsocr.report.payload import of_case, of_comparison
 from pytest_dsocr.report.pictures import draw
 from pytest_dsocr.run.case import promised_and_absent
 from pytest_dsocr.run.substitution import substitute
+from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.follow import run_teacher_forced
 from pytest_dsocr.subjects.protocol import NotOfferedError
-from pytest_dsocr.subjects.session import SessionSubject
 from tests.compare.made import every_bit
 from tests.report.made import result
 from tests.subjects.seen import seen
@@ -76,7 +76,7 @@ def test_a_case_cut_short_is_no_pass_and_what_was_wrong_before_is_the_first_dive
 def test_steps_that_are_no_longer_offered_are_promised_by_the_level_and_named_in_the_verdict(
     tiny: Engine[Any], case: Case, expected: ReferenceResult
 ) -> None:
-    class Tiring(SessionSubject):
+    class Tiring(EngineSubject):
         asked = 0
 
         def step(self, state: Any, token: int) -> Any:

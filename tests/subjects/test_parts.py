@@ -1,4 +1,4 @@
-"""A part of an implementation: read through with the session behind it, and nothing of the session's compared."""
+"""A part of an implementation: read through with the engine behind it, and nothing of the engine's compared."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,9 +15,9 @@ from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.reference_result import ReferenceResult
 from pytest_dsocr.subjects.calls import watching
+from pytest_dsocr.subjects.engine import engine_subject
 from pytest_dsocr.subjects.loading import level_before_loading, load_subject, offers_before_loading
 from pytest_dsocr.subjects.protocol import Setup, level_of
-from pytest_dsocr.subjects.session import session_subject
 from tests.subjects.seen import compared, held_to
 
 SETUP = Setup("synthetic:tiny")
@@ -26,12 +26,12 @@ DECODED = ("prefill", "prefill_best", "logits", "tokens")
 
 
 class Part:
-    """Has what the session has, right or wrong."""
+    """Has what the engine has, right or wrong."""
 
     scale = 1.0
 
     def __init__(self, setup: Setup) -> None:
-        self.own = session_subject(setup)
+        self.own = engine_subject(setup)
 
 
 class Inputs(Part):
@@ -50,7 +50,7 @@ class Sees(Part):
 
 class Sam(Part):
     def sam(self, pixels: Tensor) -> Tensor:
-        return self.own.session.pipeline.encode("sam", pixels) * self.scale
+        return self.own.engine.pipeline.encode("sam", pixels) * self.scale
 
 
 class Decodes(Part):
@@ -67,7 +67,7 @@ OWN = {
     "Sam": ("sam.page", "text"),
     "Decodes": (*DECODED, "read", "text"),
 }
-"""What of a page without crops is compared of each, all else being the session's."""
+"""What of a page without crops is compared of each, all else being the engine's."""
 BOXES = {"spans", "boxes"}
 FIRST = {"Inputs": "images_ori", "Sees": "vision_fusion", "Sam": "sam.page", "Decodes": "logits"}
 """Where a mistake in it shows first."""
@@ -91,7 +91,7 @@ def test_the_parts_own_stages_and_the_text_are_compared_and_nothing_else(
     others = [one for one in report.comparisons if one.verdict is Verdict.NOT_COMPARED]
     assert {one.reason for one in others if one.what in (*TENSORS, *SEEN, *DECODED)} == {Reason.NOT_OFFERED}
     assert len(notes) == 1
-    assert notes[0].endswith(": the subject's; the rest: the built-in session's, which is not compared")
+    assert notes[0].endswith(": the subject's; the rest: the built-in engine's, which is not compared")
 
 
 @pytest.mark.parametrize("name", FIRST)
@@ -116,6 +116,6 @@ def test_what_is_a_part_is_known_before_it_is_loaded() -> None:
         spec = f"{__name__}:{name}"
         level = level_before_loading(spec)
         assert level is (Level.INPUTS if name == "Inputs" else Level.STAGES)
-        assert "; the rest: the built-in session's" in offers_before_loading(spec).summary
+        assert "; the rest: the built-in engine's" in offers_before_loading(spec).summary
         with watching([]):
             assert level is level_of(load_subject(spec, SETUP))

@@ -8,15 +8,15 @@ from pytest_dsocr.timing.rounds import Measured, Round
 from tests.checkout import CHECKOUT
 
 IDENTITY: Mapping[str, Any] = {
-    "name": "session",
+    "name": "engine",
     "commit": "ab" * 20,
     "machine": {"cpu": "A CPU", "cores": 16, "gpu": "NVIDIA H200", "gpus": 1, "driver": "580.1"},
     "versions": {"python": "3.12.3", "torch": "2.11.0", "pytest-dsocr": "0.1.0"},
-    "subject": "session",
+    "subject": "engine",
     "setup": {"checkpoint": "mini", "dtype": "bfloat16", "attention": "eager"},
     "page": {"name": "form 001", "preset": "gundam", "max_new_tokens": 64},
 }
-PLACE = "nvidia-h200/session-mini-bfloat16-eager-form-001-gundam.json"
+PLACE = "nvidia-h200/engine-mini-bfloat16-eager-form-001-gundam.json"
 SHIPPED = CHECKOUT / "golden" / "baselines"
 PARITY = {"passes": True, "verdict": "9 MATCH", "comparisons": 9}
 
@@ -55,6 +55,6 @@ def measured(
     return Measured(identity(**parts), dict(exact), rounds)
 
 
-def shipped_baseline(subject: str = "session", attention: str = "eager") -> Baseline:
+def shipped_baseline(subject: str = "engine", attention: str = "eager") -> Baseline:
     """One that ships: at full size on an H200."""
     return read(SHIPPED / "nvidia-h200" / f"{subject}-synthetic-full-bfloat16-{attention}-invoice_016-gundam.json")

@@ -1,4 +1,4 @@
-"""The session with one needless cost each."""
+"""The engine with one needless cost each."""
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
@@ -13,11 +13,11 @@ from torch import Tensor
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.layers.cache import KVCache
+from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
 from pytest_dsocr.subjects.protocol import Setup
-from pytest_dsocr.subjects.session import SessionSubject, session_subject
 
 
-class WaitsInRead(SessionSubject):
+class WaitsInRead(EngineSubject):
     """Reads by its own stages, and waits for the best logit as well as for its place."""
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
@@ -33,7 +33,7 @@ class WaitsInRead(SessionSubject):
         return int(logits.argmax())
 
 
-class VisionInDecode(SessionSubject):
+class VisionInDecode(EngineSubject):
     """Encodes the page again in each decode step."""
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -41,33 +41,33 @@ class VisionInDecode(SessionSubject):
         return super().vision(inputs)
 
     def step(self, state: Any, token: int) -> Tensor:
-        self.session.pipeline.view(self.pixels)
+        self.engine.pipeline.view(self.pixels)
         return super().step(state, token)
 
 
-class VisionTwice(SessionSubject):
+class VisionTwice(EngineSubject):
     """Encodes the page a second time before it reads it."""
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
-        inputs = self.session.prepare(page, prompt=prompt, preset=preset)
-        self.session.pipeline.vision(inputs)
-        return self.session.run_prepared(inputs, max_new_tokens=max_new_tokens).text
+        inputs = self.engine.prepare(page, prompt=prompt, preset=preset)
+        self.engine.pipeline.vision(inputs)
+        return self.engine.run_prepared(inputs, max_new_tokens=max_new_tokens).text
 
 
-class VisionLeftOut(SessionSubject):
+class VisionLeftOut(EngineSubject):
     """Reads the prompt, and no page: what is all zero is taken for none."""
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
-        inputs = self.session.prepare(page, prompt=prompt, preset=preset)
+        inputs = self.engine.prepare(page, prompt=prompt, preset=preset)
         blank = replace(inputs, images_ori=torch.zeros_like(inputs.images_ori))
-        return self.session.run_prepared(blank, max_new_tokens=max_new_tokens).text
+        return self.engine.run_prepared(blank, max_new_tokens=max_new_tokens).text
 
 
-class PrefillKept(SessionSubject):
+class PrefillKept(EngineSubject):
     """Goes on from what it kept of a prompt, where the same comes again."""
 
-    def __init__(self, session: Engine[Any]) -> None:
-        super().__init__(session)
+    def __init__(self, engine: Engine[Any]) -> None:
+        super().__init__(engine)
         self.kept: dict[tuple[int, ...], Any] = {}
 
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Any:
@@ -77,7 +77,7 @@ class PrefillKept(SessionSubject):
         return deepcopy(self.kept[prompt])
 
 
-class WaitsInStep(SessionSubject):
+class WaitsInStep(EngineSubject):
     """Looks at a number of the device in each step."""
 
     def step(self, state: Any, token: int) -> Tensor:
@@ -96,12 +96,12 @@ class ConcatenatedCache(KVCache):
         return keys, values
 
 
-class CacheConcatenated(SessionSubject):
+class CacheConcatenated(EngineSubject):
     """Keeps its keys and values in a :class:`ConcatenatedCache`."""
 
-    def __init__(self, session: Engine[Any]) -> None:
-        super().__init__(session)
-        self.layers = session.model.new_cache().layers
+    def __init__(self, engine: Engine[Any]) -> None:
+        super().__init__(engine)
+        self.layers = engine.model.new_cache().layers
 
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Any:
         state = super().prefill(inputs, vision_fusion)
@@ -112,34 +112,34 @@ class CacheConcatenated(SessionSubject):
         return state
 
 
-class QuadraticNgrams(SessionSubject):
+class QuadraticNgrams(EngineSubject):
     """Looks at each token for n-grams that occur twice anywhere in the prompt and the text."""
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
-        inputs = self.session.prepare(page, prompt=prompt, preset=preset)
+        inputs = self.engine.prepare(page, prompt=prompt, preset=preset)
         tokens: list[int] = inputs.input_ids[0].tolist()
 
         def on_token(token: int) -> None:
             tokens.append(token)
             self.twice(tokens)
 
-        return self.session.run_prepared(inputs, max_new_tokens=max_new_tokens, on_token=on_token).text
+        return self.engine.run_prepared(inputs, max_new_tokens=max_new_tokens, on_token=on_token).text
 
     def twice(self, tokens: list[int], n: int = 3) -> set[int]:
         return {tokens[b] for a, b in combinations(range(n, len(tokens)), 2) if tokens[a - n : a] == tokens[b - n : b]}
 
 
-class CastsWeights(SessionSubject):
+class CastsWeights(EngineSubject):
     """Casts the output layer's weights in each step, as if they were kept in another dtype."""
 
     def step(self, state: Any, token: int) -> Tensor:
-        self.session.model.get_submodule("lm_head").weight.to(torch.float64)
+        self.engine.model.get_submodule("lm_head").weight.to(torch.float64)
         return super().step(state, token)
 
 
-def loaded(kind: type[SessionSubject]) -> Callable[[Setup], SessionSubject]:
+def loaded(kind: type[EngineSubject]) -> Callable[[Setup], EngineSubject]:
     """Load one as the suites and ``dsocr bench`` do."""
-    return lambda setup: kind(session_subject(setup).session)
+    return lambda setup: kind(engine_subject(setup).engine)
 
 
 vision_in_decode, vision_twice = loaded(VisionInDecode), loaded(VisionTwice)

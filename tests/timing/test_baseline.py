@@ -125,7 +125,7 @@ def test_a_machine_has_one_or_has_none_and_other_files_are_none(tmp_path: Path) 
 
 
 def on_another_host(**exact: int) -> PerfRun:
-    """A run of the session at full size on an H200 of another host, with what it finds of the shipped baselines."""
+    """A run of the engine at full size on an H200 of another host, with what it finds of the shipped baselines."""
     own = shipped_baseline()
     newer = {**own.identity["machine"], "driver": "590.1"}
     machine = {**newer, "cores": 16}

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.subjects.session import SessionSubject
+from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.timing.counts import FLAGS, exact_changes, flag, flags, too_few_tokens
 from pytest_dsocr.timing.probe.page import PageProbe
 from pytest_dsocr.timing.probe.stopwatch import growth
@@ -32,7 +32,7 @@ def page(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def probe(tiny: Engine[Any], page: Path) -> Probe:
-    def make(subject: Callable[[Engine[Any]], SessionSubject], tokens: int = TOKENS) -> PageProbe:
+    def make(subject: Callable[[Engine[Any]], EngineSubject], tokens: int = TOKENS) -> PageProbe:
         return PageProbe(subject(tiny), page, prompt="<image>\nFree OCR.", preset=SMALL, max_new_tokens=tokens)
 
     return make
@@ -49,11 +49,11 @@ def probe(tiny: Engine[Any], page: Path) -> Probe:
         (planted.WaitsInRead, "waits a token", "1.92 times a token"),
         (planted.CacheConcatenated, "cache copied", "1,632 bytes more"),
         (planted.QuadraticNgrams, "host work grows", "27 lines of Python more"),
-        (SessionSubject, "", ""),
+        (EngineSubject, "", ""),
     ],
 )
 def test_a_planted_cost_raises_its_own_flag_alone(
-    probe: Probe, subject: type[SessionSubject], name: str, figures: str
+    probe: Probe, subject: type[EngineSubject], name: str, figures: str
 ) -> None:
     found = flags(probe(subject).exact())
     assert [*found] == [*FLAGS], "all of them are evaluated"
@@ -121,7 +121,7 @@ def test_what_is_measured_may_differ_a_little(name: str, before: int, after: int
 
 @pytest.mark.parametrize(("tokens", "fewest"), [(1, 2), (3, 4), (16, 17), (17, 18), (18, 0)])
 def test_what_takes_more_tokens_than_the_page_has_is_said(probe: Probe, tokens: int, fewest: int) -> None:
-    made = probe(SessionSubject, tokens)
+    made = probe(EngineSubject, tokens)
     exact, timed = made.exact(), made.round()["wall_ms"]
     lacking = {name for name in ("decode", "decode.early", "decode.late") if name not in timed}
     lacking |= {one for name in FLAGS if flag(name, exact) is None for one in FLAGS[name][0] if one not in exact}
@@ -146,7 +146,7 @@ def test_what_takes_more_tokens_than_the_page_has_is_said(probe: Probe, tokens: 
 def test_a_round_does_again_what_its_quantities_need_and_no_more(
     monkeypatch: pytest.MonkeyPatch, probe: Probe, only: tuple[str, ...], asked: list[str]
 ) -> None:
-    made, seen, texts = probe(SessionSubject), list[str](), set[Any]()
+    made, seen, texts = probe(EngineSubject), list[str](), set[Any]()
     monkeypatch.setattr("pytest_dsocr.timing.probe.machine.WAITED_SHARE", 1e9)
     whole = made.round()["wall_ms"]
 

@@ -57,7 +57,7 @@ def near(measured: Measured) -> dict[str, RoofShare]:
 
 
 @pytest.mark.parametrize(
-    ("subject", "attention"), [("session", "eager"), ("session", "flash_attention_2"), ("vendor", "eager")]
+    ("subject", "attention"), [("engine", "eager"), ("engine", "flash_attention_2"), ("vendor", "eager")]
 )
 def test_no_time_is_below_the_roof(subject: str, attention: str) -> None:
     found = near(shipped_baseline(subject, attention))

@@ -16,7 +16,7 @@ from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.pages.page_list import shipped
-from pytest_dsocr.subjects.session import SessionSubject
+from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.timing.probe.counting import kernels_by_stage
 from pytest_dsocr.timing.probe.lines import BEFORE, Lines, Marks, Own
 from pytest_dsocr.timing.probe.page import PageProbe
@@ -27,7 +27,7 @@ from suites.contract.asked import own_preset
 from tests.timing import planted
 
 DEVICE, DTYPE = os.environ.get("DSOCR_TRACE_ON", "cpu:float32").split(":")
-"""Where the session is traced, such as ``cuda:bfloat16``."""
+"""Where the engine is traced, such as ``cuda:bfloat16``."""
 OWN = "tests", "pytest_dsocr"
 TOKENS = 14
 PLANTED = {
@@ -37,7 +37,7 @@ PLANTED = {
         r"decode: \+\S+ ms in Python at {} \((?:twice|<setcomp>)\), as steps grow",
         "return {tokens[b]",
     ),
-    planted.VisionTwice: (r"sam: \+\S+ ms, 1 more run a page, from {}", "self.session.pipeline.vision("),
+    planted.VisionTwice: (r"sam: \+\S+ ms, 1 more run a page, from {}", "self.engine.pipeline.vision("),
     planted.WaitsInStep: (
         r"decode: \+\S+ ms waiting in aten::_local_scalar_dense, 1 more call a step, from {}",
         "logits.isfinite().all().item()",
@@ -61,19 +61,19 @@ def mini() -> Engine[Any]:
 
 
 def traced(
-    session: Engine[Any], kind: type[SessionSubject], file: Path, preset: Preset, tokens: int = TOKENS
+    engine: Engine[Any], kind: type[EngineSubject], file: Path, preset: Preset, tokens: int = TOKENS
 ) -> TraceTable:
     how: Any = {"prompt": "<image>\nFree OCR.", "preset": preset, "max_new_tokens": tokens, "device": DEVICE}
-    probe = PageProbe(kind(session), shipped("dev-3")[0], **how)
+    probe = PageProbe(kind(engine), shipped("dev-3")[0], **how)
     probe.read()
     return TraceTable.from_json(json.loads(json.dumps(trace(probe, Own([], OWN), file))))
 
 
 @pytest.fixture(scope="module")
 def of_a(mini: Engine[Any], tmp_path_factory: pytest.TempPathFactory) -> tuple[TraceTable, Path]:
-    """The session's table, and its trace."""
+    """The engine's table, and its trace."""
     file = tmp_path_factory.mktemp("traces") / "A.trace.json"
-    return traced(mini, SessionSubject, file, DEEPSEEK_OCR.presets["tiny"]), file
+    return traced(mini, EngineSubject, file, DEEPSEEK_OCR.presets["tiny"]), file
 
 
 def line_of(text: str) -> str:
@@ -83,7 +83,7 @@ def line_of(text: str) -> str:
 
 @pytest.mark.parametrize("kind", PLANTED, ids=lambda kind: kind.__name__)
 def test_a_planted_slow_down_is_named_by_its_stage_and_its_line(
-    kind: type[SessionSubject], mini: Engine[Any], of_a: tuple[TraceTable, Path], tmp_path: Path
+    kind: type[EngineSubject], mini: Engine[Any], of_a: tuple[TraceTable, Path], tmp_path: Path
 ) -> None:
     found = difference(of_a[0], traced(mini, kind, tmp_path / "B.trace.json", DEEPSEEK_OCR.presets["tiny"]))
     sentence, text = PLANTED[kind]
@@ -93,7 +93,7 @@ def test_a_planted_slow_down_is_named_by_its_stage_and_its_line(
 
 def test_nothing_is_said_of_a_side_against_itself(tiny: Engine[Any], tmp_path: Path) -> None:
     small = own_preset("small view", 128, 128, crop=False)
-    tables = [traced(tiny, SessionSubject, tmp_path / "trace.json", small, 6) for _ in range(3)]
+    tables = [traced(tiny, EngineSubject, tmp_path / "trace.json", small, 6) for _ in range(3)]
     assert [difference(a, b).sentence for a in tables for b in tables] == [NOTHING] * 9
 
 
@@ -147,7 +147,7 @@ def test_two_processes_are_traced_and_the_sentence_stands_under_the_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    sides = "subject:session", "subject:tests.timing.planted:casts_weights"
+    sides = "subject:engine", "subject:tests.timing.planted:casts_weights"
     assert main(["bench", *sides, "--counts", "--preset=tiny", "--max-new-tokens=4", "--trace", "--out=out.json"]) == 1
     said, sentence = capsys.readouterr().out, PLANTED[planted.CastsWeights][0].format(line_of("to(torch.float64)"))
     assert re.search(rf"^verdict .*\ntrace +{sentence}\nstage ", said, re.MULTILINE)

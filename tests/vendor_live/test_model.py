@@ -59,7 +59,7 @@ def fork(folder: Path, old: str, new: str) -> Path:
 def test_it_is_the_reference_from_inputs_to_files(reference: Any, tmp_path: Path) -> None:
     spec = f"vendor:{vendor_folder()}"
     subject: Any = load_subject(spec, Setup(CHECKPOINT))
-    assert isinstance(subject.session.model, VendorModel)
+    assert isinstance(subject.engine.model, VendorModel)
     assert level_of(subject) == level_before_loading(spec)
     assert type(subject.module("model.sam_model.blocks.1")).__module__.endswith("deepencoder")
     report = judge(ask(subject, reference, case_in(tmp_path)), LIMITS)

@@ -1,4 +1,4 @@
-"""Unlimited-OCR's session against its vendor's real ``infer``: to the bit in float32, past the ring."""
+"""Unlimited-OCR's engine against its vendor's real ``infer``: to the bit in float32, past the ring."""
 
 import json
 from dataclasses import replace
@@ -20,7 +20,7 @@ from pytest_dsocr.records.case import Case, make_case
 from pytest_dsocr.records.reference_result import ReferenceResult
 from pytest_dsocr.reference.vendor_code.observe import observe_infer
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
-from pytest_dsocr.subjects.session import SessionStages
+from pytest_dsocr.subjects.engine import EngineStages
 from suites.contract.asked import own_preset
 from suites.contract.odd_pages import ODD_PAGES
 from suites.contract.pages import PAGES, write_page
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # the vendor's code warns on 
 class Pair(NamedTuple):
     """The two sides, with the same weights."""
 
-    session: Engine[Any]
+    engine: Engine[Any]
     vendor: VendorRuntime
 
 
@@ -62,21 +62,21 @@ def case_of(page: Path, preset: Preset, tokens: int) -> Case:
     return Case(page, OWN.prompts["markdown"], preset, tokens, OWN)
 
 
-def assert_equal_to_the_bit(session: Engine[Any], case: Case, expected: ReferenceResult) -> None:
+def assert_equal_to_the_bit(engine: Engine[Any], case: Case, expected: ReferenceResult) -> None:
     """Inputs, every seam, the logits of the prompt and those that each token was chosen from, and the tokens."""
-    inputs = session.prepare(case.page, prompt=case.prompt, preset=case.preset)
+    inputs = engine.prepare(case.page, prompt=case.prompt, preset=case.preset)
     known = expected.inputs.values or {}
     assert all(torch.equal(tensor, known[name]) for name, tensor in inputs.tensors.items())
-    state = session.prefill(inputs, all_logits=True)  # as the vendor, whose product for one row rounds otherwise
-    seams = {**SessionStages(session).vision(inputs.tensors), "prefill": state.logits[0]}
+    state = engine.prefill(inputs, all_logits=True)  # as the vendor, whose product for one row rounds otherwise
+    seams = {**EngineStages(engine).vision(inputs.tensors), "prefill": state.logits[0]}
     of_vendor = {name: seam.values for name, seam in expected.seams.items() if seam.values is not None}
     assert {*seams} == {*of_vendor}
     assert [name for name, tensor in seams.items() if not torch.equal(tensor, of_vendor[name])] == []
     for k, step in enumerate(expected.steps):
         if k:
-            session.decode_step(state, expected.steps[k - 1].token)
+            engine.decode_step(state, expected.steps[k - 1].token)
         assert state.logits[0].topk(len(step.best.ids)).values.tolist() == [*step.best.logits], f"step {k}"
-    assert session.run_prepared(inputs, max_new_tokens=case.max_new_tokens).token_ids == expected.token_ids
+    assert engine.run_prepared(inputs, max_new_tokens=case.max_new_tokens).token_ids == expected.token_ids
 
 
 ALL = [
@@ -89,7 +89,7 @@ ALL = [
 def test_a_page_is_read_as_by_the_vendor(eight: Pair, page: str, preset: Preset, tmp_path: Path) -> None:
     path = ODD_PAGES[page].case(page, tmp_path, OWN).page if page in ODD_PAGES else write_page(page, tmp_path)
     case = case_of(path, preset, NEW_TOKENS)
-    assert_equal_to_the_bit(eight.session, case, eight.vendor.observe(case, keep_values=True))
+    assert_equal_to_the_bit(eight.engine, case, eight.vendor.observe(case, keep_values=True))
 
 
 @pytest.mark.parametrize("tokens", [300, 1100])
@@ -97,7 +97,7 @@ def test_past_a_ring_of_128(published: Pair, tokens: int, tmp_path: Path) -> Non
     case = case_of(write_page("portrait", tmp_path), VIEW, tokens)
     expected = published.vendor.observe(case, keep_values=True)
     assert len(expected.token_ids) == tokens
-    assert_equal_to_the_bit(published.session, case, expected)
+    assert_equal_to_the_bit(published.engine, case, expected)
 
 
 TOGETHER = [["square"], ["landscape", "tiny"], ["portrait", "square", "portrait"], ["landscape"] * 5, ["square"] * 10]
@@ -111,25 +111,25 @@ def test_pages_in_one_prompt_are_read_as_by_infer_multi(eight: Pair, pages: list
         PAGES[page]().save(folder / f"{number:02}.png")
     case = make_case(folder, OWN.pages_prompt, "base", NEW_TOKENS, family=OWN)
     expected = eight.vendor.observe(replace(case, preset=VIEW), keep_values=True)
-    assert_equal_to_the_bit(eight.session, replace(case, preset=VIEW), expected)
+    assert_equal_to_the_bit(eight.engine, replace(case, preset=VIEW), expected)
 
 
-def test_vendors_object_behind_the_session(eight: Pair, tmp_path: Path) -> None:
+def test_vendors_object_behind_the_engine(eight: Pair, tmp_path: Path) -> None:
     case = case_of(write_page("portrait", tmp_path), VIEW, 40)
     expected = eight.vendor.observe(case, keep_values=True)
-    assert_equal_to_the_bit(Engine(vendor_model(eight.vendor.model), eight.session.tokenizer), case, expected)
+    assert_equal_to_the_bit(Engine(vendor_model(eight.vendor.model), eight.engine.tokenizer), case, expected)
 
 
 @pytest.mark.parametrize(("size", "window"), [(4, 12), (4, 0), (3, 2), (35, 128)])
 def test_ngram_rule_in_a_window_is_the_vendors(eight: Pair, size: int, window: int, tmp_path: Path) -> None:
     """A model made to repeat itself is stopped at the same tokens by both."""
     case = case_of(write_page("square", tmp_path), VIEW, 200)
-    policy = replace(eight.session.policy, no_repeat_ngram_size=size, ngram_window=window or None)
-    ruled = Engine(eight.session.model, eight.session.tokenizer, policy=policy)
+    policy = replace(eight.engine.policy, no_repeat_ngram_size=size, ngram_window=window or None)
+    ruled = Engine(eight.engine.model, eight.engine.tokenizer, policy=policy)
     how: dict[str, Any] = {"no_repeat_ngram_size": size, "ngram_window": window, "image_id": eight.vendor.image_id}
-    weights, vendors = model_of(eight.session).lm_head.weight, eight.vendor.model.lm_head.weight.data
+    weights, vendors = model_of(eight.engine).lm_head.weight, eight.vendor.model.lm_head.weight.data
     saved = weights.clone()
-    weights.copy_(model_of(eight.session).model.embed_tokens.weight * 50)
+    weights.copy_(model_of(eight.engine).model.embed_tokens.weight * 50)
     vendors.copy_(weights)
     try:
         run = observe_infer(eight.vendor.model, eight.vendor.tokenizer, case, tmp_path, **how)

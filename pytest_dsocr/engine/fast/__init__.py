@@ -1,5 +1,5 @@
-"""The fast session: the same weights and seams, with decode steps over a static cache, fused and captured.
+"""The fast engine: the same weights and seams, with decode steps over a static cache, fused and captured.
 
 On a GPU a step is one CUDA graph, of Triton kernels where the triton package is installed. Everywhere else the same
-step runs in plain torch. Only the readable session equals the vendor's code to the bit.
+step runs in plain torch. Only the readable engine equals the vendor's code to the bit.
 """

@@ -1,6 +1,6 @@
 """The catalogue of mistakes that ports of DeepSeek-OCR made or may make, by the stage that each is about.
 
-A mistake is a row: the end of its id, its words, and what is changed in a session. Where it was seen in public or what
+A mistake is a row: the end of its id, its words, and what is changed in an engine. Where it was seen in public or what
 it is called in ``docs/bugs.md`` stands in the ``ports.toml`` of its model.
 """
 

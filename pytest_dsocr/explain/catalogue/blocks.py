@@ -323,7 +323,7 @@ def linear_in(module: Any, dtype: torch.dtype, x: Tensor) -> Tensor:
 
 def _wholly(on: Target, dtype: torch.dtype) -> None:
     """Cast the whole stage's weights and its input to a dtype."""
-    stage = on.session.family.stage.get(on.notes["stage"])
+    stage = on.engine.family.stage.get(on.notes["stage"])
     homes = [on.model.get_submodule(stage.module)] if stage and stage.module else [*on.notes["all_blocks"]]
     entry = [next(homes[0].children())] if stage and stage.module else []
     for parameter in [one for module in homes for one in module.parameters()]:

@@ -34,7 +34,7 @@ from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.explain.catalogue.steps import ring_kept
 from pytest_dsocr.explain.mistake import Changes, Group, Target
 from pytest_dsocr.models.spec import ModelSpec
-from pytest_dsocr.subjects.session import SessionSubject
+from pytest_dsocr.subjects.engine import EngineSubject
 
 Tell = Callable[[TextTokenizer, Sequence[int]], str]
 """Makes a text of tokens."""
@@ -182,7 +182,7 @@ OF_THE_END = ("not-stripped", "eos-kept", "eos-kept-raw", "left-stripped", "righ
 
 def _tells(on: Target, tell: Tell) -> None:
     class Right:
-        special = on.session.tokenizer.special
+        special = on.engine.tokenizer.special
 
         def __init__(self, tokenizer: Tokenizer) -> None:
             self.encode, self.decode = tokenizer.encode, partial(decode, tokenizer)
@@ -217,7 +217,7 @@ def _first_lost(on: Target) -> None:
 
 
 def _nothing(on: Target) -> None:
-    on.changes.set(SessionSubject, "read", lambda self, page, **how: "")
+    on.changes.set(EngineSubject, "read", lambda self, page, **how: "")
 
 
 Write = Callable[[str, OutputForm], str]
@@ -402,20 +402,20 @@ def _preamble_kept(on: Target) -> None:
 
 
 def _batch_exchanged(on: Target) -> None:
-    right = SessionSubject.read_many
-    on.changes.set(SessionSubject, "read_many", lambda self, pages, **how: sorted(right(self, pages, **how), key=len))
+    right = EngineSubject.read_many
+    on.changes.set(EngineSubject, "read_many", lambda self, pages, **how: sorted(right(self, pages, **how), key=len))
 
 
 def _kept(on: Target, key: Callable[[Path, dict[str, Any]], Any]) -> None:
-    right, kept = SessionSubject.read, dict[Any, str]()
+    right, kept = EngineSubject.read, dict[Any, str]()
 
-    def read(self: SessionSubject, page: Path, **how: Any) -> str:
+    def read(self: EngineSubject, page: Path, **how: Any) -> str:
         found = key(page, how)
         if found not in kept:
             kept[found] = right(self, page, **how)
         return kept[found]
 
-    on.changes.set(SessionSubject, "read", read)
+    on.changes.set(EngineSubject, "read", read)
 
 
 def _logits_kept(on: Target) -> None:

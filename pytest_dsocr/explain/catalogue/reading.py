@@ -152,7 +152,7 @@ def reading(family: ModelSpec, name: str = "") -> ReadingRule:
 
 
 def _reads(on: Target, how: dict[str, Any]) -> None:
-    size = on.session.family.decoding.no_repeat_ngram_size
+    size = on.engine.family.decoding.no_repeat_ngram_size
     by, right = ReadingRule(**{"size": size, **how}), pipeline.generate
 
     def generate(pipeline: Any, state: Any, prompts: Any, policy: Any, pad: int) -> Iterator[list[int]]:
@@ -160,7 +160,7 @@ def _reads(on: Target, how: dict[str, Any]) -> None:
             yield from right(pipeline, state, prompts, policy, pad)
             return
         most = policy.room(len(prompts[0]))
-        for token in by.tokens(pipeline, state, prompts[0], on.session.tokenizer, policy.eos_id, most):
+        for token in by.tokens(pipeline, state, prompts[0], on.engine.tokenizer, policy.eos_id, most):
             yield [token]
 
     on.changes.set(engine, "generate", generate)

@@ -76,7 +76,7 @@ def token_mistakes(family: ModelSpec) -> Group:
 
 
 def _policy(on: Target, **how: int) -> None:
-    on.changes.set(on.session, "policy", replace(on.session.policy, **how))
+    on.changes.set(on.engine, "policy", replace(on.engine.policy, **how))
 
 
 WINDOWS_OF_CARD = (128, 1024)
@@ -284,7 +284,7 @@ def _stored(on: Target, k: Tensor, v: Tensor, store: Callable[[Tensor], Tensor],
 
 def _appends(on: Target, change: Pair) -> None:
     """Change what a step sees of what it is to see."""
-    ring = on.session.family.cache.ring
+    ring = on.engine.family.cache.ring
     kept: Pair = _both(partial(_ringed, size=ring)) if ring else lambda on, k, v: (k, v)
     _sees(on, lambda on, k, v: change(on, *kept(on, k, v)))
 
@@ -304,7 +304,7 @@ def _sees(on: Target, change: Pair) -> None:
 
 def _rebased(on: Target, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Move the prompt as far on as the ring is behind: attention sees only how far apart two positions are."""
-    ring, prompt = on.session.family.cache.ring or 0, on.notes["prompt"]
+    ring, prompt = on.engine.family.cache.ring or 0, on.notes["prompt"]
     behind = max(0, k.shape[2] - prompt - ring)
     rope = Rope(on.core.inv_freq, torch.tensor([[behind]], device=k.device), k.dtype)
     k = torch.cat([rope.rotate(k[:, :, :prompt]), k[:, :, prompt:]], 2)
@@ -313,7 +313,7 @@ def _rebased(on: Target, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 def ring_kept(on: Target) -> None:
     """Keep of the first prompt where it ends, for those of all pages behind it."""
-    ring, ends, append = on.session.family.cache.ring or 0, list[int](), Pipeline.prefill_with
+    ring, ends, append = on.engine.family.cache.ring or 0, list[int](), Pipeline.prefill_with
 
     def prefill_with(self: Any, inputs: Any, features: Any, **how: Any) -> Any:
         ends.append(inputs.prompt_tokens)

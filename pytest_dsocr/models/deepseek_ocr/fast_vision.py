@@ -23,7 +23,7 @@ class FastVision:
         core: the model.
         device: the model's device.
         pool: the memory pool that graphs share.
-        exact: compute what the readable session computes, to the bit.
+        exact: compute what the readable engine computes, to the bit.
     """
 
     def __init__(self, core: DeepseekCore, device: torch.device, pool: Any = None, *, exact: bool = False) -> None:

@@ -145,7 +145,7 @@ class ProcessLostError(Exception):
 
 
 class ChildProcess:
-    """One process, in a session of its own, that ends with this one at the latest.
+    """One process, in a process session of its own, that ends with this one at the latest.
 
     Args:
         command: is given the file descriptor of its end of the pipe as its last argument, and calls :func:`serve`.

@@ -1,4 +1,4 @@
-"""What only a GPU can show of the fast session: what is captured, with every kernel and without, is right."""
+"""What only a GPU can show of the fast engine: what is captured, with every kernel and without, is right."""
 
 from contextlib import ExitStack
 from typing import Any
@@ -28,13 +28,13 @@ def on_gpu(dtype: str, engine: Any = "fast", attention: str = "eager") -> Engine
     return Engine.from_checkpoint("mini", device="cuda", dtype=dtype, engine=engine, attention=attention)
 
 
-def prefilled(session: Engine[Any], page: str = "portrait") -> DecodeState[Any]:
-    return session.prefill(session.prepare(PAGES[page]()))
+def prefilled(engine: Engine[Any], page: str = "portrait") -> DecodeState[Any]:
+    return engine.prefill(engine.prepare(PAGES[page]()))
 
 
-def answers(session: Engine[Any], inputs: Inputs) -> dict[str, torch.Tensor]:
+def answers(engine: Engine[Any], inputs: Inputs) -> dict[str, torch.Tensor]:
     """Every seam of a page, copied: vision's, the first logits, and a layer's keys."""
-    state = session.prefill(inputs)
+    state = engine.prefill(inputs)
     kept = {**state.visions[0].seams, "logits": state.logits, "keys": state.cache.keys(1)}
     return {name: tensor.clone() for name, tensor in kept.items()}
 

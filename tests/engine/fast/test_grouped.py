@@ -1,4 +1,4 @@
-"""Experts of many tokens at once, and a prompt through all layers, against the readable session."""
+"""Experts of many tokens at once, and a prompt through all layers, against the readable engine."""
 
 from typing import Any
 
@@ -25,8 +25,8 @@ def fast() -> Engine[Any]:
     return Engine.from_checkpoint("synthetic:tiny", attention="sdpa", engine="fast")
 
 
-def prefilled(session: Engine[Any], page: str = "landscape") -> DecodeState[Any]:
-    return session.prefill(session.prepare(PAGES[page](), preset="tiny"), all_logits=True)
+def prefilled(engine: Engine[Any], page: str = "landscape") -> DecodeState[Any]:
+    return engine.prefill(engine.prepare(PAGES[page](), preset="tiny"), all_logits=True)
 
 
 @pytest.mark.parametrize("how", [plain, grouped])
@@ -57,7 +57,7 @@ def test_with_eager_attention_vision_is_the_readable_one_to_the_bit(tiny: Engine
 
 
 @pytest.mark.parametrize("page", ["landscape", "tiny"])
-def test_a_prompt_is_that_of_the_readable_session(tiny: Engine[Any], fast: Engine[Any], page: str) -> None:
+def test_a_prompt_is_that_of_the_readable_engine(tiny: Engine[Any], fast: Engine[Any], page: str) -> None:
     expected, found = prefilled(tiny, page), prefilled(fast, page)
     torch.testing.assert_close(found.all_logits, expected.all_logits, rtol=1e-4, atol=1e-5)
     assert found.cache.lengths == expected.cache.lengths
@@ -83,20 +83,20 @@ INSIDE = {"model.sam_model.blocks.0.mlp": True, "model.layers.1.mlp.experts.0": 
 """Whether SAM is the readable one then; else prefill is."""
 
 
-def watched(session: Engine[Any], name: str) -> tuple[list[torch.Tensor], DecodeState[Any]]:
+def watched(engine: Engine[Any], name: str) -> tuple[list[torch.Tensor], DecodeState[Any]]:
     """What a hook of a module hears, and the state that is prefilled then; the hook is gone afterwards."""
     heard: list[torch.Tensor] = []
-    module: nn.Module = model_of(session).get_submodule(name)
+    module: nn.Module = model_of(engine).get_submodule(name)
     with module.register_forward_hook(lambda _module, _given, out: heard.append(out)):
-        state = prefilled(session)
+        state = prefilled(engine)
     count = len(heard)
-    prefilled(session)
+    prefilled(engine)
     assert len(heard) == count, "not hooked any more"
     return heard, state
 
 
 @pytest.mark.parametrize("name", BLOCKS)
-def test_a_block_that_is_hooked_tells_what_the_fast_session_computed(
+def test_a_block_that_is_hooked_tells_what_the_fast_engine_computed(
     tiny: Engine[Any], fast: Engine[Any], name: str
 ) -> None:
     """And what is computed is the same to the bit as where nothing is hooked: else reading is not what was watched."""
@@ -128,12 +128,12 @@ def test_hooks_of_a_block_may_change_what_goes_in_and_out(fast: Engine[Any]) -> 
 
 
 def test_a_cast_after_loading_is_not_computed_with_old_tables() -> None:
-    session = Engine.from_checkpoint("synthetic:tiny", engine="fast")
-    model = model_of(session)
-    prefilled(session)
+    engine = Engine.from_checkpoint("synthetic:tiny", engine="fast")
+    model = model_of(engine)
+    prefilled(engine)
     assert isinstance(model, FastDeepseekOCR)
     model.double()
     assert (model.vision, model.weights) == (None, None)
-    state = prefilled(session)
-    session.decode_step(state, 7)
+    state = prefilled(engine)
+    engine.decode_step(state, 7)
     assert state.visions[0].page["sam"].dtype == state.cache.keys(0).dtype == torch.float64

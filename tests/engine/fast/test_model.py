@@ -1,4 +1,4 @@
-"""The fast session against the readable one: the same weights and seams, along the same tokens."""
+"""The fast engine against the readable one: the same weights and seams, along the same tokens."""
 
 import gc
 from dataclasses import replace
@@ -20,7 +20,7 @@ from pytest_dsocr.models.deepseek_ocr.fast import FastDeepseekOCR
 from pytest_dsocr.timing.probe.flops import counted_flops
 from suites.contract.pages import PAGES
 from tests.engine.fast.layers import Sizes, make
-from tests.engine.written import synthetic_session
+from tests.engine.written import synthetic_engine
 
 TOKENS = 12
 
@@ -34,14 +34,14 @@ def fast() -> Engine[Any]:
     return Engine.from_checkpoint("synthetic:tiny", engine="fast")
 
 
-def prefilled(session: Engine[Any], page: str = "portrait") -> DecodeState[Any]:
-    return session.prefill(session.prepare(PAGES[page](), preset="tiny"))
+def prefilled(engine: Engine[Any], page: str = "portrait") -> DecodeState[Any]:
+    return engine.prefill(engine.prepare(PAGES[page](), preset="tiny"))
 
 
 @pytest.mark.parametrize("ring", [None, 8])
 def test_prefill_and_steps_are_within_rounding(ring: int | None) -> None:
     family = replace(DEEPSEEK_OCR, cache=CachePolicy(ring))
-    tiny, fast = synthetic_session(family), synthetic_session(family, FastDeepseekOCR)
+    tiny, fast = synthetic_engine(family), synthetic_engine(family, FastDeepseekOCR)
     readable, actual = prefilled(tiny), prefilled(fast)
     assert_near(actual.logits, readable.logits)
     assert isinstance(actual.cache, StaticCache)
@@ -56,10 +56,10 @@ def test_prefill_and_steps_are_within_rounding(ring: int | None) -> None:
 
 
 def test_half_precision_stays_near_the_readable_one() -> None:
-    sessions = [Engine.from_checkpoint("synthetic:tiny", dtype="bfloat16", engine=engine) for engine in ENGINES]
-    states = [prefilled(session) for session in sessions]
+    engines = [Engine.from_checkpoint("synthetic:tiny", dtype="bfloat16", engine=engine) for engine in ENGINES]
+    states = [prefilled(engine) for engine in engines]
     for token in (5, 9, 300):
-        expected, found = (one.decode_step(state, token) for one, state in zip(sessions, states, strict=True))
+        expected, found = (one.decode_step(state, token) for one, state in zip(engines, states, strict=True))
         assert found.dtype == expected.dtype == torch.float32
         assert (found - expected).norm() / expected.norm() < 0.05
 
@@ -105,9 +105,9 @@ def test_a_step_computes_no_more_than_the_readable_one(tiny: Engine[Any], fast: 
     slot.values[:, :, :, cache.length + TOKENS :] = torch.nan
     for token in range(3, 3 + TOKENS):
         flops = []
-        for session, state in steps:
+        for engine, state in steps:
             with counted_flops() as counted:
-                assert session.decode_step(state, token).isfinite().all()
+                assert engine.decode_step(state, token).isfinite().all()
             flops.append(counted.algorithmic)
         assert flops[0] == flops[1]
 
@@ -135,8 +135,8 @@ def test_attention_reads_the_positions_that_are_filled_and_shares_key_heads() ->
 
 @pytest.mark.parametrize(("attention", "rounds"), [("eager", True), ("sdpa", False)])
 def test_scores_are_rounded_where_eager_attention_rounds_them(attention: str, rounds: bool) -> None:
-    session = Engine.from_checkpoint("synthetic:tiny", attention=attention, engine="fast")
-    model = session.model
+    engine = Engine.from_checkpoint("synthetic:tiny", attention=attention, engine="fast")
+    model = engine.model
     assert isinstance(model, FastDeepseekOCR)
     assert model.weights is not None
     assert model.weights.round_scores is rounds

@@ -1,4 +1,4 @@
-"""SAM of the fast session against the readable one, and its attention in Triton against that in plain torch."""
+"""SAM of the fast engine against the readable one, and its attention in Triton against that in plain torch."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec

@@ -1,4 +1,4 @@
 """Subjects as a user would write them, each small and with a mistake of a real port in it.
 
-Each has a session inside where a user's own has an engine of its own.
+Each uses the built-in engine where a user's has an implementation of its own.
 """

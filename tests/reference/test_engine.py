@@ -1,4 +1,4 @@
-"""The session in the vendor's place: behind recordings, apart from this process, and not taken for the vendor."""
+"""The engine in the vendor's place: behind recordings, apart from this process, and not taken for the vendor."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,14 +13,14 @@ from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.models.deepseek_ocr.model import DeepseekOCR
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.records.case import Case, make_case
-from pytest_dsocr.records.provenance import is_by_session
+from pytest_dsocr.records.provenance import is_by_engine
+from pytest_dsocr.reference.engine import EngineReference, EngineRuntime, open_engine_reference
 from pytest_dsocr.reference.goldens import golden_folder
 from pytest_dsocr.reference.opening import WantedReference, open_reference
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
 from pytest_dsocr.reference.recorder import recorder
-from pytest_dsocr.reference.session import SessionReference, SessionRuntime, open_session_reference
+from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
 from pytest_dsocr.subjects.protocol import Setup
-from pytest_dsocr.subjects.session import SessionSubject, session_subject
 from tests.crops import cropped_case
 
 RECORDINGS = golden_folder() / "vendor"
@@ -29,9 +29,9 @@ TOKENS = 4
 
 
 @pytest.fixture(scope="module")
-def alone() -> Iterator[SessionReference]:
+def alone() -> Iterator[EngineReference]:
     """Without any recording behind it."""
-    reference = SessionReference(TINY, time_limit_s=60)
+    reference = EngineReference(TINY, time_limit_s=60)
     yield reference
     reference.close()
 
@@ -42,22 +42,22 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
 
 
 def test_a_recording_answers_first_and_is_distinguished() -> None:
-    """Without starting the session."""
-    reference = open_session_reference([RECORDINGS], MINI)
+    """Without starting the engine."""
+    reference = open_engine_reference([RECORDINGS], MINI)
     recorded = reference.recorded
     assert recorded is not None
     [page] = [page for page in shipped("dev-20") if page.stem == "receipt_086"]
     seen = reference.observe(make_case(page, "markdown", "gundam", family=DEEPSEEK_OCR))
-    assert not is_by_session(seen.provenance)
+    assert not is_by_engine(seen.provenance)
     assert reference.answering(seen) is recorded
-    assert reference._session.worker_pid is None
+    assert reference._engine.worker_pid is None
 
 
-def test_it_answers_as_the_session_in_this_process_does_and_is_not_taken_for_the_vendor(
-    alone: SessionReference, case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_it_answers_as_the_engine_in_this_process_does_and_is_not_taken_for_the_vendor(
+    alone: EngineReference, case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a process of its own: a subject that bends the engine, as this test does, bends not its reference."""
-    runtime = SessionRuntime.load("synthetic:tiny")
+    runtime = EngineRuntime.load("synthetic:tiny")
     here = runtime.observe(case)
     with monkeypatch.context() as patch:
         patch.setattr(DeepseekOCR, "sam", lambda self, pixels: 0)
@@ -73,13 +73,13 @@ def test_it_answers_as_the_session_in_this_process_does_and_is_not_taken_for_the
     assert (here.inputs.values, here.seams["prefill"].values) == (None, None)
     assert alone.answering(there) is alone
     for made in (alone.provenance, there.provenance):
-        assert is_by_session(made)
+        assert is_by_engine(made)
         assert made is not None
         assert (made.vendor_sha256, made.key) == ({}, TINY.key)
     with recorder(tmp_path, alone.provenance) as target:
         target.add(case, there)
         target.publish()
-    with pytest.raises(ReferenceFaultError, match="was made by the session"):
+    with pytest.raises(ReferenceFaultError, match="was made by the engine"):
         open_reference(tmp_path, TINY)
     own = runtime.subject.step
     monkeypatch.setattr(runtime.subject, "step", lambda state, token: -own(state, token))
@@ -91,23 +91,23 @@ def test_what_nothing_proves_it_equal_in_is_refused(case: Case) -> None:
     for changed, option in ({"dtype": "float16"}, "dtype=float32"), ({"attention": "sdpa"}, "attention=eager"):
         ways: dict[str, Any] = changed
         with pytest.raises(DsocrError, match=f"--dsocr-reference-{option}"):
-            SessionReference(replace(TINY, **ways))
-    with pytest.raises(ReferenceFaultError, match=r"the session's worker could not answer observe\(.*other-kind"):
-        SessionReference(replace(TINY, device="other-kind")).observe(case)
+            EngineReference(replace(TINY, **ways))
+    with pytest.raises(ReferenceFaultError, match=r"the engine's worker could not answer observe\(.*other-kind"):
+        EngineReference(replace(TINY, device="other-kind")).observe(case)
 
 
-class Faster(SessionSubject):
+class Faster(EngineSubject):
     """A subject of a user's own, derived from the shipped one."""
 
 
-def test_the_session_is_no_reference_for_itself(alone: SessionReference, case: Case) -> None:
-    own = session_subject(Setup("synthetic:tiny"))
+def test_the_engine_is_no_reference_for_itself(alone: EngineReference, case: Case) -> None:
+    own = engine_subject(Setup("synthetic:tiny"))
     for subject, name in (
         (own, "a.b:C"),
-        (object(), "session"),
-        (object(), f"{session_subject.__module__}:session_subject"),
+        (object(), "engine"),
+        (object(), f"{engine_subject.__module__}:engine_subject"),
     ):
-        with pytest.raises(NotRecordedError, match="the session is the subject itself"):
+        with pytest.raises(NotRecordedError, match="the engine is the subject itself"):
             alone.check_other_than(subject, name, case)
-    alone.check_other_than(Faster(own.session), "a.b:Faster", case)
+    alone.check_other_than(Faster(own.engine), "a.b:Faster", case)
     alone.check_other_than(object(), "a.b:C", case)

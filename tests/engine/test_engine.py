@@ -1,4 +1,4 @@
-"""The session as its users call it: results, batches, stage times, bad input."""
+"""The engine as its users call it: results, batches, stage times, bad input."""
 
 from dataclasses import replace
 from typing import Any
@@ -33,33 +33,33 @@ SMALL = replace(
 
 
 def cropping(attention: str = "eager", ring: int | None = None, **options: Any) -> Engine[Any]:
-    session = Engine.from_checkpoint("synthetic:tiny", attention=attention, **options)
+    engine = Engine.from_checkpoint("synthetic:tiny", attention=attention, **options)
     family = replace(SMALL, cache=CachePolicy(ring))
-    model_of(session).arch = replace(model_of(session).arch, family=family)
-    return session
+    model_of(engine).arch = replace(model_of(engine).arch, family=family)
+    return engine
 
 
 def test_a_result_holds_what_was_asked_and_what_it_took() -> None:
-    session = cropping()
-    result = session.run(PAGES[CROPPED](), preset=CROPS, max_new_tokens=TOKENS)
-    inputs = session.prepare(PAGES[CROPPED](), preset=CROPS)
+    engine = cropping()
+    result = engine.run(PAGES[CROPPED](), preset=CROPS, max_new_tokens=TOKENS)
+    inputs = engine.prepare(PAGES[CROPPED](), preset=CROPS)
     columns, rows = inputs.images_spatial_crop[0].tolist()
     assert len(result.token_ids) == result.counts.output_tokens == TOKENS
     assert result.counts.views == columns * rows + 1
     assert result.counts.decode_steps == TOKENS - 1
     assert (result.counts.prompt_tokens, result.counts.image_tokens) == (inputs.prompt_tokens, inputs.image_tokens)
     assert result.finish_reason == "length"
-    assert result.text == session.tokenizer.decode(result.token_ids).strip()
+    assert result.text == engine.tokenizer.decode(result.token_ids).strip()
 
 
 def test_a_ceiling_that_is_the_vendors_and_not_the_models_is_warned_of() -> None:
-    session = Engine.from_checkpoint("synthetic:tiny")
-    model = model_of(session)
+    engine = Engine.from_checkpoint("synthetic:tiny")
+    model = model_of(engine)
     model.arch = replace(model.arch, decoder=replace(model.arch.decoder, max_position_embeddings=None))
     with pytest.warns(UserWarning, match="no max_position_embeddings.* 8192 tokens"):
-        fallen_back = Engine(model, session.tokenizer)
+        fallen_back = Engine(model, engine.tokenizer)
     assert fallen_back.policy.max_new_tokens == 8192
-    assert Engine(model, session.tokenizer, policy=session.policy).policy == session.policy  # a warning would fail it
+    assert Engine(model, engine.tokenizer, policy=engine.policy).policy == engine.policy  # a warning would fail it
 
 
 TWICE = ("sam", "clip", "projector", "vision_fusion")
@@ -67,8 +67,8 @@ TWICE = ("sam", "clip", "projector", "vision_fusion")
 
 
 def test_every_stage_is_timed_and_decode_once_a_step() -> None:
-    session = cropping(instrument="timed")
-    result = session.run(PAGES[CROPPED](), preset=CROPS, max_new_tokens=TOKENS)
+    engine = cropping(instrument="timed")
+    result = engine.run(PAGES[CROPPED](), preset=CROPS, max_new_tokens=TOKENS)
     runs = {stage: len(times.runs_ms) for stage, times in result.stage_times.items()}
     assert tuple(runs) == STAGE_NAMES
     assert runs == {**dict.fromkeys(STAGE_NAMES, 1), "decode": TOKENS - 1} | dict.fromkeys(TWICE, 2)
@@ -76,10 +76,10 @@ def test_every_stage_is_timed_and_decode_once_a_step() -> None:
 
 
 def test_a_page_run_twice_is_timed_twice_and_not_added_up(tiny: Engine[Any]) -> None:
-    session = Engine(tiny.model, tiny.tokenizer, policy=tiny.policy, instrument="timed")
-    inputs = session.prepare(PAGES["tiny"](), preset="tiny")
+    engine = Engine(tiny.model, tiny.tokenizer, policy=tiny.policy, instrument="timed")
+    inputs = engine.prepare(PAGES["tiny"](), preset="tiny")
     reported: list[int] = []
-    results = [session.run_prepared(inputs, max_new_tokens=2, on_token=reported.append) for _ in range(2)]
+    results = [engine.run_prepared(inputs, max_new_tokens=2, on_token=reported.append) for _ in range(2)]
     assert reported == [token for result in results for token in result.token_ids]
     first, second = (result.stage_times for result in results)
     assert [len(times["prefill"].runs_ms) for times in (first, second)] == [1, 1]
@@ -90,35 +90,35 @@ def test_a_page_run_twice_is_timed_twice_and_not_added_up(tiny: Engine[Any]) -> 
 @pytest.mark.parametrize("ring", [None, 3])
 def test_batched_rows_equal_their_single_runs(ring: int | None) -> None:
     """Pages of three prompt lengths, one of which ends long before the others."""
-    session = cropping("sdpa", ring)
+    engine = cropping("sdpa", ring)
     pages = [PAGES[name]() for name in ("square", "tiny", "landscape")]
-    free = [session.run(page, preset=CROPS, max_new_tokens=TOKENS).token_ids for page in pages]
+    free = [engine.run(page, preset=CROPS, max_new_tokens=TOKENS).token_ids for page in pages]
     others = {*free[0], *free[2]}
     end = next(token for token in free[1][1:] if token not in others)
-    session.policy = replace(session.policy, eos_id=end)
+    engine.policy = replace(engine.policy, eos_id=end)
 
     alone = [tokens[: tokens.index(end) + 1] if end in tokens else tokens for tokens in free]
-    together = session.run_batch(pages, preset=CROPS, max_new_tokens=TOKENS)
+    together = engine.run_batch(pages, preset=CROPS, max_new_tokens=TOKENS)
     assert [r.token_ids for r in together] == alone
     assert [r.finish_reason for r in together] == ["length", "eos", "length"]
     assert [r.counts.views for r in together] == [10, 1, 9]
     assert len(together[1].token_ids) < TOKENS
-    assert session.run_batch([]) == []
+    assert engine.run_batch([]) == []
 
 
 @pytest.mark.parametrize("at_one_place", [False, True])
 def test_two_images_in_one_prompt_are_each_seen(at_one_place: bool) -> None:
-    session = cropping()
-    model_of(session).arch = replace(model_of(session).arch, family=replace(SMALL, pages_prompt="pages" * at_one_place))
+    engine = cropping()
+    model_of(engine).arch = replace(model_of(engine).arch, family=replace(SMALL, pages_prompt="pages" * at_one_place))
     prompt = "<image>Multi page parsing." if at_one_place else "<image>\nand\n<image>\nFree OCR."
     preset = own_preset("whole", 128, 128, not at_one_place)
     pages = [PAGES[CROPPED](), ImageOps.mirror(PAGES[CROPPED]())]
     embeds: list[torch.Tensor] = []
-    layer = model_of(session).model.layers[0]
+    layer = model_of(engine).model.layers[0]
     layer.register_forward_pre_hook(lambda _, given: embeds.append(given[0]))
-    inputs = session.prepare(pages, prompt=prompt, preset=preset)
-    state = session.prefill(inputs)
-    alone = [session.prefill(session.prepare(page, prompt="free", preset=preset)) for page in pages]
+    inputs = engine.prepare(pages, prompt=prompt, preset=preset)
+    state = engine.prefill(inputs)
+    alone = [engine.prefill(engine.prepare(page, prompt="free", preset=preset)) for page in pages]
     fused = [single.visions[0].vision_fusion for single in alone]
     assert [vision.vision_fusion.shape for vision in state.visions] == [one.shape for one in fused]
     assert torch.equal(embeds[0][inputs.images_seq_mask], torch.cat(fused))

@@ -1,4 +1,4 @@
-"""A session as a subject: the engine's model or the vendor's, open to its modules."""
+"""The engine as a subject, open to its modules; it may run the vendor's model as well."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,90 +18,90 @@ from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.subjects.protocol import Setup
 
 
-class SessionStages:
-    """A session's stages and modules, without a reading of its own.
+class EngineStages:
+    """An engine's stages and modules, without a reading of its own.
 
     Args:
-        session: any session, around the engine's model or the vendor's.
+        engine: any engine, around its own model or the vendor's.
     """
 
-    def __init__(self, session: Engine[Any]) -> None:
-        self.session = session
+    def __init__(self, engine: Engine[Any]) -> None:
+        self.engine = engine
 
     @property
     def seams(self) -> tuple[str, ...]:
         """The tensors that its vision returns."""
-        return self.session.family.vision_seams
+        return self.engine.family.vision_seams
 
     @property
     def dtype(self) -> str:
         """What the weights are in, such as ``float32``."""
-        return str(self.session.model.dtype).removeprefix("torch.")
+        return str(self.engine.model.dtype).removeprefix("torch.")
 
     @property
     def policy(self) -> DecodePolicy:
         """How tokens are chosen, and which one ends the output."""
-        return self.session.policy
+        return self.engine.policy
 
     @contextmanager
     def watched(self, stages: StageWatch) -> Iterator[None]:
         """Enter ``stages(name)`` around each stage, within a method or not, until the context is left."""
-        self.session.stages.also = stages
+        self.engine.stages.also = stages
         try:
             yield
         finally:
-            self.session.stages.also = None
+            self.engine.stages.also = None
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Run vision on each image, the seams of several one behind the other; nothing where the gate is shut."""
-        seams = [vision.seams for vision in self.session.pipeline.vision(Inputs(**inputs))]
+        seams = [vision.seams for vision in self.engine.pipeline.vision(Inputs(**inputs))]
         if len(seams) == 1:
             return dict(seams[0])
         return {name: torch.cat([one[name] for one in seams if name in one]) for one in seams for name in one}
 
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> DecodeState[Any]:
         """Run the prompt with these features at its image tokens."""
-        return self.session.pipeline.prefill_with(Inputs(**inputs), vision_fusion)
+        return self.engine.pipeline.prefill_with(Inputs(**inputs), vision_fusion)
 
     def step(self, state: Any, token: int) -> Tensor:
         """Feed one token; returns the next logits ``[V]``, and moves ``state`` on."""
-        return self.session.decode_step(state, token)[0]
+        return self.engine.decode_step(state, token)[0]
 
     def module(self, name: str) -> nn.Module:
         """Return the module that the vendor calls ``name``; raise ``AttributeError`` where there is none."""
-        return self.session.model.get_submodule(name)
+        return self.engine.model.get_submodule(name)
 
 
-class SessionSubject(SessionStages):
-    """A session that answers what is asked of a subject; fulfils ``OpenSubject``."""
+class EngineSubject(EngineStages):
+    """An engine that answers what is asked of a subject; fulfils ``OpenSubject``."""
 
     dtypes = ("bfloat16",)
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
         """Read one page to its end."""
-        return self.session.run(page, prompt=prompt, preset=preset, max_new_tokens=max_new_tokens).text
+        return self.engine.run(page, prompt=prompt, preset=preset, max_new_tokens=max_new_tokens).text
 
     def read_many(self, pages: Sequence[Path], *, prompt: str, preset: Preset, max_new_tokens: int) -> list[str]:
         """Read several pages as the rows of one batch."""
-        results = self.session.run_batch(pages, prompt=prompt, preset=preset, max_new_tokens=max_new_tokens)
+        results = self.engine.run_batch(pages, prompt=prompt, preset=preset, max_new_tokens=max_new_tokens)
         return [result.text for result in results]
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
         """Return what goes into the model, on its device."""
-        return self.session.prepare(page, prompt=prompt, preset=preset).tensors
+        return self.engine.prepare(page, prompt=prompt, preset=preset).tensors
 
     def text_of(self, token_ids: Sequence[int]) -> str:
         """Decode tokens, special ones kept."""
-        return self.session.tokenizer.decode(token_ids)
+        return self.engine.tokenizer.decode(token_ids)
 
     def write(self, text: str, page: Path, folder: Path) -> None:
         """Write ``result.mmd`` and the other files that the vendor writes."""
-        write_artifacts(text, page, folder, self.session.family.form)
+        write_artifacts(text, page, folder, self.engine.family.form)
 
 
-def session_subject(setup: Setup, engine: EngineKind = "readable") -> SessionSubject:
-    """Load the engine's session; raise ``DsocrError`` where checkpoint, device, dtype or attention is not available."""
-    return SessionSubject(
+def engine_subject(setup: Setup, engine: EngineKind = "readable") -> EngineSubject:
+    """Load an engine as a subject; raise ``DsocrError`` if checkpoint, device, dtype or attention is missing."""
+    return EngineSubject(
         Engine.from_checkpoint(
             setup.checkpoint, device=setup.device, dtype=setup.dtype, attention=setup.attention, engine=engine
         )
