@@ -4,7 +4,7 @@
 # With another Pillow: pip install --no-deps --target=older pillow==10.4.0, and PYTHONPATH=older in front of the first.
 set -uo pipefail
 vendor=${1:-} failed=0 number=0
-suites=(--may-miss=gpu --may-miss=vendor)
+suites=(--allow-missing=gpu --allow-missing=vendor)
 parity=(--tests=suites/parity/test_case.py)
 
 run() {
@@ -27,6 +27,6 @@ if [ -n "$vendor" ]; then
     --prompts={markdown,ocr,free,figure,describe}
   # Full size, random weights, on a GPU: the engine against the vendor's code, page by page.
   run --pages=dev-3 --checkpoint=synthetic:full --device=cuda --dtype=bfloat16 --reference="$vendor" \
-    --max-new-tokens=64 --may-miss=snapshot --may-miss=recording --may-miss=baseline --may-miss=timings -- -k test_case
+    --max-new-tokens=64 --allow-missing=snapshot --allow-missing=recording --allow-missing=baseline --allow-missing=timings -- -k test_case
 fi
 exit "$failed"

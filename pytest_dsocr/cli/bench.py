@@ -15,7 +15,7 @@ from pytest_dsocr.base.words import entry
 from pytest_dsocr.cli.arguments import add, add_model, add_reading
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.pages.page_list import page_named, shipped
-from pytest_dsocr.plugin.option_values import slower as read_share
+from pytest_dsocr.plugin.option_values import max_slowdown as read_share
 from pytest_dsocr.plugin.xfails import read_ledger
 from pytest_dsocr.records.case import make_case
 from pytest_dsocr.records.config import START_LIMIT_S
@@ -37,7 +37,7 @@ def add_run(command: ArgumentParser) -> None:
     add(command, "--max-new-tokens", "stop after this many tokens", TOKENS, type=int, metavar="TOKENS")
     add(
         command,
-        "--slower",
+        "--max-slowdown",
         "how much slower a stage may be, such as decode=0.05; may be given several times",
         action="append",
         metavar="STAGE=SHARE",
@@ -46,7 +46,7 @@ def add_run(command: ArgumentParser) -> None:
     add(command, "--stage", alone, action="append", choices=QUANTITIES, metavar="STAGE")
     known = "accepted slow-downs, as for --dsocr-xfails: test_is_no_slower[STAGE]  # until DATE: reason"
     add(command, "--xfails", known, type=Path, metavar="FILE")
-    add(command, "--rounds", "the most pairs of rounds to take", LOOKS[-1], type=int, metavar="PAIRS")
+    add(command, "--max-rounds", "the most pairs of rounds to take", LOOKS[-1], type=int, metavar="PAIRS")
     add(command, "--seconds", "judge after so many seconds of rounds, Ctrl-C at once", type=float, metavar="SECONDS")
     add(command, "--time-limit", "longest time without an answer", 600.0, type=float, metavar="SECONDS")
     add(command, "--start-limit", "the same while it starts", START_LIMIT_S, type=float, metavar="SECONDS")
@@ -98,9 +98,9 @@ def _task(options: Namespace) -> Task:
         checkpoint_sha256=_sha256(options.checkpoint),
         page=case.page.resolve(),
         reading=reading,
-        slower=dict(map(read_share, options.slower or ())),
+        slower=dict(map(read_share, options.max_slowdown or ())),
         stages=tuple(dict.fromkeys(options.stage or ())),
-        most_rounds=options.rounds,
+        most_rounds=options.max_rounds,
         seconds=options.seconds or math.inf,
         limit_s=options.time_limit,
         start_limit_s=options.start_limit,

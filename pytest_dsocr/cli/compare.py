@@ -45,7 +45,16 @@ GROUPS = {
         *("reference", "reference_device", "reference_dtype", "reference_attention", "vendor_env", "golden"),
     ),
     "pages": ("pages", "presets", "prompts", "max_new_tokens", "repeat", "shard"),
-    "limits": ("tolerances", "budget", "slower", "rounds", "baseline_update", "baseline_days", "may_miss", "no_skip"),
+    "limits": (
+        "tolerances",
+        "quantization_budget",
+        "max_slowdown",
+        "max_rounds",
+        "baseline_update",
+        "baseline_days",
+        "allow_missing",
+        "no_skip",
+    ),
     "report": ("out", "explain", "xfails"),
     "run": ("subject_time_limit", "start_limit", "time_limit"),
 }

@@ -107,11 +107,11 @@ def resolve(config: pytest.Config) -> Config:
     if not found["isolate"]:  # an isolated subject is not imported into this process
         _value(replace(OPTIONS[0], reader="importable_subject"), config, config.option)
     found["tolerances"] = dict(found["tolerances"])
-    found["budget"] = dict(ChainMap(*reversed(found["budget"])))
-    found["slower"] = dict(found["slower"])
+    found["quantization_budget"] = dict(ChainMap(*reversed(found["quantization_budget"])))
+    found["max_slowdown"] = dict(found["max_slowdown"])
     if found["reference"] == found["subject"] == ENGINE:
         raise pytest.UsageError("the engine is compared with itself; name another subject, or leave the reference out")
-    found["may_miss"] = frozenset(found["may_miss"])
+    found["allow_missing"] = frozenset(found["allow_missing"])
     is_written = found["baseline_update"] or _updates_snapshots(config)
     found["golden"] = found["golden"] or golden_folder(is_written=is_written)
     if found["model"]:

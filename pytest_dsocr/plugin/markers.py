@@ -51,13 +51,15 @@ def dsocr_vendor() -> None:
     """needs the vendor's Python files: --dsocr-reference=FOLDER"""
 
 
-def dsocr_perf(*, slower: float | None = None, stage: str | None = None) -> dict[str, float]:
-    """measures time or memory; a stage, or each, may be slower by this share: slower=0.05"""
-    if slower is None and stage is not None:
-        raise DsocrError(f"the marker dsocr_perf names the stage {stage!r} and no limit; give slower=0.05 as well")
-    from pytest_dsocr.plugin.option_values import slower as read
+def dsocr_perf(*, max_slowdown: float | None = None, stage: str | None = None) -> dict[str, float]:
+    """measures time or memory; a stage, or each, may be slower by this share: max_slowdown=0.05"""
+    if max_slowdown is None and stage is not None:
+        raise DsocrError(
+            f"the marker dsocr_perf names the stage {stage!r} and no limit; give max_slowdown=0.05 as well"
+        )
+    from pytest_dsocr.plugin.option_values import max_slowdown as read
 
-    return {} if slower is None else dict([read(f"{stage}={slower}" if stage else str(slower))])
+    return {} if max_slowdown is None else dict([read(f"{stage}={max_slowdown}" if stage else str(max_slowdown))])
 
 
 def dsocr_slow() -> None:

@@ -45,7 +45,7 @@ def number(kind: type[int] | type[float], what: str, least: float = math.nextaft
 days = number(float, "of days above 0")
 seconds = number(float, "of seconds above 0")
 seconds_or_none = number(float, "of seconds, 0 or more", least=0)
-rounds = number(int, "of rounds, 1 or more")
+max_rounds = number(int, "of rounds, 1 or more")
 times = number(int, "of readings, 1 or more")
 tokens = number(int, "of tokens, 1 or more")
 share = number(float, f"above 0, such as {EXAMPLE_OF_SLOWER}")
@@ -66,7 +66,7 @@ model = one_of(*MODELS)
 dtype = one_of("float32", "bfloat16", "float16")
 attention = one_of("eager", "sdpa", "flash_attention_2")
 reference_dtype, reference_attention = one_of(*DTYPES_OF_VENDOR), one_of(*OF_VENDOR)
-may_miss = one_of(*MISSING)
+allow_missing = one_of(*MISSING)
 
 
 def as_typed(text: str) -> str:
@@ -185,7 +185,7 @@ def tolerance(text: str) -> tuple[str, float]:
     return name, number
 
 
-def budget(text: str) -> Mapping[str, float]:
+def quantization_budget(text: str) -> Mapping[str, float]:
     """Read a precision that has a budget, or ``NAME=VALUE``."""
     if text in BUDGETS:
         return BUDGETS[text]
@@ -196,7 +196,7 @@ def budget(text: str) -> Mapping[str, float]:
         raise DsocrError(f"{text!r} is no budget; give {', '.join(BUDGETS)}, or NAME=VALUE such as kl=0.02") from None
 
 
-def slower(text: str) -> tuple[str, float]:
+def max_slowdown(text: str) -> tuple[str, float]:
     """Read ``STAGE=SHARE``, or ``SHARE`` for each stage."""
     name, _, value = text.rpartition("=")
     name = name or ANY

@@ -252,7 +252,7 @@ OPTIONS = (
         reader="tolerance",
     ),
     Option(
-        "budget",
+        "quantization_budget",
         "what a port in fewer bits may lose: that of int8, fp8, int4, or NAME=VALUE of kl, tokens, boxes, "
         "characters, pages",
         "PRECISION|NAME=VALUE",
@@ -260,17 +260,17 @@ OPTIONS = (
         many=True,
     ),
     Option(
-        "slower",
+        "max_slowdown",
         "how much slower than its baseline a stage may be, such as decode=0.05, or 0.05 for each",
         "STAGE=SHARE",
         unset="0.05, and half a per cent of the page",
         many=True,
     ),
-    Option("rounds", "most rounds that are timed before a stage is called AMBIGUOUS", "ROUNDS", "48"),
+    Option("max_rounds", "most rounds that are timed before a stage is called AMBIGUOUS", "ROUNDS", "48"),
     Option("baseline_update", "accept the times of this run as the baseline of this machine", reader="yes_or_no"),
     Option("baseline_days", "greatest age of a baseline in days", "DAYS", "180", reader="days"),
     Option(
-        "may_miss",
+        "allow_missing",
         "what is allowed to be missing without failing the run: baseline, gpu, recording, snapshot, timings, vendor",
         unset="nothing",
         many=True,
@@ -289,7 +289,9 @@ OPTIONS = (
         unset="what the subject offers",
     ),
     Option(
-        "no_skip", "turn every skipped test into a failure, except what --dsocr-may-miss allows", reader="yes_or_no"
+        "no_skip",
+        "turn every skipped test into a failure, except what --dsocr-allow-missing allows",
+        reader="yes_or_no",
     ),
     Option(
         "out",

@@ -71,8 +71,8 @@ def dsocr_perf_run(
 
 
 @pytest.fixture
-def dsocr_pace(request: pytest.FixtureRequest, _dsocr_alone: None) -> Callable[[str], Comparison]:
-    """Judge one quantity: ``dsocr_check([dsocr_pace("decode")])``. pytest-benchmark is handed its rounds as well."""
+def dsocr_timing(request: pytest.FixtureRequest, _dsocr_alone: None) -> Callable[[str], Comparison]:
+    """Judge one quantity: ``dsocr_check([dsocr_timing("decode")])``. pytest-benchmark is handed its rounds as well."""
     run: PerfRun = request.getfixturevalue("dsocr_perf_run")
 
     def judge(quantity: str) -> Comparison:
@@ -129,7 +129,7 @@ def checked_or_left_out(found: Comparison, item: pytest.Item) -> Comparison:
 
 def _slower(request: pytest.FixtureRequest, config: Config) -> Mapping[str, float]:
     """Return how much slower quantities may be: the run's options, then the markers of its tests."""
-    found = dict(config.slower)
+    found = dict(config.max_slowdown)
     for item in request.session.items:
         for mark in reversed(list(item.iter_markers("dsocr_perf"))):
             found |= arguments_of(mark)

@@ -78,7 +78,7 @@ def perf_run(
     alone = BASELINE_ROUNDS if parity else ALONE
     try:
         measured, judgements = measure(
-            probe, counts, before.baseline, slower, most_rounds=config.rounds, rounds_alone=alone, on_round=on_round
+            probe, counts, before.baseline, slower, most_rounds=config.max_rounds, rounds_alone=alone, on_round=on_round
         )
     finally:
         gc.unfreeze()  # what the probe froze as it began
@@ -141,7 +141,7 @@ def against(config: Config, counts: Measured) -> PerfRun:
     try:
         return PerfRun(counts, baseline=find(folders, identity, config.baseline_days))
     except NoBaselineError as error:
-        if "baseline" not in config.may_miss and has_any(folders, identity["machine"]):
+        if "baseline" not in config.allow_missing and has_any(folders, identity["machine"]):
             raise
         return PerfRun(counts, no_baseline=str(error), counts=find_counts(folders, identity))
 

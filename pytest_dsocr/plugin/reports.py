@@ -52,7 +52,7 @@ def _fail_if_skipped(item: pytest.Item, report: pytest.TestReport) -> None:
     """Fail a test that was skipped where skips are not allowed."""
     config = item.config.stash[CONFIG]
     is_skipped = report.skipped and not hasattr(report, "wasxfail")
-    if is_skipped and config.no_skip and item.stash.get(LEFT_OUT, None) not in config.may_miss:
+    if is_skipped and config.no_skip and item.stash.get(LEFT_OUT, None) not in config.allow_missing:
         _fail(report, f"skipped, and --dsocr-no-skip is set: {reason_of(report)}")
 
 
@@ -127,10 +127,10 @@ def _report_error(item: pytest.Item, error: DsocrError, report: pytest.TestRepor
         del report.wasxfail
     if isinstance(error, NotRecordedError):
         item.stash[LEFT_OUT] = "recording"
-        if "recording" in item.config.stash[CONFIG].may_miss:
+        if "recording" in item.config.stash[CONFIG].allow_missing:
             report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"Skipped: {message}")
             return
-        message = f"NOT-COMPARED: {message}; or declare that it may be missing: --dsocr-may-miss=recording"
+        message = f"NOT-COMPARED: {message}; or declare that it may be missing: --dsocr-allow-missing=recording"
     report.longrepr = message if error.__cause__ is None else f"{message}\n\n{traced(error.__cause__)}"
 
 
@@ -182,8 +182,8 @@ def _add_properties(item: pytest.Item, report: pytest.TestReport, payload: TestP
 def _slower(made: Iterable[Comparison], config: pytest.Config) -> dict[str, tuple[float, float, str]]:
     """Return the limits of times that are wider than usual, where times were compared."""
     own = config.stash[CONFIG]
-    limits = own.slower if any(one.what.startswith(OF_TIMES) for one in made) else {}
-    by = own.given_by.get("slower", "")
+    limits = own.max_slowdown if any(one.what.startswith(OF_TIMES) for one in made) else {}
+    by = own.given_by.get("max_slowdown", "")
     return {f"slower {name}": (limit, DEFAULT, by) for name, limit in limits.items() if limit > DEFAULT}
 
 

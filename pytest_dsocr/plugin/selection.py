@@ -46,7 +46,7 @@ def _listed(case: Case) -> tuple[str, str, str, str]:
 
 
 MARKER = "dsocr_perf"
-ASKING = ("baseline_update", "slower", "rounds", "baseline_days")
+ASKING = ("baseline_update", "max_slowdown", "max_rounds", "baseline_days")
 """Options that mean nothing to a run without times."""
 [UPDATE] = [option for option in OPTIONS if option.name == "baseline_update"]
 WORDS = (
@@ -69,8 +69,8 @@ def asks_for_times(options: Any, prefix: str = "") -> bool:
     with suppress(DsocrError):  # which pytest refuses
         if value_of(UPDATE, UPDATE.in_environment()):
             return True
-    may_miss = getattr(options, f"{prefix}may_miss", None) or ()
-    return not {"timings", "baseline"}.isdisjoint(may_miss) or any(
+    allow_missing = getattr(options, f"{prefix}allow_missing", None) or ()
+    return not {"timings", "baseline"}.isdisjoint(allow_missing) or any(
         getattr(options, f"{prefix}{name}", None) for name in ASKING
     )
 

@@ -116,9 +116,9 @@ def snapshot_extension(
         ["pytest", "--snapshot-update", *(f"--dsocr-{name}={getattr(config, name)}" for name in names)]
     )
     is_shipped = not may_write and folder.resolve() == (shipped_folder() / FOLDER).resolve()
-    may_miss = "snapshot" in config.may_miss
+    allow_missing = "snapshot" in config.allow_missing
     return _extension(
-        key, config.subject, command, folder=folder, limits=limits, may_miss=may_miss, is_shipped=is_shipped
+        key, config.subject, command, folder=folder, limits=limits, allow_missing=allow_missing, is_shipped=is_shipped
     )
 
 
@@ -136,7 +136,7 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
     key: ClassVar[RecordingKey]
     origin: ClassVar[Mapping[str, Any]]
     limits: ClassVar[Tolerances]
-    may_miss: ClassVar[bool]
+    allow_missing: ClassVar[bool]
     is_shipped: ClassVar[bool]
     """Whether these are the shipped ones, and the run writes none."""
 
@@ -180,9 +180,9 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
         elif not location.is_file():
             of_test = f" for {test_location.snapshot_name}" if cls.home().is_dir() else ""  # else of none, in one line
             reason = f"there is no snapshot of {cls.key.in_words}{of_test}, {cls._nearest(location)}"
-            if cls.may_miss:
+            if cls.allow_missing:
                 leave_out(test_location.item, "snapshot", reason)
-            make = "make it with --snapshot-update, or declare that it may be missing: --dsocr-may-miss=snapshot"
+            make = "make it with --snapshot-update, or declare that it may be missing: --dsocr-allow-missing=snapshot"
             raise MissingSnapshotError(f"{reason}; {make}")
         return str(location)
 

@@ -150,14 +150,14 @@ class Config:
     reference_dtype: str | None
     reference_attention: str | None
     tolerances: Mapping[str, float]
-    budget: Mapping[str, float]
+    quantization_budget: Mapping[str, float]
     """Allowed losses by name; empty if differences are judged one by one."""
-    slower: Mapping[str, float]
+    max_slowdown: Mapping[str, float]
     """By quantity, or ``*`` for each."""
-    rounds: int
+    max_rounds: int
     baseline_update: bool
     baseline_days: float
-    may_miss: frozenset[str]
+    allow_missing: frozenset[str]
     explain: float
     """Seconds that a search for a failure's explanation may take; 0 for none."""
     level: Level | None

@@ -182,11 +182,11 @@ def _limits(result: ResultMapping) -> dict[str, Any]:
     settings = run["settings"]
     return {
         **{name: run[name] for name in DECIDING},
-        **{f"slower {name}": most for name, most in settings["slower"].items()},
+        **{f"slower {name}": most for name, most in settings["max_slowdown"].items()},
         **{name: settings[name] for name in ("max_new_tokens", "repeat") if settings[name] is not None},
         **settings["tolerances"],
         **{name: one["allowed"] for name, one in result["looser"].items()},
-        **{f"budget {name}": most for name, most in settings["budget"].items()},
+        **{f"budget {name}": most for name, most in settings["quantization_budget"].items()},
         **{f"budget {one['name']}": one["allowed"] for one in lost if one["allowed"] is not None},
     }
 

@@ -36,7 +36,7 @@ class Missing(TypedDict):
     """Something that was missing, and whether that was allowed."""
 
     what: str
-    """A word of ``--dsocr-may-miss``."""
+    """A word of ``--dsocr-allow-missing``."""
     why: str
     tests: int
     """How many tests could not compare."""

@@ -24,8 +24,8 @@ class _Provenance(TypedDict):
 
 class _Settings(TypedDict):
     tolerances: dict[str, Finite]
-    budget: dict[str, Finite]
-    slower: dict[str, Finite]
+    quantization_budget: dict[str, Finite]
+    max_slowdown: dict[str, Finite]
     max_new_tokens: Count | None
     repeat: Count
 

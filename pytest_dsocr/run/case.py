@@ -74,7 +74,7 @@ def budget_of(config: Config, subject: Any) -> Budget | None:
     precision = to_builtin(str(getattr(subject, "precision", "") or ""))
     if precision and precision not in BUDGETS:
         raise DsocrError(f"the subject's precision is {precision!r}; declare one of {', '.join(BUDGETS)}, or none")
-    return Budget.of(precision, config.budget, config.given_by.get("budget", ""))
+    return Budget.of(precision, config.quantization_budget, config.given_by.get("quantization_budget", ""))
 
 
 def limits_between(subject: Any, reference: Reference, setup: Setup) -> Tolerances:

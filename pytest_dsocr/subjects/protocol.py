@@ -82,7 +82,7 @@ class TextSubject(Protocol):
 
     - ``dtype``: what it computes in, such as ``bfloat16``; the run's ``--dsocr-dtype`` if left out;
     - ``precision``: ``int8``, ``fp8`` or ``int4`` for one whose weights, activations or cache are in fewer bits than
-      ``dtype`` has; it is then judged by a budget, see ``--dsocr-budget``;
+      ``dtype`` has; it is then judged by a budget, see ``--dsocr-quantization-budget``;
     - ``dtypes``: those beside the run's that its factory takes as ``Setup.dtype`` and computes in as the vendor's code
       does, rounding where that rounds, such as ``("bfloat16",)``; a default run then asks for one page in bfloat16;
     - ``presets``, ``prompts``: the names of those that it offers, such as ``("gundam",)`` and ``("markdown",)``; all if

@@ -12,5 +12,5 @@ pytestmark = pytest.mark.dsocr_perf
 
 
 @pytest.mark.parametrize("quantity", QUANTITIES)
-def test_is_no_slower(quantity: str, dsocr_pace: Callable[[str], Comparison], dsocr_check: Check) -> None:
-    dsocr_check([dsocr_pace(quantity)])
+def test_is_no_slower(quantity: str, dsocr_timing: Callable[[str], Comparison], dsocr_check: Check) -> None:
+    dsocr_check([dsocr_timing(quantity)])

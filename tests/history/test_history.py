@@ -185,7 +185,7 @@ LEFT = night(*GOOD)["left"]
 LOSS = {
     "lost": {"characters": 0.0},
     "allowed": {"characters": 0.08},
-    "origin": "the int8 budget by DSOCR_BUDGET",
+    "origin": "the int8 budget by DSOCR_QUANTIZATION_BUDGET",
     "stages": {},
 }
 
@@ -225,7 +225,11 @@ def shards(*of: str, pages: Sequence[str] = ("dev-3",)) -> dict[str, dict[str, A
         ({"pages": night(*GOOD, verdict="passes within looser limits: text=1 (0)")}, ["passes"], "passes within loo"),
         ({"pages": OF_SHARD}, ["incomplete"], "passes, shard 1 of 2 by DSOCR_SHARD; shards that are missing: 2/2"),
         ({"pages": LEFT_A_PAGE}, ["incomplete"], "passes, 1 of 2 pages (b.png) not compared"),
-        ({"pages": ON_BUDGET}, ["passes"], "passes within the int8 budget by DSOCR_BUDGET: characters 0 of 0.08"),
+        (
+            {"pages": ON_BUDGET},
+            ["passes"],
+            "passes within the int8 budget by DSOCR_QUANTIZATION_BUDGET: characters 0 of 0.08",
+        ),
         ({"pages": night(*GOOD, left={**LEFT, "not_compared": ["b"]})}, ["incomplete"], "passes"),
         ({"pages": night(*GOOD, left={**LEFT, "tests": 3})}, ["incomplete"], "passes"),
         (shards("1/4", "2/4", "3/4"), ["incomplete"], "shards that are missing: 4/4"),

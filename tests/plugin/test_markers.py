@@ -52,8 +52,8 @@ REFUSED = (
     "dsocr_level('L9')",
     "dsocr_perf(0.05)",
     "dsocr_perf(stage='decode')",
-    "dsocr_perf(slower=-1)",
-    "dsocr_perf(slower=0.05, stage='decoder')",
+    "dsocr_perf(max_slowdown=-1)",
+    "dsocr_perf(max_slowdown=0.05, stage='decoder')",
     "dsocr_gpu('h200')",
 )
 

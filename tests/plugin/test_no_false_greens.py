@@ -83,7 +83,7 @@ ROWS = {
         TEST_TEXT,
         {"errors": 1},
         [
-            f"NOT-COMPARED: {UNRECORDED}; *--dsocr-reference=engine; *--dsocr-may-miss=recording",
+            f"NOT-COMPARED: {UNRECORDED}; *--dsocr-reference=engine; *--dsocr-allow-missing=recording",
             f"missing         recording, needed by 1 test: {UNRECORDED}",
             f"{NOTHING_COMPARED}; 1 of 1 test failed",
         ],
@@ -93,7 +93,7 @@ ROWS = {
         TEST_TEXT,
         {"skipped": 1},
         [NOTHING, "skipped         recording (allowed), needed by 1 test: *", NOTHING_COMPARED],
-        ["--dsocr-may-miss", "recording", "--dsocr-no-skip"],
+        ["--dsocr-allow-missing", "recording", "--dsocr-no-skip"],
         reference="Unrecorded",
     ),
     "skips": Row(SKIPPED, {"passed": 1, "skipped": 3}, status=PASSED),
@@ -101,7 +101,7 @@ ROWS = {
         SKIPPED,
         {"passed": 1, "skipped": 2, "failed": 1},
         ["skipped, and --dsocr-no-skip is set: not today"],
-        ["--dsocr-no-skip", "--dsocr-may-miss", "gpu"],
+        ["--dsocr-no-skip", "--dsocr-allow-missing", "gpu"],
     ),
     "above the subject": Row(
         BY_LEVEL,

@@ -122,10 +122,18 @@ def test_a_shard_of_the_environment_is_named(repository: Repository, monkeypatch
 @pytest.mark.parametrize(
     ("ini", "variables", "verdict"),
     [
-        ("", {"DSOCR_BUDGET": "int4"}, "passes within the int4 budget by DSOCR_BUDGET: boxes 0 of 0.06, characters"),
-        ("dsocr_budget = fp8\n", {}, "passes within the fp8 budget by dsocr_budget in tox.ini: boxes 0 of 0.06"),
+        (
+            "",
+            {"DSOCR_QUANTIZATION_BUDGET": "int4"},
+            "passes within the int4 budget by DSOCR_QUANTIZATION_BUDGET: boxes 0 of 0.06, characters",
+        ),
+        (
+            "dsocr_quantization_budget = fp8\n",
+            {},
+            "passes within the fp8 budget by dsocr_quantization_budget in tox.ini: boxes 0 of 0.06",
+        ),
         ("", {"DSOCR_TOLERANCES": "text=0.5"}, "passes within looser limits: text=0.5 (0) by DSOCR_TOLERANCES"),
-        ("", {"DSOCR_BUDGET": "boxes=0.06"}, "1 of 1 test failed"),
+        ("", {"DSOCR_QUANTIZATION_BUDGET": "boxes=0.06"}, "1 of 1 test failed"),
     ],
     ids=["budget", "budget in the ini file", "tolerance", "boxes alone"],
 )

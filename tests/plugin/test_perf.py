@@ -43,7 +43,7 @@ SLEEPER = """
     class Misreader(Sleeper):
         text = standin.Misreader.text
 """
-GOLDEN, SLOWER = ("--dsocr-golden=gold",), "--dsocr-slower=0.5"
+GOLDEN, SLOWER = ("--dsocr-golden=gold",), "--dsocr-max-slowdown=0.5"
 SLEEP_MS = 15.0
 UPDATE = "--dsocr-baseline-update"
 TEST = r"'test_it\.py::test_is_no_slower\[page\]'"
@@ -101,7 +101,7 @@ def test_without_a_baseline_it_is_skipped_with_a_reason_and_no_skip_fails_it(tim
     result.assert_outcomes(skipped=1)
     assert re.search(r"no baseline of \S+/sleeper-sleeper-mini-float32-eager-page-tiny", unwrapped(result))
     timed.run("-k", "page", "--dsocr-no-skip").assert_outcomes(failed=1)
-    timed.run("-k", "page", "--dsocr-no-skip", "--dsocr-may-miss=baseline").assert_outcomes(skipped=1)
+    timed.run("-k", "page", "--dsocr-no-skip", "--dsocr-allow-missing=baseline").assert_outcomes(skipped=1)
 
 
 def test_a_run_that_reads_right_is_accepted_and_says_so(timed: Timed) -> None:
@@ -164,7 +164,7 @@ def test_the_first_baseline_makes_the_folder_of_goldens(
 
 
 def test_a_gate_of_pytest_benchmarks_is_in_the_result_too(accepted: Timed) -> None:
-    ours = ("-k", "page", "--dsocr-slower=9", "--dsocr-out=out")
+    ours = ("-k", "page", "--dsocr-max-slowdown=9", "--dsocr-out=out")
     accepted.run(*ours, "--benchmark-save=first").assert_outcomes(passed=1)
     gate = ("--benchmark-compare", "--benchmark-compare-fail=median:20%")
     accepted.run(*ours, *gate).assert_outcomes(passed=1)
@@ -184,8 +184,8 @@ def test_a_slower_one_fails_its_own_test_and_says_all_there_is_to_say(accepted: 
         [
             r"perf/page: SLOWER: \+\d+\.\d% \(.*\), allowed \+50\.0%; \d\d.* ms, the baseline \d\d.* ms, \d\d rounds",
             r" +what else changed: .*",
-            rf" +accept: pytest {TEST} --dsocr-subject=.* --dsocr-slower=0.5 --dsocr-baseline-update",
-            rf" +profile: nsys profile --trace=cuda,nvtx python -m pytest {TEST} .* --dsocr-slower=0.5",
+            rf" +accept: pytest {TEST} --dsocr-subject=.* --dsocr-max-slowdown=0.5 --dsocr-baseline-update",
+            rf" +profile: nsys profile --trace=cuda,nvtx python -m pytest {TEST} .* --dsocr-max-slowdown=0.5",
         ]
     )
     assert accepted.run(UPDATE, sleep_ms=3 * SLEEP_MS).ret == pytest.ExitCode.OK
@@ -205,7 +205,7 @@ def test_once_a_machine_has_baselines_one_that_does_not_fit_is_an_error(accepted
     result = accepted.run(*more)
     result.assert_outcomes(errors=1)
     assert "has page.max_new_tokens 24, here 9; accept this one" in unwrapped(result)
-    accepted.run(*more, "--dsocr-may-miss=baseline").assert_outcomes(skipped=1)
+    accepted.run(*more, "--dsocr-allow-missing=baseline").assert_outcomes(skipped=1)
 
 
 def test_the_roof_is_that_of_the_gpu_the_checkpoint_and_the_page() -> None:

@@ -178,7 +178,7 @@ def test_a_missing_one_is_message_with_the_nearest_keys(accepted: Run) -> None:
     near = "mini/cpu-float32-eager (dtype float32)"
     far = "large/nvidia-h200-float32-sdpa (checkpoint large, device nvidia-h200, dtype float32, attention sdpa)"
     assert f"{message}{near}; {far}; make it with --snapshot-update" in result.stdout.str()
-    result = accepted(*other, "--dsocr-may-miss", "snapshot", "-rs")
+    result = accepted(*other, "--dsocr-allow-missing", "snapshot", "-rs")
     result.assert_outcomes(skipped=3, passed=1)
     assert "snapshot report" not in result.stdout.str()
     for path in Path("golden/snapshots").rglob("test_reading[[]a-gundam].json"):

@@ -52,9 +52,9 @@ def config(**changes: Any) -> Config:
     given: dict[str, Any] = {option.name: option.value_if_unset for option in OPTIONS}
     given |= {
         "tolerances": {},
-        "budget": {},
-        "slower": {},
-        "may_miss": frozenset(),
+        "quantization_budget": {},
+        "max_slowdown": {},
+        "allow_missing": frozenset(),
         "golden": Path("golden"),
         "out": Path("dsocr-out"),
         "given_by": {},

@@ -154,8 +154,8 @@ def limited(**settings: Any) -> dict[str, Any]:
     ("change", "names"),
     [
         (limited(tolerances={"text": 1.0, "boxes": 99}), "text boxes"),
-        (limited(budget={"kl": 0.1}), "budget kl"),
-        (limited(slower={"*": 9.0}), "slower *"),
+        (limited(quantization_budget={"kl": 0.1}), "budget kl"),
+        (limited(max_slowdown={"*": 9.0}), "slower *"),
         (limited(max_new_tokens=1), "max_new_tokens"),
         (limited(repeat=2), "repeat"),
         ({"run": {**LIMITED, "dtype": "bfloat16"}}, "dtype"),

@@ -43,7 +43,12 @@ def planted(*names: str) -> Iterator[EngineSubject]:
 
 def report(*names: str, explain: float = 0.0, budget: Mapping[str, float] = BUDGETS["int8"]) -> CaseReport:
     """One page of a run with a budget, of the engine with mistakes in it."""
-    own = config(explain=explain, out=None, budget=budget, given_by={"budget": "--dsocr-budget"})
+    own = config(
+        explain=explain,
+        out=None,
+        quantization_budget=budget,
+        given_by={"quantization_budget": "--dsocr-quantization-budget"},
+    )
     reference = open_recorded([FOLDER], WantedReference(resolve("mini"), fixed=frozenset()))
     with planted(*names) as asked:
         case = make_case(PAGE, "markdown", "gundam", max_new_tokens=16, family=DEEPSEEK_OCR)
@@ -87,15 +92,23 @@ class Declared:
 
 def test_the_precision_that_a_subject_declares_sets_its_budget_and_an_option_changes_it() -> None:
     def found(given: Mapping[str, float], subject: object = None) -> Budget | None:
-        return budget_of(config(budget=given, given_by={"budget": "DSOCR_BUDGET"} if given else {}), subject)
+        return budget_of(
+            config(
+                quantization_budget=given,
+                given_by={"quantization_budget": "DSOCR_QUANTIZATION_BUDGET"} if given else {},
+            ),
+            subject,
+        )
 
     int8, kl = BUDGETS["int8"], {"kl": 0.5}
     assert found({}) is None
     declared = "the int8 budget, declared by the subject"
     assert found({}, Declared("int8")) == Budget(int8, declared)
-    assert found(kl, Declared("int8")) == Budget({**int8, **kl}, f"{declared}, with kl=0.5 by DSOCR_BUDGET")
-    assert found(int8, Declared("fp8")) == Budget(int8, "the int8 budget by DSOCR_BUDGET")
-    assert found(int8) == Budget(int8, "the int8 budget by DSOCR_BUDGET")
-    assert found(kl) == Budget(kl, "a budget by DSOCR_BUDGET")
+    assert found(kl, Declared("int8")) == Budget(
+        {**int8, **kl}, f"{declared}, with kl=0.5 by DSOCR_QUANTIZATION_BUDGET"
+    )
+    assert found(int8, Declared("fp8")) == Budget(int8, "the int8 budget by DSOCR_QUANTIZATION_BUDGET")
+    assert found(int8) == Budget(int8, "the int8 budget by DSOCR_QUANTIZATION_BUDGET")
+    assert found(kl) == Budget(kl, "a budget by DSOCR_QUANTIZATION_BUDGET")
     with pytest.raises(DsocrError, match="declare one of int8, fp8, int4"):
-        budget_of(config(budget={}), Declared("int3"))
+        budget_of(config(quantization_budget={}), Declared("int3"))

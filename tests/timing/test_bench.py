@@ -51,14 +51,14 @@ def paces() -> dict[str, str]:
 
 
 def test_a_side_against_itself_is_the_same_and_one_that_sleeps_longer_slower(capsys: Capture) -> None:
-    assert bench("Sleeping", "Sleeping", "--slower=page=0.4") == 0
+    assert bench("Sleeping", "Sleeping", "--max-slowdown=page=0.4") == 0
     assert paces() == {"page": "SAME"}
     assert [path.name for path in Path().rglob("*")] == ["out.json"], "nothing is written that was not asked for"
-    assert bench("Sleeping", "Slower", "--slower=page=0.1") == 1
+    assert bench("Sleeping", "Slower", "--max-slowdown=page=0.1") == 1
     assert paces() == {"page": "SLOWER"}
     assert len(result()["a"]["rounds"]) == len(result()["b"]["rounds"]) == LOOKS[0], "no more than are needed"
     assert 1.3 < result()["judgements"][0]["ratio"] < 1.7
-    assert bench("Slower", "Sleeping", "--slower=page=0.1") == 0
+    assert bench("Slower", "Sleeping", "--max-slowdown=page=0.1") == 0
     assert paces() == {"page": "FASTER"}
     message = capsys.readouterr().out
     assert re.search(r"^page +\d+\.?\d* +\d+\.?\d* +1\.\d+ +1\.\d+ to 1\.\d+ +1\.100  SLOWER$", message, re.MULTILINE)
@@ -68,18 +68,21 @@ def test_new_processes_are_asked_whether_a_small_change_is_of_the_code(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STARTS", "starts")
-    assert bench("Sleeping", "SlightlySlower", "--slower=page=0.02") == 1
-    assert bench("Sleeping", "Unlucky", "--slower=page=0.02") == 2
+    assert bench("Sleeping", "SlightlySlower", "--max-slowdown=page=0.02") == 1
+    assert bench("Sleeping", "Unlucky", "--max-slowdown=page=0.02") == 2
     assert Path("starts").read_text().split() == ["started"] * 2, "no third one is asked where the second disagrees"
     assert "AMBIGUOUS; SLOWER, but 1.000 SAME in new processes\n" in capsys.readouterr().out
     Path("starts").unlink()
-    assert bench("Unlucky", "Sleeping", "--slower=page=0.02") == 0
+    assert bench("Unlucky", "Sleeping", "--max-slowdown=page=0.02") == 0
     assert "NOT-SLOWER; FASTER, but 1.000 SAME in new processes\n" in capsys.readouterr().out
 
 
 def test_the_slower_stage_is_named_and_no_other(capsys: Capture) -> None:
     views = ("--markdown=comment.md", "--bencher=bmf.json")
-    assert bench("Staged", "StagedSlower", "--slower=0.6", "--slower=decode=0.1", "--rounds=24", *views) == 1
+    assert (
+        bench("Staged", "StagedSlower", "--max-slowdown=0.6", "--max-slowdown=decode=0.1", "--max-rounds=24", *views)
+        == 1
+    )
     comment = Path("comment.md").read_text(encoding="utf-8").splitlines()
     assert comment[:2] == [MARKER, "**dsocr bench: B is slower: decode**"]
     assert [line.split(" | ")[-1] for line in comment if line.startswith("| decode |")] == ["SLOWER |"]
@@ -95,7 +98,7 @@ def test_the_slower_stage_is_named_and_no_other(capsys: Capture) -> None:
 
 def test_an_accepted_slow_down_has_a_line_with_a_date_and_a_bench_is_on_the_axis_of_nights(capsys: Capture) -> None:
     Path("known").write_text("perf/test_stages.py::test_is_no_slower[page]  # until 2999-01-31: checks its sums\n")
-    assert bench("Sleeping", "Slower", "--slower=page=0.1", "--xfails=known") == 0
+    assert bench("Sleeping", "Slower", "--max-slowdown=page=0.1", "--xfails=known") == 0
     shown = capsys.readouterr().out
     assert "accepted        page: checks its sums (until 2999-01-31)\n" in shown
     assert "verdict         B is slower as accepted: page" in shown
@@ -103,13 +106,13 @@ def test_an_accepted_slow_down_has_a_line_with_a_date_and_a_bench_is_on_the_axis
     shown = " ".join(capsys.readouterr().out.split())
     assert re.search(r"page \d[^,]* ms [^,]*, SLOWER as accepted accepted page slower since .*: checks its sums", shown)
     Path("known").write_text("test_is_no_slower[page]  # until 2026-01-31: no longer\n")
-    assert bench("Sleeping", "Slower", "--slower=page=0.1", "--xfails=known") == 1
+    assert bench("Sleeping", "Slower", "--max-slowdown=page=0.1", "--xfails=known") == 1
 
 
 def test_what_there_is_is_judged_where_the_time_is_up_or_the_user_stops_it(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert bench("Sleeping", "Sleeping", "--slower=page=0.4", "--seconds=0.0001") == 2
+    assert bench("Sleeping", "Sleeping", "--max-slowdown=page=0.4", "--seconds=0.0001") == 2
     assert (len(result()["a"]["rounds"]), paces()) == (1, {"page": "AMBIGUOUS"})
     assert "(the 0.0001 s of --seconds were over after 1 pair)" in capsys.readouterr().out
     rounds, taken = turns._rounds, list[int]()
@@ -121,13 +124,13 @@ def test_what_there_is_is_judged_where_the_time_is_up_or_the_user_stops_it(
         return rounds(both, number, only)
 
     monkeypatch.setattr(turns, "_rounds", stopped)
-    assert bench("Sleeping", "Slower", "--slower=page=0.1") == 2
+    assert bench("Sleeping", "Slower", "--max-slowdown=page=0.1") == 2
     assert (len(result()["a"]["rounds"]), result()["cut_short"]) == (8, "interrupted after 8 pairs")
     assert 1.2 < result()["judgements"][0]["ratio"] < 2
 
 
 def test_one_stage_is_judged_alone_and_too_few_rounds_are_told(capsys: Capture) -> None:
-    assert bench("Staged", "StagedSlower", "--stage=decode", "--slower=decode=0.1", "--rounds=4") == 2
+    assert bench("Staged", "StagedSlower", "--stage=decode", "--max-slowdown=decode=0.1", "--max-rounds=4") == 2
     assert paces() == {"decode": "AMBIGUOUS"}
     taken = [[*one["wall_ms"]] for one in result()["b"]["rounds"]]
     assert ("page" in taken[0], taken[1:]) == (True, [["decode"]] * 3), "beyond the first pair no more is measured"
@@ -145,7 +148,7 @@ def test_rounds_are_taken_in_turn_and_texts_that_differ_are_no_verdict_on_time(
         return ask(self, what, **how)
 
     monkeypatch.setattr(TimedSide, "ask", noted)
-    assert bench("Sleeping", "Other", "--slower=0.4", "--rounds=12") == 2
+    assert bench("Sleeping", "Other", "--max-slowdown=0.4", "--max-rounds=12") == 2
     assert len(asked) >= 24
     assert ("ABBA" * len(asked)).startswith("".join(asked))
     assert paces() == {"page": "SAME"}
@@ -181,7 +184,7 @@ def test_one_that_hangs_is_ended_at_the_limit_of_answers_or_of_starting(
     [
         ("nothing .", "'nothing' names nothing to measure, and there is no git repository here; give a commit, tag"),
         ("env:absent .", "env:absent is no environment"),
-        (". . --slower=decode=x", "'x' is no"),
+        (". . --max-slowdown=decode=x", "'x' is no"),
     ],
 )
 def test_bad_names_and_options_are_refused(capsys: Capture, arguments: str, message: str) -> None:
@@ -211,7 +214,15 @@ def left_behind() -> list[Path]:
 
 def test_two_commits_are_compared_and_their_worktrees_removed(repository: Path, capsys: Capture) -> None:
     (repository / "src" / "my_engine.py").write_text("raise ImportError('not to be imported')\n", encoding="utf-8")
-    both = ("bench", "HEAD~1", "main", "--subject=my_engine:Engine", "--slower=page=0.1", "--out=out.json", *QUICK)
+    both = (
+        "bench",
+        "HEAD~1",
+        "main",
+        "--subject=my_engine:Engine",
+        "--max-slowdown=page=0.1",
+        "--out=out.json",
+        *QUICK,
+    )
     assert main(both) == 1
     found = result()
     assert [found[side]["identity"]["commit"] for side in "ab"] == git("rev-parse", "HEAD~1", "HEAD").split()
@@ -254,7 +265,7 @@ def test_an_environment_is_run_by_its_own_python(capsys: Capture) -> None:
         "def engine():\n    return Other() if 'STARTED_THERE' in os.environ else Sleeping()\n",
         encoding="utf-8",
     )
-    assert main(["bench", ".", "env:there", "--subject=my_engine:engine", "--rounds=2", *QUICK]) == 2
+    assert main(["bench", ".", "env:there", "--subject=my_engine:engine", "--max-rounds=2", *QUICK]) == 2
     assert "the two do not read the same" in capsys.readouterr().out
 
 
@@ -267,7 +278,7 @@ def test_a_candidate_of_another_commit_needs_no_probe_of_its_own(tmp_path: Path,
             (package / room.name).symlink_to(room)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(package.parent)
-        assert main(["bench", ".", ".", f"--subject={SUBJECTS}Sleeping", "--rounds=2", *QUICK]) == 2
+        assert main(["bench", ".", ".", f"--subject={SUBJECTS}Sleeping", "--max-rounds=2", *QUICK]) == 2
     assert "AMBIGUOUS" in capsys.readouterr().out
 
 
