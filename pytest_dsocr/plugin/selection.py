@@ -51,7 +51,7 @@ ASKING = ("baseline_update", "max_slowdown", "max_rounds", "baseline_days")
 [UPDATE] = [option for option in OPTIONS if option.name == "baseline_update"]
 WORDS = (
     *(f"--{PREFIX}-{name.replace('_', '-')}" for name in ASKING),
-    *(f"--{PREFIX}-may-miss={name}" for name in ("timings", "baseline")),
+    *(f"--{PREFIX}-allow-missing={name}" for name in ("timings", "baseline")),
     MARKER,
 )
 """How the words begin that ask for times on a command line of pytest's."""

@@ -1,8 +1,8 @@
 """The worker: a process of the vendor's environment that loads a checkpoint once and answers requests.
 
 Where the engine stands in for the vendor's code, it is a process of the caller's own environment. Its client, in
-:mod:`pytest_dsocr.reference.live`, starts it. Only what an environment without torch can import is imported before it
-was asked to load.
+:mod:`pytest_dsocr.reference.live`, starts it. At the top it imports the standard library alone, so that an environment
+in which any package is missing still answers, with the name of that package.
 """
 
 from __future__ import annotations
@@ -17,9 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.base.errors import DsocrError
-from pytest_dsocr.records.provenance import versions
-from pytest_dsocr.reference.anchors import modules_of
-from pytest_dsocr.reference.environment import SERIES, check_vendor_folder
 from pytest_dsocr.subjects.isolation.transport import REFUSAL, Channel, limit, serve
 
 if TYPE_CHECKING:
@@ -51,7 +48,7 @@ class RuntimeServer:
         method, params = request["method"], request["params"]
         try:
             if method == "versions":
-                reply: Reply = (versions(), {})
+                reply: Reply = (_versions(), {})
             elif method == "import":
                 reply = _imported(Path(params["vendor"]))
             elif method == "load":
@@ -103,10 +100,19 @@ def _imported(vendor: Path) -> Reply:
     return {}, {}
 
 
+def _versions() -> dict[str, str]:
+    from pytest_dsocr.records.provenance import versions
+
+    return versions()
+
+
 def check_code(vendor: Path) -> None:
-    """Raise ``DsocrError`` where files are missing, or use transformers, and another version of it is here."""
+    """Raise ``DsocrError`` if files are missing, or need another version of transformers than is installed."""
+    from pytest_dsocr.reference.anchors import modules_of
+    from pytest_dsocr.reference.environment import SERIES, check_vendor_folder
+
     check_vendor_folder(vendor)
-    found = versions().get("transformers", "none")
+    found = _versions().get("transformers", "none")
     if "transformers" in modules_of(vendor) and not found.startswith(f"{SERIES}."):
         raise DsocrError(
             f"the code in {vendor} needs transformers {SERIES}, and the worker's environment has {found}; "
