@@ -146,7 +146,7 @@ def test_who_does_not_offer_it_is_reported(subject: str, dtype: str, message: st
 
 def test_a_factory_that_loads_another_checkpoint_than_it_was_asked_to_is_an_error(second: Second) -> None:
     asked = replace(second, config=replace(RUN, subject=f"{__name__}:ignores_it"))
-    with pytest.raises(DsocrError, match=r"features have 256 channels, .* has 160; load what Setup names"):
+    with pytest.raises(DsocrError, match=r"features have 256 channels; expected 160, .* load what Setup names"):
         asked.report("float32", second.reference("float32"))
 
 
