@@ -1,4 +1,4 @@
-"""The second checkpoint: the same bytes anywhere, what it reads, and which subjects are not asked about it."""
+"""The second checkpoint: its bytes, its verdicts on planted mistakes, and the subjects that do not offer it."""
 
 import html
 import re
@@ -32,25 +32,25 @@ RUN = config(subject="engine", checkpoint="mini", device="cpu", dtype="float32",
 
 
 class InFloat32(EngineSubject):
-    """Right; says nothing of other dtypes."""
+    """Correct subject that names no dtypes."""
 
     dtypes = ()  # type: ignore[assignment]
 
 
 def takes_one(setup: Setup) -> EngineSubject:
-    """Take the run's checkpoint alone, and say so."""
+    """Accept the run's checkpoint only."""
     if setup.checkpoint != "mini":
         raise NotImplementedError("one checkpoint is built in")
     return engine_subject(setup)
 
 
 def ignores_it(setup: Setup) -> EngineSubject:
-    """Load one checkpoint, whatever is asked for."""
+    """Load one checkpoint for every Setup."""
     return engine_subject(replace(setup, checkpoint="mini"))
 
 
 def rounds_once(setup: Setup) -> EngineSubject:
-    """Multiply by a norm's weight in front of the cast, as an exact norm does."""
+    """Multiply by a norm's weight before the cast, as an exact norm does."""
 
     def put(own: EngineSubject, changes: Changes) -> None:
         def forward(self: RmsNorm, x: Tensor) -> Tensor:
@@ -63,7 +63,7 @@ def rounds_once(setup: Setup) -> EngineSubject:
 
 
 class Tidies:
-    """Offers its text alone, which it changes."""
+    """Subject of L0 that changes its text."""
 
     def __init__(self, setup: Setup, tidied: Callable[[str], str]) -> None:
         self.engine, self.tidied = engine_subject(setup), tidied
@@ -86,7 +86,7 @@ def second(tiny: Any, tmp_path_factory: pytest.TempPathFactory) -> Second:
 @pytest.mark.parametrize("family", MODELS.values(), ids=lambda family: family.name)
 @pytest.mark.parametrize("dtype", PAGES["tiny"])
 def test_what_is_written_is_what_was_recorded(dtype: str, family: ModelSpec, tmp_path: Path) -> None:
-    """Else no recording of these weights would be found; in bfloat16 other choices are right than in float32."""
+    """Find the recording of these weights, with other tokens in bfloat16 than in float32."""
     wanted = WantedReference(resolve(write_awkward(tmp_path, family)), "cpu", dtype)
     reference = open_recorded([shipped_folder() / "vendor"], wanted)
     [case] = reference.recording.cases.values()
@@ -122,7 +122,7 @@ def test_a_text_that_is_tidied_is_wrong_where_it_is_all_that_is_offered(subject:
 def test_in_bfloat16_more_exact_is_not_wrong_and_less_exact_is(
     subject: str, first_wrong: tuple[str, ...], second: Second
 ) -> None:
-    """Which layer's router chooses another expert first depends on the CPU."""
+    """Allow two layers for the router: the CPU decides in which one another expert is chosen first."""
     asked = replace(second, config=replace(RUN, subject=subject, explain=0))
     report = asked.report("bfloat16", second.reference("bfloat16"))
     assert report.divergence.first.what in first_wrong if report.divergence else not first_wrong
