@@ -1,4 +1,4 @@
-"""The suites need the plugin; where it is not there, say so before anything else fails for want of it."""
+"""Fixtures and checks that all suites share; without the plugin no suite runs."""
 
 from pathlib import Path
 
@@ -11,21 +11,21 @@ from pytest_dsocr.records.config import Config
 
 @pytest.fixture(scope="session")
 def family(dsocr_config: Config) -> ModelSpec:
-    """What is true of the checkpoint's model."""
+    """Return the model of the checkpoint."""
     return family_named(dsocr_config.checkpoint)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse to go on without the plugin."""
+    """Raise ``UsageError`` if the plugin is not loaded, before anything fails without it."""
     if not hasattr(config.option, "dsocr_subject"):
         raise pytest.UsageError(
-            "these suites need the plugin pytest-dsocr; leave out -p no:dsocr, "
-            "or, where plugins are not autoloaded, add -p dsocr"
+            "these suites need the plugin pytest-dsocr; remove -p no:dsocr, "
+            "or add -p dsocr if plugins are not autoloaded"
         )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave the suites that measure to those who ask for them."""
+    """Skip the suites that measure unless the run asks for them."""
     from pytest_dsocr.plugin.selection import is_unasked
 
     is_suite = collection_path.parent == Path(__file__).parent

@@ -1,4 +1,4 @@
-"""Where the repository is checked out, which is where these tests come from, whatever package they test."""
+"""The checkout of this repository, even if the tests run on an installed package."""
 
 import subprocess
 from pathlib import Path
@@ -8,5 +8,5 @@ AS = ("-c", "user.name=a", "-c", "user.email=a@b.invalid", "-c", "init.defaultBr
 
 
 def git(*arguments: str) -> str:
-    """Call git on the repository of the current folder, and give what it says."""
+    """Run git in the current folder, and return its output."""
     return subprocess.run(["git", *AS, *arguments], check=True, capture_output=True, text=True).stdout.strip()

@@ -1,4 +1,4 @@
-"""What the suites share."""
+"""Fixtures of all tests."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ IN_ORDER = "-p no:randomly"
 
 @pytest.fixture(scope="session", autouse=True)
 def _modules_stay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What a test imports stays imported, and Hypothesis has run a test, so that the collector is spared the rest."""
+    """Keep modules that tests import, and run Hypothesis once, which saves repeated garbage collection."""
     if "hypothesis" in sys.modules:
         from hypothesis import given, strategies
 
@@ -58,7 +58,7 @@ def _modules_stay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _leaves_nothing(_modules_stay: None) -> Iterator[None]:
-    """A test that leaves the process changed fails itself, and not those after it."""
+    """Fail a test that leaves its process changed, instead of later tests."""
     modules, before = dict(sys.modules), state()
     yield
     left = [*changes(before, state())]
@@ -70,7 +70,7 @@ def _leaves_nothing(_modules_stay: None) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _processes_of_a_test(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Processes that a test starts find these tests' examples, and end with this run, however it was started."""
+    """Let processes that a test starts import these tests, and end them with this run."""
     folder = tmp_path_factory.mktemp("path")
     for name in ("suites", "tests"):
         (folder / name).symlink_to(CHECKOUT / name)
@@ -90,14 +90,14 @@ def _processes_of_a_test(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
 
 @pytest.fixture
 def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """Its runs keep the order of their files."""
+    """Return a pytester with tests in the order of their files."""
     monkeypatch.setenv("PYTEST_ADDOPTS", IN_ORDER)
     return pytester
 
 
 @pytest.fixture
 def unset(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No option is set in the environment, but that nothing is explained."""
+    """Remove all options from the environment, and turn explanations off."""
     for option in OPTIONS:
         monkeypatch.delenv(option.env, raising=False)
     monkeypatch.setenv("DSOCR_EXPLAIN", "0")
@@ -105,7 +105,7 @@ def unset(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def tiny() -> Engine[Any]:
-    """An engine on the smallest synthetic checkpoint."""
+    """Return an engine with the smallest synthetic checkpoint."""
     from pytest_dsocr.engine.engine import Engine  # here, because a process that spreads the tests needs no torch
 
     return Engine.from_checkpoint("synthetic:tiny")

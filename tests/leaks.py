@@ -1,4 +1,4 @@
-"""What a test leaves changed in its process, where all tests after it find it."""
+"""Changes of the process that a test must not leave to later tests."""
 
 import logging
 import signal
@@ -13,7 +13,7 @@ from _pytest.pytester import SysModulesSnapshot
 from pytest_dsocr.subjects.surroundings import ALL, Surrounding
 
 IMPORTED_ANEW = ("dsocr_vendor_code", "__triton_launcher")
-"""The vendor's code, from each of its folders, and Triton's launcher of each kernel: neither is kept by others."""
+"""Modules that come and go: the vendor's code from each folder, and Triton's launchers of kernels."""
 
 
 def _handlers() -> dict[str, Any]:
@@ -29,7 +29,7 @@ def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
 
 
 def _leave(_value: object) -> None:
-    """Put nothing back: a test that leaves something fails."""
+    """Do nothing: a test that leaves something fails."""
 
 
 STATE = (
@@ -37,12 +37,12 @@ STATE = (
     Surrounding("the signal handlers", _handlers, _leave, _changed),
     Surrounding("the root logger", _root_logger, _leave),
 )
-"""All but seeds: each test sets its own."""
+"""Parts of the process to compare, without seeds, which each test sets."""
 THREADS = "the threads that a process waits for"
 
 
 class OwnModulesSnapshot(SysModulesSnapshot):
-    """``pytester`` takes out what its folder holds, and nothing else: torch and numpy cannot be imported twice."""
+    """Snapshot that lets ``pytester`` remove only its own modules; torch and numpy cannot be imported twice."""
 
     folder: str
 
@@ -72,7 +72,7 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str
 
 
 def lost(before: Mapping[str, ModuleType]) -> list[str]:
-    """Return the modules, a test's own excepted, that are not in ``sys.modules`` any more, or are other ones."""
+    """Return the modules that were removed or replaced in ``sys.modules``, without a test's own."""
     gone = {name: module for name, module in before.items() if sys.modules.get(name) is not module}
     own = OwnModulesSnapshot.folder
     return sorted(

@@ -10,7 +10,7 @@ HOMES = (
     "https://raw.githubusercontent.com/pytest-dsocr/pytest-dsocr/main/",
     "https://github.com/pytest-dsocr/pytest-dsocr/blob/main/",
 )
-"""Where a package index finds what is relative in a checkout."""
+"""Address with which a package index resolves relative links."""
 PAGES = (
     *(CHECKOUT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
     *sorted((CHECKOUT / "docs").glob("*.md")),

@@ -1,4 +1,4 @@
-"""Where the recordings are that this project's tests compare with."""
+"""Recordings that this project's tests compare with."""
 
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,11 @@ SYMBOLS = tuple(symbol for symbols in CONTRACT.values() for symbol in symbols)
 
 
 def find_recording(golden: Path, key: RecordingKey, resampling: str) -> Recording:
-    """The one recording of ``key`` in the folder of recordings ``golden``; raises as :func:`find_recordings` does."""
+    """Return the one recording of ``key`` in ``golden``, or raise the error of :func:`find_recordings`."""
     [found] = find_recordings([golden], key, resampling)
     return found
 
 
 def recording_of(kind: str, family: ModelSpec = DEEPSEEK_OCR) -> dict[str, Any]:
-    """The facts ``kind-*.json`` of a family made with a Pillow that resizes like the installed one."""
+    """Return the facts ``kind-*.json`` of a family for the installed Pillow's resizing."""
     return read_facts(facts_of(FOLDER, family), kind)

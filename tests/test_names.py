@@ -1,4 +1,4 @@
-"""One name for one thing: public types are called differently, and a model is named in its own folder alone."""
+"""Names: no two public types share one, and parts of a model are named only in its folder."""
 
 import ast
 import re
@@ -19,7 +19,7 @@ MAY_NAME_ONE = {
 
 
 def own_files() -> list[Path]:
-    """The package's files; an installation has the suites in it as well."""
+    """Return the package's files without the suites, which an installation contains."""
     return sorted(path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] != "suites")
 
 

@@ -1,4 +1,4 @@
-"""What the wheel holds, and that an installation runs what a checkout runs."""
+"""Contents of the wheel, and equal collection in an installation and a checkout."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from tests.checkout import CHECKOUT
 
 HEAVY = ("torch", "numpy", "scipy", "transformers", "tokenizers", "safetensors")
 UNASKED = ("perf", "cost")
-"""What is run only where it is asked for."""
+"""Suites that run on request only."""
 USUAL = ("cache", "checkpoint", "contract", "parity", "reference", *UNASKED)
 PRODUCT = (*USUAL, "server")  # which is collected only where the subject is one
 FOLDERS = [f"suites/{suite}" for suite in PRODUCT]
@@ -23,7 +23,7 @@ FOLDERS = [f"suites/{suite}" for suite in PRODUCT]
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout, unpacked."""
+    """Return the unpacked wheel of this checkout."""
     folder = tmp_path_factory.mktemp("wheel")
     [built] = WheelBuilder(str(CHECKOUT)).build(directory=str(folder), versions=["standard"])
     with zipfile.ZipFile(built) as archive:
@@ -66,7 +66,7 @@ def test_an_installation_collects_what_a_checkout_does(wheel: Path, tmp_path: Pa
 
 
 def test_a_clone_runs_the_projects_own_tests_as_well() -> None:
-    """Where nothing is named; most of their folders are left out, for collecting them takes long."""
+    """Collect without arguments; most folders of tests are ignored to save time."""
     folders = [path for path in (CHECKOUT / "tests").iterdir() if path.is_dir() and path.name != "pages"]
     found = collected(CHECKOUT, *(f"--ignore={path}" for path in folders))
     assert {test.split("/")[1] for test in found if test.startswith("suites/")} == {*USUAL} - {*UNASKED}
@@ -85,14 +85,14 @@ def test_collecting_the_suites_loads_nothing_heavy(options: list[str]) -> None:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """The files that git does not ignore, by path."""
+    """Return the contents of files that git does not ignore, by path."""
     paths = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc")
     files = {str(path.relative_to(folder)): path.read_bytes() for path in paths}
     return {name: content for name, content in files.items() if not name.startswith(".") and "/." not in name}
 
 
 def collected(folder: Path, *arguments: str, path: Path | None = None) -> list[str]:
-    """The ids of the tests that pytest finds from ``folder``."""
+    """Return the ids of the tests that pytest collects from ``folder``."""
     how = ("--collect-only", "-q", "-p", "no:cacheprovider", "-p", "no:randomly")
     command = [sys.executable, "-m", "pytest", *how, *arguments]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}

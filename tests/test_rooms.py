@@ -1,4 +1,4 @@
-"""Who may import whom, as ``docs/rooms.md`` has it: the package's rooms, lowest first, and no way back."""
+"""Imports between the package's rooms, compared with the table in ``docs/rooms.md``."""
 
 import ast
 import re
@@ -13,9 +13,9 @@ from tests.markdown import table
 
 PACKAGE = Path(pytest_dsocr.__file__).parent
 MAY_IMPORT = {row[0].strip("`"): row[-1].strip("| ").split(", ") for row in table("docs/rooms.md", "room")}
-"""Each room with those that it imports, at any time: at the top of a module, in a function, or for types alone."""
+"""Rooms with those that each imports: at the top of a module, in a function, or for types."""
 PARTS = {part.strip("` "): row[1].strip("| ") for row in table("docs/rooms.md", "part") for part in row[0].split(",")}
-"""The parts of a model's folder, each with the room that loads it."""
+"""Parts of a model's folder, each with the room that loads it."""
 OF_CALLERS = {"__init__", "__main__"}
 
 
@@ -29,7 +29,7 @@ def test_every_room_is_listed_and_says_what_it_is_for() -> None:
 
 @pytest.mark.parametrize("room", MAY_IMPORT)
 def test_a_room_imports_what_it_may_and_nothing_from_above(room: str) -> None:
-    """An installation has no ``ci``, and the suites stand above the package."""
+    """Compare a room's imports with the table; no room imports ``ci``, suites or tests."""
     names, allowed = [*MAY_IMPORT], {*MAY_IMPORT[room]} - {""}
     assert allowed <= {*names[: names.index(room)]}, f"{room} may import only what stands in front of it"
     files = [path for path in (PACKAGE / room).rglob("*.py") if room != "models" or part_of(path) is None]
@@ -41,7 +41,7 @@ def test_a_room_imports_what_it_may_and_nothing_from_above(room: str) -> None:
 
 
 def part_of(path: Path) -> str | None:
-    """The room that loads a file of a model's folder; None of a file that is light."""
+    """Return the room that loads a file of a model's folder; None for a file without torch."""
     _, *names = path.relative_to(PACKAGE / "models").with_suffix("").parts
     return next((PARTS[name] for name in names if name in PARTS), None)
 
@@ -58,7 +58,7 @@ def test_a_part_of_a_model_imports_what_the_room_may_that_loads_it(path: Path) -
 
 
 def imported_by(path: Path) -> Iterator[str]:
-    """The modules that a file imports, at any time, by their full names; relative ones are not used here."""
+    """Yield the full names of all modules that a file imports."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (one.name for one in node.names)

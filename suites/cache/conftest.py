@@ -1,4 +1,4 @@
-"""What the suite of the cache shares."""
+"""Fixtures of the cache suite."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ from .walk import Walk
 
 @pytest.fixture(autouse=True)
 def _without_gradients() -> Iterator[None]:
-    """As the run's cases are asked: a subject may leave it to its caller, and torch warns once of what keeps them."""
+    """Turn gradients off, as for the run's cases; a subject may leave that to its caller."""
     import torch
 
     with torch.no_grad():
@@ -25,19 +25,19 @@ def _without_gradients() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def first_page(dsocr_config: Config) -> Path:
-    """The run's first page."""
+    """Return the run's first page."""
     return first_pages(dsocr_config.pages)[0]
 
 
 @pytest.fixture(scope="session")
 def walk(dsocr_subject: Any, first_page: Path, dsocr_config: Config) -> Walk:
-    """The subject on the run's first page, in the quickest preset."""
+    """Return the subject's walk through the run's first page, in the quickest preset."""
     return Walk.along(dsocr_subject, first_page, family=family_named(dsocr_config.checkpoint))
 
 
 @pytest.fixture(scope="session")
 def limits(dsocr_subject: Any, dsocr_config: Config) -> Tolerances:
-    """How far two ways of the subject's own may be apart: by its dtype and the run's options."""
+    """Return the limits for two computations of one subject, by its dtype and the run's options."""
     from pytest_dsocr.run.case import own_limits
 
     return own_limits(dsocr_config, dsocr_subject)
@@ -45,7 +45,7 @@ def limits(dsocr_subject: Any, dsocr_config: Config) -> Tolerances:
 
 @pytest.fixture(scope="session")
 def two_pages(dsocr_config: Config, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The run's first two pages; where it has but one, a drawn one as well."""
+    """Return the run's first two pages, or its only page and a drawn one."""
     from ..contract.pages import write_page
 
     first, *others = first_pages(dsocr_config.pages, 2)

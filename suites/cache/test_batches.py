@@ -1,9 +1,9 @@
-"""Several pages read together, of a subject that offers ``read_many``: each as alone, whatever is beside it.
+"""Batches of a subject that offers ``read_many``: each page's text must be the one that it has alone.
 
-Two of the run's pages are equally long in their preset. Three others are not, and of these ``mini`` ends one early.
+Two of the run's pages have prompts of equal length. Three other pages do not, and ``mini`` ends one of them early.
 
-In float32 the texts are equal. In narrower dtypes a batch rounds otherwise than a page alone, so that a near tie may go
-the other way; there each text must be nearest to its own page's.
+In float32 the texts must be equal. Narrower dtypes round otherwise in a batch, which may change a near tie. There each
+text must be nearest to its own page's.
 """
 
 from collections.abc import Sequence
@@ -25,13 +25,13 @@ from .test_pages import ALIKE
 
 MAX_NEW_TOKENS, OF_UNLIKE = 12, 20
 ORDER = (1, 0, 1)
-"""Which of two pages are read together: not in their own order, and one of them twice."""
+"""Indices of the pages in a batch: not in their own order, and one page twice."""
 OWN = own_preset("own", base_size=512, image_size=640, crop=True)
-"""Crops at little cost."""
+"""Preset with crops that costs little."""
 WHAT = "text/together"
-EXCHANGED = "it is another page's of the batch: texts exchanged, or the cache or features of a page beside it"
-UNLIKE = "pages of a batch differ in length: each has its own mask, positions and cache, and ends at its own EOS"
-ROUNDED = "nearest to its own page's, as rounding in a narrow dtype may have it"
+EXCHANGED = "it is nearer to another page of the batch: check that texts, caches and features are not exchanged"
+UNLIKE = "the pages differ in length: check that each has its own mask, positions and cache, and ends at its own EOS"
+ROUNDED = "nearest to its own page, which rounding in a narrow dtype explains"
 
 
 @pytest.mark.dsocr_level("L0")
@@ -56,7 +56,7 @@ def test_pages_of_unlike_lengths_read_as_alone(
 def _together(
     subject: Any, config: Config, cases: Sequence[Case], order: Sequence[int], why: str = ""
 ) -> list[Comparison]:
-    """Compare what is read together, in this order, with what is read of each case alone."""
+    """Compare the texts of a batch in this order with those of each case alone."""
     from pytest_dsocr.subjects.checked import CheckedSubject
 
     asked = CheckedSubject(subject)
@@ -71,7 +71,7 @@ def _together(
 
 
 def _as_alone(text: str, own: int, alone: Sequence[str], is_exact: bool, why: str) -> Comparison:
-    """Compare a text of several with the page's own reading, and say where it is another page's."""
+    """Compare a page's text in a batch with its text alone, and report if it is nearer to another page's."""
     from pytest_dsocr.compare.text import compare_text
 
     compared = compare_text(text, alone[own], 0.0)
@@ -87,7 +87,7 @@ def _as_alone(text: str, own: int, alone: Sequence[str], is_exact: bool, why: st
 
 
 def _unlike_pages(folder: Path) -> list[Path]:
-    """Return pages without crops, where ``mini`` soon ends, with two, and without any."""
+    """Return a page without crops that ``mini`` ends early, one with two crops, and one without any."""
     from ..contract.pages import write_page, write_wide
 
     return [write_page("tiny", folder), write_wide(folder), write_page("exactly_640", folder)]

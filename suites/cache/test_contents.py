@@ -1,8 +1,8 @@
-"""The contents of the cache: how many positions, of which tokens, which are written again; and its cost in memory.
+"""Contents of the cache: its number of positions, the positions that a step overwrites, and its memory.
 
-To begin with the prompt's positions, and one more for each step, in every layer: exactly the computed bytes a token,
-and no more memory in decode than in prefill. Where the family keeps a ring, none more once it is full: then a step
-writes over the oldest in it, and over no other.
+Each layer holds the prompt's positions and one more for each step. If the model keeps a ring, a full ring stops
+growing, and a step overwrites its oldest position only. A token takes exactly the computed bytes, and decode needs no
+more memory than prefill.
 """
 
 import math
@@ -30,12 +30,12 @@ Probe = Callable[[DecodeView], KvProbe]
 
 def test_it_grows_by_one_in_every_layer_a_step(walk: Walk, dsocr_kv: Probe, dsocr_check: Check) -> None:
     state, _ = walk.start()
-    found = compare_lengths(dsocr_kv(state), walk.prompt_tokens, "after prefill", "the prompt's tokens")
+    found = compare_lengths(dsocr_kv(state), walk.prompt_tokens, "after prefill", "the tokens of the prompt")
     lengths = list[int]()
     for step, token in enumerate(walk.tokens, 1):
         walk.steps(state, [token])
         held = walk.held(step)
-        why = f"the prompt's and {held - walk.prompt_tokens}"
+        why = f"{walk.prompt_tokens} of the prompt and {held - walk.prompt_tokens} of steps"
         found += compare_lengths(dsocr_kv(state), held, f"after step {step}", why)
         lengths.append(state.cache.length)
     check = walk.family.cache.ring and _kept(walk, lengths)
@@ -43,13 +43,13 @@ def test_it_grows_by_one_in_every_layer_a_step(walk: Walk, dsocr_kv: Probe, dsoc
 
 
 def _kept(walk: Walk, lengths: Sequence[int]) -> str:
-    """Name the cache that is so long after each step, in the place of a ring; empty where none is known."""
+    """Name the wrong cache that has these lengths, if the model keeps a ring; empty if none is known."""
     prompt, ring, most, steps = walk.prompt_tokens, walk.family.cache.ring, lengths[-1], range(1, len(lengths) + 1)
     if [*lengths] == [prompt + step for step in steps]:
-        return f"full attention in place of a ring of {ring}"
+        return f"whether it is full attention instead of a ring of {ring}"
     if [*lengths] == [min(prompt + step, most) for step in steps]:
-        return f"a ring of {most - prompt} tokens in place of {ring}"
-    return f"a window of the last {most} positions, which drops the prompt" if max(lengths) <= prompt else ""
+        return f"whether it is a ring of {most - prompt} tokens instead of {ring}"
+    return f"whether a window of {most} positions drops the prompt" if max(lengths) <= prompt else ""
 
 
 def test_earlier_positions_stay_as_they_are(walk: Walk, dsocr_kv: Probe, dsocr_check: Check) -> None:
@@ -65,9 +65,10 @@ def test_earlier_positions_stay_as_they_are(walk: Walk, dsocr_kv: Probe, dsocr_c
 
 
 def test_a_step_sees_what_is_kept(walk: Walk, dsocr_check: Check) -> None:
-    """Of the last layer's values one position is changed before each step: its logits change where it is seen.
+    """Change one position of the last layer's values before each step, and look for the change in the logits.
 
-    What is written over in that step is not. A subject that shows copies of its cache cannot be asked.
+    A position that the step overwrites must not show. The test is not offered by a subject that returns copies of its
+    cache.
     """
     import torch
 
@@ -79,30 +80,30 @@ def test_a_step_sees_what_is_kept(walk: Walk, dsocr_check: Check) -> None:
         values = state.cache.values(state.cache.layers - 1)
         place = (slice(None), slice(None), min(at, values.shape[2] - 1))
         before = values[place].clone()
-        values[place] += torch.finfo(values.dtype).max ** 0.75  # seen even where it is hardly attended to
+        values[place] += torch.finfo(values.dtype).max ** 0.75  # visible even at a small attention weight
         seen = not walk.steps(state, [token])[0].equal(plain[step - 1])
         is_shown = is_shown or seen
         if at not in over:
             state.cache.values(state.cache.layers - 1)[place] = before
-        why = "it is written over first" if at in over else f"of {walk.held(step)} that are kept"
+        why = "as the step overwrites it" if at in over else f"as it is one of {walk.held(step)} kept positions"
         what = f"cache/position {at} in step {step}"
         found.append(as_expected(what, "seen" if seen else "not seen", "not seen" if at in over else "seen", why))
     dsocr_check(found if is_shown else [not_compared("cache/what is seen", Reason.NOT_OFFERED)])
 
 
 def test_another_token_is_another_content(walk: Walk, dsocr_kv: Probe, dsocr_check: Check) -> None:
-    """Of two prompts that differ in their last token: what is shown of the cache is what was computed of them."""
+    """Compare the caches of two prompts that differ in their last token: that position must differ."""
     one, other = (dsocr_kv(walk.start([token])[0]).digest() for token in (0, 1))
     differing = sum(place.position == walk.prompt_tokens for place in one.changed(other))
     expected = len(KINDS) * max(len(one.hashes), 1)
-    dsocr_check([as_expected("cache/contents of a token", differing, expected, "keys and values of each layer")])
+    dsocr_check([as_expected("cache/contents of a token", differing, expected, "keys and values in all layers")])
 
 
 def _unchanged(before: KvDigest, after: KvDigest, step: int, over: list[int], prompt: int) -> Comparison:
-    """Compare what a step changed of earlier positions with those that it is to write ``over``."""
+    """Compare the earlier positions that a step changed with the ones that it must overwrite."""
     what = f"cache/contents at step {step}"
     if not any(kind for layer in before.hashes for kind in layer):
-        measured = "the cache shows no positions before it; see its layers, keys and values"
+        measured = "the cache shows no earlier positions; check its layers, keys and values"
         return not_compared(what, Reason.NOT_GIVEN, measured)
     changed = before.changed(after)
     others = [place for place in changed if place.position not in over]
@@ -110,15 +111,15 @@ def _unchanged(before: KvDigest, after: KvDigest, step: int, over: list[int], pr
     expected = f"position {over[0]} in every layer" if over else "none changed"
     where = f"{len(changed)} changed, first {(others or changed)[0]}" if changed else "none changed"
     where = expected if not others and len(changed) == whole else where
-    found = as_expected(what, where, expected, f"of {len(after.hashes)} layers' positions before step {step}")
+    found = as_expected(what, where, expected, f"among positions before step {step} in {len(after.hashes)} layers")
     eaten = bool(over) and any(place.position < prompt for place in others)
-    return replace(found, details=("check: a plain window, which drops the prompt",)) if eaten else found
+    return replace(found, details=("check: whether it is a plain window, which drops the prompt",)) if eaten else found
 
 
 def test_a_token_takes_the_computed_bytes(
     walk: Walk, dsocr_subject: Any, dsocr_config: Config, dsocr_kv: Probe, dsocr_check: Check
 ) -> None:
-    """Numbers may be narrower than the dtype that the subject computes in, and not wider."""
+    """Compare the bytes of a token with the computed ones; numbers may be narrower than the subject's dtype."""
     import torch
 
     from pytest_dsocr.engine.checkpoint import resolve
@@ -132,7 +133,7 @@ def test_a_token_takes_the_computed_bytes(
     why = f"2 x {' x '.join(map(str, factors))}: layers, heads, channels of a head, bytes of a number in {dtype}"
     found = [as_expected("cache/bytes a token", probe.bytes_per_token, expected, why)]
     if (said := getattr(probe.state.cache, "bytes_per_token", None)) is not None:
-        found.append(as_expected("cache/bytes a token, as it says", said, expected, "what it holds"))
+        found.append(as_expected("cache/bytes a token, as it says", said, expected, "the computed bytes"))
     dsocr_check(found)
 
 
@@ -140,12 +141,12 @@ def test_a_token_takes_the_computed_bytes(
 def test_decode_peaks_no_higher_than_prefill(
     request: pytest.FixtureRequest, dsocr_subject: Any, first_page: Path, dsocr_config: Config, dsocr_check: Check
 ) -> None:
-    """Bytes allocated by torch on the subject's GPU, from vision to the prompt's end, and in the steps after it."""
+    """Compare the peak of torch's memory on the GPU in the steps with the peak in vision and prefill."""
     device = dsocr_config.device
     if not device.startswith("cuda"):
-        leave_out(request.node, "gpu", f"the subject is on {device}; name a GPU: --dsocr-device=cuda")
+        leave_out(request.node, "gpu", f"the subject is on {device}; pass --dsocr-device=cuda")
     if dsocr_config.isolate:
-        leave_out(request.node, "gpu", "the subject's memory is its own process's; run this without --dsocr-isolate")
+        leave_out(request.node, "gpu", "the subject runs in another process; run this without --dsocr-isolate")
     walk = Walk.along(dsocr_subject, first_page, dsocr_config.presets[0], family=family_named(dsocr_config.checkpoint))
     inputs = walk.copies()
 

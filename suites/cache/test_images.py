@@ -1,4 +1,4 @@
-"""Images are looked at once, in vision; a step never does, whatever is passed along."""
+"""Images are encoded once, in vision, and never in a step."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ VISION = {stage.name: stage.module for stage in DEEPSEEK_OCR.of_views if stage.b
 def test_steps_do_not_change_with_the_pixels(
     walk: Walk, limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
 ) -> None:
-    """Pixels and features are overwritten after prefill, in the very tensors that prefill was given."""
-    walk.subject.prefill(walk.copies(), -walk.features)  # one that takes no others takes none that are overwritten
+    """Overwrite the tensors of pixels and features after prefill; the steps must not change."""
+    walk.subject.prefill(walk.copies(), -walk.features)  # a subject that accepts no other features is not offered this
     given, features = walk.copies(), walk.features.clone()
     with at_stage("prefill", "prefill"):
         state = dsocr_subject.prefill(given, features)
@@ -52,15 +52,15 @@ def test_vision_is_not_called_in_a_step(stage: str, walk: Walk, dsocr_subject: A
         walk.steps(state, walk.tokens)
     dsocr_check(
         [
-            as_expected(f"{stage}/called in vision", in_vision > 0, True, f"else {VISION[stage]} is not what is run"),
-            as_expected(f"{stage}/called in steps", len(calls), 0, f"in {len(walk.tokens)} steps"),
+            as_expected(f"{stage}/called in vision", in_vision > 0, True, f"else {VISION[stage]} is not in use"),
+            as_expected(f"{stage}/called in steps", len(calls), 0, f"calls in {len(walk.tokens)} steps"),
         ]
     )
 
 
 @contextmanager
 def _counted(module: nn.Module) -> Iterator[list[str]]:
-    """Note each call of a module."""
+    """Collect the calls of a module."""
     calls: list[str] = []
     handle = module.register_forward_pre_hook(lambda *_: calls.append("call"))
     try:

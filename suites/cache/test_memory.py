@@ -1,4 +1,4 @@
-"""What a subject holds: no more for each step than its cache grows by, and nothing for a backward pass."""
+"""Memory that a subject keeps: the growth of its cache for each step, and nothing for a backward pass."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SPARE = 16 << 10
-"""Bytes that a step may hold beside its keys and values: Python's own objects."""
+"""Bytes of Python objects that a step may keep besides its keys and values."""
 TOKENS = 2
 
 
@@ -34,7 +34,7 @@ TOKENS = 2
 def test_a_step_holds_no_more_than_its_keys_and_values(
     walk: Walk, dsocr_subject: Any, dsocr_config: Config, dsocr_check: Check
 ) -> None:
-    """The mean of a few steps without the largest, in which a cache may have made room for the next ones."""
+    """Compare the mean of a few steps without the largest one, in which a cache may allocate room for later steps."""
     from pytest_dsocr.engine.checkpoint import resolve
 
     what = "decode/memory held a step"
@@ -53,14 +53,14 @@ def test_a_step_holds_no_more_than_its_keys_and_values(
     allowed = cache_bytes(resolve(dsocr_config.checkpoint).architecture.decoder, 1, size) + SPARE
     found = sum(most) // len(most)
     verdict = Verdict.MATCH if found <= allowed else Verdict.WRONG
-    dsocr_check([Comparison(what, verdict, f"{found:,} bytes (allowed {allowed:,}, its keys and values among them)")])
+    dsocr_check([Comparison(what, verdict, f"{found:,} bytes a step (allowed {allowed:,}, including keys and values)")])
 
 
 @pytest.mark.dsocr_level("L0")
 def test_reading_keeps_nothing_for_a_backward_pass(
     first_page: Path, family: ModelSpec, dsocr_subject: Any, dsocr_check: Check
 ) -> None:
-    """Read as a user does, with gradients left on."""
+    """Read a page with gradients enabled, as a user does, and look for saved tensors."""
     import torch
 
     from pytest_dsocr.subjects.checked import CheckedSubject
@@ -76,7 +76,7 @@ def test_reading_keeps_nothing_for_a_backward_pass(
     hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
     with torch.enable_grad(), hooks, Counting() as counting:
         CheckedSubject(dsocr_subject).read(case)
-    what, why = "read/kept for a backward pass", "read within torch.no_grad(), as the vendor's infer does"
+    what, why = "read/kept for a backward pass", "because the vendor's infer runs in torch.no_grad()"
     if counting.seen.count:
         dsocr_check([as_expected(what, f"{len(kept)} tensors, {sum(kept):,} bytes", "0 tensors, 0 bytes", why)])
     else:
@@ -85,7 +85,7 @@ def test_reading_keeps_nothing_for_a_backward_pass(
 
 @contextmanager
 def _traced() -> Iterator[None]:
-    """Trace what Python allocates, and go on where somebody does already."""
+    """Trace Python's allocations, and leave tracing on if it was on before."""
     was_on = tracemalloc.is_tracing()
     tracemalloc.start()
     try:
@@ -96,7 +96,7 @@ def _traced() -> Iterator[None]:
 
 
 def _held_bytes(device: str) -> int:
-    """Count the bytes of tensors, and of all else that Python has allocated since it is traced."""
+    """Return the bytes of tensors, and of everything that Python allocated since tracing started."""
     import torch
 
     gc.collect()

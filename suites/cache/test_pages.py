@@ -1,4 +1,4 @@
-"""Pages read one after the other: the first, another, and the first again, which reads as before."""
+"""Pages read one after the other: the first page again, after another one, must read as before."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 MAX_NEW_TOKENS = 24
 ALIKE = (
-    "both pages are read alike, so that nothing would show; name pages that differ (--dsocr-pages) or, where they do, "
-    "look for what is kept of one page (features, a cache, a file by its name) and found again for the other"
+    "both pages give the same text, which cannot show a mistake; name pages that differ (--dsocr-pages); if they do, "
+    "check whether features, a cache or a file name of one page are used for the other"
 )
 
 
@@ -37,7 +37,7 @@ def test_a_prefill_begins_with_an_empty_cache(
     state, logits = other.start()
     other.steps(state, other.tokens)
     state, after = walk.start()
-    held = compare_lengths(KvProbe(state), walk.prompt_tokens, "of a page after another", "the prompt's tokens")
+    held = compare_lengths(KvProbe(state), walk.prompt_tokens, "of a page after another", "the tokens of the prompt")
     dsocr_check(
         [
             *held,
@@ -52,7 +52,7 @@ def test_a_prefill_begins_with_an_empty_cache(
 def test_the_first_page_reads_the_same_again(
     two_pages: tuple[Path, Path], tmp_path: Path, family: ModelSpec, dsocr_subject: Any, dsocr_check: Check
 ) -> None:
-    """All under one name, as in a folder that pages are dropped into: what is read is what the file holds by then."""
+    """Read three pages from one file, as in a drop folder: each text must be of the file's current content."""
     from pytest_dsocr.contract.image import load_image
     from pytest_dsocr.subjects.checked import CheckedSubject
 
@@ -69,15 +69,15 @@ def test_the_first_page_reads_the_same_again(
     if first == other:
         dsocr_check([_by_name(other, read(two_pages[1]))])
     else:
-        dsocr_check([as_expected("text/read again", again, first, "as it was read before another page")])
+        dsocr_check([as_expected("text/read again", again, first, "the text before another page was read")])
 
 
 def _by_name(found: str, apart: str) -> Comparison:
-    """Judge what was read of a page like the one before it in the same file, by what is read of the page's own file."""
+    """Compare a text that equals the previous page's in the same file with the text of the page's own file."""
     if found == apart:
         return not_compared("text/read again", Reason.TELLS_NOTHING, ALIKE)
-    compared = as_expected("text/read again", found, apart, "what is read of the page's own file")
-    return replace(compared, details=("check: what is kept of a file by its name, and not by what it holds",))
+    compared = as_expected("text/read again", found, apart, "the text of the page in its own file")
+    return replace(compared, details=("check: whether a page is cached by its file name instead of its content",))
 
 
 def _same_page(one: Walk, other: Walk) -> bool:
@@ -87,12 +87,12 @@ def _same_page(one: Walk, other: Walk) -> bool:
 
 
 def _distinguished(stage: str, found: Tensor, before: Tensor, what: str, same_page: bool) -> Comparison:
-    """Two pages have equal ids in one preset: what is kept of a prompt by its ids alone is another page's."""
+    """Compare two pages, which must differ although their ids are equal: a cache by ids alone mixes them up."""
     from torch import equal
 
     name = f"{stage}/another page"
     if same_page:
-        return not_compared(name, Reason.TELLS_NOTHING, "both pages show the same; name pages that differ")
+        return not_compared(name, Reason.TELLS_NOTHING, "both pages are equal; name pages that differ (--dsocr-pages)")
     same = before.shape == found.shape and equal(before, found)
-    why = "else it is given the features or the cache of the page before, whose ids are the same"
+    why = "else it uses the previous page's features or cache, as both prompts have the same ids"
     return as_expected(name, "equal" if same else f"other {what}", f"other {what}", why)

@@ -1,6 +1,7 @@
-"""``read`` against the subject's own stages, on pages that make ``mini`` repeat itself, so that its rule is needed.
+"""Texts of ``read``, compared with the choices by the subject's own steps under the vendor's rule for repetition.
 
-The rule forbids the best token there; a loop that lacks it, or looks at a short window, says something else from there.
+On some drawn pages ``mini`` repeats itself, and the rule forbids its best token. A loop without the rule, or with a
+shorter window, continues with another text.
 """
 
 from __future__ import annotations
@@ -26,22 +27,24 @@ if TYPE_CHECKING:
     from pytest_dsocr.subjects.checked import CheckedSubject
 
 PAGES = {"exactly_640": 204, "alpha": 176}
-"""Drawn pages in Tiny, and after how many tokens the rule has forbidden the best one. The n-gram that the first page
-repeats was written more than 90 tokens before; that of the second ends with the tag of a table's cell."""
+"""Drawn pages in Tiny, with the number of tokens after which the rule has forbidden the best one.
+
+The first page repeats an n-gram from more than 90 tokens before; the n-gram of the second ends with the tag of a cell.
+"""
 OF_PROMPTS = 8
 OF_OTHERS = 24
-"""Tokens where another checkpoint is read, which these pages do not make repeat itself."""
+"""Tokens to read with another checkpoint, which does not repeat itself on these pages."""
 Read = Callable[[Case], tuple[str, str]]
 
 
 @pytest.fixture
 def read(dsocr_subject: Any, dsocr_config: Config) -> Read:
-    """See :func:`both_ways`."""
+    """Return :func:`both_ways` of the subject."""
     return both_ways(dsocr_subject, dsocr_config)
 
 
 def both_ways(subject: Any, config: Config) -> Read:
-    """Return what gives, of a case, what ``read`` says and what the vendor's loop chooses by the subject's logits."""
+    """Return a function from a case to the text of ``read`` and that of the vendor's loop on the subject's logits."""
     from pytest_dsocr.engine.checkpoint import resolve
     from pytest_dsocr.subjects.checked import CheckedSubject
 
@@ -62,7 +65,7 @@ def test_read_says_what_its_own_steps_choose(
     case = make_case(write_page(name, tmp_path), "markdown", family.quickest, ceiling, family=family)
     text = compare_text(*read(case), 0.0)
     agrees = "agrees" if text.verdict is Verdict.MATCH else "disagrees"
-    measured = f"{agrees} with the subject's own steps, by the vendor's rule"
+    measured = f"{agrees} with the subject's own steps under the vendor's rule for repetition"
     dsocr_check([Comparison("read", text.verdict, measured), text])
 
 
@@ -70,11 +73,11 @@ def test_read_says_what_its_own_steps_choose(
 def test_a_page_without_text_is_not_made_to_have_some(
     tmp_path: Path, read: Read, family: ModelSpec, dsocr_check: Check
 ) -> None:
-    """``mini`` ends at once on a page too small to read."""
+    """Read a page too small for text, on which ``mini`` ends at once."""
     from ..contract.pages import write_page
 
     text, own = read(make_case(write_page("tiny", tmp_path), "markdown", family.quickest, OF_OTHERS, family=family))
-    why = "what its own steps choose: EOS may be the first token, and no least number of tokens is asked for"
+    why = "the choice of its own steps: EOS may be the first token, as no minimum number of tokens is set"
     dsocr_check([as_expected("read/page without text", text, own, why)])
 
 
@@ -82,17 +85,17 @@ def test_a_page_without_text_is_not_made_to_have_some(
 def test_another_prompt_of_a_page_is_another_reading(
     tmp_path: Path, read: Read, family: ModelSpec, dsocr_check: Check
 ) -> None:
-    """What is kept of a page by its name or its pixels must not be what was read of it."""
+    """Read a page with two prompts; a subject that caches texts by page alone fails."""
     from ..contract.pages import write_page
 
     page, prompts = write_page("alpha", tmp_path), ("markdown", DEEPSEEK_OCR.prompts["free"])
     _, (text, own) = (read(make_case(page, one, family.quickest, OF_PROMPTS, family=family)) for one in prompts)
-    why = "what its own steps choose, and not what is kept of the page and found without the prompt"
+    why = "the choice of its own steps; check whether a text is cached by its page without the prompt"
     dsocr_check([as_expected("read/another prompt", text, own, why)])
 
 
 def _choices(asked: CheckedSubject, case: Case, tokenizer: TextTokenizer) -> Iterator[int]:
-    """Yield what the vendor's loop chooses by the subject's logits: by its rule, or the caller's where it has none."""
+    """Yield the choices of the vendor's loop on the subject's logits, by the model's rule or else the subject's."""
     from pytest_dsocr.engine.pipeline import pick
 
     inputs = asked.inputs(case)

@@ -1,7 +1,7 @@
-"""The vision tokens of a view do not depend on the views beside it, nor on how much the view shows.
+"""Vision tokens of a view, which must not depend on other views or on the amount of ink in it.
 
-The vendor's ``forward`` raises where a prompt has several images, or crops whose pixels sum to zero, which it takes for
-none. A subject refuses them as well, or sees every view, as the vendor's code for servers does.
+The vendor's ``forward`` raises an error if a prompt has several images, or crops with pixels that sum to zero. A
+subject may refuse them too, or encode every view, as the vendor's code for servers does.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.dsocr_level("L2")
 
 MANY = (3, 3)
-"""Columns and rows of as many crops as there may be."""
+"""Columns and rows of a large grid."""
 
 
 def test_a_crop_among_nine_is_seen_as_among_two(
     tmp_path: Path, family: ModelSpec, limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
 ) -> None:
-    """The crops of a page of two, repeated to fill a grid of nine. The first encoder's features are compared."""
+    """Repeat the two crops of a page to fill a grid of nine, and compare the first encoder's features."""
     from pytest_dsocr.subjects.checked import CheckedSubject
 
     from ..contract.pages import write_wide
@@ -60,7 +60,7 @@ def test_a_crop_among_nine_is_seen_as_among_two(
 
 
 def test_a_blank_page_is_looked_at(tmp_path: Path, family: ModelSpec, dsocr_subject: Any, dsocr_check: Check) -> None:
-    """The vendor's gate is shut where pixels sum to exactly zero, and at no other page."""
+    """Count the features of a white page, which the vendor's code encodes like any other."""
     from pytest_dsocr.subjects.checked import CheckedSubject
 
     Image.new("RGB", (600, 800), "white").save(tmp_path / "blank.png")
@@ -68,7 +68,7 @@ def test_a_blank_page_is_looked_at(tmp_path: Path, family: ModelSpec, dsocr_subj
     inputs = checked.inputs(make_case(tmp_path / "blank.png", "markdown", family.quickest, family=family))
     expected = int(inputs["images_seq_mask"].sum())
     found = len(checked.vision(inputs).get("vision_fusion", ()))
-    why = "one feature for each image token of a white page: the gate is shut where the pixels' sum is zero, not else"
+    why = "a feature for each image token: only a page with pixels that sum to exactly zero is taken for no image"
     dsocr_check([as_expected("vision_fusion/blank page", found, expected, why)])
 
 
@@ -83,7 +83,7 @@ def test_crops_that_sum_to_zero_are_seen(
     inputs = checked.inputs(make_case(write_page("halves", tmp_path), "markdown", "gundam", family=family))
     expected = int(inputs["images_seq_mask"].sum())
     fused = _unless_refused(checked, inputs)
-    why = "one feature for each image token, of crops that sum to zero as well"
+    why = "a feature for each image token, even if all crops together sum to zero"
     found = expected if fused is None else len(fused)
     dsocr_check([as_expected("vision_fusion/crops of sum zero", found, expected, why)])
 
@@ -91,7 +91,7 @@ def test_crops_that_sum_to_zero_are_seen(
 def test_images_of_one_prompt_are_seen_as_each_by_itself(
     tmp_path: Path, family: ModelSpec, limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
 ) -> None:
-    """A page that is cut, one that is not, and the negative of the first."""
+    """Join a page with crops, a page without, and the negative of the first into one prompt."""
     import torch
 
     from pytest_dsocr.subjects.checked import CheckedSubject
@@ -111,7 +111,7 @@ def test_images_of_one_prompt_are_seen_as_each_by_itself(
 
 
 def _unless_refused(checked: CheckedSubject, inputs: Mapping[str, Tensor]) -> Tensor | None:
-    """Return the features of all images of a prompt, in their order; None where the subject raises."""
+    """Return the features of all images of a prompt in order; None if the subject refuses the prompt."""
     try:
         return checked.vision(inputs)["vision_fusion"]
     except SubjectFaultError:

@@ -1,6 +1,6 @@
-"""Step by step, in one call, and going on from a cache: three ways to one place, for a prompt of one token as well.
+"""Equal logits and caches from steps, from one call, and from a continued cache.
 
-For that the vendor's gate is shut, and the cache begins with one position. A subject that takes no such prompt raises
+They are also compared for a prompt of one token without an image. A subject that does not accept such a prompt raises
 ``NotImplementedError``.
 """
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.dsocr_level("L2")
 
 
 def test_step_by_step_is_one_call(walk: Walk, limits: Tolerances, dsocr_check: Check) -> None:
-    """The logits after each step are those of a prefill of the prompt with the tokens so far."""
+    """Compare the logits after each step with a prefill of the prompt and all tokens up to that step."""
     stepped = walk.steps(walk.start()[0], walk.first)
     at_once = [walk.start(walk.first[:count])[1] for count in range(1, STEPS + 1)]
     dsocr_check(
@@ -51,11 +51,11 @@ def test_the_cache_holds_the_same_by_either_way(kind: str, walk: Walk, limits: T
 
 def test_vision_gives_nothing(walk: Walk, dsocr_check: Check) -> None:
     seams = sorted(walk.subject.vision(walk.text_only()))
-    dsocr_check([as_expected("vision_fusion/one token", seams, [], "for the gate is shut")])
+    dsocr_check([as_expected("vision_fusion/one token", seams, [], "because the prompt has no image tokens")])
 
 
 def test_it_is_the_beginning_of_a_longer_one(walk: Walk, limits: Tolerances, dsocr_check: Check) -> None:
-    """BOS, then a token as a step, against both in one call."""
+    """Compare BOS with a token as a step against both tokens in one call."""
     try:
         dsocr_check(_both_ways(walk, limits))
     except SubjectFaultError as fault:
@@ -70,6 +70,6 @@ def _both_ways(walk: Walk, limits: Tolerances) -> list[Comparison]:
     [found] = walk.steps(state, walk.first[:1])
     _, expected = walk.subject.prefill(walk.text_only(walk.first[:1]), None)
     return [
-        as_expected("cache/length", length, 1, "the prompt's tokens"),
+        as_expected("cache/length", length, 1, "the tokens of the prompt"),
         compare_ways("logits/second token", found, expected, limits.logits),
     ]

@@ -1,4 +1,4 @@
-"""The subject's steps after a page, two ways to the same numbers, and what memory both take on a GPU."""
+"""Steps of a subject after a page, and comparisons of cache lengths, tensors and peaks of memory."""
 
 from __future__ import annotations
 
@@ -27,34 +27,33 @@ STEPS = 8
 
 @dataclass(frozen=True, eq=False)
 class Walk:
-    """One page, from the prompt on.
+    """Page with its inputs, features and next tokens.
 
-    What tests share is made before the first is given it: a test may count calls or bytes, and what was made while it
-    counts would be counted, in whichever test comes first.
+    All of these are computed before the first test runs, as a test may count calls or bytes.
     """
 
     subject: CheckedSubject
-    """The subject, whose every answer is checked to be one."""
+    """The subject, with every result checked for its type and shape."""
     inputs: Mapping[str, Tensor]
-    """The subject's inputs of the page; never handed to it but as copies."""
+    """Inputs that the subject made from the page; the subject receives only copies."""
     features: Tensor
-    """The page's features, ``vision_fusion``; never handed to it but as a copy."""
+    """Features of the page, ``vision_fusion``; the subject receives only copies."""
     tokens: tuple[int, ...]
-    """The subject's own first choices, without any rule of repetition: :data:`STEPS`, and as many as a ring holds."""
+    """Best tokens without a rule for repetition: :data:`STEPS`, and as many more as a ring holds."""
     family: ModelSpec
 
     @classmethod
     def along(cls, subject: Any, page: Path, preset: str = "", *, family: ModelSpec) -> Walk:
-        """Ask ``subject`` for a page's inputs, features and first choices.
+        """Compute a page's inputs, features and next tokens with ``subject``.
 
         Args:
             subject: the implementation under test.
             page: an image.
-            preset: its sizes; the quickest where they do not matter.
-            family: of the checkpoint.
+            preset: sizes of the views; the quickest ones if empty.
+            family: the checkpoint's model.
 
         Raises:
-            DsocrError: where it does not give them.
+            DsocrError: if the subject returns no features.
         """
         import torch
 
@@ -66,33 +65,33 @@ class Walk:
             inputs = _copied(checked.inputs(case, partial=True))
             if (features := checked.vision(_copied(inputs)).get(FUSION)) is None:
                 raise DsocrError(
-                    f"the subject's vision gave nothing of {page.name} in {case.preset.name}; "
-                    "if its pixels sum to zero there, as the vendor's gate has it, put another page first"
+                    f"the subject's vision returned no features for {page.name} in {case.preset.name}; if the page's "
+                    "pixels sum to zero, which the vendor's code takes for no image, put another page first"
                 )
             walk = cls(checked, inputs, features.clone(), (), family)
             return replace(walk, tokens=walk._choices())
 
     @property
     def first(self) -> tuple[int, ...]:
-        """The first :data:`STEPS` choices, which a prompt may end in as well: no ring is full by then."""
+        """The first :data:`STEPS` tokens, too few to fill a ring; a prompt may also end in them."""
         return self.tokens[:STEPS]
 
     @property
     def prompt_tokens(self) -> int:
-        """Tokens of the prompt."""
+        """Number of tokens in the prompt."""
         return self.inputs["input_ids"].shape[1]
 
     def held(self, steps: int) -> int:
-        """Return the positions in the cache after so many steps, as the family keeps them."""
+        """Return the number of positions in the cache after ``steps``, by the model's rule."""
         return self.family.cache.length(self.prompt_tokens, steps)
 
     def over(self, step: int) -> list[int]:
-        """Return the position that a step is to write over, if any."""
+        """Return the position that a step must overwrite, if any."""
         is_full = self.held(step) == self.held(step - 1)
         return [self.family.cache.slot(self.prompt_tokens, step - 1)] if is_full else []
 
     def copies(self, more: Sequence[int] = ()) -> dict[str, Tensor]:
-        """Return the inputs anew, with ``more`` tokens of text behind the prompt."""
+        """Return a copy of the inputs with ``more`` tokens of text after the prompt."""
         import torch
 
         given = _copied(self.inputs)
@@ -103,18 +102,18 @@ class Walk:
         return given
 
     def text_only(self, more: Sequence[int] = ()) -> dict[str, Tensor]:
-        """Return the inputs anew, with a prompt of BOS and ``more`` tokens, and none of the image's."""
+        """Return a copy of the inputs with a prompt of BOS and ``more`` tokens, and without image tokens."""
         given = self.copies()
         given["input_ids"] = given["input_ids"].new_tensor([[int(given["input_ids"][0, 0]), *more]])
         given["images_seq_mask"] = given["images_seq_mask"].new_zeros(1, 1 + len(more))
         return given
 
     def start(self, more: Sequence[int] = ()) -> tuple[DecodeView, Tensor]:
-        """Prefill the prompt and ``more`` tokens in one call; give the state and its logits ``[V]``."""
+        """Prefill the prompt and ``more`` tokens in one call, and return the state and its logits ``[V]``."""
         return self.subject.prefill(self.copies(more), self.features.clone())
 
     def steps(self, state: DecodeView, tokens: Sequence[int]) -> list[Tensor]:
-        """Feed tokens one by one; give the logits after each."""
+        """Feed tokens one by one, and return the logits after each."""
         return [self.subject.step(state, token) for token in tokens]
 
     def _choices(self) -> tuple[int, ...]:
@@ -130,31 +129,31 @@ def _copied(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def compare_lengths(probe: KvProbe, expected: int, when: str, why: str) -> list[Comparison]:
-    """Compare what a cache says of itself, and where its contents are shown the length of all keys and values."""
+    """Compare the cache's own length, and the lengths of its keys and values if it shows them."""
     what = f"cache/positions {when}"
     found = as_expected(f"cache/length {when}", probe.state.cache.length, expected, why)
     try:
         lengths = Counter(length for pair in probe.lengths for length in pair)
     except NotOfferedError:
         return [found, not_compared(what, Reason.NOT_OFFERED)]
-    held = next(iter(lengths)) if len(lengths) == 1 else f"{dict(lengths)}, by tensors that are so long"
+    held = next(iter(lengths)) if len(lengths) == 1 else f"{dict(lengths)}, as length: number of tensors"
     return [found, as_expected(what, held, expected, f"{why}, in keys and values of every layer")]
 
 
 def compare_ways(what: str, found: Tensor, expected: Tensor, allowed: float) -> Comparison:
-    """Compare tensors by the largest difference over the largest value, of finite ones; where all are alike, nothing.
+    """Compare tensors by their largest difference relative to the largest value, unless all values are equal.
 
     Args:
-        what: what they are of.
-        found: by one way.
-        expected: by the other, which is taken for right.
-        allowed: the relative error that is DRIFT.
+        what: name of the comparison.
+        found: tensor of one computation.
+        expected: tensor of the other, taken for right.
+        allowed: largest relative error that is DRIFT.
     """
     if found.shape != expected.shape:
         measured = f"shape {list(found.shape)}; expected {list(expected.shape)}"
         return Comparison(what, Verdict.WRONG, measured)
     if not expected.numel() or bool((expected == expected.flatten()[0]).all()):
-        measured = f"all alike in {list(expected.shape)}, which tells nothing; give what was computed"
+        measured = f"all values of {list(expected.shape)} are equal, which shows nothing; return the computed ones"
         return not_compared(what, Reason.TELLS_NOTHING, measured)
     apart = (found.float() - expected.float()).abs()
     error = float(apart.max() / expected.float().abs().max())
@@ -168,14 +167,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Peak:
-    """Bytes allocated by torch on one GPU."""
+    """Bytes allocated by torch on one GPU, before some work and at most during it."""
 
     before: int
     most: int
 
     @classmethod
     def of(cls, work: Callable[[], T], device: str) -> tuple[T, Peak]:
-        """Do ``work``; return its result, and the peak on ``device``, whichever is current."""
+        """Do ``work``, and return its result and its peak on ``device``, even if another device is current."""
         import torch
 
         gpu = torch.device(device)
@@ -186,11 +185,11 @@ class Peak:
 
 
 def compare_peaks(prefill: Peak, decode: Peak, device: str) -> Comparison:
-    """Compare decode's with the one from vision to the prompt's end, where that shows that the subject was there."""
+    """Compare the peak of decode with that of vision and prefill, if torch allocated anything there."""
     what = "decode/peak memory"
     if prefill.most <= prefill.before:
         why = f"torch allocated nothing on {device} in vision and prefill"
-        return not_compared(what, Reason.TELLS_NOTHING, f"{why}; see that the subject computes there, and in torch")
+        return not_compared(what, Reason.TELLS_NOTHING, f"{why}; check that the subject computes there with torch")
     verdict = Verdict.MATCH if decode.most <= prefill.most else Verdict.WRONG
     message = f"{decode.most / MB:.1f} MB at most in decode, {prefill.most / MB:.1f} MB in vision and prefill (allowed)"
     return Comparison(what, verdict, f"{message}, on {device}")

@@ -1,4 +1,4 @@
-"""What the suite of the second checkpoint shares, and where it is asked: of the embedded one, in float32 on a CPU."""
+"""Fixtures of the suite of the second checkpoint, which needs a run of ``mini`` in float32 on a CPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect these tests where the run is of another checkpoint, device or dtype: no such run is recorded."""
+    """Deselect these tests if the run has another checkpoint, device or dtype; the recordings have none."""
     own = [item for item in items if item.path.is_relative_to(HERE)]
     if own and not _is_asked(own_config(config)):
         config.hook.pytest_deselected(items=own)
@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def second(dsocr_config: Config, dsocr_subject: Any, tmp_path_factory: pytest.TempPathFactory) -> Second:
-    """The second checkpoint, written to a folder of its own."""
+    """Return the second checkpoint, written to a temporary folder."""
     from .second import Second
 
     return Second.written(dsocr_config, dsocr_subject, tmp_path_factory.mktemp("second"))

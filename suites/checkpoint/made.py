@@ -1,18 +1,18 @@
-"""A second checkpoint, small and awkward: ``python -m suites.checkpoint.made FOLDER [MODEL]`` writes it, and its pages.
+"""A second checkpoint, small and awkward, with its pages: ``python -m suites.checkpoint.made FOLDER [MODEL]``.
 
-Its weights have the same bytes on every machine. They follow from a seed (see ``engine.synthetic``), but for some that
-are set so that what is rare happens on one page:
+Its weights have the same bytes on every machine. Most follow from a seed (see ``engine.synthetic``). Some are set to
+make rare events happen on one page:
 
-- Its tables of positions are smaller than the view, and are enlarged, as those of the vendor's model are in Large.
-- There are more than ten experts, whose names sort otherwise than their numbers. They come in pairs of nearly equal
-  rows in the router: which of a pair is chosen shows only where scores are computed in float32.
-- What it says is a chain. A token's embedding is large in a channel of its own, and the row of ``lm_head`` of the token
-  that comes next looks at that channel alone: such logits do not depend on the order of sums.
-- In some places two tokens are equally good, to the bit, and the lower id is right; in others nearly so, apart by more
-  than float32 rounds and less than float16 can tell. Pad is said in the middle, and EOS is second best early.
-- It says a blank in front of a stop, an entity, and two empty lines in a row, which a reader might tidy or resolve.
-- The prompt ends in the twenty letters that the chain begins with, so that the rule for n-grams, which counts the
-  prompt, forbids the last of them. It is so long that the output goes beyond 2,048 positions.
+- The tables of positions are smaller than the view and must be enlarged, as the vendor's are in Large.
+- There are more than ten experts, and their names sort otherwise than their numbers. The router has nearly equal rows
+  for each pair of experts. Only scores in float32 show the right one of a pair.
+- The output is a chain of tokens. Each token's embedding is large in a channel of its own, which only the next token's
+  row of ``lm_head`` reads. These logits do not depend on the order of sums.
+- At some steps two tokens have equal logits, and the lower id is right. At others they differ by more than float32
+  rounds, and by less than float16 resolves. Pad is output in the middle, and EOS is second best early.
+- The text has a space before a full stop, an entity and two empty lines in a row. A reader might normalise them.
+- The prompt ends in the twenty letters that the chain begins with. The rule for n-grams counts the prompt, and forbids
+  the last letter. The prompt is long: the output goes beyond 2,048 positions.
 """
 
 from __future__ import annotations
@@ -64,24 +64,24 @@ PAGES = {
     "tiny": {"float32": "exactly_640", "bfloat16": "halves"},
     "base": {"float32": "exactly_640", "bfloat16": "square_halves"},
 }
-"""Drawn pages by preset and dtype. The pixels of the second sum to zero: without vision the decoder is given the same
-bits."""
+"""Drawn pages by preset and dtype. The pixels of the bfloat16 page sum to zero: without vision, every decoder gets the
+same bits."""
 LETTERS = "abcdefghijklmnopqrst"
 PROMPT = f"<image>\n{' '.join(map(str, range(971)))} {' '.join(LETTERS)}"
 CEILING = 48
-"""New tokens at most; the chain is shorter."""
+"""Limit of new tokens, longer than the chain."""
 
 
 class Link(NamedTuple):
-    """A token of the chain, and others that are as good, or nearly."""
+    """Token of the chain, with its competitors."""
 
     says: str
     equal: str = ""
-    """Of a higher id, so that it is not chosen."""
+    """Token with an equal logit and a higher id, which must not be chosen."""
     nearly: str = ""
-    """Of a lower id, so that it is chosen where rounding makes both equal."""
+    """Token with a slightly lower logit and a lower id, chosen if rounding makes both logits equal."""
     second: str = ""
-    """Worse by a quarter."""
+    """Token with a logit lower by a quarter."""
 
 
 EOS, PAD = "<｜end▁of▁sentence｜>", "<｜▁pad▁｜>"
@@ -100,31 +100,31 @@ CHAIN = (
     Link(EOS),
 )
 FORBIDDEN = " t"
-"""It would repeat the prompt: what is second best is said, and goes on in its place. Without a rule for
-n-grams that is the best itself."""
+"""Token that would repeat the prompt: the second best one continues the chain, or is the best one for a model without a
+rule for n-grams."""
 
 LOUD, COMMON = 24.0, 6.0
-"""A token's own channel in its embedding; the last channel, which is alike for every token."""
+"""Value of a token's own channel in its embedding, and of the last channel, which is equal for all tokens."""
 APART, EXPERTS_APART = 2.0**-13, 2.0**-12
-"""How much of the last channel tells tokens that are nearly equal apart, and the experts of a pair."""
+"""Weights of the last channel that separate nearly equal tokens, and the experts of a pair."""
 WORSE = 0.75
 SMALL = 2.0**-5
 STREAMS = re.compile(
     r"patch_embed|pos_embed|neck\.[02]|net_3|attn\.proj|lin2|_embedding|pre_layrnorm|out_proj|fc2"
     r"|embed_tokens|projector|image_newline|view_seperator|o_proj|down_proj"
 )
-"""Weights that put something into a stream of residuals, or in front of a norm: made small, so that epsilons count."""
+"""Weights before a residual sum or a norm, scaled by ``SMALL`` to make the norms' epsilons matter."""
 FIRST_ATTENTION = "model.layers.0.self_attn.o_proj.weight"
-"""Zero: in bfloat16 the first layer then tells how norms are rounded, however attention rounds."""
+"""Weights set to zero: in bfloat16 the first layer then shows the rounding of norms without that of attention."""
 
 
 def architecture(family: ModelSpec) -> Architecture:
-    """Return the checkpoint's dimensions, as ``family``'s."""
+    """Return the checkpoint's architecture for ``family``."""
     return Architecture(family, ENCODER, DECODER)
 
 
 def write_awkward(folder: Path, family: ModelSpec) -> Path:
-    """Write the checkpoint into ``folder``, which it makes, as ``family``'s, and give it."""
+    """Write the checkpoint for ``family`` into a new ``folder``, and return the folder."""
     import torch
     from tokenizers import Tokenizer
 
@@ -155,7 +155,7 @@ def write_awkward(folder: Path, family: ModelSpec) -> Path:
 
 
 def _chain(embeddings: Tensor, head: Tensor, vocabulary: Tokenizer, forbidden: float) -> None:
-    """Make the tokens answer one another, :data:`FORBIDDEN` so loudly; ``embeddings`` and ``head`` are ``[V, C]``."""
+    """Set the weights ``[V, C]`` that chain the tokens; ``forbidden`` is the weight of :data:`FORBIDDEN`."""
 
     def ids(text: str) -> list[int]:
         found: list[int] = vocabulary.encode(text, add_special_tokens=False).ids

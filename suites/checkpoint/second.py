@@ -1,4 +1,4 @@
-"""The second checkpoint, the subject loaded on it, and what both sides answer."""
+"""Comparison of subject and reference on the second checkpoint."""
 
 from __future__ import annotations
 
@@ -32,22 +32,26 @@ from .made import CEILING, DECODER, NAME, PAGES, PROMPT, write_awkward
 
 IN_BFLOAT16 = {"seam": 2e-2}
 FIRST_LAYER, OF_FIRST_LAYER = "prefill/0", {"seam": 5e-4}
-"""Limits in bfloat16, where the decoder is given the same bits. Measured of correct variants (AVX2, AVX-512 with and
-without bf16 products, no oneDNN, torch's fused attention): up to 2e-5 at the first layer, which has no attention, and
-1.3e-2 behind it. Of mistakes behind it: 3.6e-2 where the router computes in bfloat16, 5.6e-2 where positions are
-rounded to it. Beyond the limit at the first layer are norms in bfloat16 and other epsilons, whose error against float32
-is 1.01 to 1.18 times the vendor's, and norms in float64, where it is 0.975 times that: more exact is not wrong."""
-MORE_EXACT = "nearer to float32 than the vendor's kernels are"
+"""Limits in bfloat16, for a decoder that gets the same bits on both sides.
+
+Correct variants differ by up to 2e-5 at the first layer, which has no attention, and by 1.3e-2 after it. They use AVX2,
+AVX-512 with and without bf16 products, no oneDNN, or torch's fused attention. Mistakes after the first layer cause
+3.6e-2 (router in bfloat16) or 5.6e-2 (positions in bfloat16).
+
+Three changes exceed the limit of the first layer. Norms in bfloat16 and other epsilons have 1.01 to 1.18 times the
+vendor's error against float32. Norms in float64 have 0.975 times that error: more exact is not wrong.
+"""
+MORE_EXACT = "nearer to float32 than the vendor's kernels"
 
 
 @dataclass(frozen=True)
 class Second:
-    """The second checkpoint in its folder, for the subject of a run."""
+    """Second checkpoint in a folder, for the subject of a run."""
 
     config: Config
-    """The run's."""
+    """Config of the run."""
     first: Any
-    """The subject on the run's own checkpoint."""
+    """Subject with the run's own checkpoint."""
     folder: Path
     family: ModelSpec
 
@@ -61,19 +65,19 @@ class Second:
         return cls(config, subject, folder, family)
 
     def config_in(self, dtype: str) -> Config:
-        """Return the run's config, but for the checkpoint and the dtype; no picture is drawn of what it reads."""
+        """Return the run's config with this checkpoint, a dtype, and no pictures."""
         return replace(self.config, checkpoint=str(self.folder / NAME), dtype=dtype, reference_dtype=dtype, out=None)
 
     def reference(self, dtype: str) -> Reference:
-        """Return the recordings of the vendor's code with this checkpoint."""
+        """Return the recording of the vendor's code with this checkpoint."""
         wanted = WantedReference(resolve(self.folder / NAME), "cpu", dtype)
         return open_recorded(recording_places(self.config.golden), wanted)
 
     def report(self, dtype: str, reference: Reference) -> CaseReport:
-        """Ask both sides, and judge.
+        """Run both sides, and compare them.
 
         Raises:
-            NotOfferedError: where the subject takes no other checkpoint, or does not compute in ``dtype``.
+            NotOfferedError: if the subject accepts no other checkpoint, or does not compute in ``dtype``.
         """
         own = self.config_in(dtype)
         self._check_offered(own)
@@ -98,18 +102,18 @@ class Second:
 
 
 def _check_width(report: CaseReport) -> None:
-    """Raise ``DsocrError`` where the features are as wide as another checkpoint's."""
+    """Raise ``DsocrError`` if the features have another checkpoint's number of channels."""
     features = report.exchange.answer.seams.get("vision_fusion")
     if features and features.shape[-1] != DECODER.hidden_size:
         raise DsocrError(
-            f"the subject's features have {features.shape[-1]} channels, and the checkpoint that its Setup names has "
-            f"{DECODER.hidden_size}; load what Setup names, or raise NotImplementedError where no other "
-            "checkpoint is taken than the run's"
+            f"the subject's features have {features.shape[-1]} channels; expected {DECODER.hidden_size}, as in the "
+            "checkpoint that Setup names; load what Setup names, or raise NotImplementedError for every checkpoint "
+            "that is not built in"
         )
 
 
 def _tightened(report: CaseReport, own: Config, subject: Any) -> CaseReport:
-    """Judge the first layer by its own limit, beyond which it may be more exact alone."""
+    """Compare the first layer by its own limit, which only a more exact one may exceed."""
     limits: Tolerances = report.limits.but({**OF_FIRST_LAYER, **own.tolerances})
     first = {one.what: one for one in judge(report.exchange, limits).of("prefill") if one.what == FIRST_LAYER}
     for what, one in first.items():
@@ -120,7 +124,7 @@ def _tightened(report: CaseReport, own: Config, subject: Any) -> CaseReport:
 
 
 def _is_more_exact(report: CaseReport, own: Config, subject: Any) -> bool:
-    """Return whether the first layer errs less against float32 than the vendor's kernels, both on its own input."""
+    """Return whether the first layer is nearer to float32 than the vendor's kernels on the same input."""
     rounder, tensors = Rounder(own.setup, 0), report.exchange.answer.input_tensors
     parts = parts_of(CheckedSubject(subject), tensors) if tensors else ()
     for part in (one for one in parts if (one.stage, one.depth) == (PREFILL, 0)):
@@ -131,7 +135,7 @@ def _is_more_exact(report: CaseReport, own: Config, subject: Any) -> bool:
 
 
 def _explained(report: CaseReport, own: Config) -> CaseReport:
-    """Say what would explain the first divergence, where there is one."""
+    """Add an explanation of the first divergence, if there is one."""
     if report.divergence is None:
         return report
     explainer = Explainer(own.setup, own.explain, own.time_limit, own.start_limit)
@@ -143,7 +147,7 @@ def _explained(report: CaseReport, own: Config) -> CaseReport:
 
 @contextmanager
 def _loaded(own: Config) -> Iterator[Any]:
-    """Load the subject anew; a factory that raises ``NotImplementedError`` does not offer what is asked."""
+    """Load the subject; a factory that raises ``NotImplementedError`` does not offer this checkpoint or dtype."""
     try:
         limit_s = own.subject_time_limit if own.isolate else None
         subject = open_subject(own.subject, own.setup, limit_s, own.start_limit)

@@ -1,6 +1,6 @@
-"""A second checkpoint, awkward on purpose, read by the subject and compared with the vendor's reading of it.
+"""Results of the subject on a second, awkward checkpoint, compared with the vendor's.
 
-What it is made of, and what it shows, is in ``made``. In bfloat16 it is asked of a subject whose ``dtypes`` name that.
+The module ``made`` describes the checkpoint. The comparison in bfloat16 needs a subject with that in its ``dtypes``.
 """
 
 from __future__ import annotations

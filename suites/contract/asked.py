@@ -1,4 +1,4 @@
-"""Pages that are drawn, and the inputs that the subject makes of them, each once in a run."""
+"""Drawn pages, and the inputs that the subject makes from them; each is made once in a run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def own_preset(name: str, base_size: int, image_size: int, crop: bool) -> Preset:
-    """Return a preset of a user's own; :func:`sizes_of` makes it one of the model's."""
+    """Return a preset with sizes that a user chose; :func:`sizes_of` adapts it to a model."""
     return replace(DEEPSEEK_OCR.quickest, name=name, base_size=base_size, image_size=image_size, crop=crop)
 
 
@@ -32,25 +32,25 @@ OWN_PRESETS = (
     own_preset("own_odd", 800, 800, crop=False),
     own_preset("own_small", 400, 400, crop=False),
 )
-"""Crops beside a smaller view of the page; sides whose patches do not divide by four, padded and squashed."""
+"""Presets with crops and a smaller view of the page, and with sides whose patches do not divide by four."""
 OWN_BASE = own_preset("own_base", 1024, 512, crop=False)
-"""Its base_size is of no view."""
+"""A preset whose ``base_size`` is the size of no view."""
 OWN_PAGES = ("portrait", "landscape")
 
 
 def recorded(name: str, family: ModelSpec) -> Path:
-    """Return the shipped file of that name with what the family's vendor's code did."""
+    """Return the shipped file of that name with results of the vendor's code for ``family``."""
     return facts_of(shipped_folder() / RECORDINGS, family) / name
 
 
 def sizes_of(preset: str | Preset, family: ModelSpec) -> Preset:
-    """Return DeepSeek-OCR's preset of that name, or one's own, as ``family`` cuts pages: ``infer`` takes any sizes."""
+    """Return a preset, or DeepSeek-OCR's of that name, adapted to the way in which ``family`` cuts pages."""
     return family.preset(preset if isinstance(preset, Preset) else DEEPSEEK_OCR.presets[preset])
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """Draws a page into a folder when it is first asked for."""
+    """Folder of pages, each drawn when it is first requested."""
 
     folder: Path
 
@@ -65,7 +65,7 @@ class Drawn:
         return self._saved(f"{width_px}x{height_px}.png", lambda: Image.new("1", (width_px, height_px), 1))
 
     def painted(self, columns: int, rows: int) -> Path:
-        """Return the file of a page with a colour for each crop of its grid."""
+        """Return the file of a page on which each crop of its grid has its own colour."""
         from .pages import painted
 
         return self._saved(f"painted-{columns}x{rows}.png", lambda: painted(columns, rows))
@@ -77,7 +77,7 @@ class Drawn:
 
 
 class Asked:
-    """Asks the subject (L1) for the inputs of pages; what it keeps of them are digests.
+    """Inputs that the subject (L1) makes from pages, kept as digests.
 
     Args:
         subject: the implementation under test.
@@ -99,7 +99,7 @@ class Asked:
         return self._digests[key]
 
     def without_pixels(self, page: Path) -> InputsDigest:
-        """Return the digest of a page's inputs in Gundam but for their pixels, which are up to 15 million to hash."""
+        """Return the digest of a page's inputs in Gundam, without hashing up to 15 million pixels."""
         from pytest_dsocr.records.reference_result import InputsDigest
 
         if page not in self._brief:
@@ -108,7 +108,7 @@ class Asked:
         return self._brief[page]
 
     def tensors(self, page: Path, preset: str | Preset = "gundam", prompt: str = "markdown") -> Mapping[str, Tensor]:
-        """Return the inputs themselves, made anew."""
+        """Return new inputs of a page."""
         from pytest_dsocr.subjects.checked import CheckedSubject
 
         case = make_case(page, prompt, sizes_of(preset, self.family), family=self.family)

@@ -1,4 +1,4 @@
-"""What the suite of the contract shares."""
+"""Fixtures of the contract suite, and the tests that it leaves out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOGETHER = Path(__file__).with_name("test_pages_together.py")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out several pages at one place where the model has none."""
+    """Skip the tests of several pages in one prompt if the model has no such prompt."""
     return (
         True if collection_path == TOGETHER and not family_named(own_config(config).checkpoint).pages_prompt else None
     )
@@ -32,7 +32,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the odd pages where the run is of another checkpoint: they are words that ``mini`` reads."""
+    """Deselect the odd pages unless the checkpoint is ``mini``, which was trained to read their words."""
     own = [item for item in items if item.path == ODD_PAGES]
     if own and split_model(own_config(config).checkpoint)[1] != MINI:
         config.hook.pytest_deselected(items=own)
@@ -41,13 +41,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def facts(dsocr_config: Config, family: ModelSpec) -> Facts:
-    """What the vendor's code was seen to do."""
+    """Return the recorded inputs of the vendor's code."""
     return Facts.read(dsocr_config.golden, family)
 
 
 @pytest.fixture(scope="session")
 def tokenizer(dsocr_config: Config) -> Tokenizer:
-    """The checkpoint's, as its files say, whoever the subject is."""
+    """Return the tokenizer in the checkpoint's files, independent of the subject."""
     from pytest_dsocr.engine.checkpoint import resolve
 
     return resolve(dsocr_config.checkpoint).tokenizer
@@ -55,17 +55,17 @@ def tokenizer(dsocr_config: Config) -> Tokenizer:
 
 @pytest.fixture(scope="session")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Drawn:
-    """Pages, each drawn once."""
+    """Return the drawn pages of this run."""
     return Drawn(tmp_path_factory.mktemp("pages"))
 
 
 @pytest.fixture(scope="session")
 def asked(dsocr_subject: Any, family: ModelSpec) -> Asked:
-    """The subject's inputs, each asked once."""
+    """Return the subject's inputs, each computed once."""
     return Asked(dsocr_subject, family)
 
 
 @pytest.fixture(scope="session")
 def pixels(facts: Facts, asked: Asked, drawn: Drawn, tokenizer: Tokenizer) -> Pixels:
-    """Compares the subject's pixels with the recorded ones."""
+    """Return the comparer of the subject's pixels with the recorded ones."""
     return Pixels(facts, asked, drawn, tokenizer, Recipes(asked, drawn))

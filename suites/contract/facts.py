@@ -1,4 +1,4 @@
-"""What the vendor's ``infer`` passed to ``generate``, as recorded; image tokens and pixels are compared with it."""
+"""Recorded arguments of the vendor's ``generate``, and comparisons of image tokens and pixels with them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pytest_dsocr.records.reference_result import InputsDigest
 
 RECORDED_AS = {"own_base": "tiny"}
-"""The preset whose ids and view of the page those of another are."""
+"""Presets whose ids and view of the page are recorded under another preset."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class Facts:
 
     recorded: Mapping[str, Any]
     family: ModelSpec
-    """Whose vendor's code it is of."""
+    """The model that was recorded."""
 
     @classmethod
     def read(cls, golden: Path, family: ModelSpec, what: str = "inputs") -> Facts:
-        """Read those nearest to the installed Pillow: a run's own, or the shipped ones where it has none."""
+        """Read the facts nearest to the installed Pillow: the run's own if there are any, else the shipped ones."""
         from pytest_dsocr.reference.goldens import RECORDINGS, facts_of, shipped_folder
         from pytest_dsocr.reference.nearest import read_facts
 
@@ -43,7 +43,7 @@ class Facts:
         return cls(read_facts(own if any(own.glob(f"{what}-*.json")) else shipped, what), family)
 
     def prepared(self, page: str, preset: str) -> InputsDigest:
-        """Return the inputs of a drawn page with the markdown prompt, in a byte-level vocabulary."""
+        """Return the recorded inputs of a drawn page with the markdown prompt, in a byte-level vocabulary."""
         from pytest_dsocr.records.packing import unpack_inputs
 
         wanted = (page, RECORDED_AS.get(preset, preset))
@@ -51,26 +51,26 @@ class Facts:
         return unpack_inputs(row, {})
 
     def grid(self, size_px: Size) -> tuple[int, int]:
-        """Return the columns and rows of crops of a page of this size."""
+        """Return the recorded columns and rows of crops for a page of this size."""
         [grid] = [tuple(row[2:]) for row in self.recorded["grids"] if tuple(row[:2]) == size_px]
         return grid
 
     def prompt(self, name: str) -> PromptFact:
-        """Return what was recorded of a prompt, with the page ``square`` in Gundam."""
+        """Return the recorded ids of a prompt with the page ``square`` in Gundam."""
         [row] = [row for row in self.recorded["prompts"] if row["name"] == name]
         return PromptFact(row["text"], row["encoded"], [one for one, length in row["input_ids"] for _ in range(length)])
 
     def with_origin(self, compared: Comparison) -> Comparison:
-        """Say of a comparison with a fact that is not right where the fact comes from."""
+        """Add the origin of the recorded fact to a comparison that is not MATCH."""
         made = self.recorded["provenance"]
-        origin = f"recorded on {made['date']} of the vendor's infer with Pillow {made['versions']['pillow']}"
+        origin = f"recorded on {made['date']} from the vendor's infer with Pillow {made['versions']['pillow']}"
         right = compared.verdict is Verdict.MATCH
         if not right and compared.what in PIXELS and compared.error is None:
             self._check_pillow()
         return compared if right else replace(compared, details=(origin, *compared.details))
 
     def _check_pillow(self) -> None:
-        """Raise ``NotRecordedError`` where other pixels than the recorded ones may be right: another Pillow's."""
+        """Raise ``NotRecordedError`` if the installed Pillow resizes otherwise than the recorded one."""
         from pytest_dsocr.contract.image import resampling
         from pytest_dsocr.reference.nearest import other_pillow
         from pytest_dsocr.reference.protocol import NotRecordedError
@@ -81,14 +81,14 @@ class Facts:
             )
 
     def is_vocabulary_of(self, tokenizer: TextTokenizer) -> bool:
-        """Return whether a checkpoint's vocabulary is the one that the prompts were recorded in, the vendor's."""
+        """Return whether a checkpoint has the vendor's vocabulary, in which the prompts were recorded."""
         encoded = [pair for row in self.recorded["prompts"] for pair in row["encoded"].items() if pair[0]]
         return any(tokenizer.encode(text) == ids for text, ids in encoded)
 
 
 @dataclass(frozen=True)
 class PromptFact:
-    """One prompt, and its ids in the vendor's vocabulary."""
+    """Recorded prompt with its ids in the vendor's vocabulary."""
 
     text: str
     encoded: Mapping[str, list[int]]
@@ -107,7 +107,7 @@ class PromptFact:
 
 
 def compare_image_tokens(inputs: InputsDigest, image_id: int, expected: int, why: str) -> list[Comparison]:
-    """Compare how many ids, and how many True in the mask, stand for the image."""
+    """Compare the numbers of image ids and of True values in the mask with the expected one."""
     in_mask = sum(length for value, length in inputs.images_seq_mask if value)
     return [
         as_expected("input_ids/image", inputs.prompt_ids.count(image_id), expected, why),
@@ -117,7 +117,7 @@ def compare_image_tokens(inputs: InputsDigest, image_id: int, expected: int, why
 
 @dataclass(frozen=True)
 class Pixels:
-    """Compares views of drawn pages with the recorded ones, bit for bit."""
+    """Comparison of views of drawn pages with the recorded ones, bit for bit."""
 
     facts: Facts
     asked: Asked
@@ -126,16 +126,17 @@ class Pixels:
     recipes: Recipes
 
     def compare(self, what: str, page: str, preset: str | Preset, otherwise: str = "") -> Comparison:
-        """Compare ``images_ori`` or ``images_crop``, and say of what is wrong where the recording comes from.
+        """Compare ``images_ori`` or ``images_crop`` with the recording, and name the recording if they differ.
 
-        ``otherwise`` is what the page is there for: said where what is wrong with a plain page does not explain it.
+        ``otherwise`` is the hint for this page, shown if the mistakes on a plain page do not explain the difference.
         """
         return self.facts.with_origin(self._compare(what, page, sizes_of(preset, self.facts.family), otherwise))
 
     def _compare(self, what: str, name: str, preset: Preset, otherwise: str) -> Comparison:
-        """Compare hashes, which do not tell where two tensors differ.
+        """Compare hashes first, then locate a difference.
 
-        The contract's own pixels do, where they have the recorded hash; they tell as well how the page was opened.
+        A recording has hashes only. Pixels that our own contract makes locate the difference if they have the recorded
+        hash.
         """
         from pytest_dsocr.compare.seams import compare_seam
         from pytest_dsocr.records.reference_result import Seam, pixels_sha256

@@ -1,4 +1,4 @@
-"""What a wrong fact of the contract resembles: inputs are made again under the known mistakes of inputs."""
+"""Hints for wrong inputs: known mistakes that reproduce the subject's inputs."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 Size = tuple[int, int]
 MOST, OR = 3, ", or "
-"""The most mistakes that are named which reproduce the subject's inputs."""
+"""Number of mistakes to name at most, and the words between them."""
 
 
 def hinted(compared: Comparison, hints: Callable[[], Iterator[str]]) -> Comparison:
-    """Add the first of ``hints`` to a comparison that is wrong; they are looked for only then."""
+    """Add the first hint to a comparison that is WRONG; hints are searched only then."""
     hint = next(hints(), None) if compared.verdict is Verdict.WRONG else None
     return replace(compared, details=(f"check: {hint}", *compared.details)) if hint else compared
 
@@ -30,7 +30,7 @@ def hinted(compared: Comparison, hints: Callable[[], Iterator[str]]) -> Comparis
 def _resembling(
     begins: str | tuple[str, ...], make: Callable[[], Any], actual: Any, family: ModelSpec
 ) -> Iterator[str]:
-    """Yield the mistakes of inputs whose ids begin so and under which the contract makes the subject's inputs."""
+    """Yield the known mistakes that reproduce the subject's inputs, among those with ids that begin with ``begins``."""
     from pytest_dsocr.explain.catalogue import mistakes
     from pytest_dsocr.explain.planted import in_contract
 
@@ -40,11 +40,11 @@ def _resembling(
             with in_contract(one):
                 ways += [one.words] if make() == actual else []
     if ways:
-        yield f"whether it comes of {OR.join(ways[:MOST])}"
+        yield f"whether the cause is {OR.join(ways[:MOST])}"
 
 
 def of_grid(actual: Mapping[Size, Grid], tiling: Tiling) -> Iterator[str]:
-    """Yield the rules that lead to all of these grids, by the size of the page; of two mistakes where no one does."""
+    """Yield the wrong rules that lead to all of these grids, or pairs of mistakes if no single rule does."""
     from pytest_dsocr.explain.catalogue.pixels import GRIDS, nearest
 
     def leads(rule: Callable[..., Grid], **how: Any) -> bool:
@@ -59,11 +59,11 @@ def of_grid(actual: Mapping[Size, Grid], tiling: Tiling) -> Iterator[str]:
         if not one.keys() & other.keys() and leads(nearest, **one, **other)
     ]
     if ways:
-        yield f"whether it comes of {OR.join(ways[:MOST])}"
+        yield f"whether the cause is {OR.join(ways[:MOST])}"
 
 
 def of_count(page: Path, actual: int, tokenizer: TextTokenizer, family: ModelSpec) -> Iterator[str]:
-    """Yield the mistakes under which a page in Gundam has this number of image tokens."""
+    """Yield the known mistakes that give a page in Gundam this number of image tokens."""
 
     def make() -> int:
         cut = family.default_preset
@@ -74,7 +74,7 @@ def of_count(page: Path, actual: int, tokenizer: TextTokenizer, family: ModelSpe
 
 
 def of_prompt(actual: Sequence[int], text: str, tokenizer: TextTokenizer, family: ModelSpec) -> Iterator[str]:
-    """Yield how a prompt's ids were made, where they are not the vendor's; how many an image has is left aside."""
+    """Yield the known mistakes that give a prompt these ids, whatever the number of image tokens."""
     from PIL import Image
 
     from pytest_dsocr.explain.catalogue.prompt import BUILT, TEXTS

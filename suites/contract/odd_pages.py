@@ -1,6 +1,6 @@
-"""Pages of a few words in forms that are easily misread: what ``mini`` says of them tells how a page was taken.
+"""Pages of a few words in unusual file forms; the text that ``mini`` reads shows how a file was decoded.
 
-The words are cut out of the shipped pages, as ink or paper, so that the pages are the same on every machine.
+The words are cut out of the shipped pages in black and white. The pages are the same on every machine.
 """
 
 import struct
@@ -28,16 +28,16 @@ WORDS = {
     "July": ("generated/form_001", (41, 392, 235, 501)),
     "Random": ("generated/two_columns_005", (453, 452, 748, 532)),
 }
-"""A shipped page, and where on it the words are: left, top, right and bottom in pixels."""
+"""Shipped page with these words, and their box in pixels: left, top, right, bottom."""
 INK, PAPER, SIDE_PX = 0, 255, 600
 D50 = 0xF6D6, 0x10000, 0xD32D
-"""The white of every ICC profile, in 65536ths."""
+"""The white point of every ICC profile, in 65536ths."""
 SRGB = (28580, 14582, 911), (25238, 46983, 6364), (9378, 3972, 46799)
-"""The red, green and blue of sRGB by that white, likewise."""
+"""Red, green and blue of sRGB at that white point, in 65536ths."""
 
 
 def words(text: str) -> Levels:
-    """Return words as they are on the shipped page, in black and white."""
+    """Return words cut out of a shipped page, in black and white."""
     name, box = WORDS[text]
     with Image.open(SHIPPED / f"{name}.png") as page:
         return np.where(np.asarray(page.convert("RGB").crop(box)).min(2) < 128, INK, PAPER).astype(np.uint8)
@@ -46,19 +46,19 @@ def words(text: str) -> Levels:
 def sheet(
     text: str = "Castle With", x: int = 20, y: int = 80, w: int = SIDE_PX, h: int = SIDE_PX, by: int = 1
 ) -> Levels:
-    """Return a sheet of a size in pixels with words at a place, ``by`` times as large; what does not fit is cut off."""
+    """Return a sheet of ``w`` x ``h`` pixels with words enlarged ``by`` times at (x, y), cut off at the edges."""
     page, ink = np.full((h, w), PAPER, np.uint8), words(text).repeat(by, 0).repeat(by, 1)[: h - y, : w - x]
     page[y : y + ink.shape[0], x : x + ink.shape[1]] = ink
     return page
 
 
 def plain(*placed: Any) -> Image.Image:
-    """Draw what :func:`sheet` returns."""
+    """Return :func:`sheet` as an image."""
     return Image.fromarray(sheet(*placed))
 
 
 def turned() -> Image.Image:
-    """A page on its side, which EXIF turns upright, and which is no square; of two colours the ink is transparent."""
+    """Draw an oblong page on its side, which EXIF turns upright, in two colours with transparent ink."""
     page = Image.fromarray(sheet("July", 20, 80, 640, 400) // PAPER).transpose(Image.Transpose.ROTATE_90)
     page.putpalette([INK] * 3 + [PAPER] * 3)
     page.info["transparency"] = 0
@@ -67,24 +67,24 @@ def turned() -> Image.Image:
 
 
 def transparent() -> Image.Image:
-    """The ink is transparent at the left, the paper at the right."""
+    """Draw a page with transparent ink at the left and transparent paper at the right."""
     page, at_left = sheet(), np.arange(SIDE_PX) < SIDE_PX // 3
     return Image.fromarray(np.dstack([page, np.where((page == INK) == at_left, 0, 255).astype(np.uint8)]))
 
 
 def two_texts(faint: int, paper: int) -> NDArray[np.uint16]:
-    """Return levels of words in 0, and of others that show where the levels are taken otherwise."""
+    """Return words in level 0, and other words that appear only if levels are converted otherwise."""
     return np.where(sheet() == INK, INK, np.where(sheet("July") == INK, faint, paper)).astype(np.uint16)
 
 
 def cmyk() -> Image.Image:
-    """Words in black ink, and in no other."""
+    """Draw words with the black channel only."""
     black = PAPER - sheet()
     return Image.frombytes("CMYK", (SIDE_PX, SIDE_PX), np.dstack([0 * black] * 3 + [black]).tobytes())
 
 
 def with_profile() -> Image.Image:
-    """Words in 0, others in 250 on 255; by the page's ICC profile 0 is white and 250 is black."""
+    """Draw words in level 0 and others in 250 on 255, with an ICC profile that makes 0 white and 250 black."""
     page = Image.fromarray(two_texts(250, PAPER).astype(np.uint8)).convert("RGB")
     colours = [b"XYZ ".ljust(8, b"\0") + struct.pack(">3i", *colour) for colour in SRGB]
     curve = [65535 * (level not in range(128, 254)) for level in range(256)]
@@ -99,21 +99,21 @@ def with_profile() -> Image.Image:
 
 
 def repeated() -> Image.Image:
-    """One word in two columns and seven rows."""
+    """Draw one word in two columns and seven rows."""
     word = np.pad(words("Random"), ((0, 0), (10, 0)), constant_values=PAPER)
     return Image.fromarray(np.pad(np.tile(word, (7, 2)), ((10, 70), (0, 30)), constant_values=PAPER))
 
 
 class OddPage(NamedTuple):
-    """A page to be read by the prompt for free OCR."""
+    """Page to be read with the prompt for free OCR."""
 
     draw: Callable[[], Image.Image]
     check: str
-    """What a subject that reads it otherwise may have missed, in a few words."""
+    """Hint if the subject reads another text."""
     preset: str = "tiny"
 
     def case(self, name: str, folder: Path, family: ModelSpec) -> Case:
-        """Write the page without loss into ``folder``, and return what is asked of it."""
+        """Write the page losslessly into ``folder``, and return its case."""
         page = self.draw()
         path = folder / f"{name}.{'tif' if page.mode == 'CMYK' else 'png'}"
         page.save(path, exif=page.getexif(), icc_profile=page.info.get("icc_profile"))
@@ -121,22 +121,22 @@ class OddPage(NamedTuple):
 
 
 def cut(check: str, *placed: Any) -> OddPage:
-    """Return a page whose words are read otherwise with other crops."""
+    """Return a page in Gundam whose text changes with its crops."""
     return OddPage(lambda: plain(*placed), check, "gundam")
 
 
-LATER = "of grids equally near the later, where the page covers half of it"
+LATER = "that the later of two equally near grids is chosen if the page covers more than half of its area"
 ODD_PAGES: Mapping[str, OddPage] = {
     "plain": OddPage(plain, ""),
-    "turned": OddPage(turned, "EXIF, a palette's transparency, a page squashed up to 640 px"),
-    "transparent": OddPage(transparent, "alpha is dropped, and not blended"),
-    "16_bit": OddPage(lambda: Image.fromarray(two_texts(65535, 300)), "levels are clipped at 255, and not scaled"),
-    "cmyk": OddPage(cmyk, "CMYK is converted as Pillow does, and not inverted"),
-    "with_profile": OddPage(with_profile, "no ICC profile is applied"),
-    "repeated": OddPage(repeated, "no_repeat_ngram_size of 20, over prompt and output"),
-    "exactly_640": cut("it is not cut, for no side is above 640 px", "Castle With", 10, 40, 640, 640),
-    "641_wide": cut("it is cut, for one side is above 640 px", "Random", 10, 40, 641, 320, 2),
+    "turned": OddPage(turned, "EXIF orientation, a palette's transparency, and squashing of pages up to 640 px"),
+    "transparent": OddPage(transparent, "that alpha is dropped and not blended"),
+    "16_bit": OddPage(lambda: Image.fromarray(two_texts(65535, 300)), "that levels are clipped at 255 and not scaled"),
+    "cmyk": OddPage(cmyk, "that CMYK is converted as Pillow does it and not inverted"),
+    "with_profile": OddPage(with_profile, "that no ICC profile is applied"),
+    "repeated": OddPage(repeated, "that no_repeat_ngram_size is 20 and counts prompt and output"),
+    "exactly_640": cut("that a page is not cut if no side is longer than 640 px", "Castle With", 10, 40, 640, 640),
+    "641_wide": cut("that a page is cut if one side is longer than 640 px", "Random", 10, 40, 641, 320, 2),
     "tie": cut(LATER, "Castle With", 10, 40, 1240, 496, 2),
     "between_grids": cut("the nearest grid by width over height", "Is South Weather", 445, 466, 1398, 560),
 }
-"""What the vendor's code reads on each stands in its recording, ``odd-pages.json``."""
+"""All odd pages; ``odd-pages.json`` records the text that the vendor's code reads on each."""

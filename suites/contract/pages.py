@@ -1,4 +1,4 @@
-"""Pages to test with, drawn by integer arithmetic, so that they are the same on every machine.
+"""Test pages drawn with integer arithmetic, which gives the same bytes on every machine.
 
 ``python -m suites.contract.pages FOLDER`` writes them as files.
 """
@@ -18,7 +18,7 @@ Canvas = NDArray[np.uint8]
 
 
 def noise(height: int, width: int, seed: int) -> NDArray[np.uint32]:
-    """A hash of each pixel's coordinates, ``[H, W]``."""
+    """Return a hash of each pixel's coordinates, ``[H, W]``."""
     y, x = np.mgrid[:height, :width].astype(np.uint32)
     value: NDArray[np.uint32] = x * np.uint32(0x9E3779B1) + y * np.uint32(0x85EBCA77) + np.uint32(seed)
     for shift, factor in ((15, 0x2C1B3C6D), (12, 0x297A2D39)):
@@ -27,7 +27,7 @@ def noise(height: int, width: int, seed: int) -> NDArray[np.uint32]:
 
 
 def canvas(width: int, height: int, seed: int = 1) -> Canvas:
-    """White paper with dark strokes in lines of cells, a tint that grows along both axes, and a coloured block."""
+    """Draw white paper with dark strokes in lines of cells, a tint that grows along both axes, and a coloured block."""
     cells = noise(height // CELL_PX + 1, width // CELL_PX + 1, seed)
     strokes = np.kron(cells, np.ones((CELL_PX, CELL_PX), np.uint32))[:height, :width]
     rows, columns = np.arange(height)[:, None], np.arange(width)[None]
@@ -45,20 +45,20 @@ def rgb(width: int, height: int, seed: int = 1) -> Image.Image:
 
 
 def halves(width: int, height: int) -> Image.Image:
-    """White on the left, black on the right."""
+    """Draw a page that is white on the left and black on the right."""
     page = np.zeros((height, width, 3), np.uint8)
     page[:, : width // 2] = 255
     return Image.fromarray(page)
 
 
 def painted(columns: int, rows: int, tile_px: int = 480) -> Image.Image:
-    """A page of tiles row by row, each in the colour of :func:`tile_colour`."""
+    """Draw tiles row by row, each in the colour of :func:`tile_colour`."""
     colours = np.array([tile_colour(tile) for tile in range(columns * rows)], np.uint8)
     return Image.fromarray(colours.reshape(rows, columns, 3).repeat(tile_px, axis=0).repeat(tile_px, axis=1))
 
 
 def tile_colour(tile: int) -> tuple[int, int, int]:
-    """Another level in every channel, so that exchanged channels are no tile's."""
+    """Return a colour whose channels differ: with channels exchanged it is the colour of no tile."""
     return 20 + 25 * tile, 240 - 25 * tile, (90 + 61 * tile) % 256
 
 
@@ -122,12 +122,15 @@ ZERO_SUM_PAGES: Mapping[str, Callable[[], Image.Image]] = {
     "halves": lambda: halves(1280, 640),
     "square_halves": lambda: halves(1024, 1024),
 }
-"""Pages whose normalised pixels sum to exactly zero in some preset, where the vendor's image gate shuts: ``halves`` in
-tiny and small (and its two crops together in gundam), ``square_halves`` in base and gundam as well."""
+"""Pages whose normalised pixels sum to exactly zero, which the vendor's code takes for no image.
+
+``halves`` sums to zero in Tiny and Small, and its two crops together in Gundam. ``square_halves`` also does in Base and
+Gundam.
+"""
 
 
 def write_page(name: str, folder: Path) -> Path:
-    """Write a page without loss, its EXIF data with it, and give the file's path."""
+    """Write a page losslessly with its EXIF data, and return the file's path."""
     page = {**PAGES, **ZERO_SUM_PAGES}[name]()
     path = folder / f"{name}.{'tif' if page.mode == 'CMYK' else 'png'}"
     page.save(path, exif=page.getexif(), compress_level=0)
@@ -135,7 +138,7 @@ def write_page(name: str, folder: Path) -> Path:
 
 
 def write_wide(folder: Path) -> Path:
-    """Write a page that every model cuts in two."""
+    """Write a page that every model cuts into two crops."""
     path = folder / "wide.png"
     rgb(700, 350, seed=6).save(path, compress_level=1)
     return path

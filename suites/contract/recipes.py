@@ -1,4 +1,4 @@
-"""How a subject makes its pixels: the vendor's recipe under the known mistakes that together give the subject's own."""
+"""Search for the known mistakes that together turn the vendor's pixels into the subject's."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ CHANGES = {
     "images_ori": ("resize", "colour", "place", "offset", "rounded", "squash", "opened", "levels"),
     "images_crop": ("resize", "cropped", "opened", "levels"),
 }
-"""What of a recipe a view comes of."""
+"""Fields of a recipe that affect each kind of view."""
 PLAIN = {"images_ori": ("portrait", "base"), "images_crop": ("landscape", "gundam")}
-"""A drawn page and a preset in which whatever is wrong with every page shows."""
+"""Drawn page and preset that show every mistake which affects all pages."""
 SAME = 1e-5
-"""Pixels from -1 to 1 that differ by no more are the same, whatever their dtypes."""
+"""Largest difference of equal pixels, which range from -1 to 1, in any dtype."""
 TIMES_NEARER = 10
-"""So many times nearer does a mistake come that is there, where something else that is unknown is left."""
+"""Factor by which a mistake must reduce the distance to be named, if an unknown difference remains."""
 
 
 class Change(NamedTuple):
-    """What a known mistake changes of the recipe."""
+    """Change of the recipe by a known mistake."""
 
     field: str
     value: Any
@@ -37,11 +37,11 @@ class Change(NamedTuple):
 
 
 Made = Mapping[str, Change]
-"""A recipe: what is other than in the vendor's, by field."""
+"""Recipe as its differences from the vendor's, by field."""
 
 
 class View(NamedTuple):
-    """Pixels ``[N, 3, V, V]`` that the subject made of a page."""
+    """Pixels ``[N, 3, V, V]`` that the subject made from a page."""
 
     what: str
     page: Path
@@ -49,7 +49,7 @@ class View(NamedTuple):
     actual: Tensor
 
     def apart(self, made: Made) -> float:
-        """Return the mean distance of what a recipe makes; 0 of the same, and infinity of another shape."""
+        """Return the mean distance to the pixels of a recipe: 0 if equal, infinity if the shapes differ."""
         from pytest_dsocr.explain.catalogue.pixels import Recipe, levels
 
         recipe = replace(Recipe(), **{name: one.value for name, one in made.items()})
@@ -67,21 +67,21 @@ class View(NamedTuple):
 
 @dataclass(frozen=True)
 class Recipes:
-    """Finds recipes: of a plain page first, and of another page only where that recipe is not its own as well."""
+    """Search for recipes: that of a plain page first, and another one only if it does not explain a page."""
 
     asked: Asked
     drawn: Drawn
     _found: dict[str, tuple[View, list[Made]]] = field(default_factory=dict)
-    """The plain page of each kind of view, its recipe, and those of other pages."""
+    """Plain page of each kind of view, with its recipe and the recipes of other pages."""
 
     def hints(self, what: str, page: Path, preset: Preset, otherwise: str) -> Iterator[str]:
-        """Yield what makes a view differ from the vendor's, where that is known and the plain page does not refute it.
+        """Yield the known mistakes that explain a view and agree with the plain page.
 
         Args:
             what: ``images_ori`` or ``images_crop``.
             page: a file.
-            preset: in which it is seen.
-            otherwise: what the page is there for: said where the plain page is explained, and this one is not.
+            preset: sizes of the view.
+            otherwise: hint for this page, yielded if the plain page is explained and this one is not.
         """
         view = self._view(what, page, preset)
         if what not in self._found:
@@ -117,7 +117,7 @@ def _without(made: Made, name: str) -> Made:
 
 
 def _sought(view: View, made: Made) -> Made:
-    """Change what comes nearest, one after the other, until the view is the same or nothing comes nearer."""
+    """Add or remove the best change, one at a time, until the view is equal or nothing brings it nearer."""
     least = view.apart(made)
     while least:
         tried = [_without(made, name) for name in made]
@@ -130,19 +130,19 @@ def _sought(view: View, made: Made) -> Made:
 
 
 def _needed(view: View, made: Made) -> Sequence[Sequence[Change]]:
-    """Return the changes without which the view is many times further away."""
+    """Return the changes without which the view is :data:`TIMES_NEARER` times as far away."""
     least = view.apart(made)
     return [[one] for name, one in made.items() if view.apart(_without(made, name)) >= TIMES_NEARER * least]
 
 
 def _with_equals(made: Made, views: Sequence[View]) -> Sequence[Sequence[Change]]:
-    """Return of each change those that give the same in every one of these views."""
+    """Return for each change the alternatives that explain all of these views as well."""
     alike = [one for one in _options(views[0].what) if one.field in made]
     alike = [one for one in alike if not any(view.apart({**made, one.field: one}) for view in views)]
     return [[one for one in alike if one.field == name] for name in made]
 
 
 def said(found: Sequence[Sequence[Change]]) -> Iterator[str]:
-    """Yield changes in words."""
+    """Yield one hint that names the changes."""
     if found:
-        yield f"whether it comes of {', and '.join(' or '.join(one.words for one in alike) for alike in found)}"
+        yield f"whether the cause is {', and '.join(' or '.join(one.words for one in alike) for alike in found)}"

@@ -1,6 +1,6 @@
-"""The crop grid, against the vendor's own choices for 60 sizes: many grids, ties, and extremes.
+"""Crop grids and their image tokens, compared with the vendor's for 60 page sizes.
 
-The grid comes with its image tokens: one for each feature of its crops, and for the newline of each of its rows.
+The sizes lead to many grids, to ties between two grids, and to extreme shapes.
 """
 
 import json
@@ -42,7 +42,7 @@ ASKED_PX = (*SIZES.values(), (640, 640), (32, 20))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Ask for :data:`SIZES`, and for one more of each grid that the model cuts into most crops and these lack."""
+    """Test :data:`SIZES`, and one size for each other grid of as many crops as the model allows."""
     if "size" in metafunc.fixturenames:
         family = family_named(own_config(metafunc.config).checkpoint)
         facts = min(facts_of(shipped_folder() / RECORDINGS, family).glob("inputs-*.json"))  # grids are of any Pillow
@@ -55,7 +55,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _grids(asked: Asked, drawn: Drawn) -> Mapping[Size, Grid]:
-    """Return the subject's grid of every size: a mistake is named only where it leads to all of them."""
+    """Return the subject's grid of every size; a hint names only mistakes that lead to all of them."""
     found = {px: asked.without_pixels(drawn.blank(*px)).images_spatial_crop for px in ASKED_PX}
     return {px: grid for px, [grid] in found.items()}
 
@@ -63,13 +63,13 @@ def _grids(asked: Asked, drawn: Drawn) -> Mapping[Size, Grid]:
 def test_grid(
     size: str, facts: Facts, asked: Asked, drawn: Drawn, tokenizer: TextTokenizer, dsocr_check: Check
 ) -> None:
-    """The vendor's grid, and as many image tokens as the subject's own grid takes."""
+    """Compare the grid with the vendor's, and the image tokens with the number that the subject's own grid needs."""
     page = drawn.blank(*_size_px(size))
     inputs = asked.without_pixels(page)
     [actual], recorded = inputs.images_spatial_crop, facts.grid(_size_px(size))
     grid = equal("images_spatial_crop", actual, recorded, f"{math.prod(recorded)} crops, columns and rows")
     image_id, expected = tokenizer.special.image, image_token_count(facts.family.presets["gundam"], actual)
-    why = f"for the page and {actual[0]} x {actual[1]} crops"
+    why = f"image tokens for the whole page and its {actual[0]} x {actual[1]} crops"
     found_grid = hinted(facts.with_origin(grid), lambda: of_grid(_grids(asked, drawn), asked.family.tiling))
     counts = compare_image_tokens(inputs, image_id, expected, why)
     found = inputs.prompt_ids.count(image_id)
@@ -80,12 +80,12 @@ def test_grid(
 def test_a_page_within_640_px_is_not_cut(page: str, asked: Asked, drawn: Drawn, dsocr_check: Check) -> None:
     inputs = asked(drawn(page))
     crops, blank = inputs.images_crop.partition(" sha256")[0], "float32 [1, 3, 1024, 1024]"
-    grid = as_expected("images_spatial_crop", inputs.images_spatial_crop, ((1, 1),), "for it fits into one crop")
+    grid = as_expected("images_spatial_crop", inputs.images_spatial_crop, ((1, 1),), "as the page fits into one crop")
     found_grid = hinted(grid, lambda: of_grid(_grids(asked, drawn), asked.family.tiling))
-    dsocr_check([found_grid, as_expected("images_crop", crops, blank, "zeros in float32, where real crops are bf16")])
+    dsocr_check([found_grid, as_expected("images_crop", crops, blank, "a float32 placeholder; real crops are bf16")])
 
 
 @pytest.mark.parametrize("preset", ["tiny", "small", "base", "large"])
 def test_nothing_is_cut_without_crops(preset: str, asked: Asked, drawn: Drawn, dsocr_check: Check) -> None:
     grids = asked(drawn("square"), preset).images_spatial_crop
-    dsocr_check([as_expected("images_spatial_crop", grids, ((1, 1),), f"for {preset} has no crops")])
+    dsocr_check([as_expected("images_spatial_crop", grids, ((1, 1),), f"because {preset} has no crops")])

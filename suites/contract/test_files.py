@@ -1,7 +1,7 @@
-"""Files that hold the same pixels read alike: JPEG, GIF, transparency, EXIF's orientations, several frames.
+"""Pages in many file formats, each compared with a plain PNG of the same pixels.
 
-The subject is compared with itself: each file with a plain PNG of what Pillow decodes of it, upright and in RGB, as
-the vendor's code has it.
+The PNG has the pixels that Pillow decodes, upright and in RGB, as the vendor's code reads them. The subject is compared
+with itself. The formats include JPEG, GIF, transparency, EXIF orientations and several frames.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,12 +24,12 @@ from .asked import Asked
 
 SIZE_PX = 360, 250
 LARGER = 2 * max(preset.view_size for preset in DEEPSEEK_OCR.presets.values()) // min(SIZE_PX) + 1
-"""So many times as large, each side is more than twice that of every view, and a decoder that scales would."""
+"""Factor that makes each side more than twice that of every view: a JPEG decoder that can scale does so then."""
 MAX_NEW_TOKENS = 8
-SAME = "as a plain PNG of the same pixels gives"
+SAME = "from a plain PNG of the same pixels"
 TURNED = "turned_palette_with_transparency"
 BY_90 = 6
-"""EXIF's orientation of a page that is upright when it is turned by 270 degrees."""
+"""EXIF orientation of a page that must be rotated by 270 degrees to be upright."""
 
 
 def saved(
@@ -42,7 +42,7 @@ def saved(
     transparent: bool = False,
     **how: Any,
 ) -> Path:
-    """Write a page in a mode; of a palette the darkest colour may be the transparent one."""
+    """Write a page in a mode and format; ``transparent`` makes the darkest colour of its palette transparent."""
     stored, exif = page.convert(mode), Image.Exif()
     if orientation != 1:
         exif[ExifTags.Base.Orientation] = orientation
@@ -55,7 +55,7 @@ def saved(
 
 
 def large_jpeg(page: Image.Image, path: Path) -> Path:
-    """Write a large page with loss."""
+    """Write a large JPEG."""
     return saved(page.resize((LARGER * page.width, LARGER * page.height), 0), path, "JPEG", quality=85)
 
 
@@ -64,7 +64,7 @@ def frames(page: Image.Image, path: Path) -> Path:
     return saved(page, path, "TIFF", save_all=True, append_images=[page.rotate(180)])
 
 
-DROPPED = "that a palette's transparency is dropped, so that its colour comes back"
+DROPPED = "that a palette's transparency is dropped and its colour is kept"
 FORMS: Mapping[str, tuple[Callable[[Image.Image, Path], Path], str]] = {
     "jpeg": (large_jpeg, "that a JPEG is decoded at its own size, not at a reduced scale"),
     "small_jpeg": (partial(saved, kind="JPEG", quality=75), "how a JPEG is read"),
@@ -86,7 +86,7 @@ FORMS: Mapping[str, tuple[Callable[[Image.Image, Path], Path], str]] = {
     },
     "frames": (frames, "that the first of several frames is read"),
 }
-"""How a page is saved, and what a subject that reads it otherwise may have missed."""
+"""Function that saves a page in each format, and the hint if the subject reads it otherwise."""
 
 
 @pytest.mark.dsocr_level("L1")
@@ -102,7 +102,7 @@ def test_its_inputs_are_those_of_a_plain_file(form: str, asked: Asked, tmp_path:
 def test_it_reads_as_a_plain_file(
     family: ModelSpec, dsocr_config: Any, dsocr_subject: Any, tmp_path: Path, dsocr_check: Check
 ) -> None:
-    """The run's first page in another file: all that can be seen of a subject that shows its text alone."""
+    """Read the run's first page from an unusual file, the only such check of a subject that offers just text."""
     from pytest_dsocr.subjects.checked import CheckedSubject
 
     [first] = first_pages(dsocr_config.pages)
@@ -115,7 +115,7 @@ def test_it_reads_as_a_plain_file(
 
 
 def _two_files(form: str, page: Image.Image, folder: Path) -> tuple[Path, Path]:
-    """Write a page in a form, and as a plain PNG the pixels that Pillow decodes from that file, upright."""
+    """Write a page in a format, and a plain PNG of the upright pixels that Pillow decodes from that file."""
     file, plain = FORMS[form][0](page, folder / form), folder / "plain.png"
     with Image.open(file) as opened:
         upright = ImageOps.exif_transpose(opened).convert("RGB")
@@ -124,7 +124,7 @@ def _two_files(form: str, page: Image.Image, folder: Path) -> tuple[Path, Path]:
 
 
 def _darkest(page: Image.Image) -> int:
-    """Return the index of a palette's darkest colour on the page, which its letters are of."""
+    """Return the palette index of the darkest colour on the page, the colour of its letters."""
     import numpy as np
 
     return int(np.asarray(page).flat[np.asarray(page.convert("L")).argmin()])

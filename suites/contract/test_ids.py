@@ -1,4 +1,4 @@
-"""Ids and mask: what holds among them whatever the page, how many image tokens there are, and the ids of prompts."""
+"""Token ids and image mask: their order on every page, the number of image tokens, and the ids of prompts."""
 
 from dataclasses import replace
 
@@ -32,11 +32,11 @@ def test_one_bos_then_the_image_then_the_text(
     dsocr_check(
         [
             as_expected("input_ids/first", ids[0], special.bos, "the id of BOS"),
-            as_expected("input_ids/BOS", ids.count(special.bos), 1, "in front"),
-            as_expected("input_ids/EOS", ids.count(special.eos), 0, "which only the model writes"),
-            as_expected("input_ids/image", first, 1, "where the image's ids begin, right after BOS"),
+            as_expected("input_ids/BOS", ids.count(special.bos), 1, "the number of BOS tokens"),
+            as_expected("input_ids/EOS", ids.count(special.eos), 0, "because only the model outputs EOS"),
+            as_expected("input_ids/image", first, 1, "the position of the first image id, right after BOS"),
             as_expected("input_ids/text", text, expected, "the prompt's text in the checkpoint's vocabulary"),
-            as_expected("input_ids/length", len(ids), 1 + images + len(expected), "BOS, image and text"),
+            as_expected("input_ids/length", len(ids), 1 + images + len(expected), "BOS, image and text together"),
         ]
     )
 
@@ -52,9 +52,9 @@ def test_the_mask_is_true_on_exactly_the_image_ids(
     runs = sum(1 for value, _ in inputs.images_seq_mask if value)
     dsocr_check(
         [
-            as_expected("images_seq_mask/length", len(mask), len(wanted), "that of the ids"),
+            as_expected("images_seq_mask/length", len(mask), len(wanted), "the number of ids"),
             as_expected("images_seq_mask/apart", apart, [], "positions where mask and image ids disagree"),
-            as_expected("images_seq_mask/runs", runs, 1, "for one image"),
+            as_expected("images_seq_mask/runs", runs, 1, "run of True values for one image"),
         ]
     )
 
@@ -64,10 +64,10 @@ def test_shapes_and_dtypes(
     page: str, preset: str, asked: Asked, drawn: Drawn, facts: Facts, dsocr_check: Check
 ) -> None:
     actual, expected = asked(drawn(page), preset), facts.prepared(page, preset)
-    crops = "dtype and shape; of a page without any, zeros in float32"
+    crops = "dtype and shape; a page without crops has zeros in float32"
     dsocr_check(
         [
-            equal("dtypes", actual.dtypes, expected.dtypes, "of ids, mask and grid"),
+            equal("dtypes", actual.dtypes, expected.dtypes, "dtypes of ids, mask and grid"),
             equal("images_ori", _kind(actual.images_ori), _kind(expected.images_ori), "dtype and shape"),
             equal("images_crop", _kind(actual.images_crop), _kind(expected.images_crop), crops),
         ]
@@ -75,7 +75,7 @@ def test_shapes_and_dtypes(
 
 
 def _kind(pixels: str) -> str:
-    """Return dtype and shape, without the hash."""
+    """Return dtype and shape of a digest of pixels."""
     return pixels.partition(" sha256")[0]
 
 
@@ -106,14 +106,14 @@ UNUSUAL = {
     "capitals and marks": "\nOCR: “ﬁne”, naïve & R&amp;D?!",
     "special tokens": "\nLocate <|ref|>a word<|/ref|> in the image.",
 }
-"""Texts that a server might tidy."""
+"""Texts that a server might normalise."""
 
 
 @pytest.mark.parametrize("name", PROMPTS)
 def test_ids_and_mask(
     name: str, facts: Facts, asked: Asked, drawn: Drawn, tokenizer: TextTokenizer, dsocr_check: Check
 ) -> None:
-    """The ids as they were recorded; in another vocabulary than the vendor's, those of the same pieces of text."""
+    """Compare with the recorded ids, or in another vocabulary with the ids of the same pieces of text."""
     import torch
 
     from pytest_dsocr.compare.inputs import compare_inputs
@@ -135,8 +135,8 @@ def test_ids_and_mask(
 def test_the_text_is_not_tidied(
     kind: str, asked: Asked, drawn: Drawn, tokenizer: TextTokenizer, dsocr_check: Check
 ) -> None:
-    """What stands behind the image are the ids of the text as it was given, in the checkpoint's vocabulary."""
+    """Compare the ids after the image with those of the unchanged text in the checkpoint's vocabulary."""
     actual = asked(drawn("tiny"), "tiny", f"<image>{UNUSUAL[kind]}").prompt_ids
     behind = [one for one in actual[1:] if one != tokenizer.special.image]
-    why = f"the prompt's text as it was given: {kind} are kept, and nothing is escaped"
+    why = f"the ids of the unchanged prompt: {kind} are kept, and nothing is escaped"
     dsocr_check([as_expected("input_ids/text", behind, tokenizer.encode(UNUSUAL[kind]), why)])

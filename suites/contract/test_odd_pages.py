@@ -1,4 +1,4 @@
-"""Odd pages, read: where text is all that a subject offers, nothing else shows how it takes such a page."""
+"""Texts of odd pages; they show how a subject decodes and cuts a page if it offers nothing but text."""
 
 import json
 from dataclasses import replace
@@ -17,12 +17,12 @@ from pytest_dsocr.records.config import Config
 from .asked import recorded
 
 WITH_BUDGET = 0.5
-"""The share of a text that a port in fewer bits may read otherwise: a word, but not another page."""
+"""Share of a text in which a quantized port may differ: enough for a word, and too little for another page."""
 
 
 @cache
 def read_by_vendor(family: ModelSpec) -> Any:
-    """Return what the vendor's code reads on each page, and how it was recorded."""
+    """Return the texts that the vendor's code reads on the odd pages, with their provenance."""
     return json.loads(recorded("odd-pages.json", family).read_text(encoding="utf-8"))
 
 
@@ -49,7 +49,7 @@ def test_it_reads_as_the_vendors_code(
         dsocr_check.looser["text of odd pages"] = (WITH_BUDGET, 0.0, budget.origin)
     found = replace(found, what=f"{OF_ODD_PAGES}{name}")
     if found.verdict is Verdict.WRONG:
-        origin = f"{expected!r} was recorded on {known['provenance']['date']} of the vendor's infer in {page.preset}"
-        check = [f"check: where all other pages are right, {page.check}"] if page.check else []
+        origin = f"{expected!r} was recorded on {known['provenance']['date']} from the vendor's infer in {page.preset}"
+        check = [f"check, if all other pages are right: {page.check}"] if page.check else []
         found = replace(found, details=(*check, origin, *found.details))
     dsocr_check([found])

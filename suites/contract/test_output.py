@@ -1,6 +1,6 @@
-"""Files: what a subject writes for outputs that few pages give, against what the vendor's code wrote for the same.
+"""Files that a subject writes for given outputs, compared with those of the vendor's code.
 
-Malformed markup, figures of several boxes, LaTeX, boxes beyond the page: the outputs are given, so no model is asked.
+The outputs are rare ones: malformed markup, figures of several boxes, LaTeX, boxes beyond the page. No model runs.
 """
 
 import json
@@ -23,7 +23,7 @@ from pytest_dsocr.plugin.config import own_config
 from .asked import Drawn, recorded
 
 PAGE_SIZE_PX = (1000, 1400)
-"""Of the white page that they were written for."""
+"""Size of the white page of all recorded outputs."""
 
 
 @cache
@@ -37,7 +37,7 @@ def recorded_outputs(family: ModelSpec) -> Mapping[str, Mapping[str, Any]]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Ask for what is recorded of the checkpoint's model."""
+    """Test the recorded outputs of the checkpoint's model."""
     if "name" in metafunc.fixturenames:
         metafunc.parametrize("name", recorded_outputs(family_named(own_config(metafunc.config).checkpoint)))
 
@@ -45,15 +45,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 MMD, FIGURES = "result.mmd", "artefacts/figures"
 ROTATED_BY_EXIF = 6
 FROM_WHITE = 250
-"""The least level of a JPEG of white paper."""
+"""Lowest level of white paper after JPEG compression."""
 AROUND_PX = 16
-"""A JPEG's blocks are as wide."""
+"""Width of a JPEG block."""
 Write = Callable[[str, Path], Path]
 
 
 @pytest.fixture
 def write(dsocr_subject: Any, family: ModelSpec, tmp_path: Path) -> Write | None:
-    """Write the files of a text and a page with the subject; None where it offers no ``write``."""
+    """Return a function that writes an output's files with the subject; None if it offers no ``write``."""
     from pytest_dsocr.subjects.checked import CheckedSubject
 
     asked = CheckedSubject(dsocr_subject)
@@ -86,7 +86,7 @@ def test_figures_are_cut_from_the_upright_page_without_its_boxes(
     _save_figures(page, known["text"], family, rotated=kind != "upright")
     folder = write(known["text"], page)
     levels = {name: _darkest(folder / name) >= FROM_WHITE for name in _figures(folder)}
-    why = "they are cut from the page as it is, not from the one that boxes are drawn on"
+    why = "because figures are cut from the page before boxes are drawn on it"
     white = as_expected("artefacts/white", levels, dict.fromkeys(_figures_of(known), True), why)
     overlay = as_expected("artefacts/overlay", _size_px(folder / "result_with_boxes.jpg"), PAGE_SIZE_PX, "upright page")
     dsocr_check([*_compared(folder, known, family), white, overlay])
@@ -103,7 +103,7 @@ def _compared(folder: Path, known: Mapping[str, Any], family: ModelSpec) -> list
     mmd = (folder / family.form.result_file).read_bytes().decode()
     return [
         compare_content(MMD, mmd, known["mmd"], 0.0),
-        as_expected(FIGURES, _figures(folder), _figures_of(known), "as the vendor's code cut them, in pixels"),
+        as_expected(FIGURES, _figures(folder), _figures_of(known), "the vendor's figures, with sizes in pixels"),
     ]
 
 
@@ -123,7 +123,7 @@ def _darkest(path: Path) -> int:
 
 
 def _save_figures(path: Path, text: str, family: ModelSpec, *, rotated: bool) -> None:
-    """Write a black page that is white where the text's figures are, upright, and a little around them."""
+    """Write a black page with white rectangles slightly larger than the text's figures."""
     exif, page = Image.Exif(), Image.new("L", PAGE_SIZE_PX)
     for region in place([span for span in parse(text, family.form).spans if span.label == IMAGE_LABEL], *PAGE_SIZE_PX):
         x1, y1, x2, y2 = region.pixels

@@ -1,4 +1,4 @@
-"""Several pages at one ``<image>``, a folder as one case, against what ``infer_multi`` was seen to pass on."""
+"""Several pages in one prompt, compared with the recorded inputs of the vendor's ``infer_multi``."""
 
 import shutil
 from pathlib import Path
@@ -16,7 +16,7 @@ from .asked import Asked, Drawn
 from .facts import Facts, compare_image_tokens
 
 BASE_PX = 1024
-SEEN = f"every bit: each page padded to {BASE_PX} px, in the order of the files' names; none squashed, none cut"
+SEEN = f"every bit: pages in the order of their file names, each padded to {BASE_PX} px, not squashed and not cut"
 
 
 @pytest.mark.dsocr_level("L1")
@@ -44,8 +44,8 @@ def test_pages_at_one_place(
     grids = actual.images_spatial_crop, recorded.images_spatial_crop
     dsocr_check(
         [
-            *compare_image_tokens(actual, tokenizer.special.image, tokens, "of all pages, one behind the other"),
-            as_expected("images_spatial_crop", *grids, "none of several pages is cut"),
+            *compare_image_tokens(actual, tokenizer.special.image, tokens, "image tokens of all pages together"),
+            as_expected("images_spatial_crop", *grids, "because several pages are never cut"),
             *(facts.with_origin(equal(what, getattr(actual, what), getattr(recorded, what), SEEN)) for what in PIXELS),
         ]
     )

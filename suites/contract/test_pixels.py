@@ -1,4 +1,4 @@
-"""Pixels: what is read of a file, the view of the whole page, and crops cut row by row, against the vendor's own."""
+"""Pixels of the whole page and of its crops, compared with the vendor's."""
 
 import pytest
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.dsocr_level("L1")
 CENTRE_PX = 320
 FORMS = {
     "exif": "rotated by its EXIF orientation",
-    "alpha": "alpha dropped, not composited, so that the colours below it come back",
+    "alpha": "alpha dropped, not composited, which reveals the colours below it",
     "grey_alpha": "alpha dropped",
     "palette": "colours looked up",
     "cmyk": "by Pillow's own conversion",
@@ -25,16 +25,16 @@ FORMS = {
     "grey": "the level in every channel",
     "1_bit": "black and white",
 }
-"""What the vendor's reader makes of a file's rotation, transparency, palette and levels."""
+"""Pages in unusual modes, and how the vendor's code reads each."""
 LARGE = {"panorama": "that a large page is not shrunk first, nor resized in two steps (reducing_gap)"}
 
 
 @pytest.mark.parametrize("page", FORMS)
 def test_loading(page: str, pixels: Pixels, dsocr_check: Check) -> None:
-    """The pages are seen in Tiny and cut in Gundam: a view may be loaded otherwise than the crops."""
+    """Compare the view in Tiny and the crops in Gundam, which a subject may load in different ways."""
     seen = (("images_ori", "tiny"), ("images_crop", "gundam"))
     dsocr_check(
-        pixels.compare(what, page, preset, f"whether it is read as the vendor reads it: {FORMS[page]}")
+        pixels.compare(what, page, preset, f"that the page is read as the vendor's code reads it: {FORMS[page]}")
         for what, preset in seen
     )
 
@@ -49,7 +49,7 @@ def test_every_bit_of_crops(page: str, pixels: Pixels, dsocr_check: Check) -> No
 
 @pytest.mark.parametrize("grid", [(3, 2), (2, 3), (3, 3), (4, 2)], ids=lambda grid: f"{grid[0]}x{grid[1]}")
 def test_order(grid: tuple[int, int], asked: Asked, drawn: Drawn, dsocr_check: Check) -> None:
-    """Crop k shows tile k of a page that is painted row by row, each tile in a colour of its own."""
+    """Look for tile k in crop k, on a page of tiles in different colours, painted row by row."""
     from .pages import tile_colour
 
     columns, rows = grid
@@ -57,13 +57,13 @@ def test_order(grid: tuple[int, int], asked: Asked, drawn: Drawn, dsocr_check: C
     levels = ((crops[:, :, CENTRE_PX, CENTRE_PX].float() + 1) * 127.5).round().int()
     tiles = {tile_colour(tile): tile for tile in range(columns * rows)}
     shown = [tiles.get((red, green, blue), (red, green, blue)) for red, green, blue in levels.tolist()]
-    dsocr_check([as_expected("images_crop", shown, list(range(columns * rows)), "tiles row by row, as the crops show")])
+    dsocr_check([as_expected("images_crop", shown, list(range(columns * rows)), "the tile in each crop, row by row")])
 
 
 def test_crops_are_zeros_where_there_are_none(asked: Asked, drawn: Drawn, dsocr_check: Check) -> None:
-    """The vendor's code sees by their sum that there are none."""
+    """Compare with zeros: the vendor's code detects by their sum that a page has no crops."""
     largest = float(asked.tensors(drawn("tiny"))["images_crop"].abs().max())
-    dsocr_check([as_expected("images_crop", largest, 0.0, "the largest value, of a page that is not cut")])
+    dsocr_check([as_expected("images_crop", largest, 0.0, "the largest value if a page is not cut")])
 
 
 # The view of the whole page: padded with grey, or squashed without crops and up to 640 px.
@@ -75,7 +75,7 @@ def test_every_bit_of_the_view(page: str, preset: str, pixels: Pixels, dsocr_che
     dsocr_check([pixels.compare("images_ori", page, preset, LARGE.get(page, ""))])
 
 
-# Presets of a user's own: the vendor's ``infer`` takes any sizes, and makes tokens and views of them.
+# Presets of a user: the vendor's ``infer`` accepts any sizes.
 
 
 @pytest.mark.parametrize("preset", [*OWN_PRESETS, OWN_BASE], ids=lambda preset: preset.name)
@@ -92,7 +92,7 @@ def test_own_presets(
 ) -> None:
     actual, recorded = asked(drawn(page), preset), facts.prepared(page, preset.name)
     tokens = sum(length for value, length in recorded.images_seq_mask if value)
-    sizes = f"where the page's view is {preset.view_size} px wide"
+    sizes = f"for a page's view of {preset.view_size} px"
     found = [
         *(pixels.compare(what, page, preset) for what in reversed(PIXELS) if what != "images_crop" or preset.crop),
         as_expected("images_spatial_crop", actual.images_spatial_crop, recorded.images_spatial_crop, sizes),

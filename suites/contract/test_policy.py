@@ -1,4 +1,4 @@
-"""How tokens are chosen and where decoding ends, compared with the arguments of the vendor's ``generate``."""
+"""Choice of tokens and end of decoding, compared with the arguments of the vendor's ``generate``."""
 
 from typing import Any
 

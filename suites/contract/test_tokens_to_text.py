@@ -1,4 +1,4 @@
-"""Tokens to text: what a subject's ``text_of`` makes of the tokens of texts that few pages give."""
+"""Texts that a subject's ``text_of`` makes from tokens of rare texts."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A page whose pixels sum to zero: the vendor's gate takes it for no image, so that vision returns no tokens."""
+"""A page with pixels that sum to zero: the vendor's code takes it for no image, and vision returns nothing."""
 
 from typing import Any
 
@@ -23,6 +23,4 @@ def test_vision_gives_nothing(drawn: Drawn, family: ModelSpec, dsocr_subject: An
     case = make_case(drawn("halves"), "markdown", sizes_of("tiny", family), family=family)
     with torch.no_grad():
         seams = sorted(subject.vision(subject.inputs(case)))
-    dsocr_check(
-        [as_expected("vision_fusion/zero sum", seams, [], "for its pixels sum to zero, where the gate is shut")]
-    )
+    dsocr_check([as_expected("vision_fusion/zero sum", seams, [], "as pixels that sum to zero are taken for no image")])

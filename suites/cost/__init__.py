@@ -1,5 +1,5 @@
-"""Whether the subject computes what the model needs, and no more: its FLOPs, counted by torch, equal to the arithmetic.
+"""FLOPs of the subject, counted by torch and compared with the computed number, by stage (L2) or by module (L3).
 
-FLOPs do not depend on a machine, so no baseline is needed. By stage (L2), by module where it shows them (L3). Nothing
-is timed, but every grid and preset is read once: ``dsocr compare`` leaves this suite out, see ``docs/performance.md``.
+FLOPs do not depend on the machine: no baseline is needed, and nothing is timed. As every grid and preset is read once,
+``dsocr compare`` leaves this suite out; see ``docs/performance.md``.
 """

@@ -1,4 +1,4 @@
-"""What the suite of FLOPs shares."""
+"""Fixtures of the cost suite."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from .flops import Scales
 
 @pytest.fixture(scope="session")
 def made(dsocr_subject: Any, dsocr_config: Config, tmp_path_factory: pytest.TempPathFactory) -> Scales:
-    """The subject, to be counted."""
+    """Return the counter of the subject's FLOPs."""
     from pytest_dsocr.engine.checkpoint import resolve
 
     checkpoint = resolve(dsocr_config.checkpoint)
@@ -22,7 +22,7 @@ def made(dsocr_subject: Any, dsocr_config: Config, tmp_path_factory: pytest.Temp
 
 @pytest.fixture
 def scales(request: pytest.FixtureRequest, dsocr_config: Config) -> Scales:
-    """The same; a test is left out where the subject runs in another process."""
+    """Return the counter, or leave the test out if the subject runs in another process."""
     leave_isolated_out(request.node, dsocr_config)
     found: Scales = request.getfixturevalue("made")
     return found

@@ -1,4 +1,4 @@
-"""The subject's FLOPs, counted on white pages, against computed ones: by stage, and by module where it shows them."""
+"""FLOPs of the subject on white pages, counted and compared with computed ones by stage and by module."""
 
 from __future__ import annotations
 
@@ -36,38 +36,38 @@ WAYS = {
     ", with rotary angles as products": Way(angle_products=True),
     ", with the logits of all positions, and rotary angles as products": Way(all_logits=True, angle_products=True),
 }
-"""Right all of them, and what is said of each."""
+"""Correct ways to compute the decoder, by the words that describe each."""
 SHOWN = 4
-"""Differences to show one by one: what is wrong in one layer is mostly wrong in all."""
+"""Number of differences to show; most mistakes affect all layers alike."""
 
 Ways = Mapping[str, Mapping[str, Cost]]
 
 
 @dataclass(frozen=True)
 class Counted:
-    """One page up to its first token."""
+    """FLOPs of one page up to its first token."""
 
     work: Workload
     vision: Flops
     prefill: Flops
     state: Any
-    """Where decoding stands."""
+    """State of decoding after prefill."""
 
 
 @dataclass(frozen=True)
 class Scales:
-    """Counts what the subject computes."""
+    """Counter of the subject's FLOPs."""
 
     subject: Any
-    """Of any level for a whole page; of L2 for its stages."""
+    """Subject of any level for a whole page, and of L2 for stages."""
     arch: Architecture
-    """The checkpoint's, and no word of the subject's."""
+    """Architecture in the checkpoint's files, independent of the subject."""
     tokenizer: TextTokenizer
     folder: Path
-    """Where the pages' files go."""
+    """Folder for the pages' files."""
 
     def work(self, page_px: tuple[int, int], prompt: str, preset: str | Preset, tokens: int = 1) -> Workload:
-        """Return what a page of that size is."""
+        """Return the workload of a page of that size."""
         how: dict[str, Any] = {"generated_tokens": tokens, "family": self.arch.family}
         return Workload.of_prompt(page_px, prompt, preset, self.tokenizer, **how)
 
@@ -85,14 +85,14 @@ class Scales:
         return Counted(work, vision, prefill, state)
 
     def read(self, work: Workload, prompt: str) -> Flops:
-        """Read a page as the subject does it by itself."""
+        """Read a page with the subject's own loop."""
         page, tokens = self._page(work.page_px), work.generated_tokens
         with self.counting() as whole:
             self.subject.read(page, prompt=render(prompt), preset=work.preset, max_new_tokens=tokens)
         return whole
 
     def counting(self) -> AbstractContextManager[Flops]:
-        """Count what runs within, and within the modules that the subject shows."""
+        """Return a context manager that counts all FLOPs within, and those of each module that the subject shows."""
         from pytest_dsocr.timing.probe.flops import counted_flops
 
         return counted_flops(self._modules)
@@ -115,7 +115,7 @@ class Scales:
 
 
 def vision_of(arch: Architecture, counted: Counted) -> list[Comparison]:
-    """Compare the encoders and the projector, one by one where they are seen as modules."""
+    """Compare the encoders and the projector, one by one if the subject shows them as modules."""
     stages = stages_of(arch, counted.work)
     found, flops = _apart(by_module(stages[stage] for stage in VISION if stage in stages), counted.vision), []
     for stage, root in OF_VIEWS.items():
@@ -139,7 +139,7 @@ def step_of(arch: Architecture, work: Workload, length: int, found: Flops) -> Co
 
 
 def page_of(arch: Architecture, work: Workload, found: Flops) -> Comparison:
-    """Compare a whole reading, which may have come to its end before its ceiling."""
+    """Compare a whole reading, which may end before its limit of tokens."""
     ways = {
         f", {tokens} of {work.generated_tokens} tokens{text}": by_module(
             stages_of(arch, replace(work, generated_tokens=tokens), way=way).values()
@@ -151,25 +151,25 @@ def page_of(arch: Architecture, work: Workload, found: Flops) -> Comparison:
 
 
 def nearest(what: str, ways: Ways, found: Flops) -> Comparison:
-    """Compare with several ways, each of which is right; the nearest is shown."""
+    """Compare with the nearest of several correct ways."""
     apart = {text: _apart(layers, found) for text, layers in ways.items()}
     least = min(apart, key=lambda text: len(apart[text]))
     return compared(what, apart[least], found, text=least)
 
 
 def compared(what: str, apart: Sequence[CostDifference], found: Flops, root: str = WHOLE, text: str = "") -> Comparison:
-    """Say whether FLOPs are as computed, and where they are not."""
+    """Return whether FLOPs are as computed, with the modules that differ."""
     if found.unknown:
         runs = listed([f"{name} ({count(times, 'run')})" for name, times in found.unknown.items()], 3)
         return not_compared(what, Reason.TELLS_NOTHING, f"no formula is known for {runs}")
     if not found.algorithmic:
-        measured = "none was counted; what runs in a CUDA graph, in compiled code or in another process is not seen"
+        measured = "none was counted; FLOPs in a CUDA graph, in compiled code or in another process are not seen"
         return not_compared(what, Reason.TELLS_NOTHING, measured)
     if not apart:
         flops = found.modules[root].total() if root else found.algorithmic
         counted = found.modules.get(root, found.operators)
         fused = sum(flops for name, flops in counted.items() if name in found.uncounted)
-        policy = f", {fused:,} of them fused attention's, by all pairs of queries and keys" if fused else ""
+        policy = f", {fused:,} of them in fused attention, counted by all pairs of queries and keys" if fused else ""
         return Comparison(what, Verdict.MATCH, f"{flops:,}{text}{policy}")
     first, *others = map(str, apart[:SHOWN])
     more = [f"and {len(apart) - SHOWN} more"] if len(apart) > SHOWN else []
@@ -177,7 +177,7 @@ def compared(what: str, apart: Sequence[CostDifference], found: Flops, root: str
 
 
 def _of_every_token(found: Flops) -> dict[str, Counter[str]]:
-    """Leave out the decoder's modules that ran once: they saw the prompt, and no step, which may go past modules."""
+    """Leave out the decoder's modules that ran only for the prompt; steps may bypass modules."""
     seen = (name for name in found.modules if found.calls[name] > 1 or not name.startswith((LAYERS, NORM, HEAD)))
     return {name: found.modules[name] for name in seen}
 

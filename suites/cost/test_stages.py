@@ -1,4 +1,4 @@
-"""Vision and prefill cost what a page of that size needs: for every grid, every preset and several prompts."""
+"""FLOPs of vision and prefill for every grid, every preset and several prompts."""
 
 import pytest
 
@@ -17,7 +17,7 @@ LOCATED = locate("the total of all items")
 
 @pytest.mark.parametrize("grid", GRIDS, ids=lambda grid: "{}x{}".format(*grid))
 def test_grid(grid: tuple[int, int], scales: Scales, dsocr_check: Check) -> None:
-    """In Gundam, a page that is as large as its crops."""
+    """Compare a page in Gundam that is exactly as large as its crops."""
     _check(
         (DEEPSEEK_OCR.tiling.crop_px * grid[0], DEEPSEEK_OCR.tiling.crop_px * grid[1]),
         FREE,
@@ -29,13 +29,13 @@ def test_grid(grid: tuple[int, int], scales: Scales, dsocr_check: Check) -> None
 
 @pytest.mark.parametrize("preset", [name for name, preset in DEEPSEEK_OCR.presets.items() if not preset.crop])
 def test_preset(preset: str, scales: Scales, dsocr_check: Check) -> None:
-    """Without crops, whatever the page's size."""
+    """Compare a page in a preset without crops."""
     _check((300, 700), FREE, preset, scales, dsocr_check)
 
 
 @pytest.mark.parametrize("prompt", [*DEEPSEEK_OCR.prompts.values(), LOCATED], ids=[*DEEPSEEK_OCR.prompts, "locate"])
 def test_prompt(prompt: str, scales: Scales, dsocr_check: Check) -> None:
-    """In Tiny, which is the quickest."""
+    """Compare a prompt in Tiny, the quickest preset."""
     _check((512, 512), prompt, "tiny", scales, dsocr_check)
 
 

@@ -1,4 +1,4 @@
-"""A decode step costs what its position needs, a later one more by its attention alone; a page costs their sum."""
+"""FLOPs of decode steps at several lengths, and of a whole page."""
 
 from itertools import pairwise
 
@@ -14,14 +14,14 @@ pytestmark = pytest.mark.dsocr_perf
 
 PAGE_PX = (512, 512)
 COUNTED = (1, 2, 3, 17, 40)
-"""Steps that are counted, from 1."""
+"""Numbers of the counted steps, from 1."""
 TOKEN = 5
 READ_TOKENS = 4
 
 
 @pytest.mark.dsocr_level("L2")
 def test_steps(scales: Scales, dsocr_check: Check) -> None:
-    """At several lengths; what does not depend on the length is equal in all."""
+    """Compare steps at several lengths, and their growth, which must come from attention only."""
     counted = scales.begin(PAGE_PX, FREE, scales.arch.family.quickest)
     taken, found = {}, []
     for step in range(1, COUNTED[-1] + 1):
@@ -36,11 +36,11 @@ def test_steps(scales: Scales, dsocr_check: Check) -> None:
     for short, long in pairwise(taken):
         grown = [decode_step(scales.arch, counted.work, length).cost.attention_flops for length in (short, long)]
         what = f"decode/growth from {short} to {long} positions"
-        found.append(as_expected(what, taken[long] - taken[short], grown[1] - grown[0], "the attention's FLOPs"))
+        found.append(as_expected(what, taken[long] - taken[short], grown[1] - grown[0], "the growth of attention"))
     dsocr_check(found)
 
 
 def test_read(scales: Scales, dsocr_check: Check) -> None:
-    """Vision once, the prompt once, and a step for each further token."""
+    """Compare a whole reading: vision once, the prompt once, and a step for each further token."""
     work = scales.work(PAGE_PX, FREE, scales.arch.family.quickest, READ_TOKENS)
     dsocr_check([page_of(scales.arch, work, scales.read(work, FREE))])

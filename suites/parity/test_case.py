@@ -1,6 +1,6 @@
-"""A page read by the subject, compared with the vendor's reading of it, stage by stage.
+"""Results of the subject on one page, compared with the vendor's stage by stage.
 
-The subject and the reference are asked once a case; each test looks at one stage of what they said.
+Both sides run once for each case, and each test looks at one stage.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.dsocr
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Ask for each stage of the run's own model."""
+    """Test each stage of the run's model."""
     if "stage" in metafunc.fixturenames:
         family = family_named(own_config(metafunc.config).checkpoint)
         metafunc.parametrize("stage", [*(stage.name for stage in family.of_views), FUSION])
@@ -29,39 +29,39 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.mark.dsocr_level("L1")
 def test_inputs(dsocr_report: CaseReport, dsocr_check: Check) -> None:
-    """Ids, mask, grid and pixels, bit for bit."""
+    """Compare ids, mask, grid and pixels, bit for bit."""
     stages = ("input_ids", "images_seq_mask", "images_spatial_crop", "images_crop", "images_ori", "dtypes")
     dsocr_check(dsocr_report, *stages)
 
 
 @pytest.mark.dsocr_level("L2")
 def test_vision(dsocr_report: CaseReport, dsocr_check: Check, stage: str) -> None:
-    """Features of the crops and of the whole page; of a subject with named modules after every block."""
+    """Compare features of crops and page, after every block if the subject names its modules."""
     dsocr_check(dsocr_report, stage)
 
 
 @pytest.mark.dsocr_level("L2")
 def test_prefill(dsocr_report: CaseReport, dsocr_check: Check) -> None:
-    """The logits after the prompt, and the best first tokens."""
+    """Compare the logits after the prompt, and the best first tokens."""
     dsocr_check(dsocr_report, "prefill", "prefill_best")
 
 
 @pytest.mark.dsocr_level("L2")
 def test_decode(dsocr_report: CaseReport, dsocr_check: Check) -> None:
-    """The logits of every step along the reference's own tokens, and the choice there."""
+    """Compare the logits and the choice at every step along the reference's tokens."""
     dsocr_check(dsocr_report, "logits", "tokens")
 
 
 def test_text(dsocr_report: CaseReport, dsocr_check: Check) -> None:
-    """What the subject reads by itself, with its markup."""
+    """Compare the text of the subject's own loop, with its markup."""
     dsocr_check(dsocr_report, "read", "text")
 
 
 def test_boxes(dsocr_report: CaseReport, dsocr_check: Check) -> None:
-    """How many boxes, where, under which labels, in which order."""
+    """Compare the boxes: their number, places, labels and order."""
     dsocr_check(dsocr_report, "spans", "boxes")
 
 
 def test_artefacts(dsocr_report: CaseReport, dsocr_check: Check) -> None:
-    """The files that are written."""
+    """Compare the files that the subject writes."""
     dsocr_check(dsocr_report, "result.mmd", "artefacts")

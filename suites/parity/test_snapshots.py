@@ -1,6 +1,6 @@
-"""What the subject did when it was last accepted: compared with itself, from one commit to the next.
+"""Results of the subject, compared with its last accepted ones from commit to commit.
 
-Snapshots are keyed by checkpoint, device, dtype and attention, and made anew with --snapshot-update.
+Snapshots are keyed by checkpoint, device, dtype and attention. Pass --snapshot-update to accept new ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.dsocr
 
 
 def test_reading(dsocr_case: Case, dsocr_reading: SubjectResult, dsocr_snapshot: Any, dsocr_check: Check) -> None:
-    """Labels, boxes and the length of the text; of another ceiling than the vendor's there is another snapshot."""
+    """Compare labels, boxes and the length of the text; each limit of new tokens has its own snapshot."""
     from pytest_dsocr.plugin.snapshots import compare_snapshot, spans_of
 
     reading = {
@@ -39,7 +39,7 @@ def test_reading(dsocr_case: Case, dsocr_reading: SubjectResult, dsocr_snapshot:
 
 @pytest.mark.dsocr_level("L1")
 def test_prompt(dsocr_inputs: Mapping[str, Tensor], dsocr_snapshot: Any, dsocr_check: Check) -> None:
-    """Tokens of the prompt, those of the image among them, and the grid of crops."""
+    """Compare the numbers of prompt and image tokens, and the grid of crops."""
     from pytest_dsocr.plugin.snapshots import compare_snapshot
 
     mask, grid = dsocr_inputs["images_seq_mask"], dsocr_inputs["images_spatial_crop"]
@@ -49,7 +49,7 @@ def test_prompt(dsocr_inputs: Mapping[str, Tensor], dsocr_snapshot: Any, dsocr_c
 
 @pytest.mark.dsocr_level("L2")
 def test_cache(dsocr_kv_size: KvSize, dsocr_snapshot: Any, dsocr_check: Check) -> None:
-    """What a position takes in the key-value cache."""
+    """Compare the bytes of a position in the key-value cache."""
     from pytest_dsocr.plugin.snapshots import compare_snapshot
 
     cache = {"layers": dsocr_kv_size.layers, "kv_bytes_per_token": dsocr_kv_size.bytes_per_token}

@@ -1,5 +1,5 @@
-"""Whether the subject got slower, and what costs that need not: timed on the run's first page, in rounds.
+"""Times and counts of the subject on the run's first page.
 
-Times are judged against the baseline of this machine; red flags and counts need none. Not for ``-n``: see
+Times are compared with this machine's baseline; red flags and counts need none. Do not run this suite with ``-n``; see
 ``docs/performance.md``.
 """

@@ -1,4 +1,4 @@
-"""What noise does not touch: no sign of needless work, and no count that has grown since the baseline."""
+"""Exact counts: no red flag of needless work, and no count above the baseline's."""
 
 import pytest
 
@@ -24,12 +24,12 @@ def test_no_red_flag(name: str, request: pytest.FixtureRequest, dsocr_config: Co
 
 
 def test_counts_are_the_baselines(request: pytest.FixtureRequest, dsocr_config: Config, dsocr_check: Check) -> None:
-    """Those of the baseline, or of one that was made on another host; no time is taken for it."""
+    """Compare counts with a baseline's, from this host or another; nothing is timed."""
     from pytest_dsocr.plugin.perf_run import against, exact_comparisons
 
     leave_isolated_out(request.node, dsocr_config)
     if dsocr_config.baseline_update:
-        leave_out(request.node, "baseline", "they are to become the baseline's")
+        leave_out(request.node, "baseline", "this run writes a new baseline")
     run = against(dsocr_config, request.getfixturevalue("dsocr_counts"))
     if not (run.baseline or run.counts):
         leave_out(request.node, "baseline", run.no_baseline)
@@ -38,7 +38,7 @@ def test_counts_are_the_baselines(request: pytest.FixtureRequest, dsocr_config: 
 
 @pytest.mark.usefixtures("_dsocr_alone")
 def test_a_step_grows_with_the_cache_alone(request: pytest.FixtureRequest, dsocr_check: Check) -> None:
-    """A late step is longer than an early one by no more than the positions that it attends to."""
+    """Compare a late step with an early one: it may take longer only for the positions that it attends to."""
     from pytest_dsocr.plugin.perf_run import growth
 
     run: PerfRun = request.getfixturevalue("dsocr_perf_run")

@@ -1,4 +1,4 @@
-"""No stage is slower than its baseline, beyond what its limit allows and noise explains."""
+"""Times of stages, compared with the baseline's by their limits and the measured noise."""
 
 from collections.abc import Callable
 

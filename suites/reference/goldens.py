@@ -1,4 +1,4 @@
-"""Where the recordings of a run are, and what they pin."""
+"""Folder of a run's recordings, and files of anchors."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ MANIFEST = "manifest.json"
 
 
 def recordings_of(config: Config) -> Path:
-    """Return the folder of recordings: the one that the run names, its golden folder's, or the shipped one."""
+    """Return the folder of recordings: the run's own, that of its golden folder, or the shipped one."""
     named = config.reference
     if not isinstance(named, Path) or family_in(named):
         return part_of(config.golden, RECORDINGS)
@@ -20,6 +20,6 @@ def recordings_of(config: Config) -> Path:
 
 
 def anchors_of(config: Config, family: ModelSpec) -> Path:
-    """Return a family's file of anchors beside the recordings, or the shipped one where there is none."""
+    """Return a family's file of anchors in the folder of recordings, or the shipped one if there is none."""
     own = goldens.anchors_of(recordings_of(config), family)
     return own if own.is_file() else goldens.anchors_of(shipped_folder() / RECORDINGS, family)

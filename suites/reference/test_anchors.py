@@ -1,4 +1,4 @@
-"""The vendor's files against what the contract was read from, by the stage that would change."""
+"""Vendor's files, compared with the pinned ones by stage of the contract."""
 
 from pathlib import Path
 
@@ -20,20 +20,20 @@ pytestmark = pytest.mark.dsocr_vendor
 
 @pytest.fixture(scope="module")
 def own(dsocr_config: Config) -> ModelSpec:
-    """Whose files the run names."""
+    """Return the model of the vendor's files that the run names."""
     assert isinstance(dsocr_config.reference, Path)
     return check_vendor_folder(dsocr_config.reference)
 
 
 @pytest.fixture(scope="module")
 def pinned(own: ModelSpec, dsocr_config: Config) -> Anchors:
-    """What its contract was read from."""
+    """Return the pinned anchors of that model."""
     return read_json(anchors_of(dsocr_config, own))
 
 
 @pytest.fixture(scope="module")
 def drifted(pinned: Anchors, dsocr_config: Config) -> dict[str, Drift]:
-    """What differs, by anchor."""
+    """Return the changes in the vendor's files by anchor."""
     assert isinstance(dsocr_config.reference, Path)
     return {one.anchor: one for one in drifts(pinned, read_anchors(dsocr_config.reference))}
 
@@ -51,5 +51,5 @@ def test_the_rest_of_the_files(own: ModelSpec, drifted: dict[str, Drift], dsocr_
 
 def _compared(anchor: str, drift: Drift | None, where: str) -> Comparison:
     if drift is None:
-        return Comparison(f"anchors/{anchor}", Verdict.MATCH, f"{where}, as it was pinned")
+        return Comparison(f"anchors/{anchor}", Verdict.MATCH, f"{where}, as pinned")
     return Comparison(f"anchors/{anchor}", Verdict.WRONG, f"changed, {drift.place}", None, drift.changes)

@@ -1,4 +1,4 @@
-"""What each stage costs the vendor's code, live, against what it costs by arithmetic."""
+"""FLOPs of each stage of the vendor's code, run live and compared with computed ones."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.dsocr_vendor
 COUNTED = "eager"
-"""The attention whose products torch's counter sees."""
+"""Attention with products that torch's counter sees."""
 GENERATED_TOKENS = 2
-"""One of the prefill, one of the first step."""
+"""Two tokens: one of the prefill, one of the first step."""
 
 
 def test_every_stage_costs_what_it_costs_by_arithmetic(
     request: pytest.FixtureRequest, family: ModelSpec, dsocr_config: Config, dsocr_check: Check
 ) -> None:
-    """FLOPs follow from code and sizes alone, so that one more or fewer is another version of the code."""
+    """Compare exactly: FLOPs follow from code and sizes, and any difference means other code."""
     from pytest_dsocr.pages.named import make_cases
 
     if (attention := dsocr_config.reference_key[2]) != COUNTED:
-        leave_out(request.node, "recording", f"of attention {attention} not all FLOPs are seen; they are of {COUNTED}")
+        leave_out(request.node, "recording", f"torch does not count all FLOPs of attention {attention}; use {COUNTED}")
     own = dsocr_config
     cases = make_cases(own.pages, own.prompts, own.presets, own.max_new_tokens, family=family).readable().good
     reference = request.getfixturevalue("dsocr_reference")
@@ -66,4 +66,4 @@ def _stage(what: str, live: int, computed: int) -> Comparison:
     if live == computed:
         return Comparison(what, Verdict.MATCH, f"{live:,} FLOPs")
     share = f" ({live / computed - 1:+.2%})" if computed else ""
-    return Comparison(what, Verdict.WRONG, f"{live:,} FLOPs{share}; {computed:,} by arithmetic")
+    return Comparison(what, Verdict.WRONG, f"{live:,} FLOPs{share}; expected {computed:,}, as computed")

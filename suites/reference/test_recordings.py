@@ -1,4 +1,4 @@
-"""The recordings that a run is compared with: whole, of one set of the vendor's files, and fit for this run."""
+"""Recordings of a run: complete, from the pinned vendor's files, and usable for this run."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 def test_every_recording_is_whole(dsocr_config: Config, dsocr_check: Check) -> None:
-    """Every byte of every file has the hash that its manifest states, and none is surplus."""
+    """Compare every file with the hash in its manifest, and look for surplus files."""
     folder = recordings_of(dsocr_config)
     dsocr_check(_whole(path.parent, folder) for path in sorted(folder.glob(f"*/[!.]*/{MANIFEST}")))
 
 
 def test_all_are_made_from_the_pinned_files(dsocr_config: Config, dsocr_check: Check) -> None:
-    """Recordings and facts alike, of each model from one set of files: the one whose anchors are written down."""
+    """Compare the vendor's files of every recording with those of the pinned anchors."""
     folder = recordings_of(dsocr_config)
     dsocr_check(
         equal(
@@ -49,9 +49,9 @@ def test_the_reference_answers_for_this_run(
     dsocr_reference: Reference,
     dsocr_check: Check,
 ) -> None:
-    """It sees pages as the installed Pillow resizes them, and, where it is a recording, holds every case.
+    """Check that the reference was made with this Pillow's resizing, and that a recording has every case.
 
-    Where the engine stands in, only the cases that are recorded are looked at.
+    If the engine replaces a missing recording, only the recorded cases are checked.
     """
     from pytest_dsocr.contract.image import resampling
     from pytest_dsocr.pages.named import make_cases
@@ -66,10 +66,10 @@ def test_the_reference_answers_for_this_run(
     if reference is None or not cases:
         leave_out(request.node, "recording", "no recording holds a case of this run; the engine stands in for all")
     made = reference.provenance
-    found = [as_expected("reference/resampling", made.resampling, resampling(), "how the installed Pillow resizes")]
+    found = [as_expected("reference/resampling", made.resampling, resampling(), "the resizing of the installed Pillow")]
     if isinstance(reference, RecordedReference):
         answers = [(case.id, reference.observe(case).case_id) for case in cases]
-        found += [as_expected(f"reference/{asked}", answered, asked, "as recorded") for asked, answered in answers]
+        found += [as_expected(f"reference/{asked}", answered, asked, "as requested") for asked, answered in answers]
     dsocr_check(found)
 
 
@@ -82,7 +82,7 @@ def _whole(path: Path, folder: Path) -> Comparison:
         cases = len(Recording.open(path).cases)
     except ReferenceFaultError as fault:
         return Comparison(what, Verdict.WRONG, str(fault))
-    return Comparison(what, Verdict.MATCH if cases else Verdict.WRONG, f"every byte of {cases} cases")
+    return Comparison(what, Verdict.MATCH if cases else Verdict.WRONG, f"{cases} cases, every byte as recorded")
 
 
 def _pinned(config: Config, files: Mapping[str, str]) -> dict[str, str]:

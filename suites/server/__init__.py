@@ -1,1 +1,1 @@
-"""What an OpenAI-compatible API shows of a server beside its text; collected of such a subject alone."""
+"""Checks of a server's OpenAI-compatible API besides its text; collected only if the subject is a server."""

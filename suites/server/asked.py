@@ -1,4 +1,4 @@
-"""A server, asked each thing once, and the pages that it is asked for beside the run's."""
+"""Answers of a server, each requested once, and the pages of these requests."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from pytest_dsocr.reference.protocol import Reference
 
 ODD = ("plain", "turned", "repeated", "exactly_640", "641_wide", "tie", "between_grids")
-"""Of the odd pages: a few words each, cut into no crops, two or three."""
+"""Odd pages to read: a few words each, with no crops, two or three."""
 BLANK_PX = {"strip": (2800, 400), "blank": (600, 600)}
-"""A page of seven crops in a row, which rules of fewer cut otherwise; one as large as the odd page ``plain``."""
+"""Blank pages: ``strip`` has seven crops in a row, which other rules change; ``blank`` is as large as ``plain``."""
 FREE = "<image>Free OCR."
-"""Of a model that has no such prompt; what it has for whole pages it may read nothing by on these."""
+"""Prompt for odd pages if the model names none; its prompt for whole pages may read nothing on them."""
 SOME, MANY = 7, 40
-"""Ceilings of tokens that the run's first page does not end in front of."""
+"""Limits of new tokens that the text of the run's first page reaches."""
 SHOWN, TOP = 4, 10
-NO_TEXT = "a text of these pages"
+NO_TEXT = "any text on these pages"
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Asks a server; what is asked again is answered as before."""
+    """Answers of a server; a repeated question returns the first answer."""
 
     server: ServerSubject
     cases: Sequence[Case]
@@ -50,7 +50,7 @@ class Asked:
 
     @cached_property
     def odd(self) -> dict[str, Case]:
-        """The odd pages by name, in the first case's preset, and with the prompt for free OCR where offered."""
+        """Cases of the odd pages by name, in the first case's preset and with the prompt for free OCR if offered."""
         from ..contract.asked import Drawn
         from ..contract.odd_pages import ODD_PAGES
 
@@ -62,11 +62,11 @@ class Asked:
 
     @property
     def short(self) -> list[Case]:
-        """Pages of a few tokens, each other than the next."""
+        """Four pages of a few tokens with different texts."""
         return [self.odd[name] for name in ("plain", "turned", "641_wide", "tie")]
 
     def __call__(self, case: Case, most: int = MANY, **how: Any) -> Completion:
-        """Ask for ``case`` up to ``most`` tokens; see ``ServerSubject.ask`` for ``how``."""
+        """Return the answer to ``case`` of up to ``most`` tokens; see ``ServerSubject.ask`` for ``how``."""
         key = json.dumps([str(case.page), case.prompt, case.preset.name, most, how], default=str)
         if key not in self.answers:
             from pytest_dsocr.subjects.calls import at_stage
@@ -76,7 +76,7 @@ class Asked:
         return self.answers[key]
 
     def with_logprobs(self, case: Case, most: int = MANY, **how: Any) -> Completion:
-        """Ask for the best tokens of each step as well, where the server takes that."""
+        """Return the answer with the best tokens of each step, or without if the server refuses that."""
         from pytest_dsocr.adapters.chat import StatusError
 
         try:
@@ -86,7 +86,7 @@ class Asked:
 
     @cached_property
     def steps(self) -> Sequence[Step]:
-        """What the reference chose on the first page, and from what."""
+        """The reference's steps on the first page."""
         return self.reference.observe(self.first).steps
 
     def text_of(self, tokens: Sequence[int]) -> str:
@@ -94,7 +94,7 @@ class Asked:
 
 
 def judged(what: str, faults: Sequence[str], right: str, check: str) -> Comparison:
-    """Return MATCH with ``right`` where there are no faults, else WRONG with the first, and with what to check."""
+    """Return MATCH with ``right`` if there are no faults, else WRONG with the first fault and a hint."""
     if not faults:
         return Comparison(what, Verdict.MATCH, right)
     return Comparison(what, Verdict.WRONG, faults[0], None, (f"check: {check}", *faults[1 : SHOWN + 1]))
@@ -105,7 +105,7 @@ def not_offered(what: str, why: str) -> Comparison:
 
 
 def apart(what: str, actual: Completion, expected: Completion) -> list[str]:
-    """Say where two answers that should be equal differ: one fault, or none."""
+    """Return the first difference of two answers that should be equal, if any."""
     one, other = actual.text.strip(), expected.text.strip()
     if one == other:
         return []

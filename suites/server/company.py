@@ -1,4 +1,4 @@
-"""Whether an answer depends on the pages that are read before it or beside it."""
+"""Checks that an answer does not depend on pages that are read before it or at the same time."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from pytest_dsocr.records.case import Case
 
 LONG = 200
-CHECK = "what the server keeps of other requests: prefix caches, padding, rows of a batch"
+CHECK = "prefix caches, padding, and rows of a batch, which may mix requests"
 
 
 def in_turn(asked: Asked) -> Comparison:
-    """Read each page behind itself, then each behind another; two pages of one size are to be read otherwise."""
+    """Read each page twice, then each after another page; two pages of one size must give different texts."""
     pages = [*asked.short, asked.first]
     twice = [page for page in pages for _ in range(2)]
     compared = _compared(asked, "in_turn", [[page] for page in (*twice, *pages)])
     one, other = (asked(asked.odd[name]).text for name in ("plain", "blank"))
-    return judged("in_turn", ["two pages of one size are read alike"], "", CHECK) if one and one == other else compared
+    return judged("in_turn", ["two pages of one size give one text"], "", CHECK) if one and one == other else compared
 
 
 def at_once(asked: Asked) -> Comparison:
-    """Read four pages at the same time, and one of them four times."""
+    """Read four pages at the same time, then one page four times at once."""
     return _compared(asked, "at_once", [asked.short, asked.short[:1] * 4])
 
 
@@ -38,7 +38,7 @@ def beside_a_long_one(asked: Asked) -> Comparison:
 
 
 def _compared(asked: Asked, what: str, groups: Sequence[Sequence[Case]], longest: int = MANY) -> Comparison:
-    """Read groups behind each other, the pages of a group at the same time, and compare each with the page alone."""
+    """Read one group after the other, the pages of a group at the same time, and compare each with the page alone."""
     from pytest_dsocr.subjects.calls import at_stage
 
     faults, made = list[str](), 0
@@ -52,4 +52,4 @@ def _compared(asked: Asked, what: str, groups: Sequence[Sequence[Case]], longest
             faults, made = [*faults, *apart(case.id, answer, expected)], made + bool(expected.text.strip())
     if not faults and not made:
         return not_offered(what, NO_TEXT)
-    return judged(what, faults, f"{made} answers as the page alone", CHECK)
+    return judged(what, faults, f"{made} answers equal those of the page alone", CHECK)

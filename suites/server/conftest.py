@@ -1,4 +1,4 @@
-"""What the suite of servers shares, and of whom it is asked: of a subject that is an ``http:`` server."""
+"""Fixtures of the server suite, which is collected only if the subject is an ``http:`` server."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Collect nothing where the subject is no server."""
+    """Skip the suite if the subject is not a server."""
     try:
         return None if own_config(config).subject.startswith((HTTP, HTTPS)) else True
-    except pytest.UsageError:  # the first test that is collected says so
+    except pytest.UsageError:  # the first collected test reports it
         return True
 
 
@@ -33,7 +33,7 @@ def asked(
     dsocr_reference: Reference,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Asked:
-    """The server, asked for the run's pages and for odd ones."""
+    """Return the server's answers to the run's pages and to odd ones."""
     from pytest_dsocr.adapters.server import ServerSubject
     from pytest_dsocr.engine.checkpoint import resolve
     from pytest_dsocr.pages.named import make_cases
@@ -46,7 +46,7 @@ def asked(
     presets = [name for name in own.presets if name in (offers.presets or own.presets)]
     prompts = [name for name in own.prompts if name in (offers.prompts or own.prompts)]
     if not presets or not prompts:
-        raise NotOfferedError("not offered: the run's presets and prompts")
+        raise NotOfferedError("not offered: any of the run's presets and prompts")
     cases = make_cases(own.pages, prompts, presets, own.max_new_tokens, family=family_named(own.checkpoint)).good
     tokenizer, limits = resolve(own.checkpoint).tokenizer, own_limits(own, dsocr_subject)
     return Asked(dsocr_subject, cases, dsocr_reference, tokenizer, limits, tmp_path_factory.mktemp("odd"))

@@ -1,4 +1,4 @@
-"""Whether the server counts the tokens that each page must have, and keeps to a ceiling of its own."""
+"""Checks of token counts: those of the prompt, and those of the answer under ``max_tokens``."""
 
 from __future__ import annotations
 
@@ -18,28 +18,30 @@ if TYPE_CHECKING:
     from pytest_dsocr.explain.catalogue.pixels import GridRule
 
 NEAR = 16
-"""Tokens that a template may add beside those of a prompt without an image."""
+"""Largest difference of the template's tokens with and without an image."""
 
 
 class Counted(NamedTuple):
+    """Page with the tokens that the server counts for it."""
+
     name: str
     size: tuple[int, int]
     """Width and height in pixels, upright."""
     preset: Preset
     text: int
-    """Tokens of the prompt beside the image's, the BOS among them."""
+    """Tokens of the prompt without those of the image, and with BOS."""
     actual: int
-    """As the server counts them, the image's with them."""
+    """All tokens of the prompt, as the server counts them."""
 
     def by(self, preset: Preset | None = None, rule: GridRule | None = None) -> int:
-        """Count the tokens as the vendor's code does, or in another preset, or with another rule of grids."""
+        """Return the vendor's number of tokens, or the number in another preset or by another rule for grids."""
         own = preset or self.preset
         grid = rule(*self.size, own.tiling) if rule and own.crop else own.grid(*self.size)
         return self.text + image_token_count(own, grid)
 
 
 def prompt_tokens(asked: Asked) -> Comparison:
-    """Compare the count of every page of the run, and of odd ones."""
+    """Compare the server's counts for the run's pages and odd ones with the vendor's."""
     pages, encode = [], asked.tokenizer.encode
     for case in (*asked.cases, *asked.odd.values()):
         if (counted := asked(case, 1).prompt_tokens) is None:
@@ -52,26 +54,29 @@ def prompt_tokens(asked: Asked) -> Comparison:
 
 
 def compare_counts(pages: Sequence[Counted], bare: int) -> Comparison:
-    """Compare counts, but for a number of tokens on every page that is near ``bare``, that of a prompt alone."""
+    """Compare counts, allowing one number of extra tokens for every page: the template's, which is near ``bare``.
+
+    ``bare`` is the number of extra tokens in a prompt without an image.
+    """
     offset = Counter(page.actual - page.by() for page in pages).most_common()[0][0]
     offset = offset if abs(offset - bare) <= NEAR else bare
     faults = [_fault(page, offset) for page in pages if page.actual - offset != page.by()]
     ways = [*_ways(pages, bare)] if faults else []
-    check = f"whether it comes of {', or '.join(ways[:SHOWN])}" if ways else "how the server counts an image"
+    check = f"whether the cause is {', or '.join(ways[:SHOWN])}" if ways else "how the server counts an image"
     template = f", each {offset:+d} by the server's template" if offset else ""
-    return judged("prompt_tokens", faults, f"those of {len(pages)} pages{template}", check)
+    return judged("prompt_tokens", faults, f"the vendor's on {len(pages)} pages{template}", check)
 
 
 def _fault(page: Counted, offset: int) -> str:
     rest = page.actual - offset - page.text
     grids = [one for one in ((1, 1), *page.preset.tiling.grids) if image_token_count(page.preset, one) == rest]
-    of = f", that of a grid of {' or '.join(f'{columns} x {rows}' for columns, rows in grids)}" if grids else ""
-    beside = f", and the server's template {offset:+d}" if offset else ""
-    return f"{page.name}: {page.actual} counted{of}; the vendor's code has {page.by()}{beside}"
+    of = f", the count of a grid of {' or '.join(f'{columns} x {rows}' for columns, rows in grids)}" if grids else ""
+    extra = f", and {offset:+d} for the server's template" if offset else ""
+    return f"{page.name}: {page.actual} tokens counted{of}; expected {page.by()}, as in the vendor's code{extra}"
 
 
 def _ways(pages: Sequence[Counted], bare: int) -> Iterator[str]:
-    """Yield the mistakes under which every page has its count, but for one number of tokens near ``bare``."""
+    """Yield the known mistakes that explain the count of every page, allowing for the template's tokens."""
     from pytest_dsocr.explain.catalogue.pixels import GRIDS
     from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 
@@ -90,21 +95,21 @@ def _ways(pages: Sequence[Counted], bare: int) -> Iterator[str]:
 
 
 def max_tokens(asked: Asked) -> Comparison:
-    """Compare an answer that ends at its ceiling with the reference's first tokens, and what is counted of it."""
+    """Compare answers under ``max_tokens`` with the reference's first tokens, and their counts with the limit."""
     faults, known = [], [step.token for step in asked.steps]
     agrees = asked(asked.first).text.strip() == asked.text_of(known[:MANY])
     for most in (1, SOME):
         answer = asked(asked.first, most)
         prompt, said, both = answer.prompt_tokens, answer.completion_tokens, answer.total_tokens
         if said not in (None, most) or (None not in (prompt, said, both) and both != (prompt or 0) + most):
-            faults.append(f"max_tokens {most}: {said} tokens counted, {both} with {prompt} of the prompt")
+            faults.append(f"max_tokens {most}: {said} tokens counted, {prompt} in the prompt, {both} in all")
         if agrees and answer.text.strip() != (text := asked.text_of(known[:most])):
             faults.append(f"max_tokens {most}: {answer.text!r}, expected {text!r}")
-    return judged("max_tokens", faults, f"1 and {SOME} kept", "whether the first token counts as one")
+    return judged("max_tokens", faults, f"1 and {SOME} tokens", "that an answer's first token counts")
 
 
 def finish_reason(asked: Asked) -> Comparison:
-    """Compare why answers ended with why they must have."""
+    """Compare ``finish_reason`` with the actual end of answers."""
     answers = [(case, asked(case)) for case in asked.short]
     ended = [(case, answer, "stop") for case, answer in answers if len(asked.tokenizer.encode(answer.text)) < MANY - 2]
     expected = [(asked.first, asked(asked.first, SOME), "length"), *ended]
@@ -112,4 +117,4 @@ def finish_reason(asked: Asked) -> Comparison:
         return not_offered("finish_reason", "finish_reason")
     wrong = [one for one in expected if one[1].ended_by != one[2]]
     faults = [f"{case.id}: {answer.ended_by!r}, expected {why!r}" for case, answer, why in wrong]
-    return judged("finish_reason", faults, "length and stop", "what ends an answer; pages are cut off unseen by it")
+    return judged("finish_reason", faults, "length and stop", "finish_reason, which shows that a page is cut off")

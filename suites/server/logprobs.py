@@ -1,4 +1,4 @@
-"""What the server says of its tokens' probabilities: in itself, and beside the reference's logits."""
+"""Checks of ``logprobs``: consistent in themselves, and equal to the reference's logits within limits."""
 
 from __future__ import annotations
 
@@ -20,22 +20,24 @@ if TYPE_CHECKING:
     from pytest_dsocr.records.subject_result import ForcedStep
 
 CUTS = 6
-"""Places of the reference's text that an answer is to go on from."""
+"""Number of places in the reference's text to continue from."""
 ROUNDED = 1e-4
 OFFERED = "logprobs with top_logprobs"
 GO_ON = {"add_generation_prompt": False, "continue_final_message": True}
-CHECK = "that they are the softmax's of the logits as they are, before temperature and rules, and of this step"
+CHECK = "that logprobs are log-softmax of this step's logits before temperature and token rules"
 Sides = tuple[list["ForcedStep"], list["Step"]]
 
 
 class Likely(Struct):
+    """Token with its log-probability, and the best tokens of its step."""
+
     token: str
     logprob: float
     top_logprobs: list[Likely] = []
 
 
 def tokens_of(answer: Completion) -> list[Likely]:
-    """Return the tokens of an answer with their best; nothing where the server gives none."""
+    """Return the tokens of an answer with the best of each step; empty if the server returns none."""
     try:
         found = msgspec.convert(answer.logprobs["content"], list[Likely])
     except (TypeError, KeyError, msgspec.ValidationError):
@@ -44,36 +46,36 @@ def tokens_of(answer: Completion) -> list[Likely]:
 
 
 def first_apart(actual: Completion, expected: Completion) -> float:
-    """Return how far the first tokens' logarithms are apart; 0 where there are none."""
+    """Return the difference of the first tokens' log-probabilities; 0 if an answer has none."""
     pairs = zip(tokens_of(actual)[:1], tokens_of(expected)[:1], strict=False)
     return max((abs(one.logprob - other.logprob) for one, other in pairs), default=0.0)
 
 
 def logprobs(asked: Asked) -> Comparison:
-    """Look whether the tokens are those of the text, each the best of its step, and the best sorted."""
+    """Check that tokens spell the text, that each is the best of its step, and that the best are sorted."""
     faults = []
     for case in (asked.odd["plain"], asked.first):
         answer = asked.with_logprobs(case)
         if not (found := tokens_of(answer)):
             return not_offered("logprobs", OFFERED)
         if not (said := "".join(one.token for one in found).strip()).startswith(answer.text.strip()):
-            faults.append(f"{case.id}: they spell {said[-24:]!r} at the end, the text {answer.text[-24:]!r}")
+            faults.append(f"{case.id}: the tokens end in {said[-24:]!r}; expected the text's end {answer.text[-24:]!r}")
         for k, one in enumerate(found):
             all_of = [best.logprob for best in one.top_logprobs]
             is_best = one.logprob > all_of[0] - ROUNDED
             if all_of != sorted(all_of, reverse=True) or not is_best or sum(map(exp, all_of)) > 1 + ROUNDED:
-                faults.append(f"{case.id}, token {k}: {one.token!r} at {one.logprob:.3f}, the best at {all_of[:3]}")
-    return judged("logprobs", faults, f"each of {len(found)} tokens the best", CHECK)
+                faults.append(f"{case.id}, token {k}: {one.token!r} has {one.logprob:.3f}; the best {all_of[:3]}")
+    return judged("logprobs", faults, f"each of {len(found)} tokens is the best of its step", CHECK)
 
 
 def logits(asked: Asked) -> Comparison:
-    """Compare them with the reference's logits along the server's own text, up to the first token that differs."""
+    """Compare log-probabilities with the reference's logits, up to the first token that differs."""
     found = tokens_of(asked.with_logprobs(asked.first))
     return _compared(asked, "logits", _along(asked, found, asked.steps)) if found else not_offered("logits", OFFERED)
 
 
 def continuation(asked: Asked) -> Comparison:
-    """Compare what the server says behind the reference's text so far, where it takes that for the same tokens."""
+    """Compare the next token after parts of the reference's text, if the server encodes a part as the same tokens."""
     tokens, alone = [step.token for step in asked.steps], asked(asked.first, 1).prompt_tokens or 0
     sides: Sides = ([], [])
     texts = {k: asked.tokenizer.decode(tokens[:k]) for k in range(1, min(len(tokens) - 1, 4 * MANY))}
@@ -84,15 +86,15 @@ def continuation(asked: Asked) -> Comparison:
             forced, expected = _along(asked, found[:1], asked.steps[k : k + 1])
             sides = [*sides[0], *forced], [*sides[1], *expected]
     if not sides[0]:
-        return not_offered("continuation", "to go on from a text")
+        return not_offered("continuation", "continuing a given text")
     return _compared(asked, "continuation", sides)
 
 
 def _along(asked: Asked, found: Sequence[Likely], steps: Sequence[Step]) -> Sides:
-    """Return both sides of each step up to the first token that differs: logarithms as logits, from one best on.
+    """Return both sides' logits of each step up to the first token that differs.
 
-    Steps at which the reference's rule forbids its best token are left out, and tokens beyond the server's best count
-    as the last of these where that is more than the reference has.
+    Log-probabilities are shifted by the reference's best token. A token that the server does not list gets the lower of
+    the server's last logit and the reference's. Steps whose best token the reference's rule forbids are left out.
     """
     from pytest_dsocr.records.reference_result import Best
     from pytest_dsocr.records.subject_result import ForcedStep
@@ -116,5 +118,5 @@ def _compared(asked: Asked, what: str, sides: Sides) -> Comparison:
     from pytest_dsocr.compare.tokens import compare_logits
 
     found = replace(compare_logits(*sides, asked.limits), what=what)
-    check = f"check: {CHECK}; then the model: its text alone tells no stage"
+    check = f"check: {CHECK}; if they are, the model is wrong, in a stage that text alone does not show"
     return replace(found, details=(check, *found.details)) if found.verdict is Verdict.WRONG else found

@@ -1,4 +1,4 @@
-"""Whether the server sees the page that it is sent, as a JPEG, turned by EXIF, or behind a URL."""
+"""Checks that the server reads the page that it receives: as a JPEG, rotated by EXIF, or from a URL."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def jpeg(asked: Asked) -> Comparison:
 
 
 def exif(asked: Asked) -> Comparison:
-    """Compare a JPEG that EXIF turns upright with a PNG that is upright."""
+    """Compare a JPEG that EXIF rotates with an upright PNG of its pixels."""
     page = load_image(asked.odd["641_wide"].page).transpose(TURN_BACK)
     page.getexif()[ORIENTATION] = TURNED
-    return _compared(asked, "exif", page, "that a page is turned as its EXIF says, and how a JPEG is decoded")
+    return _compared(asked, "exif", page, "that a page is rotated by its EXIF orientation, and how a JPEG is decoded")
 
 
 def _compared(asked: Asked, what: str, page: Image.Image, check: str) -> Comparison:
@@ -40,18 +40,18 @@ def _compared(asked: Asked, what: str, page: Image.Image, check: str) -> Compari
     load_image(files[0]).save(files[1])
     actual, expected = (asked.with_logprobs(asked.odd["plain"], page=file) for file in files)
     far, faults = first_apart(actual, expected), apart("the JPEG", actual, expected)
-    measured = f"the first token's logarithm {far:.1e} apart (allowed {asked.limits.logits:.0e})"
+    measured = f"log-probability of the first token differs by {far:.1e} (allowed {asked.limits.logits:.0e})"
     faults += [measured] if far > asked.limits.logits else []
-    return judged(what, faults, f"the text of the same pixels as PNG, {measured}", check)
+    return judged(what, faults, f"the text of a PNG of the same pixels; {measured}", check)
 
 
 def url(asked: Asked) -> Comparison:
-    """Compare pages behind URLs with the same pages sent along."""
+    """Compare pages sent as URLs with the same pages sent as data."""
     faults: list[str] = []
     with _serving(asked.folder, asked.server.url) as address:
         for case in (asked.odd["plain"], asked.odd["641_wide"]):
             faults += apart(case.id, asked(case, page=f"{address}/{case.page.name}"), asked(case))
-    return judged("url", faults, "as pages that are sent along", "what is kept of a page, and by which name")
+    return judged("url", faults, "the texts of pages sent as data", "that the server does not cache a page by its URL")
 
 
 @contextmanager

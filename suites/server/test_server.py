@@ -1,4 +1,4 @@
-"""Each thing that the API shows of a server, held to the vendor's code, to OpenAI's reference, or to itself."""
+"""Checks of a server's API against the vendor's code, OpenAI's reference, or the server's other answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHECKS: Mapping[str, Callable[[Asked], Comparison]] = {
 
 
 def checked(name: str, asked: Asked) -> Comparison:
-    """Make one check; what the server refuses it does not offer."""
+    """Run one check; a request that the server refuses is not offered."""
     from pytest_dsocr.adapters.chat import FAILED, StatusError
 
     try:

@@ -1,4 +1,4 @@
-"""Every kind of file that comes from outside, damaged in every way: it is read, or refused by a sentence, and soon.
+"""Damaged files of every kind that a user can pass: each is read or refused with one sentence.
 
 DSOCR_FUZZ_EXAMPLES=5000 pytest tests/base/test_fuzzed_files.py
 """
@@ -335,7 +335,7 @@ HOSTILE: tuple[Any, ...] = (
 def test_every_field_that_is_read_again_is_checked(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Replace each value of a file in turn: no error but a sentence, and nothing is written elsewhere."""
+    """Replace each value of a file: each is accepted or refused, and nothing is written elsewhere."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # hundreds of small files
     monkeypatch.setattr("pytest_dsocr.history.page.templates", cache(templates))
     _, value = content(name)

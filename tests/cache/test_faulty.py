@@ -117,7 +117,7 @@ def test_every_test_of_the_suite_is_here() -> None:
 
 
 def test_a_page_of_which_vision_gives_nothing_is_reported(tiny: Engine[Any], tmp_path: Path) -> None:
-    with pytest.raises(DsocrError, match=r"gave nothing of halves\.png in tiny; .* put another page first"):
+    with pytest.raises(DsocrError, match=r"no features for halves\.png in tiny; .* put another page first"):
         Walk.along(EngineSubject(tiny), write_page("halves", tmp_path), family=DEEPSEEK_OCR)
 
 

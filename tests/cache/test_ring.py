@@ -37,10 +37,10 @@ class PlainWindow(CachePolicy):
 
 WORDS = {
     CachePolicy(8): "",
-    CachePolicy(): "full attention in place of a ring of 8",
-    CachePolicy(7): "a ring of 7 tokens in place of 8",
-    CachePolicy(9): "a ring of 9 tokens in place of 8",
-    PlainWindow(8): "a plain window, which drops the prompt",
+    CachePolicy(): "whether it is full attention instead of a ring of 8",
+    CachePolicy(7): "whether it is a ring of 7 tokens instead of 8",
+    CachePolicy(9): "whether it is a ring of 9 tokens instead of 8",
+    PlainWindow(8): "whether it is a plain window, which drops the prompt",
 }
 
 

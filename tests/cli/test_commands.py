@@ -1,4 +1,4 @@
-"""The command line: its commands, the cases that it names, what it refuses, and ``dsocr run`` as a user has it."""
+"""The command line: commands, options, cases, refusals, and ``dsocr run``."""
 
 import os
 import re
@@ -50,7 +50,7 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
     "vendor inspect": ["a"],
     "vendor record": ["a", "dev-3"],
 }
-"""Of each command the least that it takes."""
+"""Fewest arguments that each command needs."""
 IMAGES = ["a.jpg", "b.PNG", "c.tif", "d.webp", "f.jpeg", "g.bmp", "h.gif", "i.tiff"]
 QUICK = ("--preset=tiny", "--max-new-tokens=1")
 
@@ -68,7 +68,7 @@ def options(*arguments: str | Path) -> Namespace:
 
 
 def recorded(*arguments: str | Path) -> tuple[Case, ...]:
-    """The cases of ``dsocr vendor record``."""
+    """Return the cases of ``dsocr vendor record``."""
     return found_by(options("vendor", "record", "code", *arguments)).good
 
 
@@ -77,7 +77,7 @@ def names(pages: Iterable[Path | BadPage]) -> list[str]:
 
 
 def test_the_commands_and_their_options_are_these(snapshot: SnapshotAssertion) -> None:
-    """With the default of each. A change is one for users."""
+    """Pin each option with its default, which users rely on."""
     assert ARGUMENTS.keys() == COMMANDS.keys()
     assert {name: vars(options(*name.split(), *words)) for name, words in ARGUMENTS.items()} == snapshot
 
@@ -165,7 +165,7 @@ REFUSED = {
     "bench . . --bencher=empty": (3, "'empty' is a folder; give a file"),
     "vendor record code empty --presets=nope": (2, "there is no preset 'nope'"),
 }
-"""What can be known from the command line: the exit status, and what is said."""
+"""Command lines that are refused at once, with the exit status and a part of the message."""
 IN_ONE = """
 import sys
 from pytest_dsocr.cli.main import main

@@ -1,4 +1,4 @@
-"""``dsocr compare`` as a user runs it: the plugin's own run, whose status is 0 only where its result passes."""
+"""``dsocr compare`` as a user runs it: its status is 0 only if the result passes."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ TEXT_ALONE = ("--", "-k", "test_text", "-p", "no:cacheprovider")
 
 @pytest.fixture(autouse=True)
 def _elsewhere(unset: None, pytester: pytest.Pytester) -> None:
-    """In an empty folder with subjects, and nothing said in the environment."""
+    """Run in a folder with subjects, without options in the environment."""
     pytester.makepyfile(mine=SUBJECTS)
 
 
@@ -49,8 +49,10 @@ def command(arguments: Sequence[str]) -> list[str]:
 def test_a_engine_like_the_vendors_ends_in_0_with_the_plugins_own_result(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the README's main job is called, from a clone with the command of an installed wheel: no checkout is run in
-    place of the installation. Memory is kept unless the user says otherwise, and threads sleep while they wait."""
+    """Run the README's command in a clone, where the installed package runs and not the clone's.
+
+    Memory is kept unless the user decides otherwise, and waiting threads sleep.
+    """
     [[name, kept], [other, _]] = MEMORY_KEPT.items()
     names = (name, other, "OMP_WAIT_POLICY")
     monkeypatch.delenv(name, raising=False)
@@ -111,7 +113,7 @@ def test_what_cannot_be_compared_has_pytests_status_and_says_why(
 
 
 def test_every_option_of_the_plugin_is_offered_by_both_names_and_handed_on(tmp_path: Path) -> None:
-    """Of what is given several times and counts once, the last."""
+    """Pass every option twice; the last value counts for an option with one value."""
     switches = [option.flag.replace("dsocr-", "") for option in OPTIONS if option.is_switch]
     valued = [option.flag for option in OPTIONS if not option.is_switch]
     given = [word for flag in valued for word in (f"{flag}=1", f"{flag.replace('dsocr-', '')}=2")]
@@ -124,7 +126,7 @@ def test_every_option_of_the_plugin_is_offered_by_both_names_and_handed_on(tmp_p
 
 
 def test_the_suites_are_found_wherever_it_is_called() -> None:
-    """Whole pages first; the project's own tests, times and FLOPs are none of them."""
+    """List the suites in order, without the project's own tests and the suites that measure."""
     found = suites(ON_REQUEST)
     names = [Path(path).name for path in found]
     assert [name.removeprefix("pytest_dsocr.suites.") for name in names if name != "--pyargs"] == [

@@ -1,4 +1,4 @@
-"""The exit status of ``dsocr compare``, and the same in words: what is wrong, what is the machine's, what is slower."""
+"""Exit statuses of ``dsocr compare`` and all commands, as documented."""
 
 import json
 import shutil
@@ -59,7 +59,7 @@ TESTS = """
 
 @pytest.fixture(autouse=True)
 def _repository(unset: None, pytester: pytest.Pytester) -> None:
-    """Two pages, stand-ins for both sides, and tests of the user's own."""
+    """Make two pages, stand-ins for both sides, and a user's tests."""
     Repository(pytester).settle()
     pytester.makepyfile(mine=SUBJECTS, test_it=TESTS.format(pace="MATCH"))
     for name in ("page", "second"):
@@ -67,7 +67,7 @@ def _repository(unset: None, pytester: pytest.Pytester) -> None:
 
 
 def ended(*arguments: str, subject: str = "Reader") -> tuple[int, str]:
-    """Run it; give its status and the word in its file."""
+    """Run ``dsocr compare``, and return its status and the word in its result."""
     asked = ["page", "second", "--tests=test_it.py", f"--subject=mine:{subject}", *arguments]
     done = subprocess.run([sys.executable, "-m", "pytest_dsocr", "compare", *asked], capture_output=True, check=False)
     reported: dict[str, Any] = json.loads(Path("dsocr-out/dsocr.json").read_text(encoding="utf-8"))
@@ -101,7 +101,7 @@ COMPARE, PYTEST = ("-m", "pytest_dsocr", "compare", "--out=out"), ("-m", "pytest
 
 @pytest.mark.parametrize(("how", "size"), [(COMPARE, "8k"), (PYTEST, "4k")])
 def test_a_disk_that_is_full_from_the_start_is_the_machines_fault(how: tuple[str, ...], size: str) -> None:
-    """With 8 KiB ``dsocr compare`` can write its mark once, and pytest cannot write it again."""
+    """Leave 8 KiB: ``dsocr compare`` can write its mark once, and pytest cannot write it again."""
     Path("out").mkdir()
     command = [*FULL, size, sys.executable, *how]
     try:
@@ -118,7 +118,7 @@ EVERY = "every command, where nothing else is said"
 
 
 def statuses() -> dict[str, set[int]]:
-    """The statuses of each command, as the documentation has them."""
+    """Return the documented statuses of each command."""
     found: dict[str, set[int]] = {}
     for commands, status, _ in table("docs/running.md", "command"):
         for command in commands.split(", `") if "`" in commands else [commands]:

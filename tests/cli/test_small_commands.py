@@ -1,4 +1,4 @@
-"""``dsocr diff`` on files that runs have written; ``dsocr faults``: the list, and one mistake on one's own page."""
+"""``dsocr diff`` and ``dsocr faults``, and the help and hints of all commands."""
 
 import json
 import os
@@ -126,7 +126,7 @@ def test_every_command_and_every_option_is_in_one_group_of_the_help(capsys: pyte
     ],
 )
 def test_a_engine_is_not_compared_with_itself(command: str, place: str, status: int, tmp_path: Path) -> None:
-    """Plain pytest reads the environment when it collects a test of ours."""
+    """Refuse it in each place; plain pytest reads the environment only when it collects a test of ours."""
     (tmp_path / "test_it.py").write_text("def test_it(dsocr_report): pass\n", encoding="utf-8")
     ini = "[pytest]\ndsocr_reference = engine\n" if place == "ini" else "[pytest]\n"
     (tmp_path / "pytest.ini").write_text(ini, encoding="utf-8")

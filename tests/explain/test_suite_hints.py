@@ -37,7 +37,7 @@ PROMPT = " <image>\n<|grounding|>Convert the document to markdown. "
 def test_grids_are_laid_to_the_one_rule_that_gives_them_all(how: dict[str, Any], words: str | None) -> None:
     """At most six is as good as at most seven on a page of two crops: the sizes of the whole engine tell."""
     hints = [*of_grid({size: nearest(*size, TILING, **how) for size in ASKED_PX}, TILING)]
-    assert hints == ([f"whether it comes of {words}"] if words else [])
+    assert hints == ([f"whether the cause is {words}"] if words else [])
 
 
 @pytest.mark.parametrize("name", ["no-bos", "special-as-text", "text-first", "not-stripped"])
@@ -80,7 +80,7 @@ def test_pixels_are_laid_to_what_makes_them_and_to_nothing_that_is_right(
         recipes = Recipes(Asked(EngineSubject(tiny), DEEPSEEK_OCR), drawn)
         hints = [*recipes.hints(what, drawn(page), DEEPSEEK_OCR.presets[preset], OWN_PAGE)]
     said = ", and ".join(words for words, *_ in named)
-    assert hints == [said if said == OWN_PAGE else f"whether it comes of {said}"] * bool(named)
+    assert hints == [said if said == OWN_PAGE else f"whether the cause is {said}"] * bool(named)
 
 
 def test_a_number_of_image_tokens_is_laid_to_what_gives_it(tmp_path: Path) -> None:

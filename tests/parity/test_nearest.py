@@ -1,4 +1,4 @@
-"""A run on a device that has no recording: the nearest serves, up to the run's ceiling, and every view says so."""
+"""A run on a device without a recording: the nearest one is used, and every view says so."""
 
 import shutil
 from pathlib import Path
@@ -30,7 +30,7 @@ TOLD = "the nearest recording, as none is of cpu-bfloat16-eager"
 
 @pytest.fixture
 def of_h200(tmp_path: Path) -> Path:
-    """A folder of recordings that holds one of an H200 in bf16 alone."""
+    """Return a folder with one recording, of an H200 in bf16."""
     key = RecordingKey("mini", "nvidia-h200", "bfloat16", "eager", resolve("mini").sha256)
     folder = find_recording(FOLDER, key, resampling()).folder
     shutil.copytree(folder, tmp_path / "recordings" / "mini" / folder.name)

@@ -1,4 +1,4 @@
-"""A user's repository, made up: one page, stand-ins for both sides, and tests of its own."""
+"""A user's repository with one page, stand-ins for both sides, and tests of its own."""
 
 import re
 import shutil
@@ -25,19 +25,19 @@ TEST_TEXT = """
 """
 TWO = TEST_TEXT + TEST_TEXT.replace("text", "boxes")
 UNNEEDED = ("cacheprovider", "hypothesispytest", "randomly", "threadexception", "unraisableexception")
-"""Plugins that take their time, most of it at the end of a run, and that no test here is about."""
+"""Slow plugins that no test here needs."""
 
 
 @pytest.fixture(autouse=True)
 def _without_the_unneeded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, unset: None) -> None:
-    """By the environment, so that no command that is shown has them; behind ``pytester``, which clears it."""
+    """Disable slow plugins in the environment, where no displayed command shows it, after ``pytester`` clears it."""
     if "pytester" in request.fixturenames:
         request.getfixturevalue("pytester")
     monkeypatch.setenv("PYTEST_ADDOPTS", " ".join(f"-p no:{name}" for name in UNNEEDED))
 
 
 class Repository:
-    """Where a user has their own tests, a page, and a subject by its name in the ini file."""
+    """User's repository with a page, and a subject named in the ini file."""
 
     def __init__(self, pytester: pytest.Pytester) -> None:
         self.pytester = pytester
@@ -52,7 +52,7 @@ class Repository:
         )
 
     def run(self, tests: str = TEST_TEXT, *arguments: str, apart: bool = False) -> pytest.RunResult:
-        """Run a file of tests, within this process unless it has to be one of its own."""
+        """Run a file of tests in this process, or in another one if ``apart``."""
         self.pytester.makepyfile(test_it=tests)
         run = self.pytester.runpytest_subprocess if apart else self.pytester.runpytest_inprocess
         return run(*arguments)
@@ -60,7 +60,7 @@ class Repository:
 
 @pytest.fixture
 def repository(pytester: pytest.Pytester) -> Repository:
-    """One with sides that agree."""
+    """Return a repository with sides that agree."""
     made = Repository(pytester)
     made.settle()
     return made
@@ -68,7 +68,7 @@ def repository(pytester: pytest.Pytester) -> Repository:
 
 @pytest.fixture
 def alone(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A pytest with this plugin alone, in an empty folder, and no option given."""
+    """Return a pytest with this plugin only, in an empty folder and without options."""
     monkeypatch.delenv("DSOCR_EXPLAIN", raising=False)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTEST_PLUGINS", "pytest_dsocr.plugin.hooks")
@@ -79,7 +79,7 @@ VARYING = re.compile(r"(platform |rootdir: |configfile: |plugins: |cachedir: |be
 
 
 def rendered(result: pytest.RunResult) -> str:
-    """What a run shows on its terminal, without what differs from run to run and from machine to machine."""
+    """Return a run's terminal output without parts that depend on the run or the machine."""
     lines = [line.rstrip() for line in result.outlines if not VARYING.match(line)]
     text = re.sub(r"(?m)^time  .*\n( {16}.*\n)*", "", "\n".join(lines))
     text = text.replace(str(Path.cwd()), "HERE")
@@ -89,5 +89,5 @@ def rendered(result: pytest.RunResult) -> str:
 
 
 def unwrapped(result: pytest.RunResult) -> str:
-    """What a run says, without its line breaks."""
+    """Return a run's output without line breaks."""
     return " ".join(result.stdout.str().split())

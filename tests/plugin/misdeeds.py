@@ -1,8 +1,7 @@
-"""A subject that misbehaves as the environment says: ``MISDEED=stage:deed``.
+"""A subject that misbehaves as ``MISDEED=stage:deed`` says, or the file that ``MISDEED_FILE`` names.
 
-A process that is running finds it in the file ``MISDEED_FILE``.
-The file is copied beside the tests of a made-up repository, and so imports nothing of this one's own tests. On a page
-whose name begins with ``good`` it does nothing of the kind.
+It behaves on pages with names that begin with ``good``. This file is copied into a temporary repository and must not
+import this project's tests.
 """
 
 import ctypes
@@ -28,7 +27,7 @@ FOREVER_S, VOCABULARY = 600, 8
 
 
 class UnspeakableError(Exception):
-    """Its message cannot be had."""
+    """Error with a message that cannot be read."""
 
     def __str__(self) -> str:
         raise RuntimeError("no message")
@@ -52,7 +51,7 @@ def loop() -> None:
 
 
 def deaf() -> None:
-    """Take no interruption."""
+    """Ignore every interruption."""
     until = time.monotonic() + FOREVER_S
     while time.monotonic() < until:
         with suppress(BaseException):
@@ -106,7 +105,7 @@ DEEDS: Mapping[str, Callable[[], Any]] = {
 
 
 def do(stage: str, page: Path | None = None) -> str:
-    """Do the deed of a stage, if there is one, and give its name."""
+    """Do the deed of a stage, if there is one, and return its name."""
     file = os.environ.get("MISDEED_FILE")
     said = Path(file).read_text() if file else os.environ.get("MISDEED", "")
     where, _, deed = said.partition(":")
@@ -119,7 +118,7 @@ def do(stage: str, page: Path | None = None) -> str:
 
 
 class Reader:
-    """L0."""
+    """Subject of L0."""
 
     def __init__(self) -> None:
         do("load")
@@ -133,13 +132,13 @@ class Reader:
 
 
 class InEightBits(Reader):
-    """L0, which declares its precision."""
+    """Subject of L0 that declares its precision."""
 
     precision = "int8"
 
 
 class Staged(Reader):
-    """L2, with ``text_of`` and ``write``; its tensors mean nothing."""
+    """Subject of L2 with ``text_of``, ``write`` and meaningless tensors."""
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
         values = {

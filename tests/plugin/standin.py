@@ -1,7 +1,7 @@
-"""Stand-ins for both sides, which answer at once.
+"""Stand-ins for subject and reference that answer at once.
 
-The file is copied beside the tests of a made-up repository, and so imports nothing of this one's own tests. It imports
-torch where that is used alone, so that the process that spreads the tests over workers starts without it.
+The file is copied into a temporary repository and must not import this project's tests. It imports torch only in
+functions: the process that distributes the tests to workers starts without torch.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Reader:
 
 
 class Counted(Reader):
-    """Notes each page that it is asked to read."""
+    """Reader that appends each page's name to ``read.txt``."""
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
         with Path("read.txt").open("a", encoding="utf-8") as notes:
@@ -41,33 +41,33 @@ class Counted(Reader):
 
 
 class Misreader(Reader):
-    """Reads a word wrong."""
+    """Reader that gets a word wrong."""
 
     text = TEXT.replace("Minutes", "Minuets")
 
 
 class Misplacer(Reader):
-    """Draws a box one unit off."""
+    """Reader that places a box one unit off."""
 
     text = TEXT.replace("3, 4", "3, 5")
 
 
 class Broken(Reader):
-    """Raises where it should read."""
+    """Reader that raises an error for every page."""
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
         raise ValueError(f"no kernel for {page.name}")
 
 
 class Unmade(Reader):
-    """Cannot be made."""
+    """Reader that cannot be loaded."""
 
     def __init__(self) -> None:
         raise RuntimeError("no weights")
 
 
 class Reference:
-    """What a recording of the vendor's code would say of any case."""
+    """Reference with one result for every case."""
 
     @property
     def provenance(self) -> Provenance:
@@ -101,25 +101,25 @@ class Reference:
         )
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
 
 class Silent(Reference):
-    """A reference that has died."""
+    """Reference with a dead process."""
 
     def observe(self, case: Case) -> ReferenceResult:
         raise ReferenceFaultError("the vendor's process ended without a word; look into its log")
 
 
 class Unrecorded(Reference):
-    """A recording without the case."""
+    """Recording without the case."""
 
     def observe(self, case: Case) -> ReferenceResult:
         raise NotRecordedError(f"the recording holds nothing of {case.id}")
 
 
 class Unopened(Reference):
-    """A reference that is not to be had."""
+    """Reference that cannot be opened."""
 
     def __init__(self) -> None:
         raise ReferenceFaultError("there is no recording of this key; make one")

@@ -1,4 +1,4 @@
-"""A page that cannot be had: named, the others compared, the run failed at the end; and names that would steer."""
+"""Pages that cannot be read, which fail the run after all others are compared, and hostile file names."""
 
 import json
 import os
@@ -16,12 +16,12 @@ ASKS = """
         pass
 """
 STEERING = "\x1b[31mred\x07\x9b2J\u202e"
-"""Escape sequences in 7 and in 8 bits, a bell, and what turns the direction of writing."""
+"""Escape sequences in 7 and 8 bits, a bell, and a mark for writing from right to left."""
 
 
 @pytest.fixture
 def scans(repository: Repository) -> Path:
-    """A folder with two good pages, which the ini file names."""
+    """Return a folder with two good pages."""
     folder = repository.pytester.mkdir("scans")
     for name in ("first.png", "last.png"):
         Image.new("RGB", (32, 32)).save(folder / name)
@@ -30,7 +30,7 @@ def scans(repository: Repository) -> Path:
 
 
 def spoil(folder: Path) -> int:
-    """Put pages into ``folder`` that cannot be had, one of each kind; return how many."""
+    """Add one unreadable page of each kind to ``folder``, and return their number."""
     Image.effect_noise((64, 64), 90).save(folder / "cut.png")
     os.truncate(folder / "cut.png", 900)
     (folder / "folder.png").mkdir()
@@ -45,7 +45,7 @@ HOLDERS = ("large.pdf", "list.txt", "bare", "twin", "pipe")
 
 
 def make_holders(pytester: pytest.Pytester) -> None:
-    """Make what holds a page that cannot be had, or none, or one of another's name."""
+    """Make a PDF, a list and folders with an unreadable page, no page, or a page with a name that is taken."""
     document = pypdfium2.PdfDocument.new()
     for inches in (1, 200, 2):  # the second is above Pillow's limit
         document.new_page(72 * inches, 72 * inches)
@@ -78,7 +78,7 @@ def test_the_first_pages_are_those_that_can_be_read(scans: Path) -> None:
 
 @pytest.fixture
 def steering(scans: Path) -> Path:
-    """Pages of names that would steer a terminal, or are no text at all; good and bad."""
+    """Return a folder of good and bad pages with names that control a terminal or are not text."""
     page = (scans / "first.png").read_bytes()
     for name in (f"{STEERING}.png", "two\nlines.png"):
         (scans / name).write_bytes(page)

@@ -1,4 +1,4 @@
-"""What CI reads: pytest's JUnit file with properties; GitHub's annotations and the job's summary."""
+"""Output for CI: JUnit properties, GitHub's annotations and the job's summary."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,7 +33,7 @@ TESTS = f"""{TEST_TEXT}
 
 
 def properties() -> tuple[Mapping[str, str], Mapping[str, Mapping[str, str]]]:
-    """Those of the run, and of each test by its name."""
+    """Return the properties of the run, and those of each test by name."""
     [suite] = ElementTree.parse("junit.xml").getroot()
     tests = {str(case.get("name")).partition("[")[0]: _under(case) for case in suite.iter("testcase")}
     return _under(suite), tests
@@ -74,7 +74,7 @@ def test_tests_and_the_run_have_their_properties(repository: Repository) -> None
 
 @pytest.fixture
 def on_github(monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester) -> Path:
-    """As in a job there; returns the file of its summary."""
+    """Set the variables of a job on GitHub, and return its summary file."""
     summary = pytester.path / "step.md"
     summary.write_text("of a step before\n", encoding="utf-8")
     monkeypatch.setenv("GITHUB_ACTIONS", "true")

@@ -1,4 +1,4 @@
-"""Both sides are loaded: where the run's time went, what the run waits for, and what is worked on ahead."""
+"""Loading of both sides: elapsed time, progress of long waits, and threads."""
 
 import json
 import os
@@ -61,11 +61,11 @@ TELLS_TORCH = """
     def pytest_unconfigure():
         print("torch is imported:", "torch" in sys.modules)
 """
-"""By the process that spreads the tests, whose workers are not heard: an interpreter has it only where it has to."""
+"""Conftest that prints whether the controller, which needs no torch, has imported it."""
 
 
 def test_a_long_wait_is_reported_and_loading_and_reading_are_distinguished(repository: Repository) -> None:
-    """On the terminal, past the capture of a worker's output."""
+    """Look for the wait in the output of a worker that pytest captures."""
     repository.pytester.makepyfile(slow=SLOW)
     parts = CONFTEST.format(reference="Reference"), HEARD
     repository.pytester.makeconftest("\n".join(map(dedent, parts)))
@@ -85,7 +85,7 @@ def test_a_long_wait_is_reported_and_loading_and_reading_are_distinguished(repos
 
 
 def test_how_far_a_run_is_gets_told_off_a_terminal(repository: Repository) -> None:
-    """Past the capture, while a subject reads until it has been told."""
+    """Look for the progress in captured output while a subject waits for that line."""
     repository.pytester.makepyfile(slow=SLOW.replace("time.sleep(0.2)", "loading.is_shown.wait()").replace(LOADING, ""))
     parts = (
         CONFTEST.format(reference="Reference"),

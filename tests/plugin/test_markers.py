@@ -1,4 +1,4 @@
-"""Markers: registered, checked, and of one test, one class or one file."""
+"""Markers: registration, checks of their arguments, and precedence of test, class and file."""
 
 import re
 
@@ -59,7 +59,7 @@ REFUSED = (
 
 
 def test_an_argument_that_does_not_fit_is_refused(alone: pytest.Pytester, snapshot: SnapshotAssertion) -> None:
-    """Of a test and of a parameter, all in one collection."""
+    """Collect wrong markers of tests and of a parameter in one run."""
     for n, marker in enumerate(REFUSED):
         alone.makepyfile(**{f"test_{n}": f"import pytest\n@pytest.mark.{marker}\ndef test_it(dsocr_config): pass"})
     parameter = "pytest.param(2, marks=pytest.mark.dsocr_level('L7'))"

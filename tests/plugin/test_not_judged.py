@@ -1,4 +1,4 @@
-"""A page that was found WRONG and that no test judged fails the run, and what was not read is in the verdict."""
+"""Pages that are WRONG without a failed test, which fail the run, and pages that were not compared."""
 
 import shutil
 from pathlib import Path

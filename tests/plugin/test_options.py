@@ -1,4 +1,4 @@
-"""Options: which there are, where they may stand, which of several counts, and the messages for bad values."""
+"""Options: their names, places and precedence, and messages for bad values."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -57,7 +57,7 @@ GOOD: Mapping[str, tuple[str, object]] = {
     "golden": ("a", Path("a")),
     "xfails": ("b.txt", Path("b.txt")),
 }
-"""Of each option a good value, one a line where it takes several, and what it is read as."""
+"""Valid text for each option, one value a line, and the value that it means."""
 HELP: Mapping[str, Sequence[Iterable[str]]] = {
     "subject": [[VALID.removeprefix("give ")]],
     "model": [families.NAMES],
@@ -71,7 +71,7 @@ HELP: Mapping[str, Sequence[Iterable[str]]] = {
     "quantization_budget": [BUDGETS, LOSSES],
     "allow_missing": [MISSING],
 }
-"""Of each option that takes words, the lists of valid ones."""
+"""Lists of valid words for each option that accepts words."""
 BAD: Mapping[str, Sequence[str]] = {
     "subject": ["engines", "vendor:empty", "absent.module:make", "json:make", "json:__name__", "torn:make"],
     "checkpoint": ["maxi"],
@@ -98,7 +98,7 @@ BAD: Mapping[str, Sequence[str]] = {
     "out": ["torn.py"],
     "xfails": ["absent.txt", "pages.txt"],
 }
-"""Bad values of an option of each kind."""
+"""Invalid values for options of every kind."""
 BY_NAME = {option.name: option for option in OPTIONS}
 
 
@@ -114,7 +114,7 @@ def _with_files_and_gpus(alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("name", HELP)
 def test_help_lists_every_valid_word(name: str) -> None:
-    """The table of options lists them itself, so that it imports nothing."""
+    """Compare the words in the table of options, which imports nothing, with those of their modules."""
     listed = BY_NAME[name].help.replace(" or gundam", ", gundam")
     assert all(", ".join(words) in listed for words in HELP[name])
 
@@ -133,7 +133,7 @@ def refusal(pytester: pytest.Pytester, *words: str, ini: Mapping[str, str] = {})
 
 
 def test_the_options_are_these(alone: pytest.Pytester, snapshot: SnapshotAssertion) -> None:
-    """Each with its default and its help. A change here is one for users."""
+    """Pin each option with its default and its help, which users rely on."""
     assert [field.name for field in fields(Config)] == [*BY_NAME, "given_by"] == [*GOOD, "given_by"]
     defaults = {**resolved(alone), "golden": "the shipped folder"}
     assert {option.flag: (option.ini, option.env, option.full_help, defaults[option.name]) for option in OPTIONS} == (
@@ -161,7 +161,7 @@ def test_each_may_be_given_in_the_ini_file_the_environment_and_on_the_command_li
 
 
 def test_of_several_places_one_counts(alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command line before the environment before the ini file; nothing is added to it, nor is more looked at."""
+    """Prefer the command line to the environment, and the environment to the ini file, without merging them."""
     ini = {"level": "L9", "presets": "tiny", "no_skip": "true"}
     monkeypatch.setenv("DSOCR_LEVEL", "L1")
     monkeypatch.setenv("DSOCR_PRESETS", "base\nlarge")
@@ -186,7 +186,7 @@ def test_the_reference_is_keyed_as_the_subject_unless_said_otherwise(alone: pyte
 def test_a_word_is_no_path_and_a_path_in_the_ini_file_is_relative_to_that(
     alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, name: str, word: str
 ) -> None:
-    """Though there be a folder of that name, which is ``./engine`` then."""
+    """Resolve a word even if a folder has that name; the folder is ``./engine``."""
     alone.mkdir(word)
     alone.mkdir("below")
     meant = None if word == "recorded" else word
@@ -207,7 +207,7 @@ def read(name: str, value: str) -> None:
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_value_is_refused(alone: pytest.Pytester, name: str, snapshot: SnapshotAssertion) -> None:
-    """It is said where it was given, what is wrong and what is valid."""
+    """Compare each message, which names the place, the mistake and the valid values."""
     for value in BAD[name]:
         with pytest.raises(DsocrError) as caught:
             read(name, value)
@@ -215,7 +215,7 @@ def test_a_bad_value_is_refused(alone: pytest.Pytester, name: str, snapshot: Sna
         assert message.removeprefix("HERE: ") == snapshot(name=value)
 
 
-def test_it_is_said_where_a_bad_value_was_given(alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_names_the_place_of_the_bad_value(alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     assert refusal(alone, "--dsocr-level=L9").startswith("--dsocr-level: 'L9' is not a level; give L0 (text), ")
     assert refusal(alone, ini={"level": "L9"}).startswith(f"dsocr_level in {alone.path / 'tox.ini'}: 'L9' is not")
     assert "no page absent.png" in refusal(alone, "--dsocr-pages=dev-3", "--dsocr-pages=absent.png")
@@ -227,7 +227,7 @@ def test_it_is_said_where_a_bad_value_was_given(alone: pytest.Pytester, monkeypa
 def test_a_bad_variable_is_an_error_of_collection_of_tests_that_compare_and_of_no_others(
     alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]
 ) -> None:
-    """It may be meant for another run of the same shell."""
+    """Let other tests pass: the variable may be meant for another run in the same shell."""
     monkeypatch.setenv("DSOCR_LEVEL", "L9")
     arguments = ("-p", "xdist", *workers) if workers else ()
     run = alone.runpytest_subprocess if workers else alone.runpytest_inprocess

@@ -1,6 +1,6 @@
-"""Times, as a run of the suites takes them: from the baseline that it accepts to the stage that is slower.
+"""The suite of times: accepting a baseline, comparing with it, and reporting a slower stage.
 
-The subject takes as long as a file says, by a clock that nothing else moves, so that a busy machine changes no verdict.
+The subject sleeps for a time that a file states, by a clock of its own: a busy machine changes no verdict.
 """
 
 import gc
@@ -48,13 +48,13 @@ SLEEP_MS = 15.0
 UPDATE = "--dsocr-baseline-update"
 TEST = r"'test_it\.py::test_is_no_slower\[page\]'"
 FIRST_READS = 2
-"""What a page is read for before it is timed: to be counted, and to be held against the reference."""
+"""Readings before timing starts: one to count, and one to compare with the reference."""
 OTHERS = 13
-"""Quantities that a subject of one method does not offer."""
+"""Number of quantities that a subject of L0 does not offer."""
 
 
 class Timed:
-    """A user's repository with a subject that sleeps."""
+    """User's repository with a subject that sleeps."""
 
     def __init__(self, repository: Repository, clock: Clock) -> None:
         self.repository, self.path, self.clock = repository, repository.pytester.path, clock
@@ -70,13 +70,13 @@ class Timed:
 
     @property
     def baselines(self) -> list[Path]:
-        """Those that were written."""
+        """Return the baselines that were written."""
         return sorted((self.path / "gold").glob("baselines/*/*.json"))
 
 
 @pytest.fixture
 def timed(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Iterator[Timed]:
-    """One on a machine that may be as busy as it likes."""
+    """Return a repository with a clock that does not depend on the machine."""
     module = types.ModuleType("test_clock")
     vars(module)["clock"] = clock = Clock(tick_ns=0)
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # by which pytest-benchmark knows that it is to be off
@@ -91,7 +91,7 @@ def timed(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Iterator[T
 
 @pytest.fixture
 def accepted(timed: Timed) -> Timed:
-    """One with a baseline."""
+    """Return a repository with an accepted baseline."""
     timed.run(UPDATE).assert_outcomes(passed=1, skipped=OTHERS)
     return timed
 
@@ -133,7 +133,7 @@ def test_the_same_again_passes_and_is_reported_everywhere(accepted: Timed) -> No
 
 
 def test_pytest_benchmark_saves_and_compares_without_a_baseline_of_ours(timed: Timed) -> None:
-    """Its own first run is a baseline too; a run that only skips does not pass, but where its times are to be kept."""
+    """Save and compare with pytest-benchmark alone, which lets a run without our baseline pass."""
     ours = ("-k", "page", "--dsocr-out=out")
     result = timed.run(*ours, "--benchmark-save=first")
     assert (result.ret, result.parseoutcomes()) == (pytest.ExitCode.OK, {"passed": 1, "deselected": OTHERS})
@@ -148,7 +148,7 @@ def test_pytest_benchmark_saves_and_compares_without_a_baseline_of_ours(timed: T
 def test_the_first_baseline_makes_the_folder_of_goldens(
     timed: Timed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As after pip install, where the shipped goldens are in the package: ``./golden`` is made, and found again."""
+    """Accept a baseline after ``pip install``: ``./golden`` is created, and found in the next run."""
     monkeypatch.setattr(
         "pytest_dsocr.reference.goldens.PACKAGE_FOLDER", installed := tmp_path / "site" / "pytest_dsocr"
     )

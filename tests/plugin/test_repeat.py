@@ -1,4 +1,4 @@
-"""``--dsocr-repeat``: a subject that is wrong now and then, or after something, is found, and it is told how often."""
+"""``--dsocr-repeat``: occasional failures are found and reported with their frequency and their pattern."""
 
 import json
 from pathlib import Path
@@ -35,12 +35,12 @@ RULES = {
     "crash_between": "len(self.pages) == 3 and 1 / 0",
     "crash_on_one": "page.stem == 'c' and 1 / 0",
 }
-"""When it is wrong."""
+"""Conditions under which the subject is wrong."""
 
 
 @pytest.fixture(params=RULES)
 def found(repository: Repository, request: pytest.FixtureRequest) -> dict[str, Any]:
-    """The result of a run over three pages, each read ten times; one that passes by two workers, one isolated."""
+    """Return the result of a run that reads each of three pages ten times, one on two workers and one isolated."""
     repository.pytester.mkdir("pages")
     for name in "abc":
         Image.new("RGB", (32, 32)).save(Path("pages", f"{name}.png"))

@@ -1,4 +1,4 @@
-"""How tests are spread over the workers of pytest-xdist: by case, unless somebody wants otherwise."""
+"""Distribution of tests to pytest-xdist's workers: by case unless the user chooses another way."""
 
 import re
 from collections import defaultdict

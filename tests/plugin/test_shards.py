@@ -1,4 +1,4 @@
-"""``--dsocr-shard``: each page in one shard, in the order of the list, and what is of no page in the first."""
+"""``--dsocr-shard``: each page is in one shard, and tests without a page are in the first."""
 
 import json
 import shutil
@@ -28,7 +28,7 @@ NAMES = ("a", "b", "c", "d", "e")
 
 @pytest.fixture(autouse=True)
 def _pages(repository: Repository) -> None:
-    """Five, of which the fourth cannot be opened."""
+    """Make five pages, the fourth of them unreadable."""
     Path("scans").mkdir()
     for name in NAMES:
         shutil.copy("page.png", f"scans/{name}.png")

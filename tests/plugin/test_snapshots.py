@@ -1,4 +1,4 @@
-"""Snapshots: what is compared within which limits, how they are found, made anew and refused."""
+"""Snapshots: limits of their comparison, keys, updates and refusals."""
 
 import json
 import shutil
@@ -82,7 +82,7 @@ def test_values_are_compared_within_limits(
 
 @pytest.fixture
 def run(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs the tests above in a folder, on values that are given, against snapshots that hold ``KEPT``."""
+    """Return a function that runs the tests above on given values against snapshots of ``KEPT``."""
     monkeypatch.setattr(syrupy, "_syrupy", syrupy._syrupy)  # a run in here puts its own engine there
     for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):
         monkeypatch.delenv(name, raising=False)  # of the run around it: a worker leaves reports to its controller
@@ -105,7 +105,7 @@ def run(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 @pytest.fixture
 def accepted(run: Run) -> Run:
-    """The same, with the snapshots there."""
+    """Return ``run`` after the snapshots have been accepted."""
     run("--snapshot-update").assert_outcomes(passed=4)
     return run
 
@@ -140,7 +140,7 @@ def test_snapshots_are_made_by_key_and_held_from_then_on(accepted: Run) -> None:
 
 
 def test_those_shipped_of_another_subject_fail_no_port_that_differs(accepted: Run) -> None:
-    """It is the reference that it is held to; nothing is accepted of it, and equal is equal."""
+    """Skip a shipped snapshot of another subject if it differs, as the reference judges this subject."""
     differs = {**KEPT, "grid": [[9, 9]]}
     port = ("--dsocr-subject=standin:Misreader", "-rs", "-k", "reading")
     with pytest.MonkeyPatch.context() as patch:
@@ -166,7 +166,7 @@ def test_an_update_writes_what_is_beyond_the_limits(accepted: Run) -> None:
 
 
 def test_a_missing_one_is_message_with_the_nearest_keys(accepted: Run) -> None:
-    """To ``assert`` it is an error; ``compare_snapshot`` skips, for nothing was accepted, unless skips are failures."""
+    """Fail in ``assert``, and skip in ``compare_snapshot`` unless skips are failures."""
     other = ("--dsocr-dtype", "bfloat16")
     shutil.copytree(HOME, "golden/snapshots/large/nvidia-h200-float32-sdpa/checks/test_it")
     accepted(*other, "-k", "reading", "-rs").assert_outcomes(skipped=2)
@@ -202,7 +202,7 @@ def test_damage_and_other_weights_are_message(accepted: Run) -> None:
 
 
 def test_one_whose_test_is_gone_is_unused(accepted: Run) -> None:
-    """On workers as well; and not the case of another run."""
+    """Delete unused snapshots, also on workers, but keep those of other cases."""
     kept = HOME / "test_reading[a-gundam].json"
     names = ("test_gone[a-gundam].json", "TestIt.test_gone.json", "test_reading[c-gundam].json")
     *gone, of_another_case = (kept.with_name(name) for name in names)

@@ -1,4 +1,4 @@
-"""What a run shows: header, failures, verdict so far and summary; folded, and of less than the whole."""
+"""Terminal output of a run: header, failures, verdict so far, and summary."""
 
 import shutil
 from pathlib import Path
@@ -46,7 +46,7 @@ def test_a_run_that_passes(repository: Repository, snapshot: SnapshotAssertion) 
 def test_a_run_that_fails_tells_one_failure_of_each_break(
     repository: Repository, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
 ) -> None:
-    """A case is compared once for all tests with the run's limits; a log shows a verdict so far once."""
+    """Run several tests of one case, which is compared once; a log shows one verdict so far."""
     monkeypatch.setenv("COLUMNS", "200")
     repository.settle("Misreader")
     assert rendered(repository.run(THREE_TIMES, "--color=no", "--dsocr-prompts", "free")) == snapshot

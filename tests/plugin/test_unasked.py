@@ -1,4 +1,4 @@
-"""Suites that measure are left out of all suites, and never of a run that asks for them."""
+"""Suites that measure, which only runs that name them include."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -48,7 +48,7 @@ def test_they_are_left_out_only_where_all_suites_are_named(
 def test_compare_takes_times_where_the_environment_asks_for_a_baseline(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, update: str, are_taken: bool
 ) -> None:
-    """Without other workers beside it, and with threads that wait as usual."""
+    """Start ``dsocr compare`` without workers and with the usual waiting of threads if it is to time anything."""
     commands: list[tuple[Sequence[str], Mapping[str, str]]] = []
 
     def started(command: Sequence[str], _: str, defaults: Mapping[str, str]) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""The fixtures in a user's own repository: tests, cases and subjects of their own, without a suite of ours."""
+"""Fixtures in a user's own repository, with the user's tests, cases and subjects."""
 
 from collections import Counter
 from textwrap import dedent
@@ -130,7 +130,7 @@ OWN_CASES = """
 
 
 def test_every_fixture_on_the_embedded_checkpoint(pytester: pytest.Pytester) -> None:
-    """What the two sides make of a case is made once, whoever asks for it; one test calls vision by itself."""
+    """Count calls: each side runs a case once for all tests, besides one call of vision in a test."""
     page = max(shipped("dev-3"), key=lambda path: path.stem.startswith("figures"))
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(TESTS.format(page=str(page)))
@@ -143,7 +143,7 @@ def test_every_fixture_on_the_embedded_checkpoint(pytester: pytest.Pytester) -> 
 
 
 def test_each_folder_is_asked_of_its_own_subject(repository: Repository) -> None:
-    """Of the same case and in one run; each again after the other."""
+    """Run the same case in three folders, with two subjects."""
     for folder, name in {"a": "Reader", "b": "Misreader", "c": "Reader"}.items():
         path = repository.pytester.mkdir(folder)
         path.joinpath("conftest.py").write_text(dedent(READER.format(name=name)))
@@ -173,7 +173,7 @@ def test_a_fixture_above_the_subject_says_what_it_needs(repository: Repository) 
 
 
 def test_every_page_is_given_to_a_test_that_asks_for_pages(repository: Repository) -> None:
-    """Once, in however many presets and with however many prompts."""
+    """Collect a page once for all presets and prompts."""
     arguments = ("--dsocr-presets", "tiny", "--dsocr-presets", "base", "--dsocr-prompts", "ocr")
     asks = "def test_page(dsocr_page): pass\ndef test_case(dsocr_case): pass"
     result = repository.run(asks, "--collect-only", "-q", *arguments)
@@ -193,7 +193,7 @@ READING = """
 
 @pytest.mark.parametrize(("reference", "first"), [("Unopened", "reading"), ("Silent", "comparing")])
 def test_a_reading_needs_no_reference(repository: Repository, reference: str, first: str) -> None:
-    """Whichever way there is none; and the subject is asked once, though both sides may be asked about the case."""
+    """Read a page once, even if the reference cannot be opened or fails."""
     repository.settle("Counted", reference)
     result = repository.run(READING + TEST_TEXT if first == "reading" else TEST_TEXT + READING)
     result.assert_outcomes(passed=2, errors=1)

@@ -1,4 +1,4 @@
-"""The ledger of known failures: what it marks, what it reports, and what it refuses."""
+"""The ledger of known failures: marks, reports and refusals."""
 
 import re
 from dataclasses import replace
@@ -26,7 +26,7 @@ TESTS = """
 
 @pytest.fixture
 def items(pytester: pytest.Pytester) -> list[pytest.Item]:
-    """The tests above, of ``checks/parity/test_it.py``."""
+    """Return the tests above, as items of ``checks/parity/test_it.py``."""
     folder = pytester.mkpydir("checks") / "parity"
     folder.mkdir()
     folder.joinpath("__init__.py").touch()
@@ -35,7 +35,7 @@ def items(pytester: pytest.Pytester) -> list[pytest.Item]:
 
 
 def marked(items: list[pytest.Item], text: str) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The reasons of the tests that a ledger marks, by their names, and its lines that match none."""
+    """Return the reasons of the tests that a ledger marks, and its lines without a test."""
     Path("xfails.txt").write_text(text, encoding="utf-8")
     unmatched = replace(read_ledger(Path("xfails.txt")), today=date(2026, 11, 23)).apply(items)
     marks = {item.name: item.get_closest_marker("xfail") for item in items}

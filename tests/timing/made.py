@@ -1,4 +1,4 @@
-"""Measurements made up: of one page on one GPU, as exact as a test wants them."""
+"""Invented measurements of one page on one GPU."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ PARITY = {"passes": True, "verdict": "9 MATCH", "comparisons": 9}
 
 
 def identity(**parts: Any) -> dict[str, Any]:
-    """That of a run, of which some values are others: ``machine={"gpu": "NVIDIA B200"}``."""
+    """Return a run's identity with some values changed, such as ``machine={"gpu": "NVIDIA B200"}``."""
     return {
         name: {**value, **parts.get(name, {})} if isinstance(value, Mapping) else parts.get(name, value)
         for name, value in IDENTITY.items()
@@ -30,7 +30,7 @@ def identity(**parts: Any) -> dict[str, Any]:
 
 
 class Clock:
-    """Moved on by who sleeps, a little more or less each time, and by each look at it."""
+    """Clock that advances with each sleep, a little more or less each time, and with each reading."""
 
     def __init__(self, tick_ns: int = 1000) -> None:
         self.sleeps, self._now_ns, self._tick_ns = 0, 0, tick_ns
@@ -47,7 +47,7 @@ class Clock:
 def measured(
     times_ms: Mapping[str, Sequence[float]], exact: Mapping[str, int] = {}, *, conditions: Any = (), **parts: Any
 ) -> Measured:
-    """Rounds with these times, all good."""
+    """Return good rounds with these times."""
     rounds = tuple(
         Round(dict(zip(times_ms, row, strict=True)), conditions=dict(conditions))
         for row in zip(*times_ms.values(), strict=True)
@@ -56,5 +56,5 @@ def measured(
 
 
 def shipped_baseline(subject: str = "engine", attention: str = "eager") -> Baseline:
-    """One that ships: at full size on an H200."""
+    """Return a shipped baseline, at full size on an H200."""
     return read(SHIPPED / "nvidia-h200" / f"{subject}-synthetic-full-bfloat16-{attention}-invoice_016-gundam.json")

@@ -1,6 +1,6 @@
-"""Subjects that sleep for a while and read the same text, and ones that misbehave while they are measured.
+"""Subjects that sleep and read the same text, and subjects that misbehave while they are measured.
 
-In their process nobody sleeps: the clock is moved on instead, and does not depend on what else the machine does.
+Nothing really sleeps: a clock of their own advances instead, independent of the machine.
 """
 
 import itertools
@@ -27,7 +27,7 @@ machine._waited_ns = lambda: 0
 
 
 class Sleeping:
-    """L0: takes its time, and offers nothing but text."""
+    """Subject of L0 that sleeps."""
 
     page_s = PAGE_S
 
@@ -41,7 +41,7 @@ class Slower(Sleeping):
 
 
 class Unlucky(Sleeping):
-    """Takes a tenth longer in the first of its processes, which the file that STARTS names counts."""
+    """Subject that takes 10 % longer in its first process, by the count in the file that STARTS names."""
 
     def __init__(self) -> None:
         with Path(os.environ["STARTS"]).open("a+") as starts:
@@ -65,7 +65,7 @@ class Raising(Sleeping):
 
 
 class Crashing(Sleeping):
-    """Ends its process when it is read for the fourth time, after it has been loaded and counted."""
+    """Subject that ends its process in the fourth reading."""
 
     def __init__(self) -> None:
         self.reads = itertools.count(1)
@@ -84,7 +84,7 @@ class Hanging(Sleeping):
 
 
 class Staged:
-    """L2, with sleeps in place of all work."""
+    """Subject of L2 that sleeps instead of working."""
 
     step_s = STEP_S
     policy = SimpleNamespace(eos_id=1)

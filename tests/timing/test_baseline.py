@@ -36,7 +36,7 @@ def made(days_ago: int = 0, **parts: Any) -> Baseline:
 
 
 def refusal(folder: Path, **parts: Any) -> str:
-    """What a run of ``identity(**parts)`` is refused with."""
+    """Return the message that refuses a run of ``identity(**parts)``."""
     with pytest.raises(NoBaselineError) as caught:
         find([folder], identity(**parts), DAYS)
     return str(caught.value).replace(str(folder), "FOLDER")

@@ -1,4 +1,4 @@
-"""Verdicts on times: the tests are scipy's, alarms as rare as they say, and slowdowns found, on known machines."""
+"""Verdicts on times: p-values equal scipy's, and alarms are as rare as promised on simulated machines."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -33,22 +33,22 @@ MEAN_MS = 15.0
 
 
 def normal(rng: np.random.Generator, rounds: int) -> Numbers:
-    """2 % of noise, of which the logarithm is normally distributed."""
+    """Draw 2 % of lognormal noise."""
     return rng.normal(0, 0.02, rounds)
 
 
 def heavy(rng: np.random.Generator, rounds: int) -> Numbers:
-    """The middle like 2 % of noise, with tails that have no variance."""
+    """Draw noise with a middle like 2 % and with tails of infinite variance."""
     return 0.015 * rng.standard_t(1.5, rounds).clip(-60, 60)
 
 
 def clocks(rng: np.random.Generator, rounds: int) -> Numbers:
-    """A processor with two clocks 8 % apart, and 1 % of noise."""
+    """Draw the noise of a processor with two clocks 8 % apart, and 1 % of noise."""
     return 0.08 * rng.integers(0, 2, rounds) + rng.normal(0, 0.01, rounds)
 
 
 def interrupted(rng: np.random.Generator, rounds: int) -> Numbers:
-    """1 % of noise; one round in ten is interrupted and takes half as long again, or much longer."""
+    """Draw 1 % of noise, with one round in ten interrupted and much longer."""
     return rng.normal(0, 0.01, rounds) + (rng.random(rounds) < 0.1) * rng.exponential(0.5, rounds)
 
 
@@ -56,19 +56,19 @@ NOISES: tuple[Noise, ...] = (normal, heavy, clocks, interrupted)
 
 
 def table(rng: np.random.Generator, noise: Noise, rounds: int, quantities: int, slower: float = 0.0) -> Times:
-    """Rounds of several quantities without a common cause; the second side of the first one is slower."""
+    """Draw independent rounds of several quantities; the first quantity is slower on the second side."""
     sides = MEAN_MS * np.exp(noise(rng, 2 * quantities * rounds)).reshape(quantities, 2, rounds)
     sides[0, 1] *= 1 + slower
     return {f"stage{k}": (before.tolist(), after.tolist()) for k, (before, after) in enumerate(sides)}
 
 
 def all_at(limit: float, times: Mapping[str, object]) -> dict[str, float]:
-    """The same limit for each quantity."""
+    """Return one limit for all quantities."""
     return dict.fromkeys(times, limit)
 
 
 def look_at(times: Times, limits: Mapping[str, float], looks: Sequence[int]) -> list[Judgement]:
-    """Judge pairs that were taken before as if they came one look after the other; the last look's verdicts."""
+    """Judge pairs look by look, and return the verdicts of the last look."""
     judgements: list[Judgement] = []
     for look, upto in enumerate(looks, 1):
         so_far = {quantity: (before[:upto], after[:upto]) for quantity, (before, after) in times.items()}
@@ -79,12 +79,12 @@ def look_at(times: Times, limits: Mapping[str, float], looks: Sequence[int]) -> 
 
 
 def alarms(judgements: list[Judgement]) -> bool:
-    """Whether a table says that anything changed."""
+    """Return whether a table reports any change."""
     return any(one.pace in (TimingVerdict.SLOWER, TimingVerdict.FASTER) for one in judgements)
 
 
 def at_most(share: float, found: int, trials: int) -> bool:
-    """Whether this count is plausible where the true share is no higher; wrong once in ten thousand."""
+    """Return whether a count is plausible for a true share of at most ``share``, with an error of 1e-4."""
     return bool(stats.binom.sf(found - 1, trials, share) > 1e-4)
 
 
@@ -97,7 +97,7 @@ def only(times: Times, limit: float = 0.05, *, paired: bool = True, **more: Any)
 TABLES = 300
 MIRRORED = {TimingVerdict.SLOWER: TimingVerdict.FASTER, TimingVerdict.FASTER: TimingVerdict.SLOWER}
 OPEN = {TimingVerdict.AMBIGUOUS, TimingVerdict.NOT_SLOWER}
-"""What the other is where the sides are swapped: a little slower, perhaps, and a little faster, perhaps."""
+"""Verdicts that swapping the sides may exchange."""
 ROUNDS = st.lists(st.tuples(*[st.floats(0.5, 2)] * 2), min_size=1, max_size=16)
 briefly = settings(max_examples=100)
 both = pytest.mark.parametrize("paired", [True, False])
@@ -181,7 +181,7 @@ def test_swapped_sides_mirror_the_verdict_and_a_machine_of_another_speed_changes
 @both
 @pytest.mark.parametrize("noise", NOISES)
 def test_false_alarms_are_as_rare_as_it_says_and_intervals_cover_what_was_planted(noise: Noise, paired: bool) -> None:
-    """With nothing allowed, where alarms are likeliest."""
+    """Allow no slowdown, which makes alarms most likely."""
     rng = np.random.default_rng(1)
     drawn = (table(rng, noise, 16, 5) for _ in range(TABLES))
     found = sum(alarms(judge(one, all_at(0, one), paired=paired, alpha=0.05)) for one in drawn)
@@ -206,7 +206,7 @@ def test_what_is_slower_by_just_the_limit_is_neither_slower_nor_the_same(noise: 
 @both
 @pytest.mark.parametrize("noise", NOISES)
 def test_a_stage_that_got_a_little_faster_is_not_slower(noise: Noise, paired: bool) -> None:
-    """Faster by just the limit, where neither FASTER nor SAME can be told; the other way round nothing is."""
+    """Plant a speedup of exactly the limit, which is neither FASTER nor SAME."""
     rng, faster = np.random.default_rng(7), 1 / 1.05 - 1
     tables = [table(rng, noise, 48, 1, faster) for _ in range(TABLES // 3)]
     found = [only(times, paired=paired) for times in tables]

@@ -1,4 +1,4 @@
-"""``dsocr bench --trace``: a planted slow-down is named by its stage and its line, and nothing where nothing is."""
+"""``dsocr bench --trace``: a planted slow-down is attributed to its stage and line, and nothing else is."""
 
 import json
 import os
@@ -27,7 +27,7 @@ from suites.contract.asked import own_preset
 from tests.timing import planted
 
 DEVICE, DTYPE = os.environ.get("DSOCR_TRACE_ON", "cpu:float32").split(":")
-"""Where the engine is traced, such as ``cuda:bfloat16``."""
+"""Device and dtype of the traced engine, such as ``cuda:bfloat16``."""
 OWN = "tests", "pytest_dsocr"
 TOKENS = 14
 PLANTED = {
@@ -43,12 +43,12 @@ PLANTED = {
         "logits.isfinite().all().item()",
     ),
 }
-"""Subjects, with the sentence that is said of each, and what stands in the line that it names."""
+"""Sentence about each subject, and a part of the line that the sentence names."""
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _one_thread() -> Iterator[None]:
-    """Threads that wait for each other on a busy machine would be in the operators' times."""
+    """Use one thread: threads that wait for each other would change the operators' times."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -71,7 +71,7 @@ def traced(
 
 @pytest.fixture(scope="module")
 def of_a(mini: Engine[Any], tmp_path_factory: pytest.TempPathFactory) -> tuple[TraceTable, Path]:
-    """The engine's table, and its trace."""
+    """Return the engine's table and its trace file."""
     file = tmp_path_factory.mktemp("traces") / "A.trace.json"
     return traced(mini, EngineSubject, file, DEEPSEEK_OCR.presets["tiny"]), file
 
@@ -98,7 +98,7 @@ def test_nothing_is_said_of_a_side_against_itself(tiny: Engine[Any], tmp_path: P
 
 
 def check(events: list[dict[str, Any]]) -> None:
-    """Hold events to the Trace Event format as Perfetto reads it, which drops what does not nest to the nanosecond."""
+    """Check events against the Trace Event format and Perfetto, which drops events that do not nest exactly."""
     tracks: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     named = [(one["pid"], one["tid"]) for one in events if one["ph"] == "M" and one["name"] == "thread_name"]
     for one in events:
@@ -227,13 +227,13 @@ def test_longer_times_of_the_same_calls_are_told_where_the_stage_was_judged() ->
 
 
 def event(name: str, cat: str, ts: float, dur: float, correlation: int = 0, tid: int = 5) -> dict[str, Any]:
-    """As torch's profiler writes it."""
+    """Return an event as torch's profiler writes it."""
     where = {"pid": 0 if tid == 7 else 5, "tid": tid, "ts": ts, "dur": dur}
     return {"ph": "X", "name": name, "cat": cat, **where, "args": {"correlation": correlation}}
 
 
 def test_a_kernel_belongs_to_the_operator_that_launched_it_and_a_synchronise_is_a_wait() -> None:
-    """As on a GPU: the kernel runs later, on a stream, after the stage has ended."""
+    """Trace as on a GPU, where a kernel runs on a stream after its stage has ended."""
     lines = Lines(Marks(Own([], ())))
     lines.calls["decode 0", "aten::cat"].append(HERE)
     reading = ProfileReading(
