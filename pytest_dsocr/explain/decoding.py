@@ -13,12 +13,13 @@ from pytest_dsocr.contract.markup import to_mmd
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.explain.catalogue import groups
-from pytest_dsocr.explain.catalogue.output import writing
+from pytest_dsocr.explain.catalogue.output import writer_of
+from pytest_dsocr.explain.catalogue.steps import RULE
 from pytest_dsocr.explain.deadline import Deadline
-from pytest_dsocr.explain.mistake import Changes, Mistake, Target
+from pytest_dsocr.explain.mistake import Changes, Mistake, PromptState, Target
 from pytest_dsocr.explain.question import SOMEWHAT_NEARER, ActualStep, Question, SearchResult, search
 from pytest_dsocr.explain.recompute import Clean
-from pytest_dsocr.models.spec import ModelSpec
+from pytest_dsocr.models.spec import PREFILL, ModelSpec
 
 WINDOW = 4
 """Steps that are compared from the first wrong one on."""
@@ -40,7 +41,7 @@ def explain_best(clean: Clean, question: Question, deadline: Deadline) -> Search
 
     def measure(one: Mistake) -> float:
         with Changes() as changes:
-            one.plant(Target.of_stage(clean.engine, changes, "prefill", clean.image))
+            one.plant(Target.of_stage(clean.engine, changes, PREFILL, PromptState.of(clean.inputs)))
             return distance(clean.run("prefill", ""))
 
     clean.warm("prefill", "")
@@ -63,11 +64,9 @@ class _Stepper:
 
     def measure(self, one: Mistake) -> float:
         """Return the largest error of all steps up to the last that is compared."""
-        engine, inputs = self.clean.engine, self.clean.inputs
-        notes = {"prompt": inputs.prompt_tokens, "last": int(inputs.input_ids[0, -1]), "logits": self.state.logits}
-        worst = 0.0
+        prompt, worst = PromptState.of(self.clean.inputs, self.state.logits), 0.0
         with Changes() as changes:
-            one.plant(Target.of_stage(engine, changes, "prefill", self.clean.image, **notes))
+            one.plant(Target.of_stage(self.clean.engine, changes, PREFILL, prompt))
             for k, logits in enumerate(self._logits(self.last)):
                 worst = max(worst, self._distance(k, logits))
                 if worst > self.without / SOMEWHAT_NEARER:
@@ -131,7 +130,7 @@ def _choices(clean: Clean, question: Question, deadline: Deadline) -> SearchResu
             one.plant(Target(clean.engine, changes))
             return differing(clean.engine.policy)
 
-    rules = [one for one in groups(clean.engine.family)["tokens"] if one.id != "tokens.eos-2"]
+    rules = [one for one in groups(clean.engine.family)["tokens"] if one.kind == RULE]
     without = differing(clean.engine.policy)
     answer, _ = search(rules, measure, without, question, deadline, near=0.0)
     return replace(answer, places=round(without * len(question.steps)))
@@ -142,7 +141,7 @@ def explain_written(family: ModelSpec, question: Question, deadline: Deadline) -
     text, form = question.page.text, family.form
 
     def measure(one: Mistake) -> float:
-        return 0.0 if writing(one.id.removeprefix("written."))(text, form) == question.mmd else math.inf
+        return 0.0 if writer_of(one)(text, form) == question.mmd else math.inf
 
     without = float((right := to_mmd(text, form)) != question.mmd)
     answer, _ = search(groups(family)["written"], measure, without, question, deadline, near=0.0)

@@ -74,7 +74,7 @@ def _of_inputs(engine: Engine[Any], case: Case, question: Question, deadline: De
     answer, found = search(candidates, maker.measure, maker.without, question, deadline, near=near)
     most = max((len(maker.equal[one.id]) for one in found), default=0)
     best = [one for one in found if len(maker.equal[one.id]) == most]
-    answer = replace(answer, found=tuple(one.id for one in best), words=tuple(one.words for one in best))
+    answer = answer.naming(best)
     if not answer.explained:
         return answer
     left = [name for name in COMPARED if name not in maker.equal[best[0].id] and name != question.what]

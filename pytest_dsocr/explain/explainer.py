@@ -187,7 +187,7 @@ def evidence_of(question: Question, answer: SearchResult) -> Evidence:
 def _of_texts(question: Question, answer: SearchResult) -> Explanation:
     """Say which mistakes give the texts of all pages so far, and of many, which part of the model they are of."""
     pages, many = len(question.others) + 1, len(answer.found) > MOST_WORDS
-    parts = Counter(PARTS[name.partition(".")[0]] for name in answer.found)
+    parts = Counter(PARTS[group] for group in answer.groups)
     of_parts = ", ".join(f"{n} of {part}" for part, n in parts.most_common())
     one_part = f"all of them of {of_parts.partition(' of ')[2]}" if len(parts) == 1 else of_parts
     words = _named(answer.words, ", or ")

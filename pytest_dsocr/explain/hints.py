@@ -5,11 +5,10 @@ Nothing here imports torch before a case has failed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_dsocr.compare.divergence import Divergence, FailureContext
 from pytest_dsocr.compare.verdict import Comparison, Symptom
@@ -24,28 +23,30 @@ MOST = 3
 TENSORS = tuple(stage.name for stage in STAGES if stage.seams)
 """The stages that hand on a tensor."""
 OF_TENSORS = (Symptom.NOT_FINITE, Symptom.SHUFFLED, Symptom.LATER_ROWS)
-OF_STAGES: Mapping[str, tuple[str, ...]] = {
-    "input_ids": ("prompt.",),
-    "images_seq_mask": ("prompt.mask", "prompt.no-mask", "prompt.counts-"),
-    "images_spatial_crop": ("pixels.grid-",),
-    "images_crop": ("pixels.crops-", "pixels.levels-", "pixels.resize-", "pixels.opened-"),
-    "images_ori": ("pixels.resize-", "pixels.levels-", "pixels.opened-", "pixels.bars-"),
-    "prefill_best": ("prefill.head-", "prefill.last-norm", "prefill.no-last-norm", "prefill.logits-"),
-    "logits": ("steps.positions-", "steps.cache-", "steps.fed-", "steps.keys-", "steps."),
-    "read": ("read.", "text."),
-    "spans": ("written.greedy",),
-    "boxes": ("files.first-box", "text."),
-    "result.mmd": ("written.",),
-    "artefacts": ("files.",),
+
+
+class Pick(NamedTuple):
+    """Mistakes of a group, or only those of one kind."""
+
+    group: str
+    kind: str = ""
+
+
+OF_STAGES: Mapping[str, tuple[Pick, ...]] = {
+    "input_ids": (Pick("prompt"),),
+    "images_seq_mask": (Pick("prompt", "mask"), Pick("prompt", "no-mask"), Pick("prompt", "counts")),
+    "images_spatial_crop": (Pick("pixels", "grid"),),
+    "images_crop": tuple(Pick("pixels", kind) for kind in ("crops", "levels", "resize", "opened")),
+    "images_ori": tuple(Pick("pixels", kind) for kind in ("resize", "levels", "opened", "bars")),
+    "prefill_best": tuple(Pick("prefill", kind) for kind in ("head", "last-norm", "no-last-norm", "logits")),
+    "logits": tuple(Pick("steps", kind) for kind in ("positions", "cache", "fed", "keys", "")),
+    "read": (Pick("read"), Pick("text")),
+    "spans": (Pick("written", "greedy"),),
+    "boxes": (Pick("files", "first-box"), Pick("text")),
+    "result.mmd": (Pick("written"),),
+    "artefacts": (Pick("files"),),
 }
-"""How the ids of a stage's mistakes begin, where that is not with the stage's name."""
-SMALL = re.compile(r"^[^@]*(16|8|tf32|1e-|0\.001|activation-(?!silu|relu|none)|epsilon|unbiased|outside|softmax-one)")
-"""Ids of mistakes that change numbers by about as much as rounding does."""
-RESIZED = re.compile(
-    r"^(sam|clip)\.(positions-(?!turned|flipped|mirrored|missing|twice|half)"
-    r"|relative-(?!missing|exchanged|no-|backwards|rows|of-)|class-position-last)"
-)
-"""Ids of mistakes that show where a table of positions is resized, which it is for crops alone."""
+"""Mistakes of a stage that no group is named after."""
 DEEPER = "offer {}stages ({}) to have the first that breaks named"
 OR = ", or "
 REFUTED = "not by"
@@ -93,7 +94,7 @@ def _likely(scene: FailureContext, family: ModelSpec) -> Sequence[Mistake]:
     stage, by = scene.first.stage, partial(_pointed, scene.first.stage, family)
     pointed, every = [*by(scene.first)], [*_of_stage(stage, family)]
     if stage in ("input_ids", "images_seq_mask") and scene.wrong("images_spatial_crop"):
-        pointed = [*by(scene.found["images_spatial_crop"])] or [*_ranked("pixels.grid-", family)][:1]
+        pointed = [*by(scene.found["images_spatial_crop"])] or [*_ranked(Pick("pixels", "grid"), family)][:1]
     elif stage == "input_ids":
         pointed = [*by(scene.found.get("images_seq_mask")), *pointed]
     elif stage == "read":
@@ -106,36 +107,37 @@ def _pointed(stage: str, family: ModelSpec, compared: Comparison | None) -> Iter
     """Yield what the signs of a comparison point at; of a tensor, in its own stage alone."""
     for sign in compared.signs if compared else ():
         is_of_tensors = stage in TENSORS or sign in OF_TENSORS
-        found = [one for one in _ranked(f"{stage}." if is_of_tensors else "", family) if sign in one.signs]
+        found = [one for one in _ranked(Pick(stage) if is_of_tensors else None, family) if sign in one.signs]
         yield from sorted(found, key=lambda one: one.signs[sign])
 
 
 def _of_stage(stage: str, family: ModelSpec) -> Iterator[Mistake]:
     """Yield a stage's mistakes, of several kinds the likeliest of each in front."""
-    for alike in zip_longest(*(_ranked(begin, family) for begin in OF_STAGES.get(stage, (f"{stage}.",)))):
+    for alike in zip_longest(*(_ranked(pick, family) for pick in OF_STAGES.get(stage, (Pick(stage),)))):
         yield from filter(None, alike)
 
 
 def _fits(one: Mistake, scene: FailureContext) -> bool:
     """Return whether a mistake may look so: by the blocks that are right, the views, and the error's size."""
-    is_resized = RESIZED.match(one.id) is not None
     if scene.crops_alone:
-        return is_resized and (not scene.depth or "relative" in one.id)
-    if is_resized and ".page" in scene.first.what:
+        return one.needs_crops and (not scene.depth or one.part == "block")
+    if one.needs_crops and ".page" in scene.first.what:
         return False
-    is_as_large = scene.first.error is None or bool(SMALL.search(one.id)) is scene.small
+    is_as_large = scene.first.error is None or one.is_small is scene.small
     if scene.blocks_right:
-        return one.part == "back" and bool(SMALL.search(one.id)) is scene.small
+        return one.part == "back" and one.is_small is scene.small
     if scene.depth is not None:
         return one.part in (("block", "wide") if scene.depth else ("front", "block", "wide")) and is_as_large
     return is_as_large
 
 
 @cache
-def _ranked(begin: str, family: ModelSpec) -> Sequence[Mistake]:
-    """Return those whose ids begin so, those seen in ports in front, then those thought of as such."""
+def _ranked(pick: Pick | None, family: ModelSpec) -> Sequence[Mistake]:
+    """Return the picked mistakes, or all: first the ones seen in ports, then the ones that this project thought of."""
     from pytest_dsocr.explain.catalogue import mistakes, seen
 
     known = mistakes(family)
     every = dict.fromkeys([*(one.mistake for one in seen(family)), *known])
-    return [known[name] for name in every if name.startswith(begin)]
+    if pick is None:
+        return [known[name] for name in every]
+    return [known[name] for name in every if known[name].group == pick.group and pick.kind in ("", known[name].kind)]

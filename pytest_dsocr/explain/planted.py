@@ -12,8 +12,9 @@ from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.explain.catalogue import mistakes, ports, resolve
-from pytest_dsocr.explain.mistake import Changes, Mistake, Target, image_places
+from pytest_dsocr.explain.mistake import Changes, Mistake, PromptState, Target
 from pytest_dsocr.models import MODELS
+from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.records.config import Setup
 from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
 
@@ -23,21 +24,18 @@ def plant(one: Mistake, engine: Engine[Any], changes: Changes) -> None:
 
     One of the decoder is planted anew for each prompt, for it may depend on where the image is in it.
     """
-    group = one.id.partition(".")[0]
-    if group not in ("prefill", "steps"):
-        one.plant(Target.of_stage(engine, changes, group))
+    if one.group not in (PREFILL, "steps"):
+        one.plant(Target.of_stage(engine, changes, one.group))
         return
     of_prompt, right = Changes(), Pipeline.prefill_with
 
     def prefill_with(self: Pipeline[Any], inputs: Any, features: Any, *, all_logits: bool = False) -> Any:
-        image = image_places(inputs.images_seq_mask)
-        notes = {"prompt": inputs.prompt_tokens, "last": int(inputs.input_ids[0, -1])}
         of_prompt.close()
-        if group == "prefill":
-            one.plant(Target.of_stage(engine, of_prompt, group, image, **notes))
+        if one.group == PREFILL:
+            one.plant(Target.of_stage(engine, of_prompt, PREFILL, PromptState.of(inputs)))
         state = right(self, inputs, features, all_logits=all_logits)
-        if group == "steps":
-            one.plant(Target.of_stage(engine, of_prompt, "prefill", image, logits=state.logits, **notes))
+        if one.group == "steps":
+            one.plant(Target.of_stage(engine, of_prompt, PREFILL, PromptState.of(inputs, state.logits)))
         return state
 
     changes.callback(of_prompt.close)

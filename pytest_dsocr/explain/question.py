@@ -157,6 +157,8 @@ class SearchResult:
     found: tuple[str, ...] = ()
     """The ids of what explains it; several where they give the same."""
     words: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    """Their groups."""
     error: float = math.inf
     """The relative error that is left with it."""
     explained: bool = False
@@ -169,6 +171,11 @@ class SearchResult:
     """Of a text or of choices, in how many places the engine would have gone on otherwise; None of tensors."""
     beyond: str = ""
     """Where the mistake gives the subject's values as well, or ``not`` and where it does not; ends a sentence."""
+
+    def naming(self, mistakes: Sequence[Mistake]) -> SearchResult:
+        """Return the result with these mistakes as what explains it."""
+        ids, words, groups = (tuple(getattr(one, name) for one in mistakes) for name in ("id", "words", "group"))
+        return replace(self, found=ids, words=words, groups=groups)
 
 
 def question_of(report: CaseReport, budget_s: float) -> Question | None:
@@ -271,11 +278,7 @@ def search(
 
 def _rank(question: Question, one: Mistake, other: Mistake) -> tuple[bool, bool]:
     """Order what is left: what explains the pages before, then what is like one that explains."""
-    return other.id not in question.only, _kind(one) != _kind(other)
-
-
-def _kind(one: Mistake) -> str:
-    return one.id.partition("-")[0]
+    return other.id not in question.only, (one.group, one.kind) != (other.group, other.kind)
 
 
 def _verdict(
@@ -286,5 +289,4 @@ def _verdict(
         return answer, []
     explained = least <= near and least <= answer.without / TIMES_NEARER
     alike = [one for distance, one in found if distance <= max(AS_NEAR * least, EXACT if least else 0.0)]
-    ids, words = tuple(one.id for one in alike), tuple(one.words for one in alike)
-    return replace(answer, found=ids, words=words, error=least, explained=explained), alike
+    return replace(answer.naming(alike), error=least, explained=explained), alike

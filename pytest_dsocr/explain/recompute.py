@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from pytest_dsocr.contract import inputs as of_inputs
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.explain.mistake import Changes, Mistake, Plant, Target, home_of, image_places
+from pytest_dsocr.explain.mistake import Changes, Mistake, Plant, PromptState, Target, home_of, image_places
 from pytest_dsocr.models.spec import FUSION, PIXELS
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.reference_result import Seam
@@ -218,8 +218,8 @@ class Segment:
                 left = [*front, *self.all_blocks[self.first : last], *([Stop()] if stops else [])]
                 changes.set(self.owner, self.attribute, nn.ModuleList(left))
             if plant is not None:
-                notes = {"all_blocks": self.all_blocks, "first": self.first, "stage": self.stage, "view": self.view}
-                plant(Target(self.clean.engine, changes, blocks, self.clean.image, notes))
+                prompt = PromptState.of(self.clean.inputs)
+                plant(Target(self.clean.engine, changes, self.stage, blocks, self.all_blocks, self.first, prompt))
             yield
 
     def _captured(self) -> Tensor:

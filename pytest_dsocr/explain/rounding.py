@@ -7,7 +7,6 @@ its share in the difference from the vendor's kernels, over some hundred thousan
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -23,8 +22,18 @@ from pytest_dsocr.compare.case import CaseReport, Explanation
 from pytest_dsocr.compare.seams import SUFFIX, known_effects
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.deadline import Deadline
-from pytest_dsocr.explain.mistake import Changes, Mistake, Target, blocks_of, image_places, model_of
-from pytest_dsocr.explain.mistake import StagePart as PartOfStage
+from pytest_dsocr.explain.mistake import (
+    NEVER_FILLED,
+    Changes,
+    Mistake,
+    Precision,
+    PromptState,
+    StagePart,
+    Target,
+    blocks_of,
+    image_places,
+    model_of,
+)
 from pytest_dsocr.explain.proof import Evidence
 from pytest_dsocr.layers.rotary import Rope
 from pytest_dsocr.models import STAGE_NAMES, STAGES
@@ -34,14 +43,12 @@ from pytest_dsocr.records.config import Level, Setup
 from pytest_dsocr.records.subject_result import Effect, Rounding
 from pytest_dsocr.subjects.checked import CheckedSubject
 
-ROUNDINGS = ("float16", "tf32", "never-filled")
-"""How the ids end of mistakes that round otherwise: in fewer bits than float32 they are no mistakes."""
-FEWER_BITS = re.compile("float16|fp8|int8|int4|tf32")
-"""In the ids of mistakes that are none where a budget pays for fewer bits."""
+OWN_PRECISIONS: tuple[Precision, ...] = ("bfloat16", "float16", "tf32")
+"""Formats that a subject in fewer bits than float32 may compute in."""
 MAY_BE = (0.3, 3.0)
 """The share of its effect in a part that differs, of a mistake that is looked for in the others as well."""
-OF_BLOCK: tuple[PartOfStage, ...] = ("block", "wide")
-OF_ENDS: tuple[PartOfStage, ...] = ("front", "back")
+OF_BLOCK: tuple[StagePart, ...] = ("block", "wide")
+OF_ENDS: tuple[StagePart, ...] = ("front", "back")
 LEAST_ROWS = 64
 """With fewer tokens each value counts as one."""
 
@@ -76,9 +83,8 @@ class ComputedPart:
     def _target(self, engine: Engine[Any], changes: Changes) -> Target:
         blocks = blocks_of(engine, self.stage)
         own = blocks if self.depth is None else [blocks[self.depth]]
-        notes = {"all_blocks": blocks, "first": self.depth or 0, "stage": self.stage, "view": self.name}
-        notes["prompt"] = self.given[0].shape[1]
-        return Target(engine, changes, own, self.image, notes)
+        prompt = PromptState(self.image, self.given[0].shape[1])
+        return Target(engine, changes, self.stage, own, blocks, self.depth or 0, prompt)
 
 
 def _of_prompt(engine: Engine[Any], x_BTC: Tensor) -> tuple[Rope, Any]:
@@ -201,7 +207,7 @@ class Rounder:
         truth = part.compute(self.truth, wide=True)
         return _Difference(part, _rows(part.gave), _rows(vendor), _rows(truth))
 
-    def _effects(self, differing: Sequence[_Difference], kinds: Sequence[PartOfStage]) -> list[Effect]:
+    def _effects(self, differing: Sequence[_Difference], kinds: Sequence[StagePart]) -> list[Effect]:
         """Return the effects that may be there, of every known mistake, or of those found so at a page before.
 
         Whether one may be is seen where the error is largest, and in the last part, as blocks are of several kinds.
@@ -216,7 +222,8 @@ class Rounder:
         screen = {id(one): one for one in (max(differing, key=lambda one: one.ratio), differing[-1])}
         deadline, self._candidates[place] = Deadline(self.budget_s), []
         for one in known[stage].of(*kinds) if stage in known and self.budget_s else ():
-            if one.id.endswith(ROUNDINGS) or (self.fewer_bits and FEWER_BITS.search(one.id)):
+            allowed = one.precision is not None and (self.fewer_bits or one.precision in OWN_PRECISIONS)
+            if allowed or one.kind == NEVER_FILLED:
                 continue
             is_late = deadline.is_over
             self._tried[stage, is_late] += 1

@@ -4,7 +4,6 @@ Several mistakes may give the same text, so that none ends a search: what is lef
 """
 
 import copy
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -23,11 +22,10 @@ from pytest_dsocr.engine import pipeline
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
 from pytest_dsocr.explain.catalogue import groups, seen
-from pytest_dsocr.explain.catalogue.output import TEXTS
+from pytest_dsocr.explain.catalogue.output import Tell
 from pytest_dsocr.explain.catalogue.reading import ReadingRule, reading
 from pytest_dsocr.explain.deadline import Deadline
-from pytest_dsocr.explain.hints import RESIZED
-from pytest_dsocr.explain.mistake import ALL, ALONE, Changes, Mistake, Target, in_one_block
+from pytest_dsocr.explain.mistake import ALL, Changes, Mistake, PromptState, Target, in_one_block
 from pytest_dsocr.explain.question import PageRead, Question, SearchResult, search
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
 from pytest_dsocr.models.spec import DECODE, FUSION, PREFILL, ModelSpec
@@ -38,11 +36,6 @@ INPUTS = ("pixels", "prompt")
 SOON = ("text", "read")
 MOST_AT_ONCE = 512
 """Tokens that are passed at once, for the memory that attention takes."""
-SEVERAL = ("over-queries", "heads-not-merged", "block-before", "block-twice", "experts-capacity", "experts-room")
-"""How mistakes of the decoder begin that do something else to one token than to several: they are decoded in steps."""
-ONE_BY_ONE = re.compile(rf"(steps\.)?prefill\.({'|'.join(SEVERAL)})|steps\.(?!prefill\.)")
-OF_CROPS = re.compile(rf"{RESIZED.pattern}|pixels\.(crops|grid)-|prompt\.counts-|vision_fusion\.")
-"""Ids of mistakes that may show on pages with crops alone."""
 
 
 def explain_texts(engine: Engine[Any], question: Question, deadline: Deadline) -> SearchResult:
@@ -58,7 +51,7 @@ def explain_texts(engine: Engine[Any], question: Question, deadline: Deadline) -
         return 0.0 if all(page.gives(one) for page in asked if page.is_witness) else float("inf")
 
     every = of_text(question.level, engine.family, of_one_block(engine))
-    found = sorted(every, key=lambda one: crops_alone and not OF_CROPS.match(one.id))
+    found = sorted(every, key=lambda one: crops_alone and not one.needs_crops)
     answer = search(found, measure, without, question, deadline, near=0.0)[0]
     return replace(answer, places=sum(page.places for page in pages)) if answer.found else answer
 
@@ -75,9 +68,9 @@ def of_text(level: int, family: ModelSpec, more: Iterable[Mistake] = ()) -> Sequ
     }
     kinds = _groups(family) if level < Level.STAGES else SOON
     found = [one for kind in kinds if not (level and kind in INPUTS) for one in groups(family)[kind]]
-    found = [one for one in found if not one.id.startswith("text.") or one.id.partition(".")[2] in TEXTS]
+    found = [one for one in found if one.group != "text" or one.how is not None]
     found += [*everywhere(family), *more] if level < Level.STAGES else []
-    return sorted(found, key=lambda one: (_cost(one, family), ranks.get(one.id, 3 - one.id.startswith(ALL))))
+    return sorted(found, key=lambda one: (_cost(one, family), ranks.get(one.id, 3 - (one.group == ALL))))
 
 
 def of_one_block(engine: Engine[Any]) -> Iterator[Mistake]:
@@ -89,13 +82,10 @@ def of_one_block(engine: Engine[Any]) -> Iterator[Mistake]:
 
 def everywhere(family: ModelSpec) -> Iterator[Mistake]:
     """Yield what a port in fewer bits does to the weights of all blocks, of vision and of the decoder."""
-    stages = [[one for one in groups(family)[kind] if ".weights-" in one.id] for kind in _of_blocks(family)]
+    stages = [[one for one in groups(family)[kind] if one.kind == "weights"] for kind in _of_blocks(family)]
     for first, *others in zip(*stages, strict=True):
-        name, words = (
-            first.id.partition(".")[2],
-            first.words.replace(f"{family.of_views[0].title}'s blocks", "all blocks"),
-        )
-        yield replace(first, id=f"{ALL}.{name}", words=words, plant=partial(_in_all, (first, *others)))
+        words = first.words.replace(f"{family.of_views[0].title}'s blocks", "all blocks")
+        yield replace(first, group=ALL, words=words, plant=partial(_in_all, (first, *others)))
 
 
 def _of_blocks(family: ModelSpec) -> list[str]:
@@ -112,14 +102,13 @@ def _groups(family: ModelSpec) -> tuple[str, ...]:
 
 def _in_all(rows: Sequence[Mistake], on: Target) -> None:
     for one in rows:
-        one.plant(Target.of_stage(on.engine, on.changes, one.id.partition(".")[0]))
+        one.plant(Target.of_stage(on.engine, on.changes, one.group))
 
 
 def _cost(one: Mistake, family: ModelSpec) -> int:
     """Return a rank by what is run again: the first encoder's blocks take most of the time."""
-    group = one.id.partition(".")[0]
-    is_dear = group == "pixels" or (group == family.of_views[0].name and one.part != "back")
-    return 0 if group in SOON else 1 + is_dear + (ALONE in one.id)
+    is_dear = one.group == "pixels" or (one.group == family.of_views[0].name and one.part != "back")
+    return 0 if one.group in SOON else 1 + is_dear + (one.block is not None)
 
 
 class TextPage:
@@ -156,7 +145,7 @@ class TextPage:
     @cached_property
     def is_witness(self) -> bool:
         """Whether it tells mistakes apart: not where it is right, and the engine reads it otherwise, as over a tie."""
-        by = reading(self.engine.family)
+        by = reading(self.engine.family, {})
         return not self.read.is_right or self._reads(self.clean.inputs, self.copied(), by, stepped=False)
 
     @property
@@ -176,17 +165,17 @@ class TextPage:
 
     def gives(self, one: Mistake) -> bool:
         """Return whether the engine with a mistake reads the subject's text."""
-        group, _, name = one.id.partition(".")
-        if group == "text":
-            return TEXTS[name][1](self.engine.tokenizer, self.read.reference_tokens) == self.read.text
-        if group == "steps" and not self.apart:
+        if one.group == "text":
+            tell: Tell = one.how
+            return tell(self.engine.tokenizer, self.read.reference_tokens) == self.read.text
+        if one.group == "steps" and not self.apart:
             return False  # the first token is chosen in front of all steps
         with Changes() as changes:
             changes.set(pipeline, "scatter", _scatter)
-            by = reading(self.engine.family, name if group == "read" else "")
-            prefilled, stepped = self.prefilled(one, changes), ONE_BY_ONE.match(one.id) is not None
-            known = self.known if group == "read" and self.is_wide and not (by.blind or by.redecoded) else ()
-            return self._reads(*prefilled, by, known, stepped=stepped) if prefilled else self.read.is_right
+            of_loop = one.group == "read"
+            by, prefilled = reading(self.engine.family, one.how if of_loop else {}), self.prefilled(one, changes)
+            known = self.known if of_loop and self.is_wide and not (by.blind or by.redecoded) else ()
+            return self._reads(*prefilled, by, known, stepped=one.stepwise) if prefilled else self.read.is_right
 
     @cached_property
     def known(self) -> Sequence[Tensor]:
@@ -199,10 +188,10 @@ class TextPage:
     def prefilled(self, one: Mistake, changes: Changes) -> tuple[Inputs, DecodeState[Any]] | None:
         """Return the inputs and the state behind the prompt with a mistake in it; None where it changes nothing."""
         right, model, in_prompt = self.clean.inputs, self.engine.pipeline, self.clean.in_prompt
-        group, _, name = one.id.partition(".")
+        group = one.group
         if group == "read":
-            return right, model.prefill_with(right, None) if name == "blind" else self.copied()
-        if group == "prompt" and not name.startswith("preset-"):  # these change pixels as well
+            return right, model.prefill_with(right, None) if "blind" in one.how else self.copied()
+        if group == "prompt" and one.kind != "preset":  # a preset changes pixels as well
             brief = inputs_under(self.engine, self.case, one, page=load_images(self.case.page))
             if all(torch.equal(getattr(brief, name), getattr(right, name)) for name in ROWS):
                 return None
@@ -212,10 +201,9 @@ class TextPage:
             made = inputs_under(self.engine, self.case, one)
             equal = map(torch.equal, made.tensors.values(), right.tensors.values())
             return None if all(equal) else (made, model.prefill(made))
-        if group in ("prefill", "steps"):
-            notes = {"prompt": right.prompt_tokens, "last": int(right.input_ids[0, -1]), "logits": self.state.logits}
-            state = self.copied()
-            one.plant(Target.of_stage(self.engine, changes, "prefill", self.clean.image, **notes))
+        if group in (PREFILL, "steps"):
+            prompt, state = PromptState.of(right, self.state.logits), self.copied()
+            one.plant(Target.of_stage(self.engine, changes, PREFILL, prompt))
             return right, state if group == "steps" else model.prefill_with(right, in_prompt)
         if in_prompt is None:
             return None

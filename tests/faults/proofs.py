@@ -22,7 +22,7 @@ from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.catalogue import mistakes
 from pytest_dsocr.explain.explain import ExplainingRuntime
 from pytest_dsocr.explain.explainer import evidence_of, in_words
-from pytest_dsocr.explain.mistake import ALONE, Changes, Mistake, in_one_block
+from pytest_dsocr.explain.mistake import Changes, Mistake, in_one_block
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.question import EXACT, PageRead, SearchResult, SentSeam, question_of
 from pytest_dsocr.explain.texts import everywhere, of_one_block, of_text
@@ -123,7 +123,7 @@ def answered(report: CaseReport, asked: Sequence[str], others: Sequence[CaseRepo
 @cache
 def own_rows(name: str) -> Mapping[str, Mistake]:
     """Return the row of a mistake, and each that a search makes of it for one block alone."""
-    whole, _, _ = name.partition(ALONE)
+    whole = replace(rows()[name], block=None).id
     alone = in_one_block([mistakes(DEEPSEEK_OCR)[whole]], loaded().engine) if whole in mistakes(DEEPSEEK_OCR) else ()
     return {whole: rows()[whole], **{one.id: one for one in alone}}
 

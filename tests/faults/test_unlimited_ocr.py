@@ -30,7 +30,7 @@ from pytest_dsocr.records.case import Case, make_case
 from pytest_dsocr.records.reference_result import ReferenceResult
 from pytest_dsocr.reference.engine import EngineRuntime
 from pytest_dsocr.run.case import ask
-from tests.faults.outcome import stage_of, stage_of_mistake
+from tests.faults.outcome import stage_of, stage_of_group
 
 RING = 8
 OWN = MODELS["unlimited_ocr"].with_ring(RING)
@@ -126,7 +126,7 @@ def test_a_mistake_is_found_in_its_stage_and_named(
     with planted(name, engine):
         report = judged(reference, case)
     assert report.divergence is not None
-    assert stage_of(report.divergence.first.stage) == stage_of_mistake(name)
+    assert stage_of(report.divergence.first.stage) == stage_of_group(mistakes(OWN)[name].group)
     found = explained(engine, case, question_of(report, ENOUGH_S))
     assert (found.explained, found.error) == (True, 0.0)
     assert sorted(found.found) == sorted((name, *ALIKE.get(name, ())))

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pytest_dsocr.explain.catalogue.blocks import MistakeTable, TensorChange
-from pytest_dsocr.explain.mistake import Group, Target
+from pytest_dsocr.explain.catalogue.blocks import TensorChange
+from pytest_dsocr.explain.mistake import Group, MistakeTable, Row, Target
 from pytest_dsocr.layers import experts
 from pytest_dsocr.layers.activations import quick_gelu
 
@@ -19,11 +19,11 @@ RoutedExperts = tuple[Tensor, Tensor]
 
 def add_experts(group: Group) -> None:
     """Add those of the experts to those of the decoder."""
-    group.rows("experts-", ROUTES, _routes)
+    group.rows("experts", ROUTES, _routes)
     shared = {"no-shared": ("no shared experts", 0), "shared-halved": ("shared experts averaged, not added", 0.5)}
     group.rows("", {**shared, "shared-twice": ("shared experts added twice", 2)}, _shared)
     group.rows("", {"no-routed": ("no routed experts", {"weigh": torch.zeros_like})}, _routes)
-    group.rows("mlp-", MLPS, _mlp, words="{} in the decoder's perceptrons")
+    group.rows("mlp", MLPS, _mlp, words="{} in the decoder's perceptrons")
 
 
 def _softmax(scores: Tensor) -> Tensor:
@@ -99,6 +99,9 @@ def _of_capacity(router: Any, found: RoutedExperts, share: float = 0.0, room: in
 NORMALISED = "the chosen experts' weights made to sum to one (or a softmax over the chosen alone)"
 SIGMOID = "a sigmoid in place of the softmax over experts"
 TIMES = (2.5, 16.0, 2.0, 0.5)
+SHARES = (1.0, 1.25, 1.5, 2.0)
+CAPACITIES = (*(f"experts-capacity-{n:g}" for n in SHARES), "experts-room-100")
+"""Names of the mistakes by which experts take so many tokens at most."""
 ROUTES: MistakeTable = {
     "normalised": (NORMALISED, {"weigh": _to_one}),
     "sigmoid": (SIGMOID, {"shares": torch.sigmoid}),
@@ -114,22 +117,24 @@ ROUTES: MistakeTable = {
     "least": ("the experts of the lowest scores", {"largest": False}),
     "next": ("each expert's next one in its place", {"places": partial(_beside, by=1)}),
     "before": ("the expert in front of each in its place", {"places": partial(_beside, by=-1)}),
-    "bfloat16": ("a router in bfloat16", {"dtype": torch.bfloat16}),
-    "float16": ("a router in float16", {"dtype": torch.float16}),
-    "weights-bfloat16": ("the experts' weights rounded to bfloat16", {"weigh": _brief}),
-    "scores-bfloat16": ("the router's scores rounded to bfloat16", {"scores": _brief}),
-    "softmax-bfloat16": ("a softmax over experts in bfloat16", {"scores": Tensor.bfloat16}),
+    "bfloat16": Row("a router in bfloat16", {"dtype": torch.bfloat16}, "bfloat16"),
+    "float16": Row("a router in float16", {"dtype": torch.float16}, "float16"),
+    "weights-bfloat16": Row("the experts' weights rounded to bfloat16", {"weigh": _brief}, "bfloat16"),
+    "scores-bfloat16": Row("the router's scores rounded to bfloat16", {"scores": _brief}, "bfloat16"),
+    "softmax-bfloat16": Row("a softmax over experts in bfloat16", {"scores": Tensor.bfloat16}, "bfloat16"),
     "last-never": ("the last expert never chosen", {"last": -1}),
     "last-skipped": ("the last expert chosen and not run", {"places": _last_skipped}),
     "last-hidden": ("the last expert hidden in front of the softmax", {"scores": lambda scores: scores[:, :-1]}),
-    "router-bfloat16": ("a router and its softmax in bfloat16", {"dtype": torch.bfloat16, "scores": _same}),
+    "router-bfloat16": Row(
+        "a router and its softmax in bfloat16", {"dtype": torch.bfloat16, "scores": _same}, "bfloat16"
+    ),
     "first-never": ("the first expert never chosen", {"first": 1}),
     **{
         f"capacity-{n:g}": (
             f"experts of a capacity of {n:g} times their mean share",
             {"places": partial(_of_capacity, share=n)},
         )
-        for n in (1.0, 1.25, 1.5, 2.0)
+        for n in SHARES
     },
     "room-100": ("experts that take no more than 100 tokens", {"places": partial(_of_capacity, room=100)}),
     "squared": ("the experts' weights applied twice", {"weigh": torch.square}),

@@ -32,7 +32,7 @@ from pytest_dsocr.engine import engine, pipeline
 from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.explain.catalogue.steps import ring_kept
-from pytest_dsocr.explain.mistake import Changes, Group, Target
+from pytest_dsocr.explain.mistake import Changes, Group, Mistake, Target
 from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.subjects.engine import EngineSubject
 
@@ -325,9 +325,9 @@ def _finds(on: Target, find: Find) -> None:
         on.changes.set(artifacts, name, _by(find, getattr(markup, name)))
 
 
-def writing(name: str) -> Write:
-    """Return what writes the result file under the mistake of a row."""
-    return _by(FOUND[name][1], to_mmd) if name in FOUND else WRITTEN[name][1]
+def writer_of(one: Mistake) -> Write:
+    """Return the function that writes the result file with a mistake of this group."""
+    return _by(one.how, to_mmd) if one.name in FOUND else one.how
 
 
 def _to_pixels(on: Target, units: int = UNITS, whole: Callable[[float], int] = int, exchanged: bool = False) -> None:

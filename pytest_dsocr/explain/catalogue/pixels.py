@@ -21,7 +21,7 @@ from pytest_dsocr.contract import inputs, presets
 from pytest_dsocr.contract.image import GREY, SINGLE, files_of, load_image
 from pytest_dsocr.contract.inputs import normalise
 from pytest_dsocr.contract.presets import Grid, Preset, Tiling, candidates, crop_count, crop_grid, feature_count
-from pytest_dsocr.explain.mistake import Group, Target
+from pytest_dsocr.explain.mistake import Group, MistakeTable, Row, Target, kin
 from pytest_dsocr.models.spec import ModelSpec
 
 Page = Image.Image
@@ -53,10 +53,10 @@ def pixel_mistakes(family: ModelSpec) -> Group:
     """Make those of pixels."""
     group, right = Group("pixels", SIGNS), f"grid-most-{family.tiling.most}"
     side = str(family.tiling.crop_px)
-    changed = {key: (words.replace("{crop}", side), how) for key, (words, how) in CHANGED.items() if key != right}
-    group.rows("", changed, plant_recipe)
+    changed = {key: row._replace(words=row.words.replace("{crop}", side)) for key, row in CHANGED.items()}
+    group.rows("", {key: row for key, row in changed.items() if key != right}, plant_recipe)
     if family.pages_prompt:
-        group.rows("pages-", PAGES, _of_pages)
+        group.rows("pages", PAGES, _of_pages)
     return group
 
 
@@ -390,7 +390,7 @@ def _normalised(
 
 CLIP = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-LEVELS: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
+LEVELS: MistakeTable = {
     "clip": ("CLIP's means and deviations in place of 0.5", partial(_normalised, mean=CLIP[0], std=CLIP[1])),
     "imagenet": (
         "ImageNet's means and deviations in place of 0.5",
@@ -405,16 +405,17 @@ LEVELS: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
     ),
     "bgr": ("the pixels' channels in the opposite order", lambda x: normalise(x.flip(1))),
     "float32": ("pixels in float32, not rounded to bfloat16", partial(_normalised, dtype=torch.float32)),
-    "float16": ("pixels in float16, not in bfloat16", partial(_normalised, dtype=torch.float16)),
+    "float16": Row("pixels in float16, not in bfloat16", partial(_normalised, dtype=torch.float16), "float16"),
     "by-127": ("levels divided by 127.5, less one, in bfloat16", lambda x: x.bfloat16() / 127.5 - 1),
-    "in-bfloat16": ("pixels normalised in bfloat16", lambda x: ((x.bfloat16() / 255) - 0.5) / 0.5),
+    "in-bfloat16": Row("pixels normalised in bfloat16", lambda x: ((x.bfloat16() / 255) - 0.5) / 0.5, "bfloat16"),
     "by-256": ("levels divided by 256, not by 255", lambda x: ((x.float() / 256 - 0.5) / 0.5).bfloat16()),
     "whole": ("levels divided as whole numbers", lambda x: ((x // 255).float() * 2 - 1).bfloat16()),
     "cut": ("pixels cast to whole numbers", lambda x: normalise(x).to(torch.int8).bfloat16()),
     "turned": ("rows and columns of the pixels exchanged", lambda x: normalise(x.transpose(2, 3).contiguous())),
-    "rounded-float16": (
+    "rounded-float16": Row(
         "pixels rounded to float16 in front of bfloat16",
         lambda x: _normalised(x, dtype=torch.float16).bfloat16(),
+        "float16",
     ),
 }
 RESIZES: dict[str, tuple[str, PageResize]] = {
@@ -457,21 +458,41 @@ COLOURS: dict[str, BarColour] = {
     "imagenet-mean-up": (124, 116, 104),
     "114": (114, 114, 114),
 }
-CHANGED: dict[str, tuple[str, Mapping[str, Any]]] = {
-    **{f"grid-{key}": (words, {"grid": grid}) for key, (words, grid) in GRIDS.items()},
-    **{f"resize-{key}": (f"the page resized by {words}", {"resize": one}) for key, (words, one) in RESIZES.items()},
-    **{f"bars-{key}": (f"bars of the colour {colour}", {"colour": colour}) for key, colour in COLOURS.items()},
-    "bars-behind": ("the page at the left or the top, its bars behind it", {"place": 0.0}),
-    "bars-down": ("the width of the bar in front of the page rounded down", {"offset": int}),
-    "bars-up": ("the width of the bar in front of the page rounded up", {"offset": ceil}),
-    "bars-in-front": ("the page at the right or the bottom, its bars in front of it", {"place": 1.0}),
+
+
+def _changing(field: str, table: Mapping[str, tuple[str, Any] | Row], words: str = "{}") -> dict[str, Row]:
+    """Return rows that change one field of the recipe."""
+    rows = {key: Row(*row) for key, row in table.items()}
+    return {key: row._replace(words=words.format(row.words), how={field: row.how}) for key, row in rows.items()}
+
+
+BARS: MistakeTable = {
+    **{
+        key: Row(f"bars of the colour {colour}", {"colour": colour}, is_small=key == "128")
+        for key, colour in COLOURS.items()
+    },
+    "behind": ("the page at the left or the top, its bars behind it", {"place": 0.0}),
+    "down": ("the width of the bar in front of the page rounded down", {"offset": int}),
+    "up": ("the width of the bar in front of the page rounded up", {"offset": ceil}),
+    "in-front": ("the page at the right or the bottom, its bars in front of it", {"place": 1.0}),
+}
+VIEWS: MistakeTable = {
     "squashed": ("the whole page squashed into its view", {"squash": True}),
     "not-squashed": ("the whole page padded where it should be squashed", {"squash": False}),
-    "base-size": ("the view of the page as wide as base_size without crops too", {"side": lambda own: own.base_size}),
+    "base-size": (
+        "the view of the page as wide as base_size without crops too",
+        {"side": lambda own: own.base_size},
+    ),
     "size-down": ("the page's fitted size rounded down", {"rounded": int}),
     "size-up": ("the page's fitted size rounded up", {"rounded": lambda edge: int(-(-edge // 1))}),
-    **{f"crops-{key}": (words, {"cropped": cut}) for key, (words, cut) in CUTS.items()},
-    **{f"opened-{key}": (words, {"opened": partial(_opened, change=one)}) for key, (words, one) in OPENINGS.items()},
-    **{f"levels-{key}": (words, {"levels": levels}) for key, (words, levels) in LEVELS.items()},
 }
-"""Of each what is other than in the vendor's recipe."""
+CHANGED: dict[str, Row] = {
+    **kin("grid", _changing("grid", GRIDS), needs_crops=True),
+    **kin("resize", _changing("resize", RESIZES, "the page resized by {}")),
+    **kin("bars", BARS),
+    **{key: Row(*row) for key, row in VIEWS.items()},
+    **kin("crops", _changing("cropped", CUTS), needs_crops=True),
+    **kin("opened", {key: (words, {"opened": partial(_opened, change=one)}) for key, (words, one) in OPENINGS.items()}),
+    **kin("levels", _changing("levels", LEVELS)),
+}
+"""Fields that differ from the vendor's recipe."""

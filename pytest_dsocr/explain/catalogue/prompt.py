@@ -8,7 +8,7 @@ from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.contract import inputs, presets
 from pytest_dsocr.contract.presets import Grid, Layout, Preset
 from pytest_dsocr.contract.prompt import IMAGE, TextTokenizer, prompt_ids, split_at_images
-from pytest_dsocr.explain.mistake import Group, Target
+from pytest_dsocr.explain.mistake import Group, MistakeTable, Row, Target, kin
 from pytest_dsocr.models.spec import ModelSpec
 
 PromptIds = tuple[list[int], list[bool]]
@@ -39,11 +39,11 @@ def prompt_mistakes(family: ModelSpec) -> Group:
         key: (repr(prompt), prompt)
         for key, prompt in {**(family.based_on.prompts if family.based_on else {}), **family.prompts}.items()
     }
-    group.rows("prompt-", prompts, _other_prompt, words="the prompt {} in place of the one asked for")
+    group.rows("prompt", prompts, _other_prompt, words="the prompt {} in place of the one asked for")
     every = {key: (f"the preset {key} in place of the one asked for", [one]) for key, one in family.presets.items()}
     every["nearest"] = ("the preset nearest to the sizes asked for", [*family.presets.values()])
-    group.rows("preset-", every, _other_preset)
-    group.rows("counts-", COUNTS, _counts)
+    group.rows("preset", every, _other_preset)
+    group.rows("counts", {key: Row(*row)._replace(needs_crops=True) for key, row in COUNTS.items()}, _counts)
     return group
 
 
@@ -68,7 +68,7 @@ def _marked(ids: list[int], mask: list[bool], by: int) -> PromptIds:
 
 Built = Callable[[list[int], list[bool], Any], PromptIds]
 """Changes ids and mask; of a tokenizer's special ids."""
-BUILT: dict[str, tuple[str, Built]] = {
+BUILT: MistakeTable = {
     "no-bos": ("no BOS in front of the prompt", lambda ids, mask, special: (ids[1:], mask[1:])),
     "two-bos": ("two BOS in front of the prompt", lambda ids, mask, special: ([special.bos, *ids], [False, *mask])),
     "eos": ("an EOS behind the prompt", lambda ids, mask, special: ([*ids, special.eos], [*mask, False])),
@@ -83,8 +83,13 @@ BUILT: dict[str, tuple[str, Built]] = {
         "the image behind the text",
         lambda ids, mask, special: _reordered(ids, mask, lambda x, first, end: x[:first] + x[end:] + x[first:end]),
     ),
-    "mask-early": ("the image's mask one place too early", lambda ids, mask, special: (ids, [*mask[1:], False])),
-    "mask-late": ("the image's mask one place too late", lambda ids, mask, special: (ids, [False, *mask[:-1]])),
+    **kin(
+        "mask",
+        {
+            "early": ("the image's mask one place too early", lambda ids, mask, special: (ids, [*mask[1:], False])),
+            "late": ("the image's mask one place too late", lambda ids, mask, special: (ids, [False, *mask[:-1]])),
+        },
+    ),
     "one-fewer": ("one image token fewer", partial(_count, by=-1)),
     "one-more": ("one image token more", partial(_count, by=1)),
     "two-more": ("two image tokens more, as for a begin and an end", partial(_count, by=2)),
@@ -92,13 +97,18 @@ BUILT: dict[str, tuple[str, Built]] = {
     "ids-bos": ("zeros in the place of the image's tokens", lambda ids, mask, special: _marked(ids, mask, 0)),
     "ids-minus": ("-200 in the place of the image's tokens", lambda ids, mask, special: _marked(ids, mask, -200)),
     "no-mask": ("no image tokens in the mask", lambda ids, mask, special: (ids, [False] * len(mask))),
-    "mask-one": (
-        "the mask True at one image token alone",
-        lambda ids, mask, special: (ids, [k == _image(mask)[0] for k in range(len(mask))]),
+    **kin(
+        "mask",
+        {
+            "one": (
+                "the mask True at one image token alone",
+                lambda ids, mask, special: (ids, [k == _image(mask)[0] for k in range(len(mask))]),
+            ),
+            "bos": ("the mask True at BOS as well", lambda ids, mask, special: (ids, [True, *mask[1:]])),
+            "all": ("the mask True everywhere", lambda ids, mask, special: (ids, [True] * len(mask))),
+            "inverted": ("the mask inverted", lambda ids, mask, special: (ids, [not one for one in mask])),
+        },
     ),
-    "mask-bos": ("the mask True at BOS as well", lambda ids, mask, special: (ids, [True, *mask[1:]])),
-    "mask-all": ("the mask True everywhere", lambda ids, mask, special: (ids, [True] * len(mask))),
-    "mask-inverted": ("the mask inverted", lambda ids, mask, special: (ids, [not one for one in mask])),
     "last-token": ("the prompt's last token left out", lambda ids, mask, special: (ids[:-1], mask[:-1])),
 }
 
