@@ -109,7 +109,7 @@ TEXT = replace(TENSOR, places=20)
         (replace(TENSOR, found=("sam.b", "sam.c")), "clip.page/0", False),
         (replace(TENSOR, untried=1), "clip.page/0", False),
         (replace(TENSOR, beyond="not clip.page/1"), "clip.page/0", False),
-        (replace(TENSOR, beyond="all of clip behind it"), "clip.page/0", True),
+        (replace(TENSOR, beyond="all of clip after it"), "clip.page/0", True),
         (TEXT, "text", True),
         (replace(TEXT, places=1), "text", False),
         (replace(TEXT, untried=1), "text", False),
@@ -149,9 +149,9 @@ def test_a_little_nearer_is_nothing() -> None:
 def test_a_budget_that_ends_is_reported() -> None:
     answer = made({"sam.a": 0.03, "sam.b": 0.0}, budget_s=-1)
     assert (answer.tried, answer.untried, answer.found) == (0, 2, ())
-    assert not in_words(answer), "where nothing was tried, nothing is told"
+    assert not in_words(answer), "nothing was tried, so there is nothing to report"
     part = SearchResult(1, 1, WITHOUT, done=("a",))
-    assert in_words(part).endswith("its 20 s ended in front of 1 other, --dsocr-explain=SECONDS allows more")
+    assert in_words(part).endswith("the 20 s ended before 1 other, --dsocr-explain=SECONDS allows more")
 
 
 def test_a_engine_that_agrees_with_the_subject_explains_nothing() -> None:
