@@ -1,8 +1,12 @@
-"""Decode steps run again under mistakes, from the prompt's own state, which is right; and what is made of a text."""
+"""Explanations of decode steps, of choices of tokens, and of the file that is made of a text.
+
+The steps run again under each mistake, from the state after the prompt, which is right.
+"""
 
 import copy
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import Any
@@ -10,141 +14,127 @@ from typing import Any
 from torch import Tensor
 
 from pytest_dsocr.contract.markup import to_mmd
-from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.explain.catalogue import groups
-from pytest_dsocr.explain.catalogue.output import writing
+from pytest_dsocr.explain.catalogue.output import writer_of
+from pytest_dsocr.explain.catalogue.steps import RULE
 from pytest_dsocr.explain.deadline import Deadline
-from pytest_dsocr.explain.mistake import Changes, Mistake, Target
-from pytest_dsocr.explain.question import SOMEWHAT_NEARER, ActualStep, Question, SearchResult, search
+from pytest_dsocr.explain.mistake import Changes, Mistake, PromptState, Target
+from pytest_dsocr.explain.question import SOMEWHAT_NEARER, Question, SearchResult, search
 from pytest_dsocr.explain.recompute import Clean
-from pytest_dsocr.models.spec import ModelSpec
+from pytest_dsocr.models.spec import PREFILL, ModelSpec
+from pytest_dsocr.records.reference_result import Best
 
 WINDOW = 4
-"""Steps that are compared from the first wrong one on."""
+"""Number of steps to compare from the first wrong one on."""
 
 
 def explain_steps(clean: Clean, question: Question, deadline: Deadline) -> SearchResult:
-    """Explain the logits of steps, or, where these are right, what was chosen of them."""
+    """Explain the logits of steps."""
     stepper = _Stepper(clean, question)
-    if question.what == "tokens":
-        return _choices(clean, question, deadline)
     return search(groups(clean.engine.family)["steps"], stepper.measure, stepper.without, question, deadline)[0]
 
 
 def explain_best(clean: Clean, question: Question, deadline: Deadline) -> SearchResult:
-    """Explain the best first tokens, of a subject without logits."""
-
-    def distance(logits: Tensor) -> float:
-        return _apart(logits, tuple(question.best), tuple(question.best.values()))
+    """Explain the best first tokens of a subject that does not offer all logits."""
+    assert question.best is not None
+    best, prompt = question.best, PromptState.of(clean.inputs)
 
     def measure(one: Mistake) -> float:
-        with Changes() as changes:
-            one.plant(Target.of_stage(clean.engine, changes, "prefill", clean.image))
-            return distance(clean.run("prefill", ""))
+        with _planted(one, clean, prompt):
+            return _distance(clean.run(PREFILL, ""), best)
 
-    clean.warm("prefill", "")
-    known, without = groups(clean.engine.family)["prefill"], distance(clean.run("prefill", ""))
+    clean.warm(PREFILL, "")
+    known, without = groups(clean.engine.family)[PREFILL], _distance(clean.run(PREFILL, ""), best)
     return search(known, measure, without, question, deadline)[0]
 
 
+@contextmanager
+def _planted(one: Mistake, clean: Clean, prompt: PromptState) -> Iterator[None]:
+    with Changes() as changes:
+        one.plant(Target.of_stage(clean.engine, changes, PREFILL, prompt))
+        yield
+
+
 class _Stepper:
-    """The steps of a case, up to a few behind the first that is wrong."""
+    """Steps of a case, up to a few after the first wrong one."""
 
     def __init__(self, clean: Clean, question: Question) -> None:
         self.clean, self.question = clean, question
         self.state = clean.engine.pipeline.prefill_with(clean.inputs, clean.in_prompt)
         self.first, self.without = self._first_wrong()
 
-    @property
-    def last(self) -> int:
-        """The step behind those that are compared."""
-        return min(self.first + WINDOW, len(self.question.steps))
-
     def measure(self, one: Mistake) -> float:
-        """Return the largest error of all steps up to the last that is compared."""
-        engine, inputs = self.clean.engine, self.clean.inputs
-        notes = {"prompt": inputs.prompt_tokens, "last": int(inputs.input_ids[0, -1]), "logits": self.state.logits}
-        worst = 0.0
-        with Changes() as changes:
-            one.plant(Target.of_stage(engine, changes, "prefill", self.clean.image, **notes))
-            for k, logits in enumerate(self._logits(self.last)):
-                worst = max(worst, self._distance(k, logits))
+        """Return the largest error of the compared steps; infinity once it is too large to explain them."""
+        worst, last = 0.0, min(self.first + WINDOW, len(self.question.steps))
+        with _planted(one, self.clean, PromptState.of(self.clean.inputs, self.state.logits)):
+            for logits, step in zip(self._logits(last), self.question.steps, strict=False):
+                worst = max(worst, _distance(logits, step.logits))
                 if worst > self.without / SOMEWHAT_NEARER:
                     return math.inf
         return worst
 
     def _first_wrong(self) -> tuple[int, float]:
-        """Return the first step that the engine has otherwise than the subject, and the error there and behind it."""
+        """Return the index of the first wrong step, and the largest error up to the last compared step."""
         first, worst = len(self.question.steps), 0.0
         for k, logits in enumerate(self._logits(len(self.question.steps))):
-            distance = self._distance(k, logits)
-            if distance > self.question.near and first > k:
+            apart = _distance(logits, self.question.steps[k].logits)
+            if apart > self.question.near and first > k:
                 first = k
-            worst = max(worst, distance)
+            worst = max(worst, apart)
             if k >= first + WINDOW:
                 break
         return first, worst
 
     def _logits(self, steps: int) -> Iterator[Tensor]:
-        """Yield the logits ``[V]`` that each step's token is chosen from, along the reference's tokens."""
-        pipeline = self.clean.engine.pipeline
-        state: DecodeState[Any] = DecodeState(
-            copy.deepcopy(self.state.cache), self.state.logits, self.state.last_embeds, []
-        )
+        """Yield the logits ``[V]`` from which each token is chosen, along the reference's tokens."""
+        pipeline, own = self.clean.engine.pipeline, self.state
+        state: DecodeState[Any] = DecodeState(copy.deepcopy(own.cache), own.logits, own.last_embeds, [])
         for k in range(steps):
-            if k == 0:
-                yield self.state.logits[0]
-            else:
-                yield pipeline.decode_step(state, [self.question.steps[k - 1].reference])[0]
-
-    def _distance(self, k: int, logits: Tensor) -> float:
-        step: ActualStep = self.question.steps[k]
-        return _apart(logits, step.ids, step.logits)
+            fed = [self.question.steps[k - 1].reference]
+            yield pipeline.decode_step(state, fed)[0] if k else own.logits[0]
 
 
-def _apart(logits: Tensor, ids: tuple[int, ...], found: tuple[float, ...]) -> float:
-    """Return the largest difference from what was found, over the largest logit."""
-    own = logits[list(ids)].tolist()
+def _distance(logits: Tensor, actual: Best) -> float:
+    """Return the largest difference from the subject's logits, relative to the largest logit."""
+    own = logits[list(actual.ids)].tolist()
     largest = max((abs(one) for one in own), default=1.0) or 1.0
-    apart = max((abs(a - b) for a, b in zip(own, found, strict=True)), default=math.inf) / largest
+    apart = max((abs(a - b) for a, b in zip(own, actual.logits, strict=True)), default=math.inf) / largest
     return apart if math.isfinite(apart) else math.inf
 
 
-def _choices(clean: Clean, question: Question, deadline: Deadline) -> SearchResult:
-    """Explain choices whose logits are right: by the size of the n-gram rule."""
-    prompt = clean.inputs.input_ids[0].tolist()
+def explain_choices(clean: Clean, question: Question, deadline: Deadline) -> SearchResult:
+    """Explain wrong choices from right logits by another n-gram rule."""
+    prompt, engine = clean.inputs.input_ids[0].tolist(), clean.engine
 
-    def differing(policy: DecodePolicy) -> float:
-        ban = policy.ban(prompt)
-        wrong = 0
+    def wrong_choices() -> int:
+        ban, wrong = engine.policy.ban(prompt), 0
         for step in question.steps:
             banned = {*ban.banned()}
-            ranked = sorted(zip(step.logits, step.ids, strict=True), key=lambda one: (-one[0], one[1]))
-            chosen = next((token for _, token in ranked if token not in banned), None)
-            wrong += chosen != step.token
+            ranked = sorted(zip(step.logits.logits, step.logits.ids, strict=True), key=lambda one: (-one[0], one[1]))
+            wrong += next((token for _, token in ranked if token not in banned), None) != step.token
             ban.push(step.reference)
-        return wrong / len(question.steps)
+        return wrong
 
     def measure(one: Mistake) -> float:
         with Changes() as changes:
-            one.plant(Target(clean.engine, changes))
-            return differing(clean.engine.policy)
+            one.plant(Target(engine, changes))
+            return wrong_choices() / len(question.steps)
 
-    rules = [one for one in groups(clean.engine.family)["tokens"] if one.id != "tokens.eos-2"]
-    without = differing(clean.engine.policy)
-    answer, _ = search(rules, measure, without, question, deadline, near=0.0)
-    return replace(answer, places=round(without * len(question.steps)))
+    rules = [one for one in groups(engine.family)["tokens"] if one.kind == RULE]
+    places = wrong_choices()
+    answer, _ = search(rules, measure, places / len(question.steps), question, deadline, near=0.0)
+    return replace(answer, places=places)
 
 
 def explain_written(family: ModelSpec, question: Question, deadline: Deadline) -> SearchResult:
-    """Explain a ``result.mmd`` that does not follow from the subject's text."""
+    """Explain a result file that does not follow from the subject's text."""
     text, form = question.page.text, family.form
 
     def measure(one: Mistake) -> float:
-        return 0.0 if writing(one.id.removeprefix("written."))(text, form) == question.mmd else math.inf
+        return 0.0 if writer_of(one)(text, form) == question.mmd else math.inf
 
-    without = float((right := to_mmd(text, form)) != question.mmd)
-    answer, _ = search(groups(family)["written"], measure, without, question, deadline, near=0.0)
+    right = to_mmd(text, form)
+    answer, _ = search(groups(family)["written"], measure, float(right != question.mmd), question, deadline, near=0.0)
     changes = SequenceMatcher(None, right.splitlines(), (question.mmd or "").splitlines(), autojunk=False)
     return replace(answer, places=sum(kind != "equal" for kind, *_ in changes.get_opcodes()))

@@ -1,7 +1,4 @@
-"""A question answered: the stage that broke is computed again under each mistake that may be about it.
-
-In the process that explains, by an engine without a mistake.
-"""
+"""Explaining process: an engine without a mistake computes the stage that broke again under each known mistake."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -23,9 +20,17 @@ from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.model import weights_bytes
 from pytest_dsocr.explain.catalogue import groups
 from pytest_dsocr.explain.deadline import Deadline
-from pytest_dsocr.explain.decoding import explain_best, explain_steps, explain_written
+from pytest_dsocr.explain.decoding import explain_best, explain_choices, explain_steps, explain_written
 from pytest_dsocr.explain.mistake import Group, Mistake, StagePart, in_one_block
-from pytest_dsocr.explain.question import NOT, OF_TEXT, Question, SearchResult, search
+from pytest_dsocr.explain.question import (
+    NOT,
+    OF_TEXT,
+    Question,
+    SearchResult,
+    distance,
+    distance_of_first,
+    search,
+)
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
 from pytest_dsocr.explain.texts import explain_texts
 from pytest_dsocr.models import STAGES
@@ -37,16 +42,16 @@ from pytest_dsocr.reference.protocol import unpack_case
 
 NOTHING = SearchResult(0, 0, 0.0)
 SCREENED_FROM = 2
-"""Views of which one is computed at first: what changes nothing that the subject changed is not computed further."""
+"""Number of views from which the first is computed alone: a mistake that does not come nearer there is left."""
 SCREEN = 5
-"""So many times nearer than without it must the first view's sampled values be."""
+"""Factor by which a mistake must reduce the error of the first view's sampled values."""
 NEAR_OF_PIXELS = 2e-3
-"""Of pixels, which are rounded to bfloat16."""
+"""Largest error of reproduced pixels, which are rounded to bfloat16."""
 WITH_SEAMS = tuple(stage.name for stage in STAGES if stage.seams)
 
 
 def explain(engine: Engine[Any], case: Case, question: Question) -> SearchResult:
-    """Search for what explains the divergence; an answer without tries where nothing is known to try."""
+    """Search for the mistake that explains the divergence; if none is known of its kind, nothing is tried."""
     deadline = Deadline(question.budget_s)
     stage = question.what.partition("/")[0].partition(".")[0]
     if question.what in COMPARED:
@@ -56,9 +61,11 @@ def explain(engine: Engine[Any], case: Case, question: Question) -> SearchResult
     if question.what == "result.mmd":
         return explain_written(engine.family, question, deadline)
     clean = Clean(engine, engine.prepare(case.page, prompt=case.prompt, preset=case.preset))
-    if question.what in ("logits", "tokens"):
+    if question.what == "logits":
         return explain_steps(clean, question, deadline)
-    if question.what == "prefill_best":
+    if question.what == "tokens":
+        return explain_choices(clean, question, deadline)
+    if question.what == "prefill_best" and question.best:
         return explain_best(clean, question, deadline)
     if stage in WITH_SEAMS and question.what in question.seams:
         return _of_seam(clean, question, deadline)
@@ -66,7 +73,7 @@ def explain(engine: Engine[Any], case: Case, question: Question) -> SearchResult
 
 
 def _of_inputs(engine: Engine[Any], case: Case, question: Question, deadline: Deadline) -> SearchResult:
-    """Search among pixels and prompts; what makes most of the inputs equal is the answer."""
+    """Search among the mistakes of pixels and prompts; the result is the one that makes most inputs equal."""
     maker = _Inputs(engine, case, question)
     order = ("pixels", "prompt") if question.what in (*PIXELS_OF, GRID) else ("prompt", "pixels")
     candidates = chain(*(groups(engine.family)[name] for name in order))
@@ -74,7 +81,7 @@ def _of_inputs(engine: Engine[Any], case: Case, question: Question, deadline: De
     answer, found = search(candidates, maker.measure, maker.without, question, deadline, near=near)
     most = max((len(maker.equal[one.id]) for one in found), default=0)
     best = [one for one in found if len(maker.equal[one.id]) == most]
-    answer = replace(answer, found=tuple(one.id for one in best), words=tuple(one.words for one in best))
+    answer = answer.naming(best)
     if not answer.explained:
         return answer
     left = [name for name in COMPARED if name not in maker.equal[best[0].id] and name != question.what]
@@ -82,20 +89,20 @@ def _of_inputs(engine: Engine[Any], case: Case, question: Question, deadline: De
 
 
 class _Inputs:
-    """A case's inputs, made under mistakes and compared with the subject's."""
+    """Inputs of a case, made under mistakes and compared with the subject's."""
 
     def __init__(self, engine: Engine[Any], case: Case, question: Question) -> None:
         assert question.inputs is not None
         self.engine, self.case, self.what = engine, case, question.what
         self.actual, self.seam = unpack_inputs(question.inputs, {}), question.seams.get(question.what)
         self.equal: dict[str, frozenset[str]] = {}
-        """By mistake, which of the five tensors are the subject's."""
+        """Names of the tensors that equal the subject's, by mistake."""
         clean = self._made(None)
         self.screened = self._sampled(clean[self.what])
         self.without = self._apart(clean[self.what])
 
     def measure(self, one: Mistake) -> float:
-        """Return how far the tensor that broke is from the subject's."""
+        """Return the distance of the tensor that broke from the subject's."""
         self.equal[one.id] = frozenset({self.what})
         if self.what not in PIXELS_OF and self.what not in self._equal(self._made(one, brief=True)):
             return math.inf
@@ -106,7 +113,7 @@ class _Inputs:
         return 0.0 if self.what in self.equal[one.id] else self._apart(tensors[self.what])
 
     def _made(self, one: Mistake | None, *, brief: bool = False) -> dict[str, Tensor]:
-        """Make the inputs; briefly without pixels."""
+        """Make the inputs; if ``brief``, without pixels."""
         return inputs_under(self.engine, self.case, one, page=self.case.page if brief else None).tensors
 
     def _equal(self, tensors: dict[str, Tensor]) -> frozenset[str]:
@@ -114,13 +121,13 @@ class _Inputs:
         return frozenset(name for name in COMPARED if getattr(own, name) == getattr(self.actual, name))
 
     def _sampled(self, made: Tensor) -> float:
-        """Return how far the values sampled are from the subject's; 0 of what is no pixels."""
+        """Return the distance of the sampled values from the subject's; 0 for a tensor without pixels."""
         if self.seam is None:
             return 0.0
-        return self.seam.distance_of_first(made) if self.seam.shape == tuple(made.shape) else math.inf
+        return distance_of_first(self.seam, made) if self.seam.shape == tuple(made.shape) else math.inf
 
     def _apart(self, made: Tensor) -> float:
-        return 1.0 if self.seam is None else self.seam.distance(Seam.of(made))
+        return 1.0 if self.seam is None else distance(self.seam, Seam.of(made))
 
 
 def _of_seam(clean: Clean, question: Question, deadline: Deadline) -> SearchResult:
@@ -129,12 +136,12 @@ def _of_seam(clean: Clean, question: Question, deadline: Deadline) -> SearchResu
     segment = Segment(clean, what, has_blocks=has_blocks)
     first = partial(_first_view, segment, question)
     own = segment.compute(None)
-    without, screened = actual.distance(Seam.of(own)), first(None)
+    without, screened = distance(actual, Seam.of(own)), first(None)
 
     def measure(one: Mistake) -> float:
         if screened and (nearer := first(one)) is not None and nearer > screened / SCREEN:
             return math.inf
-        return actual.distance(Seam.of(segment.compute(one.plant)))
+        return distance(actual, Seam.of(segment.compute(one.plant)))
 
     group = groups(clean.engine.family)[segment.stage]
     candidates = _candidates(group, what, has_blocks)
@@ -143,7 +150,7 @@ def _of_seam(clean: Clean, question: Question, deadline: Deadline) -> SearchResu
     answer, found = search(candidates, measure, without, question, deadline)
     if not answer.explained:
         return answer
-    beyond = {one.id: _behind(segment, question, one) for one in found}
+    beyond = {one.id: _beyond(segment, question, one) for one in found}
     best = [one for one in found if not beyond[one.id].startswith(NOT)] or found
     ids, words = tuple(one.id for one in best), tuple(one.words for one in best)
     return replace(answer, found=ids, words=words, beyond=beyond[best[0].id])
@@ -154,14 +161,14 @@ def _first_view(segment: Segment, question: Question, one: Mistake | None) -> fl
     actual = question.seams[question.what]
     plant = None if one is None else one.plant
     if segment.has_windows and (one is None or one.part == "block"):
-        return actual.distance_of_first(segment.first_rows(plant))
+        return distance_of_first(actual, segment.first_rows(plant))
     if not (segment.view and segment.all_blocks) or actual.shape[0] < SCREENED_FROM:
         return None
-    return actual.distance_of_first(segment.compute(plant, 1))
+    return distance_of_first(actual, segment.compute(plant, 1))
 
 
 def _candidates(group: Group, what: str, has_blocks: bool) -> Sequence[Mistake]:
-    """Return those that may change what lies between the seam in front and this one."""
+    """Return the mistakes that may be between the last right seam and this one."""
     _, _, depth = what.partition("/")
     parts: tuple[StagePart, ...] = ("front", "block", "wide", "back")
     if depth:
@@ -171,40 +178,40 @@ def _candidates(group: Group, what: str, has_blocks: bool) -> Sequence[Mistake]:
     return group.of(*parts)
 
 
-def _behind(segment: Segment, question: Question, one: Mistake) -> str:
-    """Say whether the same mistake explains the rest of the stage as well."""
+def _beyond(segment: Segment, question: Question, one: Mistake) -> str:
+    """Return which later seams the same mistake explains, or the first that it does not."""
     if not segment.stops:
         return ""
     failed = ""
     for alone in (False, True):
-        seams = dict(segment.behind(one.plant, alone=alone))
-        apart = [(name, question.seams[name].distance(seam)) for name, seam in seams.items() if name in question.seams]
-        wrong = [name for name, distance in apart if distance > question.near]
+        seams = dict(segment.later(one.plant, alone=alone))
+        apart = [(name, distance(question.seams[name], seam)) for name, seam in seams.items() if name in question.seams]
+        wrong = [name for name, error in apart if error > question.near]
         if apart and not wrong:
             which = "in this block alone, " if alone and len(segment.all_blocks) > segment.last else ""
-            return f"{which}all of {segment.stage} behind it"
+            return f"{which}all of {segment.stage} after it"
         failed = failed or next(iter(wrong), "")
     return f"{NOT}{failed}" if failed else ""
 
 
 ALLOWANCE = 1.5
-"""Of the weights' bytes: what is computed takes memory as well."""
+"""Memory that an engine takes, relative to its weights."""
 MEMORY = Path("/proc/meminfo")
 GIB = 2**30
 
 
 class ExplainingRuntime(EngineRuntime):
-    """An engine as :class:`~pytest_dsocr.reference.engine.EngineRuntime` loads it, which explains."""
+    """Engine of the explaining process."""
 
     @classmethod
     def load(cls, checkpoint: str, *, device: str = "cpu", dtype: str = "float32", **options: Any) -> Self:
-        """Load it as an engine is loaded; raise ``DsocrError`` where there is no memory for one more."""
+        """Load the engine; raise ``DsocrError`` if it does not fit into the free memory."""
         check_memory(checkpoint, device, dtype)
         return super().load(checkpoint, device=device, dtype=dtype, **options)
 
     def explain(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a packed :class:`~pytest_dsocr.explain.question.Question`."""
-        asked = msgspec.convert(question, Question, str_keys=True)
+        asked = Question.unpack(question)
         with torch.no_grad():
             answer = explain(self.subject.engine, unpack_case(asked.page.case), asked)
         packed: dict[str, Any] = msgspec.to_builtins(answer)
@@ -212,18 +219,18 @@ class ExplainingRuntime(EngineRuntime):
 
 
 def check_memory(checkpoint: str, device: str, dtype: str) -> None:
-    """Raise ``DsocrError`` where the engine would take more than is free on the device, or on a CPU of the host."""
+    """Raise ``DsocrError`` if the engine needs more memory than the device has free."""
     needed = ALLOWANCE * weights_bytes(resolve(checkpoint).architecture, dtype_named(dtype))
     free = free_bytes(device_named(device))
     if free is not None and free < needed:
         raise DsocrError(
-            f"the engine beside it needs {needed / GIB:.1f} GiB, and {free / GIB:.1f} are free on {device}; give a "
-            "smaller checkpoint, or --dsocr-explain=0"
+            f"the engine that explains failures needs {needed / GIB:.1f} GiB, and {free / GIB:.1f} are free on "
+            f"{device}; pass a smaller checkpoint, or --dsocr-explain=0"
         )
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Return the bytes that are free; None where the system does not say."""
+    """Return the number of free bytes; None if the system does not report it."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     lines = MEMORY.read_text(encoding="utf-8").splitlines() if MEMORY.exists() else []

@@ -1,4 +1,4 @@
-"""Who asks the explaining process: once for each stage of a run, and with the first question it is started."""
+"""Client of the explaining process, which starts with the first question; each stage of a run is asked about once."""
 
 import math
 import sys
@@ -31,20 +31,20 @@ PARTS = {
     **dict.fromkeys(("prefill", "steps"), "the decoder"),
     **{"pixels": "pixels", "prompt": "the prompt", "read": "the choice of tokens", "text": "what is made of tokens"},
 }
-"""The parts of the model that groups of mistakes are of."""
+"""Part of the model that a group of mistakes belongs to."""
 MOST_PAGES = 8
-"""A search among texts goes on at no more pages; on those behind them only what is left is tried."""
+"""Number of pages on which new mistakes are tried for texts; later pages only test the mistakes that are left."""
 MOST_WORDS = 3
-"""The most mistakes that are named which explain a divergence equally well."""
+"""Largest number of equally good mistakes that are named."""
 
 
 class Explainer:
-    """Says what would explain a case's first divergence.
+    """Explains the first divergence of cases.
 
     Args:
-        setup: the subject's; the engine computes with the same checkpoint, device, dtype and attention.
-        budget_s: the CPU seconds of a search; with 0 nothing is asked.
-        time_limit_s: seconds that the process may take to answer besides that.
+        setup: the subject's; the engine has the same checkpoint, device, dtype and attention.
+        budget_s: CPU seconds of a search; 0 turns it off.
+        time_limit_s: seconds that the process may take besides the search.
         start_limit_s: seconds that it may take to start and load.
     """
 
@@ -53,27 +53,27 @@ class Explainer:
     ) -> None:
         self.budget_s = budget_s
         self._asked = set[str]()
-        """The stages that were asked about."""
+        """Stages that were asked about."""
         self._proven: dict[str, tuple[Explanation, str]] = {}
-        """By comparison what explains it, with the case."""
+        """Proof and its case, by comparison."""
         self._pages = list[PageRead]()
-        """Those whose text was judged."""
+        """Pages with a judged text."""
         self.left: tuple[str, ...] = ()
-        """The ids of the mistakes that give the subject's text on each of them."""
+        """Ids of the mistakes that give the subject's text on every page so far."""
         self._done = dict[str, None]()
-        """Those that were tried on them."""
+        """Ids of the mistakes that were tried on these pages."""
         self._untried = 0
-        """How many were not."""
+        """Number of mistakes that were not."""
         of_setup = {name: getattr(setup, name) for name in ("checkpoint", "device", "dtype", "attention")}
         load = {"runtime": RUNTIME, "vendor": None, "command": "", **of_setup}
         self._client = Client(Path(sys.executable), load, time_limit_s + longest(budget_s), start_limit_s)
 
     def explain(self, report: CaseReport) -> Explanation | None:
-        """Explain the first divergence of a case, of the first case whose stage breaks.
+        """Explain the first divergence of a case; None if its stage was asked about before and nothing was proven.
 
-        For another case that breaks at the same comparison the first proof is repeated; None for any other. Where crops
-        and the whole page are wrong, it is that of a page that is not cut as well. Of texts, which say little, what is
-        left is tried on each further page, right or wrong, and the search goes on where its time ended it.
+        A later case that breaks at the same comparison gets the proof of the first. If the whole page is wrong too, a
+        proof for crops also holds for pages without crops. A text says little: each further page, right or wrong, tests
+        the mistakes that are left, and continues a search that ran out of time.
         """
         question = question_of(report, self.budget_s) if self.budget_s else None
         if question is None or question.what in OF_TEXT:
@@ -93,7 +93,7 @@ class Explainer:
         return found
 
     def _of_text(self, question: Question) -> Explanation | None:
-        """Explain the texts of all pages so far; of a page that is right, only by what explains those before."""
+        """Explain the texts of all pages so far; a right page only tests the mistakes that are left."""
         others, self._pages = tuple(self._pages), [*self._pages, question.page]
         goes_on = not question.page.is_right and len(self._pages) <= MOST_PAGES
         if not self.left and not goes_on:
@@ -112,29 +112,29 @@ class Explainer:
         return explanation and replace(explanation, pages=explanation.pages and len(self._pages))
 
     def answered(self, question: Question) -> Explanation | None:
-        """Answer a question, whatever was asked before."""
+        """Answer a question without regard to earlier ones."""
         answer = self._answer(question)
         return answer if isinstance(answer, Explanation) else in_words(question, answer)
 
     def _answer(self, question: Question) -> SearchResult | Explanation:
-        """Ask the process; an explanation says why it did not answer."""
+        """Ask the process. If it fails, return an explanation with the reason."""
         try:
             return self._client.ask(
                 question.what,
                 "explain",
-                {"question": msgspec.to_builtins(question, str_keys=True)},
+                {"question": question.pack()},
                 lambda response: msgspec.convert(response.result, SearchResult),
             )
         except ReferenceFaultError as error:
             return Explanation(f"nothing was tried: {str(error).splitlines()[0]}")
 
     def close(self) -> None:
-        """End the process, where one was started."""
+        """End the process if it was started."""
         self._client.close()
 
 
 def explained_by_readings(report: CaseReport) -> Explanation | None:
-    """Return what explains a case whose readings are not alike, where it breaks at what they read; else None."""
+    """Return the explanation of a case that breaks in its text because its readings differ; otherwise None."""
     divergence, why = report.divergence, report.readings.why if report.readings else ""
     if divergence is None or not why or divergence.first.what not in REPEATED:
         return None
@@ -143,7 +143,7 @@ def explained_by_readings(report: CaseReport) -> Explanation | None:
 
 
 def in_words(question: Question, answer: SearchResult) -> Explanation | None:
-    """Put an answer in words; None where nothing was tried."""
+    """Return the explanation of a search's result; None if nothing was tried."""
     if not answer.tried and not answer.raised:
         return None
     what, is_text = question.what, question.what in OF_TEXT
@@ -168,10 +168,10 @@ def in_words(question: Question, answer: SearchResult) -> Explanation | None:
 
 
 def evidence_of(question: Question, answer: SearchResult) -> Evidence:
-    """Return what is known of the mistakes that give the subject's values.
+    """Return the evidence for the mistakes that give the subject's values.
 
-    One that gives the tensor that breaks, and not what follows of it, is contradicted. One that is known to coincide
-    with another mistake on some page is no proof unless the other was tried as well.
+    It is void if the next tensors contradict the mistake. A mistake that is known to coincide with another on some page
+    is proven only if the other one was tried.
     """
     from pytest_dsocr.explain.catalogue import twins
 
@@ -185,16 +185,17 @@ def evidence_of(question: Question, answer: SearchResult) -> Evidence:
 
 
 def _of_texts(question: Question, answer: SearchResult) -> Explanation:
-    """Say which mistakes give the texts of all pages so far, and of many, which part of the model they are of."""
+    """Name the mistakes that give the texts of all pages so far; if there are many, name their part of the model."""
     pages, many = len(question.others) + 1, len(answer.found) > MOST_WORDS
-    parts = Counter(PARTS[name.partition(".")[0]] for name in answer.found)
+    parts = Counter(PARTS[group] for group in answer.groups)
     of_parts = ", ".join(f"{n} of {part}" for part, n in parts.most_common())
     one_part = f"all of them of {of_parts.partition(' of ')[2]}" if len(parts) == 1 else of_parts
     words = _named(answer.words, ", or ")
     evidence = evidence_of(question, answer)
     text = f"by one of {len(answer.found)} mistakes, {one_part}: with {words}" if many else f"with {words}"
     if evidence.odds > MOST_ODDS:
-        text = f"perhaps by chance, as the texts leave the right ones in {count(answer.places or 0, 'place')}: {text}"
+        places = count(answer.places or 0, "place")
+        text = f"perhaps by chance, as the texts differ from the right ones in {places} only: {text}"
     where = "the subject's text of every page so far" if question.others else "the subject's text"
     text += f", the engine reproduces {where} (equal){_untried(question, answer)}"
     return Explanation(text, question.what, answer.found, evidence.is_proof, pages)
@@ -202,8 +203,8 @@ def _of_texts(question: Question, answer: SearchResult) -> Explanation:
 
 def _behind(answer: SearchResult) -> str:
     if answer.beyond.startswith(NOT):
-        return f", but not in {answer.beyond.removeprefix(NOT)}"
-    return f", and so it does in {answer.beyond}" if answer.beyond else ""
+        return f", but not {answer.beyond.removeprefix(NOT)}"
+    return f", and also {answer.beyond}" if answer.beyond else ""
 
 
 def _named(words: Sequence[str], between: str) -> str:
@@ -215,4 +216,4 @@ def _untried(question: Question, answer: SearchResult) -> str:
     if not answer.untried:
         return ""
     left = count(answer.untried, "other")
-    return f"; its {question.budget_s:g} s ended in front of {left}, {FLAG}=SECONDS allows more"
+    return f"; the {question.budget_s:g} s ended before {left}, {FLAG}=SECONDS allows more"

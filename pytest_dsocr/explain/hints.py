@@ -1,15 +1,14 @@
-"""What to check where nothing explains a failure: the known mistakes of a stage that fit what is seen, three at most.
+"""Hints for failures that no known mistake explains: up to three mistakes of the stage that fit the symptoms.
 
-Nothing here imports torch before a case has failed.
+The module imports torch only once a case has failed.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_dsocr.compare.divergence import Divergence, FailureContext
 from pytest_dsocr.compare.verdict import Comparison, Symptom
@@ -22,38 +21,40 @@ if TYPE_CHECKING:
 
 MOST = 3
 TENSORS = tuple(stage.name for stage in STAGES if stage.seams)
-"""The stages that hand on a tensor."""
+"""Stages that hand on a tensor."""
 OF_TENSORS = (Symptom.NOT_FINITE, Symptom.SHUFFLED, Symptom.LATER_ROWS)
-OF_STAGES: Mapping[str, tuple[str, ...]] = {
-    "input_ids": ("prompt.",),
-    "images_seq_mask": ("prompt.mask", "prompt.no-mask", "prompt.counts-"),
-    "images_spatial_crop": ("pixels.grid-",),
-    "images_crop": ("pixels.crops-", "pixels.levels-", "pixels.resize-", "pixels.opened-"),
-    "images_ori": ("pixels.resize-", "pixels.levels-", "pixels.opened-", "pixels.bars-"),
-    "prefill_best": ("prefill.head-", "prefill.last-norm", "prefill.no-last-norm", "prefill.logits-"),
-    "logits": ("steps.positions-", "steps.cache-", "steps.fed-", "steps.keys-", "steps."),
-    "read": ("read.", "text."),
-    "spans": ("written.greedy",),
-    "boxes": ("files.first-box", "text."),
-    "result.mmd": ("written.",),
-    "artefacts": ("files.",),
+
+
+class Pick(NamedTuple):
+    """Mistakes of a group, or only those of one kind."""
+
+    group: str
+    kind: str = ""
+
+
+OF_STAGES: Mapping[str, tuple[Pick, ...]] = {
+    "input_ids": (Pick("prompt"),),
+    "images_seq_mask": (Pick("prompt", "mask"), Pick("prompt", "no-mask"), Pick("prompt", "counts")),
+    "images_spatial_crop": (Pick("pixels", "grid"),),
+    "images_crop": tuple(Pick("pixels", kind) for kind in ("crops", "levels", "resize", "opened")),
+    "images_ori": tuple(Pick("pixels", kind) for kind in ("resize", "levels", "opened", "bars")),
+    "prefill_best": tuple(Pick("prefill", kind) for kind in ("head", "last-norm", "no-last-norm", "logits")),
+    "logits": tuple(Pick("steps", kind) for kind in ("positions", "cache", "fed", "keys", "")),
+    "read": (Pick("read"), Pick("text")),
+    "spans": (Pick("written", "greedy"),),
+    "boxes": (Pick("files", "first-box"), Pick("text")),
+    "result.mmd": (Pick("written"),),
+    "artefacts": (Pick("files"),),
 }
-"""How the ids of a stage's mistakes begin, where that is not with the stage's name."""
-SMALL = re.compile(r"^[^@]*(16|8|tf32|1e-|0\.001|activation-(?!silu|relu|none)|epsilon|unbiased|outside|softmax-one)")
-"""Ids of mistakes that change numbers by about as much as rounding does."""
-RESIZED = re.compile(
-    r"^(sam|clip)\.(positions-(?!turned|flipped|mirrored|missing|twice|half)"
-    r"|relative-(?!missing|exchanged|no-|backwards|rows|of-)|class-position-last)"
-)
-"""Ids of mistakes that show where a table of positions is resized, which it is for crops alone."""
-DEEPER = "offer {}stages ({}) to have the first that breaks named"
+"""Mistakes of a stage that no group is named after."""
+DEEPER = "offer {}stages ({}) to see which breaks first"
 OR = ", or "
 REFUTED = "not by"
-"""How an explanation begins of a page that what explains another does not explain."""
+"""Start of an explanation that says: the mistakes that explain the earlier pages do not explain this one."""
 
 
 def hint(divergence: Divergence, family: ModelSpec) -> str:
-    """Say what to check first, in words."""
+    """Return the things to check first, in words."""
     scene = divergence.scene
     if scene.first.stage == "text" and not scene.right("tokens"):
         return _of_text_alone(scene)
@@ -63,16 +64,16 @@ def hint(divergence: Divergence, family: ModelSpec) -> str:
 
 
 def agreed(hints: Sequence[str]) -> str:
-    """Return of what the first hint names what all others name as well; empty where that is nothing."""
+    """Return the parts of the first hint that all other hints have too."""
     between = OR if OR in hints[0] else "; "
     first, *others = ([(one.rpartition(": ")[2], one) for one in said.split(between)] for said in hints)
     return between.join(said for key, said in first if all(key in dict(other) for other in others))
 
 
 def _of_text_alone(scene: FailureContext) -> str:
-    """Say what is seen of a text where nothing in front of it is known to be right, and no mistake: any may be it."""
+    """Return the symptoms of a wrong text. Any stage may be wrong, so no mistake is named."""
     of_inputs = scene.right(*COMPARED)
-    stages = f"every stage{of_inputs * ' behind the inputs, which are right'}: a text alone does not tell them apart"
+    stages = f"every stage{of_inputs * ' after the inputs, which are right'}: a text alone does not tell them apart"
     signs = ", ".join(sorted(scene.first.signs))
     boxes = "every box is right" if scene.right("boxes") else "boxes differ" if scene.wrong("boxes") else ""
     deeper = DEEPER.format(*(("", "level L2") if of_inputs else ("inputs and ", "levels L1 and L2")))
@@ -80,20 +81,20 @@ def _of_text_alone(scene: FailureContext) -> str:
 
 
 def _clue(scene: FailureContext) -> str:
-    """Return what distinguishes the mistakes, beside the comparison's own words."""
+    """Return a symptom that the comparison itself does not show."""
     if scene.crops_alone:
-        return "the crops alone are wrong, whose tables of positions are resized"
+        return "only the crops are wrong, and tables of positions are resized for crops"
     if scene.blocks_right:
         return f"every block of {scene.first.stage} is right"
     return f"{scene.first.stage} is right up to block {scene.depth}" if scene.depth else ""
 
 
 def _likely(scene: FailureContext, family: ModelSpec) -> Sequence[Mistake]:
-    """Return the likeliest mistakes."""
+    """Return the mistakes that fit best."""
     stage, by = scene.first.stage, partial(_pointed, scene.first.stage, family)
     pointed, every = [*by(scene.first)], [*_of_stage(stage, family)]
     if stage in ("input_ids", "images_seq_mask") and scene.wrong("images_spatial_crop"):
-        pointed = [*by(scene.found["images_spatial_crop"])] or [*_ranked("pixels.grid-", family)][:1]
+        pointed = [*by(scene.found["images_spatial_crop"])] or [*_ranked(Pick("pixels", "grid"), family)][:1]
     elif stage == "input_ids":
         pointed = [*by(scene.found.get("images_seq_mask")), *pointed]
     elif stage == "read":
@@ -103,39 +104,40 @@ def _likely(scene: FailureContext, family: ModelSpec) -> Sequence[Mistake]:
 
 
 def _pointed(stage: str, family: ModelSpec, compared: Comparison | None) -> Iterator[Mistake]:
-    """Yield what the signs of a comparison point at; of a tensor, in its own stage alone."""
+    """Yield the mistakes that a comparison's symptoms suggest; for a tensor, only those of its own stage."""
     for sign in compared.signs if compared else ():
         is_of_tensors = stage in TENSORS or sign in OF_TENSORS
-        found = [one for one in _ranked(f"{stage}." if is_of_tensors else "", family) if sign in one.signs]
+        found = [one for one in _ranked(Pick(stage) if is_of_tensors else None, family) if sign in one.signs]
         yield from sorted(found, key=lambda one: one.signs[sign])
 
 
 def _of_stage(stage: str, family: ModelSpec) -> Iterator[Mistake]:
-    """Yield a stage's mistakes, of several kinds the likeliest of each in front."""
-    for alike in zip_longest(*(_ranked(begin, family) for begin in OF_STAGES.get(stage, (f"{stage}.",)))):
+    """Yield the mistakes of a stage, its kinds by turns, each with the likeliest first."""
+    for alike in zip_longest(*(_ranked(pick, family) for pick in OF_STAGES.get(stage, (Pick(stage),)))):
         yield from filter(None, alike)
 
 
 def _fits(one: Mistake, scene: FailureContext) -> bool:
-    """Return whether a mistake may look so: by the blocks that are right, the views, and the error's size."""
-    is_resized = RESIZED.match(one.id) is not None
+    """Return whether a mistake fits the right blocks, the views and the size of the error."""
     if scene.crops_alone:
-        return is_resized and (not scene.depth or "relative" in one.id)
-    if is_resized and ".page" in scene.first.what:
+        return one.needs_crops and (not scene.depth or one.part == "block")
+    if one.needs_crops and ".page" in scene.first.what:
         return False
-    is_as_large = scene.first.error is None or bool(SMALL.search(one.id)) is scene.small
+    is_as_large = scene.first.error is None or one.is_small is scene.small
     if scene.blocks_right:
-        return one.part == "back" and bool(SMALL.search(one.id)) is scene.small
+        return one.part == "back" and one.is_small is scene.small
     if scene.depth is not None:
         return one.part in (("block", "wide") if scene.depth else ("front", "block", "wide")) and is_as_large
     return is_as_large
 
 
 @cache
-def _ranked(begin: str, family: ModelSpec) -> Sequence[Mistake]:
-    """Return those whose ids begin so, those seen in ports in front, then those thought of as such."""
+def _ranked(pick: Pick | None, family: ModelSpec) -> Sequence[Mistake]:
+    """Return the picked mistakes, or all: first the ones seen in ports, then the ones that this project thought of."""
     from pytest_dsocr.explain.catalogue import mistakes, seen
 
     known = mistakes(family)
     every = dict.fromkeys([*(one.mistake for one in seen(family)), *known])
-    return [known[name] for name in every if name.startswith(begin)]
+    if pick is None:
+        return [known[name] for name in every]
+    return [known[name] for name in every if known[name].group == pick.group and pick.kind in ("", known[name].kind)]

@@ -1,62 +1,64 @@
-"""A known mistake: what somebody does wrong, in words, and how a loaded engine is made to do it."""
+"""Known mistakes: a description of each, and the change that makes a loaded engine have it."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from unittest.mock import patch
 
 from torch import Tensor, nn
 
 from pytest_dsocr.compare.verdict import Symptom
+from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.model import EngineModel
 
 StagePart = Literal["front", "block", "wide", "back"]
-"""Of a stage: what is in front of its first block, the blocks, and what is behind the last one. What is ``wide`` is of
-blocks, and changes which places of a view see one another."""
+"""A part of a stage: before its first block, a block, or after the last one. A ``wide`` mistake is in a block and
+changes which places of a view see one another."""
+Precision = Literal["bfloat16", "float16", "tf32", "fp8", "int8", "int4"]
+"""A format with fewer bits than float32."""
 ALL = "all"
-"""The group of mistakes in vision and decoder alike."""
-ALONE = "@"
-"""In an id stands in front of the one block that has the mistake."""
+"""Group of the mistakes in all blocks of vision and of the decoder."""
+NEVER_FILLED = "never-filled"
+"""Kind of the mistakes that leave weights as they were allocated."""
 
 
 class Changes(ExitStack):
     """Changes of attributes and weights, undone in the opposite order when the context ends, or by ``close``."""
 
     made = 0
-    """How many were made."""
+    """Number of changes made."""
 
     def set(self, owner: Any, name: str, value: Any) -> None:
-        """Set an attribute that ``owner``, a module, a class or an object, has.
+        """Set an attribute of a module, a class or an object.
 
         Raises:
-            AttributeError: where it has none, as a mistake whose place was renamed would change nothing.
+            AttributeError: if ``owner`` has no such attribute: under its old name a mistake would change nothing.
         """
         self.made += 1
         if isinstance(owner, nn.Module) and name in {*owner._parameters, *owner._modules, *owner._buffers}:
-            self.callback(setattr, owner, name, getattr(owner, name))  # a buffer that is deleted is none afterwards
+            self.callback(setattr, owner, name, getattr(owner, name))  # a deleted buffer would not be one again
             setattr(owner, name, value)
         else:
             self.enter_context(patch.object(owner, name, value))
 
     def weight(self, parameter: Tensor, value: Tensor, *, own_dtype: bool = True) -> None:
-        """Replace a parameter's values, in its own dtype or in that of the new values."""
+        """Replace a parameter's values; keep its dtype, or take that of the new values."""
         self.made += 1
         before = parameter.data
         self.callback(setattr, parameter, "data", before)
         parameter.data = (value.to(before.dtype) if own_dtype else value).contiguous()
 
     def forward(self, module: nn.Module, forward: Callable[..., Any]) -> None:
-        """Replace the forward of one module by a function that is called without the module."""
+        """Replace a module's forward by a function of its arguments."""
         self.set(module, "forward", forward)
 
     def around(self, module: nn.Module, change: Callable[..., Any]) -> None:
-        """Replace the forward of one module by ``change(run, *args)``, where ``run`` is the forward before."""
+        """Replace a module's forward by ``change(run, *args)``; ``run`` is the forward before."""
         self.forward(module, partial(change, module.forward))
 
 
@@ -67,7 +69,7 @@ def model_of(engine: Engine[Any]) -> EngineModel:
 
 
 def home_of(engine: Engine[Any], stage: str) -> tuple[nn.Module | None, str]:
-    """Return the module that holds a stage's blocks and the attribute's name; None of a stage without blocks."""
+    """Return the module that has a stage's blocks, and its attribute; None for a stage without blocks."""
     known = engine.family.stage.get(stage)
     owner, _, name = known.blocks.rpartition(".") if known else ("", "", "")
     return (model_of(engine).get_submodule(owner) if name else None), name
@@ -80,31 +82,51 @@ def blocks_of(engine: Engine[Any], stage: str) -> list[Any]:
 
 
 def image_places(mask: Tensor) -> tuple[int, int]:
-    """Return the first position of the image's tokens in ``images_seq_mask`` ``[1, S]``, and the first behind them."""
+    """Return the position of the image's first token in ``images_seq_mask`` ``[1, S]``, and that after its last."""
     places = mask[0].nonzero().flatten().tolist()
     return (places[0], places[-1] + 1) if places else (0, 0)
 
 
 @dataclass(frozen=True)
+class PromptState:
+    """A prompt that the engine reads, or has read."""
+
+    image: tuple[int, int] = (0, 0)
+    """Position of the image's first token, and the position after its last one."""
+    length: int = 0
+    """Number of its tokens."""
+    last: int = 0
+    """Id of its last token."""
+    logits: Tensor | None = None
+    """Logits ``[1, V]`` after its last token, if it has been read."""
+
+    @classmethod
+    def of(cls, inputs: Inputs, logits: Tensor | None = None) -> PromptState:
+        """Return the state of a case's prompt."""
+        return cls(image_places(inputs.images_seq_mask), inputs.prompt_tokens, int(inputs.input_ids[0, -1]), logits)
+
+
+@dataclass(frozen=True)
 class Target:
-    """An engine, and what a mistake changes of it."""
+    """An engine to change, and the part of it that a mistake is planted in."""
 
     engine: Engine[Any]
     changes: Changes
+    stage: str = ""
+    """Stage of the blocks; empty if only one block of it is changed."""
     blocks: Sequence[Any] = ()
-    """The blocks that are computed: one, or all of a stage."""
-    prompt_image: tuple[int, int] = (0, 0)
-    """The first position of the prompt's image tokens, and the first behind them."""
-    notes: Mapping[str, Any] = field(default_factory=dict)
-    """What else a mistake may need, by name."""
+    """Blocks to change: one, several or all of the stage."""
+    all_blocks: Sequence[Any] = ()
+    """All blocks of the stage."""
+    first: int = 0
+    """Index of the first of ``blocks`` among ``all_blocks``."""
+    prompt: PromptState = PromptState()
 
     @classmethod
-    def of_stage(
-        cls, engine: Engine[Any], changes: Changes, stage: str, image: tuple[int, int] = (0, 0), **notes: Any
-    ) -> Target:
+    def of_stage(cls, engine: Engine[Any], changes: Changes, stage: str, prompt: PromptState = PromptState()) -> Target:
         """Return the target of a whole stage."""
         blocks = blocks_of(engine, stage)
-        return cls(engine, changes, blocks, image, {"all_blocks": blocks, "first": 0, "stage": stage, **notes})
+        return cls(engine, changes, stage, blocks, blocks, prompt=prompt)
 
     @property
     def model(self) -> EngineModel:
@@ -113,7 +135,7 @@ class Target:
 
     @property
     def core(self) -> Any:
-        """Everything of the model but its head."""
+        """The model without its head."""
         return self.model.model
 
     def modules(self, *kinds: type[nn.Module]) -> Iterator[Any]:
@@ -123,80 +145,132 @@ class Target:
 
 
 Plant = Callable[[Target], None]
-"""Makes an engine have the mistake until its changes are undone."""
+"""Make an engine have the mistake until its changes are undone."""
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """One known mistake."""
+    """A known mistake."""
 
-    id: str
+    group: str
+    """Stage, or part of the work, that it is about."""
+    name: str
+    """Name in its group."""
     words: str
-    """What was done, behind "with": "the exact GELU in place of ..."."""
+    """Description that follows "with", such as "no causal mask in the decoder"."""
     part: StagePart
     plant: Plant
+    kind: str = ""
+    """Name that similar mistakes of a group share, such as those of the grid; a single mistake's own name."""
+    how: Any = None
+    """Change of its row, which its table's ``plant`` takes."""
     signs: Mapping[Symptom, int] = field(default_factory=dict)
-    """What is seen of a comparison that makes this one likely, each with how many are likelier then."""
+    """Symptoms that make it likely, each with the number of mistakes that are likelier."""
+    precision: Precision | None = None
+    """Format that its numbers are rounded to."""
+    is_small: bool = False
+    """Whether it changes numbers by about as much as rounding does."""
+    needs_crops: bool = False
+    """Whether it may leave pages without crops as they are."""
+    stepwise: bool = False
+    """Whether several tokens that are decoded at once are not changed as in single steps."""
+    spans_blocks: bool = False
+    """Whether it is about more than one block."""
+    block: int | None = None
+    """Index of the one block that has it; None if it is in every block."""
+
+    @property
+    def id(self) -> str:
+        """Unique name, such as ``clip.activation-erf``, and ``clip.activation-erf@2`` in the third block."""
+        alone = "" if self.block is None else f"@{self.block}"
+        return f"{self.group}.{self.name}{alone}"
+
+
+class Row(NamedTuple):
+    """A mistake in a table. A plain pair of words and change has none of the rest."""
+
+    words: str
+    how: Any
+    precision: Precision | None = None
+    is_small: bool = False
+    needs_crops: bool = False
+    kind: str = ""
+
+
+MistakeTable = dict[str, tuple[str, Any] | Row]
+"""Rows by the mistakes' names, or the last part of these."""
+
+
+def kin(kind: str, table: Mapping[str, tuple[str, Any] | Row], **same: Any) -> dict[str, Row]:
+    """Return the rows of one kind under their whole names, with fields that all of them share."""
+    return {f"{kind}-{key}": Row(*row)._replace(kind=kind, **same) for key, row in table.items()}
 
 
 class Group(list[Mistake]):
     """The known mistakes of one stage, the likeliest first.
 
     Args:
-        stage: the beginning of their ids.
-        signs: which of them each points at, by the ends of their ids, the likeliest first.
+        stage: its name, with which their ids start.
+        signs: names of the mistakes that each symptom suggests, the likeliest first.
+        stepwise: names of the mistakes for :attr:`Mistake.stepwise`; None for all.
     """
 
-    def __init__(self, stage: str, signs: Mapping[Symptom, Sequence[str]] | None = None) -> None:
+    def __init__(
+        self,
+        stage: str,
+        signs: Mapping[Symptom, Sequence[str]] | None = None,
+        stepwise: Collection[str] | None = (),
+    ) -> None:
         super().__init__()
-        self.stage, self.signs = stage, signs or {}
+        self.stage, self.signs, self.stepwise = stage, signs or {}, stepwise
 
-    def add(self, name: str, words: str, plant: Plant, part: StagePart = "block") -> None:
-        """Add one mistake."""
-        signs = {sign: names.index(name) for sign, names in self.signs.items() if name in names}
-        self.append(Mistake(f"{self.stage}.{name}", words, part, plant, signs))
+    def add(self, name: str, words: str, plant: Plant, part: StagePart = "block", **rest: Any) -> None:
+        """Add one mistake; ``rest`` are other fields of :class:`Mistake`."""
+        fields = {"kind": name, **rest}
+        fields["signs"] = {sign: names.index(name) for sign, names in self.signs.items() if name in names}
+        fields["stepwise"] = self.stepwise is None or name in self.stepwise
+        fields["is_small"] = fields.get("is_small", False) or fields.get("precision") not in (None, "int4")
+        self.append(Mistake(self.stage, name, words, part, plant, **fields))
 
     def rows(
         self,
-        prefix: str,
-        table: Mapping[str, tuple[str, Any]],
+        kind: str,
+        table: Mapping[str, tuple[str, Any] | Row],
         plant: Callable[[Target, Any], None],
         part: StagePart = "block",
         words: str = "{}",
     ) -> None:
-        """Add a mistake for each row of a table, which has its words and the arguments of ``plant``."""
-        for key, (said, how) in table.items():
-            self.add(f"{prefix}{key}", words.format(said), partial(_planted, plant, how), part)
+        """Add a mistake for each row of a table. Without a ``kind`` the keys are whole names."""
+        for name, row in (kin(kind, table) if kind else table).items():
+            said, how, *rest = Row(*row)
+            fields = dict(zip(Row._fields[2:], rest, strict=True))
+            fields["kind"] = fields["kind"] or name
+            self.add(name, words.format(said), partial(_planted, plant, how), part, how=how, **fields)
 
     def of(self, *parts: StagePart) -> list[Mistake]:
-        """Return those of some parts."""
+        """Return the mistakes in these parts of the stage."""
         return [one for one in self if one.part in parts]
 
 
-OF_SEVERAL = re.compile(r"\.(block-left-out|block-before|blocks-)")
-"""Ids of mistakes about more than one block."""
-
-
 def in_one_block(group: Iterable[Mistake], engine: Engine[Any]) -> Iterator[Mistake]:
-    """Yield those of a stage that act block by block, each in one block alone, where the stage has several."""
+    """Yield each mistake that acts block by block once for each block, if the stage has several."""
     for one in group:
-        stage = one.id.partition(".")[0]
-        count = len(blocks_of(engine, stage))
-        if one.part in ("block", "wide") and not OF_SEVERAL.search(one.id) and count > 1 and _keeps_to(one, engine):
+        count = len(blocks_of(engine, one.group))
+        if one.part in ("block", "wide") and not one.spans_blocks and count > 1 and _keeps_to(one, engine):
             for k in range(count):
                 words, plant = f"{one.words}, in block {k} alone", partial(_in_block, one.plant, k)
-                yield replace(one, id=f"{one.id}{ALONE}{k}", words=words, plant=plant, signs={})
+                yield replace(one, block=k, words=words, plant=plant, signs={})
 
 
 def _in_block(plant: Plant, k: int, on: Target) -> None:
     own = on.blocks[k : k + 1]
-    plant(replace(on, blocks=own, notes={**on.notes, "all_blocks": own, "first": 0, "stage": ""}))
+    plant(replace(on, stage="", blocks=own, all_blocks=own, first=0))
 
 
 def _keeps_to(one: Mistake, engine: Engine[Any]) -> bool:
     """Return whether a mistake changes nothing outside of the blocks that it is planted in."""
     with Changes() as changes, suppress(IndexError):  # it needs a block
-        one.plant(Target(engine, changes, notes={"all_blocks": (), "first": 0, "stage": ""}))
+        one.plant(Target(engine, changes))
         return not changes.made
     return True
 

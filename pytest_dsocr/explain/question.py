@@ -1,6 +1,6 @@
-"""The question about a judged case that goes to the explaining process, and its answer; msgspec packs both.
+"""The question about a judged case that goes to the explaining process, the search, and its result.
 
-Candidates are tried one after the other within a budget; the nearest to the subject's tensor is the answer.
+The search tries candidates one after the other within a budget. The nearest to the subject's tensor is the answer.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -20,88 +21,68 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract import COMPARED, PIXELS
 from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.mistake import Mistake
-from pytest_dsocr.records import subject_result as of_subject
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.packing import pack_inputs
-from pytest_dsocr.records.reference_result import ReferenceResult, Seam
+from pytest_dsocr.records.reference_result import Best, ReferenceResult, Seam
+from pytest_dsocr.records.subject_result import SubjectResult
 from pytest_dsocr.records.summing import sample_positions
 from pytest_dsocr.reference.protocol import pack_case
 
-PackedSeam = Mapping[str, Any]
 OF_TEXT = ("read", "text", "spans", "boxes")
-"""The comparisons that a text alone decides."""
+"""Comparisons that a text alone decides."""
 NOT = "not "
-"""How ``beyond`` begins where what follows is not explained."""
+"""Start of :attr:`SearchResult.beyond` if the mistake does not explain the next tensors."""
 
 
-@dataclass(frozen=True)
-class SentSeam:
-    """A seam as it is sent: enough to compute how far another tensor is from it."""
+def distance(actual: Seam, made: Seam) -> float:
+    """Return the norm of the difference of two tensors over that of ``made``; 0 only if every bit is equal."""
+    if (actual.shape, actual.dtype, actual.sha256) == (made.shape, made.dtype, made.sha256):
+        return 0.0
+    if actual.shape != made.shape:
+        return math.inf
+    apart = float((actual.sketch.double() - made.sketch.double()).norm()) / (made.norm or 1.0)
+    return apart if math.isfinite(apart) else math.inf
 
-    shape: tuple[int, ...]
-    dtype: str
-    sha256: str
-    norm: float
-    sketch: tuple[float, ...]
-    sample: tuple[float, ...]
 
-    @classmethod
-    def of(cls, seam: Seam) -> SentSeam:
-        """Take what is needed of a seam."""
-        sketch, sample = tuple(seam.sketch.tolist()), tuple(seam.sample.tolist())
-        return cls(tuple(seam.shape), seam.dtype, seam.sha256, seam.norm, sketch, sample)
-
-    def distance(self, seam: Seam) -> float:
-        """Return the norm of the difference from ``seam`` over its norm: 0 where every bit is equal."""
-        if (self.shape, self.dtype, self.sha256) == (tuple(seam.shape), seam.dtype, seam.sha256):
-            return 0.0
-        if self.shape != tuple(seam.shape):
-            return math.inf
-        apart = float((torch.tensor(self.sketch).double() - seam.sketch.double()).norm()) / (seam.norm or 1.0)
-        return apart if math.isfinite(apart) else math.inf
-
-    def distance_of_first(self, first: Tensor) -> float:
-        """Return how far the values sampled from the first views are from those of ``first``, relative to these."""
-        places = torch.from_numpy(sample_positions(math.prod(self.shape)))
-        inside = places < first.numel()
-        own = first.detach().flatten()[places[inside].to(first.device)].double().cpu()
-        apart = (torch.tensor(self.sample).double()[inside] - own).norm() / own.norm().clamp_min(1e-30)
-        return float(apart) if math.isfinite(float(apart)) else math.inf
+def distance_of_first(actual: Seam, first: Tensor) -> float:
+    """Return the distance of the sampled values that lie in the ``first`` views, relative to these."""
+    places = torch.from_numpy(sample_positions(math.prod(actual.shape)))
+    inside = places < first.numel()
+    own = first.detach().flatten()[places[inside].to(first.device)].double().cpu()
+    apart = float((actual.sample.double()[inside] - own).norm() / own.norm().clamp_min(1e-30))
+    return apart if math.isfinite(apart) else math.inf
 
 
 @dataclass(frozen=True)
 class ActualStep:
-    """A step along the reference's tokens."""
+    """A step of the subject after the reference's tokens so far."""
 
     token: int
-    """The subject's choice."""
+    """Token that the subject chose."""
     reference: int
-    """The reference's choice."""
-    ids: tuple[int, ...]
-    """The tokens whose logits follow."""
-    logits: tuple[float, ...]
-    """The subject's."""
+    """Token that the reference chose."""
+    logits: Best
+    """The subject's logits that are known."""
 
 
 @dataclass(frozen=True)
 class PageRead:
-    """What was read of a page."""
+    """A page and the text that the subject read."""
 
-    case: PackedSeam
+    case: Mapping[str, Any]
     """See :func:`~pytest_dsocr.reference.protocol.pack_case`."""
     text: str
-    """The subject's."""
     reference_tokens: tuple[int, ...]
     tokens: int = 0
-    """How many the reference has, with the prompt's: what a page costs."""
+    """Number of the reference's tokens with those of the prompt: the cost of a page."""
     is_right: bool = False
     """Whether the page passes."""
     is_cut: bool = False
-    """Whether it has crops."""
+    """Whether the page has crops."""
 
     @classmethod
     def of(cls, report: CaseReport) -> PageRead:
-        """Take it of a judged case."""
+        """Return the page of a judged case."""
         packed, exchange = pack_case(report.case), report.exchange
         case, said = {**packed, "preset": dict(packed["preset"])}, exchange.expected.token_ids
         inputs, is_right = exchange.expected.inputs, report.divergence is None
@@ -115,30 +96,40 @@ class Question:
 
     page: PageRead
     what: str
-    """The comparison that breaks first, or where its error begins."""
+    """Comparison that breaks first, or where its error begins."""
     level: int
     budget_s: float
     near: float
-    """Up to this relative error a tensor counts as reproduced; rounding."""
+    """Largest relative error of a tensor that counts as reproduced: rounding."""
     ordinary: float = 0.0
-    """Up to this one correct implementations differ."""
-    inputs: PackedSeam | None = None
-    """The digests of the subject's inputs."""
-    seams: Mapping[str, SentSeam] = field(default_factory=dict)
-    """The subject's, with its pixels under the names of the inputs."""
+    """Largest relative error of correct implementations."""
+    inputs: Mapping[str, Any] | None = None
+    """Digests of the subject's inputs."""
+    seams: Mapping[str, Seam] = field(default_factory=dict)
+    """The subject's tensors of the stage that broke, or its pixels."""
     steps: tuple[ActualStep, ...] = ()
-    best: Mapping[int, float] = field(default_factory=dict)
+    best: Best | None = None
     """The subject's logits of the best first tokens."""
     mmd: str | None = None
     others: tuple[PageRead, ...] = ()
-    """Of a text, the pages that were read before."""
+    """Pages that were read before; only for a text."""
     only: tuple[str, ...] = ()
-    """The ids of the mistakes that explain these; they are tried in front."""
+    """Ids of the mistakes that explain ``others``; they are tried first."""
     done: tuple[str, ...] | None = ()
-    """The ids of those that were tried on these; None where no further one is to be tried."""
+    """Ids of the mistakes that were tried on ``others``; None to try no new ones."""
+
+    def pack(self) -> dict[str, Any]:
+        """Return the question as JSON values."""
+        packed: dict[str, Any] = msgspec.to_builtins(self, str_keys=True, enc_hook=Tensor.tolist)
+        return packed
+
+    @classmethod
+    def unpack(cls, packed: Mapping[str, Any]) -> Question:
+        """Return the question of JSON values."""
+        return msgspec.convert(packed, cls, str_keys=True, dec_hook=lambda _, values: torch.tensor(values))
 
     def left(self, candidates: Iterable[Mistake]) -> list[Mistake]:
-        """Return those of the candidates that are to be tried, each once."""
+        """Return the candidates to try, each once."""
         every, done = list(candidates), {*(self.done or ()), *self.only}
         known = [one for one in every if one.id in self.only]
         return known if self.done is None else [*known, *(one for one in every if one.id not in done)]
@@ -146,35 +137,43 @@ class Question:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search among mistakes found."""
+    """Result of a search among mistakes."""
 
     tried: int
-    """How many were computed and compared."""
+    """Number of mistakes that were computed and compared."""
     untried: int
-    """How many the time did not allow, now and before."""
+    """Number of mistakes that the time did not allow, now and before."""
     without: float
-    """The relative error of the engine without any mistake."""
+    """Relative error of the engine without any mistake."""
     found: tuple[str, ...] = ()
-    """The ids of what explains it; several where they give the same."""
+    """Ids of the mistakes that explain the divergence; several if they have the same effect."""
     words: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    """Groups of the mistakes in ``found``."""
     error: float = math.inf
-    """The relative error that is left with it."""
+    """Relative error with the mistake."""
     explained: bool = False
-    """Whether it is reproduced; else what was found only comes nearer."""
+    """Whether the divergence is reproduced; otherwise the engine only comes nearer to the subject."""
     raised: tuple[str, ...] = ()
-    """The words of those that could not be computed."""
+    """Words of the mistakes that could not be computed."""
     done: tuple[str, ...] = ()
-    """The ids of all that were tried, those that could not be computed as well."""
+    """Ids of all mistakes that were tried, also of those that could not be computed."""
     places: int | None = None
-    """Of a text or of choices, in how many places the engine would have gone on otherwise; None of tensors."""
+    """Number of places where a text or choices leave the engine's; None for tensors."""
     beyond: str = ""
-    """Where the mistake gives the subject's values as well, or ``not`` and where it does not; ends a sentence."""
+    """The next tensors that the mistake also explains, or :data:`NOT` and the one that it does not."""
+
+    def naming(self, mistakes: Sequence[Mistake]) -> SearchResult:
+        """Return the result with these mistakes as the explanation."""
+        ids, words, groups = (tuple(getattr(one, name) for one in mistakes) for name in ("id", "words", "group"))
+        return replace(self, found=ids, words=words, groups=groups)
 
 
 def question_of(report: CaseReport, budget_s: float) -> Question | None:
-    """Ask about a case's first divergence, or about the text where all is right and nothing in front of it is shown.
+    """Return the question about a case's first divergence.
 
-    None where neither is so, or what is needed is missing.
+    If everything passes and only the text is offered, the question is about the text. Without a divergence, or without
+    the values that it takes, there is no question.
     """
     divergence, answer, expected = report.divergence, report.exchange.answer, report.exchange.expected
     if divergence is None and (answer.level >= Level.STAGES or not report.passes):
@@ -182,7 +181,6 @@ def question_of(report: CaseReport, budget_s: float) -> Question | None:
     what = (divergence.begins or divergence.first.what) if divergence else "text"
     if what in COMPARED and answer.inputs is None:
         return None
-    best = answer.prefill_best
     return Question(
         page=PageRead.of(report),
         what=what,
@@ -191,41 +189,38 @@ def question_of(report: CaseReport, budget_s: float) -> Question | None:
         near=(own := tolerances(report.limits.dtype)).seam,
         ordinary=min(own.seam, own.ordinary),
         inputs=None if answer.inputs is None else pack_inputs(answer.inputs)[0],
-        seams={name: SentSeam.of(seam) for name, seam in _seams(what, answer).items()},
+        seams=_seams(what, answer),
         steps=_steps(answer, expected),
-        best={} if best is None else dict(zip(best.ids, best.logits, strict=True)),
+        best=answer.prefill_best,
         mmd=answer.mmd,
     )
 
 
-def _seams(what: str, answer: of_subject.SubjectResult) -> dict[str, Seam]:
+def _seams(what: str, answer: SubjectResult) -> dict[str, Seam]:
     """Return the seams of the stage that broke, or the pixels."""
     if what in PIXELS:
         tensors = answer.input_tensors or {}
         return {what: Seam.of(tensors[what])} if what in tensors else {}
     whole = what.partition("/")[0]
-    return {name: seam for name, seam in answer.seams.items() if name.partition("/")[0] == whole}
+    return {name: replace(seam, values=None) for name, seam in answer.seams.items() if name.partition("/")[0] == whole}
 
 
-def _steps(answer: of_subject.SubjectResult, expected: ReferenceResult) -> tuple[ActualStep, ...]:
-    found = []
-    for actual, step in zip(answer.forced or (), expected.steps, strict=False):
-        best = actual.at_hand(step)
-        found.append(ActualStep(actual.token, step.token, tuple(best.ids), tuple(best.logits)))
-    return tuple(found)
+def _steps(answer: SubjectResult, expected: ReferenceResult) -> tuple[ActualStep, ...]:
+    pairs = zip(answer.forced or (), expected.steps, strict=False)
+    return tuple(ActualStep(actual.token, step.token, actual.at_hand(step)) for actual, step in pairs)
 
 
 TIMES_NEARER = 100
-"""So many times nearer than without it does a mistake come that explains."""
+"""Factor by which a mistake that explains must reduce the error."""
 SOMEWHAT_NEARER = 10
-"""So many times where another mistake is left."""
+"""Factor by which a mistake must reduce the error if another mistake is left."""
 AS_NEAR = 3
-"""What comes as near as this many times the nearest may be the mistake as well."""
+"""Factor between errors that are not told apart: mistakes within it of the nearest are named as well."""
 EXACT = 1e-7
-"""Below it float32 cannot tell one from the other."""
+"""Error below which float32 cannot tell two mistakes apart."""
 
 Measure = Callable[[Mistake], float]
-"""Gives how far the engine with a mistake is from the subject, 0 where every bit is equal."""
+"""Return the distance of the engine with a mistake from the subject; 0 only if every bit is equal."""
 
 
 def search(
@@ -237,18 +232,18 @@ def search(
     *,
     near: float | None = None,
 ) -> tuple[SearchResult, list[Mistake]]:
-    """Try the candidates in their order; those like one that is equal to the bit are next.
+    """Try the candidates in order. After one that is equal to the bit, try its kind next.
 
     Args:
-        candidates: what may be the mistake.
-        measure: how far each is from the subject; a candidate that it raises for does not count as tried.
-        without: how far the engine is without any mistake.
-        question: which of the candidates to try.
-        deadline: no candidate is started after it.
-        near: up to this distance the subject's tensor counts as reproduced; the question's if left out.
+        candidates: mistakes that may explain the divergence.
+        measure: distance of each; a candidate for which it raises does not count as tried.
+        without: distance of the engine without a mistake.
+        question: decides which of the candidates are tried.
+        deadline: end of the search; no candidate is started after it.
+        near: largest distance that counts as reproduced; the question's own by default.
 
     Returns:
-        The answer, without what follows of it, and the candidates that it names.
+        The result, and the mistakes that it names.
     """
     every, found, raised, done = [*candidates], list[tuple[float, Mistake]](), list[str](), list[str]()
     left = question.left(every)
@@ -256,35 +251,30 @@ def search(
         one = left.pop(0)
         done.append(one.id)
         try:
-            distance = measure(one)
-        except Exception:  # a mistake may fit this checkpoint's sizes as little as a port's would
+            apart = measure(one)
+        except Exception:  # a mistake may not fit the sizes of this checkpoint
             raised.append(one.words)
             continue
-        found.append((distance if math.isfinite(distance) else math.inf, one))
-        if distance == 0.0:
+        found.append((apart if math.isfinite(apart) else math.inf, one))
+        if apart == 0.0:
             left.sort(key=partial(_rank, question, one))
     tried = {*(question.done or ()), *done}
     untried = sum(one.id not in tried for one in every)
     answer = SearchResult(len(found), untried, without, raised=tuple(raised), done=tuple(done))
-    return _verdict(answer, found, question.near if near is None else near)
+    return _named(answer, found, question.near if near is None else near)
 
 
 def _rank(question: Question, one: Mistake, other: Mistake) -> tuple[bool, bool]:
-    """Order what is left: what explains the pages before, then what is like one that explains."""
-    return other.id not in question.only, _kind(one) != _kind(other)
+    """Return the key that puts mistakes first that explain earlier pages, then mistakes of the kind of ``one``."""
+    return other.id not in question.only, (one.group, one.kind) != (other.group, other.kind)
 
 
-def _kind(one: Mistake) -> str:
-    return one.id.partition("-")[0]
-
-
-def _verdict(
+def _named(
     answer: SearchResult, found: Sequence[tuple[float, Mistake]], near: float
 ) -> tuple[SearchResult, list[Mistake]]:
-    least = min((distance for distance, _ in found), default=math.inf)
+    least = min((apart for apart, _ in found), default=math.inf)
     if least > answer.without / SOMEWHAT_NEARER or least == math.inf:
         return answer, []
     explained = least <= near and least <= answer.without / TIMES_NEARER
-    alike = [one for distance, one in found if distance <= max(AS_NEAR * least, EXACT if least else 0.0)]
-    ids, words = tuple(one.id for one in alike), tuple(one.words for one in alike)
-    return replace(answer, found=ids, words=words, error=least, explained=explained), alike
+    alike = [one for apart, one in found if apart <= max(AS_NEAR * least, EXACT if least else 0.0)]
+    return replace(answer.naming(alike), error=least, explained=explained), alike

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
@@ -16,6 +16,8 @@ from pytest_dsocr.models.spec import ModelSpec
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pytest_dsocr.explain.mistake import Mistake
+
 Size = tuple[int, int]
 MOST, OR = 3, ", or "
 """Number of mistakes to name at most, and the words between them."""
@@ -27,18 +29,14 @@ def hinted(compared: Comparison, hints: Callable[[], Iterator[str]]) -> Comparis
     return replace(compared, details=(f"check: {hint}", *compared.details)) if hint else compared
 
 
-def _resembling(
-    begins: str | tuple[str, ...], make: Callable[[], Any], actual: Any, family: ModelSpec
-) -> Iterator[str]:
-    """Yield the known mistakes that reproduce the subject's inputs, among those with ids that begin with ``begins``."""
-    from pytest_dsocr.explain.catalogue import mistakes
+def _resembling(among: Iterable[Mistake], make: Callable[[], Any], actual: Any) -> Iterator[str]:
+    """Yield the known mistakes among these that reproduce the subject's inputs."""
     from pytest_dsocr.explain.planted import in_contract
 
     ways = []
-    for one in mistakes(family).values():
-        if one.id.startswith(begins):
-            with in_contract(one):
-                ways += [one.words] if make() == actual else []
+    for one in among:
+        with in_contract(one):
+            ways += [one.words] if make() == actual else []
     if ways:
         yield f"whether the cause is {OR.join(ways[:MOST])}"
 
@@ -64,20 +62,21 @@ def of_grid(actual: Mapping[Size, Grid], tiling: Tiling) -> Iterator[str]:
 
 def of_count(page: Path, actual: int, tokenizer: TextTokenizer, family: ModelSpec) -> Iterator[str]:
     """Yield the known mistakes that give a page in Gundam this number of image tokens."""
+    from pytest_dsocr.explain.catalogue import groups
 
     def make() -> int:
         cut = family.default_preset
         ids: list[int] = family.prepare(page, "markdown", cut, tokenizer).input_ids[0].tolist()
         return ids.count(tokenizer.special.image)
 
-    yield from _resembling("prompt.counts-", make, actual, family)
+    yield from _resembling((one for one in groups(family)["prompt"] if one.kind == "counts"), make, actual)
 
 
 def of_prompt(actual: Sequence[int], text: str, tokenizer: TextTokenizer, family: ModelSpec) -> Iterator[str]:
     """Yield the known mistakes that give a prompt these ids, whatever the number of image tokens."""
     from PIL import Image
 
-    from pytest_dsocr.explain.catalogue.prompt import BUILT, TEXTS
+    from pytest_dsocr.explain.catalogue import groups
 
     page, image = Image.new("RGB", (64, 64)), tokenizer.special.image
 
@@ -87,5 +86,5 @@ def of_prompt(actual: Sequence[int], text: str, tokenizer: TextTokenizer, family
     def once(ids: Sequence[int]) -> list[int]:
         return [one for at, one in enumerate(ids) if one != image or not at or ids[at - 1] != image]
 
-    rows = (*TEXTS, *BUILT, "not-stripped", "encoded-whole", "special-as-text")
-    yield from _resembling(tuple(f"prompt.{row}" for row in rows), lambda: once(make()), once(actual), family)
+    among = (one for one in groups(family)["prompt"] if one.kind not in ("prompt", "preset", "counts"))
+    yield from _resembling(among, lambda: once(make()), once(actual))

@@ -108,7 +108,7 @@ class Recipes:
 def _options(what: str) -> Sequence[Change]:
     from pytest_dsocr.explain.catalogue.pixels import CHANGED
 
-    every = (Change(name, value, words) for words, how in CHANGED.values() for name, value in how.items())
+    every = (Change(name, value, row.words) for row in CHANGED.values() for name, value in row.how.items())
     return [one for one in every if one.field in CHANGES[what]]
 
 

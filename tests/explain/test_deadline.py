@@ -28,7 +28,7 @@ class Machine:
             self.work(1.0)
             return 1.0
 
-        candidates = [Mistake(f"sam.{k}", "", "block", lambda on: None) for k in range(count)]
+        candidates = [Mistake("sam", f"{k}", "", "block", lambda on: None) for k in range(count)]
         deadline = Deadline(budget_s, cpu=lambda: self.cpu_s, wall=lambda: self.wall_s)
         question = Question(PageRead({}, "", ()), "sam.page", 3, budget_s, 1e-4)
         return search(candidates, measure, 1.0, question, deadline)[0]

@@ -16,7 +16,14 @@ from pytest_dsocr.explain.mistake import Mistake
 from pytest_dsocr.explain.question import PageRead, Question, SearchResult, search
 
 NEAR, WITHOUT = 1e-4, 0.04
+FAR = "sam.far"
 PAGE = PageRead({}, "", ())
+
+
+def known(name: str, kind: str = "") -> Mistake:
+    """Return a mistake that changes nothing, with this id."""
+    group, _, own = name.rpartition(".")
+    return Mistake(group, own, f"the mistake {own}", "block", lambda on: None, kind)
 
 
 def made(distances: dict[str, float], *, budget_s: float = 60, without: float = WITHOUT) -> SearchResult:
@@ -27,7 +34,7 @@ def made(distances: dict[str, float], *, budget_s: float = 60, without: float = 
             raise ValueError("it does not fit these sizes")
         return distances[one.id]
 
-    candidates = [Mistake(name, f"the mistake {name}", "block", lambda on: None) for name in distances]
+    candidates = [known(name) for name in distances]
     return search(candidates, measure, without, Question(PAGE, "", 3, 20, NEAR), Deadline(budget_s))[0]
 
 
@@ -37,13 +44,13 @@ def in_words(answer: SearchResult, what: str = "clip.page/0") -> str:
 
 
 def test_what_is_equal_to_the_bit_is_named_with_all_that_are() -> None:
-    answer = made({"a": 0.03, "b": 0.0, "c": 0.0})
-    assert (answer.found, answer.explained, answer.tried, answer.untried) == (("b", "c"), True, 3, 0)
+    answer = made({"sam.a": 0.03, "sam.b": 0.0, "sam.c": 0.0})
+    assert (answer.found, answer.explained, answer.tried, answer.untried) == (("sam.b", "sam.c"), True, 3, 0)
     assert in_words(answer).startswith("with the mistake b, or the mistake c, the engine reproduces the subject's")
 
 
 def test_where_a_search_goes_on_what_is_like_one_that_explains_is_tried_next() -> None:
-    candidates = [Mistake(name, "", "block", lambda on: None) for name in ("grid-six", "crops-fit", "grid-four")]
+    candidates = [known(f"pixels.{name}", name[:4]) for name in ("grid-six", "crops-fit", "grid-four")]
     asked, names = Question(PAGE, "text", 0, 20, NEAR), list[str]()
 
     def measure(one: Mistake) -> float:
@@ -51,23 +58,24 @@ def test_where_a_search_goes_on_what_is_like_one_that_explains_is_tried_next() -
         return 0.0
 
     answer, _ = search(candidates, measure, 1.0, asked, Deadline(60), near=0.0)
-    assert names == [*answer.done] == ["grid-six", "grid-four", "crops-fit"]
+    assert names == [*answer.done] == ["pixels.grid-six", "pixels.grid-four", "pixels.crops-fit"]
 
 
 def test_what_explains_the_pages_before_is_tried_once() -> None:
-    every = [Mistake(name, name, "block", lambda on: None) for name in "abc"]
-    assert [one.id for one in Question(PAGE, "text", 0, 20, NEAR, only=("b",), done=("a",)).left(every)] == ["b", "c"]
+    every = [known(f"sam.{name}") for name in "abc"]
+    asked = Question(PAGE, "text", 0, 20, NEAR, only=("sam.b",), done=("sam.a",))
+    assert [one.name for one in asked.left(every)] == ["b", "c"]
 
 
 def test_the_nearest_explains_where_only_rounding_is_left() -> None:
-    answer = made({"a": 0.03, "b": 3e-7, "c": 2e-5, "broken": -1})
-    assert (answer.found, answer.explained) == (("b",), True)
+    answer = made({"sam.a": 0.03, "sam.b": 3e-7, "sam.c": 2e-5, "sam.broken": -1})
+    assert (answer.found, answer.explained) == (("sam.b",), True)
     assert "(3e-07 apart, 4e-02 without)" in in_words(answer)
 
 
 def test_those_that_come_as_near_are_reported_together() -> None:
-    answer = made({"a": 3e-7, "b": 4e-7, "c": 0.04})
-    assert answer.found == ("a", "b")
+    answer = made({"sam.a": 3e-7, "sam.b": 4e-7, "sam.c": 0.04})
+    assert answer.found == ("sam.a", "sam.b")
     assert "with the mistake a, or the mistake b, the engine" in in_words(answer)
 
 
@@ -81,14 +89,14 @@ MANY = {
 @pytest.mark.parametrize(("found", "words"), MANY.items())
 def test_of_texts_the_part_is_named_where_many_mistakes_give_them(found: str, words: str) -> None:
     ids = tuple(f"{group}.{k}" for k, group in enumerate(found.split()))
-    known = SearchResult(len(ids), 0, 1.0, ids, ids, 0.0, True, done=ids, places=20)
-    said = explainer.in_words(Question(PAGE, "text", 0, 20, NEAR), known)
+    answer = SearchResult(len(ids), 0, 1.0, ids, ids, tuple(found.split()), 0.0, True, done=ids, places=20)
+    said = explainer.in_words(Question(PAGE, "text", 0, 20, NEAR), answer)
     assert said is not None
     assert said.text.startswith(words)
     assert (said.is_proven, said.mistakes) == (len(ids) == 1, ids)
 
 
-TENSOR = SearchResult(3, 0, WITHOUT, ("sam.b",), ("the mistake b",), 0.0, True, done=("a", "sam.b", "c"))
+TENSOR = SearchResult(3, 0, WITHOUT, ("sam.b",), ("the mistake b",), ("sam",), 0.0, True, done=("a", "sam.b", "c"))
 TEXT = replace(TENSOR, places=20)
 
 
@@ -101,7 +109,7 @@ TEXT = replace(TENSOR, places=20)
         (replace(TENSOR, found=("sam.b", "sam.c")), "clip.page/0", False),
         (replace(TENSOR, untried=1), "clip.page/0", False),
         (replace(TENSOR, beyond="not clip.page/1"), "clip.page/0", False),
-        (replace(TENSOR, beyond="all of clip behind it"), "clip.page/0", True),
+        (replace(TENSOR, beyond="all of clip after it"), "clip.page/0", True),
         (TEXT, "text", True),
         (replace(TEXT, places=1), "text", False),
         (replace(TEXT, untried=1), "text", False),
@@ -117,7 +125,7 @@ def test_proven_is_what_alone_is_left_when_all_were_tried_and_much_is_equal(
 
 
 def test_a_search_counts_as_tried_what_was_tried_before_and_nothing_else() -> None:
-    candidates = [Mistake(f"sam.{k}", "", "block", lambda on: None) for k in range(3)]
+    candidates = [known(f"sam.{k}") for k in range(3)]
     for done, budget_s, untried in ((("sam.0", "clip.9"), 60, 0), (("sam.0", "clip.9"), -1, 2), (None, 60, 3)):
         asked = Question(PAGE, "text", 0, 20, NEAR, done=done)
         assert search(candidates, lambda one: 1.0, 1.0, asked, Deadline(budget_s))[0].untried == untried
@@ -125,34 +133,34 @@ def test_a_search_counts_as_tried_what_was_tried_before_and_nothing_else() -> No
 
 @pytest.mark.parametrize(("least", "without"), [(3e-3, 0.04), (3e-6, 1e-4), (3e-4, 0.04)])
 def test_what_only_comes_nearer_is_reported_as_such(least: float, without: float) -> None:
-    answer = made({"a": without, "b": least}, without=without)
-    assert (answer.found, answer.explained) == (("b",), False)
+    answer = made({"sam.a": without, "sam.b": least}, without=without)
+    assert (answer.found, answer.explained) == (("sam.b",), False)
     assert in_words(answer).startswith("in part: with the mistake b")
 
 
 def test_a_little_nearer_is_nothing() -> None:
-    answer = made({"a": 0.01, "b": math.inf, "c": math.nan})
+    answer = made({"sam.a": 0.01, "sam.b": math.inf, "sam.c": math.nan})
     assert (answer.found, answer.tried) == ((), 3)
     assert in_words(answer) == "by none of 3 known mistakes tried at clip.page/0"
     raised = "by none of 1 known mistake tried at clip.page/0; 2 could not be computed: the mistake p, the mistake q"
-    assert in_words(made({"a": 0.01, "p": -1, "q": -1})) == raised
+    assert in_words(made({"sam.a": 0.01, "sam.p": -1, "sam.q": -1})) == raised
 
 
 def test_a_budget_that_ends_is_reported() -> None:
-    answer = made({"a": 0.03, "b": 0.0}, budget_s=-1)
+    answer = made({"sam.a": 0.03, "sam.b": 0.0}, budget_s=-1)
     assert (answer.tried, answer.untried, answer.found) == (0, 2, ())
-    assert not in_words(answer), "where nothing was tried, nothing is told"
+    assert not in_words(answer), "nothing was tried, so there is nothing to report"
     part = SearchResult(1, 1, WITHOUT, done=("a",))
-    assert in_words(part).endswith("its 20 s ended in front of 1 other, --dsocr-explain=SECONDS allows more")
+    assert in_words(part).endswith("the 20 s ended before 1 other, --dsocr-explain=SECONDS allows more")
 
 
 def test_a_engine_that_agrees_with_the_subject_explains_nothing() -> None:
-    assert made({"a": 0.0}, without=0.0).tried == 0
+    assert made({"sam.a": 0.0}, without=0.0).tried == 0
 
 
 def test_another_shape_is_explained_by_what_gives_it() -> None:
-    answer = made({"a": math.inf, "b": 5e-5}, without=math.inf)
-    assert (answer.found, answer.explained) == (("b",), True)
+    answer = made({"sam.a": math.inf, "sam.b": 5e-5}, without=math.inf)
+    assert (answer.found, answer.explained) == (("sam.b",), True)
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_loaded(
@@ -180,6 +188,6 @@ def test_what_does_not_fit_is_refused_before_anything_is_loaded(
 def test_what_has_a_twin_is_proven_only_if_that_was_refuted(what: str, one: str, twin: str) -> None:
     """In the matrix of false proofs each gave the same as the other, which was not searched for."""
     for others, is_proven in (({}, False), ({twin: 0.03}, True)):
-        explanation = explainer.in_words(Question(PAGE, what, 3, 20, NEAR), made({one: 0.0, "other": 0.03, **others}))
+        explanation = explainer.in_words(Question(PAGE, what, 3, 20, NEAR), made({one: 0.0, FAR: 0.03, **others}))
         assert explanation is not None
         assert (explanation.mistakes, explanation.is_proven) == ((one,), is_proven)

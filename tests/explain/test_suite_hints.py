@@ -12,7 +12,7 @@ from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.catalogue import mistakes
 from pytest_dsocr.explain.catalogue.pixels import CHANGED, _laid_over, _opened, nearest, plant_recipe
-from pytest_dsocr.explain.mistake import Mistake
+from pytest_dsocr.explain.mistake import Mistake, Row
 from pytest_dsocr.explain.planted import in_contract
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.subjects.engine import EngineSubject
@@ -57,7 +57,7 @@ TWICE = "", {"resize": lambda page, size: page.resize((page.width + 3, page.heig
 ON_A_COLOUR = "", {"opened": partial(_opened, change=partial(_laid_over, colour=(200, 90, 9)))}
 TILING = DEEPSEEK_OCR.tiling
 NO_ORIENTATION, OWN_PAGE = CHANGED["opened-no-orientation"], "what the page is there for"
-Rows = Sequence[tuple[str, Mapping[str, Any]]]
+Rows = Sequence[tuple[str, Mapping[str, Any]] | Row]
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def test_pixels_are_laid_to_what_makes_them_and_to_nothing_that_is_right(
 ) -> None:
     """Three mistakes of one port, one beside something unknown, and what a plain page refutes."""
     what, page, preset = seen
-    drawn, changes = Drawn(tmp_path), {name: value for _, how in planted for name, value in how.items()}
-    with in_contract(Mistake("", "", "front", partial(plant_recipe, how=changes))):
+    drawn, changes = Drawn(tmp_path), {name: value for row in planted for name, value in row[1].items()}
+    with in_contract(Mistake("pixels", "", "", "front", partial(plant_recipe, how=changes))):
         recipes = Recipes(Asked(EngineSubject(tiny), DEEPSEEK_OCR), drawn)
         hints = [*recipes.hints(what, drawn(page), DEEPSEEK_OCR.presets[preset], OWN_PAGE)]
     said = ", and ".join(words for words, *_ in named)

@@ -7,7 +7,7 @@ from torch import Tensor
 from pytest_dsocr.explain.catalogue import groups
 from pytest_dsocr.explain.mistake import Changes, Mistake, Target
 from pytest_dsocr.explain.question import PageRead
-from pytest_dsocr.explain.texts import ONE_BY_ONE, Along, TextPage
+from pytest_dsocr.explain.texts import Along, TextPage
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.case import make_case
 from pytest_dsocr.reference.protocol import pack_case
@@ -50,7 +50,7 @@ def test_tokens_that_are_known_are_passed_at_once_to_what_steps_give(page: TextP
             raised.append(one.id)
             continue
         apart = ((stepped - passed).abs().max() / stepped.abs().max()).nan_to_num()
-        if apart > 5e-3 and not ONE_BY_ONE.match(one.id):
+        if apart > 5e-3 and not one.stepwise:
             other.append(one.id)
     assert (tuple(raised), other) == (RAISE, [])
 

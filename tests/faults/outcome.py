@@ -26,9 +26,8 @@ OF_GROUPS = {
 """The stage of a mistake of the catalogue that nothing else is known of; that of any other is called as its group."""
 
 
-def stage_of_mistake(name: str) -> str:
-    """Return the stage of a mistake of the catalogue, by its id."""
-    group = name.partition(".")[0]
+def stage_of_group(group: str) -> str:
+    """Return the stage that a group of the catalogue is about."""
     return OF_GROUPS.get(group, group)
 
 
@@ -61,7 +60,7 @@ def _of_catalogue(name: str) -> Fault:
     port = ports().get(name) or Port(name, "", name)
     one = mistakes(DEEPSEEK_OCR)[port.mistake]
     return Fault(
-        port.stage or stage_of_mistake(one.id),
+        port.stage or stage_of_group(one.group),
         spec_of(one.id),
         lambda own, changes: plant(one, own.engine, changes),
         one.id,

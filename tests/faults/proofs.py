@@ -22,9 +22,9 @@ from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.catalogue import mistakes
 from pytest_dsocr.explain.explain import ExplainingRuntime
 from pytest_dsocr.explain.explainer import evidence_of, in_words
-from pytest_dsocr.explain.mistake import ALONE, Changes, Mistake, in_one_block
+from pytest_dsocr.explain.mistake import Changes, Mistake, in_one_block
 from pytest_dsocr.explain.planted import plant
-from pytest_dsocr.explain.question import EXACT, PageRead, SearchResult, SentSeam, question_of
+from pytest_dsocr.explain.question import EXACT, PageRead, SearchResult, distance, question_of
 from pytest_dsocr.explain.texts import everywhere, of_one_block, of_text
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.pages.page_list import shipped
@@ -110,7 +110,7 @@ def answered(report: CaseReport, asked: Sequence[str], others: Sequence[CaseRepo
     if question is None:
         return Said(report.divergence.first.what if report.divergence else "")
     question = replace(question, done=tuple(asked), others=tuple(PageRead.of(one) for one in others))
-    answer = msgspec.convert(runtime().explain(msgspec.to_builtins(question, str_keys=True)), SearchResult)
+    answer = msgspec.convert(runtime().explain(question.pack()), SearchResult)
     evidence, said = evidence_of(question, answer), in_words(question, answer)
     if said is None:
         return Said(question.what)
@@ -123,7 +123,7 @@ def answered(report: CaseReport, asked: Sequence[str], others: Sequence[CaseRepo
 @cache
 def own_rows(name: str) -> Mapping[str, Mistake]:
     """Return the row of a mistake, and each that a search makes of it for one block alone."""
-    whole, _, _ = name.partition(ALONE)
+    whole = replace(rows()[name], block=None).id
     alone = in_one_block([mistakes(DEEPSEEK_OCR)[whole]], loaded().engine) if whole in mistakes(DEEPSEEK_OCR) else ()
     return {whole: rows()[whole], **{one.id: one for one in alone}}
 
@@ -208,7 +208,7 @@ def _alike(one: str, other: str) -> bool:
 
 def _same(one: Any, other: Any) -> bool:
     shared = one.seams.keys() & other.seams.keys()
-    seams = all(SentSeam.of(one.seams[name]).distance(other.seams[name]) <= EXACT for name in shared)
+    seams = all(distance(one.seams[name], other.seams[name]) <= EXACT for name in shared)
     whole = one.seams.keys() == other.seams.keys() and one.inputs == other.inputs
     tokens = [None if side.forced is None else [step.token for step in side.forced] for side in (one, other)]
     return seams and whole and one.text == other.text and tokens[0] == tokens[1]

@@ -28,7 +28,7 @@ from pytest_dsocr.report.payload import of_case
 from pytest_dsocr.run.case import ask, limits_between
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
-from tests.faults.outcome import Fault, Outcome, outcome_of, stage_of_mistake
+from tests.faults.outcome import Fault, Outcome, outcome_of, stage_of_group
 from tests.faults.suites import DEVICE, DTYPE, LEVEL, ask_suites, failure, showing
 from tests.recordings import FOLDER
 
@@ -136,7 +136,7 @@ def try_at_level(fault: Fault, explainer: Explainer) -> Outcome | None:
         proven=broken[0]["proven"],
         named=fault.mistake.removeprefix("steps.") in {one.removeprefix("steps.") for one in ids},
         mistakes=" ".join(ids),
-        stage_right=bool(ids) and {stage_of_mistake(one) for one in ids} == {fault.stage},
+        stage_right=bool(ids) and {stage_of_group(one.partition(".")[0]) for one in ids} == {fault.stage},
     )
 
 

@@ -1,4 +1,4 @@
-"""Mistakes that any transformer's blocks may have: residuals, norms, linear layers, activations, rounded numbers."""
+"""Mistakes in the blocks of any transformer: residuals, norms, linear layers, activations, rounded numbers."""
 
 from __future__ import annotations
 
@@ -12,36 +12,35 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pytest_dsocr.compare.verdict import Symptom
-from pytest_dsocr.explain.mistake import Group, Target
+from pytest_dsocr.explain.mistake import NEVER_FILLED, Group, MistakeTable, Precision, Row, Target, kin
 from pytest_dsocr.layers.activations import quick_gelu
 from pytest_dsocr.layers.norms import LayerNorm2d, RmsNorm
+from pytest_dsocr.models.spec import PREFILL
 
 TensorChange = Callable[[Tensor], Tensor]
-MistakeTable = dict[str, tuple[str, Any]]
-"""By the end of an id: a mistake's words, and what is changed."""
-DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
-NARROW: MistakeTable = {key: (key, dtype) for key, dtype in DTYPES.items()}
-NOT_FINITE = {Symptom.NOT_FINITE: ("wholly-float16", "never-filled", "float16", "runs-float16")}
+DTYPES: dict[Precision, torch.dtype] = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+NARROW: MistakeTable = {key: Row(key, dtype, key) for key, dtype in DTYPES.items()}
+NOT_FINITE = {Symptom.NOT_FINITE: ("wholly-float16", NEVER_FILLED, "float16", "runs-float16")}
 NORMS = (nn.LayerNorm, LayerNorm2d, RmsNorm)
-ACTIVATIONS: dict[str, tuple[str, TensorChange]] = {
-    "tanh": ("the GELU approximated by tanh", partial(F.gelu, approximate="tanh")),
-    "erf": ("the exact GELU", F.gelu),
-    "quick": ("the quick GELU, x * sigmoid(1.702 x),", quick_gelu),
-    "1.7": ("x * sigmoid(1.7 x)", lambda x: x * torch.sigmoid(1.7 * x)),
-    "silu": ("SiLU", F.silu),
-    "relu": ("ReLU", F.relu),
-    "none": ("nothing", lambda x: x),
+ACTIVATIONS: dict[str, Row] = {
+    "tanh": Row("the GELU approximated by tanh", partial(F.gelu, approximate="tanh"), is_small=True),
+    "erf": Row("the exact GELU", F.gelu, is_small=True),
+    "quick": Row("the quick GELU, x * sigmoid(1.702 x),", quick_gelu, is_small=True),
+    "1.7": Row("x * sigmoid(1.7 x)", lambda x: x * torch.sigmoid(1.7 * x), is_small=True),
+    "silu": Row("SiLU", F.silu),
+    "relu": Row("ReLU", F.relu),
+    "none": Row("nothing", lambda x: x),
 }
 
 
 def rounded(value: Tensor, dtype: torch.dtype) -> Tensor:
-    """Round values to a dtype, and give them in their own."""
+    """Round values to a dtype and keep their own."""
     return value.to(dtype).to(value.dtype)
 
 
-def rounding(words: str) -> MistakeTable:
-    """Make a row for each narrow dtype: values rounded to it."""
-    return {key: (words.format(key), partial(rounded, dtype=dtype)) for key, dtype in DTYPES.items()}
+def rounding(words: str, wrap: Callable[[TensorChange], Any] = lambda change: change) -> MistakeTable:
+    """Return a row for each narrow dtype, with what ``wrap`` makes of the function that rounds values to it."""
+    return {key: Row(words.format(key), wrap(partial(rounded, dtype=dtype)), key) for key, dtype in DTYPES.items()}
 
 
 PARTS = (
@@ -49,12 +48,12 @@ PARTS = (
     ("layer_norm1", "self_attn", "layer_norm2", "mlp"),
     ("input_layernorm", "self_attn", "post_attention_layernorm", "mlp"),
 )
-"""Names that the vendors give to a block's parts."""
+"""Names of a block's parts in the vendors' code."""
 
 
 @dataclass(frozen=True)
 class Halves:
-    """A block's parts, whatever they are called there."""
+    """Parts of a block under common names."""
 
     norm1: TensorChange
     attend: Callable[..., Tensor]
@@ -63,13 +62,13 @@ class Halves:
 
     @classmethod
     def of(cls, block: Any) -> Halves:
-        """Find them in a block of an encoder or of the decoder."""
+        """Find the parts of a block of an encoder or of the decoder."""
         names = next(names for names in PARTS if all(hasattr(block, name) for name in names))
         return cls(*(getattr(block, name) for name in names))
 
 
 Flow = Callable[[Halves, Tensor], Tensor]
-"""Computes a block from its parts and its input."""
+"""Compute a block from its parts and its input."""
 FLOWS: dict[str, tuple[str, Flow]] = {
     "residual-behind-norms": (
         "residuals that are taken from behind the norms",
@@ -128,12 +127,11 @@ def _flowing(block: Any, flow: Flow, x: Tensor, *rest: Any) -> Tensor:
 
 
 def _another(on: Target, by: int) -> None:
-    everything = on.notes["all_blocks"]
-    for place, block in enumerate(on.blocks, on.notes["first"] + by):
-        if place >= len(everything):
+    for place, block in enumerate(on.blocks, on.first + by):
+        if place >= len(on.all_blocks):
             _skipped(block, on)
         elif place >= 0:
-            on.changes.forward(block, type(block).forward.__get__(everything[place]))
+            on.changes.forward(block, type(block).forward.__get__(on.all_blocks[place]))
 
 
 def _skipped(block: Any, on: Target) -> None:
@@ -141,7 +139,7 @@ def _skipped(block: Any, on: Target) -> None:
 
 
 def _exchanged(on: Target) -> None:
-    first, second = on.notes["all_blocks"][on.notes["first"] :][:2]
+    first, second = on.all_blocks[on.first :][:2]
     on.changes.forward(first, type(first).forward.__get__(second))
     if second in on.blocks:
         on.changes.forward(second, type(first).forward.__get__(first))
@@ -152,12 +150,12 @@ def _twice(on: Target) -> None:
 
 
 def add_flows(group: Group, name: str) -> None:
-    """Add what may be wrong with the residuals and norms of each block of ``name``, their order, and their numbers."""
+    """Add mistakes in the residuals and norms of each block of ``name``, their order, and their numbers."""
     group.rows("", FLOWS, _flows, words=f"{{}} in {name}'s blocks")
-    group.add("block-left-out", f"a block of {name} left out", partial(_another, by=1))
+    group.add("block-left-out", f"a block of {name} left out", partial(_another, by=1), spans_blocks=True)
     words = f"the block in front of it run once more in place of {name}'s block"
-    group.add("block-before", words, partial(_another, by=-1))
-    group.add("blocks-exchanged", f"two neighbouring blocks of {name} exchanged", _exchanged)
+    group.add("block-before", words, partial(_another, by=-1), spans_blocks=True)
+    group.add("blocks-exchanged", f"two neighbouring blocks of {name} exchanged", _exchanged, spans_blocks=True)
     group.add("block-skipped", f"a block of {name} that gives what it gets", lambda on: _skipped(on.blocks[0], on))
     group.add("block-twice", f"a block of {name} run twice", _twice)
     _add_numbers(group, name)
@@ -177,7 +175,7 @@ def normed(
     eps: float | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """Normalise over ``dim`` as the norm does, but for what is wrong; maps ``[B, C, H, W]`` have channels in front."""
+    """Normalise over ``dim``, with changes; maps ``[B, C, H, W]`` have their channels first."""
     bias, eps, wide = getattr(norm, "bias", None), norm.eps if eps is None else eps, x.to(dtype)
     if (bias is None) != other:  # root mean square
         centred, variance = wide, wide.pow(2).mean(dim, keepdim=True)
@@ -190,28 +188,28 @@ def normed(
     return out if bias is None or not shift else out + bias.view(shape)
 
 
-NORMED: dict[str, tuple[str, dict[str, Any]]] = {
+NORMED: MistakeTable = {
     "no-gain": ("norms without their weights", {"gain": False}),
     "no-shift": ("norms without their biases", {"shift": False}),
     "one-more-gain": ("norms that scale by one plus their weights", {"one": 1.0}),
-    "unbiased": ("norms whose variance is over one channel less", {"unbiased": True}),
+    "unbiased": Row("norms whose variance is over one channel less", {"unbiased": True}, is_small=True),
     "other-norm": ("RMS norms in place of layer norms", {"other": True}),
-    "epsilon-outside": ("norms whose epsilon is added to the root", {"outside": True}),
-    "norm-bfloat16": ("norms computed in bfloat16", {"dtype": torch.bfloat16}),
-    "norm-float16": ("norms computed in float16", {"dtype": torch.float16}),
+    "epsilon-outside": Row("norms whose epsilon is added to the root", {"outside": True}, is_small=True),
+    **kin("norm", {key: Row(f"norms computed in {key}", {"dtype": dtype}, key) for key, dtype in DTYPES.items()}),
 }
 
 
 def add_norms(group: Group, name: str, own: float, others: Sequence[float]) -> None:
-    """Add what may be wrong with the norms of ``name``, whose epsilon is ``own`` and may be taken for ``others``."""
+    """Add mistakes in the norms of ``name``; their epsilon is ``own``, and ``others`` are wrong ones."""
     for eps in others:
         words = f"an epsilon of {eps:g} in place of {own:g} in the norms of {name}"
-        group.add(f"epsilon-{eps:g}", words, partial(_epsilon, eps=eps))
+        group.add(f"epsilon-{eps:g}", words, partial(_epsilon, eps=eps), kind="epsilon", is_small=True)
     for which, place in enumerate(("first", "second")):
         words = f"an epsilon of {others[0]:g} in place of {own:g} in the {place} norm of {name}'s blocks"
-        group.add(f"epsilon{which + 1}-{others[0]:g}", words, partial(_epsilon, eps=others[0], which=(which,)))
+        plant = partial(_epsilon, eps=others[0], which=(which,))
+        group.add(f"epsilon{which + 1}-{others[0]:g}", words, plant, kind="epsilon", is_small=True)
     changes = dict(NORMED)
-    if group.stage == "prefill":
+    if group.stage == PREFILL:
         changes["other-norm"] = ("layer norms in place of RMS norms", {"other": True})
         del changes["no-shift"], changes["unbiased"]  # RMS norms have neither biases nor a variance
     group.rows("", changes, _norms_run, words=f"{{}} in {name}")
@@ -224,8 +222,8 @@ def _epsilon(on: Target, eps: float, which: Sequence[int] = (0, 1)) -> None:
 
 
 def _last(on: Target) -> list[Any]:
-    """Return the norm behind the decoder's last layer, where the blocks are the decoder's."""
-    return [on.core.norm] if on.notes.get("stage") == "prefill" else []
+    """Return the norm after the decoder's last layer if the blocks are the decoder's."""
+    return [on.core.norm] if on.stage == PREFILL else []
 
 
 def _norms_run(on: Target, how: dict[str, Any]) -> None:
@@ -240,22 +238,22 @@ def add_activations(group: Group, name: str, own: str, forward: Callable[..., Te
         for mlp in on.modules(kind):
             on.changes.forward(mlp, partial(forward, act, mlp))
 
-    of_own = ACTIVATIONS[own][0].rstrip(",")
-    for key, (words, act) in ACTIVATIONS.items():
-        if key != own:
-            said = f"{name}'s {words} in place of {of_own}".replace("'s the", "'s")
-            group.add(f"activation-{key}", said, partial(plant, act=act))
+    of_own = ACTIVATIONS[own].words.rstrip(",")
+    others = {key: row for key, row in ACTIVATIONS.items() if key != own}
+    for key, row in others.items():
+        others[key] = row._replace(words=f"{name}'s {row.words} in place of {of_own}".replace("'s the", "'s"))
+    group.rows("activation", others, plant)
 
 
 def add_linears(group: Group, name: str, biased: Sequence[str], square: Sequence[str] = ()) -> None:
-    """Add biases that are left out, and square weights transposed, of the linear layers by their names in a block."""
+    """Add mistakes in linear layers: biases left out, and square weights transposed."""
     biases = {path: (f"the bias of {path}", (path,)) for path in biased}
-    group.rows("no-bias-", biases, _no_biases, words=f"{{}} left out in {name}'s blocks")
+    group.rows("no-bias", biases, _no_biases, words=f"{{}} left out in {name}'s blocks")
     if biased:
         words = f"the biases of all linear layers left out in {name}'s blocks"
         group.add("no-biases", words, partial(_no_biases, paths=biased))
     squares = {path: (path, path) for path in square}
-    group.rows("transposed-", squares, _transposed, words=f"the weight of {{}} transposed in {name}'s blocks")
+    group.rows("transposed", squares, _transposed, words=f"the weight of {{}} transposed in {name}'s blocks")
 
 
 def _no_biases(on: Target, paths: Sequence[str]) -> None:
@@ -269,21 +267,21 @@ def _transposed(on: Target, path: str) -> None:
 
 
 def _add_numbers(group: Group, name: str) -> None:
-    """Add numbers that are rounded: weights, what blocks get, compute in and give."""
+    """Add rounded numbers: weights, inputs, computations and outputs of blocks."""
     weights: MistakeTable = {
         **rounding("rounded to {}"),
-        "int8": ("rounded to int8, a scale for each row", _int8),
-        "int8-tensor": ("rounded to int8, a scale for each tensor", partial(_int8, by_row=False)),
-        "fp8": ("rounded to float8 (e4m3)", partial(rounded, dtype=torch.float8_e4m3fn)),
-        "int4": ("rounded to 4 bits, a scale for 32 of a row", _int4),
+        "int8": Row("rounded to int8, a scale for each row", _int8, "int8"),
+        "int8-tensor": Row("rounded to int8, a scale for each tensor", partial(_int8, by_row=False), "int8"),
+        "fp8": Row("rounded to float8 (e4m3)", partial(rounded, dtype=torch.float8_e4m3fn), "fp8"),
+        "int4": Row("rounded to 4 bits, a scale for 32 of a row", _int4, "int4"),
     }
-    group.rows("weights-", weights, _weights, words=f"the weights of {name}'s blocks {{}}")
-    group.rows("runs-", NARROW, _runs_in, words=f"{name}'s blocks computed in {{}}")
-    group.rows("gets-", NARROW, _gets, words=f"what {name}'s blocks get rounded to {{}}")
-    group.rows("gives-", NARROW, _gives, words=f"what {name}'s blocks give rounded to {{}}")
-    group.rows("wholly-", NARROW, _wholly, words=f"all of {name} in {{}}")
-    group.add("never-filled", f"weights of {name}'s blocks left as they were allocated", _never_filled)
-    group.add("inputs-tf32", f"the products in {name}'s blocks computed in TF32", _tf32)
+    group.rows("weights", weights, _weights, words=f"the weights of {name}'s blocks {{}}")
+    group.rows("runs", NARROW, _runs_in, words=f"{name}'s blocks computed in {{}}")
+    group.rows("gets", NARROW, _gets, words=f"what {name}'s blocks get rounded to {{}}")
+    group.rows("gives", NARROW, _gives, words=f"what {name}'s blocks give rounded to {{}}")
+    group.rows("wholly", NARROW, _wholly, words=f"all of {name} in {{}}")
+    group.add(NEVER_FILLED, f"weights of {name}'s blocks left as they were allocated", _never_filled)
+    group.add("inputs-tf32", f"the products in {name}'s blocks computed in TF32", _tf32, precision="tf32")
 
 
 def _never_filled(on: Target) -> None:
@@ -316,15 +314,15 @@ def _runs_in(on: Target, dtype: torch.dtype) -> None:
 
 
 def linear_in(module: Any, dtype: torch.dtype, x: Tensor) -> Tensor:
-    """Run a linear layer in a dtype, and give what comes of it in the input's."""
+    """Run a linear layer in a dtype, and return the result in the input's dtype."""
     bias = None if module.bias is None else module.bias.to(dtype)
     return F.linear(x.to(dtype), module.weight.to(dtype), bias).to(x.dtype)
 
 
 def _wholly(on: Target, dtype: torch.dtype) -> None:
-    """Cast the whole stage's weights and its input to a dtype."""
-    stage = on.engine.family.stage.get(on.notes["stage"])
-    homes = [on.model.get_submodule(stage.module)] if stage and stage.module else [*on.notes["all_blocks"]]
+    """Cast the weights and the input of the whole stage to a dtype."""
+    stage = on.engine.family.stage.get(on.stage)
+    homes = [on.model.get_submodule(stage.module)] if stage and stage.module else [*on.all_blocks]
     entry = [next(homes[0].children())] if stage and stage.module else []
     for parameter in [one for module in homes for one in module.parameters()]:
         on.changes.weight(parameter, parameter.data.to(dtype), own_dtype=False)
@@ -339,7 +337,7 @@ def _tf32(on: Target) -> None:
 
 
 def _ten_bits(value: Tensor) -> Tensor:
-    """Round float32 to the 10 bits of significand that TF32 has."""
+    """Round float32 to TF32, which has 10 bits of significand."""
     bits = value.float().contiguous().view(torch.int32)
     return ((bits + 0x1000) & ~0x1FFF).view(torch.float32)
 

@@ -12,15 +12,17 @@ from torch import Tensor, nn
 from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.engine import pipeline
 from pytest_dsocr.explain.catalogue import blocks
-from pytest_dsocr.explain.catalogue.blocks import NARROW, NOT_FINITE, MistakeTable, TensorChange, rounded, rounding
-from pytest_dsocr.explain.catalogue.experts import add_experts
-from pytest_dsocr.explain.mistake import Group, Target
+from pytest_dsocr.explain.catalogue.blocks import DTYPES, NARROW, NOT_FINITE, TensorChange, rounded, rounding
+from pytest_dsocr.explain.catalogue.experts import CAPACITIES, add_experts
+from pytest_dsocr.explain.mistake import Group, MistakeTable, Row, Target, kin
 from pytest_dsocr.layers import decoder
 from pytest_dsocr.layers.attention import repeat_heads
 from pytest_dsocr.layers.cache import KVCache
 from pytest_dsocr.layers.rotary import Rope
 from pytest_dsocr.models.deepseek_ocr.mistakes.encoders import ATTENDED, LETTERS, attended
+from pytest_dsocr.models.spec import PREFILL
 
+WINDOWS = (64, 128, 256, 512, 1024, 4096)
 THETAS = (5e5, 1e6, 5e6, 1e5, 5e4, 1e3, 1e7, 1.5e5)
 SIGNS = {
     **NOT_FINITE,
@@ -28,52 +30,57 @@ SIGNS = {
     Symptom.FROM_PREFILL: ("logits-last-but-one",),
     Symptom.UNRELATED: ("features-text-only",),
 }
+STEPWISE = ("over-queries", "heads-not-merged", "block-before", "block-twice", *CAPACITIES)
 
 
 def prefill_mistakes() -> Group:
-    """Make those of the prompt's pass, the likeliest first."""
-    group = Group("prefill", SIGNS)
-    group.rows("features-", SCATTERS, _scatters, "front")
-    for key, (words, change) in EMBEDDED.items():
-        group.add(f"embeddings-{key}", f"the text's embeddings {words}", partial(_embeddings, change=change), "front")
-        group.add(f"prompt-{key}", f"the whole prompt's embeddings {words}", partial(_whole, change=change), "front")
+    """Return the mistakes of the pass over the prompt, the likeliest first."""
+    group = Group(PREFILL, SIGNS, STEPWISE)
+    group.rows("features", SCATTERS, _scatters, "front")
+    for key, row in EMBEDDED.items():
+        group.rows("embeddings", {key: row}, _embeddings, "front", "the text's embeddings {}")
+        group.rows("prompt", {key: row}, _whole, "front", "the whole prompt's embeddings {}")
     group.rows("", HIDDEN, _hides, words="{} in the decoder")
     group.rows("", ATTENDED | ATTENDING, _attends, words="{} in the decoder")
-    group.rows("mask-", BY_SDPA, _by_sdpa)
-    group.rows("attention-", NARROW, _attends_in, words="the decoder's attention computed in {}")
+    group.rows("mask", BY_SDPA, _by_sdpa)
+    group.rows("attention", NARROW, _attends_in, words="the decoder's attention computed in {}")
     group.add("qk-norm", "queries and keys normed in the decoder", partial(_projected, names="qk", change=_unit_heads))
     for one, other in ("qk", "kv", "qv"):
         words = f"the weights of {LETTERS[one]} and {LETTERS[other]} exchanged in the decoder"
         group.add(f"{one}_proj-{other}_proj", words, partial(_swapped, one=one, other=other))
     for one in LETTERS:
         words = f"heads of the decoder's {one}_proj read as the innermost axis"
-        group.add(f"dims-first-{one}_proj", words, partial(_projected, names=one, change=_dims_first))
+        plant = partial(_projected, names=one, change=_dims_first)
+        group.add(f"dims-first-{one}_proj", words, plant, kind="dims-first")
     group.add("heads-not-merged", "the decoder's heads not moved back behind the positions", _not_merged)
     blocks.add_norms(group, "the decoder", 1e-6, (1e-5, 1e-12, 1e-8, 1e-3))
     blocks.add_linears(group, "the decoder", (), tuple(f"self_attn.{name}_proj" for name in "qkvo"))
     blocks.add_flows(group, "the decoder")
     add_experts(group)
-    group.rows("", LAST_NORMS, _last_norm, "back")
-    epsilons: MistakeTable = {f"{eps:g}": (f"{eps:g}", eps) for eps in (1e-5, 1e-12, 1e-3)}
-    group.rows("last-norm-", epsilons, _last_epsilon, "back", "an epsilon of {} in place of 1e-06 in the last norm")
-    group.add("last-norm-one-more", "the last norm scaling by one plus its weights", _last_gain, "back")
-    group.rows("head-", HEADS, _head, "back")
-    group.rows("logits-", PLACES, _from_another, "back")
+    group.rows("", NO_LAST_NORM, _last_norm, "back")
+    group.rows("last-norm", LAST_NORMS, _last_norm, "back")
+    epsilons = {f"{eps:g}": Row(f"{eps:g}", eps, is_small=True) for eps in (1e-5, 1e-12, 1e-3)}
+    group.rows("last-norm", epsilons, _last_epsilon, "back", "an epsilon of {} in place of 1e-06 in the last norm")
+    group.add(
+        "last-norm-one-more", "the last norm scaling by one plus its weights", _last_gain, "back", kind="last-norm"
+    )
+    group.rows("head", HEADS, _head, "back")
+    group.rows("logits", PLACES, _from_another, "back")
     group.add("last-layer-left-out", "the decoder's last layer left out", _no_last, "back")
     group.add("values-before", "the values of the layer in front in each layer's cache", _values_before)
-    group.rows("rope-", ROTATIONS, _rotates)
-    group.add("rope-values", "rotary positions on values as well", _values_too)
+    group.rows("rope", ROTATIONS, _rotates)
+    group.add("rope-values", "rotary positions on values as well", _values_too, kind="rope")
     for side in ("queries", "keys"):
-        group.add(f"rope-no-{side}", f"no rotary positions on {side}", partial(_one_side, side=side))
+        group.add(f"rope-no-{side}", f"no rotary positions on {side}", partial(_one_side, side=side), kind="rope")
     thetas = {f"{theta:g}": (f"{theta:g}", theta) for theta in THETAS}
-    group.rows("theta-", thetas, _theta, words="a rotary base of {} in place of 10000")
-    group.rows("positions-", POSITIONS, _positioned)
-    group.rows("frequencies-", FREQUENCIES, _frequencies)
+    group.rows("theta", thetas, _theta, words="a rotary base of {} in place of 10000")
+    group.rows("positions", POSITIONS, _positioned)
+    group.rows("frequencies", FREQUENCIES, _frequencies)
     return group
 
 
 Scatter = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""Puts features ``[n, C]`` at the places ``[n]`` into embeddings ``[S, C]``."""
+"""Put features ``[n, C]`` into embeddings ``[S, C]`` at the places ``[n]``."""
 
 
 def _put(embeds: Tensor, at: Tensor, features: Tensor, part: slice = slice(None)) -> Tensor:
@@ -88,7 +95,7 @@ def _unit(x: Tensor) -> Tensor:
     return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
 
 
-SCATTERS: dict[str, tuple[str, Scatter]] = {
+SCATTERS: MistakeTable = {
     "text-only": ("the image tokens' own embeddings in place of vision's features", lambda e, at, f: e),
     "one-late": ("vision's features one place too late", lambda e, at, f: _put(e, (at + 1).clamp_max(len(e) - 1), f)),
     "one-early": ("vision's features one place too early", lambda e, at, f: _put(e, at - 1, f)),
@@ -101,16 +108,13 @@ SCATTERS: dict[str, tuple[str, Scatter]] = {
     "first-only": ("vision's features put at one image token alone", lambda e, at, f: _put(e, at, f, slice(1))),
     "shifted": ("vision's features one off, the last in front", lambda e, at, f: _put(e, at, f.roll(1, 0))),
     "zeros": ("zeros in place of vision's features", lambda e, at, f: _put(e, at, 0 * f)),
-    **{
-        key: (words, partial(_put_changed, change=change))
-        for key, (words, change) in rounding("vision's features rounded to {}").items()
-    },
+    **rounding("vision's features rounded to {}", lambda change: partial(_put_changed, change=change)),
     "scaled": (
         "vision's features multiplied by the root of the width",
         lambda e, at, f: _put(e, at, f * f.shape[-1] ** 0.5),
     ),
 }
-EMBEDDED: dict[str, tuple[str, TensorChange]] = {
+EMBEDDED: MistakeTable = {
     "scaled": ("multiplied by the root of the width", lambda x: x * x.shape[-1] ** 0.5),
     **rounding("rounded to {}"),
     "normed": ("normed", _unit),
@@ -135,7 +139,7 @@ def _whole(on: Target, change: TensorChange) -> None:
 
 
 OfImage = Callable[[Tensor, Tensor, tuple[int, int]], Tensor]
-"""Which keys ``[1, S]`` a query ``[T, 1]`` does not see, and the image's first place and the one behind it."""
+"""Return the keys hidden from queries ``[T, 1]``, from keys' positions ``[1, S]`` and the image's start and end."""
 
 
 def _outside(q: Tensor, k: Tensor, image: tuple[int, int], size: int) -> Tensor:
@@ -146,7 +150,7 @@ def _capped(scores: Tensor, cap: float) -> Tensor:
     return cap * torch.tanh(scores / cap)
 
 
-HIDDEN: dict[str, tuple[str, OfImage]] = {
+HIDDEN: MistakeTable = {
     "no-mask": ("no causal mask", lambda q, k, image: (k < 0) & (q < 0)),
     "strict": ("a causal mask that hides each token from itself", lambda q, k, image: (k >= q) & (k + q > 0)),
     "strict-all": (
@@ -168,10 +172,7 @@ HIDDEN: dict[str, tuple[str, OfImage]] = {
     ),
     "first-hidden": ("the prompt's first token hidden", lambda q, k, image: (k > q) | ((k == 0) & (q > 0))),
     "upside-down": ("the causal mask the wrong way round", lambda q, k, image: k < q),
-    **{
-        f"window-{size}": (f"a sliding window of {size} tokens", partial(_outside, size=size))
-        for size in (64, 128, 256, 512, 1024, 4096)
-    },
+    **kin("window", {f"{n}": (f"a sliding window of {n} tokens", partial(_outside, size=n)) for n in WINDOWS}),
 }
 
 
@@ -184,12 +185,15 @@ ATTENDING: MistakeTable = {
         "scores scaled as for heads with a part of their own for positions",
         {"scale": lambda dim, heads: 1 / math.sqrt(dim + dim // 2)},
     ),
-    "probabilities-bfloat16": (
+    "probabilities-bfloat16": Row(
         "attention's probabilities rounded to bfloat16",
         {"softmax": lambda s: rounded(s.softmax(-1), torch.bfloat16)},
+        "bfloat16",
     ),
-    "scores-bfloat16": ("scores rounded to bfloat16", {"softmax": lambda s: s.bfloat16().float().softmax(-1)}),
-    **{f"cap-{cap}": (f"scores capped at {cap}", {"change": partial(_capped, cap=cap)}) for cap in (50, 30)},
+    "scores-bfloat16": Row(
+        "scores rounded to bfloat16", {"softmax": lambda s: s.bfloat16().float().softmax(-1)}, "bfloat16"
+    ),
+    **kin("cap", {f"{cap}": (f"scores capped at {cap}", {"change": partial(_capped, cap=cap)}) for cap in (50, 30)}),
     **{f"mask-{-n:g}": (f"a mask of {n:g} in place of minus infinity", {"fill": n}) for n in (-10000.0, -100.0)},
     "mask-0": ("a mask of 0 in place of minus infinity", {"fill": 0.0}),
     "heads-tiled": (
@@ -197,14 +201,14 @@ ATTENDING: MistakeTable = {
         {"repeat": lambda keys, q: keys.repeat(1, q.shape[1] // keys.shape[1], 1, 1)},
     ),
 }
-"""Of the decoder's attention, what is other than in :func:`_attend`."""
+"""Mistakes of the decoder's attention, as replaced arguments of :func:`attended`."""
 
 
 def _attend(
     q: Tensor, k: Tensor, v: Tensor, lengths: Any, repeat: Callable[..., Tensor] = repeat_heads, **how: Any
 ) -> Tensor:
     how = {"hidden": lambda q, k: k > q, **how}
-    if 1 < q.shape[2] < k.shape[2]:  # several steps in one pass: none sees what would not be there yet
+    if 1 < q.shape[2] < k.shape[2]:  # several steps in one pass: none sees later tokens
         hidden = how["hidden"]
         how |= {"hidden": lambda q, k: hidden(q, k) | (k > q), "fill": None}
     return attended(q, repeat(k, q), repeat(v, q), **how)
@@ -216,7 +220,7 @@ def _attends(on: Target, how: dict[str, Any]) -> None:
 
 
 def _hides(on: Target, hidden: OfImage) -> None:
-    _attends(on, {"hidden": lambda q, k: hidden(q, k, on.prompt_image)})
+    _attends(on, {"hidden": lambda q, k: hidden(q, k, on.prompt.image)})
 
 
 BY_SDPA: dict[str, tuple[str, TensorChange]] = {
@@ -278,13 +282,13 @@ def _not_merged(on: Target) -> None:
         on.changes.set(module, "attend", partial(heads_last, module.attend))
 
 
-LAST_NORMS: dict[str, tuple[str, Callable[[TensorChange, Tensor], Tensor]]] = {
-    "no-last-norm": ("no norm behind the decoder's last layer", lambda run, x: x),
-    "last-norm-twice": ("the last norm run twice", lambda run, x: run(run(x))),
-    "last-norm-plain": ("the last norm without its weights", lambda run, x: _unit(x)),
+NO_LAST_NORM: MistakeTable = {"no-last-norm": ("no norm behind the decoder's last layer", lambda run, x: x)}
+LAST_NORMS: MistakeTable = {
+    "twice": ("the last norm run twice", lambda run, x: run(run(x))),
+    "plain": ("the last norm without its weights", lambda run, x: _unit(x)),
 }
 HeadChange = Callable[[Any, TensorChange, Tensor], Tensor]
-"""Computes logits from the model, its own head and the hidden states."""
+"""Compute logits from the model, its own head and the hidden states."""
 
 
 def _head_in(model: Any, run: TensorChange, x: Tensor, dtype: torch.dtype) -> Tensor:
@@ -295,19 +299,17 @@ def _logits_changed(model: Any, run: TensorChange, x: Tensor, change: TensorChan
     return change(run(x))
 
 
-HEADS: dict[str, tuple[str, HeadChange]] = {
+HEADS: MistakeTable = {
     "tied": (
         "the embeddings in the place of the head's weights (tied)",
         lambda model, run, x: F.linear(x, model.model.embed_tokens.weight).float(),
     ),
-    **{key: (f"the head computed in {key}", partial(_head_in, dtype=dtype)) for key, dtype in blocks.DTYPES.items()},
-    **{
-        f"logits-{key}": (words, partial(_logits_changed, change=change))
-        for key, (words, change) in rounding("logits rounded to {}").items()
-    },
-    "weights-bfloat16": (
+    **{key: Row(f"the head computed in {key}", partial(_head_in, dtype=dtype), key) for key, dtype in DTYPES.items()},
+    **kin("logits", rounding("logits rounded to {}", lambda change: partial(_logits_changed, change=change))),
+    "weights-bfloat16": Row(
         "the head's weights rounded to bfloat16",
         lambda model, run, x: F.linear(x, rounded(model.lm_head.weight, torch.bfloat16)).float(),
+        "bfloat16",
     ),
     "scaled": ("logits divided by the root of the width", lambda model, run, x: run(x) / x.shape[-1] ** 0.5),
     "multiplied": ("logits multiplied by the root of the width", lambda model, run, x: run(x) * x.shape[-1] ** 0.5),
@@ -321,7 +323,7 @@ HEADS: dict[str, tuple[str, HeadChange]] = {
 PLACES: dict[str, tuple[str, Callable[[Target, int], int]]] = {
     "last-but-one": ("the logits behind the prompt's last token but one", lambda on, length: length - 2),
     "first": ("the logits behind the prompt's first token", lambda on, length: 0),
-    "image-end": ("the logits behind the last image token", lambda on, length: on.prompt_image[1] - 1),
+    "image-end": ("the logits behind the last image token", lambda on, length: on.prompt.image[1] - 1),
 }
 
 
@@ -356,9 +358,9 @@ def _from_another(on: Target, at: Callable[[Target, int], int]) -> None:
 
 
 def _no_last(on: Target) -> None:
-    if on.notes["first"]:
+    if on.first:
         raise NotImplementedError
-    on.changes.set(on.core, "layers", nn.ModuleList(on.notes["all_blocks"][:-1]))
+    on.changes.set(on.core, "layers", nn.ModuleList(on.all_blocks[:-1]))
 
 
 def _values_before(on: Target) -> None:
@@ -399,7 +401,7 @@ def _partly(rope: Rope, x: Tensor, share: float, behind: bool = False) -> Tensor
     return torch.cat([x[..., :-width], out] if behind else [out, x[..., width:]], -1)
 
 
-ROTATIONS: dict[str, tuple[str, Rotate]] = {
+ROTATIONS: MistakeTable = {
     "interleaved": ("rotary positions that pair neighbouring channels", _interleaved),
     "deinterleaved": (
         "queries and keys brought from pairs into halves in front of the rotary positions",
@@ -418,10 +420,7 @@ ROTATIONS: dict[str, tuple[str, Rotate]] = {
         lambda rope, x: x * rope.cos + x.roll(x.shape[-1] // 2, -1) * rope.sin,
     ),
     "cos-sin": ("cosine and sine exchanged in the rotary positions", lambda rope, x: _turn(x, rope.sin, rope.cos)),
-    **{
-        key: (words, partial(_turn_changed, change=change))
-        for key, (words, change) in rounding("cosine and sine rounded to {}").items()
-    },
+    **rounding("cosine and sine rounded to {}", lambda change: partial(_turn_changed, change=change)),
     "twice": (
         "rotary positions applied twice",
         lambda rope, x: _turn(_turn(x, rope.cos, rope.sin), rope.cos, rope.sin),
@@ -455,16 +454,16 @@ def _values_too(on: Target) -> None:
 
 
 Positions = Callable[[Target, Tensor], Tensor]
-"""Changes the positions ``[B, T]``."""
+"""Change the positions ``[B, T]``."""
 
 
 def _counted(on: Target, at: Tensor, in_image: Callable[[Tensor, int], Any], tokens: int) -> Tensor:
-    """Count the image as this number of tokens, with these positions in it."""
-    first, behind = on.prompt_image
+    """Count the image as ``tokens`` positions, with the positions ``in_image`` inside."""
+    first, behind = on.prompt.image
     return torch.where(at < first, at, torch.where(at < behind, in_image(at, first), at - (behind - first) + tokens))
 
 
-POSITIONS: dict[str, tuple[str, Positions]] = {
+POSITIONS: MistakeTable = {
     "image-shares": (
         "one position for all image tokens",
         partial(_counted, in_image=lambda at, first: first, tokens=1),
@@ -475,22 +474,22 @@ POSITIONS: dict[str, tuple[str, Positions]] = {
     ),
     "text-from-image": (
         "positions of the text that begin again behind the image",
-        lambda on, at: torch.where(at < on.prompt_image[1], at, at - on.prompt_image[1]),
+        lambda on, at: torch.where(at < on.prompt.image[1], at, at - on.prompt.image[1]),
     ),
-    "text-one-late": ("positions one too high behind the image", lambda on, at: at + (at >= on.prompt_image[1])),
-    "text-one-early": ("positions one too low behind the image", lambda on, at: at - (at >= on.prompt_image[1]).long()),
-    "image-one-late": ("positions one too high from the image on", lambda on, at: at + (at >= on.prompt_image[0])),
+    "text-one-late": ("positions one too high behind the image", lambda on, at: at + (at >= on.prompt.image[1])),
+    "text-one-early": ("positions one too low behind the image", lambda on, at: at - (at >= on.prompt.image[1]).long()),
+    "image-one-late": ("positions one too high from the image on", lambda on, at: at + (at >= on.prompt.image[0])),
     "first-again": ("positions that begin at 0 twice", lambda on, at: (at - 1).clamp_min(0)),
     "none": ("position 0 everywhere", lambda on, at: 0 * at),
     "doubled": ("positions doubled", lambda on, at: 2 * at),
     "halved": ("positions halved", lambda on, at: at / 2),
     "quartered": ("positions divided by four", lambda on, at: at / 4),
-    "bfloat16": ("positions rounded to bfloat16", lambda on, at: at.bfloat16().float()),
-    "float16": ("positions rounded to float16", lambda on, at: at.half().float()),
+    "bfloat16": Row("positions rounded to bfloat16", lambda on, at: at.bfloat16().float(), "bfloat16"),
+    "float16": Row("positions rounded to float16", lambda on, at: at.half().float(), "float16"),
     "capped-512": ("positions that end at 511", lambda on, at: at.clamp_max(511)),
     "capped-1024": ("positions that end at 1023", lambda on, at: at.clamp_max(1023)),
 }
-FREQUENCIES: dict[str, tuple[str, TensorChange]] = {
+FREQUENCIES: MistakeTable = {
     **rounding("rotary frequencies rounded to {}"),
     "one-on": ("rotary frequencies that begin with the second", lambda f: f * f[1]),
     "doubled": ("rotary frequencies of two channels each step", lambda f: f**2),

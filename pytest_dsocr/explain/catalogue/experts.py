@@ -1,4 +1,4 @@
-"""Mistakes of the decoder's perceptrons: the experts, how they are chosen, and what is inside of each."""
+"""Mistakes of the decoder's perceptrons: choice, weights and inside of the experts."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,22 +8,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pytest_dsocr.explain.catalogue.blocks import MistakeTable, TensorChange
-from pytest_dsocr.explain.mistake import Group, Target
+from pytest_dsocr.explain.catalogue.blocks import TensorChange
+from pytest_dsocr.explain.mistake import Group, MistakeTable, Row, Target
 from pytest_dsocr.layers import experts
 from pytest_dsocr.layers.activations import quick_gelu
 
 RoutedExperts = tuple[Tensor, Tensor]
-"""The experts of each token ``[T, k]``, and their weights."""
+"""Experts of each token ``[T, k]``, and their weights."""
 
 
 def add_experts(group: Group) -> None:
-    """Add those of the experts to those of the decoder."""
-    group.rows("experts-", ROUTES, _routes)
+    """Add the mistakes of the experts to the decoder's."""
+    group.rows("experts", ROUTES, _routes)
     shared = {"no-shared": ("no shared experts", 0), "shared-halved": ("shared experts averaged, not added", 0.5)}
     group.rows("", {**shared, "shared-twice": ("shared experts added twice", 2)}, _shared)
     group.rows("", {"no-routed": ("no routed experts", {"weigh": torch.zeros_like})}, _routes)
-    group.rows("mlp-", MLPS, _mlp, words="{} in the decoder's perceptrons")
+    group.rows("mlp", MLPS, _mlp, words="{} in the decoder's perceptrons")
 
 
 def _softmax(scores: Tensor) -> Tensor:
@@ -52,18 +52,18 @@ def _routed(
     """Choose the experts of tokens ``[T, C]`` as a port may do; the defaults are the vendor's.
 
     Args:
-        router: the model's.
+        router: router of the model.
         x: the tokens.
-        dtype: of the linear layer.
-        scores: makes scores of what the linear layer gives.
-        shares: makes the experts' shares of their scores.
-        first: the first expert that may be chosen.
-        last: the one behind the last that may be.
-        more: how many are chosen beyond what the configuration says.
-        most: how many are chosen at most; never more than there are.
-        largest: whether those of the largest shares are chosen.
-        weigh: makes weights ``[T, k]`` of the shares of those that are chosen.
-        places: changes what was chosen at last.
+        dtype: dtype of the linear layer.
+        scores: computes scores from the linear layer's output.
+        shares: computes the experts' shares from their scores.
+        first: first expert that may be chosen.
+        last: end of the experts that may be chosen.
+        more: number of additional experts for each token.
+        most: largest number of experts for each token.
+        largest: whether the experts with the largest shares are chosen.
+        weigh: computes weights ``[T, k]`` from the shares of the chosen experts.
+        places: changes the final choice.
     """
     logits = F.linear(x.to(dtype), router.weight.to(dtype))
     found = shares(scores(logits))[:, first:last].float()
@@ -90,7 +90,7 @@ def _beside(router: Any, found: RoutedExperts, by: int) -> RoutedExperts:
 
 
 def _of_capacity(router: Any, found: RoutedExperts, share: float = 0.0, room: int = 0) -> RoutedExperts:
-    """Drop what comes to an expert behind as many tokens as it has room for."""
+    """Drop the tokens that exceed an expert's capacity."""
     chosen, weights = found
     came = F.one_hot(chosen, len(router.weight)).sum(1).cumsum(0).gather(1, chosen)
     return chosen, weights * (came <= (room or int(share * chosen.numel() / len(router.weight))))
@@ -99,6 +99,9 @@ def _of_capacity(router: Any, found: RoutedExperts, share: float = 0.0, room: in
 NORMALISED = "the chosen experts' weights made to sum to one (or a softmax over the chosen alone)"
 SIGMOID = "a sigmoid in place of the softmax over experts"
 TIMES = (2.5, 16.0, 2.0, 0.5)
+SHARES = (1.0, 1.25, 1.5, 2.0)
+CAPACITIES = (*(f"experts-capacity-{n:g}" for n in SHARES), "experts-room-100")
+"""Names of the mistakes that limit the tokens of an expert."""
 ROUTES: MistakeTable = {
     "normalised": (NORMALISED, {"weigh": _to_one}),
     "sigmoid": (SIGMOID, {"shares": torch.sigmoid}),
@@ -114,28 +117,30 @@ ROUTES: MistakeTable = {
     "least": ("the experts of the lowest scores", {"largest": False}),
     "next": ("each expert's next one in its place", {"places": partial(_beside, by=1)}),
     "before": ("the expert in front of each in its place", {"places": partial(_beside, by=-1)}),
-    "bfloat16": ("a router in bfloat16", {"dtype": torch.bfloat16}),
-    "float16": ("a router in float16", {"dtype": torch.float16}),
-    "weights-bfloat16": ("the experts' weights rounded to bfloat16", {"weigh": _brief}),
-    "scores-bfloat16": ("the router's scores rounded to bfloat16", {"scores": _brief}),
-    "softmax-bfloat16": ("a softmax over experts in bfloat16", {"scores": Tensor.bfloat16}),
+    "bfloat16": Row("a router in bfloat16", {"dtype": torch.bfloat16}, "bfloat16"),
+    "float16": Row("a router in float16", {"dtype": torch.float16}, "float16"),
+    "weights-bfloat16": Row("the experts' weights rounded to bfloat16", {"weigh": _brief}, "bfloat16"),
+    "scores-bfloat16": Row("the router's scores rounded to bfloat16", {"scores": _brief}, "bfloat16"),
+    "softmax-bfloat16": Row("a softmax over experts in bfloat16", {"scores": Tensor.bfloat16}, "bfloat16"),
     "last-never": ("the last expert never chosen", {"last": -1}),
     "last-skipped": ("the last expert chosen and not run", {"places": _last_skipped}),
     "last-hidden": ("the last expert hidden in front of the softmax", {"scores": lambda scores: scores[:, :-1]}),
-    "router-bfloat16": ("a router and its softmax in bfloat16", {"dtype": torch.bfloat16, "scores": _same}),
+    "router-bfloat16": Row(
+        "a router and its softmax in bfloat16", {"dtype": torch.bfloat16, "scores": _same}, "bfloat16"
+    ),
     "first-never": ("the first expert never chosen", {"first": 1}),
     **{
         f"capacity-{n:g}": (
             f"experts of a capacity of {n:g} times their mean share",
             {"places": partial(_of_capacity, share=n)},
         )
-        for n in (1.0, 1.25, 1.5, 2.0)
+        for n in SHARES
     },
     "room-100": ("experts that take no more than 100 tokens", {"places": partial(_of_capacity, room=100)}),
     "squared": ("the experts' weights applied twice", {"weigh": torch.square}),
     **{f"times-{n:g}": (f"routed experts multiplied by {n:g}", {"weigh": partial(torch.mul, other=n)}) for n in TIMES},
 }
-"""Of each what is other than in :func:`_routed`."""
+"""Mistakes of routing, as arguments of :func:`_routed`."""
 
 
 def _gated(module: Any, x: Tensor, act: TensorChange) -> Tensor:

@@ -1,4 +1,4 @@
-"""Mistakes of how vision's tokens are laid out in the prompt."""
+"""Mistakes in the layout of vision's tokens in the prompt."""
 
 import math
 from collections.abc import Callable
@@ -12,7 +12,8 @@ from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.engine import pipeline
 from pytest_dsocr.engine.fusion import end_rows, mosaic, square
 from pytest_dsocr.explain.catalogue.blocks import NOT_FINITE, rounding
-from pytest_dsocr.explain.mistake import Group, Target
+from pytest_dsocr.explain.mistake import NEVER_FILLED, Group, MistakeTable, Row, Target
+from pytest_dsocr.models.spec import FUSION
 
 FusionGrid = tuple[int, int]
 
@@ -20,32 +21,33 @@ SIGNS = {**NOT_FINITE, Symptom.SHUFFLED: ("page-first", "crops-in-turn", "newlin
 
 
 def fusion_mistakes() -> Group:
-    """Make those of the layout."""
-    group = Group("vision_fusion", SIGNS)
-    group.rows("", LAYOUTS, _lays_out)
-    group.add("no-gate", "vision of a page whose pixels sum to zero, where the vendor's gate lets none run", _no_gate)
+    """Return the mistakes of the layout."""
+    group = Group(FUSION, SIGNS)
+    group.rows("", {key: Row(*row)._replace(needs_crops=True) for key, row in LAYOUTS.items()}, _lays_out)
+    words = "vision of a page whose pixels sum to zero, where the vendor's gate lets none run"
+    group.add("no-gate", words, _no_gate, needs_crops=True)
     return group
 
 
 @dataclass(frozen=True)
 class FusionLayout:
-    """How an image's tokens are laid out; the defaults are the vendor's."""
+    """Layout of an image's tokens; the defaults are the vendor's."""
 
     order: str = "cps"
-    """Crops, page and separator, each by its letter."""
+    """Order of crops, page and separator, each by its first letter."""
     crops: Callable[[Tensor, FusionGrid], Tensor] = mosaic
-    """Makes one map of the crops."""
+    """Joins the crops to one map."""
     page: Callable[[Tensor], Tensor] = square
     ends: str = "crops page"
-    """Which maps have a newline behind each row."""
+    """Maps that have a newline after each row."""
     newline: Callable[[Tensor, Tensor], Tensor] = lambda newline, separator: newline
     separator: Callable[[Tensor, Tensor], Tensor] = lambda newline, separator: separator
     front: bool = False
-    """Whether newlines stand in front of their rows."""
+    """Whether newlines come before their rows."""
     last: Callable[[Tensor], Tensor] = lambda tokens: tokens
 
     def fuse(self, crops: Tensor | None, page: Tensor, grid: FusionGrid, newline: Tensor, separator: Tensor) -> Tensor:
-        """Lay out ``[tokens, C]``."""
+        """Return the tokens in order ``[tokens, C]``."""
         newline, separator = self.newline(newline, separator), self.separator(newline, separator)
         parts = {"p": self._ended(self.page(page), newline, "page"), "s": separator[None]}
         if crops is not None:
@@ -76,7 +78,7 @@ def _in_turn(crops: Tensor, grid: FusionGrid) -> Tensor:
     return crops.reshape(grid[1] * side, grid[0] * side, -1)
 
 
-LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
+LAYOUTS: MistakeTable = {
     "page-first": ("the whole page in front of the crops", {"order": "pcs"}),
     "separator-between": ("the separator between crops and page", {"order": "csp"}),
     "separator-first": ("the separator in front", {"order": "scp"}),
@@ -100,7 +102,7 @@ LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
     "newline-separator": ("the separator in the place of newlines", {"newline": lambda newline, separator: separator}),
     "separator-newline": ("a newline in the place of the separator", {"separator": lambda newline, separator: newline}),
     "separator-zero": ("a separator of zeros", {"separator": lambda newline, separator: 0 * separator}),
-    "never-filled": (
+    NEVER_FILLED: (
         "newlines left as they were allocated",
         {"newline": lambda newline, separator: newline * torch.nan},
     ),
@@ -136,7 +138,7 @@ LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
         {"crops": lambda crops, grid: mosaic(crops[:1].expand_as(crops), grid)},
     ),
     "page-turned": ("the page's tokens read column by column", {"page": lambda page: square(page).transpose(0, 1)}),
-    **{key: (words, {"last": change}) for key, (words, change) in rounding("vision's tokens rounded to {}").items()},
+    **rounding("vision's tokens rounded to {}", lambda change: {"last": change}),
     "one-off": ("vision's tokens one place off", {"last": lambda x: x.roll(1, 0)}),
     "one-off-other": ("vision's tokens one place too early", {"last": lambda x: x.roll(-1, 0)}),
     "scaled": ("vision's tokens multiplied by the root of their width", {"last": lambda x: x * x.shape[-1] ** 0.5}),

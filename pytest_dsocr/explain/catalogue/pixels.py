@@ -1,4 +1,4 @@
-"""Mistakes of how a page becomes pixels."""
+"""Mistakes between a page and its pixels."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from pytest_dsocr.contract import inputs, presets
 from pytest_dsocr.contract.image import GREY, SINGLE, files_of, load_image
 from pytest_dsocr.contract.inputs import normalise
 from pytest_dsocr.contract.presets import Grid, Preset, Tiling, candidates, crop_count, crop_grid, feature_count
-from pytest_dsocr.explain.mistake import Group, Target
+from pytest_dsocr.explain.mistake import Group, MistakeTable, Row, Target, kin
 from pytest_dsocr.models.spec import ModelSpec
 
 Page = Image.Image
 PageSize = tuple[int, int]
 BarColour = tuple[int, int, int]
 PageResize = Callable[[Page, PageSize], Page]
-"""Makes a page of this width and height."""
+"""Resize a page to a width and a height."""
 GridRule = Callable[[int, int, Tiling], Grid]
-"""Chooses the grid of a page of this width and height."""
+"""Choose the grid of a page from its width and height."""
 Cut = Callable[["Recipe", Page, Grid, int], Sequence[Page]]
-"""Cuts a page into a grid of crops whose sides have so many pixels."""
+"""Cut a page into a grid of crops with sides of this number of pixels."""
 
 
 SIGNS = {
@@ -50,23 +50,23 @@ SIGNS = {
 
 
 def pixel_mistakes(family: ModelSpec) -> Group:
-    """Make those of pixels."""
+    """Return the mistakes of pixels."""
     group, right = Group("pixels", SIGNS), f"grid-most-{family.tiling.most}"
     side = str(family.tiling.crop_px)
-    changed = {key: (words.replace("{crop}", side), how) for key, (words, how) in CHANGED.items() if key != right}
-    group.rows("", changed, plant_recipe)
+    changed = {key: row._replace(words=row.words.replace("{crop}", side)) for key, row in CHANGED.items()}
+    group.rows("", {key: row for key, row in changed.items() if key != right}, plant_recipe)
     if family.pages_prompt:
-        group.rows("pages-", PAGES, _of_pages)
+        group.rows("pages", PAGES, _of_pages)
     return group
 
 
 def plant_recipe(on: Target, how: Mapping[str, Any]) -> None:
-    """Have the contract make pixels by the vendor's recipe, changed."""
+    """Replace the contract's recipe for pixels by the vendor's with changes."""
     recipe = replace(Recipe(), **how)
     on.changes.set(inputs, "load_image", recipe.opened)
     on.changes.set(inputs, "views", recipe.views)
     on.changes.set(presets, "crop_grid", recipe.grid)
-    # what a page's pixels are computed to does not depend on the device that they are made for
+    # the pixels do not depend on the device
     on.changes.set(inputs, "normalise", lambda levels: recipe.levels(levels.cpu()).to(levels.device))
     on.changes.set(inputs, "check_inputs", lambda *_: None)
 
@@ -78,7 +78,7 @@ PAGES: dict[str, tuple[str, Callable[[Preset], Preset]]] = {
 
 
 class _Cut(Preset):
-    """Cuts pages though it is without crops; what it counts is what vision gives of crops."""
+    """Preset without crops that cuts pages all the same, and counts the tokens of the crops."""
 
     def grid(self, width_px: int, height_px: int) -> Grid:
         return crop_grid(width_px, height_px, self.tiling)
@@ -89,7 +89,7 @@ def _count_of_cut(preset: Preset, grid: Grid) -> int:
 
 
 def _of_pages(on: Target, seen: Callable[[Preset], Preset]) -> None:
-    """Have several pages at one place seen in another preset, and one alone as is right."""
+    """Read several pages at one place in another preset, and leave a single page as is."""
     right = inputs.prepare_inputs
 
     def prepare(images: Any, prompt: str, preset: Preset, *given: Any, at_one_place: bool = False, **how: Any) -> Any:
@@ -119,24 +119,24 @@ def _by_transform(image: Page, size: PageSize, method: Image.Resampling) -> Page
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a page becomes pixels; the defaults are the vendor's."""
+    """Recipe for a page's pixels; the defaults are the vendor's."""
 
     opened: Callable[[Any], Page] = load_image
     resize: PageResize = _by_pillow
     colour: BarColour = GREY
     place: float = 0.5
-    """Of the page between the bars: 0 is at the left or the top."""
+    """Place of the page between the bars: 0 is the left or the top."""
     offset: Callable[[float], int] = round
-    """Makes a whole number of the bar's width in front."""
+    """Rounds the width of the first bar."""
     rounded: Callable[[float], int] = round
     side: Callable[[Preset], int] = lambda preset: preset.view_size
-    """Of the view of the whole page."""
+    """Side of the view of the whole page."""
     squash: bool | None = None
-    """Whether the whole page is squashed; None for what the preset says."""
+    """Whether the whole page is squashed; None to follow the preset."""
     cropped: Cut | None = None
     grid: GridRule = lambda width, height, tiling: nearest(width, height, tiling)
     levels: Callable[[Tensor], Tensor] = normalise
-    """Makes pixels of levels from 0 to 255, ``[N, 3, H, W]`` uint8."""
+    """Computes pixels from levels, ``[N, 3, H, W]`` uint8."""
 
     def view(self, page: Page, preset: Preset) -> Page:
         """Make the view of the whole page."""
@@ -155,7 +155,7 @@ class Recipe:
         return (self.cropped or _cut)(self, page, grid, side) if crop_count(grid) else []
 
     def views(self, page: Page, preset: Preset, grid: Grid) -> tuple[Tensor, Tensor]:
-        """Make both, as the contract's function does."""
+        """Return the levels of both, as the contract's function does."""
         side = preset.tiling.crop_px
         return levels([self.view(page, preset)]), levels(self.crops(page, grid, side), side)
 
@@ -226,7 +226,7 @@ CUTS: dict[str, tuple[str, Cut]] = {
 
 
 def _opened(source: Any, change: Callable[[Page], Page]) -> Page:
-    """Open a page, and have it made RGB in another way."""
+    """Open a page and make it RGB in another way."""
     if isinstance(source, Page):
         return change(source)
     return change(Image.open(BytesIO(source if isinstance(source, bytes) else Path(source).read_bytes())))
@@ -239,7 +239,7 @@ def _laid_over(image: Page, colour: BarColour) -> Page:
 
 
 def _wide(image: Page) -> Page:
-    """Bring 16-bit levels to 8 bits by their size, where Pillow clips them."""
+    """Divide 16-bit levels to 8 bits; Pillow clips them."""
     image = ImageOps.exif_transpose(image)
     if image.mode.startswith("I"):
         image = Image.fromarray((np.asarray(image).astype(np.uint32) >> 8).astype(np.uint8))
@@ -291,7 +291,7 @@ OPENINGS: dict[str, tuple[str, Callable[[Page], Page]]] = {
     "six-bits": ("levels of 6 bits", lambda image: load_image(image).point(lambda level: level // 4 * 4)),
 }
 GridDistance = Callable[[float, Grid], float]
-"""How far a grid is from a page's width over its height."""
+"""Return the distance of a grid from a page's width over its height."""
 
 
 def _rounded(page_digits: int, grid_digits: int = 99) -> GridDistance:
@@ -350,7 +350,7 @@ def nearest(
 
 
 def _ceil(width: int, height: int, tiling: Tiling) -> Grid:
-    """Return as many crops as the sides hold, and as are allowed."""
+    """Return the grid of the crops that the sides hold, within the limit."""
     columns, rows = (max(1, -(-side // tiling.crop_px)) for side in (width, height))
     while columns * rows > tiling.most:
         columns, rows = (columns - 1, rows) if columns > rows else (columns, rows - 1)
@@ -390,7 +390,7 @@ def _normalised(
 
 CLIP = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-LEVELS: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
+LEVELS: MistakeTable = {
     "clip": ("CLIP's means and deviations in place of 0.5", partial(_normalised, mean=CLIP[0], std=CLIP[1])),
     "imagenet": (
         "ImageNet's means and deviations in place of 0.5",
@@ -405,16 +405,17 @@ LEVELS: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
     ),
     "bgr": ("the pixels' channels in the opposite order", lambda x: normalise(x.flip(1))),
     "float32": ("pixels in float32, not rounded to bfloat16", partial(_normalised, dtype=torch.float32)),
-    "float16": ("pixels in float16, not in bfloat16", partial(_normalised, dtype=torch.float16)),
+    "float16": Row("pixels in float16, not in bfloat16", partial(_normalised, dtype=torch.float16), "float16"),
     "by-127": ("levels divided by 127.5, less one, in bfloat16", lambda x: x.bfloat16() / 127.5 - 1),
-    "in-bfloat16": ("pixels normalised in bfloat16", lambda x: ((x.bfloat16() / 255) - 0.5) / 0.5),
+    "in-bfloat16": Row("pixels normalised in bfloat16", lambda x: ((x.bfloat16() / 255) - 0.5) / 0.5, "bfloat16"),
     "by-256": ("levels divided by 256, not by 255", lambda x: ((x.float() / 256 - 0.5) / 0.5).bfloat16()),
     "whole": ("levels divided as whole numbers", lambda x: ((x // 255).float() * 2 - 1).bfloat16()),
     "cut": ("pixels cast to whole numbers", lambda x: normalise(x).to(torch.int8).bfloat16()),
     "turned": ("rows and columns of the pixels exchanged", lambda x: normalise(x.transpose(2, 3).contiguous())),
-    "rounded-float16": (
+    "rounded-float16": Row(
         "pixels rounded to float16 in front of bfloat16",
         lambda x: _normalised(x, dtype=torch.float16).bfloat16(),
+        "float16",
     ),
 }
 RESIZES: dict[str, tuple[str, PageResize]] = {
@@ -457,21 +458,41 @@ COLOURS: dict[str, BarColour] = {
     "imagenet-mean-up": (124, 116, 104),
     "114": (114, 114, 114),
 }
-CHANGED: dict[str, tuple[str, Mapping[str, Any]]] = {
-    **{f"grid-{key}": (words, {"grid": grid}) for key, (words, grid) in GRIDS.items()},
-    **{f"resize-{key}": (f"the page resized by {words}", {"resize": one}) for key, (words, one) in RESIZES.items()},
-    **{f"bars-{key}": (f"bars of the colour {colour}", {"colour": colour}) for key, colour in COLOURS.items()},
-    "bars-behind": ("the page at the left or the top, its bars behind it", {"place": 0.0}),
-    "bars-down": ("the width of the bar in front of the page rounded down", {"offset": int}),
-    "bars-up": ("the width of the bar in front of the page rounded up", {"offset": ceil}),
-    "bars-in-front": ("the page at the right or the bottom, its bars in front of it", {"place": 1.0}),
+
+
+def _changing(field: str, table: Mapping[str, tuple[str, Any] | Row], words: str = "{}") -> dict[str, Row]:
+    """Return rows that change one field of the recipe."""
+    rows = {key: Row(*row) for key, row in table.items()}
+    return {key: row._replace(words=words.format(row.words), how={field: row.how}) for key, row in rows.items()}
+
+
+BARS: MistakeTable = {
+    **{
+        key: Row(f"bars of the colour {colour}", {"colour": colour}, is_small=key == "128")
+        for key, colour in COLOURS.items()
+    },
+    "behind": ("the page at the left or the top, its bars behind it", {"place": 0.0}),
+    "down": ("the width of the bar in front of the page rounded down", {"offset": int}),
+    "up": ("the width of the bar in front of the page rounded up", {"offset": ceil}),
+    "in-front": ("the page at the right or the bottom, its bars in front of it", {"place": 1.0}),
+}
+VIEWS: MistakeTable = {
     "squashed": ("the whole page squashed into its view", {"squash": True}),
     "not-squashed": ("the whole page padded where it should be squashed", {"squash": False}),
-    "base-size": ("the view of the page as wide as base_size without crops too", {"side": lambda own: own.base_size}),
+    "base-size": (
+        "the view of the page as wide as base_size without crops too",
+        {"side": lambda own: own.base_size},
+    ),
     "size-down": ("the page's fitted size rounded down", {"rounded": int}),
     "size-up": ("the page's fitted size rounded up", {"rounded": lambda edge: int(-(-edge // 1))}),
-    **{f"crops-{key}": (words, {"cropped": cut}) for key, (words, cut) in CUTS.items()},
-    **{f"opened-{key}": (words, {"opened": partial(_opened, change=one)}) for key, (words, one) in OPENINGS.items()},
-    **{f"levels-{key}": (words, {"levels": levels}) for key, (words, levels) in LEVELS.items()},
 }
-"""Of each what is other than in the vendor's recipe."""
+CHANGED: dict[str, Row] = {
+    **kin("grid", _changing("grid", GRIDS), needs_crops=True),
+    **kin("resize", _changing("resize", RESIZES, "the page resized by {}")),
+    **kin("bars", BARS),
+    **{key: Row(*row) for key, row in VIEWS.items()},
+    **kin("crops", _changing("cropped", CUTS), needs_crops=True),
+    **kin("opened", {key: (words, {"opened": partial(_opened, change=one)}) for key, (words, one) in OPENINGS.items()}),
+    **kin("levels", _changing("levels", LEVELS)),
+}
+"""Fields that differ from the vendor's recipe."""

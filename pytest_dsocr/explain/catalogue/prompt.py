@@ -1,4 +1,4 @@
-"""Mistakes of the prompt: its text, its ids, how many of them stand for an image, and the mask."""
+"""Mistakes of the prompt: its text, its ids, the number of image tokens, and the mask."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -8,11 +8,11 @@ from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.contract import inputs, presets
 from pytest_dsocr.contract.presets import Grid, Layout, Preset
 from pytest_dsocr.contract.prompt import IMAGE, TextTokenizer, prompt_ids, split_at_images
-from pytest_dsocr.explain.mistake import Group, Target
+from pytest_dsocr.explain.mistake import Group, MistakeTable, Row, Target, kin
 from pytest_dsocr.models.spec import ModelSpec
 
 PromptIds = tuple[list[int], list[bool]]
-"""A prompt's ids, and the mask of its image's tokens."""
+"""Ids of a prompt, and the mask of its image tokens."""
 
 
 SIGNS = {
@@ -27,7 +27,7 @@ SIGNS = {
 
 
 def prompt_mistakes(family: ModelSpec) -> Group:
-    """Make those of the prompt."""
+    """Return the mistakes of the prompt."""
     group, written = Group("prompt", SIGNS), "".join(family.prompts.values())
     of_others = {name for mark, names in OF_MARKS.items() for name in names[mark not in written]}
     group.rows("", BUILT, _after)
@@ -39,11 +39,11 @@ def prompt_mistakes(family: ModelSpec) -> Group:
         key: (repr(prompt), prompt)
         for key, prompt in {**(family.based_on.prompts if family.based_on else {}), **family.prompts}.items()
     }
-    group.rows("prompt-", prompts, _other_prompt, words="the prompt {} in place of the one asked for")
+    group.rows("prompt", prompts, _other_prompt, words="the prompt {} in place of the one asked for")
     every = {key: (f"the preset {key} in place of the one asked for", [one]) for key, one in family.presets.items()}
     every["nearest"] = ("the preset nearest to the sizes asked for", [*family.presets.values()])
-    group.rows("preset-", every, _other_preset)
-    group.rows("counts-", COUNTS, _counts)
+    group.rows("preset", every, _other_preset)
+    group.rows("counts", {key: Row(*row)._replace(needs_crops=True) for key, row in COUNTS.items()}, _counts)
     return group
 
 
@@ -67,8 +67,8 @@ def _marked(ids: list[int], mask: list[bool], by: int) -> PromptIds:
 
 
 Built = Callable[[list[int], list[bool], Any], PromptIds]
-"""Changes ids and mask; of a tokenizer's special ids."""
-BUILT: dict[str, tuple[str, Built]] = {
+"""Change ids and mask; the last argument has the tokenizer's special ids."""
+BUILT: MistakeTable = {
     "no-bos": ("no BOS in front of the prompt", lambda ids, mask, special: (ids[1:], mask[1:])),
     "two-bos": ("two BOS in front of the prompt", lambda ids, mask, special: ([special.bos, *ids], [False, *mask])),
     "eos": ("an EOS behind the prompt", lambda ids, mask, special: ([*ids, special.eos], [*mask, False])),
@@ -83,8 +83,13 @@ BUILT: dict[str, tuple[str, Built]] = {
         "the image behind the text",
         lambda ids, mask, special: _reordered(ids, mask, lambda x, first, end: x[:first] + x[end:] + x[first:end]),
     ),
-    "mask-early": ("the image's mask one place too early", lambda ids, mask, special: (ids, [*mask[1:], False])),
-    "mask-late": ("the image's mask one place too late", lambda ids, mask, special: (ids, [False, *mask[:-1]])),
+    **kin(
+        "mask",
+        {
+            "early": ("the image's mask one place too early", lambda ids, mask, special: (ids, [*mask[1:], False])),
+            "late": ("the image's mask one place too late", lambda ids, mask, special: (ids, [False, *mask[:-1]])),
+        },
+    ),
     "one-fewer": ("one image token fewer", partial(_count, by=-1)),
     "one-more": ("one image token more", partial(_count, by=1)),
     "two-more": ("two image tokens more, as for a begin and an end", partial(_count, by=2)),
@@ -92,13 +97,18 @@ BUILT: dict[str, tuple[str, Built]] = {
     "ids-bos": ("zeros in the place of the image's tokens", lambda ids, mask, special: _marked(ids, mask, 0)),
     "ids-minus": ("-200 in the place of the image's tokens", lambda ids, mask, special: _marked(ids, mask, -200)),
     "no-mask": ("no image tokens in the mask", lambda ids, mask, special: (ids, [False] * len(mask))),
-    "mask-one": (
-        "the mask True at one image token alone",
-        lambda ids, mask, special: (ids, [k == _image(mask)[0] for k in range(len(mask))]),
+    **kin(
+        "mask",
+        {
+            "one": (
+                "the mask True at one image token alone",
+                lambda ids, mask, special: (ids, [k == _image(mask)[0] for k in range(len(mask))]),
+            ),
+            "bos": ("the mask True at BOS as well", lambda ids, mask, special: (ids, [True, *mask[1:]])),
+            "all": ("the mask True everywhere", lambda ids, mask, special: (ids, [True] * len(mask))),
+            "inverted": ("the mask inverted", lambda ids, mask, special: (ids, [not one for one in mask])),
+        },
     ),
-    "mask-bos": ("the mask True at BOS as well", lambda ids, mask, special: (ids, [True, *mask[1:]])),
-    "mask-all": ("the mask True everywhere", lambda ids, mask, special: (ids, [True] * len(mask))),
-    "mask-inverted": ("the mask inverted", lambda ids, mask, special: (ids, [not one for one in mask])),
     "last-token": ("the prompt's last token left out", lambda ids, mask, special: (ids[:-1], mask[:-1])),
 }
 
@@ -114,7 +124,7 @@ def _after(on: Target, change: Built) -> None:
 
 
 Rendered = Callable[[list[str]], list[str]]
-"""Changes the pieces of a prompt's text, one more than its images."""
+"""Change the pieces of a prompt's text, one more than its images."""
 
 
 def _each(change: Callable[[str], str]) -> Rendered:
@@ -133,7 +143,7 @@ OF_MARKS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     f"{IMAGE}\n": (("newline",), ("no-newline", "two-newlines", "space-for-newline")),
     "<|grounding|>": ((), ("no-grounding",)),
 }
-"""By what a family's prompts may have, the rows that are none where they have it, and where they do not."""
+"""Rows that are no mistakes, by a part of the prompts: if a model's prompts have it, and if they do not."""
 TEXTS: dict[str, tuple[str, Rendered]] = {
     "newline": ("a newline between image and prompt", _each(lambda one: "\n" + one)),
     "no-newline": ("no newline between image and prompt", _each(lambda one: one.removeprefix("\n"))),
@@ -214,11 +224,11 @@ def _other_preset(on: Target, among: Sequence[Preset]) -> None:
 
 Counted = Callable[[Preset, Grid], int]
 TokenCounter = Callable[[int, Grid], int]
-"""Counts the tokens of the page, or of the crops, of a side of tokens and a grid."""
+"""Count the tokens of the page, or of the crops, from a side in tokens and a grid."""
 
 
 ROWS_END = Layout(newlines=True, mosaic=True)
-"""The layout that these mistakes change: rows end with a newline, and crops are laid out as one page."""
+"""Layout that these mistakes change: rows end with a newline, and crops form one page."""
 
 
 def _page(side: int, grid: Grid) -> int:
@@ -229,7 +239,7 @@ _crops = ROWS_END.crop_tokens
 
 
 def _sum(page: TokenCounter = _page, crops: TokenCounter = _crops, page_px: str = "", crop_px: str = "") -> Counted:
-    """Count by other parts than the vendor's, or by other sizes of a preset."""
+    """Count by other rules than the vendor's, or by other sizes of a preset."""
 
     def count(preset: Preset, grid: Grid) -> int:
         whole = getattr(preset, page_px or "view_size")

@@ -1,6 +1,6 @@
-"""Mistakes of a reading's own loop: which token is chosen, and when it ends."""
+"""Mistakes of the decoding loop: choice of tokens, and end."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,24 +12,26 @@ from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.engine import engine, pipeline
 from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
-from pytest_dsocr.explain.mistake import Group, Target
+from pytest_dsocr.explain.catalogue.blocks import DTYPES
+from pytest_dsocr.explain.mistake import Group, MistakeTable, Row, Target, kin
 from pytest_dsocr.models.spec import ModelSpec
 
 TAGS = ("<td>", "</td>")
 SIZES, PENALTIES = (35, 19, 21, 10, 30, 3, 4, 5, 2, 8, 15, 25, 40), (1.05, 1.1, 1.2, 1.3, 1.5)
+WINDOWS = (100, 64, 128, 50, 256)
 LIMITS = (16, 20, 32, 50, 64, 100, 128, 256, 512, 1024)
 
 
 @dataclass(frozen=True)
 class ReadingRule:
-    """How tokens are chosen until the end; the defaults are the vendor's, but for the rule's length."""
+    """Rules that choose tokens until the end; the defaults are the vendor's, except ``size``."""
 
     size: int
     prompt_counts: bool = True
     window: int | None = None
-    """How many tokens the n-gram rule looks back."""
+    """Number of tokens that the n-gram rule looks back."""
     excused: tuple[str, ...] = ()
-    """Texts whose tokens the rule does not forbid."""
+    """Texts with tokens that the rule does not forbid."""
     penalty: float = 1.0
     penalty_of_prompt: bool = True
     most: int | None = None
@@ -39,9 +41,9 @@ class ReadingRule:
     """Whether the prompt is read without the image's features."""
     last_of_equals: bool = False
     seed: int | None = None
-    """Of a draw in place of the best token."""
+    """Seed for drawing tokens; None to take the best one."""
     ends: bool = True
-    """Whether EOS ends it."""
+    """Whether EOS ends the text."""
     stop: Callable[[str], bool] | None = None
     rounded: torch.dtype | None = None
 
@@ -89,35 +91,45 @@ class ReadingRule:
         return int(logits.argmax())
 
 
-RULES: dict[str, tuple[str, dict[str, Any]]] = {
+RULES: MistakeTable = {
     "no-rule": ("no n-gram rule", {"size": 0}),
     "generated-alone": ("an n-gram rule that does not count the prompt", {"prompt_counts": False}),
-    "window-90": ("an n-gram rule that looks back 90 tokens, as vLLM's does", {"window": 90}),
-    **{f"window-{n}": (f"an n-gram rule that looks back {n} tokens", {"window": n}) for n in (100, 64, 128, 50, 256)},
+    "window-90": Row("an n-gram rule that looks back 90 tokens, as vLLM's does", {"window": 90}, kind="window"),
+    **kin("window", {f"{n}": (f"an n-gram rule that looks back {n} tokens", {"window": n}) for n in WINDOWS}),
     "tags-excused": ("an n-gram rule that excuses a table's tags, as vLLM's does", {"excused": TAGS}),
 }
-"""What is otherwise of a rule that there is."""
-OTHER_RULES: dict[str, tuple[str, dict[str, Any]]] = {
-    f"window-35-{n}": (f"an n-gram rule of 35 tokens that looks back {n}", {"size": 35, "window": n})
-    for n in (128, 1024)
+"""Changes of the n-gram rule for a model that has one."""
+OTHER_RULES: MistakeTable = {
+    **kin(
+        "window",
+        {
+            f"35-{n}": (f"an n-gram rule of 35 tokens that looks back {n}", {"size": 35, "window": n})
+            for n in (128, 1024)
+        },
+    )
 }
-"""Rules that the model's card asks for where ``infer`` has none by default."""
-READINGS: dict[str, tuple[str, dict[str, Any]]] = {
+"""Rules of the model's card, for a model whose ``infer`` has none by default."""
+READINGS: MistakeTable = {
     "blind": ("a prompt read a second time without the image's features", {"blind": True}),
     "redecoded": ("the prompt's last token decoded once more for the first token", {"redecoded": True}),
-    "window-30-90": ("an n-gram rule of 30 tokens that looks back 90", {"size": 30, "window": 90}),
-    **{f"size-{n}": (f"an n-gram rule of {n} tokens in place of {{own}}", {"size": n}) for n in SIZES},
-    **{f"penalty-{n:g}": (f"a penalty of {n:g} on tokens that were said", {"penalty": n}) for n in PENALTIES},
+    "window-30-90": Row("an n-gram rule of 30 tokens that looks back 90", {"size": 30, "window": 90}, kind="window"),
+    **kin("size", {f"{n}": (f"an n-gram rule of {n} tokens in place of {{own}}", {"size": n}) for n in SIZES}),
+    **kin("penalty", {f"{n:g}": (f"a penalty of {n:g} on tokens that were said", {"penalty": n}) for n in PENALTIES}),
+    **kin(
+        "penalty-said",
+        {
+            f"{n:g}": (
+                f"a penalty of {n:g} on tokens that were said, the prompt's not counted",
+                {"penalty": n, "penalty_of_prompt": False},
+            )
+            for n in (1.05, 1.1, 1.2)
+        },
+    ),
     **{
-        f"penalty-said-{value:g}": (
-            f"a penalty of {value:g} on tokens that were said, the prompt's not counted",
-            {"penalty": value, "penalty_of_prompt": False},
-        )
-        for value in (1.05, 1.1, 1.2)
+        key: Row(f"logits rounded to {key} in front of the choice", {"rounded": dtype}, key)
+        for key, dtype in DTYPES.items()
     },
-    "bfloat16": ("logits rounded to bfloat16 in front of the choice", {"rounded": torch.bfloat16}),
-    "float16": ("logits rounded to float16 in front of the choice", {"rounded": torch.float16}),
-    **{f"most-{n}": (f"an output that ends after {n} tokens", {"most": n}) for n in LIMITS},
+    **kin("most", {f"{n}": (f"an output that ends after {n} tokens", {"most": n}) for n in LIMITS}),
     "paragraph": ("an output that ends at the first empty line", {"stop": lambda text: "\n\n" in text}),
     "line": ("an output that ends at the first newline", {"stop": lambda text: "\n" in text}),
     "first-span": ("an output that ends with the first span", {"stop": lambda text: "<|/det|>" in text}),
@@ -138,22 +150,20 @@ SIGNS = {
 
 
 def reading_mistakes(family: ModelSpec) -> Group:
-    """Make those of the loop."""
+    """Return the mistakes of the loop."""
     group, own = Group("read", SIGNS), family.decoding.no_repeat_ngram_size
-    rows = {key: row for key, row in ((RULES if own else OTHER_RULES) | READINGS).items() if key != f"size-{own}"}
-    group.rows("", {key: (said.format(own=own or "none"), how) for key, (said, how) in rows.items()}, _reads)
+    rows = {key: Row(*row) for key, row in ((RULES if own else OTHER_RULES) | READINGS).items() if key != f"size-{own}"}
+    group.rows("", {key: row._replace(words=row.words.format(own=own or "none")) for key, row in rows.items()}, _reads)
     return group
 
 
-def reading(family: ModelSpec, name: str = "") -> ReadingRule:
-    """Return the vendor's way of reading, but for what the row ``name`` says."""
-    how = (RULES | OTHER_RULES | READINGS)[name][1] if name else {}
+def reading(family: ModelSpec, how: Mapping[str, Any]) -> ReadingRule:
+    """Return the vendor's way of reading, with the changes of a row."""
     return ReadingRule(**{"size": family.decoding.no_repeat_ngram_size, **how})
 
 
-def _reads(on: Target, how: dict[str, Any]) -> None:
-    size = on.engine.family.decoding.no_repeat_ngram_size
-    by, right = ReadingRule(**{"size": size, **how}), pipeline.generate
+def _reads(on: Target, how: Mapping[str, Any]) -> None:
+    by, right = reading(on.engine.family, how), pipeline.generate
 
     def generate(pipeline: Any, state: Any, prompts: Any, policy: Any, pad: int) -> Iterator[list[int]]:
         if len(prompts) > 1:

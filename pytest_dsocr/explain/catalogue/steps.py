@@ -1,7 +1,6 @@
-"""Mistakes of decode steps: positions, the cache, the token that is fed, and the policy; the prompt's pass is right.
+"""Mistakes of decode steps: positions, the cache, the token that is fed, and the policy.
 
-What is planted acts once the prompt has been read. Its notes have ``prompt``, the number of the prompt's tokens,
-``last``, its last token, and ``logits``, those behind it.
+They act once the prompt has been read, so the pass over the prompt is right.
 """
 
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from torch import Tensor
 from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
 from pytest_dsocr.explain.catalogue.blocks import rounded, rounding
-from pytest_dsocr.explain.mistake import Group, Target
+from pytest_dsocr.explain.mistake import Group, MistakeTable, Row, Target
 from pytest_dsocr.layers.cache import ALL_TOKENS, KVCache
 from pytest_dsocr.layers.rotary import Rope
 from pytest_dsocr.models.spec import ModelSpec
@@ -34,43 +33,45 @@ OF_TOKENS = {
 
 
 def step_mistakes(prefill: Group, family: ModelSpec) -> Group:
-    """Make those of steps, and behind them those of the prompt's pass that may be in steps alone."""
-    group, ring = Group("steps", SIGNS), family.cache.ring
-    group.rows("positions-", POSITIONS | (of_slots(ring) if ring else {}), _positioned)
-    group.rows("cache-", {key: (words, _both(seen)) for key, (words, seen) in SEEN.items()}, _appends)
+    """Return the mistakes of steps, and then those of the prompt's pass that may be in steps only."""
+    group, ring = Group("steps", SIGNS, None), family.cache.ring
+    group.rows("positions", POSITIONS | (of_slots(ring) if ring else {}), _positioned)
+    group.rows("cache", {key: (words, _both(seen)) for key, (words, seen) in SEEN.items()}, _appends)
     every = of_ring(ring) | WINDOWS if ring else WINDOWS | LIKE_A_RING
-    group.rows("cache-", {key: (words, _both(seen)) for key, (words, seen) in every.items()}, _sees)
-    for key, (words, store) in STORED.items():
+    group.rows("cache", {key: (words, _both(seen)) for key, (words, seen) in every.items()}, _sees)
+    for key, row in STORED.items():
         for which, whose in (("cache", "cache"), ("keys", "cache's keys"), ("values", "cache's values")):
-            change = partial(_stored, store=store, which=which)
-            group.add(f"{which}-{key}", f"the {whose} held {words}", partial(_appends, change=change))
-    group.rows("cache-", PAIRED, _appends)
+            changed = Row(*row)._replace(how=partial(_stored, store=row[1], which=which))
+            group.rows(which, {key: changed}, _appends, words=f"the {whose} held {{}}")
+    group.rows("cache", PAIRED, _appends)
     if ring:
         words = "the prompt's keys moved on with the ring, whose positions are counted from the prompt anew"
-        group.add("cache-rebased", words, partial(_sees, change=_rebased))
-    group.add("cache-written-over", "each step written over the one in front of it in the cache", _written_over)
-    group.rows("fed-", FED, _feeds)
-    group.add("fed-twice", "each token fed twice", partial(_stepping, run=_twice))
+        group.add("cache-rebased", words, partial(_sees, change=_rebased), kind="cache")
+    words = "each step written over the one in front of it in the cache"
+    group.add("cache-written-over", words, _written_over, kind="cache")
+    group.rows("fed", FED, _feeds)
+    group.add("fed-twice", "each token fed twice", partial(_stepping, run=_twice), kind="fed")
     group.add("prompt-again", "the prompt's last token fed once more in front of the first step", _first_again)
     group.add("logits-late", "each step's logits given a step too late", _late)
-    still = partial(_stepping, run=lambda on, step, pipeline, state, tokens: on.notes["logits"])
+    still = partial(_stepping, run=lambda on, step, pipeline, state, tokens: on.prompt.logits)
     group.add("logits-still", "the prompt's logits given at every step", still)
     group.add("vision-again", "vision run again in every step, and its features thrown away", _vision_again)
-    for one in prefill:
-        if one.part != "front":
-            group.add(one.id, f"{one.words}, in steps", one.plant)
+    for one in prefill.of("block", "wide", "back"):
+        words, kind = f"{one.words}, in steps", f"{one.group}.{one.kind}"
+        group.append(replace(one, group="steps", name=one.id, words=words, part="block", kind=kind, signs={}))
     return group
 
 
 def token_mistakes(family: ModelSpec) -> Group:
-    """Make those of the policy: how long the n-grams are that its rule forbids, and where it ends."""
+    """Return the mistakes of the policy: the length of forbidden n-grams, and the end."""
     group, own = Group("tokens", OF_TOKENS), family.decoding.no_repeat_ngram_size
     for size in (one for one in SIZES if one != own):
         words = f"an n-gram rule of {size} tokens in place of {own or 'none'}" if size else "no n-gram rule"
-        group.add(f"size-{size}", words, partial(_policy, no_repeat_ngram_size=size))
+        group.add(f"size-{size}", words, partial(_policy, no_repeat_ngram_size=size), kind=RULE)
     for window in () if own else WINDOWS_OF_CARD:
         words = f"an n-gram rule of 35 tokens within the last {window}, as the model's card asks for, in place of none"
-        group.add(f"window-{window}", words, partial(_policy, no_repeat_ngram_size=35, ngram_window=window))
+        plant = partial(_policy, no_repeat_ngram_size=35, ngram_window=window)
+        group.add(f"window-{window}", words, plant, kind=RULE)
     group.add("eos-2", "another id, 2, taken for EOS", partial(_policy, eos_id=2))
     return group
 
@@ -79,43 +80,46 @@ def _policy(on: Target, **how: int) -> None:
     on.changes.set(on.engine, "policy", replace(on.engine.policy, **how))
 
 
+RULE = "rule"
+"""Kind of the mistakes of the n-gram rule."""
 WINDOWS_OF_CARD = (128, 1024)
 SIZES = (0, 2, 3, 4, 5, 6, 8, 10, 12, 15, 16, 18, 19, 21, 22, 25, 30, 32, 35, 40, 50, 64)
 Position = Callable[[Target, int], float]
-"""Changes the position of a step's token."""
+"""Change the position of a step's token."""
 
 
 def _image(on: Target) -> int:
-    return on.prompt_image[1] - on.prompt_image[0]
+    return on.prompt.image[1] - on.prompt.image[0]
 
 
-POSITIONS: dict[str, tuple[str, Position]] = {
+POSITIONS: MistakeTable = {
     "one-high": ("positions of steps one too high", lambda on, at: at + 1),
     "one-low": ("positions of steps one too low", lambda on, at: at - 1),
-    "still": ("every step at the position behind the prompt", lambda on, at: on.notes["prompt"]),
-    "still-low": ("every step at the position of the prompt's last token", lambda on, at: on.notes["prompt"] - 1),
+    "still": ("every step at the position behind the prompt", lambda on, at: on.prompt.length),
+    "still-low": ("every step at the position of the prompt's last token", lambda on, at: on.prompt.length - 1),
     "zero": ("every step at position 0", lambda on, at: 0),
-    "from-zero": ("positions of steps counted from 0", lambda on, at: at - on.notes["prompt"]),
-    "from-one": ("positions of steps counted from 1", lambda on, at: at - on.notes["prompt"] + 1),
+    "from-zero": ("positions of steps counted from 0", lambda on, at: at - on.prompt.length),
+    "from-one": ("positions of steps counted from 1", lambda on, at: at - on.prompt.length + 1),
     "text": ("positions of steps that leave out the image's tokens", lambda on, at: at - _image(on)),
     "text-one": ("positions of steps that count the image as one token", lambda on, at: at - _image(on) + 1),
-    "double": ("two positions for each step", lambda on, at: 2 * at - on.notes["prompt"]),
+    "double": ("two positions for each step", lambda on, at: 2 * at - on.prompt.length),
     "image-twice": ("positions of steps that count the image's tokens twice", lambda on, at: at + _image(on)),
-    "bfloat16": ("positions of steps rounded to bfloat16", lambda on, at: float(torch.tensor(float(at)).bfloat16())),
-    "float16": ("positions of steps rounded to float16", lambda on, at: float(torch.tensor(float(at)).half())),
+    **rounding(
+        "positions of steps rounded to {}", lambda change: lambda on, at: float(change(torch.tensor(float(at))))
+    ),
     "two-high": ("positions of steps two too high", lambda on, at: at + 2),
     "capped": ("positions of steps that end at 1023", lambda on, at: min(at, 1023)),
 }
 
 
 def of_slots(ring: int) -> dict[str, tuple[str, Position]]:
-    """Return the rows about positions that only a ring of so many tokens has."""
+    """Return the rows about positions for a ring of ``ring`` tokens."""
     again = "positions of steps that begin again with the ring, each that of its slot"
     full = "positions of steps that stand still once the ring is full"
     return {
-        "slot": (again, lambda on, at: on.notes["prompt"] + (at - on.notes["prompt"]) % ring),
-        "full": (full, lambda on, at: min(at, on.notes["prompt"] + ring - 1)),
-        "next": (full + ", one further", lambda on, at: min(at, on.notes["prompt"] + ring)),
+        "slot": (again, lambda on, at: on.prompt.length + (at - on.prompt.length) % ring),
+        "full": (full, lambda on, at: min(at, on.prompt.length + ring - 1)),
+        "next": (full + ", one further", lambda on, at: min(at, on.prompt.length + ring)),
     }
 
 
@@ -132,8 +136,10 @@ def _positioned(on: Target, change: Position) -> None:
 
 
 SeenPositions = Callable[[Tensor, int, tuple[int, int]], Tensor]
-"""Which part of keys, or values, ``[B, G, S, D]`` a step sees, of the prompt's tokens and of its image's first place
-and the one behind it: of what the family keeps, the oldest first, or of all that there ever were."""
+"""Return the keys, or values, ``[B, G, S, D]`` that a step sees, the oldest first.
+
+The arguments are the keys, the number of the prompt's tokens, and the start and end of its image.
+"""
 
 
 def _cut(x: Tensor, first: int, behind: int) -> Tensor:
@@ -226,7 +232,7 @@ LIKE_A_RING: dict[str, tuple[str, SeenPositions]] = {
 
 
 def of_ring(ring: int) -> dict[str, tuple[str, SeenPositions]]:
-    """Return the rows about what a step sees where it is to see the prompt and the last ``ring`` tokens."""
+    """Return the rows about the cache for a model with a ring: right is the prompt and the last ``ring`` tokens."""
     return {
         "all": ("full attention in place of the ring", lambda x, prompt, image: x),
         f"ring-{ring - 1}": (f"a ring of {ring - 1} tokens in place of {ring}", partial(_ringed, size=ring - 1)),
@@ -258,13 +264,13 @@ def _int8(x: Tensor) -> Tensor:
     return (x / scale).round() * scale
 
 
-STORED: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
+STORED: MistakeTable = {
     **rounding("in {}"),
-    "fp8": ("in float8 (e4m3)", partial(rounded, dtype=torch.float8_e4m3fn)),
-    "int8": ("in int8, a scale for each token and head", _int8),
+    "fp8": Row("in float8 (e4m3)", partial(rounded, dtype=torch.float8_e4m3fn), "fp8"),
+    "int8": Row("in int8, a scale for each token and head", _int8, "int8"),
 }
 Pair = Callable[[Target, Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Changes the keys and values that a step sees."""
+"""Change the keys and values that a step sees."""
 PAIRED: dict[str, tuple[str, Pair]] = {
     "values-off": ("values one place off their keys", lambda on, k, v: (k, v.roll(1, 2))),
     "keys-for-values": ("keys in the place of values", lambda on, k, v: (k, k)),
@@ -275,7 +281,7 @@ PAIRED: dict[str, tuple[str, Pair]] = {
 
 
 def _both(part: SeenPositions) -> Pair:
-    return lambda on, k, v: (part(k, on.notes["prompt"], on.prompt_image), part(v, on.notes["prompt"], on.prompt_image))
+    return lambda on, k, v: (part(k, on.prompt.length, on.prompt.image), part(v, on.prompt.length, on.prompt.image))
 
 
 def _stored(on: Target, k: Tensor, v: Tensor, store: Callable[[Tensor], Tensor], which: str) -> tuple[Tensor, Tensor]:
@@ -283,14 +289,14 @@ def _stored(on: Target, k: Tensor, v: Tensor, store: Callable[[Tensor], Tensor],
 
 
 def _appends(on: Target, change: Pair) -> None:
-    """Change what a step sees of what it is to see."""
+    """Change the keys and values that a step rightly sees."""
     ring = on.engine.family.cache.ring
     kept: Pair = _both(partial(_ringed, size=ring)) if ring else lambda on, k, v: (k, v)
     _sees(on, lambda on, k, v: change(on, *kept(on, k, v)))
 
 
 def _sees(on: Target, change: Pair) -> None:
-    """Keep all keys and values, and show a step those that ``change`` returns."""
+    """Keep all keys and values, and let a step see the result of ``change``."""
     append = KVCache.append
 
     def changed(cache: KVCache, layer: int, keys: Tensor, values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -303,8 +309,8 @@ def _sees(on: Target, change: Pair) -> None:
 
 
 def _rebased(on: Target, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Move the prompt as far on as the ring is behind: attention sees only how far apart two positions are."""
-    ring, prompt = on.engine.family.cache.ring or 0, on.notes["prompt"]
+    """Move the prompt's positions on with the ring; attention depends only on the distance of two positions."""
+    ring, prompt = on.engine.family.cache.ring or 0, on.prompt.length
     behind = max(0, k.shape[2] - prompt - ring)
     rope = Rope(on.core.inv_freq, torch.tensor([[behind]], device=k.device), k.dtype)
     k = torch.cat([rope.rotate(k[:, :, :prompt]), k[:, :, prompt:]], 2)
@@ -312,7 +318,7 @@ def _rebased(on: Target, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def ring_kept(on: Target) -> None:
-    """Keep of the first prompt where it ends, for those of all pages behind it."""
+    """Keep the end of the first prompt for all later pages."""
     ring, ends, append = on.engine.family.cache.ring or 0, list[int](), Pipeline.prefill_with
 
     def prefill_with(self: Any, inputs: Any, features: Any, **how: Any) -> Any:
@@ -329,7 +335,7 @@ def _written_over(on: Target) -> None:
 
 
 def _stepping(on: Target, run: Callable[..., Tensor]) -> None:
-    """Run each step as ``run(on, step, pipeline, state, tokens)`` does, where ``step`` is what it was before."""
+    """Replace each step by ``run(on, step, pipeline, state, tokens)``; ``step`` is the step before."""
     step = Pipeline.decode_step
 
     def decode_step(pipeline: Pipeline[Any], state: DecodeState[Any], tokens: Any) -> Tensor:
@@ -339,7 +345,7 @@ def _stepping(on: Target, run: Callable[..., Tensor]) -> None:
 
 
 TokenChoice = Callable[[list[int]], int]
-"""Which of the prompt's last token and those behind it is fed to a step."""
+"""Choose the token for a step among the prompt's last token and all later ones."""
 FED: dict[str, tuple[str, TokenChoice]] = {
     "before": ("each step fed the token in front of the right one", lambda tokens: tokens[-2]),
     "late": (
@@ -353,7 +359,7 @@ FED: dict[str, tuple[str, TokenChoice]] = {
 
 
 def _feeds(on: Target, which: TokenChoice) -> None:
-    right = [int(on.notes["last"])]
+    right = [on.prompt.last]
 
     def fed(on: Target, step: Any, pipeline: Any, state: Any, tokens: Any) -> Tensor:
         right.extend(tokens)
@@ -370,7 +376,7 @@ def _twice(on: Target, step: Any, pipeline: Any, state: Any, tokens: Any) -> Ten
 
 
 def _first_again(on: Target) -> None:
-    last = [int(on.notes["last"])]
+    last = [on.prompt.last]
 
     def again(on: Target, step: Any, pipeline: Any, state: Any, tokens: Any) -> Tensor:
         while last:
@@ -382,7 +388,8 @@ def _first_again(on: Target) -> None:
 
 
 def _late(on: Target) -> None:
-    every: list[Tensor] = [on.notes["logits"]]
+    assert on.prompt.logits is not None
+    every = [on.prompt.logits]
 
     def late(on: Target, step: Any, pipeline: Any, state: Any, tokens: Any) -> Tensor:
         every.append(step(pipeline, state, tokens))

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.explain.catalogue import blocks
-from pytest_dsocr.explain.catalogue.blocks import NOT_FINITE, MistakeTable, TensorChange, rounded, rounding
-from pytest_dsocr.explain.mistake import Group, Target
+from pytest_dsocr.explain.catalogue.blocks import NOT_FINITE, TensorChange, rounding
+from pytest_dsocr.explain.mistake import Group, MistakeTable, Row, Target, kin
 from pytest_dsocr.layers.sam import resize_grid
 from pytest_dsocr.models.deepseek_ocr import clip, model
 from pytest_dsocr.models.deepseek_ocr.mistakes.encoders import TableResize, add_attention, grid_variants
@@ -23,7 +23,7 @@ EPSILONS = (1e-6, 1e-12, 1e-8, 1e-3)
 def clip_mistakes() -> Group:
     """Make those of CLIP, the likeliest first."""
     group = Group("clip", {**NOT_FINITE, Symptom.SHUFFLED: ("features-turned",)})
-    group.rows("positions-", dict(grid_variants()), _grid, "front", "CLIP's positions {}")
+    group.rows("positions", dict(grid_variants()), _grid, "front", "CLIP's positions {}")
     blocks.add_activations(group, "CLIP", "quick", lambda act, mlp, x: mlp.fc2(act(mlp.fc1(x))), clip.ClipMlp)
     linears = ("self_attn.qkv_proj", "self_attn.out_proj", "mlp.fc1", "mlp.fc2")
     blocks.add_linears(group, "CLIP", linears, ("self_attn.out_proj",))
@@ -36,7 +36,8 @@ def clip_mistakes() -> Group:
     for eps in EPSILONS:
         for key, where in (("all-norms", "all norms of CLIP"), ("pre-norm", "the norm in front of CLIP's blocks")):
             words = f"an epsilon of {eps:g} in place of 1e-05 in {where}"
-            group.add(f"{key}-{eps:g}", words, partial(_epsilons, eps=eps, everywhere=key == "all-norms"), "front")
+            plant = partial(_epsilons, eps=eps, everywhere=key == "all-norms")
+            group.add(f"{key}-{eps:g}", words, plant, "front", kind=key, is_small=True)
     words = "CLIP's positions added behind the norm in front of its blocks"
     group.add("pre-norm-before-positions", words, _norm_first, "front")
     group.rows("", ENDS, _end, "back")
@@ -72,22 +73,26 @@ def _tokens(
     return torch.cat({"end": [patches, token], "nowhere": [patches]}.get(class_at, [token, patches]), 1)
 
 
-EMBEDDINGS: dict[str, tuple[str, dict[str, Any]]] = {
+EMBEDDINGS: MistakeTable = {
     "class-last": ("CLIP's class token behind the patches", {"class_at": "end"}),
     "class-zero": ("CLIP's class token of zeros", {"class_at": "zero"}),
     "class-unplaced": ("CLIP's class token without a position", {"positioned": "grid"}),
     "unplaced": ("CLIP without positions", {"positioned": "none"}),
-    "class-position-last": ("the last of CLIP's positions taken for the class token's", {"positioned": "end-class"}),
-    "positions-in-a-row": ("CLIP's first positions in a row, not resized", {"positioned": "first"}),
+    "class-position-last": Row(
+        "the last of CLIP's positions taken for the class token's", {"positioned": "end-class"}, needs_crops=True
+    ),
+    "positions-in-a-row": Row(
+        "CLIP's first positions in a row, not resized", {"positioned": "first"}, needs_crops=True
+    ),
     "features-turned": ("SAM's features given to CLIP column by column", {"order": lambda x: _flat(x.transpose(2, 3))}),
     "features-reshaped": (
         "SAM's features reshaped for CLIP, channels not moved behind places",
         {"order": lambda x: x.reshape(len(x), -1, x.shape[1])},
     ),
-    **{
-        f"features-{key}": (words, {"order": lambda x, change=change: change(_flat(x))})
-        for key, (words, change) in rounding("SAM's features rounded to {} in front of CLIP").items()
-    },
+    **kin(
+        "features",
+        rounding("SAM's features rounded to {} in front of CLIP", lambda change: {"order": lambda x: change(_flat(x))}),
+    ),
     "features-normed": (
         "SAM's features normed in front of CLIP's embeddings",
         {"order": lambda x: F.layer_norm(_flat(x), x.shape[1:2])},
@@ -101,14 +106,13 @@ PRE_NORMS: MistakeTable = {
         lambda run, x: torch.cat([x[:, :1], run(x[:, 1:])], 1),
     ),
 }
-ENDS: dict[str, tuple[str, Callable[[Tensor, Any], Tensor]]] = {
+ENDS: MistakeTable = {
     "final-norm": ("a final norm without weights behind CLIP", lambda x, model: F.layer_norm(x, x.shape[-1:])),
     "final-pre-norm": (
         "CLIP's norm in front of its blocks run behind them as well",
         lambda x, model: model.pre_layrnorm(x),
     ),
-    "end-bfloat16": ("what CLIP gives rounded to bfloat16", lambda x, model: rounded(x, torch.bfloat16)),
-    "end-float16": ("what CLIP gives rounded to float16", lambda x, model: rounded(x, torch.float16)),
+    **kin("end", rounding("what CLIP gives rounded to {}", lambda change: lambda x, model: change(x))),
     "class-dropped": ("CLIP's class token dropped too early", lambda x, model: x[:, 1:]),
     "end-unit": ("CLIP's features made of length one", lambda x, model: F.normalize(x, dim=-1)),
 }
@@ -152,6 +156,6 @@ def _end(on: Target, change: Callable[[Tensor, Any], Tensor]) -> None:
 
 
 def _early(on: Target) -> None:
-    if on.notes["first"]:
+    if on.first:
         raise NotImplementedError
-    on.changes.set(on.core.vision_model.transformer, "layers", nn.ModuleList(on.notes["all_blocks"][:-1]))
+    on.changes.set(on.core.vision_model.transformer, "layers", nn.ModuleList(on.all_blocks[:-1]))

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pytest_dsocr.explain.catalogue.blocks import MistakeTable, TensorChange, rounding
-from pytest_dsocr.explain.mistake import Group, Target
+from pytest_dsocr.explain.catalogue.blocks import TensorChange, rounding
+from pytest_dsocr.explain.mistake import Group, MistakeTable, Precision, Row, Target, kin
 from pytest_dsocr.layers import sam
 from pytest_dsocr.layers.sam import resize_grid, resize_line
 from pytest_dsocr.models.deepseek_ocr import clip
@@ -62,11 +62,19 @@ ATTENDED: MistakeTable = {
         {"scale": lambda dim, heads: 1 / math.sqrt(dim * heads)},
     ),
     "scale-twice": ("scores scaled twice", {"scale": lambda dim, heads: 1 / dim}),
-    "softmax-bfloat16": ("a softmax in bfloat16", {"softmax": lambda s: s.bfloat16().softmax(-1).to(s.dtype)}),
-    "softmax-float16": ("a softmax in float16", {"softmax": lambda s: s.half().softmax(-1).to(s.dtype)}),
-    "softmax-one": (
-        "a softmax with one more in its sum",
-        {"softmax": lambda s: torch.cat([s, torch.zeros_like(s[..., :1])], -1).softmax(-1)[..., :-1]},
+    **kin(
+        "softmax",
+        {
+            "bfloat16": Row(
+                "a softmax in bfloat16", {"softmax": lambda s: s.bfloat16().softmax(-1).to(s.dtype)}, "bfloat16"
+            ),
+            "float16": Row("a softmax in float16", {"softmax": lambda s: s.half().softmax(-1).to(s.dtype)}, "float16"),
+            "one": Row(
+                "a softmax with one more in its sum",
+                {"softmax": lambda s: torch.cat([s, torch.zeros_like(s[..., :1])], -1).softmax(-1)[..., :-1]},
+                is_small=True,
+            ),
+        },
     ),
     "over-queries": ("a softmax over the queries, not the keys", {"softmax": lambda s: s.softmax(-2)}),
 }
@@ -144,13 +152,15 @@ def add_attention(group: Group, name: str) -> None:
         letters: (", ".join(LETTERS[one] for one in letters), {"split": partial(_split, order=order)})
         for letters, order in ORDERS.items()
     }
-    group.rows("order-", orders, _attends, words=f"{{}} in this order in {name}")
+    group.rows("order", orders, _attends, words=f"{{}} in this order in {name}")
     for place, (letter, part) in enumerate(LETTERS.items()):
         if letter != "k":  # a bias of the keys adds as much to every score of a query
             words = f"the bias of the {part} left out in {name}"
-            group.add(f"no-bias-{letter}", words, partial(_part, place=place, change=torch.zeros_like, of="bias"))
+            plant = partial(_part, place=place, change=torch.zeros_like, of="bias")
+            group.add(f"no-bias-{letter}", words, plant, kind="no-bias")
         words = f"the weight of the {part} transposed in {name}"
-        group.add(f"transposed-{letter}", words, partial(_part, place=place, change=lambda part: part.T, of="weight"))
+        plant = partial(_part, place=place, change=lambda part: part.T, of="weight")
+        group.add(f"transposed-{letter}", words, plant, kind="transposed")
 
 
 def _attends(on: Target, how: dict[str, Any]) -> None:
@@ -209,51 +219,59 @@ def _changed(table: Tensor, size: int, change: TensorChange) -> Tensor:
     return change(resize_grid(table, size))
 
 
-CHANGED: dict[str, tuple[str, TensorChange]] = {
+CHANGED: MistakeTable = {
     "turned": ("with rows and columns exchanged", lambda table: table.transpose(0, 1)),
     "missing": ("left out", torch.zeros_like),
     "twice": ("added twice", lambda table: 2 * table),
-    **{f"half-{key}": row for key, row in rounding("rounded to {}").items()},
+    **kin("half", rounding("rounded to {}")),
 }
 
 
-def grid_variants() -> Iterator[tuple[str, tuple[str, TableResize]]]:
-    """Yield rows of what may be done to a square table that has another size."""
+def grid_variants() -> Iterator[tuple[str, Row]]:
+    """Yield mistakes in resizing a square table of positions, which is done for crops alone."""
     for mode, antialias, corners in ((m, a, c) for m in ("bicubic", "bilinear") for a in (False, True) for c in (0, 1)):
         if (mode, antialias, corners) == ("bicubic", True, 0):
             continue
         words = f"{mode}, {'with' if antialias else 'without'} antialias{', corners aligned' if corners else ''}"
         resize = _planes(mode=mode, antialias=antialias, align_corners=bool(corners))
-        yield f"{mode}-{int(antialias)}{corners}", (f"resized {words}", resize)
+        yield f"{mode}-{int(antialias)}{corners}", _of_crops(f"resized {words}", resize)
     for mode in ("nearest", "nearest-exact", "area"):
-        yield mode, (f"resized by {mode}", _planes(mode=mode))
+        yield mode, _of_crops(f"resized by {mode}", _planes(mode=mode))
     parts = {"front": "first rows and columns", "middle": "middle", "end": "last rows and columns"}
     for place, (key, part) in enumerate(parts.items()):
-        yield f"cut-{key}", (f"cut to its {part}, not resized", _unless_equal(partial(_cut, share=place / 2)))
-    yield "scale-factor", ("resized by a scale factor of a little more than the size", _unless_equal(_by_scale))
-    yield "strided", ("read in steps, not resized", _unless_equal(_strided))
-    yield "in-bfloat16", ("resized in bfloat16", _planes(torch.bfloat16, mode="bicubic", antialias=True))
-    for key, (words, change) in CHANGED.items():
-        yield key, (words, partial(_changed, change=change))
+        yield f"cut-{key}", _of_crops(f"cut to its {part}, not resized", _unless_equal(partial(_cut, share=place / 2)))
+    yield (
+        "scale-factor",
+        _of_crops("resized by a scale factor of a little more than the size", _unless_equal(_by_scale)),
+    )
+    yield "strided", _of_crops("read in steps, not resized", _unless_equal(_strided))
+    narrow = _planes(torch.bfloat16, mode="bicubic", antialias=True)
+    yield "in-bfloat16", _of_crops("resized in bfloat16", narrow, "bfloat16")
+    for key, row in CHANGED.items():
+        yield key, Row(*row)._replace(how=partial(_changed, change=row[1]))
     edge = partial(_beyond, places=lambda at, side: at.clamp(max=side - 1))
-    yield "edge", ("of larger views repeated at the edge, not resized", edge)
+    yield "edge", _of_crops("of larger views repeated at the edge, not resized", edge)
     anew = partial(_beyond, places=lambda at, side: at % side)
-    yield "anew", ("of larger views taken anew from the first row, not resized", anew)
+    yield "anew", _of_crops("of larger views taken anew from the first row, not resized", anew)
 
 
-def line_variants() -> Iterator[tuple[str, tuple[str, TableResize]]]:
-    """Yield rows of what may be done to a table of relative positions ``[L, C]`` that has another length."""
-    yield "corners", ("resized linearly with corners aligned", _line(mode="linear", align_corners=True))
+def line_variants() -> Iterator[tuple[str, Row]]:
+    """Yield mistakes in resizing a table of relative positions ``[L, C]``, which is done for crops alone."""
+    yield "corners", _of_crops("resized linearly with corners aligned", _line(mode="linear", align_corners=True))
     for mode in ("nearest", "nearest-exact", "area"):
-        yield mode, (f"resized by {mode}", _line(mode=mode))
-    yield "antialias", ("resized linearly with antialias", _line(mode="bilinear", antialias=True))
-    yield "bicubic", ("resized bicubic", _line(mode="bicubic", antialias=False))
-    yield "bicubic-antialias", ("resized bicubic with antialias", _line(mode="bicubic", antialias=True))
-    yield "asymmetric", ("resized linearly without half-pixel centres", _unless_equal(_asymmetric))
+        yield mode, _of_crops(f"resized by {mode}", _line(mode=mode))
+    yield "antialias", _of_crops("resized linearly with antialias", _line(mode="bilinear", antialias=True))
+    yield "bicubic", _of_crops("resized bicubic", _line(mode="bicubic", antialias=False))
+    yield "bicubic-antialias", _of_crops("resized bicubic with antialias", _line(mode="bicubic", antialias=True))
+    yield "asymmetric", _of_crops("resized linearly without half-pixel centres", _unless_equal(_asymmetric))
     for key, part, share in (("middle", "middle", 0.5), ("front", "beginning", 0.0), ("end", "end", 1.0)):
-        yield key, (f"cut to its {part}, not resized", partial(_cut_line, share=share))
-    yield "in-bfloat16", ("resized in bfloat16", _line(torch.bfloat16, mode="linear"))
-    yield "clamped", ("clamped for larger views, not resized", _clamped)
+        yield key, _of_crops(f"cut to its {part}, not resized", partial(_cut_line, share=share))
+    yield "in-bfloat16", _of_crops("resized in bfloat16", _line(torch.bfloat16, mode="linear"), "bfloat16")
+    yield "clamped", _of_crops("clamped for larger views, not resized", _clamped)
+
+
+def _of_crops(words: str, resize: TableResize, precision: Precision | None = None) -> Row:
+    return Row(words, resize, precision, needs_crops=True)
 
 
 def _line(dtype: torch.dtype = torch.float32, **how: Any) -> TableResize:

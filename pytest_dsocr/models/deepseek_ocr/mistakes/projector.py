@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pytest_dsocr.engine.fusion import square
 from pytest_dsocr.explain.catalogue.blocks import DTYPES, NOT_FINITE, rounded
-from pytest_dsocr.explain.mistake import Group, Target
+from pytest_dsocr.explain.mistake import NEVER_FILLED, Group, Target
 from pytest_dsocr.models.deepseek_ocr.model import DeepseekOCR
 
 
@@ -25,7 +25,7 @@ def projector_mistakes() -> Group:
     for key, dtype in DTYPES.items():
         for what, words in ROUNDED.items():
             run = partial(_rounded, to=dtype, what=what)
-            group.add(f"{what}-{key}", f"{words} {key}", partial(_projects, run=run))
+            group.add(f"{what}-{key}", f"{words} {key}", partial(_projects, run=run), kind=what, precision=key)
     return group
 
 
@@ -105,7 +105,7 @@ LINEARS: dict[str, tuple[str, Callable[[Any, Tensor], Tensor]]] = {
         "the projector's tokens divided by the root of their width",
         lambda linear, x: _linear(linear, x) / linear.weight.shape[0] ** 0.5,
     ),
-    "never-filled": (
+    NEVER_FILLED: (
         "the projector's weights left as they were allocated",
         lambda linear, x: _linear(linear, x) * torch.nan,
     ),

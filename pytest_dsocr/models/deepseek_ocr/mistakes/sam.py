@@ -12,13 +12,12 @@ from pytest_dsocr.explain.catalogue import blocks
 from pytest_dsocr.explain.catalogue.blocks import (
     ACTIVATIONS,
     NOT_FINITE,
-    MistakeTable,
     TensorChange,
     normed,
     rounded,
     rounding,
 )
-from pytest_dsocr.explain.mistake import Group, Target
+from pytest_dsocr.explain.mistake import Group, MistakeTable, Row, Target, kin
 from pytest_dsocr.layers import sam
 from pytest_dsocr.models.deepseek_ocr.mistakes.encoders import TableResize, add_attention, grid_variants, line_variants
 
@@ -31,30 +30,32 @@ def sam_mistakes() -> Group:
     group = Group("sam", NOT_FINITE)
     blocks.add_activations(group, "SAM", "erf", lambda act, mlp, x: mlp.lin2(act(mlp.lin1(x))), sam.SamMlp)
     blocks.add_linears(group, "SAM", ("attn.qkv", "attn.proj", "mlp.lin1", "mlp.lin2"), ("attn.proj",))
-    group.rows("relative-", dict(line_variants()), _line, words="SAM's tables of relative positions {}")
-    group.rows("relative-", BIASES, _biased)
-    group.rows("relative-", RELATIVE, _relative, words="{} in SAM")
+    group.rows("relative", dict(line_variants()), _line, words="SAM's tables of relative positions {}")
+    group.rows("relative", BIASES, _biased)
+    group.rows("relative", RELATIVE, _relative, words="{} in SAM")
     group.rows("", WINDOWS, lambda on, plant: plant(on), "wide")
     blocks.add_norms(group, "SAM", 1e-6, (1e-5, 1e-12, 1e-8, 1e-3))
     add_attention(group, "SAM")
     blocks.add_flows(group, "SAM")
-    group.rows("positions-", dict(grid_variants()), _grid, "front", "SAM's absolute positions {}")
-    group.rows("pixels-", PIXELS, _pixels, "front", "{} in front of SAM")
-    group.rows("patches-", PATCHES, _patches, "front")
-    group.add("patches-no-bias", "the patches without their bias", _no_patch_bias, "front")
-    group.add("patches-by-column", "SAM's patches in the order of the columns", _patches_turned, "front")
-    for key, (words, run) in CONVOLUTIONS.items():
+    group.rows("positions", dict(grid_variants()), _grid, "front", "SAM's absolute positions {}")
+    group.rows("pixels", PIXELS, _pixels, "front", "{} in front of SAM")
+    group.rows("patches", PATCHES, _patches, "front")
+    group.add("patches-no-bias", "the patches without their bias", _no_patch_bias, "front", kind="patches")
+    words = "SAM's patches in the order of the columns"
+    group.add("patches-by-column", words, _patches_turned, "front", kind="patches")
+    for key, row in CONVOLUTIONS.items():
         for which in (("net_2", "net_3"), ("net_2",), ("net_3",), ("neck.2",), ("neck.2", "net_2", "net_3")):
-            plant = partial(_convolutions, run=run, which=which)
-            group.add(f"{'-'.join(which)}-{key}", f"SAM's {' and '.join(which)} {words}", plant, "back")
+            words = f"SAM's {' and '.join(which)} {{}}"
+            group.rows("-".join(which), {key: row}, partial(_convolutions, which), "back", words)
     for key, name, own in (("gelu", "GELU", "erf"), ("relu", "ReLU", "relu"), ("silu", "SiLU", "silu")):
-        for prefix, (where, path) in BEHIND.items():
-            plant = partial(_behind, path=path, act=ACTIVATIONS[own][1])
-            group.add(f"{prefix}-{key}", f"{name} {where}", plant, "back")
-    for key, (words, how) in NECK_NORMS.items():
+        for kind, (where, path) in BEHIND.items():
+            plant = partial(_behind, path=path, act=ACTIVATIONS[own].how)
+            group.add(f"{kind}-{key}", f"{name} {where}", plant, "back", kind=kind)
+    for key, row in NECK_NORMS.items():
         for places, name in (((1, 3), "norms"), ((1,), "first norm"), ((3,), "second norm")):
-            plant = partial(_neck_norms, how=how, which=places)
-            group.add(f"neck-norm-{key}-{len(places)}{places[0]}", f"the {name} of SAM's neck {words}", plant, "back")
+            of_places = {f"{key}-{len(places)}{places[0]}": row}
+            words = f"the {name} of SAM's neck {{}}"
+            group.rows("neck-norm", of_places, partial(_neck_norms, places), "back", words)
     group.add("neck-turned", "SAM's rows and columns exchanged in front of the neck", _neck_turned, "back")
     group.add("neck-not-loaded", "the weights of SAM's neck never loaded", _neck_not_loaded, "back")
     return group
@@ -88,15 +89,14 @@ RELATIVE: dict[str, tuple[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 }
 
 
-BIASES: dict[str, tuple[str, Callable[[Bias, Tensor, int, int], Tensor]]] = {
+BIASES: MistakeTable = {
     "of-scaled": (
         "SAM's relative positions taken of the scaled query",
         lambda bias, q, height, width: bias(q / q.shape[-1] ** 0.5, height, width),
     ),
-    **{
-        key: (words, lambda bias, *place, change=change: change(bias(*place)))
-        for key, (words, change) in rounding("SAM's bias of relative positions rounded to {}").items()
-    },
+    **rounding(
+        "SAM's bias of relative positions rounded to {}", lambda change: lambda bias, *place: change(bias(*place))
+    ),
 }
 
 
@@ -181,7 +181,7 @@ WINDOWS: MistakeTable = {
         "a block of SAM keeping to windows that should attend to the whole view",
         partial(_windows, size=14, everywhere=True),
     ),
-    **{f"windows-{size}": (f"windows of {size} in SAM", partial(_windows, size=size)) for size in (7, 8, 10, 12, 16)},
+    **kin("windows", {f"{n}": (f"windows of {n} in SAM", partial(_windows, size=n)) for n in (7, 8, 10, 12, 16)}),
     "pad-before": ("SAM's windows padded in front, not behind", partial(_pads, share=1.0)),
     "pad-middle": ("SAM's windows padded on both sides", partial(_pads, share=0.5)),
     "pad-replicate": ("SAM's windows padded with the last row and column", partial(_pads, mode="replicate")),
@@ -195,13 +195,13 @@ WINDOWS: MistakeTable = {
     "windows-shifted": ("SAM's windows shifted by half of their size", _shifted),
     "windows-by-column": ("SAM's windows put back column by column", _by_column),
 }
-PIXELS: dict[str, tuple[str, TensorChange]] = {
+PIXELS: MistakeTable = {
     "turned": ("the pixels' rows and columns exchanged", lambda x: x.transpose(2, 3)),
     "normalised-twice": ("the pixels normalised a second time", lambda x: (x - 0.5) / 0.5),
     "shares": ("pixels from 0 to 1", lambda x: x * 0.5 + 0.5),
-    "float16": ("the pixels rounded to float16", partial(rounded, dtype=torch.float16)),
+    "float16": Row("the pixels rounded to float16", partial(rounded, dtype=torch.float16), "float16"),
 }
-PATCHES: dict[str, tuple[str, TensorChange]] = {
+PATCHES: MistakeTable = {
     "turned": ("rows and columns of the patches' weights exchanged", lambda w: w.transpose(2, 3)),
     "bgr": ("the patches' weights in the order blue, green, red", lambda w: w.flip(1)),
     "flipped": ("the patches' weights turned by 180 degrees, as of a true convolution", lambda w: w.flip(2, 3)),
@@ -242,16 +242,17 @@ def _conv(
     return F.conv2d(F.pad(x, pad, mode=mode), weight(conv.weight), stride=conv.stride)
 
 
-CONVOLUTIONS: dict[str, tuple[str, Callable[[Any, Tensor], Tensor]]] = {
+CONVOLUTIONS: MistakeTable = {
     "pad-behind": ('padded behind only, as TensorFlow\'s "same" does', partial(_conv, pad=(0, 1, 0, 1))),
     "pad-front": ("padded in front only", partial(_conv, pad=(1, 0, 1, 0))),
     "pad-replicate": ("padded with the last row and column", partial(_conv, mode="replicate")),
     "pad-reflect": ("padded by reflection", partial(_conv, mode="reflect")),
     "flipped": ("with its weights turned by 180 degrees", partial(_conv, weight=lambda w: w.flip(2, 3))),
     "turned": ("with rows and columns of its weights exchanged", partial(_conv, weight=lambda w: w.transpose(2, 3))),
-    "bfloat16": (
+    "bfloat16": Row(
         "computed in bfloat16",
         lambda conv, x: rounded(_conv(conv, rounded(x, torch.bfloat16)), torch.bfloat16),
+        "bfloat16",
     ),
 }
 BEHIND = {
@@ -262,7 +263,7 @@ BEHIND = {
 }
 
 
-def _convolutions(on: Target, run: Callable[[Any, Tensor], Tensor], which: tuple[str, ...]) -> None:
+def _convolutions(which: tuple[str, ...], on: Target, run: Callable[[Any, Tensor], Tensor]) -> None:
     for conv in map(on.core.sam_model.get_submodule, which):
         on.changes.forward(conv, partial(run, conv))
 
@@ -271,24 +272,27 @@ def _behind(on: Target, path: str, act: TensorChange) -> None:
     on.changes.around(on.core.sam_model.get_submodule(path), lambda run, x: act(run(x)))
 
 
-NECK_NORMS: dict[str, tuple[str, dict[str, Any] | None]] = {
+NECK_NORMS: MistakeTable = {
     "missing": ("left out", None),
     "over-places": ("over the places, not the channels", {"dim": (2, 3)}),
     "over-rows": ("over rows, not channels", {"dim": 2}),
     "over-columns": ("over columns, not channels", {"dim": 3}),
     "over-all": ("over places and channels together", {"dim": (1, 2, 3)}),
-    "unbiased": ("whose variance is over one channel less", {"unbiased": True}),
+    "unbiased": Row("whose variance is over one channel less", {"unbiased": True}, is_small=True),
     "no-weight": ("without weights", {"gain": False}),
     "no-bias": ("without biases", {"shift": False}),
     "plain": ("without weights and biases", {"gain": False, "shift": False}),
     "rms": ("that do not take the mean away", {"other": True}),
-    "outside": ("whose epsilon is added to the root", {"outside": True}),
-    "bfloat16": ("computed in bfloat16", {"dtype": torch.bfloat16}),
-    **{f"{n:g}": (f"with an epsilon of {n:g} in place of 1e-06", {"eps": n}) for n in (1e-5, 1e-12, 1e-3, 1e-8)},
+    "outside": Row("whose epsilon is added to the root", {"outside": True}, is_small=True),
+    "bfloat16": Row("computed in bfloat16", {"dtype": torch.bfloat16}, "bfloat16"),
+    **{
+        f"{n:g}": Row(f"with an epsilon of {n:g} in place of 1e-06", {"eps": n}, is_small=True)
+        for n in (1e-5, 1e-12, 1e-3, 1e-8)
+    },
 }
 
 
-def _neck_norms(on: Target, how: dict[str, Any] | None, which: tuple[int, ...]) -> None:
+def _neck_norms(which: tuple[int, ...], on: Target, how: dict[str, Any] | None) -> None:
     for norm in [on.core.sam_model.neck[index] for index in which]:
         on.changes.forward(norm, partial(normed, norm, **{"dim": 1, **how}) if how else lambda x: x)
 
