@@ -170,7 +170,7 @@ def compare_sides(
     always_read: bool = False,
     again: Again | None = None,
 ) -> CaseReport:
-    """Ask both sides about ``case``, compare their answers, and find out which parts are wrong by themselves.
+    """Ask both sides about ``case`` and compare their answers. Test each wrong part alone.
 
     Args:
         case: what both sides read.

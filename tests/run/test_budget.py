@@ -42,7 +42,7 @@ def planted(*names: str) -> Iterator[EngineSubject]:
 
 
 def report(*names: str, explain: float = 0.0, budget: Mapping[str, float] = BUDGETS["int8"]) -> CaseReport:
-    """One page of a run with a budget, of the engine with mistakes in it."""
+    """Compare one page, read by an engine with planted mistakes, in a run with a budget."""
     own = config(explain=explain, out=None, budget=budget, given_by={"budget": "--dsocr-budget"})
     reference = open_recorded([FOLDER], WantedReference(resolve("mini"), fixed=frozenset()))
     with planted(*names) as asked:
@@ -79,7 +79,7 @@ def test_a_mistake_in_a_port_in_eight_bits_is_wrong_and_named() -> None:
 
 
 class Declared:
-    """What a subject says of itself."""
+    """A subject that declares a precision."""
 
     def __init__(self, precision: str) -> None:
         self.precision = precision

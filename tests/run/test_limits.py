@@ -1,4 +1,4 @@
-"""How far two sides may be apart: by the dtype that each computes in, and by whether both are run alike."""
+"""Tests of the limits between two sides: they depend on both dtypes and on whether the keys are equal."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,12 +30,12 @@ KEY = RESOURCES.key
 ALIKE = replace(MADE, checkpoint_sha256=KEY.checkpoint_sha256)
 IN_BFLOAT16: Any = SimpleNamespace(dtype="bfloat16")
 OF_SETUP = object()
-"""A subject that does not say what it computes in."""
+"""A subject that does not declare a dtype."""
 
 
 @dataclass
 class Reference:
-    """A reference with one answer, of which is asked how it was made."""
+    """A reference with one answer and a provenance."""
 
     said: ReferenceResult | None = None
     provenance: Provenance = MADE
