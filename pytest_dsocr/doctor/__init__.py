@@ -1,1 +1,1 @@
-"""What a machine has and lacks for a run, looked at as a run would: a finding each, and what to do about it."""
+"""Checks of a machine before a run: each yields findings, with advice where something is missing."""

@@ -1,4 +1,4 @@
-"""The run that a machine is examined for, and the finding of a check."""
+"""The run to prepare for, and the result of a check."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,55 +9,55 @@ from pytest_dsocr.reference.environment import VENDOR_FILES
 
 
 class Severity(StrEnum):
-    """How a finding bears on the run."""
+    """Severity of a finding."""
 
     OK = "ok"
     NOTE = "note"
-    """Missing or unusual, and the run can do without."""
+    """Missing or unusual, but not needed by the run."""
     FAULT = "fault"
-    """The run needs it."""
+    """Missing or broken, and needed by the run."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found of one thing."""
+    """Result of a check for one thing."""
 
     check: str
     level: Severity
     message: str
     todo: str = ""
-    """What to do about it; empty where that is nothing, or stands in ``message``."""
+    """Advice; empty if there is nothing to do or ``message`` contains it."""
 
     @property
     def text(self) -> str:
-        """Both in one sentence."""
+        """The message and the advice in one sentence."""
         return f"{self.message}; {self.todo}" if self.todo else self.message
 
 
 @dataclass(frozen=True)
 class ExaminedRun:
-    """The run that the machine is examined for."""
+    """Settings of the run to prepare for."""
 
     checkpoint: str
     device: str
     dtype: str
     attention: str
     reference: Path | Literal["engine"] | None
-    """As ``--dsocr-reference``; None for the recordings of ``golden``."""
+    """Value of ``--dsocr-reference``; None for the recordings in ``golden``."""
     vendor_env: Path | None
     pages: tuple[str, ...]
     golden: Path
     out: Path
-    """Where the run is to write."""
+    """Folder for the results of the run."""
 
     @property
     def on_gpu(self) -> bool:
-        """Whether it is to run on a GPU."""
+        """Whether the run uses a GPU."""
         return self.device.startswith("cuda")
 
     @property
     def vendor(self) -> Path | None:
-        """The folder with the vendor's files, where the reference is live."""
+        """The folder with the vendor's files if the reference is live, else None."""
         folder = self.reference if isinstance(self.reference, Path) else None
         return folder if folder and any((folder / name).is_file() for name in VENDOR_FILES) else None
 
@@ -68,5 +68,5 @@ class ExaminedRun:
 
 
 def needed(is_needed: bool) -> Severity:
-    """Return the level of something that is not there."""
+    """Return the severity of a missing thing."""
     return Severity.FAULT if is_needed else Severity.NOTE

@@ -1,4 +1,4 @@
-"""What a run reads: the checkpoint's weights, pages, the vendor's files, recordings, baselines."""
+"""Checks of the inputs of a run: weights, pages, the vendor's files, recordings, baselines."""
 
 import shlex
 from collections.abc import Iterator
@@ -24,11 +24,11 @@ from pytest_dsocr.timing.identity import machine_name
 from pytest_dsocr.timing.probe.machine import machine
 
 ACCEPT = "pytest --pyargs pytest_dsocr.suites.perf"
-UNREADABLE = "not looked up, for the weights cannot be read"
+UNREADABLE = "not searched, because the weights cannot be read"
 
 
 def weights(wanted: ExaminedRun) -> Iterator[Finding]:
-    """Find the checkpoint, and read all of its weights for their hash."""
+    """Find the checkpoint and hash all of its weights."""
     found = resolve(wanted.checkpoint)
     where = f" in {found.folder}" if found.folder else ", made of a seed"
     purpose = f"; {MINI_IS_FOR}" if wanted.checkpoint == MINI else ""
@@ -38,7 +38,7 @@ def weights(wanted: ExaminedRun) -> Iterator[Finding]:
 
 
 def pages(wanted: ExaminedRun) -> Iterator[Finding]:
-    """Open every page as a run would; a PDF's are rendered."""
+    """Open every page as a run would, and render the pages of PDFs."""
     family = family_named(wanted.checkpoint)
     cases = make_cases(wanted.pages, [family.a_prompt], [family.default_preset], family=family).readable()
     for bad in cases.bad:
@@ -54,7 +54,7 @@ def vendor(wanted: ExaminedRun) -> Iterator[Finding]:
     folder = wanted.vendor
     if folder is None:
         yield Finding(
-            "vendor", Severity.NOTE, "its files are not given, so that nothing runs live", "--reference=FOLDER"
+            "vendor", Severity.NOTE, "no folder with its files is given, so it does not run live", "--reference=FOLDER"
         )
         return
     change = change_of(folder, anchors_file(check_vendor_folder(folder)), [])
@@ -62,10 +62,10 @@ def vendor(wanted: ExaminedRun) -> Iterator[Finding]:
         message = f"{count(len(change.drifted), 'anchor')} drifted: {listed([one.anchor for one in change.drifted])}"
         yield Finding("vendor", Severity.FAULT, message, f"see what that affects: dsocr watch-vendor {folder}")
     elif change.files:
-        message = f"{', '.join(change.files)} differs in comments or layout, and recordings are of another one"
+        message = f"only comments or layout differ from the recorded files: {', '.join(change.files)}"
         yield Finding("vendor", Severity.NOTE, message, f"see which: dsocr watch-vendor {folder}")
     else:
-        yield Finding("vendor", Severity.OK, f"the files in {folder} are those that were written down")
+        yield Finding("vendor", Severity.OK, f"the files in {folder} equal those that the anchors describe")
 
 
 def environment(wanted: ExaminedRun) -> Iterator[Finding]:
@@ -84,11 +84,11 @@ def environment(wanted: ExaminedRun) -> Iterator[Finding]:
     except DsocrError as error:
         yield Finding("vendor's env", Severity.FAULT, str(error))
     else:
-        yield Finding("vendor's env", Severity.OK, f"{python}, transformers {found}; it imports the files")
+        yield Finding("vendor's env", Severity.OK, f"{python}, transformers {found}; it can import the files")
 
 
 def recordings(wanted: ExaminedRun) -> Iterator[Finding]:
-    """Open the recording of this checkpoint and key, every byte of it, or the nearest."""
+    """Open and verify the recording of this checkpoint and key, or the nearest one."""
     level = needed(wanted.needs_recording)
     checkpoint = _checkpoint(wanted)
     if checkpoint is None:
@@ -104,7 +104,7 @@ def recordings(wanted: ExaminedRun) -> Iterator[Finding]:
         yield Finding("recordings", level, str(error))
         return
     except (RuntimeError, AssertionError) as error:  # torch knows no such device
-        yield Finding("recordings", level, f"no GPU to look them up by ({error})", "see what is said of torch")
+        yield Finding("recordings", level, f"no GPU was found ({error})", "see the finding about torch")
         return
     assert not isinstance(found, LiveReference)
     message = f"{count(len(found.recording.cases), 'case')} in {found.recording.folder}, of {found.provenance.date}"
@@ -117,7 +117,7 @@ def recordings(wanted: ExaminedRun) -> Iterator[Finding]:
 
 
 def pillow(wanted: ExaminedRun) -> Iterator[Finding]:
-    """Say whether the installed Pillow resizes as that of a recording of these weights did."""
+    """Compare how the installed Pillow resizes with the recordings of these weights."""
     version, checkpoint = metadata.version("pillow"), _checkpoint(wanted)
     sha256 = checkpoint.sha256 if checkpoint else ""
     made = [one for place in recording_places(wanted.golden) for one in recordings_of(place, sha256)]
@@ -127,32 +127,35 @@ def pillow(wanted: ExaminedRun) -> Iterator[Finding]:
         yield Finding("pillow", Severity.OK, message)
     elif made:
         recorded = sorted({one.versions.get("pillow", "unknown") for one in made})
-        message = (
-            f"{version}, which resizes otherwise than {' and '.join(recorded)}, that the recordings were made with"
-        )
+        message = f"{version}, which resizes differently from {' and '.join(recorded)}, used for the recordings"
         yield Finding("pillow", needed(wanted.needs_recording), message, f"pip install 'pillow=={recorded[-1]}'")
     else:
-        yield Finding("pillow", Severity.NOTE, f"{version} ({resampling()}); there is no recording to hold it to")
+        yield Finding("pillow", Severity.NOTE, f"{version} ({resampling()}); there is no recording to compare it with")
 
 
 def baselines(wanted: ExaminedRun) -> Iterator[Finding]:
-    """Look for baselines of this machine; without any, no run is called slower."""
+    """Search for baselines of this machine; without one, no run is reported as slower."""
     try:
         places, here = baseline_places(wanted.golden), machine(wanted.device)
     except (RuntimeError, AssertionError) as error:  # torch knows no such device
-        yield Finding("baselines", Severity.NOTE, f"no GPU to look them up by ({error})", "see what is said of torch")
+        yield Finding(
+            "baselines",
+            Severity.NOTE,
+            f"no GPU was found ({error})",
+            "see the finding about torch",
+        )
         return
     name = machine_name(here)
     if has_any(places, here):
-        found = f"there are some of {name}; a run says whether one is of its page and setting"
+        found = f"found for {name}; the run reports whether one fits its page and setting"
         yield Finding("baselines", Severity.OK, found)
     else:
-        todo = f"accept a run's times: {accepting(wanted)}"
-        yield Finding("baselines", Severity.NOTE, f"none of {name}, so that no run is called slower", todo)
+        todo = f"accept the times of a run: {accepting(wanted)}"
+        yield Finding("baselines", Severity.NOTE, f"none for {name}, so no run is reported as slower", todo)
 
 
 def accepting(wanted: ExaminedRun) -> str:
-    """Return the command that makes the first baseline of such a run."""
+    """Return the command that writes the first baseline of this run."""
     named = {name: str(getattr(wanted, name)) for name in ("checkpoint", "device", "dtype", "attention")}
     named |= {"reference": str(wanted.reference)} if wanted.reference else {}
     options = [f"--dsocr-{name}={value}" for name, value in named.items()]
@@ -160,7 +163,7 @@ def accepting(wanted: ExaminedRun) -> str:
 
 
 def _checkpoint(wanted: ExaminedRun) -> Checkpoint | None:
-    """Return it; None where it cannot be read, which the check of the weights says."""
+    """Return the checkpoint; None if it cannot be read, which :func:`weights` reports."""
     try:
         found = resolve(wanted.checkpoint)
         return found if found.sha256 else None

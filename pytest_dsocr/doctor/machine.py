@@ -1,4 +1,4 @@
-"""Python and its packages, torch, the driver, the GPUs, the disk; and every check, one after the other."""
+"""Checks of Python and its packages, torch, the driver, GPUs and disks; and the table of all checks."""
 
 import os
 import platform
@@ -24,9 +24,9 @@ from pytest_dsocr.timing.probe.machine import Gpu
 
 GIB = 1024**3
 FEW_GIB, FEWEST_GIB = 10.0, 1.0
-"""Free disk below which a note is made, and below which a run will hardly end."""
+"""Free disk space that deserves a note, and space with which a run hardly ends."""
 ALLOWANCE = 1.25
-"""Memory that a model takes on its GPU, over that of its weights."""
+"""GPU memory that a model takes, divided by the size of its weights."""
 US = "pytest-dsocr"
 
 
@@ -37,7 +37,7 @@ def python(wanted: ExaminedRun) -> Iterator[Finding]:
         said = metadata.metadata(US)
     except metadata.PackageNotFoundError:
         yield Finding("python", Severity.OK, version)
-        message = f"{US} is not installed and used from {Path(__file__).parents[2]}; what it needs was not looked at"
+        message = f"{US} is used from {Path(__file__).parents[2]} and not installed; its requirements were not checked"
         yield Finding("packages", Severity.NOTE, message)
         return
     allowed = SpecifierSet(said["Requires-Python"])
@@ -47,11 +47,11 @@ def python(wanted: ExaminedRun) -> Iterator[Finding]:
     if unmet:
         yield Finding("packages", Severity.FAULT, ", ".join(unmet), f"pip install --upgrade {US}")
     else:
-        yield Finding("packages", Severity.OK, f"{US} {said['Version']}, and every package that it needs")
+        yield Finding("packages", Severity.OK, f"{US} {said['Version']} and every package that it requires")
 
 
 def torch(wanted: ExaminedRun) -> Iterator[Finding]:
-    """Look whether torch has the device and the attention."""
+    """Check that torch supports the device."""
     cuda = installed.version.cuda
     message = f"{installed.__version__}, {f'built for CUDA {cuda}' if cuda else 'without CUDA'}"
     if not wanted.on_gpu:
@@ -67,17 +67,17 @@ def torch(wanted: ExaminedRun) -> Iterator[Finding]:
 
 
 def attention(wanted: ExaminedRun) -> Iterator[Finding]:
-    """Look whether the attention's kernel is there, and has a GPU where it needs one."""
+    """Check that the attention's kernel is installed, and that it has the GPU that it needs."""
     attention_function(wanted.attention)
     if wanted.attention == "flash_attention_2" and not wanted.on_gpu:
-        message = f"{wanted.attention} runs on a GPU alone, and the device is {wanted.device}"
+        message = f"{wanted.attention} runs only on a GPU, and the device is {wanted.device}"
         yield Finding("attention", Severity.FAULT, message, "--device=cuda, or --attention=eager")
     else:
         yield Finding("attention", Severity.OK, wanted.attention)
 
 
 def gpus(wanted: ExaminedRun) -> Iterator[Finding]:
-    """Look at the driver and at each GPU: memory, clocks, heat, who else is there."""
+    """Check the driver, and of each GPU its memory, clocks, temperature and other processes."""
     if not wanted.on_gpu:
         yield Finding("gpu", Severity.OK, f"none is needed for {wanted.device}")
         return
@@ -86,7 +86,7 @@ def gpus(wanted: ExaminedRun) -> Iterator[Finding]:
         return
     gpu = Gpu.of(wanted.device)
     if gpu is None:
-        why = "nvidia-ml-py is not installed, or the driver hides the GPU; clocks and other processes are not seen"
+        why = "nvidia-ml-py is not installed, or the driver hides the GPU; clocks and other processes cannot be checked"
         yield Finding("driver", Severity.NOTE, why, f"pip install '{US}[gpu]'")
     else:
         yield Finding("driver", Severity.OK, ", ".join(f"{name} {value}" for name, value in gpu.identity.items()))
@@ -95,17 +95,20 @@ def gpus(wanted: ExaminedRun) -> Iterator[Finding]:
 
 
 def disk(wanted: ExaminedRun) -> Iterator[Finding]:
-    """Look for room where a run writes: results, temporary files, the user's cache."""
+    """Check free space for results, temporary files and the user's cache."""
     for what, place in (("out", wanted.out), ("temporary", Path(tempfile.gettempdir())), ("cache", cache_folder())):
         there = next(folder for folder in (place.absolute(), *place.absolute().parents) if folder.is_dir())
         free = shutil.disk_usage(there).free / GIB
         level = Severity.FAULT if free < FEWEST_GIB else Severity.NOTE if free < FEW_GIB else Severity.OK
         if not os.access(there, os.W_OK):
             yield Finding(
-                f"disk, {what}", Severity.FAULT, f"{there} cannot be written", "name another folder, or allow it"
+                f"disk, {what}",
+                Severity.FAULT,
+                f"{there} is not writable",
+                "name another, or change its permissions",
             )
         else:
-            todo = "make room, or name another folder" if level is not Severity.OK else ""
+            todo = "make room or name another folder" if level is not Severity.OK else ""
             yield Finding(f"disk, {what}", level, f"{free:.1f} GiB free in {there}", todo)
 
 
@@ -117,9 +120,11 @@ def _gpu(wanted: ExaminedRun, name: str) -> Finding:
     message += "".join(f", {key} {value:g}" for key, value in values.items())
     wants = wanted_bytes(wanted) * ALLOWANCE * (2 if wanted.vendor else 1)
     if free < wants:
-        return Finding(name, Severity.FAULT, message, f"{wants / GIB:.1f} GiB are needed; end what holds its memory")
+        return Finding(
+            name, Severity.FAULT, message, f"the run needs {wants / GIB:.1f} GiB; end the processes that use its memory"
+        )
     if spoilt:
-        return Finding(name, Severity.NOTE, f"{message}; {', '.join(spoilt)}", "take no times until that is over")
+        return Finding(name, Severity.NOTE, f"{message}; {', '.join(spoilt)}", "measure no times until that has ended")
     return Finding(name, Severity.OK, message)
 
 
@@ -133,7 +138,7 @@ def wanted_bytes(wanted: ExaminedRun) -> int:
 
 
 def _unmet(requirement: Requirement) -> str:
-    """Say how an installed package is not what is required; nothing of extras, which no run needs by itself."""
+    """Say why a requirement is not met; return an empty text if it is, or if only an extra needs it."""
     if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
         return ""
     try:
@@ -148,7 +153,7 @@ def _unmet(requirement: Requirement) -> str:
 def _visible() -> str:
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     limit = "" if named is None else f" (CUDA_VISIBLE_DEVICES is {named!r})"
-    return f"see that nvidia-smi lists it, and that this process may see it{limit}"
+    return f"check that nvidia-smi lists it and that this process may use it{limit}"
 
 
 CHECKS: dict[str, Callable[[ExaminedRun], Iterator[Finding]]] = {
@@ -168,11 +173,11 @@ CHECKS: dict[str, Callable[[ExaminedRun], Iterator[Finding]]] = {
 
 
 def examine(wanted: ExaminedRun) -> Iterator[Finding]:
-    """Yield what each check finds."""
+    """Run every check and yield its findings."""
     for name, check in CHECKS.items():
         try:
             yield from check(wanted)
         except DsocrError as error:
             yield Finding(name, Severity.FAULT, str(error))
-        except Exception as error:  # a broken machine breaks in ways that nobody has thought of
-            yield Finding(name, Severity.FAULT, f"the check broke down: {type(error).__name__}: {error}")
+        except Exception as error:  # a broken machine fails in unexpected ways
+            yield Finding(name, Severity.FAULT, f"the check itself failed: {type(error).__name__}: {error}")

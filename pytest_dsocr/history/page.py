@@ -1,4 +1,4 @@
-"""Every night: what went wrong when, what is wrong still, and the times; for the terminal, and as a page."""
+"""Views of all nights: failures with their first and last night, and times; for the terminal and as a page."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,69 +13,70 @@ from pytest_dsocr.timing.identity import title_of
 
 NO_CASE = "of no page"
 MOST = 20
-"""Spells that a terminal shows."""
+"""Streaks that a terminal shows."""
 EVERY_DATE = 8
-"""Columns of the page that a date stands over."""
+"""Columns of the page between two dates."""
 TEMPLATE = "history.html.j2"
 Cell = tuple[str, str]
-"""Case and stage."""
+"""A case and a stage."""
 
 
 @dataclass(frozen=True)
 class BrokenStreak:
-    """Cells that went wrong in the same night, and were right again in the same, if they were."""
+    """Cells that broke in the same night, and were fixed in the same night or not yet."""
 
     good: Night | None
-    """The last night before in which they were right; None where they never were."""
+    """The last good night before; None if there is none."""
     first: Night
-    """The first bad one."""
-    mended: Night | None
+    """The first bad night."""
+    fixed: Night | None
     cells: tuple[Cell, ...]
-    """In the order of the data."""
+    """Sorted by stage, then by case."""
 
     def __str__(self) -> str:
         what = f"{listed(list(dict.fromkeys(stage for _, stage in self.cells)))} of {_cases(self.cells)}"
         good = f"last right {self.good.at}" if self.good else "never right before"
-        until = f", right again {self.mended.at}" if self.mended else ""
+        until = f", right again {self.fixed.at}" if self.fixed else ""
         return f"first bad {self.first.at}: {what}; {good}{until}"
 
 
-def spells(nights: Sequence[Night]) -> list[BrokenStreak]:
-    """Return every spell of wrong nights, those that go on first, then the latest first.
+def streaks(nights: Sequence[Night]) -> list[BrokenStreak]:
+    """Return every streak of wrong nights: first those that continue, then the latest first.
 
-    A night that did not compare a cell says nothing of it.
+    A night in which a cell was not compared neither starts nor ends its streak.
     """
     found: dict[tuple[int, int, int], list[Cell]] = {}
-    for cell in cells_in(nights):
-        for times in _spells_of([(k, night.cells.get(cell[0], {}).get(cell[1], "")) for k, night in enumerate(nights)]):
-            found.setdefault(times, []).append(cell)
+    for case, stage in cells_in(nights):
+        letters = [night.cells.get(case, {}).get(stage, "") for night in nights]
+        for times in _streaks_of(letters):
+            found.setdefault(times, []).append((case, stage))
     made = [
         BrokenStreak(
             nights[good] if good >= 0 else None,
             nights[first],
-            nights[mended] if mended < len(nights) else None,
+            nights[fixed] if fixed < len(nights) else None,
             tuple(sorted(cells, key=lambda cell: (STAGES.index(cell[1]), cell[0]))),
         )
-        for (good, first, mended), cells in found.items()
+        for (good, first, fixed), cells in found.items()
     ]
-    return sorted(sorted(made, key=lambda one: one.first.started, reverse=True), key=lambda one: one.mended is not None)
+    return sorted(sorted(made, key=lambda one: one.first.started, reverse=True), key=lambda one: one.fixed is not None)
 
 
 def cells_in(nights: Sequence[Night]) -> list[Cell]:
-    """Return every case and stage that any night judged, by case as it came, by stage as the data flows."""
+    """Return every case and stage that any night compared: cases in order of appearance, stages in that of the data."""
     found = {(case, stage): None for night in nights for case, stages in night.cells.items() for stage in stages}
     cases = list(dict.fromkeys(case for case, _ in found))
     return sorted(found, key=lambda cell: (cases.index(cell[0]), STAGES.index(cell[1])))
 
 
 def lines(nights: Sequence[Night], damaged: Sequence[str]) -> Iterator[str]:
-    """Yield the nights for a terminal: what broke, what was flaky, and how the last one ended."""
+    """Yield the lines for a terminal: streaks, flaky tests, the last night's verdict, and times."""
     if nights:
         first, last = nights[0], nights[-1]
         days = f"{first.day} to {last.day}"
         yield from entry("nights", f"{len(nights)}, {days}; {last.subject or 'no subject'} {last.setting}".strip())
-        for spell in spells(nights)[:MOST]:
-            yield from entry("still wrong" if spell.mended is None else "was wrong", str(spell), 6)
+        for streak in streaks(nights)[:MOST]:
+            yield from entry("still wrong" if streak.fixed is None else "was wrong", str(streak), 6)
         if flaky := dict.fromkeys(test for night in nights for test in night.flaky):
             yield from entry("flaky", f"passed only when run again: {listed([*flaky])}")
         yield from entry("last night", f"{last.at}: {last.verdict}")
@@ -90,17 +91,17 @@ def lines(nights: Sequence[Night], damaged: Sequence[str]) -> Iterator[str]:
 
 
 class Judged(NamedTuple):
-    """What one night says of a stage; all are empty where it judged nothing of it."""
+    """Verdict of one stage in one night; empty texts if nothing was compared."""
 
     letter: str = ""
-    """Of the gravest verdict."""
+    """Letter of the worst verdict."""
     title: str = ""
     wrong: str = ""
-    """How many cases are wrong, where any is."""
+    """Number of wrong cases; empty if there are none."""
 
 
 def times(nights: Sequence[Night]) -> dict[str, dict[str, list[tuple[Night, Timed]]]]:
-    """Return the nights that timed a quantity, by the title of what compares with one another, then by quantity."""
+    """Return the nights that timed a quantity, by the title of a comparable series, then by quantity."""
     found: dict[str, dict[str, list[tuple[Night, Timed]]]] = {}
     for night in nights:
         for one in night.times:
@@ -110,25 +111,27 @@ def times(nights: Sequence[Night]) -> dict[str, dict[str, list[tuple[Night, Time
 
 
 def times_in(night: Night, timed: Timed, quantity: str) -> str:
-    """Return a quantity's times in a night, and the verdict where there is one."""
+    """Return a quantity's times in a night, with the verdict if it was judged."""
     verdict = timed.verdicts.get(quantity)
     as_accepted = " as accepted" * (quantity in timed.accepted)
     return f"{timed.quantities[quantity]} {night.at}" + (f", {verdict}{as_accepted}" if verdict else "")
 
 
 def accepted_in(timed: Sequence[tuple[Night, Timed]], quantity: str) -> list[str]:
-    """Say since which night a slow-down is accepted, and why; again where the reason is another."""
+    """Return each reason for which a slow-down is accepted, with its first night."""
     whys = ["", *(one.accepted.get(quantity, "") for _, one in timed)]
     starts = zip(pairwise(whys), timed, strict=True)
     return [f"slower since {night.at}: {why}" for (before, why), (night, _) in starts if why not in ("", before)]
 
 
 def html(nights: Sequence[Night], damaged: Sequence[str]) -> str:
-    """Render a page that needs no network and runs nothing: a column a night, a row a stage; all in it is escaped.
+    """Render a page with a column for each night and a row for each stage.
+
+    The page needs no network and runs no script. Every value is escaped.
 
     Args:
-        nights: the oldest first.
-        damaged: what could not be read, a sentence each.
+        nights: sorted, the oldest first.
+        damaged: a message for each file that could not be read.
     """
     environment = templates(Path(__file__).parent)
     environment.filters |= {"of": count}
@@ -138,7 +141,7 @@ def html(nights: Sequence[Night], damaged: Sequence[str]) -> str:
         changed=[False, *(a.commit != b.commit for a, b in pairwise(nights))],
         every_date=EVERY_DATE,
         stages=[(stage, [_stage_verdict(night, stage) for night in nights]) for stage in STAGES if stage in seen],
-        spells=spells(nights),
+        streaks=streaks(nights),
         legend=[(letter, WORDS[letter]) for letter in (*LETTERS.values(), MACHINE)],
         bars={
             title: {name: (_bars(timed, name), accepted_in(timed, name)) for name, timed in quantities.items()}
@@ -159,7 +162,7 @@ def _stage_verdict(night: Night, stage: str) -> Judged:
 
 
 def _bars(timed: Sequence[tuple[Night, Timed]], quantity: str) -> list[tuple[float, str, str]]:
-    """Return of each night its share of the greatest median, the verdict, and both in words."""
+    """Return for each night the median as a share of the largest, the verdict, and a text with both."""
     most_ms = max(one.quantities[quantity].median_ms for _, one in timed) or 1.0
     return [
         (
@@ -171,10 +174,10 @@ def _bars(timed: Sequence[tuple[Night, Timed]], quantity: str) -> list[tuple[flo
     ]
 
 
-def _spells_of(letters: Sequence[tuple[int, str]]) -> Iterator[tuple[int, int, int]]:
-    """Yield each spell: its last right night, or -1; its first wrong one; the next right one, or how many there are."""
+def _streaks_of(letters: Sequence[str]) -> Iterator[tuple[int, int, int]]:
+    """Yield the indices of each streak's last good night (or -1), first bad night and next good night (or the end)."""
     good, first = -1, None
-    for k, letter in letters:
+    for k, letter in enumerate(letters):
         if letter == WRONG and first is None:
             first = k
         elif letter and letter in RIGHT:

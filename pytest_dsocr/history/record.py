@@ -1,4 +1,4 @@
-"""A night in a few kilobytes: its verdicts in one letter for each case and stage, in a folder that is only added to."""
+"""Nights as files of a few kilobytes, with one letter for each case and stage. A folder of nights is only added to."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pytest_dsocr.timing.statistics import TimingVerdict
 INPUTS, TIMES, OTHER = "tokenizer", "times", "other"
 OUTPUT = "postprocess"
 STAGES = (*STAGE_NAMES, TIMES, OTHER)
-"""As the report calls them, in the order of the data; what is of none of them comes last."""
+"""Stages under the report's names, in the order of the data, then times and everything else."""
 OF_STAGE: Mapping[str, str] = {
     **dict.fromkeys(("input_ids", "inputs", "dtypes"), INPUTS),
     **dict.fromkeys(("logits", "tokens"), "decode"),
@@ -50,23 +50,23 @@ WORDS: Mapping[str, str] = {letter: str(verdict) for verdict, letter in LETTERS.
 Letter = Annotated[str, Meta(pattern=rf"\A[{GRAVITY}]\Z")]
 StageName = Annotated[str, Meta(pattern=rf"\A({'|'.join(STAGES)})\Z")]
 Cells = dict[str, dict[StageName, Letter]]
-"""By case, which is empty for what is of no page, and by stage: a letter."""
+"""A letter by case and stage. The case is empty for tests without a page."""
 
 
 def stage_of(what: str) -> str:
-    """Return the stage of a comparison by its name: ``projector`` of ``STAGE.page/3``."""
+    """Return the stage of a comparison, such as ``projector`` for ``projector.page/3``."""
     head = what.partition("/")[0].partition(".")[0]
     stage = OF_STAGE.get(head, INPUTS if head.startswith("images") else head)
     return stage if stage in STAGES else OTHER
 
 
 def gravest(letters: Iterable[str]) -> str:
-    """Return the gravest of some letters; nothing of none."""
+    """Return the letter of the worst verdict, or an empty text."""
     return max(letters, key=GRAVITY.index, default="")
 
 
 def cells_of(results: Iterable[Mapping[str, Any]]) -> Cells:
-    """Return the gravest letter of each case and stage, as the tests of some runs judged them."""
+    """Return the letter of each case's and stage's worst verdict in all runs."""
     found: Cells = {}
     for result in results:
         for test in result.get("tests", ()):
@@ -88,33 +88,33 @@ def _letters(test: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 SUFFIX = ".night.json"
 OF_SERIES = ("machine", "subject", "setup", "page")
-"""Parts of an identity that have to be equal for two times to compare."""
+"""Parts of an identity that must be equal if two times are to be compared."""
 
 
 class Outcome(TypedDict):
-    """What became of a run of a night."""
+    """Outcome of one run of a night."""
 
     name: str
     word: str
     why: str
-    """Empty of one that passes."""
+    """Reason; empty if the run passes."""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """What a run of the suite ``perf`` measured."""
+    """Times that a run of the suite ``perf`` measured."""
 
     series: Identity
-    """The machine, the subject, how it was set up, and the page: times of another do not compare."""
+    """Machine, subject, setup and page; only times of equal series are compared."""
     quantities: Mapping[str, Spread]
     verdicts: Mapping[str, str] = field(default_factory=dict)
-    """By quantity, where it was judged against a baseline."""
+    """Verdicts by quantity, if there was a baseline."""
     accepted: Mapping[str, str] = field(default_factory=dict)
-    """The quantities that are slower as the ledger of known failures accepts, each with its reason."""
+    """Reasons by quantity, if the list of known failures accepts that it is slower."""
 
     @classmethod
     def of(cls, perf: Mapping[str, Any], tests: Iterable[Mapping[str, Any]] = ()) -> Timed:
-        """Return that of a run's result (``PerfRun.to_json``), of which these tests may have failed as expected."""
+        """Read the times in a run's result (``PerfRun.to_json``), and accepted slow-downs in its tests."""
         expected = [
             (SLOW_DOWN.search(test["nodeid"]), test["reason"]) for test in tests if test["outcome"] == "xfailed"
         ]
@@ -127,42 +127,42 @@ class Timed:
 
 @dataclass(frozen=True)
 class Night:
-    """What is kept of the runs of a night, or of a comparison of two versions."""
+    """Summary of one night's runs, or of a comparison of two versions."""
 
     started: Moment
     ended: str
     commit: Commit
-    """Empty where it is unknown."""
+    """Commit of the runs; empty if unknown."""
     word: str
-    """One of ``ENDINGS``, the gravest of its runs."""
+    """Worst ending of its runs, one of ``ENDINGS``."""
     verdict: str
     subject: str
     setting: str
     """Checkpoint, device, dtype, attention."""
     machine: str
-    """Which machine and which GPUs, in words."""
+    """Platform and GPUs."""
     parts: Sequence[Outcome] = ()
     cells: Cells = field(default_factory=dict)
     flaky: Sequence[str] = ()
-    """Tests that passed only when they were run again."""
+    """Tests that passed only when rerun."""
     notes: Sequence[str] = ()
-    """What the runs noticed, such as a known failure whose date is over."""
+    """Notes of the runs, such as a known failure that is past its date."""
     times: Sequence[Timed] = ()
     format: Literal[1] = 1
 
     @property
     def day(self) -> str:
-        """The day on which it began."""
+        """Day on which it started."""
         return self.started[:10]
 
     @property
     def short(self) -> str:
-        """Its commit in a few digits."""
+        """Short commit hash, or ``unknown``."""
         return short(self.commit) or "unknown"
 
     @property
     def at(self) -> str:
-        """Its day and commit, in words."""
+        """Day and commit, for messages."""
         return f"{self.day} (commit {self.short})"
 
 
@@ -173,16 +173,16 @@ ENDINGS = (
     *("passes", "incomplete", "slower", "no tests", "refused", "interrupted", "internal error", "machine", "changed"),
     "wrong",
 )
-"""How a run ended, the gravest last; ``incomplete`` is one that passes, and left something out or lacks a shard."""
+"""Endings of a run, the worst last. An ``incomplete`` run passes, but skipped something or lacks a shard."""
 TO_JUDGE = ("baseline", "timings")
-"""What is needed to judge times; where it is missing, a run fails with ``--no-skip`` alone."""
+"""Things needed to judge times. If one is missing, a run fails only with ``--no-skip``."""
 
 
 def of_runs(runs: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Night]:
-    """Yield a night for each commit and setting of some runs, as ``dsocr compare`` writes them.
+    """Yield a night for each commit and setting among the results of ``dsocr compare``.
 
     Args:
-        runs: a name, and what ``dsocr.json`` holds; of an unfinished run, which says of no setting, its head.
+        runs: a name and the content of ``dsocr.json``; an unfinished run has its head only, without a setting.
     """
     apart: dict[tuple[str, str, str], list[tuple[str, Mapping[str, Any]]]] = {}
     for name, result in sorted(runs, key=lambda one: not one[1].get("run")):
@@ -222,23 +222,23 @@ def _night(named: Sequence[tuple[str, Mapping[str, Any]]], commit: str, subject:
 
 
 def _not_once(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield what keeps the shards of the same pages from being all of these: missing ones, and repeated ones."""
+    """Yield a message for missing shards and one for repeated shards of the same pages."""
     found: dict[tuple[Any, ...], list[int]] = {}
     for run in (result["run"] for result in results if result.get("run")):
         if run["shard"]:
             number, of = map(int, run["shard"].split("/"))
-            pages = tuple(Path(page).name for page in run["pages"])  # a machine may have them in a folder of its own
+            pages = tuple(Path(page).name for page in run["pages"])  # each machine may keep them in another folder
             asked = (of, run["reference"], pages, *map(tuple, (run["presets"], run["prompts"])))
             found.setdefault(asked, []).append(number)
     for (of, *_), numbers in found.items():
         if missing := [f"{number}/{of}" for number in range(1, of + 1) if number not in numbers]:
-            yield f"shards that are missing: {listed(missing)}"
+            yield f"missing shards: {listed(missing)}"
         if repeated := [f"{number}/{of}" for number, times in Counter(numbers).items() if times > 1]:
-            yield f"shards that are there more than once: {listed(repeated)}"
+            yield f"repeated shards: {listed(repeated)}"
 
 
 def _outcome(name: str, result: Mapping[str, Any]) -> Outcome:
-    """Return how a run ended: one that did not finish, by the machine's fault."""
+    """Return how a run ended. An unfinished run counts as a failure of the machine."""
     ending = result.get("ended_as", Ending.INFRASTRUCTURE)
     word = "machine" if ending == Ending.INFRASTRUCTURE else str(ending)
     absent = [one["what"] for one in result.get("missing", ()) if one["what"] in TO_JUDGE]
@@ -252,7 +252,7 @@ def _outcome(name: str, result: Mapping[str, Any]) -> Outcome:
 
 @dataclass(frozen=True)
 class BenchResult:
-    """What ``dsocr bench --out`` wrote, as far as a history needs it."""
+    """Parts of a file by ``dsocr bench --out`` that a history needs."""
 
     started: Moment
     verdict: str
@@ -285,14 +285,14 @@ IDENTITIES = Format(_Identity, BENCHES.advice)
 
 
 def read_bench(path: Path) -> BenchResult:
-    """Read what ``dsocr bench --out`` wrote; raise ``DsocrError`` where it is none."""
+    """Read a file written by ``dsocr bench --out``; raise ``DsocrError`` if it is not one."""
     found = BENCHES.read(path)
     IDENTITIES.convert(found.b.identity, path)
     return found
 
 
 def of_bench(result: BenchResult) -> Night:
-    """Make a night of the second side of a comparison, so that its commit is on one axis with those of runs."""
+    """Return the second side of a comparison as a night, to show its commit among those of runs."""
     identity, setup = result.b.identity, result.b.identity["setup"]
     series = {name: identity.get(name) for name in OF_SERIES}
     verdicts = {one["quantity"]: one["pace"] for one in result.judgements}
@@ -312,18 +312,18 @@ def of_bench(result: BenchResult) -> Night:
 
 
 def add(folder: Path, night: Night) -> Path:
-    """Add a night to a folder as a file of its own, and return that; what is there is never changed.
+    """Write a night to a new file in ``folder``, and return the file's path.
 
     Raises:
-        DsocrError: where the disk does not take it.
+        DsocrError: if the file cannot be written.
     """
     stamp = "".join(c for c in night.started[:19] if c not in ":-")
-    path = folder / f"{stamp}-{night.short}-{uuid4().hex[:12]}{SUFFIX}"  # others may add one in the same second
+    path = folder / f"{stamp}-{night.short}-{uuid4().hex[:12]}{SUFFIX}"  # another may start in the same second
     return write_whole(path, json.dumps(asdict(night), indent=1) + "\n", shared=True)
 
 
 def read(folder: Path) -> tuple[list[Night], list[str]]:
-    """Read every night below a folder, the oldest first; return what is wrong with which files as well."""
+    """Read all nights below ``folder``, sorted by start; return a message for each unreadable file as well."""
     nights, damaged = [], []
     for path in sorted(folder.rglob(f"*{SUFFIX}")):
         try:

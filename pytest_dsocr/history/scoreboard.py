@@ -1,4 +1,4 @@
-"""Implementations by version by stage: a run of each is a file of a few hundred bytes, and all of them two tables."""
+"""Scoreboard of implementations: one small file for each version, and two tables made from all files."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ STAGES = {
     "steps": "logits|tokens",
     "text": "text|spans|boxes",
 }
-"""What a comparison of each stage is called, in front of a slash."""
+"""Pattern of the comparisons of each column, without the part after a slash."""
 
 
 @dataclass(frozen=True)
 class ScoreboardEntry:
-    """What is kept of a run of one version of an implementation."""
+    """Result of one version of an implementation."""
 
     name: str
     title: str
@@ -46,15 +46,15 @@ class ScoreboardEntry:
     date: str
     level: str
     failed: str
-    """Tests, of those that ran at that level: ``3 of 185``."""
+    """Failed tests and all that ran, such as ``3 of 185``."""
     stages: Mapping[str, str]
-    """By stage what :func:`cell` says."""
+    """Text of :func:`cell` by stage."""
 
     @classmethod
     def of(cls, result: Mapping[str, Any], name: str, title: str, version: str) -> ScoreboardEntry:
-        """Return what a run's ``dsocr.json`` says; raise ``DsocrError`` where no case was put to it."""
+        """Read a run's ``dsocr.json``; raise ``DsocrError`` if no case was compared."""
         if not (result["run"] or {}).get("level"):
-            raise DsocrError(f"the run of {result['started']} put no case to its subject; run the suites again")
+            raise DsocrError(f"the run of {result['started']} gave its subject no case; run the suites again")
         ended = [test["ended_as"] != Ending.PASSES for test in result["tests"] if test["outcome"] != "skipped"]
         compared = [one for test in result["tests"] for one in test["comparisons"]]
         stages = {stage: cell(stage, compared) for stage in STAGES}
@@ -63,12 +63,12 @@ class ScoreboardEntry:
 
 
 SLUG_CHARACTERS = 100
-"""Of the name of a file, which is followed by a hash."""
-KEPT = Format(ScoreboardEntry, "run that version again, or take the file away")
+"""Length of a file name before its hash."""
+KEPT = Format(ScoreboardEntry, "run that version again, or delete the file")
 
 
 def cell(stage: str, compared: Iterable[Mapping[str, Any]]) -> str:
-    """Return how a stage stands: ``.`` not offered, ``=`` right, else how much is wrong; with the largest error."""
+    """Return ``.`` for a stage not offered, ``=`` for a right one, else how much is wrong; with the largest error."""
     named = re.compile(rf"({STAGES[stage]})(/.*)?")
     found = [one for one in compared if one["verdict"] != Verdict.NOT_COMPARED and named.fullmatch(one["what"])]
     wrong = sum(one["verdict"] == Verdict.WRONG for one in found)
@@ -78,26 +78,26 @@ def cell(stage: str, compared: Iterable[Mapping[str, Any]]) -> str:
 
 
 def keep(folder: Path, kept: ScoreboardEntry) -> Path:
-    """Write a file in the place of that of the same version; raise ``DsocrError`` where the disk does not take it."""
+    """Write an entry over that of the same version; raise ``DsocrError`` if it cannot be written."""
     slug = re.sub(r"[^A-Za-z0-9.-]+", "-", f"{kept.name}-{kept.version}")[:SLUG_CHARACTERS]
-    own = sha256(json.dumps([kept.name, kept.version]).encode())[:HASH_CHARACTERS]  # of "a b" another than of "a/b"
+    own = sha256(json.dumps([kept.name, kept.version]).encode())[:HASH_CHARACTERS]  # tells "a b" from "a/b"
     return write_whole(folder / f"{slug}-{own}.json", json.dumps(asdict(kept), indent=1) + "\n", shared=True)
 
 
 def read(folder: Path) -> list[ScoreboardEntry]:
-    """Read a folder's runs, by title, the oldest version first.
+    """Read all entries in ``folder``, sorted by title and version.
 
     Raises:
-        DsocrError: where there is no such folder, or a file cannot be read.
+        DsocrError: if there is no such folder, or a file cannot be read.
     """
     if not folder.is_dir():
-        raise DsocrError(f"there is no folder {folder}; name one, or make one with --add")
+        raise DsocrError(f"there is no folder {folder}; name another, or create it with --add")
     found = [KEPT.read(path) for path in folder.glob("*.json")]
     return sorted(found, key=lambda kept: (kept.title.lower(), kept.name, *_key(kept.version)))
 
 
 def _key(version: str) -> tuple[bool, Any]:
-    """Return what versions of one implementation are sorted by: 0.7.10 comes behind 0.7.9."""
+    """Return the sort key of a version: 0.7.10 comes after 0.7.9."""
     number = version.rpartition(" ")[2]
     try:
         return True, Version(number)
@@ -106,7 +106,7 @@ def _key(version: str) -> tuple[bool, Any]:
 
 
 def tables(runs: Sequence[ScoreboardEntry]) -> tuple[str, str]:
-    """Return the tables of runs and of stages, as Markdown."""
+    """Return the table of runs and the table of stages, as Markdown."""
     head = ("implementation", "command's name", "version", "level", "run on", "tests failed")
     of_run = [(one.title, one.name, one.version, one.level, one.date, one.failed) for one in runs]
     stages = [(one.name, one.version, *(one.stages.get(stage, ".") for stage in STAGES)) for one in runs]
@@ -122,10 +122,10 @@ END = r"(?:\r?\n|\Z)"
 
 
 def put_into(page: str, made: Iterable[str]) -> str:
-    """Put each table in the place of that with its head in a page; raise ``DsocrError`` where there is none."""
+    """Replace the tables in a page by those with the same head; raise ``DsocrError`` if the page lacks one."""
     for table in made:
         head = re.escape(table.partition("\n")[0])
         page, found = re.subn(rf"^{head}{END}(?:\|.*{END})*", table.replace("\\", r"\\"), page, flags=re.MULTILINE)
         if not found:
-            raise DsocrError(f"the page has no table with the head {table.splitlines()[0]}; write that there")
+            raise DsocrError(f"the page has no table with the head {table.splitlines()[0]}; add that line")
     return page

@@ -9,7 +9,7 @@ in each worker. What both sides answer to a case is kept until the next case, so
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,13 +25,13 @@ from pytest_dsocr.report.parts import COMPARING
 if TYPE_CHECKING:
     from pytest_dsocr.compare.case import CaseReport, CaseRun
     from pytest_dsocr.compare.tolerances import Tolerances
-    from pytest_dsocr.explain.explainer import Explainer
     from pytest_dsocr.plugin.check import Check
     from pytest_dsocr.records.case import Case
     from pytest_dsocr.records.config import Config, Level
     from pytest_dsocr.records.reference_result import ReferenceResult
     from pytest_dsocr.records.subject_result import SubjectResult
     from pytest_dsocr.reference.protocol import Reference
+    from pytest_dsocr.run.resources import RunResources
 
 
 @pytest.fixture(scope="session")
@@ -129,7 +129,7 @@ def _dsocr_compared(
     dsocr_reference: Reference,
     dsocr_config: Config,
     _dsocr_kept: KeptCase,
-    _dsocr_explainer: Explainer,
+    _dsocr_resources: RunResources,
 ) -> CaseReport:
     """The case compared within the run's own limits, once, as far as the subject got; see ``run.case.run_case``."""
 
@@ -151,7 +151,7 @@ def _dsocr_compared(
                 shown = waiting.enter_context(waiting_for(f"{times} readings of {dsocr_case.id}", request.config))
                 cases = named.good if named else ()
                 again = partial(read_again, dsocr_subject, dsocr_case, cases, times, shown.on_progress)
-            report, payload = run_case(dsocr_case, place, *sides, reported, elapsed, _dsocr_explainer, again)
+            report, payload = run_case(dsocr_case, place, *sides, reported, elapsed, _dsocr_resources, again)
         request.config.stash.setdefault(CASES, {})[dsocr_case.id] = payload
         return report
 
@@ -161,12 +161,17 @@ def _dsocr_compared(
 
 @pytest.fixture
 def dsocr_limits(
-    request: pytest.FixtureRequest, dsocr_config: Config, dsocr_subject: Any, dsocr_reference: Reference
+    request: pytest.FixtureRequest,
+    dsocr_config: Config,
+    dsocr_subject: Any,
+    dsocr_reference: Reference,
+    _dsocr_resources: RunResources,
 ) -> Tolerances:
     """How far the two sides may differ: by their dtypes and keys, the run's options, and the test's marker."""
     from pytest_dsocr.run.case import limits_of
 
-    return _marked(limits_of(dsocr_config, dsocr_subject, dsocr_reference), request.node)
+    limits = limits_of(dsocr_config, dsocr_subject, dsocr_reference, _dsocr_resources.key)
+    return _marked(limits, request.node)
 
 
 @pytest.fixture
@@ -199,7 +204,8 @@ def dsocr_check(request: pytest.FixtureRequest, dsocr_config: Config) -> Check:
     if reference is not None and "dsocr_subject" in names:
         from pytest_dsocr.run.case import limits_between
 
-        usual = limits_between(request.getfixturevalue("dsocr_subject"), reference, dsocr_config.setup)
+        key = request.getfixturevalue("_dsocr_resources").key
+        usual = limits_between(request.getfixturevalue("dsocr_subject"), reference, key)
     check = Check(request.node, _reported(request, dsocr_config), reference, usual)
     request.node.stash[CHECK] = check
     return check
@@ -228,29 +234,28 @@ def dsocr_golden(_dsocr_compared: CaseReport) -> ReferenceResult:
 
 
 @pytest.fixture
-def dsocr_snapshot(request: pytest.FixtureRequest, dsocr_config: Config, dsocr_subject: Any) -> Any:
+def dsocr_snapshot(
+    request: pytest.FixtureRequest, dsocr_config: Config, dsocr_subject: Any, _dsocr_resources: RunResources
+) -> Any:
     """A snapshot of the subject's own accepted state: ``assert dsocr_snapshot == value`` (syrupy's fixture)."""
     if not request.config.pluginmanager.has_plugin("syrupy"):
         raise DsocrError("dsocr_snapshot needs syrupy; install it, or add -p syrupy where plugins are not autoloaded")
     from pytest_dsocr.plugin.snapshots import snapshot_extension
-    from pytest_dsocr.run.case import key_of, own_limits
+    from pytest_dsocr.run.case import own_limits
 
     limits = _marked(own_limits(dsocr_config, dsocr_subject), request.node)
     option = request.config.option
     may_write = option.update_snapshots or option.update_new_snapshots_only
-    extension = snapshot_extension(
-        _reported(request, dsocr_config), key_of(dsocr_config.setup), limits, may_write=may_write
-    )
+    extension = snapshot_extension(_reported(request, dsocr_config), _dsocr_resources.key, limits, may_write=may_write)
     return request.getfixturevalue("snapshot").use_extension(extension)
 
 
 @pytest.fixture(scope="session")
-def _dsocr_explainer(dsocr_config: Config) -> Iterator[Explainer]:
-    from pytest_dsocr.explain.explainer import Explainer
+def _dsocr_resources(dsocr_config: Config) -> Iterator[RunResources]:
+    from pytest_dsocr.run.resources import RunResources
 
-    explainer = Explainer(dsocr_config.setup, dsocr_config.explain, dsocr_config.time_limit, dsocr_config.start_limit)
-    yield explainer
-    explainer.close()
+    with closing(RunResources.of(dsocr_config)) as resources:
+        yield resources
 
 
 @pytest.fixture(scope="session")

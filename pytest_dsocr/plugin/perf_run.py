@@ -162,9 +162,9 @@ def _parity(request: pytest.FixtureRequest, config: Config, case: Case) -> dict[
 
     subject, reference = request.getfixturevalue("dsocr_subject"), request.getfixturevalue("dsocr_reference")
     whole = replace(case, max_new_tokens=config.max_new_tokens or case.family.decoding.max_new_tokens)
-    report = compare_sides(
-        whole, subject, reference, config.setup, limits_of(config, subject, reference), always_read=True
-    )
+    resources = request.getfixturevalue("_dsocr_resources")
+    limits = limits_of(config, subject, reference, resources.key)
+    report = compare_sides(whole, subject, reference, resources, limits, always_read=True)
     return {
         "passes": report.passes,
         "verdict": counts({str(name): number for name, number in report.counts.items()}),

@@ -1,9 +1,8 @@
-"""One case from start to end: both sides run, limits chosen, answers judged, the first break explained, all drawn."""
+"""Run one case: choose limits, ask both sides, compare their answers, explain the first failure, draw the page."""
 
 import logging
 import time
 from dataclasses import asdict, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from pytest_dsocr.cost.model import PageCost
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import architecture_of
-from pytest_dsocr.explain.explainer import Explainer, explained_by_readings
+from pytest_dsocr.explain.explainer import explained_by_readings
 from pytest_dsocr.explain.rounding import Rounder, explained_by_rounding, parts_of
 from pytest_dsocr.explain.stage_costs import cost_of_stages
 from pytest_dsocr.records.case import Case
@@ -39,37 +38,33 @@ from pytest_dsocr.reference.recorded_case import CUT
 from pytest_dsocr.report.parts import COMPARING
 from pytest_dsocr.report.payload import CasePayload, of_case
 from pytest_dsocr.report.pictures import draw, side_folder, write_sides
+from pytest_dsocr.run.resources import RunResources
 from pytest_dsocr.run.substitution import substitute
 from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.checked import CheckedSubject
-from pytest_dsocr.subjects.engine import engine_subject
 from pytest_dsocr.subjects.follow import run_teacher_forced
 from pytest_dsocr.subjects.protocol import TextSubject
 from pytest_dsocr.subjects.readings import Again
 
-
-@cache
-def key_of(setup: Setup) -> RecordingKey:
-    """Return the key of the subject; once, for every test asks, and the real vocabulary takes a third of a second."""
-    return WantedReference(resolve(setup.checkpoint), setup.device, setup.dtype, setup.attention).key
+LOG = logging.getLogger(__name__)
 
 
 def own_limits(config: Config, subject: Any) -> Tolerances:
-    """Return how far a subject may be from itself."""
-    return tolerances(dtype_of(config.setup, subject)).but(config.tolerances)
+    """Return the limits for two outputs of the same subject."""
+    return tolerances(dtype_of(subject, config.dtype)).but(config.tolerances)
 
 
-def limits_of(config: Config, subject: Any, reference: Reference) -> Tolerances:
-    """Return how far the sides may be apart: outputs are exact where their keys are the same."""
-    limits = limits_between(subject, reference, config.setup).but(config.tolerances)
+def limits_of(config: Config, subject: Any, reference: Reference, key: RecordingKey) -> Tolerances:
+    """Return the limits of a run between the subject, run under ``key``, and the reference."""
+    limits = limits_between(subject, reference, key).but(config.tolerances)
     return replace(limits, budget=budget_of(config, subject))
 
 
 def budget_of(config: Config, subject: Any) -> Budget | None:
-    """Return what may be lost: by the precision that the subject declares, and by the run; None where neither says.
+    """Return the budget of the precision that the subject declares and of the run; None if there is neither.
 
     Raises:
-        DsocrError: where it declares a precision that has no budget.
+        DsocrError: if the declared precision has no budget.
     """
     precision = to_builtin(str(getattr(subject, "precision", "") or ""))
     if precision and precision not in BUDGETS:
@@ -77,21 +72,18 @@ def budget_of(config: Config, subject: Any) -> Budget | None:
     return Budget.of(precision, config.quantization_budget, config.given_by.get("quantization_budget", ""))
 
 
-def limits_between(subject: Any, reference: Reference, setup: Setup) -> Tolerances:
-    """Return the limits that follow from the sides' dtypes and keys alone."""
+def limits_between(subject: Any, reference: Reference, key: RecordingKey) -> Tolerances:
+    """Return the limits that follow from both dtypes and keys. Outputs are exact if the keys are the same."""
     made = reference.provenance
-    is_same = key_of(setup) == made.key
-    limits = tolerances(dtype_of(setup, subject), made.dtype, same_key=is_same)
+    is_same = key == made.key
+    limits = tolerances(dtype_of(subject, key.dtype), made.dtype, same_key=is_same)
     return limits.but(OF_ONE_KEY.get(limits.dtype, {})) if is_same and made.device == "cpu" else limits
 
 
-def dtype_of(setup: Setup, subject: Any) -> str:
-    """Return what a subject computes in; the run's dtype where it does not say."""
-    dtype: str = to_builtin(str(getattr(subject, "dtype", setup.dtype)))
+def dtype_of(subject: Any, otherwise: str) -> str:
+    """Return the dtype in which a subject says that it computes, or ``otherwise``."""
+    dtype: str = to_builtin(str(getattr(subject, "dtype", otherwise)))
     return dtype
-
-
-LOG = logging.getLogger(__name__)
 
 
 def run_case(
@@ -101,39 +93,38 @@ def run_case(
     reference: Reference,
     config: Config,
     elapsed: Elapsed,
-    explainer: Explainer,
+    resources: RunResources,
     again: Again | None = None,
 ) -> tuple[CaseReport, CasePayload]:
-    """Run a case under the run's own limits; return its report, and what the run's result holds of it.
+    """Run a case under the run's own limits; return its report, and its part of the run's result.
 
     Args:
         case: to be run.
-        place: where it stands among the run's cases. Of the first the subject always reads the page by itself as well:
-            nothing else proves that ``read`` uses the stages.
+        place: its place among the run's cases. The subject always reads the first page freely as well: nothing else
+            proves that ``read`` uses the stages.
         subject: the implementation under test.
-        reference: what it is compared with.
+        reference: to compare it with.
         config: of the run.
         elapsed: takes the seconds of each part.
-        explainer: of the run; it tries the known mistakes at the first case of each stage.
-        again: reads the page again and again, where the run asks for it.
+        resources: of the run.
+        again: reads the page repeatedly, if the run asks for it.
 
     Raises:
-        DsocrError: where the reference cannot answer, both sides would be the engine, or the run promises more.
+        DsocrError: if the reference cannot answer, both sides would be the engine, or the subject offers less than the
+            run promises.
     """
     if isinstance(reference, EngineReference):
         reference.check_other_than(subject, config.subject, case)
-    limits = limits_of(config, subject, reference)
+    limits, explainer = limits_of(config, subject, reference, resources.key), resources.explainer
     with elapsed.on(COMPARING):
-        fewer_bits = limits.budget is not None and "kl" in limits.budget.allowed
-        rounder = _rounder(config.setup, config.explain, fewer_bits)
-        sides = (case, subject, reference, config.setup)
-        report = compare_sides(*sides, limits, rounder, always_read=place == 0, again=again)
+        sides = (case, subject, reference, resources)
+        report = compare_sides(*sides, limits, rounding=True, always_read=place == 0, again=again)
         elapsed.move("subject", report.exchange.subject_s)
         elapsed.move("reference", report.exchange.reference_s)
     absent = promised_and_absent(config.level, report)
     if absent and report.divergence is None:
         raise DsocrError(f"the run promises {config.level}, and the subject does not offer {absent} of {case.id}")
-    _note(report.exchange, _tokenizer(config.setup.checkpoint).special.eos)
+    _note(report.exchange, resources.checkpoint.tokenizer.special.eos)
     with elapsed.on("explaining" if report.divergence or explainer.left else COMPARING):
         explanation = explained_by_readings(report) or explained_by_rounding(report) or explainer.explain(report)
         report = replace(report, exchange=replace(report.exchange, explanation=explanation))
@@ -155,9 +146,9 @@ def _cost(exchange: CaseRun, setup: Setup) -> dict[str, int] | None:
 
 
 def promised_and_absent(promised: Level | None, report: CaseReport) -> str:
-    """Name what a run's level promises of a subject, which turned out not to offer it of this case.
+    """Name what the run's level promises and the subject did not offer for this case.
 
-    Steps after a tie are not promised: a subject that cannot be led goes on behind its own token there.
+    Steps after a tie are not promised: there a subject that cannot be teacher-forced continues after its own token.
     """
     answer = report.exchange.answer
     if promised is None or answer.fault:
@@ -172,29 +163,37 @@ def compare_sides(
     case: Case,
     subject: Any,
     reference: Reference,
-    setup: Setup,
+    resources: RunResources,
     limits: Tolerances,
-    rounder: Rounder | None = None,
     *,
+    rounding: bool = False,
     always_read: bool = False,
     again: Again | None = None,
 ) -> CaseReport:
-    """Ask both sides about ``case`` and judge them, with what the reference's tensors tell where something is wrong.
+    """Ask both sides about ``case`` and compare their answers. Test each wrong part alone.
 
-    With a ``rounder`` a subject in fewer bits than float32, or with a budget, is also held to how the vendor's kernels
-    round, and what each stage spends of a budget is found. With ``again`` the page is read several times.
+    Args:
+        case: what both sides read.
+        subject: the implementation under test.
+        reference: to compare it with.
+        resources: of the run.
+        limits: largest differences that pass.
+        rounding: also compare how each stage rounds with the vendor's kernels, and find what each stage spends of the
+            budget, if the subject computes in fewer bits than float32 or has a budget.
+        always_read: have the subject read the page freely even if a stage is wrong.
+        again: reads the page repeatedly.
     """
-    tokenizer = _tokenizer(setup.checkpoint)
+    tokenizer = resources.checkpoint.tokenizer
     exchange = ask(subject, reference, case, always_read=always_read or again is not None, tokenizer=tokenizer)
-    if rounder and (limits.budget is not None or dtype_of(setup, subject) in ROUNDED_DTYPES):
-        exchange = _with_rounding(exchange, subject, rounder)
+    if rounding and (limits.budget or dtype_of(subject, resources.setup.dtype) in ROUNDED_DTYPES):
+        exchange = _with_rounding(exchange, subject, resources.rounder_within(limits.budget))
     if again and exchange.answer.fault is None:
         started = time.perf_counter()
         readings = tuple(again(exchange.answer, exchange.expected))
         subject_s = exchange.subject_s + time.perf_counter() - started
         exchange = replace(exchange, readings=readings, subject_s=subject_s)
     report = judge(exchange, limits)
-    findings = substitute(subject, report, donor=lambda: _donor(setup))
+    findings = substitute(subject, report, donor=lambda: resources.donor)
     return replace(report, exchange=replace(exchange, findings=findings)) if findings else report
 
 
@@ -208,11 +207,11 @@ def ask(
 ) -> CaseRun:
     """Ask both sides about ``case``; see :func:`~pytest_dsocr.subjects.follow.run_teacher_forced`.
 
-    Where the subject raised, its answer holds what it said until then, and the error.
+    If the subject raised, its answer ends there and contains the error.
 
     Raises:
-        ReferenceFaultError: where the reference cannot answer, which is no verdict.
-        NotRecordedError: where the reference is a recording without this case.
+        ReferenceFaultError: if the reference cannot answer, which is no verdict.
+        NotRecordedError: if the reference is a recording without this case.
     """
     started = time.perf_counter()
     expected = reference.observe(case)
@@ -222,7 +221,7 @@ def ask(
 
 
 def _with_rounding(exchange: CaseRun, subject: TextSubject, rounder: Rounder) -> CaseRun:
-    """Add how the stages of a subject round, and what they spend; it runs vision and the prompt once more for it."""
+    """Add how the subject's stages round, and what they spend of a budget; run its vision and prefill once more."""
     answer = exchange.answer
     if answer.input_tensors is None or answer.level < Level.STAGES or answer.fault:
         return exchange
@@ -236,7 +235,7 @@ def _with_rounding(exchange: CaseRun, subject: TextSubject, rounder: Rounder) ->
 
 
 def _note(exchange: CaseRun, eos: int) -> None:
-    """Log the shapes of both sides' inputs, and note where less than a whole output is compared."""
+    """Log the shapes of both sides' inputs; note if less than a whole output is compared."""
     expected, actual = exchange.expected, exchange.answer.inputs
     if expected.steps and expected.steps[-1].token != eos:
         limit = exchange.case.max_new_tokens
@@ -249,7 +248,7 @@ def _note(exchange: CaseRun, eos: int) -> None:
 
 
 def _drawn(report: CaseReport, folder: Path) -> str | None:
-    """Draw the page with both sides' boxes, and keep what both read; a missing picture must not cost a comparison."""
+    """Draw the page with both sides' boxes and keep both outputs; a failure to do so is only noted."""
     try:
         picture = draw(report, folder).relative_to(folder).as_posix()
     except DsocrError as error:
@@ -262,22 +261,12 @@ def _drawn(report: CaseReport, folder: Path) -> str | None:
     return picture
 
 
-@cache
-def _tokenizer(checkpoint: str) -> TextTokenizer:
-    return resolve(checkpoint).tokenizer
-
-
-_rounder = cache(Rounder)
-_donor = cache(engine_subject)
-"""Loads the engine whose tensors are given to a wrong subject; once, as it may be of full size."""
-
-
 def reference_of(config: Config, on_progress: OnProgress | None = None) -> Reference:
-    """Open the reference of a run. A live one is ready to answer.
+    """Open the reference of a run, and start a live one.
 
     Args:
         config: of the run.
-        on_progress: called with the progress of a live one.
+        on_progress: called with the progress of a live reference.
 
     Raises:
         DsocrError: if it cannot be opened.
@@ -287,10 +276,8 @@ def reference_of(config: Config, on_progress: OnProgress | None = None) -> Refer
     places = recording_places(config.golden)
     limits = {"time_limit_s": config.time_limit, "start_limit_s": config.start_limit}
     if config.reference == "engine":
-        to_builtin = replace(
-            wanted, fixed=WantedReference.fixed
-        )  # what is not recorded of this key, the engine answers
-        return open_engine_reference(places, to_builtin, **limits)
+        of_this_key = replace(wanted, fixed=WantedReference.fixed)  # the engine answers for cases without a recording
+        return open_engine_reference(places, of_this_key, **limits)
     if config.reference is None:
         return open_recorded(places, wanted)
     reference = open_reference(

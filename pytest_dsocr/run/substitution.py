@@ -1,7 +1,7 @@
-"""Give the subject the reference's tensors, and so find out which of its parts are wrong by themselves.
+"""Replace the subject's tensors by the reference's, to find the parts that cause a difference.
 
-The first seam that is wrong tells where to look; what comes after it may be wrong of its own as well. Given the
-reference's inputs, then its vision features, a part that is right of itself becomes so.
+Parts after the first wrong seam may only receive wrong tensors, or be wrong as well. A correct part gives correct
+results as soon as it receives the reference's inputs or vision features.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -24,31 +24,31 @@ from pytest_dsocr.subjects.follow import digest, forced_steps, keeps_values, ste
 from pytest_dsocr.subjects.protocol import StagedSubject, TextSubject
 
 Donor = Callable[[], StagedSubject]
-"""Makes a subject whose tensors may be used in place of a recorded reference's, where they agree with the recording."""
+"""Factory of a subject that supplies tensors for a recording, if they agree with it."""
 
 TOKENS = ("prefill", *DECODING)
 ROUNDING = tolerances("float32").seam
-"""How far a donor's features may be from the recorded ones to be used for them, whatever the run's limits are."""
+"""Largest difference between a donor's features and the recorded ones, independent of the run's limits."""
 
 
 @dataclass(frozen=True, eq=False)
 class Lent:
-    """Tensors of the reference, or equal to what was recorded of it; None where they are not at hand."""
+    """Tensors of the reference, or of a donor that agrees with its recording; None if unavailable."""
 
     inputs: Mapping[str, Tensor] | None = None
     vision_fusion: Tensor | None = None
 
 
 def substitute(subject: TextSubject, report: CaseReport, donor: Donor | None = None) -> tuple[str, ...]:
-    """Say what is right and what is wrong with the reference's tensors in place of the subject's; a sentence each.
+    """Return a sentence for each part that is right, or still wrong, with the reference's tensors.
 
-    Nothing is said of a subject without stages, of one whose stages are right, of one that raised and is asked no more,
-    or where the tensors are not at hand: of a recording they are those of ``donor``, if they agree with it.
+    Return nothing if the subject has no stages, has no wrong stage or raised, or if no tensors are available. A
+    recording has no tensors; ``donor`` supplies them, if they agree with it.
 
     Args:
-        subject: the one whose answer ``report`` judges.
-        report: of what both sides said.
-        donor: makes an engine on the same checkpoint; called only for a recording, and only where something is wrong.
+        subject: the implementation under test.
+        report: comparisons of its answer.
+        donor: loads an engine on the same checkpoint; called only for a recording, and only if a stage is wrong.
     """
     if report.fault is not None:
         return ()
@@ -60,10 +60,10 @@ def substitute(subject: TextSubject, report: CaseReport, donor: Donor | None = N
         trial = _Trial(CheckedSubject(subject), report, _lent(report.exchange, donor))
         try:
             found.extend(trial.findings(wrong))
-        except NotOfferedError:  # it cannot be given tensors
+        except NotOfferedError:  # it takes no tensors
             return tuple(found)
         except SubjectFaultError as error:
-            found.append(f"the reference's tensors were not tried further: {error}")
+            found.append(f"the subject failed with the reference's tensors: {error}")
     return tuple(found)
 
 
@@ -117,7 +117,7 @@ class _Trial:
 
 
 def _wrong(report: CaseReport) -> set[str]:
-    """Name the stages that are wrong or missing; a stage's seam covers its blocks, and not how it rounds."""
+    """Name the stages with a seam that is wrong or missing, without their rounding and their single blocks."""
     failed = (one for one in report.comparisons if not one.passes and not one.what.endswith(SUFFIX))
     return {one.stage for one in failed if "/" not in one.what}
 
@@ -131,14 +131,14 @@ def _lent(exchange: CaseRun, donor: Donor | None) -> Lent:
 
 
 def _of_donor(donor: CheckedSubject, exchange: CaseRun) -> Lent:
-    """Return the donor's tensors in place of recorded ones, each only if it equals the recording up to rounding."""
+    """Return those of the donor's tensors that equal the recorded ones up to rounding."""
     expected = exchange.expected
     try:
         inputs = donor.inputs(exchange.case)
         if any(one.verdict is not Verdict.MATCH for one in compare_inputs(digest(inputs, expected), expected.inputs)):
             return Lent()
         fused = donor.vision(inputs).get("vision_fusion")
-    except SubjectFaultError:  # it may be of the same broken code as the subject
+    except SubjectFaultError:  # the donor may share the subject's broken code
         return Lent()
     actual = None if fused is None else Seam.of(fused)
     compared = compare_seam("vision_fusion", actual, expected.seams.get("vision_fusion"), ROUNDING)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import family_named
-from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.rounding import Rounder, parts_of
 from pytest_dsocr.models.spec import PREFILL, ModelSpec
 from pytest_dsocr.records.case import make_case
@@ -23,6 +22,7 @@ from pytest_dsocr.reference.goldens import recording_places
 from pytest_dsocr.reference.opening import WantedReference, open_recorded
 from pytest_dsocr.reference.protocol import Reference
 from pytest_dsocr.run.case import compare_sides, limits_of
+from pytest_dsocr.run.resources import RunResources
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.loading import adapter_of, close_subject, open_subject
 from pytest_dsocr.subjects.protocol import NotOfferedError
@@ -85,13 +85,14 @@ class Second:
         page = self.folder / f"{PAGES[preset.name][dtype]}.png"
         case = make_case(page, PROMPT, preset, CEILING, family=self.family)
         is_half = dtype == "bfloat16"
-        with _loaded(own) as subject:
-            limits = limits_of(own, subject, reference)
+        with _loaded(own) as subject, closing(RunResources.of(own)) as resources:
+            limits = limits_of(own, subject, reference, resources.key)
             limits = limits.but({**IN_BFLOAT16, **own.tolerances}) if is_half else limits
-            report = compare_sides(case, subject, reference, own.setup, limits, always_read=True)
+            report = compare_sides(case, subject, reference, resources, limits, always_read=True)
             _check_width(report)
             report = _tightened(report, own, subject) if is_half else report
-        return _explained(report, own)
+            explanation = resources.explainer.explain(report) if report.divergence else None
+            return replace(report, exchange=replace(report.exchange, explanation=explanation))
 
     def _check_offered(self, own: Config) -> None:
         adapter = adapter_of(own.subject)
@@ -132,17 +133,6 @@ def _is_more_exact(report: CaseReport, own: Config, subject: Any) -> bool:
         actual, vendors = (float((one - truth).norm()) for one in (part.gave, part.compute(rounder.vendor)))
         return actual <= vendors
     return False
-
-
-def _explained(report: CaseReport, own: Config) -> CaseReport:
-    """Add an explanation of the first divergence, if there is one."""
-    if report.divergence is None:
-        return report
-    explainer = Explainer(own.setup, own.explain, own.time_limit, own.start_limit)
-    try:
-        return replace(report, exchange=replace(report.exchange, explanation=explainer.explain(report)))
-    finally:
-        explainer.close()
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""``dsocr doctor``: what is missing is named with its remedy, and only what the run needs is a fault."""
+"""Tests of ``dsocr doctor``: it names what is missing and how to get it; only what the run needs is a fault."""
 
 import json
 import shutil
@@ -26,13 +26,13 @@ needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machin
 
 @pytest.fixture(autouse=True)
 def _by_itself(unset: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Nothing is said in the environment, and the user's cache is empty."""
+    """Unset the project's variables, and use an empty user cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
 
 
 def doctor(*arguments: str | Path) -> tuple[int, dict[str, dict[str, Any]]]:
-    """The exit status, and the findings by what they are of."""
+    """Return the exit status, and the findings by check."""
     status = main(["doctor", *map(str, arguments), "--json=found.json"])
     reported = json.loads(Path("found.json").read_text(encoding="utf-8"))
     assert reported["passes"] == (status == 0)
@@ -68,7 +68,7 @@ def test_what_a_run_needs_and_is_not_there_is_a_fault(arguments: list[str], chec
     status, found = doctor(*arguments)
     assert (status, found[check]["level"]) == (1, "fault")
     assert said in f"{found[check]['message']}; {found[check]['todo']}"
-    assert not any("broke down" in one["message"] for one in found.values())
+    assert not any("the check itself failed" in one["message"] for one in found.values())
     if check == "recordings":  # none is needed where the engine is the reference
         status, found = doctor(*arguments, "--reference=engine")
         assert (status, faults(found), found[check]["level"]) == (0, [], "note")
@@ -91,7 +91,7 @@ def test_where_the_nearest_recording_serves_it_says_so() -> None:
 def test_a_gpu_that_is_not_there_is_reported_of_torch_and_of_nothing_else_that_follows() -> None:
     status, found = doctor("--device=cuda", "--reference=engine")
     assert (status, faults(found)) == (1, ["torch", "gpu"])
-    assert "no GPU to look them up by" in found["baselines"]["message"]
+    assert "no GPU was found" in found["baselines"]["message"]
 
 
 @needs_a_gpu
@@ -101,7 +101,7 @@ def test_each_gpu_is_reported_with_its_memory() -> None:
     assert len(reported) == torch.cuda.device_count()
     assert all("GiB free" in one for one in reported)
     assert found["driver"]["level"] in ("ok", "note")
-    assert not any("broke down" in one["message"] for one in found.values())
+    assert not any("the check itself failed" in one["message"] for one in found.values())
 
 
 def test_damaged_weights_are_a_fault(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_check_that_breaks_down_is_a_fault_as_is_a_full_disk_and_the_others_go
     monkeypatch.setattr(machine, "FEWEST_GIB", 1e9)
     status, found = doctor()
     assert (status, faults(found)) == (1, ["torch", "disk, out", "disk, temporary", "disk, cache"])
-    assert found["torch"]["message"] == "the check broke down: OSError: the driver hangs"
+    assert found["torch"]["message"] == "the check itself failed: OSError: the driver hangs"
     assert "make room" in found["disk, out"]["todo"]
 
 

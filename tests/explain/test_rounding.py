@@ -14,7 +14,6 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.explain.catalogue import mistakes
-from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.rounding import ComputedPart, Rounder, parts_of
@@ -27,6 +26,7 @@ from pytest_dsocr.records.subject_result import Rounding
 from pytest_dsocr.reference.opening import WantedReference, open_recorded
 from pytest_dsocr.report.payload import CasePayload
 from pytest_dsocr.run.case import run_case
+from pytest_dsocr.run.resources import RunResources
 from pytest_dsocr.subjects.calls import watching
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
@@ -138,7 +138,7 @@ def run(name: str) -> tuple[CaseReport, CasePayload]:
     own = config(dtype="bfloat16", explain=600.0, out=None)
     with Changes() as changes:
         plant(mistakes(DEEPSEEK_OCR)[name], subject().engine, changes)
-        return run_case(case, 1, subject(), reference, own, Elapsed("test"), Explainer(own.setup, budget_s=0))
+        return run_case(case, 1, subject(), reference, own, Elapsed("test"), RunResources.of(own))
 
 
 def test_a_run_breaks_there_and_is_explained() -> None:

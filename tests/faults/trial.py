@@ -19,6 +19,7 @@ from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.records.case import Case, make_case
 from pytest_dsocr.records.config import Level, Setup
+from pytest_dsocr.records.provenance import RecordingKey
 from pytest_dsocr.records.subject_result import ROUNDED_DTYPES
 from pytest_dsocr.reference.opening import WantedReference, open_recorded
 from pytest_dsocr.reference.recording import RecordedReference
@@ -60,6 +61,12 @@ def reference() -> RecordedReference:
 
 
 @cache
+def key() -> RecordingKey:
+    """Return the key of the engine."""
+    return WantedReference(resolve(MINI), SETUP.device, SETUP.dtype, SETUP.attention).key
+
+
+@cache
 def rounder() -> Rounder:
     """Return what computes a subject's parts again, where it computes in fewer bits than float32."""
     return Rounder(SETUP, BUDGET_S)
@@ -86,7 +93,7 @@ def hold(subject: Brief, case: Case) -> CaseReport:
     """Hold the subject against the recording of a page, and read the first page even where a stage is wrong."""
     always_read, tokenizer = case == cases()[0], resolve(MINI).tokenizer
     exchange = ask(showing(subject), reference(), case, always_read=always_read, tokenizer=tokenizer)
-    return judge(exchange, limits_between(subject, reference(), SETUP))
+    return judge(exchange, limits_between(subject, reference(), key()))
 
 
 def _held(fault: Fault) -> Generator[CaseReport]:

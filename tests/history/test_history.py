@@ -11,7 +11,7 @@ import pytest
 
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.history import record
-from pytest_dsocr.history.page import html, lines, spells
+from pytest_dsocr.history.page import html, lines, streaks
 from pytest_dsocr.history.record import Night, Timed, cells_of, stage_of
 from pytest_dsocr.report.file import UNFINISHED, head
 from pytest_dsocr.timing.run import PerfRun
@@ -90,14 +90,14 @@ def test_the_first_bad_night_is_found(text: str, found: list[tuple[int | None, i
     def day(one: Night | None) -> int | None:
         return None if one is None else int(one.started[8:10])
 
-    assert [(day(one.good), day(one.first), day(one.mended)) for one in spells(plan(text))] == found
+    assert [(day(one.good), day(one.first), day(one.fixed)) for one in streaks(plan(text))] == found
 
 
-def test_cells_that_broke_together_are_one_spell() -> None:
+def test_cells_that_broke_together_are_one_streak() -> None:
     nights = plan(".X")
     nights[1] = replace(nights[1], cells={"a": {"clip": "W", "decode": "W"}, "b": {"decode": "W"}})
     nights[0] = replace(nights[0], cells={"a": {"clip": "M", "decode": "D"}, "b": {"decode": "M"}})
-    [one] = spells(nights)
+    [one] = streaks(nights)
     assert one.cells == (("a", "clip"), ("a", "decode"), ("b", "decode"))
     [shown] = [line for line in lines(nights, []) if line.startswith("still wrong")]
     assert "first bad 2026-11-02 (commit 000000000000): clip, decode of a, b; last right 2026-11-01" in shown
@@ -125,7 +125,7 @@ SLOWER = Judgement("decode", TimingVerdict.SLOWER, 1.0, 2.0, 2.0, 1.9, 2.1, 0.05
 
 
 def timed(decode_ms: float, **identity: Any) -> dict[str, Any]:
-    """The result of four rounds that are called slower."""
+    """Return the result of four rounds that are slower."""
     medians = {"first_token": 9.0, "decode": decode_ms, "page": 99.0}
     rounds = {name: [ms + k for k in range(4)] for name, ms in medians.items()}
     return PerfRun(measured(rounds, {}, **identity), (SLOWER,)).to_json()
@@ -223,7 +223,7 @@ def shards(*of: str, pages: Sequence[str] = ("dev-3",)) -> dict[str, dict[str, A
         ),
         ({"pages": night(*GOOD, missing=[{**ABSENT, "what": "gpu"}])}, ["passes"], "passes"),
         ({"pages": night(*GOOD, verdict="passes within looser limits: text=1 (0)")}, ["passes"], "passes within loo"),
-        ({"pages": OF_SHARD}, ["incomplete"], "passes, shard 1 of 2 by DSOCR_SHARD; shards that are missing: 2/2"),
+        ({"pages": OF_SHARD}, ["incomplete"], "passes, shard 1 of 2 by DSOCR_SHARD; missing shards: 2/2"),
         ({"pages": LEFT_A_PAGE}, ["incomplete"], "passes, 1 of 2 pages (b.png) not compared"),
         (
             {"pages": ON_BUDGET},
@@ -232,13 +232,13 @@ def shards(*of: str, pages: Sequence[str] = ("dev-3",)) -> dict[str, dict[str, A
         ),
         ({"pages": night(*GOOD, left={**LEFT, "not_compared": ["b"]})}, ["incomplete"], "passes"),
         ({"pages": night(*GOOD, left={**LEFT, "tests": 3})}, ["incomplete"], "passes"),
-        (shards("1/4", "2/4", "3/4"), ["incomplete"], "shards that are missing: 4/4"),
-        (shards("1/4", "1/4"), ["incomplete"], "shards that are missing: 2/4, 3/4, 4/4; shards that are there more"),
-        (shards("1/2", "2/2", "2/2"), ["incomplete"], "shards that are there more than once: 2/2"),
-        (shards("1/2", "2/3"), ["incomplete"], "shards that are missing: 2/2; shards that are missing: 1/3, 3/3"),
+        (shards("1/4", "2/4", "3/4"), ["incomplete"], "missing shards: 4/4"),
+        (shards("1/4", "1/4"), ["incomplete"], "missing shards: 2/4, 3/4, 4/4; repeated shards"),
+        (shards("1/2", "2/2", "2/2"), ["incomplete"], "repeated shards: 2/2"),
+        (shards("1/2", "2/3"), ["incomplete"], "missing shards: 2/2; missing shards: 1/3, 3/3"),
         (shards("2/2", "1/2"), ["passes"], "passes"),
         ({**shards("1/2", "2/2"), "live": night(*GOOD)}, ["passes"], "passes"),
-        ({**shards("1/2"), "other": shards("2/2", pages=["b.png"])["0"]}, ["incomplete"], "shards that are missing"),
+        ({**shards("1/2"), "other": shards("2/2", pages=["b.png"])["0"]}, ["incomplete"], "missing shards"),
         ({**shards("1/2"), "other": shards("2/2", pages=["/elsewhere/dev-3"])["0"]}, ["passes"], "passes"),
         ({**shards("1/2"), "other": {**RUNNING}}, ["machine"], "other: not finished"),
         ({**shards("1/2"), "other": night(*BAD)}, ["wrong"], "other: "),

@@ -80,7 +80,7 @@ def test_the_command_keeps_a_result_and_puts_the_tables_in_the_place_of_those_be
     runs, stages = (table.partition("\n")[0] for table in tables([]))
     page.write_text(f"# Page\n\n{runs}\n| --- |\n| old |\n\nBetween.\n\n{stages}\nBehind | it.\n")
     keep(kept, ONE)
-    for found, status, why in ({**night(*GOOD), "run": None}, 2, "put no case to its subject"), (night(*GOOD), 0, ""):
+    for found, status, why in ({**night(*GOOD), "run": None}, 2, "gave its subject no case"), (night(*GOOD), 0, ""):
         run.write_text(json.dumps(found))
         assert main(["scoreboard", str(kept), f"--into={page}", "--add", str(run), "a", "1", "--title=A"]) == status
         said = capsys.readouterr()

@@ -19,7 +19,7 @@ for one in $STATUSES; do
   [ "${one%=*}" != "${name:-$1}" ] || { [ "${one#*=}" != late ] || { kill -ALRM $PPID; sleep 60; }; exit "${one#*=}"; }
 done
 """
-"""In the place of ``dsocr``: it says what it was called with, and ends as it is told. ``late``: its limit is over."""
+"""Stand-in for ``dsocr``: print the arguments and end with the wanted status; ``late`` exceeds the time limit."""
 
 
 @pytest.mark.skipif(not shutil.which("timeout"), reason="needs timeout of GNU coreutils")

@@ -23,8 +23,6 @@ from pytest_dsocr.reference.protocol import NoRecordingError, NotRecordedError, 
 from pytest_dsocr.reference.recorded_case import CUT
 from pytest_dsocr.reference.recorder import recorder
 from pytest_dsocr.reference.recording import RecordedReference, find_recordings, recordings_of
-from pytest_dsocr.run.case import key_of
-from pytest_dsocr.subjects.protocol import Setup
 from suites.contract.facts import Facts
 from tests.engine.written import write_synthetic
 from tests.recordings import FOLDER, find_recording
@@ -142,8 +140,9 @@ def test_an_output_that_ended_is_whole(made: Made, tmp_path: Path, ends: bool) -
 def test_a_checkpoint_counts_by_its_content_and_not_by_its_name(tmp_path: Path) -> None:
     copy = tmp_path / "hub" / "models--someone--mini-ocr" / "snapshots" / "9f30c71f441d"
     shutil.copytree(MINI_FOLDER, copy)
-    assert key_of(Setup(str(copy))) == key_of(Setup("mini")) != key_of(Setup("mini", dtype="bfloat16"))
-    assert str(key_of(Setup(str(copy)))) == "someone-mini-ocr/cpu-float32-eager"
+    mini = WantedReference(resolve("mini"))
+    assert WantedReference(resolve(copy)).key == mini.key != replace(mini, dtype="bfloat16").key
+    assert str(WantedReference(resolve(copy)).key) == "someone-mini-ocr/cpu-float32-eager"
     write_synthetic("tiny", tmp_path / "mini", torch.float32, seed=9)
     key = WantedReference(resolve(tmp_path / "mini")).key
     own, shipped = key.checkpoint_sha256[:12], resolve("mini").sha256[:12]

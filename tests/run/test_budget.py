@@ -12,7 +12,6 @@ from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.compare.tolerances import BUDGETS, Budget
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.explain.catalogue import mistakes
-from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
@@ -21,6 +20,7 @@ from pytest_dsocr.records.case import make_case
 from pytest_dsocr.records.config import Setup
 from pytest_dsocr.reference.opening import WantedReference, open_recorded
 from pytest_dsocr.run.case import budget_of, run_case
+from pytest_dsocr.run.resources import RunResources
 from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
 from tests.recordings import FOLDER
 from tests.report.made import config
@@ -42,7 +42,7 @@ def planted(*names: str) -> Iterator[EngineSubject]:
 
 
 def report(*names: str, explain: float = 0.0, budget: Mapping[str, float] = BUDGETS["int8"]) -> CaseReport:
-    """One page of a run with a budget, of the engine with mistakes in it."""
+    """Compare one page, read by an engine with planted mistakes, in a run with a budget."""
     own = config(
         explain=explain,
         out=None,
@@ -52,7 +52,7 @@ def report(*names: str, explain: float = 0.0, budget: Mapping[str, float] = BUDG
     reference = open_recorded([FOLDER], WantedReference(resolve("mini"), fixed=frozenset()))
     with planted(*names) as asked:
         case = make_case(PAGE, "markdown", "gundam", max_new_tokens=16, family=DEEPSEEK_OCR)
-        return run_case(case, 1, asked, reference, own, Elapsed("test"), Explainer(own.setup, budget_s=0))[0]
+        return run_case(case, 1, asked, reference, own, Elapsed("test"), RunResources.of(own))[0]
 
 
 def test_a_port_in_eight_bits_is_within_its_budget_and_its_cost_is_where_they_are() -> None:
@@ -84,7 +84,7 @@ def test_a_mistake_in_a_port_in_eight_bits_is_wrong_and_named() -> None:
 
 
 class Declared:
-    """What a subject says of itself."""
+    """A subject that declares a precision."""
 
     def __init__(self, precision: str) -> None:
         self.precision = precision

@@ -1,4 +1,4 @@
-"""How far two sides may be apart: by the dtype that each computes in, and by whether both are run alike."""
+"""Tests of the limits between two sides: they depend on both dtypes and on whether the keys are equal."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +14,8 @@ from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.case import make_case
 from pytest_dsocr.records.provenance import Provenance
 from pytest_dsocr.records.reference_result import ReferenceResult
-from pytest_dsocr.run.case import compare_sides, key_of, limits_between, limits_of, own_limits
+from pytest_dsocr.run.case import compare_sides, limits_between, limits_of, own_limits
+from pytest_dsocr.run.resources import RunResources
 from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.protocol import Setup
 from suites.contract.pages import write_page
@@ -23,15 +24,18 @@ from tests.run.test_substitution import FEATURES_RIGHT, Planted
 from tests.subjects.seen import seen
 
 SETUP = Setup("synthetic:tiny", "cpu", "float32", "eager")
-ALIKE = replace(MADE, checkpoint_sha256=key_of(SETUP).checkpoint_sha256)
+RUN = config(**vars(SETUP), tolerances={"seam": 0.5})
+RESOURCES = RunResources.of(RUN)
+KEY = RESOURCES.key
+ALIKE = replace(MADE, checkpoint_sha256=KEY.checkpoint_sha256)
 IN_BFLOAT16: Any = SimpleNamespace(dtype="bfloat16")
 OF_SETUP = object()
-"""A subject that does not say what it computes in."""
+"""A subject that does not declare a dtype."""
 
 
 @dataclass
 class Reference:
-    """A reference with one answer, of which is asked how it was made."""
+    """A reference with one answer and a provenance."""
 
     said: ReferenceResult | None = None
     provenance: Provenance = MADE
@@ -55,7 +59,7 @@ def test_outputs_are_exact_where_both_sides_are_run_alike(
     subject: Any, made: Provenance, dtypes: tuple[str, ...], same_key: bool
 ) -> None:
     reference: Any = Reference(provenance=made)
-    limits = limits_between(subject, reference, SETUP)
+    limits = limits_between(subject, reference, KEY)
     narrower = OF_ONE_KEY.get(limits.dtype, {}) if same_key else {}
     assert limits == tolerances(*dtypes, same_key=same_key).but(narrower)
     assert bool(narrower) == (limits.seam == 2e-5)
@@ -63,14 +67,11 @@ def test_outputs_are_exact_where_both_sides_are_run_alike(
 
 
 def test_what_the_run_allows_counts_before_all() -> None:
-    run = config(
-        checkpoint=SETUP.checkpoint, device="cpu", dtype="float32", attention="eager", tolerances={"seam": 0.5}
-    )
-    assert run.setup == SETUP
+    assert RUN.setup == SETUP
     reference: Any = Reference(provenance=replace(ALIKE, device="nvidia-h200"))
-    assert limits_of(run, IN_BFLOAT16, reference) == tolerances("bfloat16", same_key=False).but({"seam": 0.5})
-    assert own_limits(run, IN_BFLOAT16) == tolerances("bfloat16").but({"seam": 0.5})
-    assert own_limits(run, OF_SETUP) == tolerances("float32").but({"seam": 0.5})
+    assert limits_of(RUN, IN_BFLOAT16, reference, KEY) == tolerances("bfloat16", same_key=False).but({"seam": 0.5})
+    assert own_limits(RUN, IN_BFLOAT16) == tolerances("bfloat16").but({"seam": 0.5})
+    assert own_limits(RUN, OF_SETUP) == tolerances("float32").but({"seam": 0.5})
 
 
 def test_a_case_is_asked_and_judged_and_its_cause_looked_for(tiny: Engine[Any], tmp_path: Path) -> None:
@@ -78,8 +79,9 @@ def test_a_case_is_asked_and_judged_and_its_cause_looked_for(tiny: Engine[Any], 
     case = make_case(write_page("tiny", tmp_path), "free", "tiny", 4, family=DEEPSEEK_OCR)
     reference: Any = Reference(seen(tiny, case), ALIKE)
     limits = tolerances("float32")
-    right = compare_sides(case, EngineSubject(tiny), reference, SETUP, limits)
+    right = compare_sides(case, EngineSubject(tiny), reference, RESOURCES, limits)
     assert (right.verdict, right.exchange.findings, right.exchange.answer.reread) == (Verdict.MATCH, (), False)
-    assert compare_sides(case, EngineSubject(tiny), reference, SETUP, limits, always_read=True).exchange.answer.reread
-    wrong = compare_sides(case, Planted(tiny, "vision"), reference, SETUP, limits)
+    reread = compare_sides(case, EngineSubject(tiny), reference, RESOURCES, limits, always_read=True)
+    assert reread.exchange.answer.reread
+    wrong = compare_sides(case, Planted(tiny, "vision"), reference, RESOURCES, limits)
     assert (wrong.verdict, wrong.exchange.findings) == (Verdict.WRONG, (FEATURES_RIGHT,))

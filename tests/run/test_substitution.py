@@ -147,11 +147,13 @@ def test_tensors_are_lent_in_the_subjects_own_dtype_and_what_it_cannot_take_is_r
     assert substitute(subject, asked(subject, case, wide)) == (FEATURES_RIGHT,)
     subject = Planted(tiny, "silent", "picky")
     [finding] = substitute(subject, asked(subject, case, live))
-    assert finding.startswith("the reference's tensors were not tried further: the subject's prefill raised in prefill")
+    assert finding.startswith(
+        "the subject failed with the reference's tensors: the subject's prefill raised in prefill"
+    )
 
 
 class Misread(EngineSubject):
-    """Its stages are right, and its text is not."""
+    """A subject with right stages and a wrong text."""
 
     def text_of(self, token_ids: Any) -> str:
         return "other"

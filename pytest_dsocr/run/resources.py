@@ -1,0 +1,55 @@
+"""Models and processes that a run needs besides its two sides, kept from case to case."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Self
+
+from pytest_dsocr.compare.tolerances import Budget
+from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
+from pytest_dsocr.explain.explainer import Explainer
+from pytest_dsocr.explain.rounding import Rounder
+from pytest_dsocr.records.config import Config, Setup
+from pytest_dsocr.records.provenance import RecordingKey
+from pytest_dsocr.reference.opening import WantedReference
+from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
+
+
+@dataclass(frozen=True, eq=False)
+class RunResources:
+    """Resources of one run; each is loaded when it is first needed, as it may be of full size."""
+
+    setup: Setup
+    """Settings of the subject."""
+    explainer: Explainer
+    _rounders: dict[bool, Rounder] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, config: Config) -> Self:
+        """Return the resources of a run, with nothing loaded."""
+        limits_s = (config.explain, config.time_limit, config.start_limit)
+        return cls(config.setup, Explainer(config.setup, *limits_s))
+
+    @cached_property
+    def checkpoint(self) -> Checkpoint:
+        """The checkpoint under test."""
+        return resolve(self.setup.checkpoint)
+
+    @cached_property
+    def key(self) -> RecordingKey:
+        """The key of the subject."""
+        setup = self.setup
+        return WantedReference(self.checkpoint, setup.device, setup.dtype, setup.attention).key
+
+    @cached_property
+    def donor(self) -> EngineSubject:
+        """An engine that supplies the tensors which a recording does not contain."""
+        return engine_subject(self.setup)
+
+    def rounder_within(self, budget: Budget | None) -> Rounder:
+        """Return the rounder for a subject with this budget."""
+        fewer_bits = budget is not None and "kl" in budget.allowed
+        return self._rounders.setdefault(fewer_bits, Rounder(self.setup, self.explainer.budget_s, fewer_bits))
+
+    def close(self) -> None:
+        """End the explaining process."""
+        self.explainer.close()
