@@ -33,7 +33,7 @@ STAGES = (*STAGE_NAMES, TIMES, OTHER)
 OF_STAGE: Mapping[str, str] = {
     **dict.fromkeys(("input_ids", "inputs", "dtypes"), INPUTS),
     **dict.fromkeys(("logits", "tokens"), "decode"),
-    **dict.fromkeys(("read", "text", "spans", "boxes", "result", "artefacts"), OUTPUT),
+    **dict.fromkeys(("read", "text", "spans", "boxes", "result.mmd", "artefacts"), OUTPUT),
     "prefill_best": "prefill",
     "perf": TIMES,
 }
