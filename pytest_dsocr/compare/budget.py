@@ -12,11 +12,11 @@ from dataclasses import replace
 from statistics import fmean
 
 from pytest_dsocr.compare.boxes import pair_up
-from pytest_dsocr.compare.seams import SUFFIX
 from pytest_dsocr.compare.verdict import Comparison, Symptom, Verdict
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.contract.markup import UNITS
+from pytest_dsocr.records.names import ComparisonKind
 from pytest_dsocr.records.reference_result import ReferenceResult, SpanSeen
 from pytest_dsocr.records.subject_result import SubjectResult
 
@@ -29,7 +29,7 @@ NEVER = frozenset(
         *(Symptom.SCALED, Symptom.HABIT, Symptom.SHARED_MOVE),
     )
 )
-"""Signs of what fewer bits do not cause."""
+"""Signs of differences that fewer bits do not cause."""
 DEGENERATE = frozenset(
     (
         *(Symptom.EMPTINESS, Symptom.TRUNCATION, Symptom.GOES_ON, Symptom.LOST_START, Symptom.REPETITION),
@@ -41,25 +41,25 @@ KINDS = {"tokens": "tokens", "text": "characters", MMD: "characters", **dict.fro
 
 
 def on_budget(found: Comparison, allowed: Collection[str]) -> Comparison:
-    """Return a comparison as it counts under a budget: what is WRONG by its size alone is DRIFT.
+    """Return a comparison under a budget: DRIFT if it is WRONG only because of its size.
 
     Args:
         found: the comparison under exact limits.
         allowed: the kinds of losses that the budget limits; all others keep their exact limits.
     """
-    is_exact = found.stage in EXACT or found.what.endswith(SUFFIX) or found.signs & NEVER
+    is_exact = found.stage in EXACT or found.name.kind is ComparisonKind.ROUNDING or found.signs & NEVER
     kinds = {KINDS.get(found.stage, "kl"), *(["pages"] if found.signs & DEGENERATE else [])}
     is_paid = found.verdict is Verdict.WRONG and not is_exact and kinds <= {*allowed}
     return replace(found, verdict=Verdict.DRIFT) if is_paid else found
 
 
 def loss_of(actual: SubjectResult, expected: ReferenceResult, text: Comparison) -> dict[str, float]:
-    """Return what a page lost, by its name in ``LOSSES``; without what the subject does not offer.
+    """Return the losses of a page by their names in ``LOSSES``, as far as the subject offers them.
 
     Args:
-        actual: what the subject answered.
-        expected: what the reference did.
-        text: the comparison of the two texts, for its signs of a degenerate one.
+        actual: result of the subject.
+        expected: result of the reference.
+        text: comparison of the two texts, with its signs of a degenerate one.
     """
     from rapidfuzz.distance import Levenshtein
 

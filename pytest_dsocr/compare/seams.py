@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, Verdict, not_compared
+from pytest_dsocr.records.names import ComparisonKind
 from pytest_dsocr.records.reference_result import NotFinite, Seam
 from pytest_dsocr.records.subject_result import Effect, Rounding
 from pytest_dsocr.records.summing import sample_positions
@@ -120,10 +121,6 @@ def anatomy(actual: Seam, expected: Seam) -> Iterator[str]:
         yield f"at {list(index)}: {float(actual.sample[k]):.6g}, the reference has {float(expected.sample[k]):.6g}"
 
 
-SUFFIX = ".rounding"
-"""Suffix of a stage in the name of its rounding comparison."""
-
-
 @dataclass(frozen=True)
 class Limits:
     """Thresholds from which a known mistake's effect is present, and the largest bias."""
@@ -148,7 +145,7 @@ def compare_rounding(stage: str, found: Rounding, allowed: float) -> Comparison:
 
     Where a budget pays for fewer bits, known mistakes alone are WRONG.
     """
-    name = f"{stage}{SUFFIX}"
+    name = ComparisonKind.ROUNDING.name_of(stage)
     if not found.differing:
         return Comparison(name, Verdict.MATCH, f"every bit of {found.parts} parts, as the vendor's kernels round")
     effects, most_bias = known_effects(found), limits_of(found).bias

@@ -22,6 +22,7 @@ from pytest_dsocr.contract import COMPARED, PIXELS
 from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.mistake import Mistake
 from pytest_dsocr.records.config import Level
+from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.records.packing import pack_inputs
 from pytest_dsocr.records.reference_result import Best, ReferenceResult, Seam
 from pytest_dsocr.records.subject_result import SubjectResult
@@ -201,8 +202,10 @@ def _seams(what: str, answer: SubjectResult) -> dict[str, Seam]:
     if what in PIXELS:
         tensors = answer.input_tensors or {}
         return {what: Seam.of(tensors[what])} if what in tensors else {}
-    whole = what.partition("/")[0]
-    return {name: replace(seam, values=None) for name, seam in answer.seams.items() if name.partition("/")[0] == whole}
+    whole = TensorName.parse(what).whole
+    return {
+        name: replace(seam, values=None) for name, seam in answer.seams.items() if TensorName.parse(name).whole == whole
+    }
 
 
 def _steps(answer: SubjectResult, expected: ReferenceResult) -> tuple[ActualStep, ...]:

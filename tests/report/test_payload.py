@@ -1,4 +1,4 @@
-"""What goes from worker to controller: as JSON and back without a loss, whatever the numbers are."""
+"""Payloads from worker to controller, which JSON carries without a loss, whatever the numbers are."""
 
 import json
 import math
@@ -29,7 +29,7 @@ from tests.report.made import DRIFT, MADE, MATCH, config, recorded, report
     ],
 )
 def test_numbers_that_json_has_no_word_for_go_as_words(value: float | None, sent: Any, received: float) -> None:
-    """What is no number is allowed by no limit."""
+    """No limit allows a NaN."""
     assert of_number(value) == json.loads(json.dumps(of_number(value), allow_nan=False)) == sent
     assert number(sent) == received
 
@@ -51,12 +51,12 @@ def test_a_run_by_the_engine_says_so_whether_or_not_a_recording_is_behind_it() -
     for behind, where in ((recorded(), "golden/vendor/mini/cpu-float32-eager"), (None, "")):
         reported = of_run(config(reference="engine"), EngineReference(wanted, behind), None)
         assert (reported["reference"], reported["where"]) == ("engine", where)
-        assert reported["provenance"]["overrides"] == [ENGINE_STANDS_IN]
+        assert dict(reported["provenance"])["overrides"] == [ENGINE_STANDS_IN]
 
 
 def test_settings_are_what_a_verdict_may_depend_on_in_one_order() -> None:
     chosen = config(allow_missing=frozenset(("vendor", "gpu", "snapshot")), tolerances={"text": 0.5})
-    made = of_run(chosen, recorded(), None)["settings"]
+    made: Any = of_run(chosen, recorded(), None)["settings"]
     assert (made["allow_missing"], made["tolerances"]) == (["gpu", "snapshot", "vendor"], {"text": 0.5})
     assert not {*MAY_DIFFER} & {*made}
 
