@@ -13,7 +13,6 @@ MAY_NAME_ONE = {
     "adapters/mlx_vlm.py": "another project's model, whose own modules have these names",
     "compare/boxes.py": "numpy's clip",
     "explain/catalogue/pixels.py": "the default of Unlimited-OCR's infer_multi, and CLIP's means as mistakes",
-    "explain/hints.py": "ids of mistakes of resized position tables",
 }
 """Files outside of ``models`` and ``layers`` that name a part of one model, each with the reason."""
 

@@ -181,7 +181,7 @@ class Mistake:
 
     @property
     def id(self) -> str:
-        """Unique name, such as ``clip.activation-erf``, and ``clip.activation-erf@2`` in the third block."""
+        """Unique name, such as ``STAGE.activation-erf``, and ``STAGE.activation-erf@2`` in the third block."""
         alone = "" if self.block is None else f"@{self.block}"
         return f"{self.group}.{self.name}{alone}"
 
