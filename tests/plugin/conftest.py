@@ -1,8 +1,10 @@
 """A user's repository with one page, stand-ins for both sides, and tests of its own."""
 
+import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -50,6 +52,17 @@ class Repository:
         self.pytester.makeini(
             f"[pytest]\ndsocr_subject = standin:{subject}\ndsocr_pages = page.png\ndsocr_presets = tiny\n{ini}"
         )
+
+    def pages(self, *names: str) -> list[str]:
+        """Copy the page under other names, and return the options for it and its copies."""
+        for name in names:
+            shutil.copy("page.png", f"{name}.png")
+        return [f"--dsocr-pages={name}.png" for name in ("page", *names)]
+
+    def result(self, out: str = "out") -> dict[str, Any]:
+        """Return the result that the last run wrote, whether it passed its checks or not."""
+        found: dict[str, Any] = json.loads((self.pytester.path / out / "dsocr.json").read_text(encoding="utf-8"))
+        return found
 
     def run(self, tests: str = TEST_TEXT, *arguments: str, apart: bool = False) -> pytest.RunResult:
         """Run a file of tests in this process, or in another one if ``apart``."""
