@@ -209,9 +209,9 @@ def test_a_stage_that_runs_again_adds_what_it_takes_from_its_own_line() -> None:
 
 
 def test_longer_times_of_the_same_calls_are_told_where_the_stage_was_judged() -> None:
-    sides = [table(row(10, ms), row(10, gemm_ms, kind=KERNEL, name="gemm")) for ms, gemm_ms in ((1, 2), (3, 3))]
-    assert difference(*sides).sentence == NOTHING
-    found = difference(*sides, ["decode"])
+    a, b = (table(row(10, ms), row(10, gemm_ms, kind=KERNEL, name="gemm")) for ms, gemm_ms in ((1, 2), (3, 3)))
+    assert difference(a, b).sentence == NOTHING
+    found = difference(a, b, ["decode"])
     assert found.sentence == "decode: +2 ms in aten::cat, slower in as many calls, from cache.py:88"
     [cause] = found.causes
     assert [one.word for one in cause.changes] == ["slower", "slower"]
