@@ -80,6 +80,13 @@ def repository(pytester: pytest.Pytester) -> Repository:
 
 
 @pytest.fixture
+def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the package hold the shipped goldens, as after ``pip install``."""
+    (package := tmp_path / "site" / "pytest_dsocr").joinpath("golden", "vendor").mkdir(parents=True)
+    monkeypatch.setattr("pytest_dsocr.reference.goldens.PACKAGE_FOLDER", package)
+
+
+@pytest.fixture
 def alone(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """Return a pytest with this plugin only, in an empty folder and without options."""
     monkeypatch.delenv("DSOCR_EXPLAIN", raising=False)
