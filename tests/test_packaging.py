@@ -1,7 +1,6 @@
 """Contents of the wheel, and equal collection in an installation and a checkout."""
 
 import os
-import subprocess
 import sys
 import tarfile
 import zipfile
@@ -12,6 +11,7 @@ from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
 from tests.checkout import CHECKOUT
+from tests.processes import finished
 
 HEAVY = ("torch", "numpy", "scipy", "transformers", "tokenizers", "safetensors")
 UNASKED = ("perf", "cost")
@@ -80,7 +80,7 @@ def test_collecting_the_suites_loads_nothing_heavy(options: list[str]) -> None:
         f"print(int(pytest.main(['--collect-only', '-qq', '-p', 'no:cacheprovider', *{[*FOLDERS, *options]!r}])));"
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    done = finished(sys.executable, "-c", code, cwd=CHECKOUT)
     assert done.stdout.splitlines()[-2:] == ["0", "[]"]
 
 
@@ -98,6 +98,6 @@ def collected(folder: Path, *arguments: str, path: Path | None = None) -> list[s
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     if path:
         environment["PYTHONPATH"] = str(path)
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = finished(*command, cwd=folder, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return [line for line in done.stdout.splitlines() if "::" in line]

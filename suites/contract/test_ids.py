@@ -137,6 +137,6 @@ def test_the_text_is_not_tidied(
 ) -> None:
     """Compare the ids after the image with those of the unchanged text in the checkpoint's vocabulary."""
     actual = asked(drawn("tiny"), "tiny", f"<image>{UNUSUAL[kind]}").prompt_ids
-    behind = [one for one in actual[1:] if one != tokenizer.special.image]
+    text = [one for one in actual[1:] if one != tokenizer.special.image]
     why = f"the ids of the unchanged prompt: {kind} are kept, and nothing is escaped"
-    dsocr_check([as_expected("input_ids/text", behind, tokenizer.encode(UNUSUAL[kind]), why)])
+    dsocr_check([as_expected("input_ids/text", text, tokenizer.encode(UNUSUAL[kind]), why)])

@@ -50,6 +50,6 @@ def test_it_reads_as_the_vendors_code(
     found = replace(found, what=ComparisonKind.ODD_PAGE.name_of(name))
     if found.verdict is Verdict.WRONG:
         origin = f"{expected!r} was recorded on {known['provenance']['date']} from the vendor's infer in {page.preset}"
-        check = [f"check, if all other pages are right: {page.check}"] if page.check else []
+        check = [f"check: {page.check}, if all other pages are right"] if page.check else []
         found = replace(found, details=(*check, origin, *found.details))
     dsocr_check([found])

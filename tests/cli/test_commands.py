@@ -30,6 +30,7 @@ from pytest_dsocr.pages.page_list import BadPage, page_named, shipped
 from pytest_dsocr.records.case import Case
 from suites.contract.pages import write_page
 from tests.contract.test_pdf import pdf_of
+from tests.processes import finished
 
 FILES = ("b.PNG", "a.jpg", "c.tif", "notes.md", "d.webp", "e.pdf", "f.jpeg", "g.bmp", "h.gif", "i.tiff")
 ARGUMENTS: Mapping[str, Sequence[str]] = {
@@ -93,9 +94,8 @@ def test_the_version_is_reported_and_windows_refused(
     assert "\n::" not in capsys.readouterr().err
     monkeypatch.setattr("sys.platform", "win32")
     assert main(["run"]) == 2
-    assert (
-        capsys.readouterr().err == "dsocr: pytest-dsocr does not run on Windows; run it on Linux or macOS, or in WSL\n"
-    )
+    refused = "pytest-dsocr does not run on Windows; run it on Linux or macOS, or in WSL"
+    assert capsys.readouterr().err == f"dsocr: {refused}\n"
 
 
 def test_a_folder_stands_for_its_images_by_name_and_files_as_they_are_named(folder: Path) -> None:
@@ -178,8 +178,7 @@ for command in sys.argv[1:]:
 def test_bad_input_is_one_sentence_before_anything_heavy_is_imported(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "notes.md").write_text("no image")
-    command = [sys.executable, "-c", IN_ONE, *REFUSED]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = finished(sys.executable, "-c", IN_ONE, *REFUSED, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     said = done.stderr.splitlines()
     for k, (refused, (status, why)) in enumerate(REFUSED.items()):
@@ -190,7 +189,7 @@ def test_bad_input_is_one_sentence_before_anything_heavy_is_imported(tmp_path: P
 
 def test_a_page_is_read_in_a_process_of_its_own_whose_reader_may_have_seen_enough(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest_dsocr", "run", "--max-new-tokens=8", "--out", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = finished(*command)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[2].endswith("2 x 2 crops and the whole page, 702 prompt tokens, 693 of them image")
@@ -237,11 +236,17 @@ def test_mini_says_that_it_invents_text_of_pages_that_are_not_its_own(
     assert [key for key, is_warned in warned.items() if is_warned] == [("other", "mini")]
 
 
+@pytest.fixture
+def pdf(tmp_path: Path) -> Path:
+    """Return a PDF of two pages."""
+    (tmp_path / "it.pdf").write_bytes(pdf_of("red", "blue"))
+    return tmp_path / "it.pdf"
+
+
 def test_a_pdf_is_read_page_by_page_and_one_that_cannot_be_rendered_costs_itself(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    pdf: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pdf, out = tmp_path / "it.pdf", tmp_path / "out"
-    pdf.write_bytes(pdf_of("red", "blue"))
+    out = tmp_path / "out"
     assert main(["run", str(pdf), *QUICK, f"--out={out}"]) == 0
     pages = [line.split()[1] for line in capsys.readouterr().out.splitlines() if line.startswith("page  ")]
     assert pages == ["it-p001.png,", "it-p002.png,"]
@@ -257,9 +262,10 @@ def test_a_pdf_is_read_page_by_page_and_one_that_cannot_be_rendered_costs_itself
     assert said.err.startswith("dsocr: left out 1 page of ")
 
 
-def test_the_pages_of_a_pdf_are_read_in_one_prompt(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pdf, out = tmp_path / "it.pdf", tmp_path / "out"
-    pdf.write_bytes(pdf_of("red", "blue"))
+def test_the_pages_of_a_pdf_are_read_in_one_prompt(
+    pdf: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
     asked = ["--prompt=pages", "--preset=base", "--checkpoint=unlimited_ocr:synthetic:tiny", "--max-new-tokens=2"]
     assert main(["run", str(pdf), *asked, f"--out={out}"]) == 0
     said = capsys.readouterr().out
@@ -269,10 +275,8 @@ def test_the_pages_of_a_pdf_are_read_in_one_prompt(tmp_path: Path, capsys: pytes
 
 
 def test_one_page_of_a_pdf_is_read_and_one_that_there_is_not_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    pdf: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pdf = tmp_path / "it.pdf"
-    pdf.write_bytes(pdf_of("red", "blue"))
     assert main(["run", str(pdf), "--page=2", *QUICK, f"--out={tmp_path / 'out'}"]) == 0
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["it-p002"]
     capsys.readouterr()

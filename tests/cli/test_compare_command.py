@@ -17,6 +17,7 @@ from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.report.file import UNFINISHED, read_result
 from pytest_dsocr.report.words import ON_REQUEST, suites
+from tests.processes import finished
 
 SUBJECTS = """
     import time
@@ -35,11 +36,6 @@ TEXT_ALONE = ("--", "-k", "test_text", "-p", "no:cacheprovider")
 def _elsewhere(unset: None, pytester: pytest.Pytester) -> None:
     """Run in a folder with subjects, without options in the environment."""
     pytester.makepyfile(mine=SUBJECTS)
-
-
-def compare(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run it as a command of its own."""
-    return subprocess.run(command(arguments), capture_output=True, text=True, check=False)
 
 
 def command(arguments: Sequence[str]) -> list[str]:
@@ -64,8 +60,7 @@ def test_a_engine_like_the_vendors_ends_in_0_with_the_plugins_own_result(
     pythonpath = os.pathsep.join((os.environ["PYTHONPATH"], str(pytester.mkdir("plugins"))))
     Path("noted.py").rename("plugins/noted.py")
     monkeypatch.setenv("PYTHONPATH", pythonpath)
-    command = [sys.executable, "-P", "-m", "pytest_dsocr", "compare", *asked]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = finished(sys.executable, "-P", "-m", "pytest_dsocr", "compare", *asked)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "verdict         passes, " in done.stdout
     result = read_result(Path("mine"))
@@ -107,7 +102,7 @@ def test_what_ends_the_command_ends_pytest_and_is_no_pass(number: signal.Signals
 def test_what_cannot_be_compared_has_pytests_status_and_says_why(
     arguments: Sequence[str], status: int, message: str
 ) -> None:
-    done = compare(PAGE, *arguments)
+    done = finished(*command([PAGE, *arguments]))
     assert (done.returncode, done.stdout) == (status, "")
     assert message in done.stderr
 

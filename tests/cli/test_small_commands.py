@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from argparse import Namespace
 from contextlib import suppress
@@ -21,6 +20,7 @@ from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin.option_values import level
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.report.file import mark_running, write_json
+from tests.processes import finished
 from tests.report.made import BAD, GOOD, new_result, night
 
 
@@ -76,12 +76,7 @@ def test_an_unknown_one_is_refused() -> None:
 def test_a_page_of_ones_own_is_shown_against_the_engine_without_the_mistake(tmp_path: Path) -> None:
     page = next(one for one in shipped("dev-3") if one.stem == "figures_201")
     assert any("shows at" in line for line in faults.described("PRJ-W1"))
-    ran = subprocess.run(
-        [*faults.command("PRJ-W1", page, tmp_path), "--dsocr-max-new-tokens=4"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = finished(*faults.command("PRJ-W1", page, tmp_path), "--dsocr-max-new-tokens=4")
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert "SAM's features in front of CLIP's in front of the projector" in ran.stdout
     assert list((tmp_path / "pages").glob("*.jpg"))
@@ -118,14 +113,11 @@ def test_every_command_and_every_option_is_in_one_group_of_the_help(capsys: pyte
 @pytest.mark.parametrize(
     ("command", "place", "status"),
     [
-        ("compare", "", 4),
-        ("compare", "environment", 4),
-        ("pytest", "", 4),
-        ("pytest", "environment", 2),
-        ("pytest", "ini", 4),
+        *(("compare", "", 4), ("compare", "environment", 4)),
+        *(("pytest", "", 4), ("pytest", "environment", 2), ("pytest", "ini", 4)),
     ],
 )
-def test_a_engine_is_not_compared_with_itself(command: str, place: str, status: int, tmp_path: Path) -> None:
+def test_an_engine_is_not_compared_with_itself(command: str, place: str, status: int, tmp_path: Path) -> None:
     """Refuse it in each place; plain pytest reads the environment only when it collects a test of ours."""
     (tmp_path / "test_it.py").write_text("def test_it(dsocr_report): pass\n", encoding="utf-8")
     ini = "[pytest]\ndsocr_reference = engine\n" if place == "ini" else "[pytest]\n"
@@ -133,13 +125,6 @@ def test_a_engine_is_not_compared_with_itself(command: str, place: str, status: 
     start = ["pytest_dsocr", "compare"] if command == "compare" else ["pytest", f"-p{plugin()}"]
     given = [] if place else [f"--{'' if command == 'compare' else 'dsocr-'}reference=engine"]
     environment = {**os.environ, **({"DSOCR_REFERENCE": "engine"} if place == "environment" else {})}
-    ran = subprocess.run(
-        [sys.executable, "-m", *start, *given],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = finished(sys.executable, "-m", *start, *given, cwd=tmp_path, env=environment)
     assert ran.returncode == status, ran.stdout
     assert "compared with itself" in ran.stdout + ran.stderr

@@ -1,8 +1,10 @@
 """A user's repository with one page, stand-ins for both sides, and tests of its own."""
 
+import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -51,6 +53,17 @@ class Repository:
             f"[pytest]\ndsocr_subject = standin:{subject}\ndsocr_pages = page.png\ndsocr_presets = tiny\n{ini}"
         )
 
+    def pages(self, *names: str) -> list[str]:
+        """Copy the page under other names, and return the options for it and its copies."""
+        for name in names:
+            shutil.copy("page.png", f"{name}.png")
+        return [f"--dsocr-pages={name}.png" for name in ("page", *names)]
+
+    def result(self, out: str = "out") -> dict[str, Any]:
+        """Return the result that the last run wrote, whether it passed its checks or not."""
+        found: dict[str, Any] = json.loads((self.pytester.path / out / "dsocr.json").read_text(encoding="utf-8"))
+        return found
+
     def run(self, tests: str = TEST_TEXT, *arguments: str, apart: bool = False) -> pytest.RunResult:
         """Run a file of tests in this process, or in another one if ``apart``."""
         self.pytester.makepyfile(test_it=tests)
@@ -64,6 +77,13 @@ def repository(pytester: pytest.Pytester) -> Repository:
     made = Repository(pytester)
     made.settle()
     return made
+
+
+@pytest.fixture
+def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the package hold the shipped goldens, as after ``pip install``."""
+    (package := tmp_path / "site" / "pytest_dsocr").joinpath("golden", "vendor").mkdir(parents=True)
+    monkeypatch.setattr("pytest_dsocr.reference.goldens.PACKAGE_FOLDER", package)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Pages that cannot be read, which fail the run after all others are compared, and hostile file names."""
 
-import json
 import os
 from pathlib import Path
 
@@ -64,7 +63,7 @@ def test_a_bad_page_costs_itself_alone_and_so_does_what_holds_one(repository: Re
     result.assert_outcomes(passed=8, errors=2 * bad)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert "Traceback" not in result.stdout.str()
-    found = json.loads(Path("out/dsocr.json").read_text(encoding="utf-8"))
+    found = repository.result()
     assert len({test["why"] for test in found["tests"] if test["fault"]}) == bad
     assert not found["passes"]
     good = ("first", "last", "large-p001", "large-p003")

@@ -1,9 +1,6 @@
 """Loading of the plugin: equal results however it is loaded, clear errors without it, and few imports."""
 
-import json
 import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +10,7 @@ import pytest
 import pytest_dsocr
 import suites
 from tests.plugin.conftest import Repository
+from tests.processes import finished
 
 HEAVY = ("torch", "numpy", "scipy", "PIL", "transformers", "tokenizers", "safetensors", "rapidfuzz", "jinja2")
 OF_EVERY_RUN = {
@@ -65,19 +63,16 @@ def everything_but(result: Any, *names: str) -> Any:
 def test_a_run_says_the_same_however_it_is_loaded(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     """Load it by its entry point, on two workers, and by ``-p dsocr`` without autoload."""
     repository.settle("Misplacer")
-    for name in ("second", "third"):
-        shutil.copy(repository.pytester.path / "page.png", repository.pytester.path / f"{name}.png")
+    options = [*repository.pages(*PAGES[1:]), "--dsocr-xfails=known.ledger", "--dsocr-out=out"]
     repository.pytester.makefile(".ledger", known="\n".join(f"test_known[{p}-tiny-markdown]  # low" for p in PAGES))
-    options = [word for page in PAGES for word in ("--dsocr-pages", f"{page}.png")]
     found = []
     for arguments in ((), ("-n", "2"), ("-p", "dsocr")):
         if "dsocr" in arguments:
             monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-        options = [*options, "--dsocr-xfails=known.ledger", "--dsocr-out=out"]
         result = repository.run(EVERY_OUTCOME, *arguments, *options)
         result.assert_outcomes(**OUTCOMES)
         assert result.ret == pytest.ExitCode.TESTS_FAILED
-        written = json.loads(repository.pytester.path.joinpath("out", "dsocr.json").read_text())
+        written = repository.result()
         written["tests"].sort(key=lambda test: test["nodeid"])
         found.append(everything_but(written, *VARYING))
     assert found[0] == found[1] == found[2]
@@ -116,8 +111,7 @@ def test_a_run_of_other_tests_imports_the_options_and_the_hooks_alone(
 
 def test_the_commands_load_nothing_heavy_before_they_run() -> None:
     code = f"import sys, pytest_dsocr.cli.main; print([name for name in {HEAVY!r} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    assert finished(sys.executable, "-c", code).stdout == "[]\n"
 
 
 def test_a_users_hypothesis_tests_go_on_without_a_warning(pytester: pytest.Pytester) -> None:

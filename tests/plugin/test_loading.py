@@ -1,6 +1,5 @@
 """Loading of both sides: elapsed time, progress of long waits, and threads."""
 
-import json
 import os
 import re
 from textwrap import dedent
@@ -75,7 +74,7 @@ def test_a_long_wait_is_reported_and_loading_and_reading_are_distinguished(repos
     assert [line for line in result.errlines if re.fullmatch(message, line)]
     result.stdout.no_re_match_line(r".*waiting \d+ s for")
     result.stdout.fnmatch_lines(["time * s on *"])
-    [one] = json.loads((repository.pytester.path / "out" / "dsocr.json").read_text(encoding="utf-8"))["elapsed"]
+    [one] = repository.result()["elapsed"]
     assert (one["worker"], one["device"], one["cases"]) == ("gw0", "cpu", 1)
     assert one["seconds"]["loading the subject"] > 0.05
     assert one["seconds"]["subject"] >= 0.2

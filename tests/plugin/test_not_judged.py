@@ -1,6 +1,5 @@
 """Pages that are WRONG without a failed test, which fail the run, and pages that were not compared."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -87,23 +86,16 @@ def test_so_does_one_that_a_conftest_skipped(repository: Repository) -> None:
 
 
 def test_a_right_page_may_be_skipped_and_is_named(repository: Repository) -> None:
-    for name in ("second", "third"):
-        shutil.copy("page.png", f"{name}.png")
     skips = 'pytest.skip("not today") if dsocr_report.case.page.stem != "third" else None'
-    pages = [f"--dsocr-pages={name}.png" for name in ("page", "second", "third")]
-    status, found = run(repository, BEFORE.replace("{}", skips), *pages)
+    status, found = run(repository, BEFORE.replace("{}", skips), *repository.pages("second", "third"))
     assert (status, found["verdict"]) == (0, "passes, 2 of 3 pages (page.png, second.png) not compared")
     assert found["left"]["not_compared"] == ["page-tiny-markdown", "second-tiny-markdown"]
 
 
 def test_pages_and_presets_that_are_not_offered_are_named(repository: Repository) -> None:
-    for name in ("second", "third"):
-        shutil.copy("page.png", f"{name}.png")
-    reader = READER.format(presets=("tiny",), refused=("page", "third"))
-    repository.pytester.makepyfile(refusing=reader)
-    pages = [f"--dsocr-pages={name}.png" for name in ("page", "second", "third")]
+    repository.pytester.makepyfile(refusing=READER.format(presets=("tiny",), refused=("page", "third")))
     how = ("--dsocr-subject=refusing:Reader", "--dsocr-presets=tiny", "--dsocr-presets=base")
-    status, found = run(repository, TEST_TEXT, *pages, *how)
+    status, found = run(repository, TEST_TEXT, *repository.pages("second", "third"), *how)
     named = (
         "2 of 3 pages (page.png, third.png) not compared, 1 of 2 presets (base) not compared, not offered: preset base"
     )
@@ -112,10 +104,8 @@ def test_pages_and_presets_that_are_not_offered_are_named(repository: Repository
 
 
 def test_a_shard_of_the_environment_is_named(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("second", "third"):
-        shutil.copy("page.png", f"{name}.png")
     monkeypatch.setenv("DSOCR_SHARD", "1/3")
-    status, found = run(repository, TEST_TEXT, *(f"--dsocr-pages={one}.png" for one in ("page", "second", "third")))
+    status, found = run(repository, TEST_TEXT, *repository.pages("second", "third"))
     assert (status, found["verdict"]) == (0, "passes, shard 1 of 3 by DSOCR_SHARD")
 
 

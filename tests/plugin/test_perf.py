@@ -145,14 +145,9 @@ def test_pytest_benchmark_saves_and_compares_without_a_baseline_of_ours(timed: T
     assert read_result(timed.path / "out")["ended_as"] == "slower"
 
 
-def test_the_first_baseline_makes_the_folder_of_goldens(
-    timed: Timed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("_installed")
+def test_the_first_baseline_makes_the_folder_of_goldens(timed: Timed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Accept a baseline after ``pip install``: ``./golden`` is created, and found in the next run."""
-    monkeypatch.setattr(
-        "pytest_dsocr.reference.goldens.PACKAGE_FOLDER", installed := tmp_path / "site" / "pytest_dsocr"
-    )
-    (installed / "golden" / "vendor").mkdir(parents=True)
     monkeypatch.chdir(timed.path)
     wanted = ExaminedRun("mini", "cpu", "float32", "eager", None, None, (), golden_folder(), Path("out"))
     hint = shlex.split(accepting(wanted))

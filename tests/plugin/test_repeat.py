@@ -1,6 +1,5 @@
 """``--dsocr-repeat``: occasional failures are found and reported with their frequency and their pattern."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +48,7 @@ def found(repository: Repository, request: pytest.FixtureRequest) -> dict[str, A
     options = ("--dsocr-pages=pages", "--dsocr-subject=planted:Unsteady", "--dsocr-repeat=10")
     more = {"never": ["-n2"], "leak": ["--dsocr-isolate"]}
     repository.run(TEST_TEXT, *options, *more.get(request.param, ()))
-    found: dict[str, Any] = json.loads(Path("out/dsocr.json").read_text(encoding="utf-8"))
-    return found
+    return repository.result()
 
 
 def test_it_is_told_how_often_after_what_and_why(found: dict[str, Any], snapshot: SnapshotAssertion) -> None:

@@ -1,6 +1,5 @@
 """``--dsocr-shard``: each page is in one shard, and tests without a page are in the first."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -39,26 +38,17 @@ def _pages(repository: Repository) -> None:
 def run(repository: Repository, shard: str, *arguments: str, apart: bool = False) -> list[str]:
     """Return the tests that were run."""
     out = f"out-{shard[0]}"
-    repository.run(
-        TESTS, "--dsocr-pages=scans", f"--dsocr-shard={shard}", f"--dsocr-out={out}", *arguments, apart=apart
-    )
-    reported = json.loads(Path(out, "dsocr.json").read_text(encoding="utf-8"))
-    return sorted(test["nodeid"].partition("::")[2] for test in reported["tests"])
+    options = ("--dsocr-pages=scans", f"--dsocr-shard={shard}", f"--dsocr-out={out}")
+    repository.run(TESTS, *options, *arguments, apart=apart)
+    return sorted(test["nodeid"].partition("::")[2] for test in repository.result(out)["tests"])
 
 
 def test_every_nth_page_is_run_and_the_rest_in_the_first_shard(repository: Repository) -> None:
     first, second = run(repository, "1/2"), run(repository, "2/2")
-    assert [name for name in first if name.startswith("test_text")] == [
-        f"test_text[{name}-tiny-markdown]" for name in "ace"
-    ]
-    assert [name for name in second if name.startswith("test_text")] == [
-        "test_text[b-tiny-markdown]",
-        "test_text[d.png]",
-    ]
-    assert {name for name in first if "no_page" in name} == {"test_of_no_page[1]", "test_of_no_page[2]"}
-    assert not [name for name in second if "no_page" in name]
-    assert not {*first} & {*second}
-    assert [*{*first, *second}.difference(run(repository, "1/1"))] == []
+    of_pages = [*(f"test_page[{name}]" for name in "ace"), *(f"test_text[{name}-tiny-markdown]" for name in "ace")]
+    assert first == ["test_of_no_page[1]", "test_of_no_page[2]", *of_pages]
+    assert second == ["test_page[b]", "test_page[d.png]", "test_text[b-tiny-markdown]", "test_text[d.png]"]
+    assert sorted([*first, *second]) == run(repository, "1/1")
     assert run(repository, "2/2", "-n", "2", apart=True) == second
 
 
@@ -70,6 +60,6 @@ def test_a_shard_without_a_page_is_refused(repository: Repository, arguments: tu
     result = repository.run(TESTS, "--dsocr-pages=scans", "--dsocr-shard=6/6", "--dsocr-out=out", *arguments)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert WITHOUT_PAGE in result.stderr.str()
-    assert json.loads(Path("out", "dsocr.json").read_text(encoding="utf-8"))["ended_as"] == Ending.REFUSED
+    assert repository.result()["ended_as"] == Ending.REFUSED
     with pytest.raises(DsocrError, match=WITHOUT_PAGE):
         make_cases(["scans"], ["markdown"], ["tiny"], shard=Shard(6, 6), family=DEEPSEEK_OCR)

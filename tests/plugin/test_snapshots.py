@@ -110,13 +110,8 @@ def accepted(run: Run) -> Run:
     return run
 
 
-def test_the_first_snapshot_makes_the_folder_of_goldens(
-    accepted: Run, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Make it as after pip install, when the package holds the shipped goldens."""
-    installed = tmp_path / "site" / "pytest_dsocr"
-    (installed / "golden" / "vendor").mkdir(parents=True)
-    monkeypatch.setattr("pytest_dsocr.reference.goldens.PACKAGE_FOLDER", installed)
+@pytest.mark.usefixtures("accepted", "_installed")
+def test_the_first_snapshot_makes_the_folder_of_goldens(repository: Repository) -> None:
     shutil.rmtree("golden")
     for options in (("--snapshot-update",), ()):
         run = repository.pytester.runpytest_inprocess("-p", "no:cacheprovider", "checks", *options)

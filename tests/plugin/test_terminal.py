@@ -1,6 +1,5 @@
 """Terminal output of a run: header, failures, verdict so far, and summary."""
 
-import shutil
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -126,27 +125,18 @@ MARKED = TEST_TEXT.replace("def ", "import pytest\n\n    @pytest.mark.dsocr(text
 INI = "dsocr_tolerances =\n    text=0.5\n    seam=1e-9\n"
 WITHIN = "passes within looser limits: text=0.5 (0)"
 ONE_LEFT = "passes, 2 of 3 pages (second.png, third.png) not compared"
+LAST = "test_it.py::test_boxes[third-tiny-markdown]"
 SPANS = TWO.replace('"text"', '"spans"').replace("test_text", "test_spans")
 
 
 @pytest.mark.parametrize(
     ("subject", "tests", "how", "verdict"),
     [
-        (
-            "Misreader",
-            TEST_TEXT,
-            {"ini": INI},
-            f"{WITHIN} by dsocr_tolerances in tox.ini",
-        ),
+        ("Misreader", TEST_TEXT, {"ini": INI}, f"{WITHIN} by dsocr_tolerances in tox.ini"),
         ("Misreader", MARKED, {}, WITHIN),
         ("Reader", SPANS, {"arguments": ("-n", "1", "-k", "page")}, ONE_LEFT),
         ("Reader", SPANS, {"conftest": DROPPING}, ONE_LEFT),
-        (
-            "Reader",
-            SPANS,
-            {"arguments": ("--deselect", "test_it.py::test_boxes[third-tiny-markdown]")},
-            "passes, 1 of 6 tests left out",
-        ),
+        ("Reader", SPANS, {"arguments": ("--deselect", LAST)}, "passes, 1 of 6 tests left out"),
     ],
     ids=["ini", "marker", "on a worker", "dropped", "--deselect"],
 )
@@ -155,11 +145,8 @@ def test_looser_limits_and_what_was_left_out_are_in_the_verdict_wherever_it_is_r
 ) -> None:
     repository.settle(subject, ini=how.get("ini", ""))
     repository.pytester.makeconftest(dedent(CONFTEST.format(reference="Reference")) + dedent(how.get("conftest", "")))
-    for name in ("second", "third"):
-        shutil.copy("page.png", f"{name}.png")
-    pages = [f"--dsocr-pages={name}.png" for name in ("page", "second", "third")]
-    arguments = how.get("arguments", ())
-    ended = repository.run(tests, *pages, "--dsocr-out=out", *arguments, apart="-n" in arguments)
+    arguments = (*repository.pages("second", "third"), "--dsocr-out=out", *how.get("arguments", ()))
+    ended = repository.run(tests, *arguments, apart="-n" in arguments)
     found = read_result(Path("out"))
     assert (ended.ret, found["passes"], found["verdict"]) == (0, True, verdict)
     views = (ended.stdout.str(), *(Path("out", name).read_text("utf-8") for name in ("index.html", "summary.md")))

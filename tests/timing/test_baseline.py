@@ -64,18 +64,17 @@ def test_the_vendors_code_is_one_subject_in_whichever_folder() -> None:
     assert found == ["vendor", "vendor", "my:Ocr"]
 
 
-@pytest.mark.parametrize(
-    "parts",
-    [
-        {"machine": {"gpu": "NVIDIA B200"}},
-        {"machine": {"gpus": 2}},
-        {"versions": {"torch": "2.12.0"}},
-        {"versions": {"triton": "3"}},
-        {"page": {"max_new_tokens": 8}},
-        {"machine": {"driver": "1", "cores": 2}, "versions": {"torch": "1", "python": "1"}, "subject": "my:Ocr"},
-    ],
-    ids=["gpu", "gpus", "version", "package", "ceiling", "many"],
-)
+DIFFERENT: dict[str, Any] = {
+    "gpu": {"machine": {"gpu": "NVIDIA B200"}},
+    "gpus": {"machine": {"gpus": 2}},
+    "version": {"versions": {"torch": "2.12.0"}},
+    "package": {"versions": {"triton": "3"}},
+    "ceiling": {"page": {"max_new_tokens": 8}},
+    "many": {"machine": {"driver": "1", "cores": 2}, "versions": {"torch": "1", "python": "1"}, "subject": "my:Ocr"},
+}
+
+
+@pytest.mark.parametrize("parts", DIFFERENT.values(), ids=DIFFERENT)
 @pytest.mark.usefixtures("path")
 def test_what_differs_from_the_nearest_is_named(tmp_path: Path, parts: Any, snapshot: SnapshotAssertion) -> None:
     made(machine={"gpu": "NVIDIA A100", "driver": "2", "cores": 3}, subject="other").write(tmp_path)

@@ -289,8 +289,12 @@ def test_what_one_side_alone_has_the_time_of_is_not_compared() -> None:
     assert {one.quantity: one.pace for one in found} == expected
 
 
+SAME, SLOWER, AMBIGUOUS = TimingVerdict.SAME, TimingVerdict.SLOWER, TimingVerdict.AMBIGUOUS
+OTHER_WORK = "could not tell: the sides do different work"
+
+
 def sides(*paces: TimingVerdict, operators: int = 8, tokens: int = 8, apart: str = "", is_timed: bool = True) -> Bench:
-    """Two sides, of which A has 8 operators and 8 tokens, and these verdicts on times."""
+    """Return two sides with these verdicts on times; A has 8 operators and 8 tokens."""
     a = measured({}, {"page.operators": 8, "tokens.output": 8})
     b = measured({}, {"page.operators": operators, "tokens.output": tokens})
     judgements = tuple(Judgement(pace, pace, nan, nan, nan, nan, nan, nan, 0, 0) for pace in paces)
@@ -300,29 +304,17 @@ def sides(*paces: TimingVerdict, operators: int = 8, tokens: int = 8, apart: str
 @pytest.mark.parametrize(
     ("found", "status", "verdict"),
     [
-        (sides(TimingVerdict.SAME), BenchStatus.NOT_SLOWER, "B is the same"),
-        (sides(TimingVerdict.SAME, TimingVerdict.FASTER, operators=7), BenchStatus.NOT_SLOWER, "B is faster: FASTER"),
-        (sides(TimingVerdict.SAME, TimingVerdict.NOT_SLOWER), BenchStatus.NOT_SLOWER, "B is not slower"),
-        (sides(TimingVerdict.NOT_SLOWER, TimingVerdict.AMBIGUOUS), BenchStatus.UNDECIDED, "could not tell: AMBIGUOUS"),
-        (
-            sides(TimingVerdict.SAME, TimingVerdict.SLOWER, TimingVerdict.AMBIGUOUS),
-            BenchStatus.SLOWER,
-            "B is slower: SLOWER",
-        ),
-        (sides(TimingVerdict.AMBIGUOUS, operators=9), BenchStatus.SLOWER, "B is slower: page.operators (counted)"),
-        (sides(TimingVerdict.SAME, TimingVerdict.AMBIGUOUS), BenchStatus.UNDECIDED, "could not tell: AMBIGUOUS"),
-        (sides(TimingVerdict.SAME, TimingVerdict.NOT_COMPARED), BenchStatus.UNDECIDED, "could not tell: NOT-COMPARED"),
+        (sides(SAME), BenchStatus.NOT_SLOWER, "B is the same"),
+        (sides(SAME, TimingVerdict.FASTER, operators=7), BenchStatus.NOT_SLOWER, "B is faster: FASTER"),
+        (sides(SAME, TimingVerdict.NOT_SLOWER), BenchStatus.NOT_SLOWER, "B is not slower"),
+        (sides(TimingVerdict.NOT_SLOWER, AMBIGUOUS), BenchStatus.UNDECIDED, "could not tell: AMBIGUOUS"),
+        (sides(SAME, SLOWER, AMBIGUOUS), BenchStatus.SLOWER, "B is slower: SLOWER"),
+        (sides(AMBIGUOUS, operators=9), BenchStatus.SLOWER, "B is slower: page.operators (counted)"),
+        (sides(SAME, AMBIGUOUS), BenchStatus.UNDECIDED, "could not tell: AMBIGUOUS"),
+        (sides(SAME, TimingVerdict.NOT_COMPARED), BenchStatus.UNDECIDED, "could not tell: NOT-COMPARED"),
         (sides(), BenchStatus.UNDECIDED, "could not tell: no round"),
-        (
-            sides(TimingVerdict.SLOWER, operators=9, tokens=9),
-            BenchStatus.UNDECIDED,
-            "could not tell: the sides do different work",
-        ),
-        (
-            sides(TimingVerdict.SAME, apart="another text"),
-            BenchStatus.UNDECIDED,
-            "could not tell: the sides do different work",
-        ),
+        (sides(SLOWER, operators=9, tokens=9), BenchStatus.UNDECIDED, OTHER_WORK),
+        (sides(SAME, apart="another text"), BenchStatus.UNDECIDED, OTHER_WORK),
         (sides(is_timed=False), BenchStatus.NOT_SLOWER, "B counts no more than A"),
         (sides(operators=9, is_timed=False), BenchStatus.SLOWER, "B is slower: page.operators (counted)"),
     ],

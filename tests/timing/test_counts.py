@@ -62,13 +62,11 @@ def test_a_planted_cost_raises_its_own_flag_alone(
     assert all(figures in measured for measured in [*raised.values()][:1])
 
 
+NO_VIEW = {"vision.views": 0, "page.views": 0}
 THRESHOLDS: dict[str, tuple[dict[str, int], str]] = {
     "vision in decode": ({"decode.convolutions": 0}, "decode.convolutions"),
     "vision runs again": ({"vision.views": 7, "page.views": 7}, "page.views"),
-    "vision left out": (
-        {"vision.views": 0, "page.views": 0, "page.operators": 9, "first_token.operators": 9},
-        "vision.views",
-    ),
+    "vision left out": (dict(NO_VIEW, **{"page.operators": 9, "first_token.operators": 9}), "vision.views"),
     "short prefill": ({"prefill.busy_us": 201, "decode.busy_us": 100}, "decode.busy_us"),
     "waits in a step": ({"decode.waits": 0}, "decode.waits"),
     "waits a token": ({"page.waits": 14, "page.waits.first": 4, "tokens.output": 10}, "page.waits"),
@@ -93,11 +91,7 @@ def test_a_flag_is_raised_above_its_limit_and_needs_all_of_its_quantities(name: 
 
 @pytest.mark.parametrize(
     ("values", "grown"),
-    [
-        ([5, 8], 3),
-        ([*range(0, 60, 3)], 3),
-        ([7] * 20 + [5000], 0),
-    ],
+    [([5, 8], 3), ([*range(0, 60, 3)], 3), ([7] * 20 + [5000], 0)],
 )
 def test_growth_is_a_tokens_and_one_that_stands_out_is_none(values: list[int], grown: int) -> None:
     assert growth(values) == grown

@@ -99,15 +99,10 @@ def test_a_version_that_does_not_split_its_tokenizer_is_compared_with_all_of_it(
             ask=lambda _, only: {"wall_ms": {one: ms[one] for one in only if one in ms}, "spoilt": ()}
         )
 
-    older, now, split = (
-        side(tokenizer=50.0),
-        side(preprocess=40.0, tokenizer=5.0),
-        {"preprocess": 40.0, "tokenizer": 5.0},
-    )
-    assert [one.wall_ms for one in _rounds((older, now), 1, ["tokenizer"])] == [
-        {"tokenizer": 50.0},
-        {"tokenizer": 45.0},
-    ]
+    split = {"preprocess": 40.0, "tokenizer": 5.0}
+    older, now = side(tokenizer=50.0), side(**split)
+    rounds = _rounds((older, now), 1, ["tokenizer"])
+    assert [one.wall_ms for one in rounds] == [{"tokenizer": 50.0}, {"tokenizer": 45.0}]
     assert [one.wall_ms for one in _rounds((now, now), 0, ["tokenizer"])] == [split, split]
 
 
