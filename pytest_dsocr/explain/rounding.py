@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pytest_dsocr.base.words import count
 from pytest_dsocr.compare.case import CaseReport, Explanation
@@ -31,10 +31,12 @@ from pytest_dsocr.explain.mistake import (
     StagePart,
     Target,
     blocks_of,
+    home_of,
     image_places,
     model_of,
 )
 from pytest_dsocr.explain.proof import Evidence
+from pytest_dsocr.explain.recompute import GivenBlocks
 from pytest_dsocr.layers.rotary import Rope
 from pytest_dsocr.models import STAGE_NAMES, STAGES
 from pytest_dsocr.models.spec import PIXELS, PREFILL
@@ -68,12 +70,24 @@ class ComputedPart:
     image: tuple[int, int] = (0, 0)
     """Position of the image's first token in the prompt, and the position after its last one."""
 
-    def compute(self, engine: Engine[Any], change: Mistake | None = None, *, wide: bool = False) -> Tensor:
-        """Return the output of ``engine`` with a mistake or none; if ``wide``, for the input in float32."""
+    def compute(
+        self, engine: Engine[Any], change: Mistake | None = None, *, wide: bool = False, blocks: Tensor | None = None
+    ) -> Tensor:
+        """Return the engine's output, under a mistake or none.
+
+        Args:
+            engine: computes.
+            change: a mistake that is planted meanwhile.
+            wide: whether the input is converted to float32.
+            blocks: the known output of the stage's blocks, which are not run again.
+        """
         given = [one.float() if wide and one.is_floating_point() else one for one in self.given]
         with Changes() as changes, torch.no_grad():
+            target = self._target(engine, changes)
+            if blocks is not None:
+                changes.set(*home_of(engine, self.stage), nn.ModuleList([GivenBlocks(blocks)]))
             if change is not None:
-                change.plant(self._target(engine, changes))
+                change.plant(target)
             if self.depth is None:
                 return engine.pipeline.encode(self.stage, *given)
             with engine.pipeline.running(self.stage):
@@ -204,8 +218,11 @@ class Rounder:
         return vendor if vendor.shape == part.gave.shape else None
 
     def _difference(self, part: ComputedPart, vendor: Tensor) -> _Difference:
-        truth = part.compute(self.truth, wide=True)
-        return _Difference(part, _rows(part.gave), _rows(vendor), _rows(truth))
+        blocks = blocks_of(self.truth, part.stage) if part.depth is None else []
+        last: list[Tensor] = []
+        with blocks[-1].register_forward_hook(lambda _m, _a, out: last.append(out)) if blocks else nullcontext():
+            truth = part.compute(self.truth, wide=True)
+        return _Difference(part, _rows(part.gave), _rows(vendor), _rows(truth), next(iter(last), None))
 
     def _effects(self, differing: Sequence[_Difference], kinds: Sequence[StagePart]) -> list[Effect]:
         """Return the effects of the mistakes that may be there: of all known ones, or of those left at an earlier page.
@@ -236,7 +253,8 @@ class Rounder:
         products, squares, likelihood = [], [], 0.0
         for difference in differing:
             try:
-                changed = _rows(difference.part.compute(self.truth, one, wide=True))
+                blocks = difference.blocks if one.part == "back" else None
+                changed = _rows(difference.part.compute(self.truth, one, wide=True, blocks=blocks))
                 effect = changed - difference.truth
             except Exception:  # a mistake may not fit the sizes of this checkpoint
                 return Effect(one.id, one.words, 0.0, math.inf)
@@ -255,10 +273,20 @@ class Rounder:
 
 
 class _Difference:
-    """Differences between three computations of a part, in float64; rows are tokens."""
+    """Differences between three computations of a part, in float64; rows are tokens.
 
-    def __init__(self, part: ComputedPart, actual: Tensor, vendor: Tensor, truth: Tensor) -> None:
-        self.part, self.truth = part, truth
+    Args:
+        part: the part.
+        actual: the subject's output.
+        vendor: the output of the vendor's kernels.
+        truth: the output in float32.
+        blocks: of a whole stage, the output of its last block in float32.
+    """
+
+    def __init__(
+        self, part: ComputedPart, actual: Tensor, vendor: Tensor, truth: Tensor, blocks: Tensor | None
+    ) -> None:
+        self.part, self.truth, self.blocks = part, truth, blocks
         self.apart = actual - vendor
         own, vendors = actual - truth, vendor - truth
         self.noise = vendors.pow(2).sum(1) + self.apart.pow(2).sum(1)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +13,10 @@ from pytest_dsocr.contract.presets import Preset
 from .asked import Asked, Drawn, sizes_of
 
 if TYPE_CHECKING:
+    from PIL import Image
     from torch import Tensor
+
+    from pytest_dsocr.explain.catalogue.pixels import Recipe
 
 CHANGES = {
     "images_ori": ("resize", "colour", "place", "offset", "rounded", "squash", "opened", "levels"),
@@ -52,17 +55,27 @@ class View(NamedTuple):
         """Return the mean distance to the pixels of a recipe: 0 if equal, infinity if the shapes differ."""
         from pytest_dsocr.explain.catalogue.pixels import Recipe, levels
 
-        recipe = replace(Recipe(), **{name: one.value for name, one in made.items()})
-        page, is_whole = recipe.opened(self.page), self.what == "images_ori"
-        views = (
-            [recipe.view(page, self.preset)]
-            if is_whole
-            else recipe.crops(page, self.preset.grid(*page.size), self.preset.tiling.crop_px)
-        )
+        values = {name: one.value for name, one in made.items()}
+        normalise = values.pop("levels", Recipe.levels)
+        views = _views(self.what, self.page, self.preset, replace(Recipe(), **values))
         if len(views) != len(self.actual) or views[0].size != tuple(self.actual.shape[2:]):
             return float("inf")
-        apart = (recipe.levels(levels(views)).float() - self.actual).abs_()
+        apart = (normalise(levels(views)).float() - self.actual).abs_()
         return 0.0 if apart.max() <= SAME else float(apart.mean())
+
+
+@lru_cache(maxsize=1)
+def _page(file: Path, opened: Callable[[Any], Image.Image]) -> Image.Image:
+    return opened(file)
+
+
+@lru_cache(maxsize=1)
+def _views(what: str, file: Path, preset: Preset, recipe: Recipe) -> Sequence[Image.Image]:
+    """Return the views of a page; recipes that differ in their levels alone have the same."""
+    page = _page(file, recipe.opened)
+    if what == "images_ori":
+        return [recipe.view(page, preset)]
+    return recipe.crops(page, preset.grid(*page.size), preset.tiling.crop_px)
 
 
 @dataclass(frozen=True)

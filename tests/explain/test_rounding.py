@@ -1,7 +1,9 @@
 """Rounding of real blocks in bfloat16 on a CPU, with and without mistakes that are smaller than it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +15,7 @@ from pytest_dsocr.compare.seams import OF_BLOCKS, compare_rounding, known_effect
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.explain.catalogue import mistakes
+from pytest_dsocr.explain.catalogue import groups, mistakes
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.rounding import ComputedPart, Rounder, parts_of
@@ -30,6 +32,7 @@ from pytest_dsocr.run.resources import RunResources
 from pytest_dsocr.subjects.calls import watching
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
+from suites.contract.pages import write_page
 from tests.recordings import FOLDER
 from tests.report.made import config
 
@@ -49,8 +52,9 @@ def rounder() -> Rounder:
     return Rounder(SETUP, budget_s=600)
 
 
-def parts(*names: str, level: Level = Level.MODULES) -> list[ComputedPart]:
-    """What the subject gives with mistakes of the catalogue in it, or with none."""
+@cache
+def parts(*names: str, level: Level = Level.MODULES) -> Sequence[ComputedPart]:
+    """Return the subject's parts, with mistakes of the catalogue in it or with none."""
     asked = CheckedSubject(subject())
     asked.level = level
     with Changes() as changes:
@@ -95,6 +99,16 @@ def test_without_blocks_a_stage_shows_a_mistake_as_a_whole() -> None:
     assert "clip.activation-erf" in [one.id for one in known_effects(found)]
 
 
+def test_a_stage_after_its_blocks_is_computed_alone_to_the_same() -> None:
+    sam = next(one for one in parts(level=Level.STAGES) if one.stage == "sam")
+    blocks = rounder()._difference(sam, sam.gave).blocks
+    truth = sam.compute(rounder().truth, wide=True)
+    for one in groups(DEEPSEEK_OCR)["sam"].of("back")[1::32]:
+        whole, alone = (sam.compute(rounder().truth, one, wide=True, blocks=known) for known in (None, blocks))
+        assert torch.equal(whole, alone)
+        assert not torch.equal(whole, truth)
+
+
 def test_weights_in_eight_bits_have_a_bias() -> None:
     """How large depends on the products of the CPU: 9.1 was seen, and more than the 10 that are allowed."""
     found = rounding("prefill.weights-int8", "prefill")
@@ -131,18 +145,20 @@ def test_a_decode_step_is_no_pass_of_a_block() -> None:
     assert {one.given.shape[1] for one in passes} == {inputs["input_ids"].shape[1]}
 
 
-def run(name: str) -> tuple[CaseReport, CasePayload]:
-    """A page of a run, of a subject with a mistake in it."""
-    reference = open_recorded([FOLDER], WantedReference(resolve("mini"), "cpu", "bfloat16", fixed=frozenset()))
-    case = make_case(CASE.page, "markdown", "gundam", max_new_tokens=2, family=DEEPSEEK_OCR)
-    own = config(dtype="bfloat16", explain=600.0, out=None)
+def run(name: str, folder: Path) -> tuple[CaseReport, CasePayload]:
+    """Run a page of a subject with a mistake, on the sizes that are computed soonest."""
+    own = config(checkpoint="synthetic:small", dtype="bfloat16", explain=600.0, out=None)
+    wanted = WantedReference(resolve(own.checkpoint), "cpu", "bfloat16", fixed=frozenset())
+    case = make_case(write_page("portrait", folder), "markdown", "small", max_new_tokens=2, family=DEEPSEEK_OCR)
+    asked = engine_subject(own.setup)
     with Changes() as changes:
-        plant(mistakes(DEEPSEEK_OCR)[name], subject().engine, changes)
-        return run_case(case, 1, subject(), reference, own, Elapsed("test"), RunResources.of(own))
+        plant(mistakes(DEEPSEEK_OCR)[name], asked.engine, changes)
+        sides = (asked, open_recorded([FOLDER], wanted))
+        return run_case(case, 1, *sides, own, Elapsed("test"), RunResources.of(own))
 
 
-def test_a_run_breaks_there_and_is_explained() -> None:
-    report, payload = run("clip.activation-1.7")
+def test_a_run_breaks_there_and_is_explained(tmp_path: Path) -> None:
+    report, payload = run("clip.activation-1.7", tmp_path)
     assert report.divergence is not None
     assert report.divergence.first.what == "clip.rounding"
     explanation = report.exchange.explanation
@@ -151,13 +167,13 @@ def test_a_run_breaks_there_and_is_explained() -> None:
     assert payload["explained"] == explanation.text
 
 
-def test_without_memory_a_note_says_what_was_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_memory_a_note_says_what_was_not_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def no_memory(*_: object) -> None:
         raise MachineError("cuda:0 has no memory for weights of 13 GB")
 
     monkeypatch.setattr(Rounder, "measure", no_memory)
     notes: list[str] = []
     with watching(notes):
-        report, _ = run("clip.activation-1.7")
+        report, _ = run("clip.activation-1.7", tmp_path)
     assert report.passes
     assert [note for note in notes if note.startswith("rounding was not looked at")]

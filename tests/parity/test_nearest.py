@@ -7,11 +7,11 @@ import pytest
 
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.records.provenance import RecordingKey
 from pytest_dsocr.reference.protocol import NoRecordingError
 from pytest_dsocr.report.file import read_result
 from pytest_dsocr.run.case import reference_of
+from suites.contract.pages import write_page
 from tests.recordings import FOLDER, find_recording
 from tests.report.made import config
 
@@ -24,24 +24,26 @@ TESTS = """
     def test_fails(dsocr_report, dsocr_check):
         dsocr_check([Comparison("it", Verdict.WRONG, "")])
 """
-CEILING = 12
+CHECKPOINT = "synthetic:small"
+CEILING = 2
 TOLD = "the nearest recording, as none is of cpu-bfloat16-eager"
 
 
 @pytest.fixture
 def of_h200(tmp_path: Path) -> Path:
     """Return a folder with one recording, of an H200 in bf16."""
-    key = RecordingKey("mini", "nvidia-h200", "bfloat16", "eager", resolve("mini").sha256)
+    key = RecordingKey("synthetic-small", "nvidia-h200", "bfloat16", "eager", resolve(CHECKPOINT).sha256)
     folder = find_recording(FOLDER, key, resampling()).folder
-    shutil.copytree(folder, tmp_path / "recordings" / "mini" / folder.name)
+    shutil.copytree(folder, tmp_path / "recordings" / key.checkpoint / folder.name)
     return tmp_path / "recordings"
 
 
 def test_it_serves_within_limits_between_devices_and_says_so(pytester: pytest.Pytester, of_h200: Path) -> None:
     pytester.makepyfile(TESTS)
-    [page] = [page for page in shipped("dev-3") if page.stem == "figures_201"]
-    options = ("--dsocr-dtype=bfloat16", f"--dsocr-max-new-tokens={CEILING}", "--dsocr-out=out", "-rA")
-    run = pytester.runpytest_subprocess(f"--dsocr-pages={page}", f"--dsocr-reference={of_h200}", *options)
+    page = write_page("portrait", pytester.path)
+    sides = (f"--dsocr-checkpoint={CHECKPOINT}", "--dsocr-dtype=bfloat16", f"--dsocr-reference={of_h200}")
+    cases = (f"--dsocr-pages={page}", "--dsocr-presets=small", f"--dsocr-max-new-tokens={CEILING}")
+    run = pytester.runpytest_inprocess(*sides, *cases, "--dsocr-out=out", "-rA")
     run.assert_outcomes(passed=1, failed=1)
     out = pytester.path / "out"
     result = read_result(out)
@@ -60,7 +62,7 @@ def test_it_serves_within_limits_between_devices_and_says_so(pytester: pytest.Py
 
 
 def test_what_was_asked_for_and_is_not_there_is_refused(of_h200: Path) -> None:
-    assert reference_of(config(reference=of_h200)).provenance.device == "nvidia-h200"
+    assert reference_of(config(checkpoint=CHECKPOINT, reference=of_h200)).provenance.device == "nvidia-h200"
     for way, asked in {"device": "cpu", "dtype": "float32", "attention": "flash_attention_2"}.items():
         with pytest.raises(NoRecordingError, match=f"leave out --dsocr-reference-{way}, and"):
-            reference_of(config(reference=of_h200, **{f"reference_{way}": asked}))
+            reference_of(config(checkpoint=CHECKPOINT, reference=of_h200, **{f"reference_{way}": asked}))
