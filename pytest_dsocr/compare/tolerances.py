@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.models.spec import PREFILL
@@ -68,6 +68,11 @@ class Tolerances:
         pairs["vision"] = (self.of_seam(""), other.of_seam(""))
         return {name: pair for name, pair in pairs.items() if pair[0] > pair[1]}
 
+    def suggested(self, name: str) -> list[float]:
+        """Return the values of a tolerance that a failure may suggest, in rising order above the one that applies."""
+        kind, limit = NAMES[name], getattr(self, name)
+        return [value for one in kind.suggested if (value := limit * one if kind.multiples else one) > limit]
+
     def but(self, overrides: Mapping[str, float]) -> Tolerances:
         """Return these with some replaced, by the names in :data:`NAMES`; ``seam`` is then that of all seams.
 
@@ -82,16 +87,26 @@ class Tolerances:
         return replace(self, **given)
 
 
-NAMES: Mapping[str, type] = {
-    "boxes": int,
-    "coords": float,
-    "text": float,
-    "seam": float,
-    "logits": float,
-    "ties": int,
-    "rounding": float,
+class Kind(NamedTuple):
+    """Values that a run or a test may set for one tolerance, and those that a failure suggests."""
+
+    number: type
+    suggested: tuple[float, ...] = ()
+    """Values in rising order; empty if no failure suggests another."""
+    multiples: bool = False
+    """Whether ``suggested`` are multiples of the limit that applies."""
+
+
+NAMES: Mapping[str, Kind] = {
+    "boxes": Kind(int, (1, 2, 3)),
+    "coords": Kind(float, (0.001, 0.002, 0.005, 0.01, 0.02, 0.05)),
+    "text": Kind(float, (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)),
+    "seam": Kind(float, (1.5, 2, 5, 10), multiples=True),
+    "logits": Kind(float, (1.5, 2, 5, 10), multiples=True),
+    "ties": Kind(int, (2, 4), multiples=True),
+    "rounding": Kind(float),
 }
-"""The tolerances that a run or a test may set, and what each is."""
+"""Tolerances that a run or a test may set; options, markers and failures take them from here."""
 
 # float32: another processor sums in another order. Measured with ``mini`` on the 20 pages of dev-20, each against the
 # recording, which is of a CPU with AVX-512:
@@ -143,9 +158,10 @@ def check_tolerance(name: str, value: object) -> None:
     """Raise ``DsocrError`` if ``value`` is invalid for the tolerance ``name``, or there is no such tolerance."""
     if name not in NAMES:
         raise DsocrError(f"there is no tolerance {name!r}; there are {', '.join(NAMES)}")
-    kinds = int if NAMES[name] is int else (int, float)
+    is_whole = NAMES[name].number is int
+    kinds = int if is_whole else (int, float)
     if isinstance(value, bool) or not isinstance(value, kinds) or not 0 <= value < math.inf:
-        whole = "a whole number" if NAMES[name] is int else "a number"
+        whole = "a whole number" if is_whole else "a number"
         raise DsocrError(f"the tolerance {name}={value!r} is not {whole} of 0 or more; give one")
 
 

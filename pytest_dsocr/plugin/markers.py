@@ -17,20 +17,11 @@ if TYPE_CHECKING:
     from pytest_dsocr.records.config import Level
 
 
-def dsocr(
-    *,
-    boxes: int | None = None,
-    coords: float | None = None,
-    text: float | None = None,
-    seam: float | None = None,
-    logits: float | None = None,
-    ties: int | None = None,
-    rounding: float | None = None,
-) -> dict[str, float]:
+def dsocr(**tolerances: float | None) -> dict[str, float]:
     """compare the subject with the reference; optionally within these tolerances"""
-    found = {name: value for name, value in locals().items() if value is not None}
     from pytest_dsocr.compare.tolerances import check_tolerance
 
+    found = {name: value for name, value in tolerances.items() if value is not None}
     for name, value in found.items():
         check_tolerance(name, value)
     return found
@@ -86,9 +77,7 @@ def arguments_of(mark: pytest.Mark) -> Any:
     try:
         bound = inspect.signature(marker).bind(*mark.args, **mark.kwargs)
     except TypeError as error:
-        from pytest_dsocr.compare.tolerances import NAMES
-
-        valid = f"the tolerances {', '.join(NAMES)}" if marker is dsocr else _signature(marker) or "no arguments"
+        valid = _signature(marker) or "no arguments"
         raise DsocrError(f"the marker {mark.name} does not fit ({error}); it takes {valid}") from error
     return marker(*bound.args, **bound.kwargs)
 
@@ -110,5 +99,7 @@ def check_markers(item: pytest.Item) -> None:
 
 
 def _signature(marker: Callable[..., Any]) -> str:
-    names = ", ".join(inspect.signature(marker).parameters)
+    from pytest_dsocr.compare.tolerances import NAMES
+
+    names = ", ".join(NAMES if marker is dsocr else inspect.signature(marker).parameters)
     return f"({names})" if names else ""

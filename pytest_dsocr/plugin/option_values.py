@@ -179,7 +179,7 @@ def tolerance(text: str) -> tuple[str, float]:
         number = float(value)
     except ValueError:
         raise DsocrError(f"{text!r} is not a tolerance; give NAME=VALUE with NAME one of {', '.join(NAMES)}") from None
-    if NAMES.get(name) is int and number.is_integer():
+    if name in NAMES and NAMES[name].number is int and number.is_integer():
         number = int(number)
     check_tolerance(name, number)
     return name, number

@@ -10,7 +10,7 @@ from pytest_dsocr.base.words import COLUMNS, MARGIN, entry, fit, plain, relative
 from pytest_dsocr.compare.case import CaseReport, Explanation, judge
 from pytest_dsocr.compare.diff import DiffLine, DiffSide, Piece, plain_line
 from pytest_dsocr.compare.divergence import Divergence, first_divergence
-from pytest_dsocr.compare.tolerances import Tolerances
+from pytest_dsocr.compare.tolerances import NAMES
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
 from pytest_dsocr.contract import ROWS
 from pytest_dsocr.contract.artifacts import MMD
@@ -42,9 +42,9 @@ def diff_lines(diff: Sequence[DiffLine]) -> Iterator[str]:
 def acceptable(report: CaseReport, names: Collection[str]) -> Mapping[str, float]:
     """Return the fewest and smallest tolerances under which the comparisons ``names`` pass.
 
-    Returns nothing if they would have to be so wide that they accept another model; see :func:`_ladders`.
+    Returns nothing if they would have to be so wide that they accept another model; see ``Tolerances.suggested``.
     """
-    ladders = _ladders(report.limits)
+    ladders = {name: report.limits.suggested(name) for name in NAMES}
     chosen = {name: ladder[-1] for name, ladder in ladders.items() if ladder}
     if not _pass(report, names, chosen):
         return {}
@@ -54,19 +54,6 @@ def acceptable(report: CaseReport, names: Collection[str]) -> Mapping[str, float
                 chosen[name] = value
                 break
     return {name: value for name, value in chosen.items() if value != getattr(report.limits, name)}
-
-
-def _ladders(limits: Tolerances) -> Mapping[str, list[float]]:
-    """Return the values to try for each tolerance: rising, above the current one, up to a reasonable maximum."""
-    rising: Mapping[str, tuple[float, ...]] = {
-        "boxes": (1, 2, 3),
-        "coords": (0.001, 0.002, 0.005, 0.01, 0.02, 0.05),
-        "text": (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1),
-        "seam": tuple(limits.seam * times for times in (1.5, 2, 5, 10)),
-        "logits": tuple(limits.logits * times for times in (1.5, 2, 5, 10)),
-        "ties": tuple(limits.ties * times for times in (2, 4)),
-    }
-    return {name: [value for value in values if value > getattr(limits, name)] for name, values in rising.items()}
 
 
 def _pass(report: CaseReport, names: Collection[str], overrides: Mapping[str, float]) -> bool:
