@@ -1,6 +1,6 @@
 """Pages and cases from what a user names: images, folders, lists, PDFs, subsets of the shipped pages.
 
-A page that cannot be opened does not affect the others: it is given as a :class:`BadPage` beside them.
+A page that cannot be opened becomes a :class:`BadPage` and does not affect the others.
 """
 
 from __future__ import annotations

@@ -22,11 +22,11 @@ class BadPage:
 
     path: Path
     why: str
-    """One sentence: what is wrong, then what to do."""
+    """Reason and advice in one sentence."""
 
     @property
     def id(self) -> str:
-        """A name for reports; it can be printed."""
+        """Printable name for reports."""
         return plain(self.path.name)
 
 
@@ -54,11 +54,11 @@ def _page(path: Path, number: int, name: str) -> Path | BadPage:
 
 
 PAGES = Path(__file__).parent / "files"
-"""``generated/`` and ``typeset/``, and a list file for each subset. Each page's truth is a JSON file beside it."""
+"""``generated/`` and ``typeset/``, and a list file for each subset. Each page has a JSON file with its true text."""
 
 
 def shipped(subset: str) -> list[Path]:
-    """Return the files of a subset's pages; raise ``DsocrError`` where this installation lacks one."""
+    """Return the files of a subset's pages; raise ``DsocrError`` if this installation lacks one."""
     pages = []
     for page in read_list(PAGES / f"{subset}.txt"):
         if isinstance(page, BadPage):
@@ -68,13 +68,13 @@ def shipped(subset: str) -> list[Path]:
 
 
 def page_named(name: str | Path) -> Path:
-    """Return a path as it is, or the file of the shipped page that has this name, where no file has it."""
+    """Return a path; if there is no such file, return the shipped page of that name."""
     path = Path(name)
     return path if path.exists() else _shipped_by_name().get(str(path), path)
 
 
 def no_page(name: str | Path) -> str:
-    """Say that nothing has this name, and what is meant by it."""
+    """Return the error message for an unknown page."""
     return (
         f"there is no page {name}; give an image, a folder of images, a PDF, a list file "
         f"({', '.join(LIST_SUFFIXES)}), a shipped page such as invoice_016, or a subset of these ({', '.join(SUBSETS)})"

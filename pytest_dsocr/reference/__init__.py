@@ -1,1 +1,1 @@
-"""What the implementation under test is compared with: the vendor's code live, recordings of it, its anchors."""
+"""References to compare a subject with: the vendor's code live, recordings of it, or the engine; and anchors."""

@@ -1,7 +1,7 @@
-"""Where the vendor's files hold what the contract rests on, and what they import: found by parsing alone.
+"""Anchors: the places in the vendor's files that the contract depends on, found by parsing.
 
-A file's pinned hash says only that the file changed; the hashes of its parts say which stage of the contract is
-affected, and comments do not count. None of the vendor's code is kept, only names, line numbers and hashes.
+The hash of a whole file says only that it changed. The hashes of its anchors say which stage is affected, and ignore
+comments. Names, line numbers and hashes are kept, but none of the vendor's code.
 """
 
 import ast
@@ -20,28 +20,28 @@ from pytest_dsocr.reference.environment import check_vendor_folder
 
 @dataclass(frozen=True)
 class Anchor:
-    """A function, class, method or table of the contract."""
+    """A function, class, method or table that the contract depends on."""
 
     file: str
     line: int
     tree: str
-    """Hash of its syntax tree, less the anchors inside it."""
+    """Hash of the syntax tree without the anchors inside it."""
     details: Mapping[str, Detail] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One of the vendor's files."""
+    """Size and hashes of a file of the vendor's."""
 
     bytes: int
     sha256: str
     rest: str
-    """Hash of its syntax tree, less the anchors inside it."""
+    """Hash of the syntax tree without the anchors inside it."""
 
 
 @dataclass(frozen=True)
 class Anchors:
-    """What was found in a folder; a symbol that is nowhere in it is absent."""
+    """Files and anchors of a folder; symbols that were not found are absent."""
 
     files: Mapping[str, SourceFile]
     symbols: Mapping[str, Anchor]
@@ -51,7 +51,7 @@ def read_anchors(folder: Path) -> Anchors:
     """Parse the vendor's files in ``folder``.
 
     Raises:
-        DsocrError: where a file is missing or is not Python.
+        DsocrError: if a file is missing or is not Python.
     """
     family = check_vendor_folder(folder)
     vendor, encoder = family.vendor, family.of_views[0].module.rpartition(".")[2]
@@ -69,12 +69,12 @@ def read_anchors(folder: Path) -> Anchors:
 
 
 def _parsed(path: Path) -> ast.Module:
-    """Parse a file; raise ``DsocrError`` where it is not Python."""
+    """Parse a file; raise ``DsocrError`` if it is not Python."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of escapes in the vendor's strings
+            warnings.simplefilter("ignore")  # about escapes in the vendor's strings
             return ast.parse(path.read_bytes(), path.name)
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:  # of a zero byte; of what is too deep
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise DsocrError(f"{path} is not Python ({str(error) or 'nested too deep'}); get the file again") from error
 
 
@@ -94,7 +94,7 @@ def _source_file(path: Path, rest: str) -> SourceFile:
 
 
 def modules_of(folder: Path) -> dict[str, bool]:
-    """Return the third-party modules that the vendor's files import, and whether they do so unconditionally."""
+    """Return the third-party modules that the vendor's files import, and whether each is always imported."""
     found: dict[str, bool] = {}
     for name in check_vendor_folder(folder).vendor.files:
         tree = _parsed(folder / name)

@@ -1,6 +1,6 @@
-"""Parts of the vendor's code that a port depends on most: image gate, image keys, cache uses, ``generate`` calls.
+"""Details of anchors that ports depend on most: image gate, image keys, cache uses, ``generate`` calls.
 
-They are found by parsing alone. A detail keeps line numbers, names and a hash, and none of the vendor's code.
+They are found by parsing. A detail has line numbers, names and a hash, but none of the vendor's code.
 """
 
 import ast
@@ -16,13 +16,13 @@ _CACHE_NAME = re.compile(r"past_key_value|cache", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Detail:
-    """A part of an anchor that is shown and watched by itself."""
+    """A part of an anchor that is reported separately."""
 
     lines: tuple[int, ...]
     names: tuple[str, ...]
-    """What it reads, passes or calls."""
+    """Names that it reads, passes or calls."""
     tree: str = ""
-    """Hash of its syntax tree, of a condition or a call."""
+    """Hash of the syntax tree of a condition or a call."""
 
     def place(self, file: str) -> str:
         """Return where it is in ``file``, such as ``modeling_deepseekocr.py:685,686``."""
@@ -30,13 +30,13 @@ class Detail:
 
 
 def tree_hash(node: ast.AST, without: frozenset[ast.AST] = frozenset()) -> str:
-    """Hash a syntax tree, less the nodes ``without``; comments, layout and Python's version do not count."""
+    """Hash a syntax tree without some nodes; comments, layout and Python's version make no difference."""
     return hashlib.sha256(_dump(node, without - {node}).encode()).hexdigest()[:HASH_DIGITS]
 
 
 def _dump(node: Any, without: frozenset[ast.AST]) -> str:
     if isinstance(node, ast.AST):
-        # Newer versions of Python add fields, empty where the code needs none.
+        # Newer versions of Python add fields, which are empty in older code.
         fields = ((name, value) for name, value in ast.iter_fields(node) if value is not None and value != [])
         return f"{type(node).__name__}({','.join(f'{name}={_dump(value, without)}' for name, value in fields)})"
     if isinstance(node, list):
@@ -59,7 +59,7 @@ def details_of(symbol: str, node: ast.AST, without: frozenset[ast.AST], encoder:
 
 
 def _image_gate(parts: Sequence[ast.AST], encoder: str) -> dict[str, Detail]:
-    """Find the outermost condition under which the vision encoder is run."""
+    """Find the outermost condition around the call of the vision encoder."""
     gate = next((part for part in parts if isinstance(part, ast.If) and _calls(encoder, part)), None)
     if gate is None:
         return {}
@@ -87,7 +87,7 @@ def _cache_uses(parts: Sequence[ast.AST]) -> dict[str, Detail]:
 
 
 def _image_keys(parts: Sequence[ast.AST]) -> dict[str, Detail]:
-    """Find the keys of what is handed to ``forward`` that have to do with images."""
+    """Find the keys about images in the arguments of ``forward``."""
     keys = [key for part in parts if isinstance(part, ast.Dict) for key in part.keys]
     keys += [part.slice for part in parts if isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store)]
     texts = [(key.lineno, key.value) for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
@@ -96,7 +96,7 @@ def _image_keys(parts: Sequence[ast.AST]) -> dict[str, Detail]:
 
 
 def _walk(node: ast.AST, without: frozenset[ast.AST]) -> Iterator[ast.AST]:
-    """Walk a tree in the order of its text, which ``ast.walk`` does not."""
+    """Walk a tree in source order, unlike ``ast.walk``."""
     yield node
     for child in ast.iter_child_nodes(node):
         if child not in without:
@@ -104,7 +104,7 @@ def _walk(node: ast.AST, without: frozenset[ast.AST]) -> Iterator[ast.AST]:
 
 
 def _name(node: ast.AST) -> str:
-    """Return a name with its attributes; what has no name is left out, as in ``.item`` of a call's result."""
+    """Return a dotted name; parts without a name are omitted, as in ``.item`` of a call's result."""
     if isinstance(node, ast.Attribute):
         return f"{_name(node.value)}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ""

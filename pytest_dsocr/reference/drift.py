@@ -1,4 +1,4 @@
-"""How the vendor's files differ from the anchors that were written down, and what the change affects."""
+"""Changes of the vendor's files since the anchors were written, and the suites that they affect."""
 
 import json
 from collections import Counter
@@ -23,23 +23,23 @@ ANCHORS_FORMAT = Format(Anchors, "name another file with --anchors, or --write i
 
 @dataclass(frozen=True)
 class Drift:
-    """One anchor that is not what it was."""
+    """An anchor that changed."""
 
     anchor: str
-    """A symbol of the contract, or ``the rest of FILE``: what is in none of its anchors."""
+    """A symbol of the contract, or ``the rest of FILE`` for code outside of all anchors."""
     place: str
-    """Where it is now, such as ``deepencoder.py:534``, or where it was."""
+    """Current place, such as ``deepencoder.py:534``, or the former one."""
     changes: tuple[str, ...]
 
     @property
     def lines(self) -> Iterator[str]:
-        """The anchor, then its changes, one line each."""
+        """Lines with the anchor and each of its changes."""
         yield f"{self.anchor}, {self.place}"
         yield from (f"  {change}" for change in self.changes)
 
 
 def drifts(expected: Anchors, found: Anchors) -> list[Drift]:
-    """Find the anchors that differ; the line on which an anchor stands does not count."""
+    """Return the anchors that differ in more than their line numbers."""
     symbols = {**expected.symbols, **found.symbols}
     pairs = ((symbol, expected.symbols.get(symbol), found.symbols.get(symbol)) for symbol in symbols)
     of_symbols = [drift for symbol, was, now in pairs for drift in _of_symbol(symbol, was, now)]
@@ -51,10 +51,10 @@ def drifts(expected: Anchors, found: Anchors) -> list[Drift]:
 
 
 def read_json(path: Path, family: ModelSpec | None = None) -> Anchors:
-    """Read anchors that were written down, of any family or of this one.
+    """Read a file of anchors of ``family``, or of any.
 
     Raises:
-        DsocrError: where the file is missing or damaged.
+        DsocrError: if the file is missing or damaged.
     """
     found = ANCHORS_FORMAT.read(path)
     files = (family or family_with(found.files)).vendor.files
@@ -64,7 +64,7 @@ def read_json(path: Path, family: ModelSpec | None = None) -> Anchors:
 
 
 def to_json(anchors: Anchors, provenance: Mapping[str, Any]) -> str:
-    """Lay anchors out as JSON, one line each."""
+    """Format anchors as JSON with a line for each."""
     sections = asdict(anchors)
     for symbol in sections["symbols"].values():
         if not symbol["details"]:
@@ -73,7 +73,7 @@ def to_json(anchors: Anchors, provenance: Mapping[str, Any]) -> str:
 
 
 def one_line_each(head: Mapping[str, Any], sections: Mapping[str, Sequence[Any] | Mapping[str, Any]]) -> str:
-    """Lay facts out as JSON that is read and compared by the line: each row of the sections has one."""
+    """Format facts as JSON with a line for each row of the sections, for readable diffs."""
     parts = [f'"{name}": {json.dumps(value, indent=1)}' for name, value in head.items()]
     for name, rows in sections.items():
         if isinstance(rows, Mapping):
@@ -98,7 +98,7 @@ def _of_symbol(symbol: str, was: Anchor | None, now: Anchor | None) -> Iterator[
 
 
 def _of_details(was: Anchor, now: Anchor) -> Iterator[str]:
-    """Yield each detail that is not what it was, and where it is; its line does not count."""
+    """Yield each detail that differs in more than its line numbers."""
     for name in {**was.details, **now.details}:
         old, new = was.details.get(name, NONE), now.details.get(name, NONE)
         if (old.names, old.tree) != (new.names, new.tree):
@@ -123,7 +123,7 @@ OF_KIND: Mapping[StageKind, tuple[str, ...]] = {
     "prompt": ("parity", "cache", "checkpoint", "perf", "cost", "reference", "server"),
     "step": EVERY,
 }
-"""By the kind of a stage, the suites that test a subject for what the anchors of the stage contain."""
+"""Suites that test the code in a stage's anchors, by the kind of the stage."""
 SUITES = {stage.name: OF_KIND[stage.kind] for stage in STAGES}
 STAGE_OF = {
     symbol: stage
@@ -141,30 +141,30 @@ class _Recorded(TypedDict):
     provenance: _Made
 
 
-RECORDED = Format(_Recorded, "it does not say what it was made from: get the file again")
+RECORDED = Format(_Recorded, "it does not name the files that it was made from; get it again")
 
 
 @dataclass(frozen=True)
 class Stale:
-    """Something recorded from other files of the vendor's."""
+    """A file that was recorded from other files of the vendor's."""
 
     path: Path
     files: tuple[str, ...]
-    """Those that differ from the ones it was made with."""
+    """Names of the files that differ."""
 
 
 @dataclass(frozen=True)
 class VendorChange:
-    """The vendor's files in a folder against those that this project was written against."""
+    """Comparison of the vendor's files in a folder with the anchors and recordings."""
 
     folder: Path
     anchors: Path
     files: tuple[str, ...]
-    """Those whose bytes differ."""
+    """Names of the files with other bytes."""
     drifted: tuple[Drift, ...]
     stale: tuple[Stale, ...]
     current: tuple[Path, ...]
-    """What was recorded from just these files."""
+    """Files that were recorded from exactly these files of the vendor's."""
 
     @property
     def is_none(self) -> bool:
@@ -173,7 +173,7 @@ class VendorChange:
 
     @property
     def suites(self) -> dict[str, list[str]]:
-        """By suite, the anchors for which it may say something else now."""
+        """Changed anchors that may change a suite's results, by suite."""
         found: dict[str, list[str]] = {}
         for drift in self.drifted:
             for suite in suites_of(drift.anchor):
@@ -182,15 +182,15 @@ class VendorChange:
 
 
 def suites_of(anchor: str) -> tuple[str, ...]:
-    """Return the suites that an anchor affects; what is in no anchor may affect every one."""
+    """Return the suites that an anchor affects. Code outside of all anchors may affect every suite."""
     return SUITES[STAGE_OF[anchor]] if anchor in STAGE_OF else EVERY
 
 
 def change_of(folder: Path, anchors: Path, recordings: Sequence[Path]) -> VendorChange:
-    """Compare the vendor's files in ``folder`` with the file of ``anchors`` and with the folders of recordings.
+    """Compare the vendor's files in ``folder`` with a file of anchors and with folders of recordings.
 
     Raises:
-        DsocrError: where files are missing or are not Python, or the anchors or a recording cannot be read.
+        DsocrError: if files are missing or not Python, or the anchors or a recording cannot be read.
     """
     found = read_anchors(folder)
     expected = read_json(anchors, family_with(found.files))
@@ -212,10 +212,10 @@ def change_of(folder: Path, anchors: Path, recordings: Sequence[Path]) -> Vendor
 
 
 def made_from(place: Path) -> Iterator[tuple[Path, Mapping[str, str]]]:
-    """Yield what a folder of recordings holds, and the hashes of the vendor's files that each was made from, by name.
+    """Yield each recorded file in a folder, with the hashes of the vendor's files that it was made from.
 
     Raises:
-        DsocrError: where one cannot be read.
+        DsocrError: if one cannot be read.
     """
     for path in sorted(chain.from_iterable(map(place.glob, ("*.json", "*/*.json", "*/[!.]*/manifest.json")))):
         if path.name != ANCHORS:

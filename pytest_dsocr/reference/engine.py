@@ -1,7 +1,7 @@
-"""The engine in place of the vendor's code, for users without the vendor's files; recordings come first.
+"""The engine as a reference, for users without the vendor's files; recordings are preferred.
 
-The engine is proven equal to the vendor's code where that was recorded, and its answers say that they are the
-engine's. It runs in a process of its own: what a subject does to torch, or to the engine, does not reach it.
+The engine was proven equal to the vendor's code on the recorded cases. Its answers are marked as the engine's. It runs
+in a separate process, because a subject may change torch or the engine in its own.
 """
 
 import sys
@@ -42,14 +42,14 @@ from pytest_dsocr.subjects.loading import ENGINE
 
 NOTHING = Best((), ())
 OF_ENGINE: Mapping[str, Any] = {"vendor_sha256": {}, "overrides": (ENGINE_STANDS_IN,)}
-"""What the provenance of all that it answers says."""
+"""Provenance that all answers of the engine share."""
 
 
 @dataclass(frozen=True)
 class EngineRuntime:
-    """An engine, ready for cases; answers as :class:`~pytest_dsocr.reference.vendor_code.runtime.VendorRuntime` does.
+    """A loaded engine; the counterpart of :class:`~pytest_dsocr.reference.vendor_code.runtime.VendorRuntime`.
 
-    It reads freely, then is followed along its own tokens, as any subject is along the reference's.
+    It reads a page freely and is then teacher-forced along its own tokens, as a subject is along the reference's.
     """
 
     subject: EngineSubject
@@ -67,7 +67,7 @@ class EngineRuntime:
         command: str = "",
         on_progress: OnProgress = lambda what, done, total: None,
     ) -> Self:
-        """Load ``checkpoint`` into the engine's model; raise ``DsocrError`` where any of these is not available."""
+        """Load ``checkpoint``; raise ``DsocrError`` if it or the device, dtype or attention is not available."""
         weights = partial(on_progress, "weights")
         engine = Engine.from_checkpoint(
             checkpoint, device=device, dtype=dtype, attention=attention, on_progress=weights
@@ -76,10 +76,10 @@ class EngineRuntime:
         return cls(EngineSubject(engine), made, on_progress)
 
     def observe(self, case: Case, *, keep_values: bool = False) -> ReferenceResult:
-        """Read the page and give all that was seen, the tensors too where ``keep_values``, but those of deep seams.
+        """Read the page and return the result; with ``keep_values``, also the tensors except those of single blocks.
 
         Raises:
-            DsocrError: where reading and decoding step by step differ, so that it cannot serve as a reference.
+            DsocrError: if free reading and teacher-forced steps differ, which a reference must not do.
         """
         engine, tokens = self.subject.engine, count(1)
         prepared = engine.prepare(case.page, prompt=case.prompt, preset=case.preset)
@@ -97,7 +97,7 @@ class EngineRuntime:
 
 
 def _to_follow(case: Case, prepared: Inputs, read: PageResult) -> ReferenceResult:
-    """Return what ``run_teacher_forced`` needs from a reference: the tokens to follow, and tensors to keep."""
+    """Return a reference result for ``run_teacher_forced`` with the engine's own tokens."""
     steps = tuple(Step(token, Best((token,), (0.0,))) for token in read.token_ids)
     inputs = InputsDigest.of(prepared.tensors, keep_values=True)
     return ReferenceResult(case.id, inputs, {}, NOTHING, steps, Output(read.text, (), "", {}))
@@ -126,21 +126,21 @@ def _observation(case: Case, answer: SubjectResult, read: PageResult, provenance
 
 
 RUNTIME = f"{EngineRuntime.__module__}:{EngineRuntime.__qualname__}"
-"""What answers in the worker."""
+"""Name of the runtime in the worker."""
 ENGINE_NAMES = (ENGINE, f"{engine_subject.__module__}:{engine_subject.__qualname__}")
-"""Under which a run may name the engine as its subject."""
+"""Names of the engine as a subject."""
 
 
 class EngineReference:
-    """Fulfils :class:`~pytest_dsocr.reference.protocol.Reference`; the engine's process starts with the first request.
+    """Recorded cases, and the engine for all others. The engine's process starts with its first case.
 
     Args:
-        wanted: the checkpoint, and the device, dtype and attention that the engine computes with.
-        recorded: answers for the cases that it holds; None where no recording has this key.
-        limits: how long the engine may take, ``time_limit_s`` and ``start_limit_s`` of :class:`LiveReference`.
+        wanted: checkpoint, device, dtype and attention of the engine.
+        recorded: recording of this key, if there is one.
+        limits: ``time_limit_s`` and ``start_limit_s`` of :class:`LiveReference`.
 
     Raises:
-        DsocrError: where the vendor's code has no such dtype or attention, so that nothing proves the engine equal.
+        DsocrError: if the vendor's code has no such dtype or attention, and thus nothing proves the engine equal.
     """
 
     def __init__(self, wanted: WantedReference, recorded: RecordedReference | None = None, **limits: float) -> None:
@@ -160,15 +160,15 @@ class EngineReference:
 
     @cached_property
     def provenance(self) -> Provenance:
-        """How the engine's answers are made; a recorded case has its recording's."""
+        """Provenance of the engine's answers; a recorded case has that of its recording."""
         key = self.wanted.key
         return provenance_of(self.wanted.checkpoint, key.device, key.dtype, key.attention, "", **OF_ENGINE)
 
     def observe(self, case: Case) -> ReferenceResult:
-        """Return what was recorded of a case, or, where it was not, what the engine does with it.
+        """Return the recorded result of a case, or else the engine's.
 
         Raises:
-            ReferenceFaultError: where the engine cannot answer, or the page is not the one recorded under its name.
+            ReferenceFaultError: if the engine cannot answer, or another page was recorded under this name.
         """
         try:
             return self.recording_of(case)
@@ -176,27 +176,27 @@ class EngineReference:
             return self._engine.observe(case)
 
     def recording_of(self, case: Case) -> ReferenceResult:
-        """Return what was recorded of a case; raise ``NotRecordedError`` where that is nothing."""
+        """Return the recorded result of a case; raise ``NotRecordedError`` if there is none."""
         if self.recorded is None:
             raise NotRecordedError(f"no recording is of {self.wanted.key}, and so none holds {case.id}")
         return self.recorded.observe(case)
 
     def holds(self, case: Case) -> bool:
-        """Return whether a recording answers for a case."""
+        """Return whether a case is recorded."""
         with suppress(NotRecordedError):
             return bool(self.recording_of(case))
         return False
 
     def answering(self, seen: ReferenceResult) -> Reference:
-        """Return the reference that made ``seen``: the recording, or this one for the engine."""
+        """Return the reference that ``seen`` comes from: the recording, or this one."""
         return self if self.recorded is None or is_by_engine(seen.provenance) else self.recorded
 
     def check_other_than(self, subject: object, name: str, case: Case) -> None:
-        """Raise ``NotRecordedError`` where it would answer for the engine itself, which would prove nothing.
+        """Raise ``NotRecordedError`` if the engine would be compared with itself, which proves nothing.
 
         Args:
             subject: the implementation under test.
-            name: what the run calls it.
+            name: its name in the run's options.
             case: the case to read.
         """
         try:
@@ -207,16 +207,16 @@ class EngineReference:
                 raise NotRecordedError(f"{error}; {why}") from None
 
     def close(self) -> None:
-        """End the engine's process, where it was started."""
+        """End the engine's process, if it was started."""
         self._engine.close()
 
 
 def open_engine_reference(places: Sequence[Path], wanted: WantedReference, **limits: float) -> EngineReference:
-    """Open the engine as the reference, behind whatever recording there is of the key in ``places``.
+    """Open the engine as the reference, with the recording of its key in ``places`` if there is one.
 
     Raises:
-        DsocrError: where the vendor's code has no such dtype or attention.
-        ReferenceFaultError: where the recording is damaged: the engine does not answer for what should be there.
+        DsocrError: if the vendor's code has no such dtype or attention.
+        ReferenceFaultError: if the recording is damaged; the engine does not replace a damaged recording.
     """
     try:
         recorded = open_recorded(places, wanted)
@@ -234,5 +234,5 @@ def _check(what: str, given: str, valid: tuple[str, ...]) -> None:
 
 
 def _is_engine(subject: object) -> bool:
-    """Return whether it is the shipped one; a class derived from it, or the vendor's model behind it, is another."""
+    """Return whether a subject is the shipped engine, neither a derived class nor the vendor's model in its place."""
     return type(subject) is EngineSubject and isinstance(subject.engine.model, EngineModel)

@@ -1,4 +1,4 @@
-"""The vendor's files, the environment that they need, and how another interpreter is used."""
+"""The vendor's files, the environment that they need, and commands for its interpreter."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ VENDOR_FILES = frozenset(name for family in MODELS.values() for name in family.v
 
 
 def family_in(folder: Path) -> ModelSpec | None:
-    """Return the family whose vendor's code is in a folder, by the file with the model's class."""
+    """Return the model whose code is in a folder, by the file with its class; None if there is none."""
     return next((family for family in MODELS.values() if (folder / family.vendor.files[0]).is_file()), None)
 
 
 def family_with(files: Collection[str]) -> ModelSpec:
-    """Return the model whose vendor's files these are, or most of them.
+    """Return the model that most of these files of a vendor belong to.
 
     Raises:
-        DsocrError: if no file of any vendor is among them.
+        DsocrError: if none of them is a vendor's file.
     """
     found = max(MODELS.values(), key=lambda family: len({*files} & {*family.vendor.files}))
     if not {*files} & {*found.vendor.files}:
-        raise DsocrError(f"{', '.join(files)} are files of no vendor that is known ({', '.join(MODELS)})")
+        raise DsocrError(f"{', '.join(files)} are not the vendor's files of a known model ({', '.join(MODELS)})")
     return found
 
 
 def check_vendor_folder(folder: Path) -> ModelSpec:
-    """Return the family whose code a folder holds; raise ``DsocrError`` unless it holds all of the vendor's files."""
+    """Return the model whose code is in a folder; raise ``DsocrError`` if a file of the vendor's is missing."""
     family = family_in(folder)
     if family is None:
         known = ", ".join(family.vendor.files[0] for family in MODELS.values())
@@ -55,15 +55,15 @@ def check_vendor_folder(folder: Path) -> ModelSpec:
 PINS = tuple(Path(__file__).with_name("requirements.txt").read_text(encoding="utf-8").split())
 [_TRANSFORMERS] = (pin for pin in PINS if pin.startswith("transformers=="))
 SERIES = _TRANSFORMERS.partition("==")[2].rpartition(".")[0]
-"""The releases of transformers that the vendor's code can be imported with, such as 4.46."""
+"""Series of transformers with which the vendor's code can be imported, such as 4.46."""
 SHARED = ("torch", "pillow", "numpy")
-"""Packages of which both sides must have the same version: pixels are Pillow's, rounding is torch's."""
+"""Packages that need the same version on both sides: Pillow makes the pixels, and torch rounds."""
 
 STAMP = "dsocr-environment.json"
-"""Written last: an environment without it is half made."""
+"""File that setup writes last; an environment without it is incomplete."""
 
 MARK = "dsocr-setup.lock"
-"""Written first, and locked while setup is at work: a folder that bears it is setup's own to clear."""
+"""File that setup writes first and locks while it works; setup clears only folders that contain it."""
 
 _BOOT = """\
 import importlib.util, runpy, sys
@@ -79,43 +79,43 @@ runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 @dataclass(frozen=True)
 class EnvironmentPlan:
-    """What an environment is made of; equal plans make equal environments."""
+    """Contents of an environment; equal plans make equal environments."""
 
     python: str
-    """The version of the interpreter, which is the caller's."""
+    """Version of the caller's interpreter, which makes the environment."""
     pins: tuple[str, ...]
-    """Requirements of the vendor's code, and the versions shared with the caller."""
+    """Requirements of the vendor's code, and the packages shared with the caller."""
     extra: tuple[str, ...]
     """Requirements that the user added."""
     torch_from: tuple[str, ...]
-    """Folders with the caller's packages, from which torch is reused; empty where the environment has its own."""
+    """Folders of the caller's packages, to reuse its torch; empty if the environment has its own."""
 
     @property
     def folder(self) -> Path:
-        """Its place in the user's cache."""
+        """Default folder, in the user's cache."""
         digest = hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()
         return cache_folder() / f"vendor-{digest[:12]}"
 
     def serves(self, other: EnvironmentPlan) -> bool:
-        """Return whether an environment made by this plan is as good as one made by ``other``, extras aside."""
+        """Return whether an environment made by this plan can replace one made by ``other``, extras aside."""
         return (self.python, self.pins) == (other.python, other.pins) and self.torch_from in ((), other.torch_from)
 
 
 @dataclass(frozen=True)
 class Stamp:
-    """What setup says of an environment that it has made."""
+    """Description of a complete environment, written by setup."""
 
     plan: EnvironmentPlan
     versions: Mapping[str, str]
-    """Of the packages that the plan names, as found in the end."""
+    """Installed versions of the packages in the plan."""
     date: str
 
 
 def plan_here(*, reuse_torch: bool = False, extra: tuple[str, ...] = ()) -> EnvironmentPlan:
-    """Plan an environment that agrees with the caller's.
+    """Plan an environment with the caller's versions of shared packages.
 
     Raises:
-        DsocrError: where the caller lacks a package that both sides must share.
+        DsocrError: if the caller lacks a shared package.
     """
     shared = tuple(f"{name}=={_version_here(name)}" for name in SHARED)
     return EnvironmentPlan(
@@ -127,27 +127,27 @@ def find_environment(given: Path | None) -> Path:
     """Find the interpreter of the vendor's environment.
 
     Args:
-        given: folder of a virtual environment, any that the user made; left out, ``DSOCR_VENDOR_ENV`` names it, else
-            it is the one last set up in the user's cache for this interpreter and these versions.
+        given: folder of any virtual environment. The default is ``DSOCR_VENDOR_ENV``, or else the last one that was set
+            up in the user's cache for this interpreter and these versions.
 
     Raises:
-        DsocrError: where there is none.
+        DsocrError: if there is none.
     """
     folder = named_folder(given)
     if folder is None:
         return interpreter(_last_set_up())
     if not interpreter(folder).exists():
         raise MachineError(
-            f"{folder} is no virtual environment, for it has no {interpreter(Path())}; name another, or make it with "
+            f"{folder} is not a virtual environment: it has no {interpreter(Path())}; name another, or create it with "
             f"`dsocr vendor setup DIR --env {folder}`"
         )
     if (folder / MARK).exists() and not read_stamp(folder):
-        raise MachineError(f"{folder} is half made; finish it with `dsocr vendor setup DIR --env {folder}`")
+        raise MachineError(f"{folder} is incomplete; finish it with `dsocr vendor setup DIR --env {folder}`")
     return interpreter(folder)
 
 
 def named_folder(given: Path | None) -> Path | None:
-    """Return the environment's folder that the user named, on the command line or in ``DSOCR_VENDOR_ENV``."""
+    """Return the environment's folder that the command line or ``DSOCR_VENDOR_ENV`` names."""
     named = given or os.environ.get("DSOCR_VENDOR_ENV")
     return Path(named).expanduser().absolute() if named else None
 
@@ -158,8 +158,8 @@ def interpreter(folder: Path) -> Path:
 
 
 def read_stamp(folder: Path) -> Stamp | None:
-    """Read what setup wrote when the environment was done; None where it was not, or is damaged."""
-    from pytest_dsocr.base.reading import Format  # not there in an environment that is half made
+    """Read the stamp of a complete environment; return None if it is missing or damaged."""
+    from pytest_dsocr.base.reading import Format  # needs packages that an incomplete environment lacks
 
     with suppress(DsocrError):
         stamps = Format(Stamp, "run dsocr vendor setup again", MachineError)
@@ -168,10 +168,10 @@ def read_stamp(folder: Path) -> Stamp | None:
 
 
 def command_in(python: Path, module: str, *arguments: str, apart: bool = True) -> list[str]:
-    """Return the command that runs a module of this package by another interpreter.
+    """Return the command that runs a module of this package with another interpreter.
 
-    That interpreter finds this package where it is here, and nothing else of what the caller has, unless it is not to
-    be kept apart: then it also finds what the environment says, but nothing of the current folder.
+    The interpreter imports this package from its present folder, and nothing else of the caller's. If it is not kept
+    ``apart``, it also follows Python's environment variables, but imports nothing from the current folder.
     """
     return [str(python), "-I" if apart else "-P", "-c", _BOOT, str(Path(__file__).parents[1]), module, *arguments]
 
@@ -184,14 +184,14 @@ def cache_folder() -> Path:
 
 
 def modules_cache() -> Path:
-    """Return the folder from which transformers runs the code of models."""
+    """Return the folder to which transformers copies the code of models."""
     usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "huggingface"
     named = os.environ.get("HF_MODULES_CACHE") or Path(os.environ.get("HF_HOME") or usual) / "modules"
     return Path(named) / "transformers_modules"
 
 
 def copies_of(folder: Path, cache: Path) -> list[Path]:
-    """Return the other folders below ``cache`` with the model's file of the vendor's code in ``folder``."""
+    """Return other folders below ``cache`` with the same model's code as in ``folder``."""
     found = cache.rglob(check_vendor_folder(folder).vendor.files[0])
     return sorted(path.parent for path in found if not path.parent.samefile(folder))
 
@@ -203,14 +203,14 @@ def _last_set_up() -> Path:
     if not made:
         raise MachineError(
             f"there is no environment for the vendor's code with Python {here.python} and {', '.join(here.pins[:3])} "
-            "here; make it with `dsocr vendor setup DIR`, or name one with --env"
+            "here; create it with `dsocr vendor setup DIR`, or name one with --env"
         )
     return max(made, key=lambda folder: (folder / STAMP).stat().st_mtime_ns)
 
 
 def _version_here(name: str) -> str:
     try:
-        return metadata.version(name).split("+")[0]  # an index knows 2.13.0, and not 2.13.0+cpu
+        return metadata.version(name).split("+")[0]  # an index has 2.13.0, not 2.13.0+cpu
     except metadata.PackageNotFoundError as error:
         raise MachineError(f"this environment has no {name}; install pytest-dsocr with its dependencies") from error
 

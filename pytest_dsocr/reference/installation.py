@@ -1,7 +1,7 @@
-"""Make the environment of the vendor's code: a virtual environment, filled by its own pip, and checked.
+"""Create the environment of the vendor's code with Python's venv and pip, and check it.
 
-Python's own venv and pip make it. What is added: the versions that both sides must share, torch reused from the caller,
-a check of what is really imported, and that an interrupted setup is never taken for a complete one.
+The caller's versions of shared packages are pinned, and its torch can be reused. The packages are imported as a check.
+An interrupted setup is never mistaken for a complete one.
 """
 
 import fcntl
@@ -29,10 +29,10 @@ TAKEN_UP = re.compile(
 TAIL_LINES = 12
 ADVICE = (
     ("ensurepip", "install your system's package for Python's venv, such as python3-venv"),
-    ("No space left", "make room, or name another place with --env"),
+    ("No space left", "make room, or name another folder with --env"),
     ("(from versions: none)", "name a package index with PIP_INDEX_URL, or a folder of wheels with PIP_FIND_LINKS"),
-    ("distribution found for torch==", "the index lacks this version of torch: give --reuse-torch"),
-    ("ResolutionImpossible", "what --with names needs other versions of the packages below"),
+    ("distribution found for torch==", "the index lacks this version of torch: pass --reuse-torch"),
+    ("ResolutionImpossible", "the packages of --with need other versions of the packages below"),
 )
 PROOF = """\
 import importlib.metadata, json, sys
@@ -46,13 +46,13 @@ print(json.dumps({
 
 
 def set_up(plan: EnvironmentPlan, folder: Path) -> Iterator[str]:
-    """Make the environment in ``folder``, unless it is made already; yield what is under way, package by package.
+    """Create the environment in ``folder`` unless it is complete; yield each step and package.
 
-    What an interrupted setup left there is cleared, and so is what setup made there by another plan.
+    Remains of an interrupted setup, or of a setup by another plan, are deleted first.
 
     Raises:
-        DsocrError: where the folder holds something else, something cannot be installed, or what is imported in the
-            end is not what was installed.
+        DsocrError: if setup did not create the folder, a package cannot be installed, or another package is imported
+            than was installed.
     """
     _claim(folder)
     with (folder / MARK).open("a") as lock:
@@ -62,27 +62,27 @@ def set_up(plan: EnvironmentPlan, folder: Path) -> Iterator[str]:
             yield from _fill(plan, folder, lock)
             versions = prove(plan, folder)
             write_stamp(Stamp(plan, versions, datetime.now(UTC).isoformat(timespec="seconds")), folder)
-        (folder / STAMP).touch()  # the one last set up is the one that is found
+        (folder / STAMP).touch()  # the newest stamp is found first
 
 
 def is_made(plan: EnvironmentPlan, folder: Path) -> bool:
-    """Return whether the environment in ``folder`` is complete and made by this plan."""
+    """Return whether the environment in ``folder`` is complete and was made by this plan."""
     stamp = read_stamp(folder)
     return stamp is not None and stamp.plan == plan
 
 
 def prove(plan: EnvironmentPlan, folder: Path) -> dict[str, str]:
-    """Import what was installed in ``folder`` by its own interpreter, and give the versions.
+    """Import the installed packages with the environment's interpreter, and return their versions.
 
     Raises:
-        DsocrError: where something cannot be imported, or is not what the plan names.
+        DsocrError: if a package cannot be imported, or is not the one that the plan names.
     """
     wanted = {name: version for name, _, version in (pin.partition("==") for pin in plan.pins)}
     lines = list(_lines("the new environment", [str(interpreter(folder)), "-I", "-c", PROOF, *wanted]))
     said = json.loads(next(line for line in reversed(lines) if line.startswith("{")))
     versions: dict[str, str] = said["versions"]
     wrong = [
-        f"{name} {versions[name]} in place of {version}"
+        f"{name} {versions[name]} instead of {version}"
         for name, version in wanted.items()
         if version and versions[name].split("+")[0] != version
     ]
@@ -91,19 +91,19 @@ def prove(plan: EnvironmentPlan, folder: Path) -> dict[str, str]:
         if not any(Path(file).resolve().is_relative_to(os.path.realpath(home)) for home in homes):
             wrong.append(f"{name} from {file}")
     if wrong:
-        raise DsocrError(f"the new environment has {', '.join(wrong)}; give no --with that replaces packages")
+        raise DsocrError(f"the new environment has {', '.join(wrong)}; remove the --with that replaces packages")
     return versions
 
 
 def write_stamp(stamp: Stamp, folder: Path) -> None:
-    """Say that the environment in ``folder`` is complete."""
+    """Mark the environment in ``folder`` as complete."""
     write_whole(folder / STAMP, f"{json.dumps(asdict(stamp), indent=1)}\n".encode())
 
 
 def _claim(folder: Path) -> None:
     foreign = any(folder.iterdir()) if folder.is_dir() else folder.exists()
     if foreign and not (folder / MARK).exists():
-        raise DsocrError(f"{folder} was not made by setup and is left as it is; name a new or empty folder with --env")
+        raise DsocrError(f"{folder} was not created by setup and is not changed; name a new or empty folder with --env")
     folder.mkdir(parents=True, exist_ok=True)
 
 
@@ -116,7 +116,7 @@ def _wait_for(lock: TextIO) -> Iterator[str]:
 
 
 def _clear(folder: Path) -> None:
-    (folder / STAMP).unlink(missing_ok=True)  # first, so that no stamp outlives the environment that it describes
+    (folder / STAMP).unlink(missing_ok=True)  # first: a stamp must not outlive its environment
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -130,11 +130,9 @@ def _fill(plan: EnvironmentPlan, folder: Path, lock: TextIO) -> Iterator[str]:
     if not plan.torch_from:
         yield from _installed(folder, [*plan.pins, *plan.extra], lock)
         return
-    # The caller's packages are shown only to the extras: pip would else take theirs for what the pins still lack.
+    # The caller's packages are visible only for the extras; otherwise pip would count them as installed pins.
     yield from _installed(folder, [pin for pin in plan.pins if not pin.startswith("torch==")], lock)
-    list(
-        _lines("pip", [*_pip(folder), "uninstall", "--yes", "setuptools"], lock)
-    )  # venv's hides the caller's newer one
+    list(_lines("pip", [*_pip(folder), "uninstall", "--yes", "setuptools"], lock))  # it hides the caller's newer one
     site = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder)}))
     (site / "dsocr-torch.pth").write_text("\n".join(plan.torch_from) + "\n", encoding="utf-8")
     if plan.extra:
@@ -153,7 +151,7 @@ def _pip(folder: Path) -> list[str]:
 
 
 def _lines(what: str, command: Sequence[str], *locks: TextIO) -> Iterator[str]:
-    """Yield the lines of a command's output; it holds the locks too, as it may outlive a killed setup."""
+    """Yield the lines of a command's output. The command inherits the locks, as it may outlive a killed setup."""
     tail: deque[str] = deque(maxlen=TAIL_LINES)
     with subprocess.Popen(
         command,
@@ -178,4 +176,4 @@ def _lines(what: str, command: Sequence[str], *locks: TextIO) -> Iterator[str]:
 def _failure(what: str, tail: Sequence[str]) -> str:
     text = "\n".join(tail)
     advice = [advice for sign, advice in ADVICE if sign in text][:1]
-    return "; ".join([f"{what} failed", *advice, "it said last:"]) + "".join(f"\n  {line}" for line in tail)
+    return "; ".join([f"{what} failed", *advice, "its last output:"]) + "".join(f"\n  {line}" for line in tail)

@@ -1,7 +1,4 @@
-"""The vendor's code live, in a worker of its own environment, behind the interface of every reference.
-
-The engine, where it stands in for that code, answers from such a worker as well.
-"""
+"""References in worker processes: the vendor's code in its own environment, or the engine in the caller's."""
 
 import logging
 import os
@@ -30,18 +27,18 @@ VENDOR_RUNTIME = "pytest_dsocr.reference.vendor_code.runtime:VendorRuntime"
 LOG = logging.getLogger(__name__)
 ATTEMPTS = 2
 STARTING = ("versions", "import", "load")
-"""Requests that end with the imports of a process, or with its weights."""
+"""Requests that import packages or load weights, and get the start limit."""
 BROKEN = (ValueError, TypeError, LookupError, AttributeError)
 IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError")
 MEMORY_ERRORS = ("MemoryError", "OutOfMemoryError")
 FLAGS = ("-B", "-X", "faulthandler")
-"""Write nothing beside the vendor's files; say where it was that C crashed."""
+"""Write no bytecode next to the vendor's files, and print the stack if C code crashes."""
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 
 
 @dataclass(frozen=True)
 class Response:
-    """What a worker answers: plain values, the tensors that go with them, and how it was made."""
+    """A worker's answer: plain values, the tensors that belong to them, and provenance."""
 
     result: Any
     tensors: Mapping[str, Tensor]
@@ -49,17 +46,17 @@ class Response:
 
 
 Reader = Callable[[Response], ReadT]
-"""Makes of an answer what was asked for; where it does not hold together, it raises one of :data:`BROKEN`."""
+"""Converts an answer; raises one of :data:`BROKEN` if the answer is invalid."""
 
 
-class WorkerFault(Exception):  # noqa: N818 - a part of what a ReferenceFaultError says
-    """What went wrong with a worker.
+class WorkerFault(Exception):  # noqa: N818 - becomes part of a ReferenceFaultError
+    """Failure of a worker.
 
     Args:
-        what: it did, such as ``was killed by SIGKILL``.
-        advice: what to do about it.
-        trace: the end of what it said.
-        is_lost: whether the process no longer answers, so that another may be tried.
+        what: the event, such as ``was killed by SIGKILL``.
+        advice: for the user.
+        trace: end of the worker's output.
+        is_lost: whether the process no longer answers, and another one may be tried.
     """
 
     def __init__(self, what: str, advice: str, trace: str = "", *, is_lost: bool = False) -> None:
@@ -69,14 +66,14 @@ class WorkerFault(Exception):  # noqa: N818 - a part of what a ReferenceFaultErr
 
 
 class Client:
-    """Keep a worker as long as one is needed. For one thread at a time.
+    """Client of a worker, which it starts, asks, replaces and ends; for one thread at a time.
 
     Args:
         python: the interpreter that runs the worker.
-        load: the arguments of ``load``, which each worker is asked first.
-        time_limit_s: seconds without any sign of progress after which a worker is given up.
+        load: the arguments of ``load``, the first request to each worker.
+        time_limit_s: seconds without progress after which a worker is ended.
         start_limit_s: the same while it starts and loads.
-        on_progress: called with every sign of progress.
+        on_progress: called with every report of progress.
     """
 
     def __init__(
@@ -97,58 +94,58 @@ class Client:
 
     @property
     def worker_pid(self) -> int | None:
-        """The process id of the worker, while there is one."""
+        """The process id of the worker, or None."""
         return self._worker.pid if self._worker else None
 
     def import_code(self) -> Mapping[str, str]:
-        """Have a worker import the vendor's files, and load nothing; return the versions in its environment.
+        """Import the vendor's files in a worker without loading weights; return the versions in its environment.
 
         Raises:
-            ReferenceFaultError: where that fails.
+            ReferenceFaultError: if that fails.
         """
         vendor = self._load["vendor"]
         self._insist(f"import({vendor})", lambda: self._request(self._started(), "import", {"vendor": vendor}, bool))
         return self._versions
 
     def start(self) -> Provenance:
-        """Start a worker where none has loaded; return how it answers.
+        """Start a worker unless one has loaded; return the provenance of its answers.
 
         Raises:
-            ReferenceFaultError: where that fails, now and of every later request.
+            ReferenceFaultError: if that fails. Every later request then fails in the same way.
         """
         return self._insist(f"load({self._load['checkpoint']})", lambda: self._loaded()[1])
 
     def ask(self, subject: str, method: str, params: Mapping[str, Any], read: Reader[ReadT]) -> ReadT:
-        """Send a request about ``subject``; a worker that is lost over it is replaced once.
+        """Send a request about ``subject``; if the worker dies, ask a new one once.
 
         Raises:
-            ReferenceFaultError: where there is no answer.
+            ReferenceFaultError: if there is no answer.
         """
         return self._insist(f"{method}({subject})", lambda: self._request(self._loaded()[0], method, params, read))
 
     def close(self) -> None:
-        """End the worker; a later request would start another."""
+        """End the worker; a later request starts another."""
         if self._worker:
             self._worker.close()
         self._worker = self._provenance = None
 
     @property
     def _is_vendors(self) -> bool:
-        """Whether it is the vendor's code that answers, and not the engine."""
+        """Whether the vendor's code answers, and not the engine."""
         return self._load["vendor"] is not None
 
     def _insist(self, request: str, attempt: Callable[[], ReadT]) -> ReadT:
         faults = list(self._load_faults)
         while not faults or (faults[-1].is_lost and len(faults) < ATTEMPTS):
             if faults:
-                LOG.warning("%s\nAnother is started in its place.", self._message(request, faults))
+                LOG.warning("%s\nA new worker is started.", self._message(request, faults))
             try:
                 return attempt()
             except WorkerFault as fault:
                 faults.append(fault)
                 if fault.is_lost or fault.phase:
                     self._drop()
-            except BaseException:  # the worker is busy with a request that nobody waits for
+            except BaseException:  # the worker still works on the abandoned request
                 self._drop()
                 raise
         if faults[-1].phase:
@@ -178,7 +175,7 @@ class Client:
         return self._worker
 
     def _process(self) -> ChildProcess:
-        """Start a worker, with a folder for its temporary files that goes with it."""
+        """Start a worker, with a folder for its temporary files that is deleted with it."""
         folder = tempfile.mkdtemp(prefix="dsocr-worker-")
         apart = self._is_vendors
         executable, *arguments = command_in(self._python, "pytest_dsocr.reference.worker", folder, apart=apart)
@@ -192,7 +189,7 @@ class Client:
         except OSError as error:
             shutil.rmtree(folder)
             what = f"could not be started as {self._python} ({error.strerror or error})"
-            raise WorkerFault(what, "name the environment that `dsocr vendor setup` made") from error
+            raise WorkerFault(what, "name the environment that `dsocr vendor setup` created") from error
         weakref.finalize(process, shutil.rmtree, folder, ignore_errors=True)
         return process
 
@@ -210,64 +207,65 @@ class Client:
         try:
             return read(Response(**answer))
         except BROKEN as error:
-            what = f"gave an answer that does not hold together ({error!r})"
-            raise WorkerFault(what, "see that both sides run the same pytest-dsocr", is_lost=True) from error
+            what = f"gave an invalid answer ({error!r})"
+            raise WorkerFault(what, "check that both sides run the same pytest-dsocr", is_lost=True) from error
 
     def _failed(self, worker: ChildProcess, kind: str, message: str, traceback: str) -> WorkerFault:
         if not traceback:
             return WorkerFault(f"refused: {message}", "", worker.trace())
-        advice = "look for the cause in its traceback"
+        advice = "see its traceback for the cause"
         if kind in MEMORY_ERRORS or "allocate memory" in message:
-            advice = "give it a smaller preset or checkpoint, bfloat16, or a device with more memory"
+            advice = "use a smaller preset or checkpoint, bfloat16, or a device with more memory"
         elif kind in IMPORT_ERRORS and self._is_vendors:
             has = ", ".join(f"{name} {version}" for name, version in self._versions.items())
-            advice = f"make its environment with `dsocr vendor setup {self._load['vendor']}` ({self._python} has {has})"
+            setup = f"`dsocr vendor setup {self._load['vendor']}`"
+            advice = f"create its environment with {setup} ({self._python} has {has})"
         return WorkerFault(f"answered {kind}: {message}", advice, traceback.rstrip())
 
     def _message(self, request: str, faults: Sequence[WorkerFault]) -> str:
-        """Say in one sentence what happened and what to do, with the end of what the last worker said below."""
+        """Return one sentence with the events and the advice, then the end of the last worker's output."""
         whose = "vendor" if self._is_vendors else "engine"
         first, *others = faults
         events = [f"{first.phase}it {first.what}"]
         for fault in others:
-            events.append(f"{'' if first.phase else fault.phase}the one started in its place {fault.what}")
+            events.append(f"{'' if first.phase else fault.phase}its replacement {fault.what}")
         last = faults[-1]
         sentence = f"the {whose}'s worker could not answer {request}: {', and '.join(events)}"
         advice = f"; {last.advice}" if last.advice else ""
         trace = "".join(f"\n  | {line}" for line in last.trace.splitlines())
-        return sentence + advice + (f"\nThe end of what it said:{trace}" if trace else "")
+        return sentence + advice + (f"\nThe end of its output:{trace}" if trace else "")
 
 
 def _lost(lost: ProcessLostError, *, is_start: bool) -> WorkerFault:
-    what, advice = lost.how, "look for the cause in its output"
+    what, advice = lost.how, "see its output for the cause"
     if lost.is_hung:
-        what = f"gave no sign of life for {lost.limit_s:g} s and was ended"
+        what = f"made no progress for {lost.limit_s:g} s and was ended"
         advice = f"raise the {'start' if is_start else 'time'} limit if it was only slow"
     elif lost.how.endswith("SIGKILL"):
-        advice = "if memory ran out, give it more or a smaller case"
+        advice = "if memory ran out, provide more or use a smaller case"
     return WorkerFault(what, advice, lost.trace, is_lost=True)
 
 
 class LiveReference(Client):
-    """The vendor's code in a worker process; fulfils :class:`~pytest_dsocr.reference.protocol.Reference`.
+    """A runtime in a worker process as a :class:`~pytest_dsocr.reference.protocol.Reference`.
 
-    The worker starts with the first request, or with :meth:`start`, and loads the checkpoint once. A context manager,
-    which ends it.
+    The worker starts with the first request, or with :meth:`start`, and loads the checkpoint once. As a context
+    manager, the reference ends its worker.
 
     Args:
-        vendor: the folder with the vendor's files, the only code of others that is run; None of another runtime.
+        vendor: folder of the vendor's files, the only foreign code that is run; None for another runtime.
         checkpoint: ``mini``, a folder, ``synthetic:<name>``, or a name in the local hub cache.
-        python: the interpreter of the vendor's environment; of the engine the caller's own.
+        python: the interpreter of the vendor's environment, or for the engine the caller's own.
         device: ``cpu``, ``cuda`` or ``cuda:N``.
         dtype: ``float32`` or ``bfloat16``.
         attention: ``eager`` or ``flash_attention_2``.
-        time_limit_s: seconds without any sign of progress after which the worker is given up.
+        time_limit_s: seconds without progress after which the worker is ended.
         start_limit_s: the same while it starts and loads.
-        keep_values: have the tensors in the answers, beside their summaries.
+        keep_values: return tensors besides their summaries.
         keep_files: keep the files that ``infer`` writes; see :attr:`Output.kept`.
-        command: what the provenance names as the command.
-        runtime: the :class:`~pytest_dsocr.reference.protocol.Runtime` that answers in the worker, as ``module:class``.
-        on_progress: called with what is under way, how much of it is done, and its total, where that is known.
+        command: the command in the provenance.
+        runtime: the :class:`~pytest_dsocr.reference.protocol.Runtime` in the worker, as ``module:class``.
+        on_progress: see :data:`~pytest_dsocr.reference.protocol.OnProgress`.
     """
 
     def __init__(
@@ -303,15 +301,15 @@ class LiveReference(Client):
 
     @property
     def provenance(self) -> Provenance:
-        """How its answers are made."""
+        """Provenance of its answers."""
         return self.start()
 
     def observe(self, case: Case, *, out: Path | None = None) -> ReferenceResult:
-        """Run ``infer`` as it is and give all that was seen.
+        """Run the unchanged ``infer`` on a case and return its result.
 
         Args:
-            case: what to read.
-            out: where the files that it writes are put, in addition to what is there.
+            case: the case to read.
+            out: folder to which the files that ``infer`` writes are added.
         """
         kept = Path(tempfile.mkdtemp(dir=self._files)) if self._files and not out else None
         where: dict[str, Any] = {"out": out or kept} if out or kept else {}
@@ -325,7 +323,7 @@ class LiveReference(Client):
         return replace(seen, output=replace(seen.output, kept=kept)) if kept else seen
 
     def flops(self, case: Case) -> Mapping[str, int]:
-        """Return each stage's operations as torch's counter sees them; ``decode`` is the first step's."""
+        """Return the operations of each stage by torch's counter; ``decode`` is the first step."""
         return self._ask("flops", case, lambda answer: dict(answer.result))
 
     def _ask(self, method: str, case: Case, read: Reader[ReadT], **params: Any) -> ReadT:

@@ -1,4 +1,4 @@
-"""Which recording, and which recorded facts, are nearest to what none was made of."""
+"""Choice of the nearest recording and facts, if none was made under the same conditions."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -11,9 +11,9 @@ from pytest_dsocr.records.provenance import SHOWN_OF_CHECKPOINT, RecordingKey, v
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
 
 SHOWN = 3
-"""How many of those that there are a message names."""
+"""Number of alternatives that a message names."""
 WAYS = ("device", "dtype", "attention")
-"""How a key's weights are run, each by the word in an option's name."""
+"""Parts of a key besides the weights, by the word in an option's name."""
 CAPABILITIES: Mapping[str, float] = {
     "v100": 7.0,
     "t4": 7.5,
@@ -24,16 +24,16 @@ CAPABILITIES: Mapping[str, float] = {
     "b200|b300|gb200|gb300": 10.0,
     r"50\d0": 12.0,
 }
-"""CUDA's compute capability by a word of a GPU's name: GPUs of one capability run much the same kernels."""
+"""CUDA's compute capability by a word of a GPU's name. GPUs of one capability run almost the same kernels."""
 Distance = tuple[bool | float, ...]
 
 
 def distance(wanted: RecordingKey, made: RecordingKey, pixels: tuple[bool, int]) -> Distance:
-    """Measure how far a recording is from a wanted key; the least is nearest, and of the wanted key nothing is true.
+    """Return the distance of a recording from a key, by importance; for the wanted key, nothing in it is true.
 
-    Other pixels cost whole pages; ``pixels`` is what :func:`pixels_apart` gives. The dtype decides the limits: of two
-    others float32 is nearer, for it is what the weights mean. Then the kind of device, its capability, and whether it
-    is another one at all; last the attention.
+    Other pixels, by :func:`pixels_apart`, come first: they may exclude whole pages. The dtype sets the limits; of two
+    other dtypes float32 is nearer, because it has the weights' exact meaning. The kind of device, its capability and
+    its name follow, and the attention is last.
     """
     other_dtype = made.dtype != wanted.dtype
     return (
@@ -48,11 +48,11 @@ def distance(wanted: RecordingKey, made: RecordingKey, pixels: tuple[bool, int])
 
 
 def pixels_apart(made: Mapping[str, Any], resampling: str) -> tuple[bool, int]:
-    """Return whether another Pillow made the pixels, and by how many major versions it is from the installed one.
+    """Return whether another Pillow made the pixels, and its distance from the installed one in major versions.
 
     Args:
-        made: ``resampling`` and ``versions`` of what was recorded.
-        resampling: how the installed one resizes.
+        made: ``resampling`` and ``versions`` of the recording.
+        resampling: fingerprint of the installed Pillow.
     """
     if made["resampling"] == resampling:
         return False, 0
@@ -65,18 +65,18 @@ def _major(of: Mapping[str, str]) -> int:
 
 
 def _capability(device: str) -> float:
-    """Return that of the device of a key; 0 of one that is not known."""
+    """Return the capability of a key's device; 0 if unknown."""
     words = device.split("-")
     return next((of for name, of in CAPABILITIES.items() if any(re.fullmatch(name, one) for one in words)), 0.0)
 
 
 def key_traits(key: RecordingKey) -> dict[str, str]:
-    """Return what a key is made of, in words; how its weights are run by the words in the options' names."""
+    """Return the parts of a key as texts, by name."""
     return {"checkpoint": key.checkpoint_sha256[:SHOWN_OF_CHECKPOINT], **{way: getattr(key, way) for way in WAYS}}
 
 
 def nearest(wanted: Mapping[str, str], known: Mapping[str, Mapping[str, str]]) -> str:
-    """Name what there is that differs least, and in what."""
+    """Name the entries that differ least from the wanted one, and their differences."""
     if not known:
         return "nor any other"
     differing = {
@@ -88,7 +88,7 @@ def nearest(wanted: Mapping[str, str], known: Mapping[str, Mapping[str, str]]) -
 
 
 def options_to_leave_out(wanted: RecordingKey, known: Iterable[RecordingKey], fixed: Collection[str]) -> str:
-    """Return the options that asked for what no recording of these weights has; nothing where there is none of them."""
+    """Return the options that no recording of these weights satisfies; empty if there are no recordings of them."""
     differing = [
         [way for way in WAYS if way in fixed and getattr(key, way) != getattr(wanted, way)]
         for key in known
@@ -110,14 +110,13 @@ FACTS = Format(_Facts, "get the file again", ReferenceFaultError)
 
 
 def read_facts(golden: Path, kind: str) -> dict[str, Any]:
-    """Read the ``KIND-*.json`` in ``golden`` that was made with a Pillow that resizes like the installed one.
+    """Read the ``KIND-*.json`` in ``golden`` that fits the installed Pillow, or the one of the nearest version.
 
-    Where there is none, the one of the nearest version: what does not depend on resizing is the same in all, and of the
-    rest see :func:`other_pillow`.
+    Facts that do not depend on resizing are the same in all. For the others see :func:`other_pillow`.
 
     Raises:
-        NotRecordedError: where there is none at all.
-        ReferenceFaultError: where one of them is damaged.
+        NotRecordedError: if there is none.
+        ReferenceFaultError: if one is damaged.
     """
     found: list[Any] = [FACTS.read(path) for path in sorted(golden.glob(f"{kind}-*.json"))]
     if not found:
@@ -127,9 +126,9 @@ def read_facts(golden: Path, kind: str) -> dict[str, Any]:
 
 
 def other_pillow(made: Mapping[str, str]) -> str:
-    """Say that pixels were recorded of another Pillow, of the ``versions`` ``made``, than the installed one."""
+    """Explain that another Pillow, with the versions ``made``, made the recorded pixels."""
     pillow = made.get("pillow", "unknown")
     return (
-        f"they are Pillow {pillow}'s, and the installed {versions().get('pillow')} resizes this page otherwise; "
-        f"install that one (pip install 'pillow=={pillow}')"
+        f"Pillow {pillow} made them, and the installed {versions().get('pillow')} resizes this page differently; "
+        f"install that version (pip install 'pillow=={pillow}')"
     )

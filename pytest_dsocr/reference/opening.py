@@ -1,4 +1,4 @@
-"""From what a user names to a reference: the vendor's files, a recording, or a folder of recordings."""
+"""Opening of references that a user names: the vendor's files, a recording, or a folder of recordings."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class WantedReference:
 
     checkpoint: Checkpoint
     device: str = "cpu"
-    """As torch calls it, or the name of a kind of device that a recording was made on, such as ``nvidia-h200``."""
+    """Torch's name of a device, or the kind of device in a recording's key, such as ``nvidia-h200``."""
     dtype: str = "float32"
     attention: str = "eager"
     fixed: frozenset[str] = frozenset(WAYS)
-    """In which of these only a recording of just this serves; in the others the nearest does, where there is none."""
+    """Parts of the key that a recording must equal; in the others, the nearest recording is used if none is equal."""
 
     @property
     def key(self) -> RecordingKey:
-        """What a recording of it is looked up by; reads the checkpoint, for its hash."""
+        """Key to search recordings by; hashes the checkpoint."""
         device = device_class(self.device) if self.device.startswith("cuda") else self.device
         return RecordingKey(self.checkpoint.label, device, self.dtype, self.attention, self.checkpoint.sha256)
 
@@ -49,20 +49,20 @@ def open_reference(
     start_limit_s: float = START_LIMIT_S,
     on_progress: OnProgress | None = None,
 ) -> LiveReference | RecordedReference:
-    """Open the reference that ``where`` names; a live one starts with its first request.
+    """Open the reference in the folder ``where``; a live one starts with its first request.
 
     Args:
         where: a folder with the vendor's Python files, a recording, or a folder of recordings.
-        wanted: its checkpoint and key; one recording that is named has its own key.
-        env: the environment of the vendor's code, for a live one; see ``find_environment``.
-        time_limit_s: for a live one, the longest without a sign of progress.
-        keep_files: of a live one, keep the files that the vendor's ``infer`` writes.
-        start_limit_s: the same while it starts and loads.
-        on_progress: for a live one, called with its progress.
+        wanted: its checkpoint and key; a single recording has its own key.
+        env: environment of a live reference, see ``find_environment``.
+        time_limit_s: for a live reference, the longest time without progress.
+        keep_files: for a live reference, keep the files that the vendor's ``infer`` writes.
+        start_limit_s: the same as ``time_limit_s`` while it starts and loads.
+        on_progress: for a live reference, called with its progress.
 
     Raises:
-        DsocrError: where there is nothing of the kind.
-        ReferenceFaultError: where the recording is damaged, of another checkpoint, stale, or not there.
+        DsocrError: if the folder contains no reference.
+        ReferenceFaultError: if the recording is missing, damaged, stale, or of another checkpoint.
     """
     if family_in(where):
         return LiveReference(
@@ -85,13 +85,12 @@ def open_reference(
 
 
 def open_recorded(places: Sequence[Path], wanted: WantedReference) -> RecordedReference:
-    """Open the recording of this key in the first folder of recordings that holds one, or else the nearest.
+    """Open the recording of this key in the first place that has one, or else the nearest recording.
 
-    Cases that it lacks are looked up in those of the folders behind it, if they were made from the same of the vendor's
-    files.
+    Cases that it lacks are searched in later places, if those recordings were made from the same vendor's files.
 
     Raises:
-        ReferenceFaultError: where there is none, or one is damaged or stale.
+        ReferenceFaultError: if there is none, or one is damaged or stale.
     """
     first, *others = find_recordings(places, wanted.key, resampling(), wanted.fixed)
     files = first.provenance.vendor_sha256
@@ -110,8 +109,8 @@ def _recorded(wanted: WantedReference, recording: Recording, behind: Sequence[Re
 
 
 def pinned(golden: Path, files: Collection[str] = ()) -> Mapping[str, str] | None:
-    """Return the hashes that a folder of recordings pins of the vendor's files of these names, where it does."""
-    if not files:  # of a recording that no vendor's code made
+    """Return the hashes of the vendor's files in the anchors of a folder of recordings; None if there are none."""
+    if not files:  # no vendor's code made the recording
         return None
     path = anchors_of(golden, family_with(files))
     return {name: file.sha256 for name, file in read_json(path).files.items()} if path.is_file() else None

@@ -1,4 +1,4 @@
-"""What the suites ask of the reference: the vendor's code live, a recording of it, or the engine in its place."""
+"""Protocol of references: the vendor's code live, a recording of it, or the engine."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from pytest_dsocr.records.reference_result import ReferenceResult
 
 OnProgress = Callable[[str, int, int | None], None]
-"""Called with what is under way, how much of it is done, and its total, where that is known."""
+"""Callback for progress: the activity, the amount done, and the total if known."""
 
 
 class ReferenceFaultError(MachineError):
-    """The reference could not answer, which says nothing about the subject: never a verdict, always an error."""
+    """The reference could not answer: an error of the run, and no verdict on the subject."""
 
 
 class NoRecordingError(ReferenceFaultError):
@@ -29,42 +29,45 @@ class NoRecordingError(ReferenceFaultError):
 
 
 class NotRecordedError(MachineError):
-    """The recording does not hold what was asked for; the comparison is then NOT-COMPARED."""
+    """The recording lacks the requested case or fact; the comparison is then NOT-COMPARED."""
 
 
 class Reference(Protocol):
-    """The vendor's code, live or recorded, or the engine in its place.
+    """The vendor's code live, a recording of it, or the engine.
 
-    Every method raises :class:`ReferenceFaultError` where it cannot answer.
-    A recording raises :class:`NotRecordedError` for what it lacks.
+    Every method raises :class:`ReferenceFaultError` if it cannot answer. A recording raises :class:`NotRecordedError`
+    for a case that it lacks.
     """
 
     @property
     def provenance(self) -> Provenance:
-        """How its answers are made."""
+        """Provenance of its answers."""
 
     def observe(self, case: Case) -> ReferenceResult:
-        """Run ``infer`` as it is, artefacts included, and give all that was seen."""
+        """Return the result of the unchanged ``infer`` for a case, with the files that it writes."""
 
     def close(self) -> None:
-        """Release what it holds."""
+        """Release processes and memory."""
 
 
 class Runtime(Protocol):
-    """What answers in a worker process, made by its ``load``; it may have other methods that take and give JSON."""
+    """An implementation in a worker process, created by its ``load``.
+
+    It may have other methods, with arguments and results that JSON can represent.
+    """
 
     @property
     def provenance(self) -> Provenance:
-        """How its answers are made."""
+        """Provenance of its answers."""
 
     def observe(self, case: Case, *, keep_values: bool = False) -> ReferenceResult:
-        """Read the page and give all that was seen."""
+        """Read the page and return the result, with ``keep_values`` including tensors."""
 
 
 def provenance_of(
     checkpoint: Checkpoint, device: str, dtype: str, attention: str, command: str, **made: Any
 ) -> Provenance:
-    """Return the provenance of what is answered here and now; ``device`` is a kind, such as ``nvidia-h200``."""
+    """Return the provenance of answers that are made now; ``device`` is a kind, such as ``nvidia-h200``."""
     return Provenance(
         checkpoint=checkpoint.label,
         checkpoint_sha256=checkpoint.sha256,
@@ -80,10 +83,10 @@ def provenance_of(
 
 
 def pack_case(case: Case) -> dict[str, Any]:
-    """Take a case apart for JSON; its page is named so that any process finds it."""
+    """Convert a case to JSON values, with the absolute path of its page."""
     return {**case.described, "page": str(case.page.absolute())}
 
 
 def unpack_case(packed: Mapping[str, Any]) -> Case:
-    """Put a case together again."""
+    """Return the case of JSON values."""
     return Case.from_json(Path(packed["page"]), packed)

@@ -1,7 +1,6 @@
-"""One case of a recording: ``<id>.json``, sealed, beside its seams' samples and sketches in ``<id>.safetensors``.
+"""Files of one recorded case: ``<id>.json`` with a seal, and samples and sketches of tensors in ``<id>.safetensors``.
 
-The manifest hashes these files again. The seals are needed before there is a manifest: a recorder that was killed goes
-on from the cases in its work folder that are complete.
+The seal, a hash, is checked before there is a manifest: an interrupted recorder continues after its complete cases.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ CUT = "cut to a lower ceiling of tokens than was recorded; text, boxes and files
 RESTORE = "restore the recording from version control, or delete it and make it again with: dsocr vendor record"
 CEILING = "max_new_tokens"
 MALFORMED = (LookupError, TypeError, ValueError, RuntimeError, AttributeError, SafetensorError, DsocrError)
-"""What whole files with the wrong tensors raise."""
+"""Exceptions raised for intact files with wrong content."""
 T = TypeVar("T")
 
 
 class Described(TypedDict):
-    """As :meth:`pytest_dsocr.records.case.Case.to_json` returns it."""
+    """Result of :meth:`pytest_dsocr.records.case.Case.to_json`."""
 
     page: FileName
     page_sha256: str
@@ -60,21 +59,21 @@ def recorded(schema: type[T]) -> Format[T]:
 
 CASES = recorded(_Case)
 read_recorded, fault = CASES.read_bytes, CASES.fault
-"""Of any file of a recording: its bytes; and the error that names it, what is wrong with it, and what to do."""
+"""Functions for any file of a recording: read its bytes, and make an error with advice."""
 
 
 @dataclass(frozen=True, eq=False)
 class RecordedCase:
-    """What the vendor's code did with one case, and who says so."""
+    """Result of the vendor's code for one case, with its provenance."""
 
     described: Mapping[str, Any]
-    """See :meth:`pytest_dsocr.records.case.Case.to_json`."""
+    """The case; see :meth:`pytest_dsocr.records.case.Case.to_json`."""
     origin: Provenance
-    """The reference's; what it overrode for this case alone stands in the observation's provenance."""
+    """Provenance of the reference. That of the observation may have more overrides, for this case only."""
     observation: ReferenceResult
 
     def encode(self) -> tuple[bytes, bytes]:
-        """Return the content of its two files; every bit of every number is kept, and every NaN as NaN."""
+        """Return the content of both files, with every bit of every number."""
         packed, tensors = pack(without_values(self.observation))
         tensor_bytes, made = safetensors.torch.save(tensors), self.observation.provenance
         content = {
@@ -89,14 +88,14 @@ class RecordedCase:
 
     @classmethod
     def decode(cls, path: Path, data: bytes, tensor_bytes: bytes) -> RecordedCase:
-        """Read the content of ``path`` and of the file of tensors beside it.
+        """Decode the content of ``path`` and of its file of tensors.
 
         Raises:
-            ReferenceFaultError: where either is not whole, or not of this format.
+            ReferenceFaultError: if either is damaged or of another format.
         """
         content = CASES.decode(data, path)
         if sha256(tensor_bytes) != content["tensors_sha256"]:
-            raise fault(tensors_beside(path), f"does not hold the tensors that {path.name} was written with")
+            raise fault(tensors_beside(path), f"does not contain the tensors that {path.name} was written with")
         try:
             origin = Provenance.from_json(content["origin"])  # type: ignore[arg-type]
             provenance = replace(origin, overrides=(*origin.overrides, *content["overrides"]))
@@ -104,26 +103,26 @@ class RecordedCase:
             recorded = cls(content["case"], origin, observation)
             recorded.case(path.parent)
         except MALFORMED as error:
-            raise fault(path, f"holds no case ({error!r})") from error
+            raise fault(path, f"does not contain a case ({error!r})") from error
         return recorded
 
     @classmethod
     def read(cls, path: Path) -> RecordedCase:
-        """Read ``<id>.json`` and the tensors beside it; raise as :meth:`decode` does."""
+        """Read ``<id>.json`` and its tensors; raise the errors of :meth:`decode`."""
         return cls.decode(path, read_recorded(path), read_recorded(tensors_beside(path)))
 
     def case(self, pages: Path) -> Case:
-        """Return the case, its page in the folder ``pages``."""
+        """Return the case with its page in the folder ``pages``."""
         return Case.from_json(pages / self.described["page"], self.described)
 
 
 def up_to(
     recorded: RecordedCase, case: Case, tokenizer: Callable[[], TextTokenizer] | None = None
 ) -> ReferenceResult | None:
-    """Return what was recorded as far as the ceiling of ``case``, the same but for its ceiling, lets the output go.
+    """Return the result of a recorded case up to the limit of tokens of ``case``, which is otherwise the same.
 
-    Greedy output is a prefix of what a higher ceiling gives. What was recorded of the whole output alone is made of the
-    tokens that are left. None where the recording itself ended at a lower ceiling, or without the ``tokenizer`` needed.
+    Greedy output is a prefix of the output with a higher limit. Text, spans and files are made again from the remaining
+    tokens. Return None if the recording ended at a lower limit, or a needed ``tokenizer`` is missing.
     """
     seen, ceiling = recorded.observation, case.max_new_tokens
     length, recorded_ceiling = len(seen.steps), recorded.described[CEILING]
@@ -140,7 +139,7 @@ def up_to(
 
 
 def traits(described: Mapping[str, Any]) -> dict[str, str]:
-    """Return what identifies a case, in words; its page by content."""
+    """Return the parts that identify a case as texts, the page by its content."""
     preset = described["preset"]
     return {
         "page": described["page_sha256"],
@@ -151,10 +150,10 @@ def traits(described: Mapping[str, Any]) -> dict[str, str]:
 
 
 def case_files(case_id: str) -> tuple[str, str]:
-    """Name a case's JSON and its tensors."""
+    """Return the names of a case's two files."""
     return f"{case_id}.json", f"{case_id}.safetensors"
 
 
 def tensors_beside(path: Path) -> Path:
-    """Return where the tensors of ``<id>.json`` lie."""
+    """Return the file with the tensors of ``<id>.json``."""
     return path.with_suffix(".safetensors")

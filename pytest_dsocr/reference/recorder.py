@@ -1,9 +1,9 @@
-"""Make or extend a recording; a kill at any moment leaves the old one, the new one, or one that can be continued.
+"""Write or extend a recording, safely against interruption at any moment.
 
-Cases are collected in a work folder beside the target, ``.<name>.recording``, each file whole or absent. A case's JSON
-is written after its tensors and holds their hash, so that a case is done where its JSON says so; an empty JSON marks a
-case that is to be made again. When all are there, the manifest is written, the target is moved aside to
-``.<name>.old``, the work folder takes its place, and what was moved aside is deleted.
+Cases are collected in a work folder next to the target, ``.<name>.recording``. Each file is complete or absent. A case
+is done when its JSON exists, which is written last and contains the hash of its tensors. An empty JSON marks a case to
+record again. When all cases are done, the manifest is written, the target is renamed to ``.<name>.old``, the work
+folder is renamed to the target, and the old folder is deleted.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from pytest_dsocr.reference.recording import MANIFEST, Recording, encode_manifes
 
 @contextmanager
 def recorder(golden: Path, provenance: Provenance) -> Iterator[Recorder]:
-    """Open the recording of ``provenance`` under ``golden`` for writing, and keep other recorders off it.
+    """Open the recording of ``provenance`` in ``golden`` for writing, and lock it against other recorders.
 
     Raises:
-        DsocrError: where another recorder is at it, the folder cannot be written, or the recording there is damaged.
+        DsocrError: if it is locked, the folder cannot be written, or the present recording is damaged.
     """
     provenance = _as_named_in(golden, provenance)
     home = golden / str(provenance.key)
@@ -38,12 +38,12 @@ def recorder(golden: Path, provenance: Provenance) -> Iterator[Recorder]:
 
 
 class Recorder:
-    """A recording in the making; made by :func:`recorder`."""
+    """An unfinished recording, opened by :func:`recorder`."""
 
     def __init__(self, golden: Path, provenance: Provenance) -> None:
         self.provenance = provenance
         self.notes: list[str] = []
-        """What was there and is discarded, and why."""
+        """Reasons for discarding present cases."""
         folders = [golden / name for name in folder_names(provenance)]
         for folder in folders:
             _recover(folder)
@@ -55,18 +55,18 @@ class Recorder:
         self._made = self._tidied()
 
     def missing(self, cases: Sequence[Case], *, again: bool = False) -> list[Case]:
-        """Return those of ``cases`` that are still to be made.
+        """Return the cases that must still be recorded.
 
         Args:
-            cases: what the recording shall hold, in addition to what it holds already.
-            again: make all of them again: now or, where this is interrupted, in the next recorder.
+            cases: cases to be in the recording, besides those that it contains.
+            again: record all of them again. If this is interrupted, the next recorder continues it.
 
         Raises:
-            DsocrError: where two pages would be recorded under one name.
+            DsocrError: if two pages would be recorded under one name.
         """
         pages: dict[str, Path] = {}
         for case in cases:
-            other = pages.setdefault(case.id.casefold(), case.page)  # some file systems know no upper case
+            other = pages.setdefault(case.id.casefold(), case.page)  # some file systems ignore case
             if other != case.page:
                 raise DsocrError(f"{other} and {case.page} would both be recorded as {case.id}; rename one")
         for case in cases if again else ():
@@ -75,13 +75,13 @@ class Recorder:
         return [case for case in cases if not self._holds(case)]
 
     def add(self, case: Case, observation: ReferenceResult) -> None:
-        """Keep what was seen of ``case``.
+        """Write the result of ``case`` to the work folder.
 
         Raises:
-            ReferenceFaultError: where another reference saw it than the one that the recording is of.
-            DsocrError: where it cannot be written.
+            ReferenceFaultError: if the result comes from another reference than the recording.
+            DsocrError: if it cannot be written.
         """
-        assert observation.provenance, "a reference says how it was made"
+        assert observation.provenance, "a reference returns its provenance"
         seen_by = replace(observation.provenance, overrides=self.provenance.overrides)
         if differences := seen_by.differences(self.provenance):
             raise ReferenceFaultError(
@@ -95,7 +95,7 @@ class Recorder:
         self._made[case.id] = recorded
 
     def publish(self) -> Recording:
-        """Put the recording in its place, with the cases that it had before, and give it verified."""
+        """Complete the recording with its former cases, move it to its folder, and return it verified."""
         aside = _aside(self.folder)
         if self._made or not self._old:
             self._complete()
@@ -109,7 +109,7 @@ class Recorder:
         return Recording.open(self.folder)
 
     def _complete(self) -> None:
-        """Bring the old recording's other cases into the work folder, then the manifest."""
+        """Copy the old recording's other cases to the work folder, then write the manifest."""
         for case_id, case in self._old.cases.items() if self._old else ():
             if case_id not in self._made:
                 for name in reversed(case_files(case_id)):
@@ -128,11 +128,11 @@ class Recorder:
     def _same_making(self, old: Recording | None) -> Recording | None:
         differences = old.provenance.differences(self.provenance) if old else []
         if old and differences:
-            self.notes.append(f"{len(old.cases)} cases recorded before are given up: {'; '.join(differences)}")
+            self.notes.append(f"{len(old.cases)} recorded cases are discarded: {'; '.join(differences)}")
         return None if differences else old
 
     def _tidied(self) -> dict[str, RecordedCase]:
-        """Return the cases that an interrupted recorder made, and delete what else it left but its marks."""
+        """Return the cases of an interrupted recorder. Keep its marks, and delete its other files."""
         made, given_up = {}, []
         marks = {path.name for path in self._work.glob("*.json") if not path.stat().st_size}
         for path in sorted(self._work.glob("*.json")):
@@ -147,7 +147,7 @@ class Recorder:
             else:
                 made[path.stem] = case
         if given_up:
-            self.notes.append(f"{len(given_up)} unfinished cases are given up: {'; '.join(given_up[0])}")
+            self.notes.append(f"{len(given_up)} unfinished cases are discarded: {'; '.join(given_up[0])}")
         self._keep_only(marks | {name for case_id in made for name in case_files(case_id)})
         return made
 
@@ -162,7 +162,7 @@ class Recorder:
 
 
 def _as_named_in(golden: Path, provenance: Provenance) -> Provenance:
-    """Return ``provenance`` under the name that its checkpoint has in the folder, where there are recordings of it."""
+    """Return ``provenance`` with the name that its checkpoint has in the folder, if it was recorded there."""
     names = [made.checkpoint for made in recordings_of(golden, provenance.checkpoint_sha256)]
     known = provenance.checkpoint in names or not names
     return provenance if known else replace(provenance, checkpoint=names[0])
@@ -173,7 +173,7 @@ def _aside(folder: Path) -> Path:
 
 
 def _recover(folder: Path) -> None:
-    """Undo half an exchange, or end one that lacked only its tidying up."""
+    """Undo an interrupted renaming, or delete the old folder after a complete one."""
     aside = _aside(folder)
     if aside.exists() and folder.exists():
         shutil.rmtree(aside)

@@ -1,4 +1,4 @@
-"""Recordings of the vendor's code: a folder of cases under a manifest of hashes, read whole or not at all."""
+"""Recordings of the vendor's code: folders of cases with a manifest of hashes, which are verified when opened."""
 
 from __future__ import annotations
 
@@ -61,21 +61,20 @@ MANIFESTS = recorded(_Manifest)
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """A recording whose every byte was checked."""
+    """A verified recording."""
 
     folder: Path
     provenance: Provenance
-    """How its cases were made; each has a date and a command of its own."""
+    """Provenance of all cases; each case has its own date and command."""
     cases: Mapping[str, RecordedCase]
-    """By id, sorted."""
+    """Cases by id, sorted."""
 
     @classmethod
     def open(cls, folder: Path) -> Recording:
         """Read and verify a recording.
 
         Raises:
-            ReferenceFaultError: where a file is missing, surplus or damaged, or the folder is another recording's;
-                it says which file and why.
+            ReferenceFaultError: if a file is missing, unknown or damaged, or the folder has another recording's name.
         """
         manifest = _read_manifest(folder)
         provenance = Provenance.from_json(manifest["provenance"])  # type: ignore[arg-type]
@@ -84,13 +83,13 @@ class Recording:
         cases = {case_id: _read_listed(folder / f"{case_id}.json", entry) for case_id, entry in entries.items()}
         for case_id, case in cases.items():
             if case.described != entries[case_id]["case"] or case.origin.differences(provenance):
-                raise fault(folder / f"{case_id}.json", f"says of its case or making other than {MANIFEST}")
+                raise fault(folder / f"{case_id}.json", f"differs from {MANIFEST} in its case or provenance")
         _check_place(folder, provenance)
         return cls(folder, provenance, cases)
 
 
 def encode_manifest(folder: Path, provenance: Provenance, cases: Mapping[str, RecordedCase]) -> bytes:
-    """Return the content of the manifest over ``cases``, whose files lie in ``folder``."""
+    """Return the manifest of ``cases`` with files in ``folder``."""
     entries = {}
     for case_id, case in sorted(cases.items()):
         contents = {name: read_recorded(folder / name) for name in case_files(case_id)}
@@ -100,9 +99,9 @@ def encode_manifest(folder: Path, provenance: Provenance, cases: Mapping[str, Re
 
 
 def folder_names(provenance: Provenance) -> list[Path]:
-    """Return where in the folder of recordings one may lie, most wanted first.
+    """Return the possible places in a folder of recordings, the preferred one first.
 
-    The later ones are for a key that has a recording already, made under a Pillow that resizes differently.
+    The others are for a key with another recording, made with a Pillow that resizes differently.
     """
     home, pillow = Path(str(provenance.key)), provenance.versions.get("pillow", "none").split(".")[0]
     endings = ("", f"-pillow-{pillow}", f"-resampling-{provenance.resampling}")
@@ -112,20 +111,20 @@ def folder_names(provenance: Provenance) -> list[Path]:
 def find_recordings(
     places: Sequence[Path], key: RecordingKey, resampling: str, fixed: Collection[str] = WAYS
 ) -> list[Recording]:
-    """Find and verify the recordings of ``key``, or else those nearest to it of the same weights.
+    """Find and verify the recordings of ``key``, or else the nearest ones of the same weights.
 
     Args:
-        places: folders of recordings; each holds one of a key and a way to resize at most.
-        key: of the weights by their content, whatever their folder is called.
-        resampling: how the installed Pillow resizes, see :func:`pytest_dsocr.contract.image.resampling`.
-        fixed: those of :data:`~pytest_dsocr.reference.nearest.WAYS` in which no other than ``key`` serves.
+        places: folders of recordings, each with at most one for a key and a fingerprint of resampling.
+        key: the wanted key; weights are compared by content, not by name.
+        resampling: fingerprint of the installed Pillow, see :func:`pytest_dsocr.contract.image.resampling`.
+        fixed: those of :data:`~pytest_dsocr.reference.nearest.WAYS` that must be equal to ``key``.
 
     Returns:
-        One or more of one key, in the order of ``places``.
+        One or more recordings of one key, in the order of ``places``.
 
     Raises:
-        NoRecordingError: where there is none.
-        ReferenceFaultError: where there are two in one place, or one is damaged.
+        NoRecordingError: if there is none.
+        ReferenceFaultError: if there are two in one place, or one is damaged.
     """
     faults: dict[Path, list[ReferenceFaultError]] = {place: [] for place in places}
     known = {folder: made for place in places for folder, made in _known_in(place, faults[place])}
@@ -145,7 +144,7 @@ def find_recordings(
         if len(own) > 1:
             raise ReferenceFaultError(f"{own[0]} and {own[1]} are recordings of the same key; delete one")
         is_found = is_found or (bool(own) and not any(least))
-        if faults[place] and not is_found:  # the damaged one may be of this key
+        if faults[place] and not is_found:  # the damaged recording may be of this key
             raise faults[place][0]
     if matches:
         in_order = sorted(matches, key=lambda folder: [folder.is_relative_to(place) for place in places], reverse=True)
@@ -158,23 +157,23 @@ def find_recordings(
 
 
 def recordings_of(golden: Path, checkpoint_sha256: str) -> list[Provenance]:
-    """Say how the recordings of a checkpoint in the folder ``golden`` were made, whatever it was called; unverified."""
+    """Return the unverified provenance of each recording in ``golden`` of these weights."""
     return [made for _, made in _known_in(golden, []) if made.checkpoint_sha256 == checkpoint_sha256]
 
 
 class RecordedReference:
-    """A recording in place of the vendor's code; fulfils ``Reference``.
+    """A recording as a reference.
 
     Args:
-        recording: what it answers from.
-        behind: where it looks for cases that ``recording`` lacks, in this order; of the same key.
-        checkpoint_sha256: of the checkpoint under test.
-        vendor_sha256: of the vendor's files that the suites were written against, by name.
-        wanted: the key that it serves for, where it is not its own.
-        tokenizer: loads the checkpoint's; without it, no output is cut to a lower ceiling of tokens.
+        recording: searched for cases first.
+        behind: recordings of the same key to search next, in this order.
+        checkpoint_sha256: hash of the checkpoint under test.
+        vendor_sha256: hashes of the vendor's files that the suites were written for, by name.
+        wanted: the key of the run, if it is not the recording's.
+        tokenizer: loads the checkpoint's tokenizer, which is needed to cut outputs to a lower limit of tokens.
 
     Raises:
-        ReferenceFaultError: where the recording was made with another checkpoint, from other files, or by the engine.
+        ReferenceFaultError: if another checkpoint, other files or the engine made the recording.
     """
 
     def __init__(
@@ -202,12 +201,12 @@ class RecordedReference:
 
     @property
     def provenance(self) -> Provenance:
-        """How its answers were made."""
+        """Provenance of its answers."""
         return self.recording.provenance
 
     @property
     def stands_in(self) -> str:
-        """Why it is another recording than was looked for; nothing where it is not."""
+        """Reason for using another recording than the wanted one; empty if it is the wanted one."""
         made, wanted = self.provenance, self.wanted
         lacking = [] if made.key == wanted else [f"none is of {wanted.way}"]
         if made.resampling != resampling():
@@ -215,11 +214,11 @@ class RecordedReference:
         return f"the nearest recording, as {' and '.join(lacking)}" if lacking else ""
 
     def observe(self, case: Case) -> ReferenceResult:
-        """Return what was seen of a case with this page's content, prompt and preset, up to its ceiling of tokens.
+        """Return the recorded result for this page's content, prompt and preset, up to the case's limit of tokens.
 
         Raises:
-            NotRecordedError: where there is none, or the installed Pillow makes other pixels of the page.
-            ReferenceFaultError: where the page is not the one that was recorded under its name.
+            NotRecordedError: if there is none, or the installed Pillow makes other pixels from the page.
+            ReferenceFaultError: if another page was recorded under this name.
         """
         wanted, folder = traits(case.to_json()), self.recording.folder
         cases = [(case_id, one) for own in (self.recording, *self.behind) for case_id, one in own.cases.items()]
@@ -241,7 +240,7 @@ class RecordedReference:
         )
 
     def _check_pixels(self, case: Case, seen: ReferenceResult) -> None:
-        """Raise ``NotRecordedError`` where the installed Pillow makes other pixels of the page than were recorded."""
+        """Raise ``NotRecordedError`` if the installed Pillow makes other pixels than were recorded."""
         made = self.provenance
         if made.resampling == resampling():
             return
@@ -253,11 +252,11 @@ class RecordedReference:
             )
 
     def close(self) -> None:
-        """Hold nothing open."""
+        """Do nothing: no file is open."""
 
 
 def _known_in(golden: Path, faults: list[ReferenceFaultError]) -> Iterator[tuple[Path, Provenance]]:
-    """Yield the recordings that there are, and what their manifests say; those that cannot be read go to ``faults``."""
+    """Yield each recording and its provenance; append errors of unreadable ones to ``faults``."""
     for manifest in sorted(golden.glob(f"*/[!.]*/{MANIFEST}")):
         try:
             made: Any = _read_manifest(manifest.parent)["provenance"]
@@ -303,5 +302,5 @@ def _check_place(folder: Path, provenance: Provenance) -> None:
 
 def _unfit(recording: Recording, why: str) -> ReferenceFaultError:
     return ReferenceFaultError(
-        f"{recording.folder / MANIFEST} {why}; take another recording, or make one with: dsocr vendor record"
+        f"{recording.folder / MANIFEST} {why}; use another recording, or make one with: dsocr vendor record"
     )

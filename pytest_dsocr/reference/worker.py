@@ -1,4 +1,4 @@
-"""The worker: a process of the vendor's environment that loads a checkpoint once and answers requests.
+"""Worker process that loads a checkpoint once and answers requests of :mod:`pytest_dsocr.reference.live`.
 
 Where the engine stands in for the vendor's code, it is a process of the caller's own environment. Its client, in
 :mod:`pytest_dsocr.reference.live`, starts it. At the top it imports the standard library alone, so that an environment
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from pytest_dsocr.reference.protocol import Runtime
 
 Reply = tuple[Any, Mapping[str, "Tensor"]]
-"""A plain value, and the tensors that go with it."""
+"""A plain value, and the tensors that belong to it."""
 
 
 def main(folder: str, pipe: str) -> None:
-    """Answer what comes over the file descriptor ``pipe``; ``folder`` is its temporary files', and goes with it."""
+    """Answer requests from the file descriptor ``pipe``; at the end, delete the temporary ``folder``."""
     serve(int(pipe), lambda channel: RuntimeServer(channel).answer, lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 class RuntimeServer:
-    """Where requests are answered."""
+    """Server of one runtime."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -43,7 +43,7 @@ class RuntimeServer:
         self._provenance: Mapping[str, Any] = {}
 
     def answer(self, request: Mapping[str, Any]) -> None:
-        """Do what is asked and send the answer, whatever exception it ends in."""
+        """Execute a request, and send the result or the exception."""
         self._limit_s = request["limit_s"]
         method, params = request["method"], request["params"]
         try:
@@ -62,7 +62,7 @@ class RuntimeServer:
             self._channel.send(REFUSAL, {"kind": type(error).__name__, "message": str(error), "traceback": trace})
 
     def _load(self, runtime: str, vendor: str | None, **how: Any) -> Reply:
-        """Load the runtime ``module:name``, of the vendor's files where there are some."""
+        """Load the runtime ``module:name``, with the vendor's files if there are any."""
         module, _, name = runtime.partition(":")
         if vendor is not None:
             check_code(Path(vendor))
@@ -72,7 +72,7 @@ class RuntimeServer:
         if how["device"].startswith("cuda:"):
             import torch
 
-            torch.cuda.set_device(how["device"])  # where infer's own .cuda() puts its inputs
+            torch.cuda.set_device(how["device"])  # infer's own .cuda() uses the current device
         self._provenance = self._runtime.provenance.to_json()
         return {}, {}
 
@@ -80,7 +80,7 @@ class RuntimeServer:
         from pytest_dsocr.records.packing import pack
         from pytest_dsocr.reference.protocol import unpack_case
 
-        assert self._runtime, "load comes first"
+        assert self._runtime, "load is the first request"
         if "case" in params:
             params["case"] = unpack_case(params["case"])
         found = getattr(self._runtime, method)(**params)
@@ -116,7 +116,7 @@ def check_code(vendor: Path) -> None:
     if "transformers" in modules_of(vendor) and not found.startswith(f"{SERIES}."):
         raise DsocrError(
             f"the code in {vendor} needs transformers {SERIES}, and the worker's environment has {found}; "
-            f"make one with `dsocr vendor setup {vendor}`"
+            f"create one with `dsocr vendor setup {vendor}`"
         )
 
 

@@ -59,7 +59,7 @@ def shown(state: Any, show: Show, layers: int | None = None) -> Any:
 
 
 def shows(show: Show, layers: int | None = None) -> Make:
-    """It computes rightly, and shows another cache."""
+    """Return a subject that computes correctly but shows another cache."""
     return changed(
         prefill=lambda prefill, *given: shown(prefill(*given), show, layers),
         step=lambda step, state, token: step(state.state, token),
@@ -67,18 +67,18 @@ def shows(show: Show, layers: int | None = None) -> Make:
 
 
 def fixed(tensor: Tensor) -> Tensor:
-    """Numbers of the right shape, the same whatever was computed."""
+    """Return the same random numbers for every tensor of a shape."""
     shape = (*tensor.shape[:2], CAPACITY, tensor.shape[3])
     return torch.randn(shape, generator=torch.Generator().manual_seed(0))[:, :, : tensor.shape[2]]
 
 
 def padded(tensor: Tensor) -> Tensor:
-    """All the room that there is."""
+    """Pad a tensor with zeros to the allocated length."""
     return torch.cat([tensor, tensor.new_zeros(*tensor.shape[:2], -tensor.shape[2] % CAPACITY, tensor.shape[3])], 2)
 
 
 class LooksAgain(EngineSubject):
-    """Its steps see the page that prefill was given."""
+    """A subject with decode steps that depend on the page again."""
 
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Any:
         self.page = inputs["images_ori"]
@@ -89,7 +89,7 @@ class LooksAgain(EngineSubject):
 
 
 class Remembers(EngineSubject):
-    """Keeps the last page's cache in front of the next one's, and its text in front of the next."""
+    """A subject that prepends the last page's cache and text to those of the next page."""
 
     last, text = 0, ""
 
@@ -109,7 +109,7 @@ class Remembers(EngineSubject):
 
 
 def six_crops(vision: Callable[..., Any], inputs: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """There is room for the features of six crops."""
+    """Run vision, but keep the features of six crops only."""
     seams = dict(vision(inputs))
     if "sam.crops" in seams:
         seams["sam.crops"] = seams["sam.crops"].clone()
@@ -118,19 +118,19 @@ def six_crops(vision: Callable[..., Any], inputs: Mapping[str, Tensor]) -> Mappi
 
 
 def by_their_sum(vision: Callable[..., Any], inputs: Mapping[str, Tensor]) -> Any:
-    """Crops that sum to zero are taken for none."""
+    """Run vision without crops if their pixels sum to zero."""
     grid = inputs["images_spatial_crop"]
     return vision({**inputs, "images_spatial_crop": grid if inputs["images_crop"].sum() else grid * 0 + 1})
 
 
 def the_last(vision: Any, inputs: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """The features of a prompt's last image alone, as the engine once had them."""
+    """Return only the features of a prompt's last image, as the engine once did."""
     visions = vision.__self__.engine.pipeline.vision(Inputs(**inputs))
     return {name: tensor for vision in visions for name, tensor in vision.seams.items()}
 
 
 def forgets(prefill: Callable[..., Any], inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Any:
-    """Nothing of a prompt of one token is held."""
+    """Run the prefill, but drop the cache of a prompt of one token."""
     state = prefill(inputs, vision_fusion)
     if inputs["input_ids"].shape[1] == 1:
         state.cache.drop_last()
@@ -138,27 +138,27 @@ def forgets(prefill: Callable[..., Any], inputs: Mapping[str, Tensor], vision_fu
 
 
 def but_the_first(step: Callable[..., Tensor], *given: Any) -> Tensor:
-    """A step does not see the first token."""
+    """Run a step that does not attend to the first token."""
     append = KVCache.append
     with mock.patch.object(KVCache, "append", lambda *of: tuple(part[:, :, 1:] for part in append(*of))):
         return step(*given)
 
 
 def hoards(step: Callable[..., Tensor], *given: Any) -> Tensor:
-    """Each step leaves 4 MB behind."""
+    """Run a step and leak 4 MB."""
     vars(step.__self__).setdefault("held", []).append(torch.ones(1 << 20))  # type: ignore[attr-defined]
     return step(*given)
 
 
 def hoards_arrays(step: Callable[..., Tensor], *given: Any) -> Tensor:
-    """Every second step leaves 4 MB behind, of which torch knows nothing."""
+    """Run a step and leak 4 MB outside of torch at every second step."""
     held = vars(step.__self__).setdefault("held", [])  # type: ignore[attr-defined]
     held.append(np.ones(1 << 19 if len(held) % 2 else 0))
     return step(*given)
 
 
 def with_gradients(read: Callable[..., str], *page: Any, **how: Any) -> str:
-    """It reads as if it were to be trained."""
+    """Read a page with gradients enabled, as for training."""
     model = read.__self__.engine.model.requires_grad_(True)  # type: ignore[attr-defined]
     try:
         with mock.patch.object(torch, "no_grad", nullcontext):
@@ -168,7 +168,7 @@ def with_gradients(read: Callable[..., str], *page: Any, **how: Any) -> str:
 
 
 def unmasked(read_many: Callable[..., list[str]], *pages: Any, **how: Any) -> list[str]:
-    """The shorter pages of a batch are shown the padding behind them."""
+    """Read a batch without masking the padding of its shorter pages."""
     with mock.patch.object(attention, "_visible", lambda q, k, lengths: VISIBLE(q, k, None)):
         return read_many(*pages, **how)
 

@@ -29,7 +29,7 @@ GROWS, STAY, SEES = (
 
 @dataclass(frozen=True)
 class PlainWindow(CachePolicy):
-    """As long as the ring, and over the whole cache: the prompt goes first."""
+    """A window as long as the ring that also drops the prompt, oldest tokens first."""
 
     def slot(self, prompt: int, generated: int) -> int:
         return (prompt + generated) % self.length(prompt, generated + 1)
@@ -74,7 +74,7 @@ RULES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("mistake", RULES)
 def test_a_reading_is_held_to_the_window_that_it_was_given(mistake: str, tmp_path: Path, dsocr_config: Config) -> None:
-    """Where the vendor's ``infer`` leaves the rule to its caller."""
+    """The n-gram rule is the caller's choice in the vendor's ``infer``, so the subject declares it."""
     engine = synthetic_engine(MODELS["unlimited_ocr"])
     declared = replace(engine.policy, **RULE)
     used = Engine(engine.model, engine.tokenizer, policy=replace(declared, **RULES[mistake]))

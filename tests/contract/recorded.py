@@ -1,4 +1,4 @@
-"""What was recorded of the vendor's ``infer``: the inputs that it made, and what it read in many outputs."""
+"""Recordings of the vendor's ``infer``: its inputs for pages, and its parsing of many outputs."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -28,14 +28,14 @@ PAGE_SIZE = (1000, 1400)
 
 
 def digest(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """JSON values of the tensors named as the fields of ``Inputs``, as a recording keeps them."""
+    """Return the JSON values that a recording keeps of the tensors of ``Inputs``."""
     values: dict[str, Any] = json.loads(json.dumps(pack_inputs(InputsDigest.of(tensors))[0]))
     return values
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """One output: what the vendor read in it, drew (outlines, in pixels) and wrote; its error if it raised."""
+    """A recorded output: the vendor's spans, outlines in pixels and files, or its error."""
 
     form: OutputForm
     text: str
@@ -46,11 +46,11 @@ class Recorded:
     figures: dict[str, list[int]]
     files: list[str]
     pages: list[list[int]] | None = None
-    """Sizes of the pages, where the output is of several in one prompt."""
+    """Sizes of the pages if the output is of several pages in one prompt."""
 
     @property
     def read(self) -> list[tuple[str, Sequence[int]]]:
-        """What is read of each page, and the page's size."""
+        """Text and size of each page."""
         if self.pages is None:
             return [(clean_output(self.text), PAGE_SIZE)]
         return list(zip(split_pages(self.text), self.pages, strict=False))

@@ -110,7 +110,7 @@ def test_several_images_are_their_own_inputs_in_a_row(preset: str, tokenizer: To
 def test_pages_at_one_place_are_the_vendors(
     case: dict[str, Any], page_files: dict[str, Path], tokenizer: Tokenizer
 ) -> None:
-    """What the vendor fails at, or drops in silence, is refused in words."""
+    """The contract raises an error for pages that the vendor's code fails on or drops silently."""
     preset = own_preset("mine", 512, case["image_size"], crop=False)
     pages = [page_files[name] for name in case["pages"]]
     if case["prompt"].count("<image>") != 1 or not pages:
@@ -150,7 +150,7 @@ def test_the_gate_is_shut_for_a_prompt_of_one_token_and_asks_for_all_images_toge
 
 
 def test_moving_leaves_the_spatial_crop_where_it_is(tokenizer: Tokenizer) -> None:
-    """The meta device stands for a GPU: it holds no values, so whatever is asked of it there fails."""
+    """The meta device replaces a GPU here: reading a value on it fails."""
     inputs = DEEPSEEK_OCR.prepare(rgb(900, 700), "free", "gundam", tokenizer)
     moved = inputs.to("meta")
     devices = {name: tensor.device.type for name, tensor in moved.tensors.items()}

@@ -1,4 +1,4 @@
-"""What is read in an output, against the vendor's reading; and that no text is lost, misread or slow to read."""
+"""Tests of parsing: it agrees with the vendor's, and no text is lost, misread or slow to parse."""
 
 import re
 import signal

@@ -20,13 +20,13 @@ TOKEN = 5
 
 
 def shown(of: EngineModel) -> dict[str, nn.Module]:
-    """The modules that something is computed for, and those around them."""
+    """Return the modules that compute something, and those that contain them."""
     names = with_those_around(parameters(of.arch))
     return {name: module for name, module in of.named_modules() if name in names}
 
 
 def counted(engine: Engine[Any], page: Image.Image, preset: str, work: Workload, device: str) -> Flops:
-    """What torch's counter sees of a page read up to ``work``'s tokens, which is what is computed, module by module."""
+    """Count a page's operations up to the tokens of ``work``, and assert that each module has the calculated number."""
     stages = stages_of(model_of(engine).arch, work)
     with counted_flops(shown(model_of(engine))) as found:
         state = engine.prefill(engine.prepare(page, prompt="free", preset=preset))

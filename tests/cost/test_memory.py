@@ -19,7 +19,7 @@ from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.subjects.kv_probe import KvProbe
 
 USED = 0.25
-"""Of the bound, at least: SAM's bias, which a kernel may copy, is half of it."""
+"""Least used share of the bound: SAM's bias, which a kernel may copy, is half of it."""
 
 
 class Live(TorchDispatchMode):

@@ -68,25 +68,25 @@ class PromptAgain(EngineSubject):
 
 
 class Closed(PromptAgain):
-    """The same, and shows no modules."""
+    """A :class:`PromptAgain` without modules."""
 
     module = None  # type: ignore[assignment]
 
 
 def clip_twice(setup: Setup) -> ClipTwice:
-    """Load one as the suites do."""
+    """Load a :class:`ClipTwice` as the suites do."""
     return ClipTwice(Engine.from_checkpoint(setup.checkpoint))
 
 
 @pytest.fixture
 def fresh() -> Engine[Any]:
-    """One that may be spoilt."""
+    """Load an engine that a test may change."""
     return Engine.from_checkpoint(CHECKPOINT)
 
 
 @pytest.fixture
 def weigh(tmp_path: Path) -> Weigh:
-    """All comparisons of the suite, of one page."""
+    """Return a function that makes all comparisons of the suite for one page."""
 
     def weighed(subject: EngineSubject, page: Any = WHOLE) -> Weighed:
         engine = subject.engine

@@ -1,4 +1,4 @@
-"""How much work pages are: tokens of prompts, the vendor's figures of compression, and pages by their grids."""
+"""Tests of workloads: tokens of prompts, the vendor's compression figures, and pages by their grids."""
 
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.presets import Preset

@@ -25,7 +25,7 @@ PUBLISHED = {
 PUBLISHED_TENSORS = 2710
 PUBLISHED_BYTES = 6_672_212_480
 PUBLISHED_NAMES_SHA256 = "c3bd0ecd3dacf3b8d6bc9a086ae866572e5653437df4ac7d4c4bb6da954331c9"
-"""Of the sorted names of the published index's weight map, one a line."""
+"""Hash of the sorted names in the published index's weight map, one on each line."""
 
 
 def published(**language: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is asked of flash-attn: by a stand-in that has its layout on a CPU, and by the package itself on a GPU."""
+"""Tests of the calls to flash-attn: on a CPU with a replacement of the same layout, on a GPU with the package."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What only a GPU can show."""
+"""Tests of the engine that need a GPU."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What watching the stages yields, and what it costs when it is off."""
+"""Tests of watching the stages: its results, and its cost when it is off."""
 
 import os
 import shutil
@@ -91,7 +91,7 @@ PageProbe(Ocr(), Path("page.png"), prompt="", preset=None, max_new_tokens=3)._re
 
 
 def profiled_ranges(script: str, folder: Path) -> tuple[str, list[str]]:
-    """What a script prints, and the ranges that it opens and closes, by a library in a profiler's place."""
+    """Run a script with a library that acts as a profiler; return its output and its ranges."""
     library = folder / "ranges.so"
     if not (compiler := shutil.which("cc") or shutil.which("gcc")):
         pytest.skip("needs a C compiler")
@@ -103,12 +103,12 @@ def profiled_ranges(script: str, folder: Path) -> tuple[str, list[str]]:
 
 @pytest.fixture(scope="module")
 def profiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[str]]:
-    """A page read by the engine."""
+    """Read a page with the engine."""
     return profiled_ranges(SCRIPT, tmp_path_factory.mktemp("ranges"))
 
 
 def test_a_model_is_made_without_torchs_compiler(profiled: tuple[str, list[str]]) -> None:
-    """Which brings sympy, and takes as long as all else of loading a small checkpoint."""
+    """The compiler imports sympy, which takes as long as all other loading of a small checkpoint."""
     assert profiled[0].strip() == "[]"
 
 
@@ -130,11 +130,11 @@ def test_the_stopwatch_opens_ranges_around_the_stages_of_any_subject(tmp_path: P
 
 
 LAYERS = 12
-"""As many as the published model has."""
+"""Number of layers of the published model."""
 
 
 def calls_of(instrument: Instrument, before: Callable[[Engine[Any]], object] = lambda engine: None) -> int:
-    """How many functions a decode step calls, Python's and C's."""
+    """Count the Python and C functions that a decode step calls."""
     made, calls = synthetic_engine(DEEPSEEK_OCR, num_hidden_layers=LAYERS), 0
     engine = Engine(made.model, made.tokenizer, instrument=instrument)
     state = engine.prefill(engine.prepare(Image.new("RGB", (64, 64), "white"), prompt="free", preset="tiny"))
@@ -162,7 +162,7 @@ def within(stages: Stages, forward: Callable[..., Any], *given: Any) -> Any:
 
 
 def test_a_steps_range_costs_under_a_hundredth_of_its_calls() -> None:
-    """Counted, for a clock tells so little of nothing; a range in each layer would cost more."""
+    """Calls are counted, because the time is too short to measure. A range in each layer would exceed the limit."""
     pytest.importorskip("nvtx")
     bare = calls_of("off")
     assert 0 < calls_of("nvtx") - bare < bare / 100

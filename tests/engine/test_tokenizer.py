@@ -17,7 +17,7 @@ from pytest_dsocr.engine.tokenizer import MARKUP, Tokenizer, byte_level_vocabula
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 
 VENDOR_IDS = {BOS: 0, EOS: 1, PAD: 2, **{text: 128815 + at for at, text in enumerate(MARKUP)}}
-"""As the vendor's ``tokenizer_config.json`` lists them."""
+"""Ids in the vendor's ``tokenizer_config.json``."""
 
 VENDOR_SIZE = 129280
 BYTES, SMALL = Tokenizer.byte_level(VENDOR_SIZE), Tokenizer.byte_level(512)
@@ -68,7 +68,7 @@ def list_tokens(folder: Path, tokens: dict[int, str]) -> None:
 
 
 def test_folder_whose_config_lists_the_added_tokens(folder: Path) -> None:
-    """One of them is an ordinary word of the vocabulary, which text is cut at from then on."""
+    """An added token that was an ordinary word of the vocabulary now splits text."""
     list_tokens(folder, {502: "<td>", 501: "<|ref|>", 500: "<image>", 300: "<300>", 0: BOS})
     tokenizer = Tokenizer.from_folder(folder)
     assert tokenizer.special == SpecialTokens(bos=0, eos=1, pad=2, image=500)
@@ -101,7 +101,7 @@ def test_missing_or_broken_files(file: str, text: str | None, complaint: str, fo
 
 
 def meddling_vocabulary() -> tokenizers.Tokenizer:
-    """One whose file asks for BOS in front, for truncation and for padding."""
+    """Return a vocabulary with a file that prepends BOS, truncates and pads."""
     backend = byte_level_vocabulary(512)
     backend.post_processor = processors.TemplateProcessing(f"{BOS} $A", special_tokens=[(BOS, 0)])
     backend.enable_truncation(8)

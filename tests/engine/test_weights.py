@@ -52,7 +52,7 @@ def shards_without_index(folder: Path, state: dict[str, Tensor]) -> None:
 
 
 def shards(folder: Path, state: dict[str, Tensor]) -> None:
-    """Beside a file that the index does not name."""
+    """Write shards, and a file that the index does not name."""
     files = {name: f"model-{number:05d}-of-000003.safetensors" for number, name in enumerate(state, start=1)}
     for name, file in files.items():
         save_file({name: state[name]}, folder / file)

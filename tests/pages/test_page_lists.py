@@ -20,7 +20,7 @@ from pytest_dsocr.records.case import make_case
 from tests.contract.test_pdf import pdf_of
 
 SHA256 = "5446d4716dc83e250ad4fd1a0d2b5e982ad557714bec90fb13a97a7f0a79b84b"
-"""Of the name and bytes of every shipped page, truth and list: recordings are of these pages and no others."""
+"""Hash of the names and bytes of all shipped pages, truths and lists, which the recordings depend on."""
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_subsets_are_what_their_names_say() -> None:
 
 @pytest.fixture
 def usual(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the user's folder is, in a temporary folder of its own."""
+    """Return the user's default folder, in a temporary folder."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
     return tmp_path / "tmp" / f"dsocr-pdf-{os.getuid()}"

@@ -1,4 +1,4 @@
-"""What the suites of the reference share: whose files to run, and by which interpreter."""
+"""Fixtures of the tests of references: the vendor's files or a stand-in, their interpreter, and cases."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ class Home:
 
 
 def home_names() -> list[str]:
-    """Return the stand-in, and the vendor's own where ``DSOCR_VENDOR`` and ``DSOCR_VENDOR_ENV`` name them."""
+    """Return the stand-in, and the vendor's files if ``DSOCR_VENDOR`` and ``DSOCR_VENDOR_ENV`` are set."""
     return ["stand_in", *(["vendor"] if {"DSOCR_VENDOR", "DSOCR_VENDOR_ENV"} <= os.environ.keys() else [])]
 
 
@@ -44,7 +44,7 @@ def home(request: pytest.FixtureRequest) -> Home:
 
 @pytest.fixture(scope="session", autouse=True)
 def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder of this process's own for temporary files, so that whatever is left behind is seen."""
+    """Use a separate folder for temporary files, to detect files that are left behind."""
     folder = tmp_path_factory.mktemp("temporary")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(folder))
@@ -53,31 +53,31 @@ def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def made(tiny: Engine[Any], tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """What tests of recordings record."""
+    """Make cases and results to record."""
     pages = tmp_path_factory.mktemp("pages")
     cases = make_cases(pages)
     return Made(pages, cases, {case.id: seen(tiny, case, keep_values=True) for case in cases})
 
 
 def worker_folders(temporary: Path) -> set[Path]:
-    """The folders of workers that are alive, or have left expected behind."""
+    """Return the folders of workers that are alive or did not delete them."""
     return set(temporary.glob("dsocr-worker-*"))
 
 
 def copy_stand_in(folder: Path) -> Path:
-    """A copy of the stand-in, in which faults can be planted."""
+    """Copy the stand-in, to plant faults in it."""
     return Path(shutil.copytree(STAND_IN, folder / "vendor", ignore=shutil.ignore_patterns("__pycache__")))
 
 
 @pytest.fixture(scope="session")
 def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
-    """A page without crops, of which four tokens are read."""
+    """Return a case of four tokens on a page without crops."""
     return make_case(write_page("square", tmp_path_factory.mktemp("pages")), "markdown", "tiny", 4, family=DEEPSEEK_OCR)
 
 
 @pytest.fixture
 def pages(tmp_path: Path) -> Path:
-    """A folder with two pages, and a file that is none."""
+    """Return a folder with two pages and a file that is not a page."""
     folder = tmp_path / "pages"
     folder.mkdir()
     for page in ("tiny", "square"):

@@ -30,7 +30,7 @@ MORE: Mapping[str, Callable[[], object]] = {
 
 
 class Misbehaving:
-    """Its FLOPs are the environment."""
+    """A runtime that misbehaves; otherwise, its FLOPs are the environment variables."""
 
     provenance: Provenance = MADE
 

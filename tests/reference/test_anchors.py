@@ -156,7 +156,7 @@ def vendor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def watched(vendor: Path) -> tuple[list[str], list[str], list[str]]:
-    """What drifted, which suites that affects, and what is stale."""
+    """Return the drifted anchors, the affected suites and the stale recordings."""
     found = change_of(vendor, Path("anchors.json"), [Path("golden/vendor")])
     assert len(found.stale) + len(found.current) == 2
     stale = [one.path.relative_to("golden/vendor").as_posix() for one in found.stale]
@@ -201,7 +201,7 @@ def test_the_command_tells_it_and_writes_an_issue(vendor: Path, capsys: pytest.C
     assert [line.strip() for line in lines[:-1]] == [line.strip() for line in issue.splitlines()[2:]]
     Path("golden/vendor/mine/cpu/manifest.json").write_text("{}", encoding="utf-8")
     assert main(asked) == 2
-    assert "does not say what it was made from" in capsys.readouterr().err
+    assert "does not name the files that it was made from" in capsys.readouterr().err
     (vendor / ENCODER).unlink()
     assert main(asked) == 10
     assert f"lacks {ENCODER}" in capsys.readouterr().err

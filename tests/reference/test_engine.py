@@ -1,4 +1,4 @@
-"""The engine in the vendor's place: behind recordings, apart from this process, and not taken for the vendor."""
+"""Tests of the engine as a reference: recordings come first, and its answers are marked as the engine's."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -30,7 +30,7 @@ TOKENS = 4
 
 @pytest.fixture(scope="module")
 def alone() -> Iterator[EngineReference]:
-    """Without any recording behind it."""
+    """Return an engine reference without a recording."""
     reference = EngineReference(TINY, time_limit_s=60)
     yield reference
     reference.close()

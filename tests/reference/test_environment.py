@@ -1,4 +1,4 @@
-"""Where the vendor's environment is looked for, and what setup refuses before it makes anything."""
+"""Tests of finding the vendor's environment, and of requests that setup rejects before it writes a file."""
 
 import os
 from dataclasses import replace
@@ -44,7 +44,7 @@ def test_the_one_last_set_up_of_these_versions_is_found(tmp_path: Path) -> None:
     assert len({plan.folder for plan in plans}) == len(plans)
     for plan in OTHERS:
         _pretend(plan, plan.folder)
-    with pytest.raises(DsocrError, match=r"no environment .* with Python .*; make it with `dsocr vendor setup DIR`"):
+    with pytest.raises(DsocrError, match=r"no environment .* with Python .*; create it with `dsocr vendor setup DIR`"):
         find_environment(None)
     for plan in (HERE, REUSED, EXTRA):
         _pretend(plan, plan.folder)
@@ -58,7 +58,7 @@ def test_the_one_last_set_up_of_these_versions_is_found(tmp_path: Path) -> None:
         (REUSED.folder / STAMP).write_text(text, encoding="utf-8")
         assert not is_made(REUSED, REUSED.folder)
     assert find_environment(None) != REUSED.folder / "bin" / "python"
-    with pytest.raises(DsocrError, match=r"is half made; finish it with `dsocr vendor setup DIR --env"):
+    with pytest.raises(DsocrError, match=r"is incomplete; finish it with `dsocr vendor setup DIR --env"):
         find_environment(REUSED.folder)
 
 
@@ -70,7 +70,7 @@ def test_any_environment_of_the_user_can_be_named(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DSOCR_VENDOR_ENV", "venv")
     assert find_environment(None) == python
-    with pytest.raises(DsocrError, match=r"elsewhere is no virtual environment, for it has no bin/python"):
+    with pytest.raises(DsocrError, match=r"elsewhere is not a virtual environment: it has no bin/python"):
         find_environment(Path("elsewhere"))
 
 
@@ -79,7 +79,7 @@ def test_a_folder_of_somebody_else_s_is_left_as_it_is(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / name).touch()
     for place in (folder, folder / name):
-        with pytest.raises(DsocrError, match="was not made by setup and is left as it is"):
+        with pytest.raises(DsocrError, match="was not created by setup and is not changed"):
             list(set_up(HERE, place))
     assert [path.name for path in folder.iterdir()] == [name]
 

@@ -19,12 +19,12 @@ from pytest_dsocr.reference.installation import is_made, prove, set_up
 from tests.reference.small_folder import write_small_folder
 
 LEAST = EnvironmentPlan(plan_here().python, ("torch", "tokenizers", "transformers"), (), ())
-"""What is proved at the end of every setup, in whatever version there is."""
+"""Plan with the packages that every setup checks at its end, in any version."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The only place from which pip gets anything, and a user's cache of its own."""
+    """Make a folder of wheels the only source of pip, and use a separate user cache."""
     wheels = tmp_path_factory.mktemp("wheels")
     write_wheels_of(plan_here(), wheels)
     with pytest.MonkeyPatch.context() as patch:
@@ -48,7 +48,7 @@ cp -a "$made/." "$4"
 
 @pytest.fixture
 def copying(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests of what comes after the virtual environment."""
+    """Replace the creation of virtual environments by a fast copy."""
     python = tmp_path / "copying"
     made = tmp_path_factory.getbasetemp() / "made-by-venv"
     python.write_text(COPYING.format(python=sys.executable, made=made), encoding="utf-8")
@@ -63,7 +63,7 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @pytest.fixture(scope="module")
 def steps(command: list[str]) -> list[str]:
-    """What the user sees as the environment is made in the cache."""
+    """Return the output of a setup in the user's cache."""
     with redirect_stdout(StringIO()) as out:
         assert main(command) == 0
     return out.getvalue().splitlines()
@@ -140,7 +140,7 @@ def test_pip_that_fails_is_quoted_with_advice_and_what_it_left_is_not_used(
         "pip failed; name a package index with PIP_INDEX_URL, or a folder of wheels with PIP_FIND"
     )
     assert message.endswith("\n  ERROR: No matching distribution found for torch")
-    with pytest.raises(DsocrError, match="is half made"):
+    with pytest.raises(DsocrError, match="is incomplete"):
         find_environment(tmp_path / "env")
 
 

@@ -1,4 +1,4 @@
-"""Which recording serves a machine or a copy without one of its own, what the run says of it, and what is refused."""
+"""Tests of the choice of the nearest recording for another machine or copy, its notes, and its errors."""
 
 import json
 import shutil
@@ -32,7 +32,7 @@ HOME = "synthetic-tiny/cpu-float32-eager"
 
 
 class Tiny:
-    """A checkpoint of the recordings' content."""
+    """A checkpoint with the hash of the recordings."""
 
     label, sha256, tokenizer = "tiny", MADE.checkpoint_sha256, resolve("synthetic:tiny").tokenizer
 
@@ -101,7 +101,7 @@ def test_of_another_pillow_it_serves_the_pages_that_both_resize_alike(made: Made
     seen = made.observations[case.id]
     other = replace(seen, inputs=replace(seen.inputs, images_ori="bfloat16 [1, 3, 512, 512] sha256 0", values=None))
     record(tmp_path / "other", replace(made.reference(provenance=older), observations={case.id: other}), [case])
-    with pytest.raises(NotRecordedError, match=r"Pillow 12\.0\.0's, .*pip install 'pillow==12\.0\.0'"):
+    with pytest.raises(NotRecordedError, match=r"Pillow 12\.0\.0 made them, .*pip install 'pillow==12\.0\.0'"):
         open_recorded([tmp_path / "other"], wanted()).observe(case)
 
 

@@ -118,5 +118,5 @@ def test_the_installed_package_is_not_written_to(
     package = Path("package")
     monkeypatch.setattr(goldens, "PACKAGE_FOLDER", package.absolute())
     main(["vendor", "record", "code", "dev-3", "--golden", str(package / "golden" / "vendor")])
-    assert "in the installed package; name a folder of your own: --golden DIR" in capsys.readouterr().err
+    assert "in the installed package, which is read-only; name your own folder: --golden DIR" in capsys.readouterr().err
     assert not package.exists()

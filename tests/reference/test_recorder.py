@@ -1,4 +1,4 @@
-"""The recorder: what it keeps, what it makes anew, and what is left where it is killed, at every step."""
+"""Tests of the recorder: kept cases, cases to record again, and its folder after a kill at every step."""
 
 import io
 import os
@@ -68,10 +68,10 @@ def test_a_reference_made_otherwise_says_why_it_gives_up(made: Made, golden: Pat
     with recorder(golden, OTHER_TORCH) as target:
         [note] = target.notes
         target.add(made.cases[0], made.reference(provenance=OTHER_TORCH).observe(made.cases[0]))
-    assert note.startswith("3 cases recorded before are given up: versions.torch: 2.13.0 and 2.12.0")
+    assert note.startswith("3 recorded cases are discarded: versions.torch: 2.13.0 and 2.12.0")
     reference = made.reference()
     record(golden, reference, made.cases)
-    assert reference.asked == [], "unfinished cases that are given up hide no recorded ones"
+    assert reference.asked == [], "discarded unfinished cases hide no recorded ones"
     assert [path.name for path in (golden / HOME).parent.iterdir()] == ["cpu-float32-eager"]
 
 
@@ -137,13 +137,13 @@ def test_a_damaged_unfinished_case_is_made_anew(suffix: str, made: Made, golden:
 
 
 SCENARIOS = ("nothing", "one-case", "again")
-"""What is there when the recorder that is to be killed begins; for ``again`` it is all, and made anew."""
+"""Recorded cases before the killed recorder starts; for ``again`` all of them, which are recorded again."""
 CHANGES = ("mkdir", "rename", "replace", "rmdir", "unlink")
 CHUNK_BYTES = 16_384
 
 
 class Chunked(io.FileIO):
-    """A file that takes sixteen kilobytes at a time, each of them a step."""
+    """A file that is written in steps of 16 KB."""
 
     def __init__(self, path: Path, mode: str, step: Callable[[], None]) -> None:
         super().__init__(path, mode)

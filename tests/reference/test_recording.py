@@ -96,14 +96,14 @@ FORGERIES: dict[str, tuple[str, Callable[[dict[str, Any]], object], str]] = {  #
     "another case in the manifest": (
         MANIFEST,
         lambda c: c["cases"]["tiny-tiny-free"]["case"].update(max_new_tokens=7),
-        "says of its case or making other than manifest.json",
+        "differs from manifest.json in its case or provenance",
     ),
     "a case made otherwise": (
         CASE,
         lambda c: c["origin"].update(dtype="bfloat16"),
-        "says of its case or making other than manifest.json",
+        "differs from manifest.json in its case or provenance",
     ),
-    "other tensors": (CASE, lambda c: c.update(tensors_sha256="00"), "does not hold the tensors"),
+    "other tensors": (CASE, lambda c: c.update(tensors_sha256="00"), "does not contain the tensors"),
 }
 
 

@@ -15,9 +15,9 @@ MADE = [
 ]
 KEYS = sorted({made.key for made in MADE}, key=str)
 UNDER_ONE = ("unlimited_ocr-mini/nvidia-h100-80gb-hbm3-bfloat16-eager",)
-"""Recorded on a machine that had one Pillow alone; under another, its tall pages are not compared."""
+"""Recorded with one Pillow only; with another, tall pages are not compared."""
 ONE_WAY, OTHER_WAY = sorted({made.resampling for made in MADE})
-"""How Pillow resizes before and since 13.0."""
+"""Fingerprints of Pillow before and since 13.0."""
 
 
 @cache

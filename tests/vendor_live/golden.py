@@ -1,7 +1,6 @@
-"""What the recorders share: the vendor's code run quietly, and how a golden states its making.
+"""Shared parts of the recorders: run the vendor's code silently, and make a golden's provenance.
 
-A recorder makes anew what the golden holds already, and so asks what it names: to record one more, add it there by its
-name.
+A recorder records the entries of its golden again. To record another one, add its name to the golden first.
 """
 
 import contextlib
@@ -20,8 +19,7 @@ from pytest_dsocr.reference.vendor_code.code import VendorCode, cuda_stays
 
 
 def without_weights(code: VendorCode) -> Any:
-    """Return an object of the vendor's class that has its ``infer``, generates one token, and notes in ``seen`` of
-    what."""
+    """Return an object with the vendor's ``infer`` that generates one token and keeps its arguments in ``seen``."""
 
     def generate(self: Any, input_ids: Tensor, **others: Any) -> Tensor:
         self.seen = {"input_ids": input_ids, **others}
@@ -34,7 +32,7 @@ def without_weights(code: VendorCode) -> Any:
 
 @contextlib.contextmanager
 def quietly_on_cpu() -> Iterator[None]:
-    """Run the vendor's code on a CPU, without what it prints and warns of."""
+    """Run the vendor's code on a CPU without its output and warnings."""
     sink = io.StringIO()
     with (
         cuda_stays(),
@@ -46,7 +44,7 @@ def quietly_on_cpu() -> Iterator[None]:
 
 
 def provenance(code: VendorCode, command: str, overrides: Sequence[str]) -> dict[str, Any]:
-    """How a golden was made: the vendor's files, what was put in their place, versions, date and command."""
+    """Return the provenance of a golden: the vendor's files, overrides, versions, date and command."""
     return {
         "command": f"python -m tests.vendor_live.{command}",
         "date": datetime.now(UTC).date().isoformat(),

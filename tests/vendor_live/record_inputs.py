@@ -1,10 +1,10 @@
-"""Record what the vendor's real ``infer`` hands to ``generate`` into the ``inputs-*.json`` of its family.
+"""Record the arguments that the vendor's ``infer`` passes to ``generate``, in ``inputs-*.json`` of its model.
 
     python -m tests.vendor_live.record_inputs VENDOR_FOLDER TOKENIZER_FOLDER
 
-The pages go through every preset, two of them through presets of one's own, with the synthetic tokenizer, which CI has
-as well. The prompts go with the real vocabulary, of which only the ids of these texts are kept. There is one recording
-for each way in which Pillow has resized pages: 13.0 changed it. What it asks is what the recordings name already.
+Pages are recorded with every preset, two pages also with custom presets, and with the synthetic tokenizer, which CI has
+too. Prompts are recorded with the real vocabulary; only the ids of these texts are kept. Pillow 13.0 changed resizing,
+so there is a recording for each way. The recordings themselves name the cases to record.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ PROMPT_PAGE = "square"  # 2 x 2 crops
 def handed(
     code: VendorCode, page: Path, preset: Preset, prompt: str, tokenizer: Any, *, eval_mode: bool = True
 ) -> dict[str, Any]:
-    """Return what ``infer`` hands to ``generate``, behind which there is no model."""
+    """Return the arguments that ``infer`` passes to a ``generate`` without a model."""
     model = without_weights(code)
     with quietly_on_cpu():
         model.infer(

@@ -1,8 +1,8 @@
-"""Record what the vendor's own ``infer`` makes of the outputs in ``postprocess.json`` of its family.
+"""Record how the vendor's ``infer`` processes the outputs in ``postprocess.json`` of its model.
 
-Run where the vendor's code imports: ``python -m tests.vendor_live.record_postprocess VENDOR_FOLDER``, with
-the folder of either model. The weights play no part: a ``generate`` that returns one token and a tokenizer that decodes
-it to the wanted text stand in for them; every line after the decoding is the vendor's.
+Run ``python -m tests.vendor_live.record_postprocess VENDOR_FOLDER`` in the vendor's environment, with the folder of
+either model. No weights are needed: ``generate`` returns one token, which a tokenizer decodes to the wanted text. All
+code after the decoding is the vendor's.
 """
 
 import contextlib

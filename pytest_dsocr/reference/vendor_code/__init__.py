@@ -1,4 +1,4 @@
-"""The vendor's Python files behind the project's seams: imported, built, watched. Runs in the vendor's own environment.
+"""Use of the vendor's Python files in their own environment: import, build and observe the model.
 
-None of the vendor's code is in this package; it is imported from a folder that the user names.
+This package contains none of the vendor's code; it is imported from a folder that the user names.
 """

@@ -1,4 +1,4 @@
-"""Import the vendor's files from a folder that the user named, for an environment that has transformers 4.46."""
+"""Import the vendor's files from the user's folder, in an environment with transformers 4.46."""
 
 import hashlib
 import importlib
@@ -27,7 +27,7 @@ IMPORTED_AS = "dsocr_vendor_code"
 
 @dataclass(frozen=True)
 class VendorCode:
-    """The vendor's imported modules, the hashes of their files, and what was overridden to import them."""
+    """The vendor's imported modules, the hashes of their files, and the overrides of the import."""
 
     family: ModelSpec
     modeling: Any
@@ -40,19 +40,19 @@ def load_vendor_code(folder: Path) -> VendorCode:
     """Import the vendor's files from ``folder`` as one package.
 
     Raises:
-        DsocrError: where a file is missing, or the environment cannot import it.
+        DsocrError: if a file is missing, or the environment cannot import it.
     """
     family = check_vendor_folder(folder)
     files = family.vendor.files
     overrides = stand_in_for_torchvision()
     for name in [name for name in sys.modules if name.split(".")[0] == IMPORTED_AS]:
-        del sys.modules[name]  # of a folder loaded before
+        del sys.modules[name]  # modules of another folder
     package = ModuleType(IMPORTED_AS)
     package.__path__ = [str(folder)]
     sys.modules[IMPORTED_AS] = package
     try:
         with tempfile.TemporaryDirectory() as nowhere, mock.patch.object(sys, "pycache_prefix", nowhere):
-            # Compiled again: a stale __pycache__ would run older code than the hashes below are of.
+            # A stale __pycache__ would run older code than the hashes below describe.
             modeling = importlib.import_module(f"{IMPORTED_AS}.{Path(files[0]).stem}")
     except ImportError as error:
         raise DsocrError(
@@ -82,12 +82,12 @@ def vendor_on_cpu(model: Any) -> Iterator[None]:
 
 
 def cuda_stays() -> AbstractContextManager[Any]:
-    """Make ``Tensor.cuda`` leave a tensor where it is, while the context is open."""
+    """Return a context in which ``Tensor.cuda`` returns the tensor itself."""
     return mock.patch.object(Tensor, "cuda", lambda tensor, *_, **__: tensor)
 
 
 def stand_in_for_torchvision() -> list[str]:
-    """Let ``import torchvision`` work; give what was overridden for it: nothing where the real one is installed."""
+    """Make ``import torchvision`` work; return the overrides, none if the real package is installed."""
     spec = importlib.util.find_spec("torchvision")
     if spec is not None and spec.loader is not None:
         return []

@@ -1,8 +1,7 @@
-"""Run the vendor's real ``infer`` on one page and watch it from outside: what it hands on, stage by stage.
+"""Run the vendor's unchanged ``infer`` on one page and observe the tensors between its stages.
 
-Tensors are seen through forward hooks, its reading of its own output through the two functions that do it. What is
-changed is the ceiling of ``generate``, which ``infer`` hard-codes, and, for a vocabulary of other
-size, the image token's id.
+Forward hooks copy tensors. Wrappers of two functions record how ``infer`` parses its output. Only the limit of tokens,
+which ``infer`` hard-codes, and in a vocabulary of another size the image token's id are changed.
 """
 
 import contextlib
@@ -30,49 +29,48 @@ from pytest_dsocr.records.reference_result import Best, Seam, Step
 from pytest_dsocr.reference.vendor_code.code import vendor_on_cpu
 
 OnStage = Callable[[str, int], None]
-"""Called as a stage ends with its name and how often it has ended; ``token`` for each token."""
+"""Callback at the end of a stage, with its name (``token`` for a token) and its number of calls so far."""
 
 
 @dataclass
 class VendorRun:
-    """What one ``infer`` did. Seams of the crops come first, then those of the page."""
+    """Observations of one ``infer``. Seams of the crops precede those of the page."""
 
     generate_kwargs: dict[str, Any] = field(default_factory=dict)
-    """``input_ids``, ``images``, masks and decoding arguments, as handed to ``generate``."""
+    """Arguments of ``generate``: ``input_ids``, ``images``, masks and decoding arguments."""
     encoded: dict[str, list[Tensor]] = field(default_factory=dict)
-    """What the stages of the views gave, by stage and in their order."""
+    """Outputs of the stages of the views, by stage, in order."""
     deep: dict[str, Seam] = field(default_factory=dict)
-    """What each block and layer gave, summed up."""
+    """Summaries of the outputs of each block and layer."""
     prompt_embeds: Tensor | None = None
-    """The decoder's input, vision tokens scattered in: ``[1, S, C]``."""
+    """Input of the decoder with vision tokens: ``[1, S, C]``."""
     prefill_logits: Tensor | None = None
     """Float32 logits of the first token, ``[V]``."""
     best: list[Best] = field(default_factory=list)
-    """The best of each step's."""
+    """Best logits of each step."""
     token_ids: list[int] = field(default_factory=list)
     text: str = ""
-    """What ``infer`` searched for spans: decoded and stripped. Empty in ``eval_mode``."""
+    """Decoded and stripped text that ``infer`` searched for spans. Empty in ``eval_mode``."""
     spans: list[tuple[str, Any]] = field(default_factory=list)
-    """Label and coordinates of each span, as ``infer`` evaluated them; None where it could not."""
+    """Label and coordinates of each span as ``infer`` evaluated them; None if it failed."""
     counted: dict[str, list[int]] = field(default_factory=dict)
-    """Operations of each call of a view's stage, and of the whole model as ``token``: the first holds vision and
-    prefill."""
+    """Operations by call of a view's stage, and of the model as ``token``: the first includes vision and prefill."""
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Every token with the best that it was chosen from."""
+        """Every token with the best logits of its step."""
         return tuple(Step(token, best) for token, best in zip(self.token_ids, self.best, strict=True))
 
     @property
     def inputs(self) -> dict[str, Tensor]:
-        """The tensors handed to ``generate``, named as the fields of ``Inputs``."""
+        """Tensors among the arguments of ``generate``, named as the fields of ``Inputs``."""
         return inputs_of(self.generate_kwargs)
 
     @property
     def seams(self) -> dict[str, Tensor]:
-        """Every vision seam, under the names of :attr:`pytest_dsocr.engine.pipeline.Vision.seams`.
+        """Vision seams, named as in :attr:`pytest_dsocr.engine.pipeline.Vision.seams`.
 
-        None where the vendor's image gate was shut.
+        Empty if the vendor's code did not run vision.
         """
         if not self.encoded:
             return {}
@@ -98,16 +96,16 @@ def observe_infer(
     on_stage: OnStage = lambda stage, times: None,
     **infer_options: Any,
 ) -> VendorRun:
-    """Call ``model.infer`` and give what was seen.
+    """Call ``model.infer`` and return the observations.
 
     Args:
         model: the vendor's model.
-        tokenizer: what ``infer`` asks of a tokenizer.
-        case: the page, the prompt, sizes and crop mode, and the ceiling in place of the vendor's.
-        out: where ``infer`` writes.
-        image_id: the image token's id in this vocabulary; the vendor's own if left out.
-        keep_tensors: keep the seams, deep ones too, and the best of each step; without, only the tokens.
-        count_flops: count what each stage computes.
+        tokenizer: the tokenizer for ``infer``.
+        case: page, prompt, preset, and the limit of tokens that replaces the vendor's.
+        out: folder that ``infer`` writes to.
+        image_id: the image token's id in this vocabulary, by default the vendor's own.
+        keep_tensors: keep seams, also of blocks, and the best logits of each step; otherwise only tokens.
+        count_flops: count the operations of each stage.
         on_stage: see :data:`OnStage`.
         **infer_options: ``save_results``, ``eval_mode``.
     """
@@ -127,7 +125,7 @@ def observe_infer(
         _generate_called_with(model, run, case, image_id),
     ):
         _infer(model, case)(tokenizer, output_path=str(out), **infer_options)
-    if case.is_several:  # of which only the pages by themselves are searched
+    if case.is_several:  # infer_multi searches no spans
         run.text = clean_output(tokenizer.decode(run.token_ids))
     if watch.best:
         run.best = fetched_best(*watch.best.fetch())
@@ -136,7 +134,7 @@ def observe_infer(
 
 
 def _infer(model: Any, case: Case) -> Callable[..., Any]:
-    """Return the vendor's function for a page, or for several in one prompt, with what it is asked."""
+    """Return the vendor's function for one page, or for several in one prompt, with its arguments."""
     files, preset = files_of(case.page), case.preset
     if isinstance(files, list):
         names = [*map(str, files)]
@@ -152,21 +150,21 @@ def _infer(model: Any, case: Case) -> Callable[..., Any]:
 
 
 def flop_counter() -> FlopCounterMode:
-    """Return torch's counter, which also counts the attention that SAM and CLIP run on the CPU, as the GPU's is."""
+    """Return torch's counter, extended to the encoders' attention on a CPU, which torch counts only on a GPU."""
     on_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     of_shapes = {on_cpu: lambda query, key, value, *_, **__: int(sdpa_flop_count(query, key, value))}
     return FlopCounterMode(display=False, custom_mapping=of_shapes)
 
 
 def inputs_of(generate_kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return the tensors among ``generate``'s arguments, named as the fields of ``Inputs``."""
+    """Return the tensors among the arguments of ``generate``, named as the fields of ``Inputs``."""
     [(crops, page)] = generate_kwargs["images"]
     rows = {name: generate_kwargs[name] for name in (*ROWS, GRID)}
     return {**rows, "images_crop": crops, "images_ori": page}
 
 
 class _Watch:
-    """Hooks that copy what passes between the vendor's modules, and read the counter there."""
+    """Hooks that copy tensors between the vendor's modules and read the counter."""
 
     def __init__(
         self, run: VendorRun, counter: FlopCounterMode | None, keep: bool, on_stage: OnStage, family: ModelSpec
@@ -194,7 +192,7 @@ class _Watch:
                 handle.remove()
 
     def _watched(self, name: str, module: nn.Module, keep: Callable[[Any], None]) -> list[Any]:
-        """Count from the end of the encoder before, so that what joins two encoders counts as the later one's."""
+        """Hook a module. Operations between two encoders count as the later one's."""
         starts_afresh = name in (self.encoders[0].name, "token")
         opened: list[int] = []
 
@@ -206,7 +204,7 @@ class _Watch:
             calls = self.run.counted.setdefault(name, [])
             calls.append(self.last - opened.pop())
             if self.keep:
-                keep(out.clone() if isinstance(out, Tensor) else out)  # later code may write into it
+                keep(out.clone() if isinstance(out, Tensor) else out)  # later code may change it in place
             self.on_stage(name, len(calls))
 
         return [module.register_forward_pre_hook(before), module.register_forward_hook(after)]
@@ -222,7 +220,7 @@ class _Watch:
             self.run.prompt_embeds = args[0].clone()
 
     def _keep_best(self, out: Any) -> None:
-        logits = out.logits[0, -1].float().clone()  # the prompt's are of all its tokens
+        logits = out.logits[0, -1].float().clone()  # the prefill returns logits of all tokens
         if self.run.prefill_logits is None:
             self.run.prefill_logits = logits
         self.best.add(logits)
@@ -230,7 +228,7 @@ class _Watch:
 
 @contextlib.contextmanager
 def _generate_called_with(model: Any, run: VendorRun, case: Case, image_id: int | None) -> Iterator[None]:
-    """Record what ``generate`` is called with and returns."""
+    """Record the arguments and the result of ``generate``."""
     original, vendors, max_new_tokens = model.generate, case.family.special.image, case.max_new_tokens
 
     def generate(input_ids: Tensor, **kwargs: Any) -> Tensor:
@@ -253,7 +251,7 @@ def _generate_called_with(model: Any, run: VendorRun, case: Case, image_id: int 
 
 @contextlib.contextmanager
 def _listening(model: Any, run: VendorRun) -> Iterator[None]:
-    """Note the text that ``infer`` searches for spans, and how it reads each."""
+    """Record the text that ``infer`` searches for spans, and how it parses each span."""
     names: dict[str, Any] = type(model).infer.__globals__
     search, read = names["re_match"], names["extract_coordinates_and_label"]
 

@@ -1,4 +1,4 @@
-"""The vendor's code in this process, filled with a checkpoint's weights: the reference as its worker runs it."""
+"""The vendor's model with a checkpoint's weights, as the worker of a live reference runs it."""
 
 from __future__ import annotations
 
@@ -47,17 +47,16 @@ FLOP_TOKENS = 2  # the prefill's and one of a decode step
 
 @dataclass(frozen=True)
 class VendorRuntime:
-    """The vendor's model and tokenizer, ready for cases.
+    """The vendor's loaded model and tokenizer.
 
-    Only for an environment in which the vendor's code runs; for all others there is
-    :class:`~pytest_dsocr.reference.live.LiveReference`.
+    Only the vendor's environment can create it; elsewhere use :class:`~pytest_dsocr.reference.live.LiveReference`.
     """
 
     model: Any
     tokenizer: Any
     image_id: int
     provenance: Provenance
-    """How the answers are made."""
+    """Provenance of its answers."""
     on_progress: OnProgress
 
     @classmethod
@@ -75,10 +74,10 @@ class VendorRuntime:
         """Import the vendor's files from the folder ``vendor`` and load ``checkpoint`` into its model.
 
         Raises:
-            DsocrError: where a file, the checkpoint or the device is not available, or the vendor's code cannot run
-                the checkpoint.
+            DsocrError: if a file, the checkpoint or the device is missing, or the vendor's code cannot run the
+                checkpoint.
         """
-        logging.getLogger("transformers").setLevel(logging.ERROR)  # it has much to say of code of this age
+        logging.getLogger("transformers").setLevel(logging.ERROR)  # it warns about old code
         code, found = load_vendor_code(vendor), resolve(checkpoint)
         special = found.tokenizer.special
         if special.bos != 0:
@@ -92,12 +91,12 @@ class VendorRuntime:
         return cls(model, vendor_tokenizer(found), special.image, made, on_progress)
 
     def observe(self, case: Case, *, keep_values: bool = False, out: Path | None = None) -> ReferenceResult:
-        """Run ``infer`` and give all that was seen.
+        """Run ``infer`` and return the result.
 
         Args:
-            case: what to read.
-            keep_values: keep the tensors themselves beside their summaries, but those of the deep seams.
-            out: where ``infer``'s files are put, in addition to what is there.
+            case: the case to read.
+            keep_values: keep tensors besides their summaries, except those of single blocks.
+            out: folder to which the files of ``infer`` are added.
         """
         with tempfile.TemporaryDirectory() as scratch:
             run = self._run(case, Path(scratch), save_results=True)
@@ -118,7 +117,7 @@ class VendorRuntime:
         )
 
     def flops(self, case: Case) -> Mapping[str, int]:
-        """Return each stage's operations; ``prefill`` holds the fusion, ``decode`` is the first step's."""
+        """Return the operations of each stage; ``prefill`` includes the fusion, ``decode`` is the first step."""
         with tempfile.TemporaryDirectory() as scratch:
             short = replace(case, max_new_tokens=FLOP_TOKENS)
             counted = self._run(short, Path(scratch), keep_tensors=False, count_flops=True).counted
@@ -145,7 +144,7 @@ def _output(run: VendorRun, folder: Path, result: str) -> Output:
 
 
 def _boxes(coordinates: Any) -> tuple[Box, ...]:
-    """Return the boxes that the vendor goes on to draw: those in front of the first that is not four numbers."""
+    """Return the boxes that the vendor draws: all up to the first that does not consist of four numbers."""
     items = coordinates if isinstance(coordinates, list | tuple) else ()
     return tuple(Box(*points) for points in takewhile(_is_box, items))
 
@@ -176,7 +175,7 @@ def synthetic_tokenizer(vocab_size: int) -> Any:
 
 
 def vendor_tokenizer(checkpoint: Checkpoint) -> Any:
-    """Return transformers' own tokenizer of the checkpoint, as the vendor's card loads it."""
+    """Return the checkpoint's tokenizer in transformers, loaded as in the vendor's model card."""
     if checkpoint.folder:
         return AutoTokenizer.from_pretrained(checkpoint.folder, local_files_only=True)
     return synthetic_tokenizer(checkpoint.architecture.decoder.vocab_size)
@@ -193,11 +192,11 @@ def load_vendor_model(
 ) -> Any:
     """Build the vendor's model and load ``checkpoint`` into it.
 
-    It is built in float32 and cast, as the model card's ``model.to(torch.bfloat16)`` does, so that the rotary
-    frequencies are rounded with the rest.
+    The model is built in float32 and then cast, as by ``model.to(torch.bfloat16)`` in the model card, which rounds the
+    rotary frequencies too.
 
     Raises:
-        DsocrError: where the code is another family's.
+        DsocrError: if the code is of another model.
     """
     asked = checkpoint.architecture.family
     if asked.name != code.family.name:
@@ -212,7 +211,7 @@ def load_vendor_model(
 
 
 def build_vendor_model(code: VendorCode, arch: Architecture, attention: str = "eager") -> Any:
-    """Build the vendor's model with ``arch``'s dimensions in place of those its builders hard-code."""
+    """Build the vendor's model with the dimensions of ``arch`` instead of the hard-coded ones."""
     modeling = code.modeling
     name = code.family.vendor.architecture
     of_config, of_model = getattr(modeling, f"{name.removesuffix('ForCausalLM')}Config"), getattr(modeling, name)
@@ -228,7 +227,7 @@ def build_vendor_model(code: VendorCode, arch: Architecture, attention: str = "e
 
 
 def build_overrides(arch: Architecture) -> list[str]:
-    """Say what :func:`build_vendor_model` puts in the place of the vendor's own for ``arch``."""
+    """Return the overrides by which :func:`build_vendor_model` builds ``arch``."""
     if _is_the_vendors(arch):
         return []
     return [f"builders of {arch.family.vendor.built}: other dimensions"]

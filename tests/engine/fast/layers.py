@@ -11,7 +11,7 @@ from pytest_dsocr.engine.fast.weights import FeedForward, LayerWeights, Norm
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of one layer; the names are those of ``pytest_dsocr.engine.fast.weights``."""
+    """Sizes of one layer, named as in ``pytest_dsocr.engine.fast.weights``."""
 
     width: int = 32
     heads: int = 2
@@ -23,14 +23,14 @@ class Sizes:
     shared: int = 32
     length: int = 70
     ring: int | None = None
-    """Of the positions: the new one's is then far behind ``length``."""
+    """Length of the ring of positions; the new position is then far beyond ``length``."""
     normalise: bool = False
     scale: float = 1.0
 
 
 @dataclass(frozen=True)
 class Made:
-    """A layer, where it reads and writes, and an input of it."""
+    """A layer with its slot and an input."""
 
     layer: LayerWeights
     slot: Slot

@@ -1,4 +1,4 @@
-"""What only a GPU can show of the fast engine: what is captured, with every kernel and without, is right."""
+"""Tests of the fast engine that need a GPU: captured graphs are right, with each kernel and without."""
 
 from contextlib import ExitStack
 from typing import Any
@@ -74,7 +74,7 @@ def test_watched_blocks_change_nothing(attention: str) -> None:
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 def test_an_encoder_that_is_hooked_is_captured_all_the_same(attention: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where its time is taken: its hooks are called around the graph, with the graph's output."""
+    """Hooks, as for timing, are called around the graph with the graph's output."""
     fast, replay, replayed = on_gpu("bfloat16", attention=attention), Graph.replay, list[object]()
     page = fast.prepare(PAGES["portrait"]())
     expected = [answers(fast, page) for _ in range(2)][1]

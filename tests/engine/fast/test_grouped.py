@@ -80,11 +80,11 @@ def test_half_precision_is_as_near_to_the_truth_as_the_readable_one() -> None:
 
 BLOCKS = ("model.sam_model.blocks.0", "model.vision_model.transformer.layers.1", "model.layers.1")
 INSIDE = {"model.sam_model.blocks.0.mlp": True, "model.layers.1.mlp.experts.0": False, "lm_head": False}
-"""Whether SAM is the readable one then; else prefill is."""
+"""Whether SAM falls back to its readable form; otherwise the prefill does."""
 
 
 def watched(engine: Engine[Any], name: str) -> tuple[list[torch.Tensor], DecodeState[Any]]:
-    """What a hook of a module hears, and the state that is prefilled then; the hook is gone afterwards."""
+    """Prefill with a hook on a module; return the hook's outputs and the state, and remove the hook."""
     heard: list[torch.Tensor] = []
     module: nn.Module = model_of(engine).get_submodule(name)
     with module.register_forward_hook(lambda _module, _given, out: heard.append(out)):

@@ -107,7 +107,7 @@ def test_experts(fused: Operations, made: Made, dtype: torch.dtype) -> None:
 
 
 def test_equal_scores_and_scores_that_are_no_numbers(fused: Operations) -> None:
-    """Of equals the first are chosen; NaN chooses some expert that there is."""
+    """The first of equal scores is chosen; NaN chooses a valid expert."""
     made = make(Sizes(per_token=3), torch.float32, DEVICE)
     scores = torch.tensor([[1.0, 5.0, 2.0, 5.0, 2.0, 0.0, 2.0, 1.0]], device=DEVICE)
     asked = (made.layer.before_feed, scores, made.layer.feed)

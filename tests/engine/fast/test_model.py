@@ -78,7 +78,7 @@ def test_the_cache_outgrows_its_room(fast: Engine[Any], monkeypatch: pytest.Monk
 
 
 def test_pages_do_not_disturb_each_other(fast: Engine[Any]) -> None:
-    """Two states in turn; and one in the memory of a page that is gone, which held NaN."""
+    """Two states alternate, and a third one reuses memory with NaN of a finished page."""
     first, other = prefilled(fast), prefilled(fast, "landscape")
     logits = first.logits.clone()
     alone = fast.decode_step(prefilled(fast), 7)

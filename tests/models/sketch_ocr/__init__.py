@@ -1,4 +1,4 @@
-"""A sketch of DeepSeek-OCR-2: learned queries in place of CLIP, crops of 768 px, no newlines and no mosaic."""
+"""A sketch of DeepSeek-OCR-2: learned queries instead of CLIP, crops of 768 px, no newlines and no mosaic."""
 
 from dataclasses import replace
 

@@ -40,7 +40,7 @@ class VitModel(Clip):
 
 
 class Projector(nn.Module):
-    """One linear layer."""
+    """Projector of a single linear layer."""
 
     def __init__(self, cfg: Any) -> None:
         super().__init__()
