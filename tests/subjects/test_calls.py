@@ -20,7 +20,7 @@ from pytest_dsocr.subjects.calls import COLUMNS, CallWatch, at_stage, watching
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.loading import close_subject
 from pytest_dsocr.subjects.time_limit import INTERRUPT
-from tests.plugin.misdeeds import DEEDS, Staged
+from tests.hardening.misdeeds import DEEDS, Staged
 from tests.timing.made import Clock
 
 CASE = Case(Path("page.png"), "<image>", DEEPSEEK_OCR.presets["tiny"], 4, DEEPSEEK_OCR)
@@ -136,7 +136,7 @@ SCRIPT = """
 import sys
 from pytest_dsocr.subjects.calls import at_stage
 from pytest_dsocr.subjects.calls import watching
-from tests.plugin.misdeeds import DEEDS
+from tests.hardening.misdeeds import DEEDS
 
 with watching([]) as limited:
     limited.limit(1)

@@ -29,7 +29,7 @@ from pytest_dsocr.subjects.protocol import Setup, level_of
 from tests.crops import cropped_case
 from tests.processes import await_, await_ended
 
-STAGED = "tests.plugin.misdeeds:Staged"
+STAGED = "tests.hardening.misdeeds:Staged"
 CASE = Case(Path("page.png"), "<image>", DEEPSEEK_OCR.presets["tiny"], 4, DEEPSEEK_OCR)
 TINY = Setup("synthetic:tiny")
 LIMIT_S = 600.0

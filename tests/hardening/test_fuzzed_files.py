@@ -1,6 +1,6 @@
 """Every kind of file that comes from outside, damaged in every way: it is read, or refused by a sentence, and soon.
 
-DSOCR_FUZZ_EXAMPLES=5000 pytest tests/base/test_fuzzed_files.py
+DSOCR_FUZZ_EXAMPLES=5000 pytest tests/hardening/test_fuzzed_files.py
 """
 
 import copy

@@ -18,7 +18,7 @@ from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.history import record
 from pytest_dsocr.report.file import FINISHED, UNFINISHED, RunIdentity, head, read_result, write_json
-from tests.plugin import misdeeds
+from tests.hardening import misdeeds
 from tests.plugin.conftest import CONFTEST, TEST_TEXT, Repository
 
 PAGES = ("good_before", "bad", "good_after")

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from pytest_dsocr.report.file import read_result
-from tests.plugin import misdeeds
+from tests.hardening import misdeeds
 from tests.plugin.conftest import TEST_TEXT, TWO, Repository
 
 PAGES = ("--dsocr-pages=bad.png", "--dsocr-pages=good.png")
