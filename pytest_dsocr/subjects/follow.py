@@ -106,7 +106,7 @@ class _Following:
         self.answer = replace(self.answer, **said)
 
     def ask(self, always_read: bool) -> None:
-        """Ask for each part in turn, or raise ``NotOfferedError`` if the case has another preset or prompt."""
+        """Request the parts of the answer in order, or raise ``NotOfferedError``."""
         self.asked.offers.check(self.case)
         if self.asked.writes:
             self.left.append("write")

@@ -1,8 +1,7 @@
-"""A subject that misbehaves as the environment says: ``MISDEED=stage:deed``.
+"""A subject that misbehaves as the environment variable ``MISDEED=stage:deed`` says.
 
-A process that is running finds it in the file ``MISDEED_FILE``.
-The file is copied beside the tests of a made-up repository, and so imports nothing of this one's own tests. On a page
-whose name begins with ``good`` it does nothing of the kind.
+A running process reads the same words from the file ``MISDEED_FILE``. On a page with a name that starts with ``good``
+the subject behaves. This module imports no other test code, because tests copy it into repositories of their own.
 """
 
 import ctypes
@@ -28,7 +27,7 @@ FOREVER_S, VOCABULARY = 600, 8
 
 
 class UnspeakableError(Exception):
-    """Its message cannot be had."""
+    """An exception without a message: ``str`` of it raises."""
 
     def __str__(self) -> str:
         raise RuntimeError("no message")

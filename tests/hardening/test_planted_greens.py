@@ -1,6 +1,6 @@
-"""Ways to die, lie or stop short: none ends in *passes* or in status 0, whatever result an earlier run has left.
+"""Ways to die, lie or stop early. None ends in *passes* or in status 0, even if an earlier result passed.
 
-Each is a real run in a process of its own, beside the finished result of a run that passed.
+Each test is a real run in a separate process, in a folder with the result of an earlier run that passed.
 """
 
 import json

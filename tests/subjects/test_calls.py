@@ -39,7 +39,7 @@ CALLS: Mapping[str, Callable[[CheckedSubject, Path], object]] = {
     "postprocess": lambda asked, folder: asked.write("", CASE.page, folder, "result.mmd"),
     "close": lambda asked, _: close_subject(asked.subject),
 }
-"""Of each stage a call that comes to it."""
+"""A call that reaches each stage."""
 RAISING = ("system exit", "skip", "generator exit", "unspeakable", "rude", "many lines", "escapes")
 
 
@@ -79,7 +79,7 @@ READINGS: Mapping[str, tuple[str, Callable[[], Any]]] = {
     "deterministic": ("torch's choice of deterministic algorithms", torch.are_deterministic_algorithms_enabled),
     "threads": ("torch's number of threads", torch.get_num_threads),
 }
-"""What a deed changes, as it is told and as it is read."""
+"""The state that each deed changes: its name in a note, and a function that reads it."""
 
 
 @pytest.fixture
@@ -178,7 +178,7 @@ Passes = Callable[[float], None]
 
 @pytest.fixture
 def passes(limited: CallWatch) -> Passes:
-    """Move the run's clock by so many seconds, and interrupt the call as the guard does."""
+    """Return a function that advances the run's clock and interrupts the call, like the guard."""
     clock = Clock()
     limited.limit(CALL_S, LOADING_S, now=lambda: clock.perf_counter_ns() / 1e9)
 
