@@ -1,8 +1,8 @@
-"""Subjects of other people's code that needs something around it: processors alone, and wrappers of the vendor's model.
+"""Subjects of other people's code: processors without their servers, and wrappers of the vendor's model.
 
-A processor of a server that needs a GPU is loaded from its unpacked wheel; what it imports beside is stood in for, by
-no more than it uses. A wrapper is made with the vendor's model, whose files are in the folder that ``DSOCR_VENDOR``
-names; what it does to a page, a prompt and the text is its own.
+A processor of a server that needs a GPU is loaded from its unpacked wheel. Small stand-ins replace its other imports.
+A wrapper receives the vendor's model, from files in the folder ``DSOCR_VENDOR``. It handles page, prompt and text
+itself.
 """
 
 import importlib

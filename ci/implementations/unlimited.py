@@ -46,7 +46,7 @@ KEPT = {"start_anchor_pattern": r"(?s)^.*\Z", "fields": {"content": {"close": EO
 
 
 class Cache:
-    """transformers' cache with a window behind the prompt, oldest token first."""
+    """Cache of transformers: the prompt, then a window of the last tokens, oldest first."""
 
     def __init__(self, config: Any) -> None:
         self.past, self.seen = transformers.DynamicCache(config=config), 0
@@ -82,7 +82,7 @@ class Cache:
 
 
 class Model(OcrModel[Cache]):
-    """transformers' model behind the engine's stages."""
+    """Model of transformers, wrapped as the stages of the engine."""
 
     family = MODELS["unlimited_ocr"]
 
@@ -139,13 +139,16 @@ class Model(OcrModel[Cache]):
 
 
 class FullAttention(Model):
-    """The same graph without a window, which is DeepSeek-OCR's."""
+    """DeepSeek-OCR: the same graph without a window."""
 
     family = DEEPSEEK_OCR
 
 
 class TransformersUnlimited(EngineSubject):
-    """Its model, and of Unlimited-OCR its processor where torchvision is installed; else the engine's inputs."""
+    """Model of transformers as a subject.
+
+    Inputs come from its processor for Unlimited-OCR if torchvision is installed, otherwise from the engine.
+    """
 
     read_many: Any = None
 

@@ -17,7 +17,7 @@ from pytest_dsocr.engine.portable import write_portable
 
 IMAGE_ID = 128815
 GENERATION = 2
-"""What its option ``version`` is for DeepSeek-OCR: 1 takes DeepSeek-OCR-2's sizes."""
+"""Value of xberg's option ``version`` for DeepSeek-OCR; 1 selects DeepSeek-OCR-2's sizes."""
 
 
 def make(folder: Path, max_new_tokens: int) -> None:

@@ -19,7 +19,7 @@ from pytest_dsocr.pages.page_list import SUBSETS, is_list, no_page, page_named, 
 from pytest_dsocr.plugin.xfails import read_ledger
 from pytest_dsocr.records.config import MISSING, Level, Shard
 from pytest_dsocr.records.provenance import DTYPES_OF_VENDOR, OF_VENDOR
-from pytest_dsocr.subjects.loading import ENGINES, VALID, adapter_of, level_before_loading
+from pytest_dsocr.subjects.loading import ENGINES, adapter_of, level_before_loading, valid_names
 from pytest_dsocr.timing.limits import ANY
 from pytest_dsocr.timing.rounds import QUANTITIES
 
@@ -79,7 +79,7 @@ def subject(text: str) -> str:
     if adapter := adapter_of(text):
         adapter.offers(text)
     elif text not in ENGINES and not FACTORY.fullmatch(text):
-        raise DsocrError(f"{text!r} names no subject; {VALID}")
+        raise DsocrError(f"{text!r} names no subject; {valid_names()}")
     return text
 
 

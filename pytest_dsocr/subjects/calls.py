@@ -1,4 +1,4 @@
-"""Every call of the subject's code: limited in time, what it changes put back, its errors faults of a stage.
+"""Calls of the subject's code: limited in time, with its side effects undone and its errors assigned to a stage.
 
 Outside of a run nothing is limited, and notes are lost.
 """
@@ -21,7 +21,7 @@ LOAD = "load"
 
 
 def brief(error: BaseException) -> str:
-    """Return an error's kind and message on one line of at most :data:`COLUMNS` that any terminal takes."""
+    """Return an error's type and message on one printable line of at most :data:`COLUMNS` characters."""
     kind = type(error).__name__
     try:
         message = " ".join(str(error)[: 4 * COLUMNS].split())
@@ -34,17 +34,17 @@ def brief(error: BaseException) -> str:
 
 
 class CallWatch:
-    """One run's.
+    """Watch over the subject's calls in one run.
 
     Args:
-        notes: takes sentences about what the subject does besides answering, each once.
+        notes: list of sentences about the subject's side effects, each once.
         stderr: a file descriptor for the last message of a process that is killed.
     """
 
     def __init__(self, notes: list[str], stderr: int = STDERR) -> None:
         self.notes = notes
         self.read = list[str]()
-        """The ids of the cases that were read so far, of any page again and again."""
+        """Ids of the cases read so far, in order, with repetitions."""
         self.surroundings = Surroundings(notes)
         self._limit: TimeLimit | None = None
         self._limit_s = self._start_limit_s = inf
@@ -62,7 +62,7 @@ class CallWatch:
         Args:
             limit_s: seconds for one call.
             start_limit_s: seconds for loading the subject.
-            grace_s: seconds after which a process that does not take the interruption is killed.
+            grace_s: seconds from an interruption without effect until the process is killed.
             now: the clock.
         """
         self._limit_s, self._start_limit_s = limit_s, start_limit_s
@@ -73,7 +73,7 @@ class CallWatch:
         return self._limit.of(what, limit_s) if self._limit else nullcontext()
 
     def unlimited(self) -> AbstractContextManager[None]:
-        """Suspend the limit for what is called meanwhile, which has a limit of its own."""
+        """Suspend the limit for code that has a limit of its own."""
         return self._limit.paused() if self._limit else nullcontext()
 
     def limit_s(self, stage: str) -> float:
@@ -97,12 +97,12 @@ _WATCHES = [CallWatch([])]
 
 
 def current() -> CallWatch:
-    """Return the watch of the run that began last: one may run another within its process."""
+    """Return the watch of the innermost run, because a run may start another in its process."""
     return _WATCHES[-1]
 
 
 def begin(notes: list[str]) -> CallWatch:
-    """Watch a run until :func:`end`; called while stderr is not captured, as the last message goes there."""
+    """Watch a run until :func:`end`. Call it while stderr is not captured, because the last message goes there."""
     stderr = STDERR
     with suppress(OSError):  # there may be none
         stderr = os.dup(STDERR)
@@ -142,12 +142,12 @@ def at_stage(stage: str, method: str) -> Iterator[None]:
 
 @contextmanager
 def guarded(stage: str, method: str, raised: Callable[[BaseException], DsocrError]) -> Iterator[None]:
-    """Run the subject's code: limited in time, what it changes around itself put back, its errors turned by ``raised``.
+    """Run the subject's code: limit its time, undo its side effects, and turn its errors by ``raised``.
 
     Raises:
-        SubjectHungError: where its time is up.
-        NotOfferedError: which is the subject's word that it offers less, and no fault.
-        KeyboardInterrupt: which is the user's, and passes.
+        SubjectHungError: if its time is up.
+        NotOfferedError: if the subject raises it to offer less.
+        KeyboardInterrupt: if the user interrupts the run.
     """
     watch, what = current(), f"the subject's {method} in {stage}"
     limit_s = watch.limit_s(stage)
@@ -165,12 +165,12 @@ def guarded(stage: str, method: str, raised: Callable[[BaseException], DsocrErro
 
 
 def refusal(what: str, advice: str) -> Callable[[BaseException], DsocrError]:
-    """Turn an error of loading into a ``DsocrError`` that says what failed and what to do; one that is one stays."""
+    """Return a function from an error of loading to a ``DsocrError`` with advice; a ``DsocrError`` stays itself."""
     return lambda error: error if isinstance(error, DsocrError) else DsocrError(f"{what} ({brief(error)}); {advice}")
 
 
 def hung(stage: str, method: str, limit_s: float, *, is_start: bool = False) -> SubjectHungError:
-    """Return the fault of a call that took too long; its cause shall be the interrupted stack."""
+    """Return the fault of a call that took too long; raise it from the interrupted stack."""
     option = "start-limit" if is_start else "subject-time-limit"
     return SubjectHungError(
         stage,

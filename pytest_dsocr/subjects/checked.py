@@ -128,44 +128,44 @@ class CheckedSubject:
 
     @property
     def policy(self) -> DecodePolicy | None:
-        """How it declares that it chooses tokens; None means as the vendor does."""
+        """Policy by which the subject chooses tokens; None for the vendor's."""
         return self._own("decode", "policy", None, lambda given: None if given is None else own_policy(given))
 
     @property
     def first_token_ms(self) -> float | None:
-        """The milliseconds of its last ``read`` until the first text, if it has them."""
+        """Milliseconds from the request to the first text of the last ``read``, if known."""
         return self._own(
             "read", "first_token_ms", None, lambda given: None if given is None else to_builtin(float(given))
         )
 
     @property
     def ended_by(self) -> str:
-        """Why its last ``read`` ended, if it says."""
+        """Reason for the end of the last ``read``; empty if unknown."""
         return self._own("read", "ended_by", "", lambda given: own_text("read", "ended_by", given))
 
     @property
     def writes(self) -> bool:
-        """Whether it writes files."""
+        """Whether the subject writes files."""
         return self._has("postprocess", "write")
 
     @property
     def reads_many(self) -> bool:
-        """Whether it reads several pages together."""
+        """Whether the subject reads several pages together."""
         return self._has("read", "read_many")
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """What its factory makes it in beside the run's own dtype."""
+        """Dtypes that the subject's factory accepts, in addition to the run's."""
         return self._own("load", "dtypes", (), lambda given: to_builtin(tuple(given)))
 
     @property
     def tells_text(self) -> bool:
-        """Whether it turns tokens into text; then equal tokens need not be read again."""
+        """Whether the subject turns tokens into text; equal tokens then need no second reading."""
         return self._has("postprocess", "text_of")
 
     @property
     def promised(self) -> frozenset[str]:
-        """The seams that it must give where the reference has them."""
+        """Seams that the subject must return if the reference has them."""
         declared = self._own("vision", "seams", (), lambda given: frozenset(to_builtin(tuple(given))))
         if unknown := sorted(declared.difference(VISION_SEAMS), key=str):
             raise SubjectFaultError("vision", f"the subject's seams name {shown(unknown[0])}; {_valid_seams()}")
@@ -173,11 +173,11 @@ class CheckedSubject:
 
     @property
     def not_offered(self) -> frozenset[str]:
-        """What of its last inputs, and of what follows from them, is not its own."""
+        """Names of the last inputs and results that are not the subject's own work."""
         return self._own("tokenizer", "not_offered", frozenset(), lambda given: frozenset(to_builtin(tuple(given))))
 
     def announce(self, case: Case, token_ids: Sequence[int]) -> None:
-        """Tell a subject that asks for it which case is next, and along which tokens its steps will be led."""
+        """Announce the next case and the tokens of its steps to a subject that has ``announce``."""
         if self._has("tokenizer", "announce"):
             page, how = case.page.absolute(), {"prompt": case.prompt, "preset": case.preset}
             with at_stage("tokenizer", "announce"):

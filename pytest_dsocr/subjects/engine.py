@@ -30,17 +30,17 @@ class EngineStages:
 
     @property
     def seams(self) -> tuple[str, ...]:
-        """The tensors that its vision returns."""
+        """Names of the tensors that ``vision`` returns."""
         return self.engine.family.vision_seams
 
     @property
     def dtype(self) -> str:
-        """What the weights are in, such as ``float32``."""
+        """Dtype of the weights, such as ``float32``."""
         return str(self.engine.model.dtype).removeprefix("torch.")
 
     @property
     def policy(self) -> DecodePolicy:
-        """How tokens are chosen, and which one ends the output."""
+        """Rule by which tokens are chosen, and the token that ends the output."""
         return self.engine.policy
 
     @contextmanager
@@ -53,7 +53,7 @@ class EngineStages:
             self.engine.stages.also = None
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Run vision on each image, the seams of several one behind the other; nothing where the gate is shut."""
+        """Encode each image and return the seams, concatenated over images; none if the model skips the pixels."""
         seams = [vision.seams for vision in self.engine.pipeline.vision(Inputs(**inputs))]
         if len(seams) == 1:
             return dict(seams[0])
@@ -73,7 +73,7 @@ class EngineStages:
 
 
 class EngineSubject(EngineStages):
-    """An engine that answers what is asked of a subject; fulfils ``OpenSubject``."""
+    """The engine as a subject of L3, an ``OpenSubject``."""
 
     dtypes = ("bfloat16",)
 

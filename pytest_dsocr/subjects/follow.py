@@ -1,4 +1,4 @@
-"""One case with one subject: along the reference's tokens, and freely where the two differ."""
+"""Questions to a subject about one case: steps along the reference's tokens, then free decoding if tokens differ."""
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -56,17 +56,17 @@ def run_teacher_forced(
 ) -> SubjectResult:
     """Ask ``subject`` everything about ``case`` that its level offers.
 
-    Its steps go along the reference's tokens, so that one that differs does not hide the next. Where every choice is
-    the reference's and decoding ends where the reference's did, a subject with a ``text_of`` is not asked to read.
-    Tensors are kept whole where the reference's are. Where the subject raises, or gives what is no answer, it is not
-    asked further: the answer holds what it gave until then, the error, and what is missing because of it.
+    Its steps follow the reference's tokens, because a different token would hide the steps after it. If all tokens
+    equal the reference's, a subject with ``text_of`` is not asked to read. Tensors are kept whole if the reference's
+    are. The first error or invalid result ends the questions. The answer then has the earlier results, the error, and
+    the names of the parts that are missing.
 
     Args:
-        subject: of any level.
-        case: what to read.
-        expected: what the reference saw of it.
+        subject: a subject of any level.
+        case: the page, prompt and preset.
+        expected: the reference's result of the case.
         on_token: called with the number of each step along the reference's tokens.
-        always_read: have a subject with a ``text_of`` read as well; nothing else proves that ``read`` uses the stages.
+        always_read: ask a subject with ``text_of`` to read too, to check that ``read`` uses the stages.
         tokenizer: the checkpoint's; without it, no difference after a tie is excused.
 
     Raises:
@@ -82,7 +82,7 @@ def run_teacher_forced(
 
 
 class _Following:
-    """One case with one subject, and its answer so far."""
+    """Dialogue with a subject about one case, and the answer so far."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class _Following:
         self.answer = replace(self.answer, **said)
 
     def ask(self, always_read: bool) -> None:
-        """Ask for each part in turn; a case that is not offered at all is asked for nothing."""
+        """Request the parts of the answer in order, or raise ``NotOfferedError``."""
         self.asked.offers.check(self.case)
         if self.asked.writes:
             self.left.append("write")
@@ -161,7 +161,7 @@ class _Following:
         self.left = [part for part in self.left if part != "step"]
 
     def _as_chosen(self, state: DecodeView, forced: tuple[ForcedStep, ...]) -> tuple[ForcedStep, ...]:
-        """Put the first token that the subject chose otherwise than the reference in place of what its logits say."""
+        """Replace the best token of the first step where ``chosen`` differs from the reference."""
         with at_stage("decode", "chosen"):
             chosen = [int(to_builtin(token)) for token in getattr(state, "chosen", ())]
         for k, (token, other, step) in enumerate(zip(chosen, self.expected.token_ids, forced, strict=False)):
@@ -287,7 +287,7 @@ def forced_steps(
 
 
 def go_on(step: Callable[[int], Tensor], tokens: list[int], ban: NgramBan, eos_id: int, limit: int) -> None:
-    """Decode freely behind ``tokens``, which grow to ``limit`` at most; ``step`` feeds one and gives logits ``[V]``."""
+    """Decode freely after ``tokens`` and append up to ``limit``; ``step`` feeds a token and returns logits ``[V]``."""
     while len(tokens) < limit and tokens[-1] != eos_id:
         tokens += pick(step(tokens[-1])[None], [ban.banned()])
         ban.push(tokens[-1])

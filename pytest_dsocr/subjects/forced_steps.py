@@ -18,14 +18,13 @@ from pytest_dsocr.subjects.calls import at_stage
 
 
 class ForcedSteps:
-    """What is learnt of each step's logits.
+    """Measurements of each step's logits.
 
-    Whatever the n-gram rule forbids along the reference's tokens is known before the first step, so that it is brought
-    to the device once.
+    The n-gram rule's banned tokens are computed before the first step, and copied to the device once.
 
     Args:
         expected: the reference's steps.
-        ban: the rule behind the prompt.
+        ban: the n-gram rule, after the prompt.
     """
 
     def __init__(self, expected: Sequence[Step], ban: NgramBan) -> None:

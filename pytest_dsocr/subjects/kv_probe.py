@@ -1,4 +1,4 @@
-"""What a key-value cache holds: how many positions, in how many bytes, and whether earlier ones were written again."""
+"""Probe of a key-value cache: its positions, its bytes, and whether earlier positions were rewritten."""
 
 from __future__ import annotations
 

@@ -1,9 +1,12 @@
-"""From what a user names to a subject: an engine, ``package.module:factory``, or by an adapter.
+"""Subjects by name: the engine, ``package.module:factory``, or ``kind:ARGUMENT``, where an adapter serves the kind.
 
-A factory is imported as ``python -m`` would import it: the current folder comes first. It is a class or a function, and
-is called with one :class:`~pytest_dsocr.subjects.protocol.Setup`, or with nothing where it takes no argument.
+A factory is imported as ``python -m`` would import it: the current folder comes first. A factory is a class or a
+function. It receives one :class:`~pytest_dsocr.subjects.protocol.Setup`, or nothing if it takes no argument.
 
-Nothing here imports torch before a subject is loaded.
+Another package adds an adapter by the entry-point group ``dsocr.subjects``: a kind, and the module of its
+:class:`Adapter`.
+
+Importing this module does not import torch.
 """
 
 import importlib
@@ -11,6 +14,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from functools import reduce
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Protocol, cast, get_type_hints
 
@@ -28,42 +32,69 @@ ADAPTERS = {
     **{VENDOR: "vendor", FORK: "vendor", CLI: "command", DUMP: "dump"},
     **{HTTP: "server", HTTPS: "server", PROCESSOR: "processor"},
 }
-"""By the beginning of a subject's name, the module in ``pytest_dsocr.adapters``, a room above this one."""
+"""The project's own kinds, each with its module in ``pytest_dsocr.adapters``, a room above this one."""
+GROUP = "dsocr.subjects"
+"""Entry points of kinds that other packages add."""
 VALID = (
     f"give {ENGINE}, {FAST}, {VENDOR}FOLDER, {FORK}FOLDER, package.module:factory, {PROCESSOR}package.module:Class, "
     f"{CLI}COMMAND, {DUMP}FOLDER, {DUMP}COMMAND, or {HTTP}//HOST:PORT/v1?model=NAME"
 )
+"""Names of subjects that need no other package."""
 
 
 class Adapter(Protocol):
-    """What an adapter's module has."""
+    """The contents of an adapter's module."""
 
     LEVEL: Level
-    """What its subjects offer."""
+    """Level of its subjects."""
     OWN_PROCESS: bool
-    """Whether they are processes of their own already, which need no other around them."""
+    """Whether its subjects run in processes of their own, and need no other for ``--dsocr-isolate``."""
 
     def offers(self, spec: str) -> Offers:
-        """Return the presets and prompts offered; asks nobody. Raise ``DsocrError`` where no subject is named."""
+        """Return the presets and prompts offered, without asking the subject.
+
+        ``spec`` is the whole name, such as ``cli:COMMAND``. Raise ``DsocrError`` if it names no subject.
+        """
 
     def subject(self, spec: str, setup: Setup) -> TextSubject:
-        """Return the subject; raise ``DsocrError`` where it cannot be had."""
+        """Return the subject; raise ``DsocrError`` if it is not available."""
 
 
 def adapter_of(spec: str) -> Adapter | None:
-    """Return the adapter that a subject's name asks for, if it asks for one."""
-    for beginning, module in ADAPTERS.items():
-        if spec.startswith(beginning):
-            found: Any = importlib.import_module(f"pytest_dsocr.adapters.{module}")
-            return cast("Adapter", found)
-    return None
+    """Return the adapter of a subject's kind, or None if the name has no kind.
+
+    Raises:
+        DsocrError: if another package's adapter cannot be imported, or lacks a part.
+    """
+    kind, colon, _ = spec.partition(":")
+    if module := ADAPTERS.get(kind + colon):
+        return cast("Adapter", importlib.import_module(f"pytest_dsocr.adapters.{module}"))
+    found = [*entry_points(group=GROUP, name=kind)] if colon else []
+    return _added(kind, found[0]) if found else None
+
+
+def _added(kind: str, point: EntryPoint) -> Adapter:
+    name = f"{point.value}, the adapter of {kind}:,"
+    failed = refusal(f"{name} cannot be imported", "fix or uninstall its package")
+    with guarded(LOAD, f"adapter {kind}", failed):
+        adapter: Any = point.load()
+    parts = [*Adapter.__annotations__, "offers", "subject"]
+    if missing := [part for part in parts if not hasattr(adapter, part)]:
+        raise DsocrError(f"{name} lacks {', '.join(missing)}; see {__name__}.Adapter")
+    return cast("Adapter", adapter)
+
+
+def valid_names() -> str:
+    """Return advice that lists every known name and kind."""
+    added = sorted({point.name for point in entry_points(group=GROUP)})
+    return f"{VALID}; or, of installed packages, {', '.join(f'{kind}:ARGUMENT' for kind in added)}" if added else VALID
 
 
 def load_subject(spec: str, setup: Setup) -> TextSubject:
-    """Load the subject that ``spec`` names.
+    """Load the subject of a name.
 
     Raises:
-        DsocrError: where it cannot be loaded, or is no subject; the message says why.
+        DsocrError: if it cannot be loaded, or is not a subject; the message says why.
     """
     if spec in ENGINES:
         from pytest_dsocr.subjects.engine import engine_subject
@@ -77,13 +108,13 @@ def load_subject(spec: str, setup: Setup) -> TextSubject:
 def open_subject(
     spec: str, setup: Setup, isolated_s: float | None, start_limit_s: float = START_LIMIT_S
 ) -> TextSubject:
-    """Load a subject here, or, with the seconds that a call may take, in a process of its own if it is none already.
+    """Load a subject in this process, or in a process of its own.
 
     Args:
         spec: as for :func:`load_subject`.
-        setup: what it is made for.
-        isolated_s: seconds for one call of an isolated one.
-        start_limit_s: seconds for starting its process and loading it there.
+        setup: the run's.
+        isolated_s: seconds for one call in a process of its own; None loads it in this process.
+        start_limit_s: seconds for starting that process and loading the subject there.
 
     Raises:
         DsocrError: as :func:`load_subject`.
@@ -98,20 +129,20 @@ def open_subject(
 
 
 def close_subject(subject: TextSubject) -> None:
-    """Close a subject that can be closed; raise ``SubjectFaultError`` where that fails."""
+    """Close a subject that has ``close``; raise ``SubjectFaultError`` if that fails."""
     with at_stage("close", "close"):
         if callable(close := getattr(subject, "close", None)):
             close()
 
 
 def level_before_loading(spec: str, *, may_import: bool = True) -> Level | None:
-    """Return the level of the subject that ``spec`` names without loading it, or None where that is not known.
+    """Return a subject's level without loading the subject, or None if the level is not known yet.
 
-    A class is judged by its methods, a function by the class that its return annotation names; a protocol
-    there says only what is offered at least.
+    The methods of a class show its level. A function shows it by the class in its return annotation. A protocol
+    there shows nothing, because the subject may offer more.
 
     Raises:
-        DsocrError: where a factory cannot be imported.
+        DsocrError: if a factory cannot be imported.
     """
     if spec in ENGINES:
         return Level.MODULES
@@ -130,10 +161,10 @@ def level_before_loading(spec: str, *, may_import: bool = True) -> Level | None:
 
 
 def offers_before_loading(spec: str, *, may_import: bool = True) -> Offers:
-    """Return which presets and prompts a subject offers, as far as is known without loading it.
+    """Return the presets and prompts that a subject offers, as far as known without loading the subject.
 
     Raises:
-        DsocrError: where a factory cannot be imported or an adapter's name is wrong, or of an unknown preset or prompt.
+        DsocrError: if a factory cannot be imported, an adapter refuses the name, or a preset or prompt is unknown.
     """
     if spec in ENGINES:
         return Offers()
@@ -144,10 +175,10 @@ def offers_before_loading(spec: str, *, may_import: bool = True) -> Offers:
 
 
 def named_factory(spec: str) -> Callable[..., Any]:
-    """Import what ``package.module:name`` names; raise ``DsocrError`` where there is no such class or function."""
+    """Import the class or function ``package.module:name``; raise ``DsocrError`` if there is none."""
     module_name, _, path = spec.partition(":")
     if not module_name or not path:
-        raise DsocrError(f"{spec!r} names no subject; {VALID}")
+        raise DsocrError(f"{spec!r} names no subject; {valid_names()}")
     module = _module(spec, module_name)
     try:
         factory: object = reduce(getattr, path.split("."), module)
@@ -171,7 +202,8 @@ def _module(spec: str, name: str) -> Any:
 
     def raised(error: BaseException) -> DsocrError:
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
-            return DsocrError(f"{spec!r}: there is no module {error.name}, neither in {here} nor installed; {VALID}")
+            absent = f"there is no module {error.name}, neither in {here} nor installed"
+            return DsocrError(f"{spec!r}: {absent}; {valid_names()}")
         return DsocrError(f"{name} cannot be imported ({brief(error)}); fix it, or name another subject")
 
     with guarded(LOAD, f"module {name}", raised):

@@ -25,7 +25,7 @@ from pytest_dsocr.subjects.follow import go_on
 from pytest_dsocr.subjects.protocol import DECODER, NotOfferedError, Setup, level_of_parts, parts_of, said_of_parts
 
 SAID = ("dtype", "dtypes", "precision", "presets", "prompts", "policy", "text_of", "close")
-"""What a part may say of itself, as any subject may."""
+"""Optional members of a subject that a part may have too."""
 
 
 class Completed:
@@ -52,7 +52,7 @@ class Completed:
         return whole
 
     def _stage(self, name: str, *given: Tensor) -> Tensor:
-        """Run a stage of the part in place of the engine's."""
+        """Run a stage of the part instead of the engine's stage."""
         return copied("vision", f"{name} gave", name, getattr(self._part, name)(*(one.clone() for one in given)))
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> Mapping[str, Tensor]:

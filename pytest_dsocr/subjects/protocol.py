@@ -1,19 +1,20 @@
 """The protocol of a subject, level by level: from one method that returns text to named modules.
 
-What holds for every method:
+These rules hold for every method:
 
-- What it gives is copied when it returns, before the subject is called again: a tensor may be a buffer that the next
-  call writes to, as CUDA graphs do. On a GPU its values are ready on the current stream by then.
-- What it is given it may overwrite. So may whoever gave it, once the method has returned: a state that needs the pixels
-  or the features later keeps a copy.
-- What it gives is taken for the builtin type that it is derived from, or for a plain tensor: what a class of the
-  subject's own overrides has no say. Tensors are dense, of real numbers, and have values (none on the device ``meta``).
-- A method that raises ``NotOfferedError`` offers less of this page: that is skipped as not offered, and never a pass.
-- A method that raises anything else ends the case: what was heard before is compared, what comes after it is lost, and
-  each test that asks for something of that is an error of the method's stage, never a verdict. NaN and infinity are
-  values, compared and reported like others: return them, do not raise.
+- The caller copies the result before it calls the subject again. Buffers may be reused, as CUDA graphs do. On a GPU, a
+  result must be ready on the current stream when the method returns.
+- A method may overwrite its arguments. After it returns, the caller may overwrite them too. A state that needs the
+  pixels or the features later keeps a copy.
+- Results are read as builtin types and plain tensors. Methods that a subclass overrides are not called. A tensor is
+  dense, holds real numbers, and has values: it is not on the device ``meta``.
+- Raise ``NotOfferedError`` for a page that the subject does not support. It is reported as not offered, never as a
+  pass.
+- Any other exception ends the case. Earlier results are compared. A test of a later stage is an error that names the
+  failed stage, never a verdict.
+- NaN and infinity are values. Return them instead of raising.
 
-Nothing here imports torch, so that a subject's level is known before its weights are loaded.
+Importing this module does not import torch, because a subject's level is known before its weights are loaded.
 """
 
 from __future__ import annotations
@@ -43,9 +44,7 @@ METHODS: Mapping[Level, tuple[str, ...]] = {
     Level.STAGES: ("vision", "prefill", "step"),
     Level.MODULES: ("module",),
 }
-"""What a subject has at each level, beside the methods of those below."""
-
-
+"""Methods that each level adds to those of the lower levels."""
 DECODER = "prefill and step"
 PARTS: Mapping[str, tuple[str, ...]] = {
     "inputs": ("inputs",),
@@ -53,22 +52,22 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     **{stage.name: (stage.name,) for family in MODELS.values() for stage in family.of_views},
     DECODER: ("prefill", "step"),
 }
-"""The parts of an implementation that are subjects without ``read``, and the methods of each.
+"""Parts of an implementation that are subjects without ``read``, each with its methods.
 
-The part for a stage of the encoder, such as ``projector``, takes what the stage takes and returns its features. For the
-other methods see :class:`StagedSubject`.
+A stage of the encoder, such as ``projector``, is a method that takes the stage's input and returns its features.
+:class:`StagedSubject` describes the other methods.
 """
 
 
 class DecodeView(Protocol):
-    """Where decoding stands after ``prefill`` and after each ``step``, which moves it on.
+    """State of decoding: ``prefill`` returns it, and each ``step`` moves it on.
 
-    One that knows beforehand which tokens it chooses says so in ``chosen``: they are compared as well as its logits.
+    It may have ``chosen``, the tokens that the subject chooses, if they are known in advance. They are compared too.
     """
 
     @property
     def logits(self) -> Tensor:
-        """Logits of the next token, ``[V]`` or ``[1, V]``; those of ``prefill`` are read when it returns."""
+        """Logits of the next token, ``[V]`` or ``[1, V]``, which are read when ``prefill`` returns."""
 
     @property
     def cache(self) -> CacheView:
@@ -78,24 +77,32 @@ class DecodeView(Protocol):
 class TextSubject(Protocol):
     """L0: a page in, text out.
 
-    Beside it a subject of any level may have
+    A subject of any level may also have these members.
 
-    - ``dtype``: what it computes in, such as ``bfloat16``; the run's ``--dsocr-dtype`` if left out;
-    - ``precision``: ``int8``, ``fp8`` or ``int4`` for one whose weights, activations or cache are in fewer bits than
-      ``dtype`` has; it is then judged by a budget, see ``--dsocr-quantization-budget``;
-    - ``dtypes``: those beside the run's that its factory takes as ``Setup.dtype`` and computes in as the vendor's code
-      does, rounding where that rounds, such as ``("bfloat16",)``; a default run then asks for one page in bfloat16;
-    - ``presets``, ``prompts``: the names of those that it offers, such as ``("gundam",)`` and ``("markdown",)``; all if
-      left out. Nothing else is asked of it, and it is reported as not offered;
-    - ``first_token_ms``: after each ``read``, the milliseconds from the request to the first text, of one that streams;
-    - ``announce(page, *, prompt, preset, max_new_tokens, token_ids)``: called in front of a case's ``inputs`` with the
-      reference's tokens, for one that must know beforehand along which tokens its steps will be led;
-    - ``not_offered``: after each ``inputs``, the names of those that are not its own (``input_ids`` and so on,
-      ``dtypes``), and ``vision_fusion`` where it gives none; they are not compared;
-    - ``ended_by``: after each ``read``, why it ended, such as ``length`` for a limit of tokens;
-    - ``write(text, page, folder)``: write ``result.mmd`` and the other files that the vendor writes;
-    - ``read_many(pages, *, prompt, preset, max_new_tokens)``: read several image files together, as a batch or as
-      requests that are open at the same time; gives their texts in the order asked, each as of that page alone;
+    It describes itself:
+
+    - ``dtype``: the dtype of its computation, such as ``bfloat16``; by default the run's ``--dsocr-dtype``.
+    - ``dtypes``: further dtypes that its factory accepts as ``Setup.dtype``, such as ``("bfloat16",)``. They must round
+      where the vendor's code rounds. A default run then tests one page in bfloat16.
+    - ``precision``: ``int8``, ``fp8`` or ``int4``, if weights, activations or cache have fewer bits than ``dtype``. The
+      subject is then judged by a budget, see ``--dsocr-quantization-budget``.
+    - ``presets``, ``prompts``: names of those that it offers, such as ``("gundam",)``; by default all. Others are
+      reported as not offered.
+
+    It has set these attributes when a method returns:
+
+    - ``first_token_ms``, after ``read``: milliseconds from the request to the first text, if the subject streams.
+    - ``ended_by``, after ``read``: the reason for the end, such as ``length`` for a limit of tokens.
+    - ``not_offered``, after ``inputs``: names that are not its own work, such as ``input_ids`` or ``dtypes``. It
+      includes ``vision_fusion`` if the subject has none. They are not compared.
+
+    It has further methods:
+
+    - ``announce(page, *, prompt, preset, max_new_tokens, token_ids)``: called before ``inputs`` with the reference's
+      tokens, if the subject must know in advance along which tokens it will be stepped.
+    - ``read_many(pages, *, prompt, preset, max_new_tokens)``: read several image files as a batch, or as requests open
+      at the same time. Return their texts in the order of ``pages``. A text does not depend on the other pages.
+    - ``write(text, page, folder)``: write ``result.mmd`` and the other files that the vendor writes.
     - ``close()``: called when the run is over.
     """
 
@@ -103,65 +110,72 @@ class TextSubject(Protocol):
         """Read one page to its end.
 
         Args:
-            page: an image file; a folder is several pages of one prompt, where the model reads such.
-            prompt: the text, with its ``<image>``.
-            preset: the sizes.
-            max_new_tokens: the ceiling of the output.
+            page: an image file, or a folder with several pages of one prompt, if the model reads several.
+            prompt: the text with its ``<image>``.
+            preset: sizes of the page and its crops.
+            max_new_tokens: limit of the output.
 
         Returns:
-            The decoded output with its markup (``<|ref|>``, ``<|det|>``), without the EOS; white space around it is
-            stripped, as the vendor strips it, and not compared.
+            The decoded output with its markup (``<|ref|>``, ``<|det|>``), without the EOS. White space at both ends is
+            not compared, because the vendor strips it.
         """
 
 
 class InputsSubject(TextSubject, Protocol):
-    """L1: the inputs that it makes of a page are shown as well."""
+    """L1: the inputs of the model as well."""
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> Mapping[str, Tensor]:
-        """Return what goes into the model, named and shaped as the fields of ``contract.inputs.Inputs``."""
+        """Return the model's inputs, with the names and shapes of the fields of ``contract.inputs.Inputs``."""
 
 
 class StagedSubject(InputsSubject, Protocol):
-    """L2: vision, prefill and each decode step are called apart, and the cache is shown.
+    """L2: vision, prefill and each decode step are separate calls, and the cache is visible.
 
-    Beside it, it may have
+    A staged subject may also have these members:
 
-    - ``seams``: names of what ``vision`` gives in addition to ``vision_fusion``; it must give what it names;
-    - ``watched(stages)``: a context in which it enters ``stages(name)`` around each of its stages, or some: so that
-      ``preprocess`` is timed apart from what else ``inputs`` does, and ``vision_fusion`` from ``prefill``;
-    - ``policy``: a ``contract.policy.DecodePolicy``, how it chooses; the vendor's if left out;
-    - ``text_of(token_ids)``: tokens to text, special tokens kept. A subject that has it says that its ``read`` goes
-      through ``prefill`` and ``step``, so that the same tokens mean the same text: ``read`` is then called for a run's
-      first case, where that is compared with it, and where tokens differ.
+    - ``seams``: names of tensors that ``vision`` returns besides ``vision_fusion``. It must return each of them.
+    - ``watched(stages)``: a context in which the subject enters ``stages(name)`` around its stages, or some of them.
+      Then ``preprocess`` is timed without the rest of ``inputs``, and ``vision_fusion`` without ``prefill``.
+    - ``policy``: a ``contract.policy.DecodePolicy`` that says how tokens are chosen; by default the vendor's.
+    - ``text_of(token_ids)``: return the text of tokens, with special tokens. Having it promises that ``read`` uses
+      ``prefill`` and ``step``: equal tokens then mean equal text. ``read`` is called for a run's first case, to check
+      the promise, and for cases with other tokens than the reference's.
 
-    Where tokens part from the reference's over a tie, what ``read`` gives must be what ``prefill`` and ``step`` give
-    along the subject's own tokens from there on.
+    If the tokens leave the reference's at a tie, ``read`` must return the text that ``prefill`` and ``step`` give along
+    the subject's own tokens.
     """
 
     def vision(self, inputs: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Run vision on one page: ``vision_fusion`` ``[T, C]``, and any of ``STAGE.crops`` and ``STAGE.page``,
-        ``projector.*``; nothing where the vendor's gate is shut."""
+        """Encode one page.
+
+        Returns:
+            ``vision_fusion`` ``[T, C]``, and any of ``STAGE.crops`` and ``STAGE.page``, such as ``projector.page``.
+            Nothing, if the vendor's code would not encode these pixels.
+        """
 
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> DecodeView:
-        """Run the prompt with these features at its image tokens, filling a new cache."""
+        """Run the prompt with these features in the places of its image tokens, and fill a new cache."""
 
     def step(self, state: Any, token: int) -> Tensor:
-        """Feed one token; returns the next logits ``[V]``, and moves ``state``, which ``prefill`` returned, on."""
+        """Feed one token to a state that ``prefill`` returned, and return the next logits ``[V]``."""
 
 
 class OpenSubject(StagedSubject, Protocol):
-    """L3: modules are found by the vendor's names, so that their outputs can be watched."""
+    """L3: modules by the vendor's names, for watching their outputs."""
 
     def module(self, name: str) -> nn.Module:
-        """Return the module that the vendor calls ``name``, such as ``model.sam_model.blocks.3`` or ``model.layers.0``;
-        raise ``AttributeError`` where there is none."""
+        """Return the vendor's module of a name, such as ``model.sam_model.blocks.3`` or ``model.layers.0``.
+
+        Raises:
+            AttributeError: if there is none.
+        """
 
 
 def level_of(subject: Any) -> Level:
-    """Return the level of a subject, or of the class of one, by the methods that it has.
+    """Return the level of a subject, or of a subject's class, by its methods.
 
     Raises:
-        DsocrError: where a level is there in part, or without those below it.
+        DsocrError: if a method of its level, or of a lower one, is missing.
     """
     has = {
         level: [name for name in names if callable(getattr(subject, name, None))] for level, names in METHODS.items()
@@ -177,19 +191,19 @@ def level_of(subject: Any) -> Level:
 
 
 def parts_of(subject: Any) -> tuple[str, ...]:
-    """Return the parts that a subject, or the class of one, has all methods of; none where it reads pages itself."""
+    """Return the parts that a subject or its class implements completely; none if it has ``read``."""
     if callable(getattr(subject, "read", None)):
         return ()
     return tuple(part for part, names in PARTS.items() if all(callable(getattr(subject, name, None)) for name in names))
 
 
 def level_of_parts(parts: Sequence[str]) -> Level:
-    """Return the level of these parts with the engine behind them."""
+    """Return the level of an implementation that consists of these parts and the engine."""
     return Level.INPUTS if parts == ("inputs",) else Level.STAGES
 
 
 def said_of_parts(parts: Sequence[str]) -> str:
-    """Return a sentence that says whose each stage is."""
+    """Return a sentence that says which stages are the subject's, and which the engine's."""
     return f"{listed(parts)}: the subject's; the rest: the built-in engine's, which is not compared"
 
 
@@ -198,12 +212,12 @@ OFFERABLE = {"presets": PRESET_NAMES, "prompts": PROMPT_NAMES}
 
 @dataclass(frozen=True)
 class Offers:
-    """The names of what is offered; None where it is all."""
+    """Names of the presets and prompts that a subject offers; None if it offers all."""
 
     presets: Collection[str] | None = None
     prompts: Collection[str] | None = None
     parts: tuple[str, ...] = ()
-    """Of an implementation that is a part, those that it has."""
+    """Parts that the subject implements; empty if it reads pages itself."""
 
     def __post_init__(self) -> None:
         for what, valid in OFFERABLE.items():
@@ -214,13 +228,13 @@ class Offers:
 
     @classmethod
     def of(cls, subject: Any) -> Offers:
-        """Return what a subject or its class says that it offers; raise ``DsocrError`` on a name that is not known."""
+        """Read the offers of a subject or its class; raise ``DsocrError`` if a name is unknown."""
         given = {what: getattr(subject, what, None) for what in OFFERABLE}
         named = {what: None if names is None else tuple(map(str, names)) for what, names in given.items()}
         return cls(**named, parts=parts_of(subject))
 
     def check(self, case: Case) -> None:
-        """Raise :class:`NotOfferedError` where a case is not of them."""
+        """Raise :class:`NotOfferedError` if a case has another preset or prompt."""
         from pytest_dsocr.records.case import prompt_name  # brings Pillow, which levels do not need
 
         asked = {
@@ -234,7 +248,7 @@ class Offers:
 
     @property
     def summary(self) -> str:
-        """A summary for the header, beside the level; empty where it offers all."""
+        """Summary for the header; empty if everything is offered."""
         given = {what: getattr(self, what) for what in OFFERABLE}
         offered = "".join(f"; {what}: {', '.join(names)}" for what, names in given.items() if names is not None)
         return f"{offered}; {said_of_parts(self.parts)}" if self.parts else offered

@@ -1,4 +1,4 @@
-"""A page read several times by one process: again after itself, and after other pages in turn."""
+"""Repeated readings of a page in one process, directly after one another and after other pages."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from pytest_dsocr.subjects.follow import digest
 from pytest_dsocr.subjects.protocol import TextSubject
 
 Again = Callable[[SubjectResult, ReferenceResult], Iterator[Reading]]
-"""Of what a subject answered first, and the reference, gives the first reading and further ones."""
+"""Function from the subject's first answer and the reference's to the first reading and further ones."""
 
 
 @torch.no_grad()
@@ -29,9 +29,9 @@ def read_again(
     first: SubjectResult,
     expected: ReferenceResult,
 ) -> Iterator[Reading]:
-    """Yield ``times`` readings of a page, first the one just made; every second of the others follows another page.
+    """Yield ``times`` readings of a page, the first of them already done; half of the others follow another page.
 
-    The first that raises is the last. ``on_reading`` is told of each what is done, its number, and ``times``.
+    A reading that raises is the last. ``on_reading`` receives an activity, the reading's number and ``times``.
     """
     others, asked, read = [one for one in cases if one != case], CheckedSubject(subject), current().read
     yield Reading(first, next(iter(read[-2:-1]), ""), len(read))

@@ -14,27 +14,27 @@ Value = Any
 
 @dataclass(frozen=True)
 class Surrounding:
-    """One piece of state of the process."""
+    """A kind of state of the process, such as the working directory."""
 
     name: str
     get: Callable[[], Value]
-    """Returns its value, in a form that can be compared; None where it cannot be known."""
+    """Returns the value in a comparable form; None if it is unknown."""
     put: Callable[[Value], None]
     describe: Callable[[Value, Value], str] = "from {} to {}".format
     """Describes a change from one value to another."""
 
 
 class Surroundings:
-    """The state that is watched in a run: a subject finds its own as it left it, everybody else finds the run's.
+    """Two sets of state: the subject's own during its calls, and the run's at all other times.
 
     Args:
-        notes: takes a sentence about each piece of state that was changed.
+        notes: list to which a sentence is added for each change.
     """
 
     def __init__(self, notes: list[str]) -> None:
         self._notes = notes
         self._left: dict[str, Value] = {}
-        """By name, what the subject left other than the run's."""
+        """Values that the subject set, by name, if they differ from the run's."""
         self._reported: set[str] = set()
 
     @contextmanager

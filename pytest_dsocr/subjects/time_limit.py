@@ -1,7 +1,7 @@
 """The time limit of the subject's calls: a call is interrupted, or else the process is killed.
 
-Run as a script, this is the guard, a process of its own, which alone is sure to run: the one that it guards may be
-stopped, or held up in C.
+Run as a script, this is the guard, a separate process. Only a separate process is sure to run, because pytest's may be
+stopped, or wait within C code.
 """
 
 import faulthandler
@@ -18,26 +18,26 @@ from math import inf
 from types import FrameType
 
 INTERRUPT = signal.SIGURG
-"""Interrupts sleeping and waiting; not in other use, and ignored where it has no handler."""
+"""Signal that interrupts sleeping and waiting. Nothing else uses it, and without a handler it is ignored."""
 DUMP = signal.SIGUSR2
-"""Has every thread's stack written, even while C holds the interpreter's lock."""
+"""Signal that makes every thread write its stack, even while C code holds the interpreter's lock."""
 GRACE_S, TICK_S, DUMPING_S = 10.0, 0.05, 1.0
 PIPE_BYTES = 65_536
 
 
 class Overdue(BaseException):
-    """Raised inside of the subject's code when its time is up, so that its traceback says where that was."""
+    """Raised within the subject's code when its time is up; the traceback shows where."""
 
 
 class TimeLimit:
-    """Watches calls in the main thread, by a guard that starts with the first of them.
+    """Watch over calls in the main thread, by a guard process that the first call starts.
 
-    A call that is over its limit is interrupted by a signal, whose handler raises :class:`Overdue`. Where it does not
-    take that within a grace time (C code that waits for ever, or a process that is stopped), every thread's stack goes
-    to ``stderr``, and the process is killed.
+    After its limit, a call is interrupted by a signal, and the signal's handler raises :class:`Overdue`. C code that
+    waits for ever, or a stopped process, does not react. After a grace time every thread's stack goes to ``stderr``,
+    and the process is killed.
 
     Args:
-        grace_s: seconds after the limit of a call until the process is killed.
+        grace_s: seconds from the limit of a call until the process is killed.
         stderr: a file descriptor that is not captured.
         now: the clock, in seconds.
     """
@@ -50,7 +50,7 @@ class TimeLimit:
 
     @contextmanager
     def of(self, what: str, limit_s: float) -> Iterator[None]:
-        """Limit one call, said in words; one within it is a part of it, one of another thread is not watched."""
+        """Limit one call, which ``what`` describes; ignore a call within another, and a call in another thread."""
         if self._call or threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -64,7 +64,7 @@ class TimeLimit:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Suspend the limit of the current call, which begins anew afterwards."""
+        """Suspend the limit of the current call, and restart it afterwards."""
         call, limit_s = self._call, self._limit_s
         if call:
             self._watch("")

@@ -20,7 +20,7 @@ def complain(text: str) -> None:
 
 
 def read(page: str, message: str) -> str:
-    """What is read of a page: which page it was, and what was asked."""
+    """Return a text that names the page and the request."""
     deed = Path(page).stem
     complain(f"loading for {deed}\n")
     if deed == "crash":

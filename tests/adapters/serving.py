@@ -39,7 +39,7 @@ def engine() -> Any:
 
 @dataclass
 class Reading:
-    """What is read of a page, as far as it was asked for."""
+    """Output for a page, decoded as far as it was requested."""
 
     prompt_tokens: int
     state: Any

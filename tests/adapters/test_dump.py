@@ -150,7 +150,7 @@ def test_what_was_not_written_is_not_made_up(dumps: Path) -> None:
 
 
 def test_a_command_is_led_along_the_reference_where_it_takes_tokens(dumps: Path) -> None:
-    """By itself it says another token than its logits choose."""
+    """Without ``{tokens}`` it writes a token that its logits do not choose."""
     own = Path(shutil.copytree(dumps / CASE, dumps / "own"))
     np.save(own / "tokens.npy", np.load(own / "tokens.npy") + (np.arange(97) == 5))
     (own / "text.txt").unlink()
@@ -168,7 +168,7 @@ TWO, MOST = tuple(page for page in shipped("dev-3") if page != PAGE), 2 + MORE_T
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a command is to write of two pages, for one token and for more, and beside it what mistakes give."""
+    """Folder of prepared dumps of two pages, for one token and for more, with variants that have mistakes."""
     folder = tmp_path_factory.mktemp("prepared")
     for page, most in product(TWO, (1, MOST)):
         case = make_case(page, "markdown", "tiny", most, family=DEEPSEEK_OCR)

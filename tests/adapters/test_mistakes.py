@@ -22,7 +22,7 @@ from tests.adapters.mistakes import MISTAKES, SILENT
 from tests.faults.trial import reference
 
 QUICK = ("right", "counts-one-less", "six-crops", "page-of-the-host", "keeps-the-stop", "logprobs-of-heat", "says-stop")
-"""Those that cost no page but one; the others take a quarter of an hour of a loaded machine."""
+"""Mistakes that need one page. The others take 15 minutes on a loaded machine."""
 IS_WHOLE = "DSOCR_MISTAKES" in os.environ
 
 

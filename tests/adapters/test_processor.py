@@ -23,7 +23,7 @@ HERE = f"processor:{__name__}"
 
 @pytest.fixture(autouse=True)
 def _noted_here() -> Iterator[None]:
-    """What is said of a part is no note of the run that tests it."""
+    """Notes about a part go to a run of their own, not to the run of these tests."""
     with watching([]):
         yield
 

@@ -26,7 +26,7 @@ RELEASES = {
     "0.9": "import absent",
     "0.10": "from pytest_dsocr.explain.planted import sam_activation_none as subject",
 }
-"""Of a package, with what is in each: SAM is right in the first."""
+"""Releases of a package with their code. SAM is right in the first one."""
 ROW = """
 [planted]
 title = "Planted"

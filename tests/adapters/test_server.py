@@ -213,7 +213,7 @@ def test_the_handshake_asks_as_the_checkpoints_family_does(address: str) -> None
     ],
 )
 def test_a_server_in_one_preset_is_asked_for_no_other(address: str, path: str, presets: Any) -> None:
-    """Its token counts show which it is, unless it is told one with each page."""
+    """The token counts show the preset, unless each request names one."""
     subject, note = loaded(f"{address}/{path}")
     assert subject.presets == presets
     assert ("its prompts have as many tokens as in" in note) == (path.startswith("right") and "{" not in path)

@@ -54,7 +54,7 @@ ADDED = {
     "prefill": {"prefill", "prefill_best"},
     "step": {"logits", "tokens"},
 }
-"""What each method adds to what is compared."""
+"""Comparisons that each method adds."""
 
 
 @pytest.mark.parametrize("level", METHODS)

@@ -14,7 +14,7 @@ import torch
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.provenance import Provenance
 from pytest_dsocr.reference.protocol import OnProgress
-from tests.plugin.misdeeds import DEEDS, raising
+from tests.hardening.misdeeds import DEEDS, raising
 from tests.reference.replay import MADE
 
 RUNTIME = f"{__name__}:Misbehaving"

@@ -91,7 +91,7 @@ def restate(files: dict[str, Any], path: Path) -> None:
 
 
 CASE = "tiny-tiny-free.json"
-FORGERIES: dict[str, tuple[str, Callable[[dict[str, Any]], object], str]] = {  # others: base/test_fuzzed_files.py
+FORGERIES: dict[str, tuple[str, Callable[[dict[str, Any]], object], str]] = {  # others: hardening/test_fuzzed_files.py
     "no files": (MANIFEST, lambda c: c["cases"]["tiny-tiny-free"].update(files={}), "lists other files"),
     "another case in the manifest": (
         MANIFEST,

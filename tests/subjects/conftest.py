@@ -1,4 +1,4 @@
-"""What the tests of subjects share."""
+"""Fixtures of the tests of subjects."""
 
 from pathlib import Path
 from typing import Any
@@ -28,5 +28,5 @@ def case(pages: Path) -> Case:
 
 @pytest.fixture(scope="session")
 def expected(tiny: Engine[Any], case: Case) -> ReferenceResult:
-    """What the engine does by itself with the case."""
+    """The engine's own result of the case."""
     return seen(tiny, case)

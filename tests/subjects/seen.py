@@ -1,4 +1,4 @@
-"""What an engine does by itself, as an observation: a reference for tests, made without what follows one."""
+"""Results of an engine as a reference for tests, computed without ``subjects.follow``."""
 
 from dataclasses import replace
 from typing import Any
@@ -25,7 +25,7 @@ from pytest_dsocr.subjects.protocol import Setup
 
 
 def seen(engine: Engine[Any], case: Case, *, keep_values: bool = False) -> ReferenceResult:
-    """Read ``case`` freely and give all that was seen."""
+    """Read ``case`` freely and return every observation."""
     inputs = engine.prepare(case.page, prompt=case.prompt, preset=case.preset)
     state = engine.prefill(inputs)
     tensors = {name: tensor for vision in state.visions for name, tensor in vision.seams.items()}

@@ -20,7 +20,7 @@ from pytest_dsocr.subjects.calls import COLUMNS, CallWatch, at_stage, watching
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.loading import close_subject
 from pytest_dsocr.subjects.time_limit import INTERRUPT
-from tests.plugin.misdeeds import DEEDS, Staged
+from tests.hardening.misdeeds import DEEDS, Staged
 from tests.timing.made import Clock
 
 CASE = Case(Path("page.png"), "<image>", DEEPSEEK_OCR.presets["tiny"], 4, DEEPSEEK_OCR)
@@ -39,7 +39,7 @@ CALLS: Mapping[str, Callable[[CheckedSubject, Path], object]] = {
     "postprocess": lambda asked, folder: asked.write("", CASE.page, folder, "result.mmd"),
     "close": lambda asked, _: close_subject(asked.subject),
 }
-"""Of each stage a call that comes to it."""
+"""A call that reaches each stage."""
 RAISING = ("system exit", "skip", "generator exit", "unspeakable", "rude", "many lines", "escapes")
 
 
@@ -79,7 +79,7 @@ READINGS: Mapping[str, tuple[str, Callable[[], Any]]] = {
     "deterministic": ("torch's choice of deterministic algorithms", torch.are_deterministic_algorithms_enabled),
     "threads": ("torch's number of threads", torch.get_num_threads),
 }
-"""What a deed changes, as it is told and as it is read."""
+"""The state that each deed changes: its name in a note, and a function that reads it."""
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ SCRIPT = """
 import sys
 from pytest_dsocr.subjects.calls import at_stage
 from pytest_dsocr.subjects.calls import watching
-from tests.plugin.misdeeds import DEEDS
+from tests.hardening.misdeeds import DEEDS
 
 with watching([]) as limited:
     limited.limit(1)
@@ -178,7 +178,7 @@ Passes = Callable[[float], None]
 
 @pytest.fixture
 def passes(limited: CallWatch) -> Passes:
-    """Move the run's clock by so many seconds, and interrupt the call as the guard does."""
+    """Return a function that advances the run's clock and interrupts the call, like the guard."""
     clock = Clock()
     limited.limit(CALL_S, LOADING_S, now=lambda: clock.perf_counter_ns() / 1e9)
 

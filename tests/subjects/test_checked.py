@@ -1,4 +1,4 @@
-"""What a subject hands over: in exact types, or an error that names the method, the stage and what to give instead."""
+"""Results of a subject have exact types, or raise an error that names method, stage and advice."""
 
 from __future__ import annotations
 

@@ -44,13 +44,13 @@ def case(pages: Path) -> Case:
 
 @pytest.fixture(scope="module")
 def own(tiny: Engine[Any], case: Case) -> ReferenceResult:
-    """What the engine does by itself."""
+    """The engine's own result."""
     return seen(tiny, case)
 
 
 @pytest.fixture(scope="module")
 def another(case: Case) -> ReferenceResult:
-    """What other weights say of the same page."""
+    """Result of other weights for the same page."""
     return seen(Engine.from_checkpoint("synthetic:tiny@3"), case)
 
 
@@ -59,7 +59,7 @@ def with_rule(engine: Engine[Any], **rules: int) -> EngineSubject:
 
 
 def only(subject: EngineSubject, level: Level, *more: str) -> Any:
-    """The same subject, showing no more than what ``level`` asks for, and ``more``."""
+    """Return the subject with the methods of a level and ``more``, without its other members."""
     names = [*(name for one in Level if one <= level for name in METHODS[one]), *more]
     return SimpleNamespace(**{name: getattr(subject, name) for name in names})
 
@@ -246,7 +246,7 @@ ANY_TIE = tolerances("float32").but({"ties": 10**9})
 
 
 def flipped(of: ReferenceResult, at: int, *, sees_own: bool = True) -> ReferenceResult:
-    """What a reference would say that took the second best at a step, as good as the first, and ended there."""
+    """Return a reference that chose the second of two equal best tokens at a step, and ended there."""
     first, second, *_ = of.steps[at].best.ids
     best = of.steps[at].best.logits[0]
     ids = (second, first) if sees_own else (first, max(of.steps[at].best.ids) + 1)

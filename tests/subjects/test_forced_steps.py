@@ -1,4 +1,4 @@
-"""What watching a step costs: no wait for the device, and as many bytes whatever the vocabulary; and its findings."""
+"""Watching a step never waits for the device, copies the same bytes for any vocabulary, and finds what it should."""
 
 import math
 from collections import Counter
@@ -19,7 +19,7 @@ from pytest_dsocr.records.subject_result import NO_CHOICE
 from pytest_dsocr.subjects.forced_steps import ForcedSteps
 
 READS = ("item", "tolist", "cpu", "numpy", "to", "nonzero", "__bool__", "__int__", "__float__", "__index__")
-"""What a number of a tensor's is read by on the host."""
+"""Operations that read a tensor's values on the host."""
 
 
 class Reads(TorchFunctionMode):

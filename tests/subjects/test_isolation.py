@@ -29,7 +29,7 @@ from pytest_dsocr.subjects.protocol import Setup, level_of
 from tests.crops import cropped_case
 from tests.processes import await_, await_ended
 
-STAGED = "tests.plugin.misdeeds:Staged"
+STAGED = "tests.hardening.misdeeds:Staged"
 CASE = Case(Path("page.png"), "<image>", DEEPSEEK_OCR.presets["tiny"], 4, DEEPSEEK_OCR)
 TINY = Setup("synthetic:tiny")
 LIMIT_S = 600.0
@@ -78,7 +78,7 @@ def misdo(_misdeed_file: Path) -> Iterator[Misdo]:
 
 @pytest.fixture
 def staged(watch: CallWatch, misdo: Misdo, _staged: CheckedSubject) -> Iterator[CheckedSubject]:
-    """One with a process that is running."""
+    """A subject with a running process."""
     _staged.inputs(CASE)
     watch.notes.clear()
     yield _staged
@@ -252,7 +252,7 @@ def test_a_hang_is_reported_with_the_stack_and_leaves_no_process(
 
 @pytest.mark.usefixtures("watch", "_misdeed_file")
 def test_a_state_whose_process_is_gone_is_an_error() -> None:
-    """An interpreter of its own is gone when it is killed; a forked one outlives a little what stands for it."""
+    """Start a new interpreter, because a forked process may exist for a moment after it is killed."""
     staged = CheckedSubject(cast("Any", IsolatedSubject(STAGED, Setup(), LIMIT_S)))
     state, _ = staged.prefill(staged.inputs(CASE), None)
     os.kill(staged.subject.pid, signal.SIGKILL)

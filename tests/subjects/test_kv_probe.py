@@ -1,4 +1,4 @@
-"""What the cache probe finds in caches that are known, and in ones that go wrong."""
+"""Findings of the cache probe in known caches, and in broken ones."""
 
 from types import SimpleNamespace
 from typing import Any

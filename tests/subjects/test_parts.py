@@ -1,4 +1,4 @@
-"""A part of an implementation: read through with the engine behind it, and nothing of the engine's compared."""
+"""Parts of an implementation, which the engine completes. The engine's own stages are not compared."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -67,10 +67,10 @@ OWN = {
     "Sam": ("sam.page", "text"),
     "Decodes": (*DECODED, "read", "text"),
 }
-"""What of a page without crops is compared of each, all else being the engine's."""
+"""Comparisons of each part on a page without crops; the rest is the engine's."""
 BOXES = {"spans", "boxes"}
 FIRST = {"Inputs": "images_ori", "Sees": "vision_fusion", "Sam": "sam.page", "Decodes": "logits"}
-"""Where a mistake in it shows first."""
+"""First comparison that a mistake in the part changes."""
 
 
 def held(

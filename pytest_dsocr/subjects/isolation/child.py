@@ -33,14 +33,14 @@ LISTS = ("presets", "prompts", "dtypes", "not_offered")
 
 
 class SubjectServer:
-    """Where requests are answered, by the method that each names."""
+    """Server of the subject's process: a request names the method that answers it."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._notes: list[str] = []
         self._subject: Any = None
         self._states: dict[int, tuple[Any, dict[str, Any]]] = {}
-        """By number, what prefill gave, and the tensors that it was given."""
+        """States by number, each with the tensors that ``prefill`` received."""
         self._hooks: dict[int, Any] = {}
         self._ids = count(1)
         self._is_asked = False

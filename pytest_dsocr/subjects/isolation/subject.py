@@ -51,13 +51,13 @@ class IsolatedModule:
 
 
 class IsolatedState:
-    """Where decoding stands, in the subject's process.
+    """Handle of a decoding state in the subject's process.
 
     Args:
-        subject: whose it is.
-        process: the one that has it.
-        number: it has there.
-        logits: of the next token.
+        subject: the subject of the state.
+        process: the process with the state.
+        number: the state's number there.
+        logits: logits of the next token.
         given: the tensors that prefill was given: what is written into them later is written there as well.
     """
 
@@ -114,7 +114,7 @@ STAGES: Mapping[str, str] = {
     "text_of": "postprocess",
     "write": "postprocess",
 }
-"""Of each method that is called as it is."""
+"""Stages of the methods that are forwarded unchanged."""
 
 
 class IsolatedSubject:
@@ -156,7 +156,7 @@ class IsolatedSubject:
 
     @property
     def pid(self) -> int | None:
-        """Its process, while there is one."""
+        """Id of the subject's process, if one is running."""
         return self.process.pid if self.process else None
 
     def close(self) -> None:
@@ -262,15 +262,15 @@ class IsolatedSubject:
 
 
 class InItsProcess(Exception):  # noqa: N818 - stands for what was raised there
-    """What happened in the subject's process, as it was noted there."""
+    """Exception in the subject's process, with the traceback from there."""
 
 
 class NotImplementedThere(InItsProcess, NotImplementedError):  # noqa: N818
-    """The subject does not do that."""
+    """The subject raised ``NotImplementedError``."""
 
 
 class MachineErrorThere(InItsProcess, MachineError):  # noqa: N818
-    """What happened there is the machine's fault."""
+    """Error of the machine, such as too little memory, in the subject's process."""
 
 
 def _how(lost: ProcessLostError) -> str:

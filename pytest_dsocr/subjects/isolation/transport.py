@@ -39,13 +39,13 @@ JsonValue: TypeAlias = Any
 
 
 class Channel:
-    """One end of the pipe between the two. One thread may send while another receives."""
+    """An end of the pipe between the two processes. One thread may send while another receives."""
 
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self.connection = connection
 
     def send(self, kind: str, value: object = None) -> None:
-        """Send a message; raise ``OSError`` where nobody is there."""
+        """Send a message; raise ``OSError`` if the other end is closed."""
         tensors: list[Tensor] = []
         packed = _pack(value, tensors)
         header = {"kind": kind, "value": packed, "buffers": [tensor.nbytes for tensor in tensors]}
@@ -145,15 +145,15 @@ class ProcessLostError(Exception):
 
 
 class ChildProcess:
-    """One process, in a process session of its own, that ends with this one at the latest.
+    """A child process that leads a process group of its own, and never outlives its parent.
 
     Args:
-        command: is given the file descriptor of its end of the pipe as its last argument, and calls :func:`serve`.
-        environment: its variables; this process's if left out.
-        folder: where it runs; this process's if left out.
+        command: its words; the file descriptor of the pipe is appended, and the program calls :func:`serve`.
+        environment: its variables; by default this process's.
+        folder: its working directory; by default this process's.
 
     Raises:
-        OSError: where it cannot be started.
+        OSError: if it cannot be started.
     """
 
     def __init__(
@@ -266,7 +266,7 @@ class ChildProcess:
 
 
 TIMED_OUT = b"Timeout ("
-"""What ``faulthandler`` writes where a request's time is up, in front of the stacks of all threads."""
+"""First words of the stacks that ``faulthandler`` writes if a request takes too long."""
 
 
 def _end(process: subprocess.Popen[bytes], connection: Any, output: IO[bytes]) -> None:

@@ -1,7 +1,7 @@
-"""L2: right stage by stage, but ``read`` prefills the prompt a second time, without what vision has seen.
+"""L2 with right stages, but ``read`` prefills the prompt a second time, without the features of vision.
 
-A model that a loop of its own was put around for the sake of NVTX ranges or timings came out so: it printed one box
-where the page has many.
+A real port had this mistake after somebody added a decoding loop for NVTX ranges. It printed one box for a page with
+many.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from pytest_dsocr.subjects.protocol import Setup
 
 
 class SeparatePrefill:
-    """Its stages are the vendor's, and nobody reads through them."""
+    """A subject with the vendor's stages and a ``read`` that does not use them."""
 
     def __init__(self, setup: Setup) -> None:
         self.engine = Engine.from_checkpoint(setup.checkpoint, device=setup.device, dtype=setup.dtype)

@@ -1,4 +1,4 @@
-"""Whatever a subject does on one page, the run goes on to the next and says so, or ends and says why."""
+"""A subject misbehaves on one page: the run reports it and continues with the next page, or ends with a reason."""
 
 import json
 import shutil
@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from pytest_dsocr.report.file import read_result
-from tests.plugin import misdeeds
+from tests.hardening import misdeeds
 from tests.plugin.conftest import TEST_TEXT, TWO, Repository
 
 PAGES = ("--dsocr-pages=bad.png", "--dsocr-pages=good.png")
@@ -15,7 +15,7 @@ ISOLATE = "--dsocr-isolate"
 
 @pytest.fixture
 def settled(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
-    """One whose subject misbehaves on its first page."""
+    """A repository with a subject that misbehaves on its first page."""
     shutil.copy(misdeeds.__file__, repository.pytester.path)
     for name in ("good", "bad"):
         shutil.copy(repository.pytester.path / "page.png", repository.pytester.path / f"{name}.png")

@@ -1,4 +1,4 @@
-"""What must not pass: nothing compared, sides that could not answer, and what a run promised and did not keep."""
+"""Runs that must not pass: nothing was compared, a side could not answer, or a promise was not kept."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

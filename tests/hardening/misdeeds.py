@@ -1,7 +1,7 @@
-"""A subject that misbehaves as ``MISDEED=stage:deed`` says, or the file that ``MISDEED_FILE`` names.
+"""A subject that misbehaves as the environment variable ``MISDEED=stage:deed`` says.
 
-It behaves on pages with names that begin with ``good``. This file is copied into a temporary repository and must not
-import this project's tests.
+A running process reads the same words from the file ``MISDEED_FILE``. On a page with a name that starts with ``good``
+the subject behaves. This module imports no other test code, because tests copy it into repositories of their own.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ FOREVER_S, VOCABULARY = 600, 8
 
 
 class UnspeakableError(Exception):
-    """Error with a message that cannot be read."""
+    """An exception without a message: ``str`` of it raises."""
 
     def __str__(self) -> str:
         raise RuntimeError("no message")

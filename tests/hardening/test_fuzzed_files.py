@@ -1,6 +1,6 @@
 """Damaged files of every kind that a user can pass: each is read or refused with one sentence.
 
-DSOCR_FUZZ_EXAMPLES=5000 pytest tests/base/test_fuzzed_files.py
+DSOCR_FUZZ_EXAMPLES=5000 pytest tests/hardening/test_fuzzed_files.py
 """
 
 import copy

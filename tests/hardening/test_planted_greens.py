@@ -1,6 +1,6 @@
-"""Ways to die, lie or stop short: none ends in *passes* or in status 0, whatever result an earlier run has left.
+"""Ways to die, lie or stop early. None ends in *passes* or in status 0, even if an earlier result passed.
 
-Each is a real run in a process of its own, beside the finished result of a run that passed.
+Each test is a real run in a separate process, in a folder with the result of an earlier run that passed.
 """
 
 import json
@@ -18,7 +18,7 @@ from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.history import record
 from pytest_dsocr.report.file import FINISHED, UNFINISHED, RunIdentity, head, read_result, write_json
-from tests.plugin import misdeeds
+from tests.hardening import misdeeds
 from tests.plugin.conftest import CONFTEST, TEST_TEXT, Repository
 
 PAGES = ("good_before", "bad", "good_after")

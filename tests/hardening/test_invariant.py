@@ -35,11 +35,11 @@ HEAD = """
 
 
 class Piece(NamedTuple):
-    """A test, and what stands beside it."""
+    """A test, and its expected treatment."""
 
     body: str
     excused: bool = False
-    """Whether a comparison of it that is WRONG is that of an expected failure."""
+    """Whether the test is an expected failure, which excuses a WRONG comparison."""
     fails_if_match: bool = False
 
 
@@ -153,7 +153,7 @@ CONFTESTS = {
 
 
 def run(repository: Repository, names: list[str], verdict: str, conftest: str, *arguments: str, more: str = "") -> Any:
-    """Run the pieces of these names, all with one verdict; give the result, and pytest's exit status beside it."""
+    """Run the named pieces with one verdict, and return the result together with pytest's exit status."""
     tests = [PIECES[name].body.format(n=n, v=verdict) for n, name in enumerate(names)]
     repository.pytester.makeconftest(dedent(AT_THE_END) + dedent(conftest))
     arguments = ("--dsocr-out=out", "--reruns=1", *arguments)
@@ -168,7 +168,7 @@ def run(repository: Repository, names: list[str], verdict: str, conftest: str, *
 def test_no_way_hides_a_comparison_that_is_wrong(
     repository: Repository, conftest: str, workers: tuple[str, ...]
 ) -> None:
-    """Each test by itself fails the run: its own entry says so, or that it is an expected failure."""
+    """Each test is reported as failed, or as an expected failure."""
     names = [*PIECES]
     result = run(repository, names, "WRONG", CONFTESTS[conftest], *workers)
     outcomes = {one["nodeid"].rpartition("_")[2]: one["outcome"] for one in result["tests"]}

@@ -1,0 +1,1 @@
+"""Hostile subjects, tests, conftests and files, and the threat model of ``docs/verdicts.md``."""
