@@ -1,1 +1,1 @@
-"""What would explain a failure: the stage computed again under each known mistake, until one gives the same tensor."""
+"""Explanations of failures: the search for a known mistake with which the engine does what the subject did."""

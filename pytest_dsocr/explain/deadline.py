@@ -1,21 +1,21 @@
-"""How long a search may take: in CPU seconds, so that it comes as far on a busy machine as on an idle one."""
+"""The end of a search, counted in CPU seconds: a busy machine searches as far as an idle one."""
 
 import time
 from collections.abc import Callable
 
 Clock = Callable[[], float]
 WALL_FOR_CPU = 10
-"""A search that is given no more of a CPU than one part in so many ends all the same, so that no run hangs."""
+"""Elapsed seconds after which a search ends, for each CPU second of its budget."""
 
 
 class Deadline:
     """The end of a search.
 
     Args:
-        budget_s: CPU seconds of the thread that searches. Threads that help it are not counted: they wait for work
-            most of the time, and more cores must not mean a shorter search.
-        cpu: the clock of these seconds.
-        wall: the clock on the wall.
+        budget_s: CPU seconds of the searching thread. Other threads do not count: they mostly wait, and a machine with
+            more cores must not search less.
+        cpu: clock of CPU seconds.
+        wall: clock of elapsed seconds.
     """
 
     def __init__(self, budget_s: float, cpu: Clock = time.thread_time, wall: Clock = time.monotonic) -> None:
@@ -29,5 +29,5 @@ class Deadline:
 
 
 def longest(budget_s: float) -> float:
-    """Return how many seconds a search may take by the clock on the wall."""
+    """Return the largest number of elapsed seconds of a search."""
     return budget_s * WALL_FOR_CPU

@@ -1,6 +1,6 @@
-"""What to check where nothing explains a failure: the known mistakes of a stage that fit what is seen, three at most.
+"""Hints for failures that no known mistake explains: up to three mistakes of the stage that fit the symptoms.
 
-Nothing here imports torch before a case has failed.
+The module imports torch only once a case has failed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MOST = 3
 TENSORS = tuple(stage.name for stage in STAGES if stage.seams)
-"""The stages that hand on a tensor."""
+"""Stages that hand on a tensor."""
 OF_TENSORS = (Symptom.NOT_FINITE, Symptom.SHUFFLED, Symptom.LATER_ROWS)
 
 
@@ -47,14 +47,14 @@ OF_STAGES: Mapping[str, tuple[Pick, ...]] = {
     "artefacts": (Pick("files"),),
 }
 """Mistakes of a stage that no group is named after."""
-DEEPER = "offer {}stages ({}) to have the first that breaks named"
+DEEPER = "offer {}stages ({}) to see which breaks first"
 OR = ", or "
 REFUTED = "not by"
-"""How an explanation begins of a page that what explains another does not explain."""
+"""Start of an explanation that says: the mistakes that explain the earlier pages do not explain this one."""
 
 
 def hint(divergence: Divergence, family: ModelSpec) -> str:
-    """Say what to check first, in words."""
+    """Return the things to check first, in words."""
     scene = divergence.scene
     if scene.first.stage == "text" and not scene.right("tokens"):
         return _of_text_alone(scene)
@@ -64,16 +64,16 @@ def hint(divergence: Divergence, family: ModelSpec) -> str:
 
 
 def agreed(hints: Sequence[str]) -> str:
-    """Return of what the first hint names what all others name as well; empty where that is nothing."""
+    """Return the parts of the first hint that all other hints have too."""
     between = OR if OR in hints[0] else "; "
     first, *others = ([(one.rpartition(": ")[2], one) for one in said.split(between)] for said in hints)
     return between.join(said for key, said in first if all(key in dict(other) for other in others))
 
 
 def _of_text_alone(scene: FailureContext) -> str:
-    """Say what is seen of a text where nothing in front of it is known to be right, and no mistake: any may be it."""
+    """Return the symptoms of a wrong text. Any stage may be wrong, so no mistake is named."""
     of_inputs = scene.right(*COMPARED)
-    stages = f"every stage{of_inputs * ' behind the inputs, which are right'}: a text alone does not tell them apart"
+    stages = f"every stage{of_inputs * ' after the inputs, which are right'}: a text alone does not tell them apart"
     signs = ", ".join(sorted(scene.first.signs))
     boxes = "every box is right" if scene.right("boxes") else "boxes differ" if scene.wrong("boxes") else ""
     deeper = DEEPER.format(*(("", "level L2") if of_inputs else ("inputs and ", "levels L1 and L2")))
@@ -81,16 +81,16 @@ def _of_text_alone(scene: FailureContext) -> str:
 
 
 def _clue(scene: FailureContext) -> str:
-    """Return what distinguishes the mistakes, beside the comparison's own words."""
+    """Return a symptom that the comparison itself does not show."""
     if scene.crops_alone:
-        return "the crops alone are wrong, whose tables of positions are resized"
+        return "only the crops are wrong, and tables of positions are resized for crops"
     if scene.blocks_right:
         return f"every block of {scene.first.stage} is right"
     return f"{scene.first.stage} is right up to block {scene.depth}" if scene.depth else ""
 
 
 def _likely(scene: FailureContext, family: ModelSpec) -> Sequence[Mistake]:
-    """Return the likeliest mistakes."""
+    """Return the mistakes that fit best."""
     stage, by = scene.first.stage, partial(_pointed, scene.first.stage, family)
     pointed, every = [*by(scene.first)], [*_of_stage(stage, family)]
     if stage in ("input_ids", "images_seq_mask") and scene.wrong("images_spatial_crop"):
@@ -104,7 +104,7 @@ def _likely(scene: FailureContext, family: ModelSpec) -> Sequence[Mistake]:
 
 
 def _pointed(stage: str, family: ModelSpec, compared: Comparison | None) -> Iterator[Mistake]:
-    """Yield what the signs of a comparison point at; of a tensor, in its own stage alone."""
+    """Yield the mistakes that a comparison's symptoms suggest; for a tensor, only those of its own stage."""
     for sign in compared.signs if compared else ():
         is_of_tensors = stage in TENSORS or sign in OF_TENSORS
         found = [one for one in _ranked(Pick(stage) if is_of_tensors else None, family) if sign in one.signs]
@@ -112,13 +112,13 @@ def _pointed(stage: str, family: ModelSpec, compared: Comparison | None) -> Iter
 
 
 def _of_stage(stage: str, family: ModelSpec) -> Iterator[Mistake]:
-    """Yield a stage's mistakes, of several kinds the likeliest of each in front."""
+    """Yield the mistakes of a stage, its kinds by turns, each with the likeliest first."""
     for alike in zip_longest(*(_ranked(pick, family) for pick in OF_STAGES.get(stage, (Pick(stage),)))):
         yield from filter(None, alike)
 
 
 def _fits(one: Mistake, scene: FailureContext) -> bool:
-    """Return whether a mistake may look so: by the blocks that are right, the views, and the error's size."""
+    """Return whether a mistake fits the right blocks, the views and the size of the error."""
     if scene.crops_alone:
         return one.needs_crops and (not scene.depth or one.part == "block")
     if one.needs_crops and ".page" in scene.first.what:

@@ -157,13 +157,13 @@ class Mistake:
     name: str
     """Name in its group."""
     words: str
-    """Description that follows "with", such as "the exact GELU in place of ...\"."""
+    """Description that follows "with", such as "no causal mask in the decoder"."""
     part: StagePart
     plant: Plant
     kind: str = ""
     """Name that similar mistakes of a group share, such as those of the grid; a single mistake's own name."""
     how: Any = None
-    """What its table changes: the argument of the table's ``plant``."""
+    """Change of its row, which its table's ``plant`` takes."""
     signs: Mapping[Symptom, int] = field(default_factory=dict)
     """Symptoms that make it likely, each with the number of mistakes that are likelier."""
     precision: Precision | None = None

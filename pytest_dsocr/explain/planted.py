@@ -1,12 +1,11 @@
-"""An engine with a known mistake in it, as a subject: ``--dsocr-subject=pytest_dsocr.explain.planted:SAM_09``."""
+"""Subjects with a known mistake, such as ``--dsocr-subject=pytest_dsocr.explain.planted:SAM_09``."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.engine.engine import Engine
@@ -22,7 +21,7 @@ from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
 def plant(one: Mistake, engine: Engine[Any], changes: Changes) -> None:
     """Make a loaded engine have a mistake on every page, until the changes are undone.
 
-    One of the decoder is planted anew for each prompt, for it may depend on where the image is in it.
+    A mistake of the decoder is planted again for each prompt, since it may depend on the place of the image.
     """
     if one.group not in (PREFILL, "steps"):
         one.plant(Target.of_stage(engine, changes, one.group))
@@ -44,35 +43,37 @@ def plant(one: Mistake, engine: Engine[Any], changes: Changes) -> None:
 
 @contextmanager
 def in_contract(one: Mistake) -> Iterator[None]:
-    """Plant a mistake of pixels or of the prompt in the contract, which needs no engine."""
+    """Plant a mistake of pixels or of the prompt in the contract, without an engine."""
     with Changes() as changes:
         one.plant(Target(cast(Engine[Any], None), changes))
         yield
 
 
 class PlantedSubject(EngineSubject):
-    """An engine with a mistake in it, and in those loaded before it only once this one is closed."""
-
-    loaded: ClassVar[list[PlantedSubject]] = []
+    """Engine with a mistake, which changes shared classes: earlier ones lose theirs until this one is closed."""
 
     def __init__(self, engine: Engine[Any], put: Callable[[EngineSubject, Changes], None]) -> None:
         super().__init__(engine)
         self.put, self.changes = put, Changes()
-        if self.loaded:
-            self.loaded[-1].changes.close()
-        self.loaded.append(self)
+        if _OPEN:
+            _OPEN[-1].changes.close()
+        _OPEN.append(self)
         put(self, self.changes)
 
     def close(self) -> None:
-        """Take the mistake out, and plant it again in the subject that was loaded before."""
+        """Take the mistake out, and plant it again in the subject that was opened before."""
         self.changes.close()
-        self.loaded.remove(self)
-        if self.loaded:
-            self.loaded[-1].put(self.loaded[-1], self.loaded[-1].changes)
+        _OPEN.remove(self)
+        if _OPEN:
+            _OPEN[-1].put(_OPEN[-1], _OPEN[-1].changes)
+
+
+_OPEN: list[PlantedSubject] = []
+"""Open subjects with a mistake, the latest last. Their mistakes change classes of the process, so this is one list."""
 
 
 def spec_of(name: str) -> str:
-    """Return what ``--dsocr-subject`` takes for a mistake's id or number."""
+    """Return the value of ``--dsocr-subject`` for a mistake's id or number."""
     return f"{__name__}:{_attribute(name)}"
 
 
@@ -80,20 +81,18 @@ def _attribute(name: str) -> str:
     return re.sub(r"\W", "_", name)
 
 
-@cache
-def _by_attribute() -> Mapping[str, str]:
-    ids = (name for family in MODELS.values() for name in mistakes(family))
-    return {_attribute(name): name for name in (*ids, *(one.id for one in ports().values() if one.mistake))}
-
-
 def __getattr__(name: str) -> Callable[[Setup], PlantedSubject]:
-    if name.startswith("__") or (named := _by_attribute().get(name)) is None:
+    if name.startswith("_"):
+        raise AttributeError(name)
+    ids = (one for family in MODELS.values() for one in mistakes(family))
+    numbers = (one.id for one in ports().values() if one.mistake)
+    if (named := next((one for one in (*ids, *numbers) if _attribute(one) == name), None)) is None:
         raise AttributeError(name)
 
     def planted(setup: Setup) -> PlantedSubject:
         engine = engine_subject(setup).engine
         if (found := resolve(named, engine.family)) is None:
-            raise DsocrError(f"{named} is no mistake of {engine.family.title}; dsocr faults lists what is")
+            raise DsocrError(f"{named} is no mistake of {engine.family.title}; dsocr faults lists those")
         return PlantedSubject(engine, lambda own, changes: plant(found[1], own.engine, changes))
 
     return planted

@@ -1,7 +1,7 @@
-"""When a cause is proven; everything that says so asks :class:`Evidence`.
+"""The rule by which a cause is proven.
 
-A proof is a promise: whoever reads it fixes what it names and looks no further. So it takes a search that came to its
-end, one cause alone that gives what the subject gives, and so much that is equal that no other is likely to give it.
+A proof is a promise: you fix the named cause and look no further. It takes a complete search and a single cause. Chance
+must be unlikely too: enough values must be equal that hardly another cause could give them.
 """
 
 from typing import NamedTuple
@@ -9,24 +9,23 @@ from typing import NamedTuple
 from pytest_dsocr.compare.readings import SURE
 
 MOST_ODDS = 1 - SURE
-"""Another cause may give the same with these odds at most; of readings it is the level of the test."""
+"""Largest probability, in a proof, that another cause gives the same; for readings, the level of the test."""
 ODDS_OF_PLACE = 0.5
-"""What is assumed of one place where a text leaves the right one, and was not measured.
+"""Assumed probability that an unrelated mistake chooses the subject's token in one wrong place of a text.
 
-At least two tokens are near there, the right one and the subject's. So a mistake that has nothing to do with the
-subject is taken to choose the subject's in half of the places at most.
+It is not measured. At least two tokens are near in such a place: the right one and the subject's.
 """
 
 
 class Evidence(NamedTuple):
-    """What is known of a cause."""
+    """Facts about a cause."""
 
     untried: int
-    """How many known mistakes the search did not come to."""
+    """Number of known mistakes that were not tried."""
     same: int
-    """How many causes give what the subject gives."""
+    """Number of causes that give the subject's values."""
     odds: float
-    """How likely one that has nothing to do with it gives the same, at most."""
+    """Largest probability that an unrelated cause gives these values."""
 
     @property
     def is_proof(self) -> bool:
@@ -35,14 +34,14 @@ class Evidence(NamedTuple):
 
 
 def odds_of_places(places: int, tried: int) -> float:
-    """Return how likely any of the mistakes that were tried agrees by chance in so many wrong places, at most.
+    """Return a bound on the probability that any of the tried mistakes agrees by chance in all wrong places.
 
-    That is the sum over those that were tried, as if places were independent. Mistakes that are alike are not held
-    apart by it, but by the search: each that it knows has been tried, and gives another text.
+    It adds up over the mistakes, as if places were independent. It does not cover mistakes that resemble each other:
+    the search does, since it has tried each of them, and they give other texts.
     """
     return min(1.0, tried * ODDS_OF_PLACE**places)
 
 
 def odds_of_tensor(error: float, ordinary: float) -> float:
-    """Return the same of a tensor: taken as 0 up to what correct implementations differ by, else no bound is known."""
+    """Return 0 if a tensor is as near as correct implementations are; otherwise 1, as no bound is known."""
     return 0.0 if error <= ordinary else 1.0

@@ -1,6 +1,6 @@
-"""A stage of the engine computed again from one seam to the next, with and without a mistake.
+"""Stages of the engine computed again from one seam to the next, with and without a mistake.
 
-What is in front of the seam is right, so it is computed once; of the blocks only the one that broke is computed again.
+Everything before the broken seam is right and is computed once. Only the block that broke is computed again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from pytest_dsocr.records.reference_result import Seam
 
 
 def inputs_under(engine: Engine[Any], case: Case, one: Mistake | None = None, *, page: Any = None) -> Inputs:
-    """Make a case's inputs, under a mistake and without the engine's own checks; of ``page`` without its pixels."""
+    """Make a case's inputs under a mistake, without the engine's own checks; with ``page``, without pixels."""
     with Changes() as changes:
         changes.set(of_inputs, "check_inputs", lambda *_: None)
         if one is not None:
@@ -32,30 +32,30 @@ def inputs_under(engine: Engine[Any], case: Case, one: Mistake | None = None, *,
 
 
 class GivenBlocks(nn.Module):
-    """Stands for the blocks in front, and returns what they returned."""
+    """Module that replaces the earlier blocks and returns their output."""
 
     def __init__(self, out: Tensor) -> None:
         super().__init__()
         self.out = out
 
     def forward(self, *_: Any) -> Tensor:
-        """Return it."""
+        """Return the output."""
         return self.out
 
 
 class Stop(nn.Module):
-    """Stands for the blocks behind, and ends the computation."""
+    """Module that replaces the later blocks and ends the computation."""
 
     def forward(self, x: Tensor, *_: Any) -> Tensor:
-        """End it."""
+        """Raise the output."""
         raise StopAtError(x)
 
 
 class StopAtError(Exception):
-    """The computation has come to the seam.
+    """End of a computation at a seam.
 
     Args:
-        out: the seam's tensor.
+        out: tensor of the seam.
     """
 
     def __init__(self, out: Tensor) -> None:
@@ -64,12 +64,12 @@ class StopAtError(Exception):
 
 
 class Clean:
-    """The engine's own tensors of a page, each computed when it is first needed.
+    """Right tensors of a page, each computed when it is first needed.
 
     Args:
-        engine: without a mistake.
-        inputs: of the page.
-        made: tensors that are taken in the place of the engine's, by stage and view.
+        engine: an engine without a mistake.
+        inputs: inputs of the page.
+        made: tensors that replace the engine's, by stage and view.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Clean:
         return columns, rows
 
     def stage_inputs(self, stage: str, view: str) -> list[Tensor]:
-        """Return what a stage takes of a view, ``crops`` or ``page``."""
+        """Return the inputs of a stage for a view, ``crops`` or ``page``."""
         pixels = self.inputs.images_crop if view == "crops" else self.inputs.images_ori
         takes = self.engine.family.stage[stage].takes
         return [pixels if name == PIXELS else self.features(name, view) for name in takes]
@@ -102,16 +102,16 @@ class Clean:
 
     @cached_property
     def fused(self) -> Tensor:
-        """What goes into the prompt."""
+        """Features that go into the prompt."""
         return self.run(FUSION, "")
 
     @property
     def in_prompt(self) -> Tensor | None:
-        """What goes into the prompt; None of a page on which the vendor's gate is shut."""
+        """Features that go into the prompt; None if the vendor's gate lets none in."""
         return self.fused if self.inputs.has_vision else None
 
     def fused_under(self, stage: str, changed: Mapping[tuple[str, str], Tensor]) -> Tensor:
-        """Compute what goes into the prompt anew from ``stage`` on, as it, or what it gives, is changed by now."""
+        """Compute the features for the prompt again from ``stage`` on, with its changed output."""
         names = [one.name for one in self.engine.family.stages]
         front = names[: names.index(stage)] if stage in names else names
         made = {key: tensor for key, tensor in self._features.items() if key[0] in front}
@@ -119,11 +119,11 @@ class Clean:
 
     @property
     def image(self) -> tuple[int, int]:
-        """The first position of the image's tokens in the prompt, and the first behind them."""
+        """Position of the image's first token in the prompt, and the position after its last one."""
         return image_places(self.inputs.images_seq_mask)
 
     def run(self, stage: str, view: str, most: int | None = None) -> Tensor:
-        """Compute a stage from the right tensors in front of it, of no more than ``most`` views."""
+        """Compute a stage from its right inputs, for at most ``most`` views."""
         pipeline = self.engine.pipeline
         if view:
             return pipeline.encode(stage, *(tensor[:most] for tensor in self.stage_inputs(stage, view)))
@@ -132,7 +132,7 @@ class Clean:
         return pipeline.prefill_with(self.inputs, self.in_prompt).logits[0]
 
     def warm(self, stage: str, view: str) -> None:
-        """Compute what :meth:`run` starts from."""
+        """Compute the inputs of :meth:`run`."""
         if view:
             self.stage_inputs(stage, view)
         elif self.inputs.has_vision:
@@ -140,12 +140,12 @@ class Clean:
 
 
 class Segment:
-    """What lies between two seams of a page, to be computed again.
+    """Part of the model between two seams of a page, to be computed again.
 
     Args:
-        clean: the page's right tensors.
-        what: the seam, such as ``STAGE.crops/3`` or ``projector.page``.
-        has_blocks: whether the seams of blocks are known to be right up to this one.
+        clean: right tensors of the page.
+        what: the later seam, such as ``STAGE.crops/3`` or ``projector.page``.
+        has_blocks: whether the subject shows the seams of the blocks, and they are right up to this one.
     """
 
     def __init__(self, clean: Clean, what: str, *, has_blocks: bool) -> None:
@@ -155,8 +155,8 @@ class Segment:
         self.owner, self.attribute = home_of(clean.engine, self.stage)
         self.all_blocks: Sequence[Any] = list(getattr(self.owner, self.attribute)) if self.owner else []
         count = len(self.all_blocks)
-        is_behind = has_blocks and not depth and count > 0
-        self.first = int(depth) if depth else count if is_behind else 0
+        is_end = has_blocks and not depth and count > 0
+        self.first = int(depth) if depth else count if is_end else 0
         self.last = int(depth) + 1 if depth else count
         self.stops = bool(depth)
         with torch.no_grad():
@@ -165,11 +165,11 @@ class Segment:
 
     @property
     def blocks(self) -> Sequence[Any]:
-        """Those that are computed."""
+        """Blocks that are computed."""
         return self.all_blocks[self.first : self.last]
 
     def compute(self, plant: Plant | None, most: int | None = None) -> Tensor:
-        """Return the seam's tensor, under a mistake or none, of no more than ``most`` views."""
+        """Return the tensor of the later seam with a mistake or none, for at most ``most`` views."""
         with self._planted(plant, self.last, self.blocks, stops=self.stops, most=most):
             try:
                 return self.clean.run(self.stage, self.view, most)
@@ -178,11 +178,11 @@ class Segment:
 
     @property
     def has_windows(self) -> bool:
-        """Whether it is a block whose attention keeps to windows, so that the first windows can be computed alone."""
+        """Whether its first windows can be computed alone: it is one block with attention inside of windows."""
         return self.stops and bool(getattr(self.blocks[0], "window", 0))
 
     def first_rows(self, plant: Plant | None) -> Tensor:
-        """Return the first windows of the first view, of a block whose attention keeps to windows."""
+        """Return the output for the first windows of the first view."""
         [block] = self.blocks
         rows = self.block_input[:1, : block.window]
         with self._planted(plant, self.last, [block], stops=False), self.clean.engine.pipeline.running(self.stage):
@@ -191,14 +191,14 @@ class Segment:
 
     @cached_property
     def block_input(self) -> Tensor:
-        """What the block gets."""
+        """Input of the block."""
         kept: list[Tensor] = []
         with self.blocks[0].register_forward_pre_hook(lambda _m, args: kept.append(args[0])):
             self.compute(None)
         return kept[0]
 
-    def behind(self, plant: Plant, *, alone: bool) -> Iterator[tuple[str, Seam]]:
-        """Yield the stage's seams behind this one, with the mistake in every block from here on, or in one alone."""
+    def later(self, plant: Plant, *, alone: bool) -> Iterator[tuple[str, Seam]]:
+        """Yield the later seams of the stage, with the mistake in this block alone or in every block from here on."""
         whole = f"{self.stage}.{self.view}" if self.view else self.stage
         outs: list[tuple[str, Seam]] = []
         blocks = self.blocks if alone else self.all_blocks[self.first :]
@@ -223,7 +223,7 @@ class Segment:
             yield
 
     def _captured(self) -> Tensor:
-        """Return the output of the block in front."""
+        """Return the output of the block before."""
         kept: list[Tensor] = []
         with self.all_blocks[self.first - 1].register_forward_hook(lambda _m, _a, out: kept.append(out)):
             self.clean.run(self.stage, self.view)

@@ -1,7 +1,7 @@
 """Parts of a subject computed again on its own input: in float32, by the vendor's kernels, and under known mistakes.
 
-A mistake that is smaller than rounding is still found: rounding has nothing to do with the mistake's effect, so that
-its share in the difference from the vendor's kernels, over some hundred thousand values, is 0 without it and 1 with it.
+This finds mistakes that are smaller than rounding, since rounding does not depend on a mistake's effect. Over some
+hundred thousand values, the effect's share in the difference from the vendor's kernels is 1 with it, and 0 without.
 """
 
 from __future__ import annotations
@@ -46,29 +46,29 @@ from pytest_dsocr.subjects.checked import CheckedSubject
 OWN_PRECISIONS: tuple[Precision, ...] = ("bfloat16", "float16", "tf32")
 """Formats that a subject in fewer bits than float32 may compute in."""
 MAY_BE = (0.3, 3.0)
-"""The share of its effect in a part that differs, of a mistake that is looked for in the others as well."""
+"""Range of the effect's share in one part from which on a mistake is tried on the other parts."""
 OF_BLOCK: tuple[StagePart, ...] = ("block", "wide")
 OF_ENDS: tuple[StagePart, ...] = ("front", "back")
 LEAST_ROWS = 64
-"""With fewer tokens each value counts as one."""
+"""Number of tokens below which each value counts as a row of its own."""
 
 
 @dataclass(frozen=True, eq=False)
 class ComputedPart:
-    """What a subject gave in one place, and how an engine computes it from the same input."""
+    """Output of a block or stage of the subject, and the input that an engine computes it from again."""
 
     stage: str
     name: str
     gave: Tensor
     given: tuple[Tensor, ...]
-    """What the block, or the stage, got."""
+    """Input of the block or stage."""
     depth: int | None = None
-    """Of a block; None of a whole stage."""
+    """Index of the block; None for a whole stage."""
     image: tuple[int, int] = (0, 0)
-    """The first position of the image in the prompt, and the first behind it."""
+    """Position of the image's first token in the prompt, and the position after its last one."""
 
     def compute(self, engine: Engine[Any], change: Mistake | None = None, *, wide: bool = False) -> Tensor:
-        """Return what ``engine`` gives, under a mistake or none; ``wide`` for its input in float32."""
+        """Return the output of ``engine`` with a mistake or none; if ``wide``, for the input in float32."""
         given = [one.float() if wide and one.is_floating_point() else one for one in self.given]
         with Changes() as changes, torch.no_grad():
             if change is not None:
@@ -94,9 +94,9 @@ def _of_prompt(engine: Engine[Any], x_BTC: Tensor) -> tuple[Rope, Any]:
 
 
 def parts_of(asked: CheckedSubject, inputs: Mapping[str, Tensor]) -> list[ComputedPart]:
-    """Have a subject run vision and its prompt, and return every part of it that can be computed again.
+    """Run a subject's vision and prompt, and return the parts that can be computed again.
 
-    These are its stages for each view, and behind the blocks of a subject with named modules.
+    These are its stages for each view. A subject with named modules also has its blocks, which come first.
     """
     find = asked.subject.module if asked.level >= Level.MODULES else None
     with torch.no_grad(), watch_passes(find) if find else nullcontext(list[BlockPass]()) as passes:
@@ -122,11 +122,11 @@ def _stages(seams: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> Iterat
 
 @dataclass(eq=False)
 class Rounder:
-    """Computes parts again; the engines are loaded when they are first needed, and kept.
+    """Computes parts again, with engines that are loaded when they are first needed.
 
     Args:
         setup: the subject's.
-        budget_s: how long the known mistakes of one stage may be tried; with 0 none is.
+        budget_s: CPU seconds for the known mistakes of one stage; 0 tries none.
         fewer_bits: whether the subject may compute in fewer bits than its dtype has.
     """
 
@@ -134,18 +134,18 @@ class Rounder:
     budget_s: float
     fewer_bits: bool = False
     _candidates: dict[tuple[str, bool], list[Mistake]] = field(default_factory=dict)
-    """The mistakes that may be in a stage's blocks, or in the stage, as far as they were tried."""
+    """Tried mistakes that may be in a stage, by the stage and whether it is taken as a whole."""
     _tried: Counter[tuple[str, bool]] = field(default_factory=Counter)
-    """By stage, how many were, and how many the time did not allow."""
+    """Number of mistakes by stage and by whether the time was over before they were tried."""
 
     @cached_property
     def vendor(self) -> Engine[Any]:
-        """The vendor's kernels in the subject's dtype."""
+        """Engine with the vendor's kernels in the subject's dtype."""
         return self._engine()
 
     @cached_property
     def truth(self) -> Engine[Any]:
-        """The same weights, rounded to the subject's dtype, computed with in float32."""
+        """Engine that computes in float32 with weights that are rounded to the subject's dtype."""
         engine = self._engine()
         model_of(engine).float()
         engine.pipeline.autocast = False
@@ -158,18 +158,18 @@ class Rounder:
         )
 
     def forget(self) -> None:
-        """Try all known mistakes anew."""
+        """Forget which mistakes were tried."""
         self._candidates.clear()
         self._tried.clear()
 
     def measure(self, parts: Sequence[ComputedPart]) -> dict[str, Rounding]:
-        """Return how each stage rounds. All known mistakes are tried at the first page on which a stage differs."""
+        """Return the rounding of each stage. The known mistakes are tried at the first page on which it differs."""
         with _exact_products():
             found = {stage: self._stage(stage, [one for one in parts if one.stage == stage]) for stage in STAGE_NAMES}
         return {stage: rounding for stage, rounding in found.items() if rounding}
 
     def _stage(self, stage: str, parts: Sequence[ComputedPart]) -> Rounding | None:
-        """Return a stage's rounding; None where none of its parts can be computed."""
+        """Return the rounding of a stage; None if none of its parts can be computed."""
         computed = [(one, vendor) for one in parts if (vendor := self._by_vendor(one)) is not None]
         differing = [self._difference(*one) for one in computed if not torch.equal(one[0].gave.float(), one[1].float())]
         if not differing:
@@ -194,7 +194,7 @@ class Rounder:
         )
 
     def _by_vendor(self, part: ComputedPart) -> Tensor | None:
-        """Return what the vendor's kernels give; None of a part that this model does not have, or of another shape."""
+        """Return the output of the vendor's kernels; None if this model lacks the part or its shape differs."""
         try:
             vendor = part.compute(self.vendor)
         except torch.OutOfMemoryError:
@@ -208,11 +208,11 @@ class Rounder:
         return _Difference(part, _rows(part.gave), _rows(vendor), _rows(truth))
 
     def _effects(self, differing: Sequence[_Difference], kinds: Sequence[StagePart]) -> list[Effect]:
-        """Return the effects that may be there, of every known mistake, or of those found so at a page before.
+        """Return the effects of the mistakes that may be there: of all known ones, or of those left at an earlier page.
 
-        Whether one may be is seen where the error is largest, and in the last part, as blocks are of several kinds.
+        A mistake is left if the part with the largest error may have it, or the last part: blocks differ in kind.
         """
-        from pytest_dsocr.explain.catalogue import groups  # which a run without a difference does not need
+        from pytest_dsocr.explain.catalogue import groups  # a run without a difference does not need it
 
         known = groups(self.vendor.family)
 
@@ -232,13 +232,13 @@ class Rounder:
         return [self._share(one, differing) for one in self._candidates[place]]
 
     def _share(self, one: Mistake, differing: Sequence[_Difference]) -> Effect:
-        """Return the share of a mistake's effect in these differences; 0 where it does nothing or cannot be planted."""
+        """Return the share of a mistake's effect in these differences; 0 if it has none or cannot be planted."""
         products, squares, likelihood = [], [], 0.0
         for difference in differing:
             try:
                 changed = _rows(difference.part.compute(self.truth, one, wide=True))
                 effect = changed - difference.truth
-            except Exception:  # a mistake may fit this checkpoint's sizes as little as a port's would
+            except Exception:  # a mistake may not fit the sizes of this checkpoint
                 return Effect(one.id, one.words, 0.0, math.inf)
             product, square = (difference.apart * effect).sum(1), (effect * effect).sum(1)
             likelihood += float(((product - square / 2) / difference.variance).sum())
@@ -255,14 +255,14 @@ class Rounder:
 
 
 class _Difference:
-    """A part, what three computations of it give, and how they differ; rows are tokens, in float64."""
+    """Differences between three computations of a part, in float64; rows are tokens."""
 
     def __init__(self, part: ComputedPart, actual: Tensor, vendor: Tensor, truth: Tensor) -> None:
         self.part, self.truth = part, truth
         self.apart = actual - vendor
         own, vendors = actual - truth, vendor - truth
         self.noise = vendors.pow(2).sum(1) + self.apart.pow(2).sum(1)
-        """Of each token; one whose router chose another expert must not outweigh all others."""
+        """Squared error of each token, so that one with another expert does not outweigh all others."""
         self.variance = (self.noise / actual.shape[1]).clamp_min(1e-60)
         self.differing = int((self.apart != 0).sum())
         self.ratio = float((own.norm(dim=1) / vendors.norm(dim=1).clamp_min(1e-30)).median())
@@ -279,7 +279,7 @@ def _bias(rows: Tensor) -> float:
 
 
 def _rows(tensor: Tensor) -> Tensor:
-    """Return a row for each token, or for each value of a tensor of few tokens; of features ``[N, C, h, w]`` too."""
+    """Return a row for each token, also of features ``[N, C, h, w]``; with few tokens, a row for each value."""
     if tensor.ndim == 4 and tensor.shape[-1] == tensor.shape[-2]:
         tensor = tensor.movedim(1, -1)
     rows = tensor.double().reshape(-1, tensor.shape[-1])
@@ -287,7 +287,7 @@ def _rows(tensor: Tensor) -> Tensor:
 
 
 def explained_by_rounding(report: CaseReport) -> Explanation | None:
-    """Return what explains a case that first breaks at how a stage rounds; None of any other."""
+    """Return the explanation of a case that first breaks at a stage's rounding; None for any other case."""
     first = report.divergence.first if report.divergence else None
     if first is None or not first.what.endswith(SUFFIX):
         return None
@@ -305,7 +305,7 @@ def explained_by_rounding(report: CaseReport) -> Explanation | None:
 
 @contextmanager
 def _exact_products() -> Iterator[None]:
-    """Have float32 products computed in float32 on a GPU, not in TF32."""
+    """Compute float32 products on a GPU in float32, not in TF32."""
     backends: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
     before = [one.allow_tf32 for one in backends]
     try:

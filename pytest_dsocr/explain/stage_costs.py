@@ -1,4 +1,4 @@
-"""What fewer bits cost, stage by stage: a subject's stages up to one, the vendor's behind it."""
+"""Cost of fewer bits by stage, from runs in which the subject does more and more of the stages."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -17,19 +17,19 @@ from pytest_dsocr.records.reference_result import ReferenceResult
 from pytest_dsocr.records.subject_result import SubjectResult
 
 DECODER = "decoder"
-"""Prefill and the steps, which are not exchanged apart."""
+"""Name of prefill and steps together, which are not exchanged one by one."""
 
 
 def cost_of_stages(engine: Engine[Any], answer: SubjectResult, expected: ReferenceResult) -> dict[str, float]:
-    """Return what each stage of a subject adds to the divergence from the reference, in nats.
+    """Return the divergence from the reference that each stage of a subject adds, in nats.
 
-    Vision's tensors of the subject are put in the place of the engine's, one stage more at a time; what the decoder
-    costs is the rest. A stage whose tensors the subject does not give is in the cost of the next that it does.
+    The subject's vision tensors replace those of the engine, one more stage at a time. The rest is the decoder's. If
+    the subject does not show a stage's tensors, the next stage that it shows includes the cost.
 
     Args:
-        engine: the vendor's kernels in the subject's dtype, on its device.
-        answer: of a subject with stages, whole.
-        expected: what the reference did.
+        engine: engine with the vendor's kernels in the subject's dtype, on its device.
+        answer: complete result of a subject that offers stages.
+        expected: the reference's result.
     """
     if answer.input_tensors is None or not answer.forced or not answer.vision_tensors:
         return {}
@@ -39,7 +39,7 @@ def cost_of_stages(engine: Engine[Any], answer: SubjectResult, expected: Referen
     found = {}
     for stage, given in _more_and_more(engine, answer.vision_tensors):
         made, now = _vision(engine, inputs, given), before
-        if made.dtype != features.dtype or not torch.equal(made, features):  # of equal ones the decoder makes the same
+        if made.dtype != features.dtype or not torch.equal(made, features):  # equal features decode equally
             now = _divergence(engine, inputs, made, expected)
         found[stage], before, features = now - before, now, made
     pairs = zip(answer.forced, expected.steps, strict=True)
@@ -47,7 +47,7 @@ def cost_of_stages(engine: Engine[Any], answer: SubjectResult, expected: Referen
 
 
 def _more_and_more(engine: Engine[Any], seams: Mapping[str, Tensor]) -> Iterator[tuple[str, Mapping[str, Tensor]]]:
-    """Yield each stage that the subject shows, and its tensors up to there."""
+    """Yield each stage that the subject shows, with the subject's tensors up to this stage."""
     given: dict[str, Tensor] = {}
     for stage in (*(one.name for one in engine.family.of_views), FUSION):
         own = {name: tensor for name, tensor in seams.items() if name.partition(".")[0] == stage}
@@ -57,13 +57,13 @@ def _more_and_more(engine: Engine[Any], seams: Mapping[str, Tensor]) -> Iterator
 
 
 def _vision(engine: Engine[Any], inputs: Inputs, given: Mapping[str, Tensor]) -> Tensor:
-    """Return the features ``[T, C]`` that the engine makes of the pixels and of what it is given in its own's place."""
+    """Return the features ``[T, C]`` that the engine makes of the pixels and of the ``given`` tensors."""
     made = {(stage, view): tensor for name, tensor in given.items() for stage, _, view in [name.partition(".")]}
     return given[FUSION] if FUSION in given else Clean(engine, inputs, made).fused
 
 
 def _divergence(engine: Engine[Any], inputs: Inputs, features: Tensor, expected: ReferenceResult) -> float:
-    """Return that of what the decoder makes of ``features`` along the tokens, in one pass."""
+    """Return the divergence of the engine's decoder along the tokens, in one pass over ``features``."""
     own = torch.tensor([expected.token_ids[:-1]], dtype=inputs.input_ids.dtype, device=inputs.input_ids.device)
     mask = torch.zeros_like(own, dtype=inputs.images_seq_mask.dtype)
     longer = replace(

@@ -1,6 +1,7 @@
-"""What explains texts: every page that a run has read is read again under mistakes, in one pass along its own tokens.
+"""Explanations of wrong texts: the engine reads every page again under each known mistake.
 
-Several mistakes may give the same text, so that none ends a search: what is left gives the subject's on every page.
+It follows the subject's tokens in one pass. Several mistakes may give the same text, so every candidate is tried on
+every page.
 """
 
 import copy
@@ -35,11 +36,11 @@ from pytest_dsocr.reference.protocol import unpack_case
 INPUTS = ("pixels", "prompt")
 SOON = ("text", "read")
 MOST_AT_ONCE = 512
-"""Tokens that are passed at once, for the memory that attention takes."""
+"""Largest number of tokens in one pass, which bounds the memory of attention."""
 
 
 def explain_texts(engine: Engine[Any], question: Question, deadline: Deadline) -> SearchResult:
-    """Explain the texts of pages: what explains those before is tried on the new one, all else on every page."""
+    """Explain the texts of pages. Mistakes that explain the earlier pages are tried only on the new one."""
     pages = [TextPage(engine, one) for one in (question.page, *question.others)]
     reads = [page.read for page in pages]
     crops_alone = all(one.is_right or one.is_cut for one in reads) and not all(one.is_cut for one in reads)
@@ -57,10 +58,10 @@ def explain_texts(engine: Engine[Any], question: Question, deadline: Deadline) -
 
 
 def of_text(level: int, family: ModelSpec, more: Iterable[Mistake] = ()) -> Sequence[Mistake]:
-    """Return what may give another text: by the subject's level the inputs and the stages are known to be right.
+    """Return the mistakes that may change a text, the cheapest first.
 
-    In front is what is computed soon; of what costs as much, what was seen in real ports, or else thought of as such.
-    ``more``, each in one block alone, comes behind those in all blocks.
+    A subject of a higher level has shown that its inputs, or its stages, are right. Among equal costs, mistakes seen in
+    real ports come first. ``more`` are mistakes in one block alone, which come last.
     """
     ranks = {
         one.mistake: (one.family != family.name or not family.based_on) + (not one.topic)
@@ -74,14 +75,14 @@ def of_text(level: int, family: ModelSpec, more: Iterable[Mistake] = ()) -> Sequ
 
 
 def of_one_block(engine: Engine[Any]) -> Iterator[Mistake]:
-    """Yield those seen in ports, each in one block alone."""
+    """Yield the mistakes that were seen in ports, each in one block alone."""
     ids = {one.mistake for one in seen(engine.family)}
     for kind in _of_blocks(engine.family):
         yield from in_one_block((one for one in groups(engine.family)[kind] if one.id in ids), engine)
 
 
 def everywhere(family: ModelSpec) -> Iterator[Mistake]:
-    """Yield what a port in fewer bits does to the weights of all blocks, of vision and of the decoder."""
+    """Yield the mistakes that round the weights of all blocks of vision and of the decoder."""
     stages = [[one for one in groups(family)[kind] if one.kind == "weights"] for kind in _of_blocks(family)]
     for first, *others in zip(*stages, strict=True):
         words = first.words.replace(f"{family.of_views[0].title}'s blocks", "all blocks")
@@ -89,12 +90,12 @@ def everywhere(family: ModelSpec) -> Iterator[Mistake]:
 
 
 def _of_blocks(family: ModelSpec) -> list[str]:
-    """Return the stages that consist of blocks."""
+    """Return the stages with blocks."""
     return [stage.name for stage in family.stages if stage.blocks]
 
 
 def _groups(family: ModelSpec) -> tuple[str, ...]:
-    """Return the groups that change a text, those that cost least first."""
+    """Return the groups that may change a text, the cheapest first."""
     first, *others = family.of_views
     whole, of_blocks = ([one.name for one in others if bool(one.blocks) is blocks] for blocks in (False, True))
     return (*SOON, "prompt", "steps", FUSION, *whole, PREFILL, *of_blocks, "pixels", first.name)
@@ -106,51 +107,51 @@ def _in_all(rows: Sequence[Mistake], on: Target) -> None:
 
 
 def _cost(one: Mistake, family: ModelSpec) -> int:
-    """Return a rank by what is run again: the first encoder's blocks take most of the time."""
+    """Return a rank by the stages to compute again: the first encoder's blocks take most of the time."""
     is_dear = one.group == "pixels" or (one.group == family.of_views[0].name and one.part != "back")
     return 0 if one.group in SOON else 1 + is_dear + (one.block is not None)
 
 
 class TextPage:
-    """A page, and whether the engine reads on it what the subject read, under a mistake.
+    """Page on which the engine is tried under mistakes.
 
     Args:
-        engine: without a mistake.
-        read: what the subject read.
+        engine: an engine without a mistake.
+        read: the page with the subject's text.
     """
 
     def __init__(self, engine: Engine[Any], read: PageRead) -> None:
         self.engine, self.read, self.case = engine, read, unpack_case(read.case)
         encode, decode = engine.tokenizer.encode, engine.tokenizer.decode
         blanks = [*takewhile(lambda token: not decode([token]).strip(), read.reference_tokens)]
-        """What the reference says in front of its text, which is stripped."""
+        """Blank tokens before the reference's text, which is stripped."""
         self.ids = [*blanks, *encode(read.text), engine.policy.eos_id]
         self.is_wide = engine.model.dtype == torch.float32
-        """Whether passes and steps choose the same tokens; in fewer bits they round differently."""
+        """Whether passes and steps choose the same tokens: in fewer bits they round differently."""
         self.right = clean_output(decode(read.reference_tokens))
         both = zip(self.ids, [*blanks, *encode(self.right)], strict=False)
         self.apart = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], both))
-        """At which of its tokens the subject's text leaves the reference's."""
+        """Index of the first token at which the subject's text leaves the reference's."""
 
     @cached_property
     def clean(self) -> Clean:
-        """What the engine makes of the page without a mistake."""
+        """Tensors of the page without a mistake."""
         return Clean(self.engine, inputs_under(self.engine, self.case))
 
     @cached_property
     def state(self) -> DecodeState[Any]:
-        """The state behind the prompt."""
+        """State after the prompt."""
         return self.engine.pipeline.prefill_with(self.clean.inputs, self.clean.in_prompt)
 
     @cached_property
     def is_witness(self) -> bool:
-        """Whether it tells mistakes apart: not where it is right, and the engine reads it otherwise, as over a tie."""
+        """Whether the page tells mistakes apart; a right page that the engine reads differently does not."""
         by = reading(self.engine.family, {})
         return not self.read.is_right or self._reads(self.clean.inputs, self.copied(), by, stepped=False)
 
     @property
     def places(self) -> int:
-        """In how many places the engine would go on otherwise than the subject's text, by more than a tie."""
+        """Number of places where the engine would choose another token than the subject, by more than a tie."""
         if self.read.is_right:
             return 0
         prompt, limits = self.clean.inputs.input_ids[0].tolist(), tolerances(str(self.engine.model.dtype)[6:])
@@ -169,7 +170,7 @@ class TextPage:
             tell: Tell = one.how
             return tell(self.engine.tokenizer, self.read.reference_tokens) == self.read.text
         if one.group == "steps" and not self.apart:
-            return False  # the first token is chosen in front of all steps
+            return False  # the first token is chosen before all steps
         with Changes() as changes:
             changes.set(pipeline, "scatter", _scatter)
             of_loop = one.group == "read"
@@ -179,14 +180,14 @@ class TextPage:
 
     @cached_property
     def known(self) -> Sequence[Tensor]:
-        """The engine's logits behind each of the subject's tokens."""
+        """Logits of the engine after each of the subject's tokens."""
         state, along = self.copied(), Along(self.engine.pipeline, self.ids, self.apart)
         for token in self.ids[: self.case.max_new_tokens]:
             along.decode_step(state, [token])
         return along.logits
 
     def prefilled(self, one: Mistake, changes: Changes) -> tuple[Inputs, DecodeState[Any]] | None:
-        """Return the inputs and the state behind the prompt with a mistake in it; None where it changes nothing."""
+        """Return the inputs and the state after the prompt under a mistake; None if it changes nothing."""
         right, model, in_prompt = self.clean.inputs, self.engine.pipeline, self.clean.in_prompt
         group = one.group
         if group == "read":
@@ -196,7 +197,7 @@ class TextPage:
             if all(torch.equal(getattr(brief, name), getattr(right, name)) for name in ROWS):
                 return None
             right = replace(right, input_ids=brief.input_ids, images_seq_mask=brief.images_seq_mask)
-            return right, self._prefilled_behind(right)
+            return right, self._prefilled_from(right)
         if group in INPUTS:
             made = inputs_under(self.engine, self.case, one)
             equal = map(torch.equal, made.tensors.values(), right.tensors.values())
@@ -207,23 +208,23 @@ class TextPage:
             return right, state if group == "steps" else model.prefill_with(right, in_prompt)
         if in_prompt is None:
             return None
-        behind = self.behind_blocks if (group, one.part) == (self.engine.family.of_views[0].name, "back") else {}
-        if not behind:
+        after = self.after_blocks if (group, one.part) == (self.engine.family.of_views[0].name, "back") else {}
+        if not after:
             one.plant(Target.of_stage(self.engine, changes, group))
         first = self.engine.family.of_views[0].name if group == ALL else group
-        features = self.clean.fused_under(first, {view: rest.compute(one.plant) for view, rest in behind.items()})
+        features = self.clean.fused_under(first, {view: rest.compute(one.plant) for view, rest in after.items()})
         same = features.shape == in_prompt.shape and torch.equal(features, in_prompt)
         return None if same else (right, model.prefill_with(right, features))
 
     @cached_property
-    def behind_blocks(self) -> Mapping[tuple[str, str], Segment]:
-        """What the first encoder does after its last block, for each view."""
+    def after_blocks(self) -> Mapping[tuple[str, str], Segment]:
+        """Part of the first encoder after its last block, for each view."""
         first = self.engine.family.of_views[0].name
         views = ("crops", "page") if self.clean.grid != (1, 1) else ("page",)
         return {(first, view): Segment(self.clean, f"{first}.{view}", has_blocks=True) for view in views}
 
-    def _prefilled_behind(self, right: Inputs) -> DecodeState[Any]:
-        """Return the state behind another prompt, computed from where it leaves the page's own if that is no image."""
+    def _prefilled_from(self, right: Inputs) -> DecodeState[Any]:
+        """Return the state after another prompt, computed from where it leaves the page's own if only text differs."""
         pairs = (torch.stack([one.input_ids[0], one.images_seq_mask[0]]) for one in (right, self.clean.inputs))
         new, own = (pair[:, : min(right.prompt_tokens, self.clean.inputs.prompt_tokens) - 1] for pair in pairs)
         same = int((new == own).all(0).long().cumprod(0).sum())
@@ -237,13 +238,13 @@ class TextPage:
         return state
 
     def copied(self) -> DecodeState[Any]:
-        """Return the state behind the prompt, which decoding moves on."""
+        """Return a copy of the state after the prompt, since decoding changes it."""
         return DecodeState(copy.deepcopy(self.state.cache), self.state.logits, self.state.last_embeds, [])
 
     def _reads(
         self, inputs: Inputs, state: DecodeState[Any], by: ReadingRule, known: Sequence[Tensor] = (), *, stepped: bool
     ) -> bool:
-        """Return whether the engine reads the subject's text; ends where it reads another one."""
+        """Return whether the engine reads the subject's text; stop at the first difference."""
         tokenizer, eos, most = self.engine.tokenizer, self.engine.policy.eos_id, self.case.max_new_tokens
         stepped = stepped or not self.is_wide
         model: Any = self.engine.pipeline if stepped else Along(self.engine.pipeline, self.ids, self.apart, known)
@@ -253,28 +254,28 @@ class TextPage:
             said.append(token)
             text = text if is_along else clean_output(tokenizer.decode(said))
             if token != eos and not self.read.text.startswith(text.rstrip("\N{REPLACEMENT CHARACTER}")):
-                return False  # but for its last character, which may be incomplete
+                return False  # the last character may be incomplete
         return clean_output(tokenizer.decode(said)) == self.read.text
 
 
 class Along:
-    """Decodes in the place of a pipeline: known tokens in two passes, and step by step from where others are fed.
+    """Decoder with a pipeline's interface: known tokens in two passes, then step by step once another token is fed.
 
     Args:
-        pipeline: decodes.
+        pipeline: the pipeline that decodes.
         ids: the known tokens.
-        first: how many of them the first pass takes: most mistakes end there.
-        known: the logits behind the first tokens; without any these are passed.
+        first: number of tokens in the first pass, after which most mistakes have shown.
+        known: logits after the first tokens, if they are known.
     """
 
     def __init__(self, pipeline: Pipeline[Any], ids: Sequence[int], first: int, known: Sequence[Tensor] = ()) -> None:
         self.pipeline, self.first, self.are_known = pipeline, first, bool(known)
         self.ids, self.logits = [*ids][: len(known) or None], [*known]
-        """Those behind each of the tokens that were passed."""
+        """Logits after each token that has passed."""
         self.fed = 0
 
     def decode_step(self, state: DecodeState[Any], tokens: Sequence[int]) -> None:
-        """Feed one token; the state has its logits."""
+        """Feed one token, and put its logits into the state."""
         if [*tokens] != self.ids[self.fed : self.fed + 1]:
             at = 0 if self.are_known else self.fed
             while at < self.fed:
@@ -291,7 +292,7 @@ class Along:
         self.fed += 1
 
     def _passed(self, state: DecodeState[Any], first: int, behind: int) -> Sequence[Tensor]:
-        """Feed as many of the known tokens at once as memory and a ring have room for."""
+        """Feed known tokens at once, as many as memory and a ring allow."""
         room = max(1, min(MOST_AT_ONCE, (self.pipeline.model.family.cache.ring or MOST_AT_ONCE) - first))
         return passed(self.pipeline, state, self.ids[first : min(behind, first + room)])
 
@@ -301,7 +302,7 @@ class Along:
 
 
 def passed(pipeline: Pipeline[Any], state: DecodeState[Any], tokens: Sequence[int]) -> Sequence[Tensor]:
-    """Feed several tokens at once; return the logits ``[1, V]`` behind each."""
+    """Feed several tokens at once, and return the logits ``[1, V]`` after each."""
     model = pipeline.model
     with pipeline.running(DECODE):
         embeds = model.embed(torch.tensor([tokens], device=model.device))
@@ -310,5 +311,5 @@ def passed(pipeline: Pipeline[Any], state: DecodeState[Any], tokens: Sequence[in
 
 
 def _scatter(embeds: Tensor, mask: Tensor, features: Tensor, _: int) -> Tensor:
-    """Put features into the prompt as the vendor's code does, which counts none that are left over."""
+    """Put features into the prompt as the vendor's code does, which drops surplus ones."""
     return embeds.masked_scatter(mask[..., None], features.to(embeds.dtype))

@@ -62,7 +62,7 @@ SCENES: dict[str, tuple[Sequence[Comparison], str]] = {
     ),
     "inputs_right": (
         [*map(right, COMPARED), wrong("text"), wrong("boxes")],
-        "every stage behind the inputs, which are right: a text alone",
+        "every stage after the inputs, which are right: a text alone",
     ),
     "links": ([wrong("result.mmd")], "one span from the first mark to the last, taken out greedily"),
 }

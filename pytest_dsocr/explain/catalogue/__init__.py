@@ -1,7 +1,7 @@
-"""The catalogue of mistakes that ports of DeepSeek-OCR made or may make, by the stage that each is about.
+"""Catalogue of the mistakes that ports made or may make, by the stage that each is about.
 
-A mistake is a row: the end of its id, its words, and what is changed in an engine. Where it was seen in public or what
-it is called in ``docs/bugs.md`` stands in the ``ports.toml`` of its model.
+A mistake is a row in a table: its name, its words, and the change of an engine. The ``ports.toml`` of its model has the
+places where it was seen in public and its number in ``docs/bugs.md``.
 """
 
 import tomllib
@@ -25,7 +25,7 @@ from pytest_dsocr.models.spec import ModelSpec, load
 
 @cache
 def groups(family: ModelSpec) -> Mapping[str, Group]:
-    """Return a model's mistakes by group, in the order of the stages; what is right of it is no mistake."""
+    """Return the mistakes of a model by group, in the order of the stages."""
     encoder: Sequence[Group] = load(family.mistakes)()
     prefill = prefill_mistakes()
     every = (
@@ -42,35 +42,35 @@ def _mistakes(family: ModelSpec) -> Mapping[str, Mistake]:
 
 
 def mistakes(family: ModelSpec) -> Mapping[str, Mistake]:
-    """Return every mistake of a family by its id."""
+    """Return the mistakes of a model by id."""
     return _mistakes(family)
 
 
 @dataclass(frozen=True)
 class Port:
-    """A mistake as it was seen in a port, or thought of here."""
+    """Mistake that was seen in a port, or that this project thought of."""
 
     id: str
-    """Its number; a W in it says that it was thought of here."""
+    """Number; a W in it means that this project thought of it."""
     text: str
-    """What is done wrong, and how it shows."""
+    """Description of the mistake and its symptoms."""
     mistake: str = ""
-    """The id in the catalogue; empty where nothing can plant it."""
+    """Id in the catalogue; empty if nothing plants it."""
     topic: str = ""
-    """The heading in ``docs/bugs.md``; empty where it is not of a real port."""
+    """Heading in ``docs/bugs.md``; empty if no real port had it."""
     stage: str = ""
-    """Where it first shows, see ``Comparison.stage``."""
+    """Stage that shows it first, as in ``Comparison.stage``."""
     page: str = ""
-    """The class of page that shows it."""
+    """Class of pages that show it."""
     shows: str = ""
-    """The comparison, or the test, that shows it first in a default run."""
+    """Comparison, or test, that shows it first in a default run."""
     family: str = ""
-    """The model whose ports it was seen in."""
+    """Model of the ports that it was seen in."""
 
 
 @cache
 def ports() -> Mapping[str, Port]:
-    """Return what was seen, by its number."""
+    """Return the mistakes seen in ports, by number."""
     return {
         number: Port(number, **row, family=family.name)
         for family in MODELS.values()
@@ -80,7 +80,7 @@ def ports() -> Mapping[str, Port]:
 
 
 def seen(family: ModelSpec) -> Sequence[Port]:
-    """Return what was seen of a model's mistakes, in its own ports and in those it is based on, the likeliest first."""
+    """Return the mistakes seen in ports of a model and of the models it is based on, the likeliest first."""
     found = [one for one in ports().values() if one.mistake in mistakes(family)]
     found = [one for one in found if one.family in family.lineage]
     return sorted(found, key=lambda one: (one.family != family.name, not one.topic))
@@ -92,12 +92,12 @@ def _twins() -> Mapping[str, Mapping[str, Sequence[str]]]:
 
 
 def twins(name: str, *, by_text: bool) -> frozenset[str]:
-    """Return the mistakes that were seen to give the same text, or the same tensor, without being the same."""
+    """Return the other mistakes that gave the same text, or the same tensor, on some page."""
     return frozenset(_twins()["texts" if by_text else "tensors"].get(name, ()))
 
 
 def resolve(name: str, family: ModelSpec | None = None) -> tuple[ModelSpec, Mistake] | None:
-    """Return the mistake of an id in the catalogue, or of a number, and the first family that has it, or ``family``."""
+    """Return the mistake of an id or a number, with ``family`` or else the first model that has it."""
     port = ports().get(name)
     own, named = (port.mistake, [MODELS[port.family]]) if port else (name, [*MODELS.values()])
     having = (one for one in ([family] if family else named) if own in mistakes(one))

@@ -1,4 +1,4 @@
-"""Mistakes that any transformer's blocks may have: residuals, norms, linear layers, activations, rounded numbers."""
+"""Mistakes in the blocks of any transformer: residuals, norms, linear layers, activations, rounded numbers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ACTIVATIONS: dict[str, Row] = {
 
 
 def rounded(value: Tensor, dtype: torch.dtype) -> Tensor:
-    """Round values to a dtype, and give them in their own."""
+    """Round values to a dtype and keep their own."""
     return value.to(dtype).to(value.dtype)
 
 
@@ -48,12 +48,12 @@ PARTS = (
     ("layer_norm1", "self_attn", "layer_norm2", "mlp"),
     ("input_layernorm", "self_attn", "post_attention_layernorm", "mlp"),
 )
-"""Names that the vendors give to a block's parts."""
+"""Names of a block's parts in the vendors' code."""
 
 
 @dataclass(frozen=True)
 class Halves:
-    """A block's parts, whatever they are called there."""
+    """Parts of a block under common names."""
 
     norm1: TensorChange
     attend: Callable[..., Tensor]
@@ -62,13 +62,13 @@ class Halves:
 
     @classmethod
     def of(cls, block: Any) -> Halves:
-        """Find them in a block of an encoder or of the decoder."""
+        """Find the parts of a block of an encoder or of the decoder."""
         names = next(names for names in PARTS if all(hasattr(block, name) for name in names))
         return cls(*(getattr(block, name) for name in names))
 
 
 Flow = Callable[[Halves, Tensor], Tensor]
-"""Computes a block from its parts and its input."""
+"""Compute a block from its parts and its input."""
 FLOWS: dict[str, tuple[str, Flow]] = {
     "residual-behind-norms": (
         "residuals that are taken from behind the norms",
@@ -150,7 +150,7 @@ def _twice(on: Target) -> None:
 
 
 def add_flows(group: Group, name: str) -> None:
-    """Add what may be wrong with the residuals and norms of each block of ``name``, their order, and their numbers."""
+    """Add mistakes in the residuals and norms of each block of ``name``, their order, and their numbers."""
     group.rows("", FLOWS, _flows, words=f"{{}} in {name}'s blocks")
     group.add("block-left-out", f"a block of {name} left out", partial(_another, by=1), spans_blocks=True)
     words = f"the block in front of it run once more in place of {name}'s block"
@@ -175,7 +175,7 @@ def normed(
     eps: float | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """Normalise over ``dim`` as the norm does, but for what is wrong; maps ``[B, C, H, W]`` have channels in front."""
+    """Normalise over ``dim``, with changes; maps ``[B, C, H, W]`` have their channels first."""
     bias, eps, wide = getattr(norm, "bias", None), norm.eps if eps is None else eps, x.to(dtype)
     if (bias is None) != other:  # root mean square
         centred, variance = wide, wide.pow(2).mean(dim, keepdim=True)
@@ -200,7 +200,7 @@ NORMED: MistakeTable = {
 
 
 def add_norms(group: Group, name: str, own: float, others: Sequence[float]) -> None:
-    """Add what may be wrong with the norms of ``name``, whose epsilon is ``own`` and may be taken for ``others``."""
+    """Add mistakes in the norms of ``name``; their epsilon is ``own``, and ``others`` are wrong ones."""
     for eps in others:
         words = f"an epsilon of {eps:g} in place of {own:g} in the norms of {name}"
         group.add(f"epsilon-{eps:g}", words, partial(_epsilon, eps=eps), kind="epsilon", is_small=True)
@@ -222,7 +222,7 @@ def _epsilon(on: Target, eps: float, which: Sequence[int] = (0, 1)) -> None:
 
 
 def _last(on: Target) -> list[Any]:
-    """Return the norm behind the decoder's last layer, where the blocks are the decoder's."""
+    """Return the norm after the decoder's last layer if the blocks are the decoder's."""
     return [on.core.norm] if on.stage == PREFILL else []
 
 
@@ -246,7 +246,7 @@ def add_activations(group: Group, name: str, own: str, forward: Callable[..., Te
 
 
 def add_linears(group: Group, name: str, biased: Sequence[str], square: Sequence[str] = ()) -> None:
-    """Add biases that are left out, and square weights transposed, of the linear layers by their names in a block."""
+    """Add mistakes in linear layers: biases left out, and square weights transposed."""
     biases = {path: (f"the bias of {path}", (path,)) for path in biased}
     group.rows("no-bias", biases, _no_biases, words=f"{{}} left out in {name}'s blocks")
     if biased:
@@ -267,7 +267,7 @@ def _transposed(on: Target, path: str) -> None:
 
 
 def _add_numbers(group: Group, name: str) -> None:
-    """Add numbers that are rounded: weights, what blocks get, compute in and give."""
+    """Add rounded numbers: weights, inputs, computations and outputs of blocks."""
     weights: MistakeTable = {
         **rounding("rounded to {}"),
         "int8": Row("rounded to int8, a scale for each row", _int8, "int8"),
@@ -314,13 +314,13 @@ def _runs_in(on: Target, dtype: torch.dtype) -> None:
 
 
 def linear_in(module: Any, dtype: torch.dtype, x: Tensor) -> Tensor:
-    """Run a linear layer in a dtype, and give what comes of it in the input's."""
+    """Run a linear layer in a dtype, and return the result in the input's dtype."""
     bias = None if module.bias is None else module.bias.to(dtype)
     return F.linear(x.to(dtype), module.weight.to(dtype), bias).to(x.dtype)
 
 
 def _wholly(on: Target, dtype: torch.dtype) -> None:
-    """Cast the whole stage's weights and its input to a dtype."""
+    """Cast the weights and the input of the whole stage to a dtype."""
     stage = on.engine.family.stage.get(on.stage)
     homes = [on.model.get_submodule(stage.module)] if stage and stage.module else [*on.all_blocks]
     entry = [next(homes[0].children())] if stage and stage.module else []
@@ -337,7 +337,7 @@ def _tf32(on: Target) -> None:
 
 
 def _ten_bits(value: Tensor) -> Tensor:
-    """Round float32 to the 10 bits of significand that TF32 has."""
+    """Round float32 to TF32, which has 10 bits of significand."""
     bits = value.float().contiguous().view(torch.int32)
     return ((bits + 0x1000) & ~0x1FFF).view(torch.float32)
 

@@ -34,7 +34,7 @@ STEPWISE = ("over-queries", "heads-not-merged", "block-before", "block-twice", *
 
 
 def prefill_mistakes() -> Group:
-    """Make those of the prompt's pass, the likeliest first."""
+    """Return the mistakes of the pass over the prompt, the likeliest first."""
     group = Group(PREFILL, SIGNS, STEPWISE)
     group.rows("features", SCATTERS, _scatters, "front")
     for key, row in EMBEDDED.items():
@@ -80,7 +80,7 @@ def prefill_mistakes() -> Group:
 
 
 Scatter = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""Puts features ``[n, C]`` at the places ``[n]`` into embeddings ``[S, C]``."""
+"""Put features ``[n, C]`` into embeddings ``[S, C]`` at the places ``[n]``."""
 
 
 def _put(embeds: Tensor, at: Tensor, features: Tensor, part: slice = slice(None)) -> Tensor:
@@ -139,7 +139,7 @@ def _whole(on: Target, change: TensorChange) -> None:
 
 
 OfImage = Callable[[Tensor, Tensor, tuple[int, int]], Tensor]
-"""Which keys ``[1, S]`` a query ``[T, 1]`` does not see, and the image's first place and the one behind it."""
+"""Return the keys hidden from queries ``[T, 1]``, from keys' positions ``[1, S]`` and the image's start and end."""
 
 
 def _outside(q: Tensor, k: Tensor, image: tuple[int, int], size: int) -> Tensor:
@@ -201,14 +201,14 @@ ATTENDING: MistakeTable = {
         {"repeat": lambda keys, q: keys.repeat(1, q.shape[1] // keys.shape[1], 1, 1)},
     ),
 }
-"""Of the decoder's attention, what is other than in :func:`_attend`."""
+"""Mistakes of the decoder's attention, as replaced arguments of :func:`attended`."""
 
 
 def _attend(
     q: Tensor, k: Tensor, v: Tensor, lengths: Any, repeat: Callable[..., Tensor] = repeat_heads, **how: Any
 ) -> Tensor:
     how = {"hidden": lambda q, k: k > q, **how}
-    if 1 < q.shape[2] < k.shape[2]:  # several steps in one pass: none sees what would not be there yet
+    if 1 < q.shape[2] < k.shape[2]:  # several steps in one pass: none sees later tokens
         hidden = how["hidden"]
         how |= {"hidden": lambda q, k: hidden(q, k) | (k > q), "fill": None}
     return attended(q, repeat(k, q), repeat(v, q), **how)
@@ -288,7 +288,7 @@ LAST_NORMS: MistakeTable = {
     "plain": ("the last norm without its weights", lambda run, x: _unit(x)),
 }
 HeadChange = Callable[[Any, TensorChange, Tensor], Tensor]
-"""Computes logits from the model, its own head and the hidden states."""
+"""Compute logits from the model, its own head and the hidden states."""
 
 
 def _head_in(model: Any, run: TensorChange, x: Tensor, dtype: torch.dtype) -> Tensor:
@@ -454,11 +454,11 @@ def _values_too(on: Target) -> None:
 
 
 Positions = Callable[[Target, Tensor], Tensor]
-"""Changes the positions ``[B, T]``."""
+"""Change the positions ``[B, T]``."""
 
 
 def _counted(on: Target, at: Tensor, in_image: Callable[[Tensor, int], Any], tokens: int) -> Tensor:
-    """Count the image as this number of tokens, with these positions in it."""
+    """Count the image as ``tokens`` positions, with the positions ``in_image`` inside."""
     first, behind = on.prompt.image
     return torch.where(at < first, at, torch.where(at < behind, in_image(at, first), at - (behind - first) + tokens))
 

@@ -1,4 +1,4 @@
-"""Mistakes of the decoder's perceptrons: the experts, how they are chosen, and what is inside of each."""
+"""Mistakes of the decoder's perceptrons: choice, weights and inside of the experts."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,11 +14,11 @@ from pytest_dsocr.layers import experts
 from pytest_dsocr.layers.activations import quick_gelu
 
 RoutedExperts = tuple[Tensor, Tensor]
-"""The experts of each token ``[T, k]``, and their weights."""
+"""Experts of each token ``[T, k]``, and their weights."""
 
 
 def add_experts(group: Group) -> None:
-    """Add those of the experts to those of the decoder."""
+    """Add the mistakes of the experts to the decoder's."""
     group.rows("experts", ROUTES, _routes)
     shared = {"no-shared": ("no shared experts", 0), "shared-halved": ("shared experts averaged, not added", 0.5)}
     group.rows("", {**shared, "shared-twice": ("shared experts added twice", 2)}, _shared)
@@ -52,18 +52,18 @@ def _routed(
     """Choose the experts of tokens ``[T, C]`` as a port may do; the defaults are the vendor's.
 
     Args:
-        router: the model's.
+        router: router of the model.
         x: the tokens.
-        dtype: of the linear layer.
-        scores: makes scores of what the linear layer gives.
-        shares: makes the experts' shares of their scores.
-        first: the first expert that may be chosen.
-        last: the one behind the last that may be.
-        more: how many are chosen beyond what the configuration says.
-        most: how many are chosen at most; never more than there are.
-        largest: whether those of the largest shares are chosen.
-        weigh: makes weights ``[T, k]`` of the shares of those that are chosen.
-        places: changes what was chosen at last.
+        dtype: dtype of the linear layer.
+        scores: computes scores from the linear layer's output.
+        shares: computes the experts' shares from their scores.
+        first: first expert that may be chosen.
+        last: end of the experts that may be chosen.
+        more: number of additional experts for each token.
+        most: largest number of experts for each token.
+        largest: whether the experts with the largest shares are chosen.
+        weigh: computes weights ``[T, k]`` from the shares of the chosen experts.
+        places: changes the final choice.
     """
     logits = F.linear(x.to(dtype), router.weight.to(dtype))
     found = shares(scores(logits))[:, first:last].float()
@@ -90,7 +90,7 @@ def _beside(router: Any, found: RoutedExperts, by: int) -> RoutedExperts:
 
 
 def _of_capacity(router: Any, found: RoutedExperts, share: float = 0.0, room: int = 0) -> RoutedExperts:
-    """Drop what comes to an expert behind as many tokens as it has room for."""
+    """Drop the tokens that exceed an expert's capacity."""
     chosen, weights = found
     came = F.one_hot(chosen, len(router.weight)).sum(1).cumsum(0).gather(1, chosen)
     return chosen, weights * (came <= (room or int(share * chosen.numel() / len(router.weight))))
@@ -101,7 +101,7 @@ SIGMOID = "a sigmoid in place of the softmax over experts"
 TIMES = (2.5, 16.0, 2.0, 0.5)
 SHARES = (1.0, 1.25, 1.5, 2.0)
 CAPACITIES = (*(f"experts-capacity-{n:g}" for n in SHARES), "experts-room-100")
-"""Names of the mistakes by which experts take so many tokens at most."""
+"""Names of the mistakes that limit the tokens of an expert."""
 ROUTES: MistakeTable = {
     "normalised": (NORMALISED, {"weigh": _to_one}),
     "sigmoid": (SIGMOID, {"shares": torch.sigmoid}),
@@ -140,7 +140,7 @@ ROUTES: MistakeTable = {
     "squared": ("the experts' weights applied twice", {"weigh": torch.square}),
     **{f"times-{n:g}": (f"routed experts multiplied by {n:g}", {"weigh": partial(torch.mul, other=n)}) for n in TIMES},
 }
-"""Of each what is other than in :func:`_routed`."""
+"""Mistakes of routing, as arguments of :func:`_routed`."""
 
 
 def _gated(module: Any, x: Tensor, act: TensorChange) -> Tensor:

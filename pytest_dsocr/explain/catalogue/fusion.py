@@ -1,4 +1,4 @@
-"""Mistakes of how vision's tokens are laid out in the prompt."""
+"""Mistakes in the layout of vision's tokens in the prompt."""
 
 import math
 from collections.abc import Callable
@@ -21,7 +21,7 @@ SIGNS = {**NOT_FINITE, Symptom.SHUFFLED: ("page-first", "crops-in-turn", "newlin
 
 
 def fusion_mistakes() -> Group:
-    """Make those of the layout."""
+    """Return the mistakes of the layout."""
     group = Group(FUSION, SIGNS)
     group.rows("", {key: Row(*row)._replace(needs_crops=True) for key, row in LAYOUTS.items()}, _lays_out)
     words = "vision of a page whose pixels sum to zero, where the vendor's gate lets none run"
@@ -31,23 +31,23 @@ def fusion_mistakes() -> Group:
 
 @dataclass(frozen=True)
 class FusionLayout:
-    """How an image's tokens are laid out; the defaults are the vendor's."""
+    """Layout of an image's tokens; the defaults are the vendor's."""
 
     order: str = "cps"
-    """Crops, page and separator, each by its letter."""
+    """Order of crops, page and separator, each by its first letter."""
     crops: Callable[[Tensor, FusionGrid], Tensor] = mosaic
-    """Makes one map of the crops."""
+    """Joins the crops to one map."""
     page: Callable[[Tensor], Tensor] = square
     ends: str = "crops page"
-    """Which maps have a newline behind each row."""
+    """Maps that have a newline after each row."""
     newline: Callable[[Tensor, Tensor], Tensor] = lambda newline, separator: newline
     separator: Callable[[Tensor, Tensor], Tensor] = lambda newline, separator: separator
     front: bool = False
-    """Whether newlines stand in front of their rows."""
+    """Whether newlines come before their rows."""
     last: Callable[[Tensor], Tensor] = lambda tokens: tokens
 
     def fuse(self, crops: Tensor | None, page: Tensor, grid: FusionGrid, newline: Tensor, separator: Tensor) -> Tensor:
-        """Lay out ``[tokens, C]``."""
+        """Return the tokens in order ``[tokens, C]``."""
         newline, separator = self.newline(newline, separator), self.separator(newline, separator)
         parts = {"p": self._ended(self.page(page), newline, "page"), "s": separator[None]}
         if crops is not None:

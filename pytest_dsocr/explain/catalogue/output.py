@@ -1,4 +1,4 @@
-"""Mistakes of what is made of tokens: text, ``result.mmd``, figures and boxes, and the answers to several pages."""
+"""Mistakes after decoding: text, ``result.mmd``, figures and boxes, and the answers to several pages."""
 
 import re
 import unicodedata
@@ -37,7 +37,7 @@ from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.subjects.engine import EngineSubject
 
 Tell = Callable[[TextTokenizer, Sequence[int]], str]
-"""Makes a text of tokens."""
+"""Make a text of tokens."""
 
 OF_TEXTS = {
     Symptom.EMPTINESS: ("nothing",),
@@ -52,7 +52,7 @@ OF_TEXTS = {
 
 
 def text_mistakes() -> Group:
-    """Make those between tokens and text."""
+    """Return the mistakes between tokens and text."""
     group = Group("text", OF_TEXTS)
     group.rows("", TEXTS, _tells)
     group.add("first-lost", "the first token fed and not kept", _first_lost)
@@ -61,7 +61,7 @@ def text_mistakes() -> Group:
 
 
 def written_mistakes(family: ModelSpec) -> Group:
-    """Make those between text and the result file."""
+    """Return the mistakes between text and the result file."""
     group, file = Group("written"), family.form.result_file
     every = {key: (words.replace("result.mmd", file), write) for key, (words, write) in WRITTEN.items()}
     group.rows("", every, lambda on, write: on.changes.set(artifacts, "to_mmd", write))
@@ -70,7 +70,7 @@ def written_mistakes(family: ModelSpec) -> Group:
 
 
 def file_mistakes(family: ModelSpec) -> Group:
-    """Make those of figures and boxes, which are not tried, and those of what is kept between pages."""
+    """Return the mistakes of figures, boxes, and values kept between pages; no search tries them."""
     group = Group("files", {Symptom.UNRELATED: ("logits-kept",)})
     group.rows("", FILES, lambda on, plant: plant(on))
     if family.pages_prompt:
@@ -177,7 +177,7 @@ TEXTS: dict[str, tuple[str, Tell]] = {
     "right-stripped": ("the text stripped at its end alone", lambda t, ids: t.decode(ids).removesuffix(EOS).rstrip()),
 }
 OF_THE_END = ("not-stripped", "eos-kept", "eos-kept-raw", "left-stripped", "right-stripped")
-"""What the reading does with the text of its tokens, which are decoded as is right."""
+"""Mistakes with the text of rightly decoded tokens."""
 
 
 def _tells(on: Target, tell: Tell) -> None:
@@ -195,7 +195,7 @@ def _tells(on: Target, tell: Tell) -> None:
 
 
 class _Said:
-    """A text that stands for its tokens."""
+    """Tokenizer that returns one text for all tokens."""
 
     special: Any = None
 
@@ -226,7 +226,7 @@ Write = Callable[[str, OutputForm], str]
 def _links(
     text: str, form: OutputForm, link: str = "![](images/{}.jpg)\n", spans: str | None = "", first: int = 0
 ) -> str:
-    """Make ``result.mmd`` with other links, counted from ``first``; other spans replaced by ``spans``, or kept."""
+    """Make ``result.mmd`` with links counted from ``first``; ``spans``, unless None, replaces other spans."""
     output = clean_output(text)
     found = [(output[one.start : one.end], is_link(one, output, form)) for one in find_spans(output, form)]
     for index, span in enumerate((span for span, is_figure in found if is_figure), first):
@@ -292,7 +292,7 @@ WRITTEN: dict[str, tuple[str, Write]] = {
     ),
 }
 Find = Callable[[str, OutputForm], Iterable[Match]]
-"""Finds the spans of a text."""
+"""Find the spans of a text."""
 
 
 def _in_det(text: str, form: OutputForm, span: str) -> Iterator[Match]:
@@ -306,11 +306,11 @@ FOUND: dict[str, tuple[str, Find]] = {
     "any-label": ("labels in det of all that is no blank", partial(_in_det, span=r"(\S+?)\s*(\[[^\]]*\])")),
     "nested": ("nested boxes in det", partial(_in_det, span=r"([A-Za-z_][\w-]*)\s*(\[.*?\])")),
 }
-"""What is otherwise of spans whose label is in det."""
+"""Mistakes in finding spans that have their label in ``det``."""
 
 
 def _by(find: Find, make: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what makes something of a text's spans, found otherwise."""
+    """Return ``make`` with the spans that ``find`` finds."""
 
     def made(*given: Any) -> Any:
         with Changes() as changes:

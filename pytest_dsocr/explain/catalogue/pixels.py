@@ -1,4 +1,4 @@
-"""Mistakes of how a page becomes pixels."""
+"""Mistakes between a page and its pixels."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ Page = Image.Image
 PageSize = tuple[int, int]
 BarColour = tuple[int, int, int]
 PageResize = Callable[[Page, PageSize], Page]
-"""Makes a page of this width and height."""
+"""Resize a page to a width and a height."""
 GridRule = Callable[[int, int, Tiling], Grid]
-"""Chooses the grid of a page of this width and height."""
+"""Choose the grid of a page from its width and height."""
 Cut = Callable[["Recipe", Page, Grid, int], Sequence[Page]]
-"""Cuts a page into a grid of crops whose sides have so many pixels."""
+"""Cut a page into a grid of crops with sides of this number of pixels."""
 
 
 SIGNS = {
@@ -50,7 +50,7 @@ SIGNS = {
 
 
 def pixel_mistakes(family: ModelSpec) -> Group:
-    """Make those of pixels."""
+    """Return the mistakes of pixels."""
     group, right = Group("pixels", SIGNS), f"grid-most-{family.tiling.most}"
     side = str(family.tiling.crop_px)
     changed = {key: row._replace(words=row.words.replace("{crop}", side)) for key, row in CHANGED.items()}
@@ -61,12 +61,12 @@ def pixel_mistakes(family: ModelSpec) -> Group:
 
 
 def plant_recipe(on: Target, how: Mapping[str, Any]) -> None:
-    """Have the contract make pixels by the vendor's recipe, changed."""
+    """Replace the contract's recipe for pixels by the vendor's with changes."""
     recipe = replace(Recipe(), **how)
     on.changes.set(inputs, "load_image", recipe.opened)
     on.changes.set(inputs, "views", recipe.views)
     on.changes.set(presets, "crop_grid", recipe.grid)
-    # what a page's pixels are computed to does not depend on the device that they are made for
+    # the pixels do not depend on the device
     on.changes.set(inputs, "normalise", lambda levels: recipe.levels(levels.cpu()).to(levels.device))
     on.changes.set(inputs, "check_inputs", lambda *_: None)
 
@@ -78,7 +78,7 @@ PAGES: dict[str, tuple[str, Callable[[Preset], Preset]]] = {
 
 
 class _Cut(Preset):
-    """Cuts pages though it is without crops; what it counts is what vision gives of crops."""
+    """Preset without crops that cuts pages all the same, and counts the tokens of the crops."""
 
     def grid(self, width_px: int, height_px: int) -> Grid:
         return crop_grid(width_px, height_px, self.tiling)
@@ -89,7 +89,7 @@ def _count_of_cut(preset: Preset, grid: Grid) -> int:
 
 
 def _of_pages(on: Target, seen: Callable[[Preset], Preset]) -> None:
-    """Have several pages at one place seen in another preset, and one alone as is right."""
+    """Read several pages at one place in another preset, and leave a single page as is."""
     right = inputs.prepare_inputs
 
     def prepare(images: Any, prompt: str, preset: Preset, *given: Any, at_one_place: bool = False, **how: Any) -> Any:
@@ -119,24 +119,24 @@ def _by_transform(image: Page, size: PageSize, method: Image.Resampling) -> Page
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a page becomes pixels; the defaults are the vendor's."""
+    """Recipe for a page's pixels; the defaults are the vendor's."""
 
     opened: Callable[[Any], Page] = load_image
     resize: PageResize = _by_pillow
     colour: BarColour = GREY
     place: float = 0.5
-    """Of the page between the bars: 0 is at the left or the top."""
+    """Place of the page between the bars: 0 is the left or the top."""
     offset: Callable[[float], int] = round
-    """Makes a whole number of the bar's width in front."""
+    """Rounds the width of the first bar."""
     rounded: Callable[[float], int] = round
     side: Callable[[Preset], int] = lambda preset: preset.view_size
-    """Of the view of the whole page."""
+    """Side of the view of the whole page."""
     squash: bool | None = None
-    """Whether the whole page is squashed; None for what the preset says."""
+    """Whether the whole page is squashed; None to follow the preset."""
     cropped: Cut | None = None
     grid: GridRule = lambda width, height, tiling: nearest(width, height, tiling)
     levels: Callable[[Tensor], Tensor] = normalise
-    """Makes pixels of levels from 0 to 255, ``[N, 3, H, W]`` uint8."""
+    """Computes pixels from levels, ``[N, 3, H, W]`` uint8."""
 
     def view(self, page: Page, preset: Preset) -> Page:
         """Make the view of the whole page."""
@@ -155,7 +155,7 @@ class Recipe:
         return (self.cropped or _cut)(self, page, grid, side) if crop_count(grid) else []
 
     def views(self, page: Page, preset: Preset, grid: Grid) -> tuple[Tensor, Tensor]:
-        """Make both, as the contract's function does."""
+        """Return the levels of both, as the contract's function does."""
         side = preset.tiling.crop_px
         return levels([self.view(page, preset)]), levels(self.crops(page, grid, side), side)
 
@@ -226,7 +226,7 @@ CUTS: dict[str, tuple[str, Cut]] = {
 
 
 def _opened(source: Any, change: Callable[[Page], Page]) -> Page:
-    """Open a page, and have it made RGB in another way."""
+    """Open a page and make it RGB in another way."""
     if isinstance(source, Page):
         return change(source)
     return change(Image.open(BytesIO(source if isinstance(source, bytes) else Path(source).read_bytes())))
@@ -239,7 +239,7 @@ def _laid_over(image: Page, colour: BarColour) -> Page:
 
 
 def _wide(image: Page) -> Page:
-    """Bring 16-bit levels to 8 bits by their size, where Pillow clips them."""
+    """Divide 16-bit levels to 8 bits; Pillow clips them."""
     image = ImageOps.exif_transpose(image)
     if image.mode.startswith("I"):
         image = Image.fromarray((np.asarray(image).astype(np.uint32) >> 8).astype(np.uint8))
@@ -291,7 +291,7 @@ OPENINGS: dict[str, tuple[str, Callable[[Page], Page]]] = {
     "six-bits": ("levels of 6 bits", lambda image: load_image(image).point(lambda level: level // 4 * 4)),
 }
 GridDistance = Callable[[float, Grid], float]
-"""How far a grid is from a page's width over its height."""
+"""Return the distance of a grid from a page's width over its height."""
 
 
 def _rounded(page_digits: int, grid_digits: int = 99) -> GridDistance:
@@ -350,7 +350,7 @@ def nearest(
 
 
 def _ceil(width: int, height: int, tiling: Tiling) -> Grid:
-    """Return as many crops as the sides hold, and as are allowed."""
+    """Return the grid of the crops that the sides hold, within the limit."""
     columns, rows = (max(1, -(-side // tiling.crop_px)) for side in (width, height))
     while columns * rows > tiling.most:
         columns, rows = (columns - 1, rows) if columns > rows else (columns, rows - 1)

@@ -1,4 +1,4 @@
-"""Mistakes of the prompt: its text, its ids, how many of them stand for an image, and the mask."""
+"""Mistakes of the prompt: its text, its ids, the number of image tokens, and the mask."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -12,7 +12,7 @@ from pytest_dsocr.explain.mistake import Group, MistakeTable, Row, Target, kin
 from pytest_dsocr.models.spec import ModelSpec
 
 PromptIds = tuple[list[int], list[bool]]
-"""A prompt's ids, and the mask of its image's tokens."""
+"""Ids of a prompt, and the mask of its image tokens."""
 
 
 SIGNS = {
@@ -27,7 +27,7 @@ SIGNS = {
 
 
 def prompt_mistakes(family: ModelSpec) -> Group:
-    """Make those of the prompt."""
+    """Return the mistakes of the prompt."""
     group, written = Group("prompt", SIGNS), "".join(family.prompts.values())
     of_others = {name for mark, names in OF_MARKS.items() for name in names[mark not in written]}
     group.rows("", BUILT, _after)
@@ -67,7 +67,7 @@ def _marked(ids: list[int], mask: list[bool], by: int) -> PromptIds:
 
 
 Built = Callable[[list[int], list[bool], Any], PromptIds]
-"""Changes ids and mask; of a tokenizer's special ids."""
+"""Change ids and mask; the last argument has the tokenizer's special ids."""
 BUILT: MistakeTable = {
     "no-bos": ("no BOS in front of the prompt", lambda ids, mask, special: (ids[1:], mask[1:])),
     "two-bos": ("two BOS in front of the prompt", lambda ids, mask, special: ([special.bos, *ids], [False, *mask])),
@@ -124,7 +124,7 @@ def _after(on: Target, change: Built) -> None:
 
 
 Rendered = Callable[[list[str]], list[str]]
-"""Changes the pieces of a prompt's text, one more than its images."""
+"""Change the pieces of a prompt's text, one more than its images."""
 
 
 def _each(change: Callable[[str], str]) -> Rendered:
@@ -143,7 +143,7 @@ OF_MARKS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     f"{IMAGE}\n": (("newline",), ("no-newline", "two-newlines", "space-for-newline")),
     "<|grounding|>": ((), ("no-grounding",)),
 }
-"""By what a family's prompts may have, the rows that are none where they have it, and where they do not."""
+"""Rows that are no mistakes, by a part of the prompts: if a model's prompts have it, and if they do not."""
 TEXTS: dict[str, tuple[str, Rendered]] = {
     "newline": ("a newline between image and prompt", _each(lambda one: "\n" + one)),
     "no-newline": ("no newline between image and prompt", _each(lambda one: one.removeprefix("\n"))),
@@ -224,11 +224,11 @@ def _other_preset(on: Target, among: Sequence[Preset]) -> None:
 
 Counted = Callable[[Preset, Grid], int]
 TokenCounter = Callable[[int, Grid], int]
-"""Counts the tokens of the page, or of the crops, of a side of tokens and a grid."""
+"""Count the tokens of the page, or of the crops, from a side in tokens and a grid."""
 
 
 ROWS_END = Layout(newlines=True, mosaic=True)
-"""The layout that these mistakes change: rows end with a newline, and crops are laid out as one page."""
+"""Layout that these mistakes change: rows end with a newline, and crops form one page."""
 
 
 def _page(side: int, grid: Grid) -> int:
@@ -239,7 +239,7 @@ _crops = ROWS_END.crop_tokens
 
 
 def _sum(page: TokenCounter = _page, crops: TokenCounter = _crops, page_px: str = "", crop_px: str = "") -> Counted:
-    """Count by other parts than the vendor's, or by other sizes of a preset."""
+    """Count by other rules than the vendor's, or by other sizes of a preset."""
 
     def count(preset: Preset, grid: Grid) -> int:
         whole = getattr(preset, page_px or "view_size")

@@ -1,4 +1,4 @@
-"""Mistakes of a reading's own loop: which token is chosen, and when it ends."""
+"""Mistakes of the decoding loop: choice of tokens, and end."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ LIMITS = (16, 20, 32, 50, 64, 100, 128, 256, 512, 1024)
 
 @dataclass(frozen=True)
 class ReadingRule:
-    """How tokens are chosen until the end; the defaults are the vendor's, but for the rule's length."""
+    """Rules that choose tokens until the end; the defaults are the vendor's, except ``size``."""
 
     size: int
     prompt_counts: bool = True
     window: int | None = None
-    """How many tokens the n-gram rule looks back."""
+    """Number of tokens that the n-gram rule looks back."""
     excused: tuple[str, ...] = ()
-    """Texts whose tokens the rule does not forbid."""
+    """Texts with tokens that the rule does not forbid."""
     penalty: float = 1.0
     penalty_of_prompt: bool = True
     most: int | None = None
@@ -41,9 +41,9 @@ class ReadingRule:
     """Whether the prompt is read without the image's features."""
     last_of_equals: bool = False
     seed: int | None = None
-    """Of a draw in place of the best token."""
+    """Seed for drawing tokens; None to take the best one."""
     ends: bool = True
-    """Whether EOS ends it."""
+    """Whether EOS ends the text."""
     stop: Callable[[str], bool] | None = None
     rounded: torch.dtype | None = None
 
@@ -98,7 +98,7 @@ RULES: MistakeTable = {
     **kin("window", {f"{n}": (f"an n-gram rule that looks back {n} tokens", {"window": n}) for n in WINDOWS}),
     "tags-excused": ("an n-gram rule that excuses a table's tags, as vLLM's does", {"excused": TAGS}),
 }
-"""What is otherwise of a rule that there is."""
+"""Changes of the n-gram rule for a model that has one."""
 OTHER_RULES: MistakeTable = {
     **kin(
         "window",
@@ -108,7 +108,7 @@ OTHER_RULES: MistakeTable = {
         },
     )
 }
-"""Rules that the model's card asks for where ``infer`` has none by default."""
+"""Rules of the model's card, for a model whose ``infer`` has none by default."""
 READINGS: MistakeTable = {
     "blind": ("a prompt read a second time without the image's features", {"blind": True}),
     "redecoded": ("the prompt's last token decoded once more for the first token", {"redecoded": True}),
@@ -150,7 +150,7 @@ SIGNS = {
 
 
 def reading_mistakes(family: ModelSpec) -> Group:
-    """Make those of the loop."""
+    """Return the mistakes of the loop."""
     group, own = Group("read", SIGNS), family.decoding.no_repeat_ngram_size
     rows = {key: Row(*row) for key, row in ((RULES if own else OTHER_RULES) | READINGS).items() if key != f"size-{own}"}
     group.rows("", {key: row._replace(words=row.words.format(own=own or "none")) for key, row in rows.items()}, _reads)

@@ -1,7 +1,6 @@
-"""Mistakes of decode steps: positions, the cache, the token that is fed, and the policy; the prompt's pass is right.
+"""Mistakes of decode steps: positions, the cache, the token that is fed, and the policy.
 
-What is planted acts once the prompt has been read. Its notes have ``prompt``, the number of the prompt's tokens,
-``last``, its last token, and ``logits``, those behind it.
+They act once the prompt has been read, so the pass over the prompt is right.
 """
 
 from collections.abc import Callable
@@ -34,7 +33,7 @@ OF_TOKENS = {
 
 
 def step_mistakes(prefill: Group, family: ModelSpec) -> Group:
-    """Make those of steps, and behind them those of the prompt's pass that may be in steps alone."""
+    """Return the mistakes of steps, and then those of the prompt's pass that may be in steps only."""
     group, ring = Group("steps", SIGNS, None), family.cache.ring
     group.rows("positions", POSITIONS | (of_slots(ring) if ring else {}), _positioned)
     group.rows("cache", {key: (words, _both(seen)) for key, (words, seen) in SEEN.items()}, _appends)
@@ -64,7 +63,7 @@ def step_mistakes(prefill: Group, family: ModelSpec) -> Group:
 
 
 def token_mistakes(family: ModelSpec) -> Group:
-    """Make those of the policy: how long the n-grams are that its rule forbids, and where it ends."""
+    """Return the mistakes of the policy: the length of forbidden n-grams, and the end."""
     group, own = Group("tokens", OF_TOKENS), family.decoding.no_repeat_ngram_size
     for size in (one for one in SIZES if one != own):
         words = f"an n-gram rule of {size} tokens in place of {own or 'none'}" if size else "no n-gram rule"
@@ -86,7 +85,7 @@ RULE = "rule"
 WINDOWS_OF_CARD = (128, 1024)
 SIZES = (0, 2, 3, 4, 5, 6, 8, 10, 12, 15, 16, 18, 19, 21, 22, 25, 30, 32, 35, 40, 50, 64)
 Position = Callable[[Target, int], float]
-"""Changes the position of a step's token."""
+"""Change the position of a step's token."""
 
 
 def _image(on: Target) -> int:
@@ -114,7 +113,7 @@ POSITIONS: MistakeTable = {
 
 
 def of_slots(ring: int) -> dict[str, tuple[str, Position]]:
-    """Return the rows about positions that only a ring of so many tokens has."""
+    """Return the rows about positions for a ring of ``ring`` tokens."""
     again = "positions of steps that begin again with the ring, each that of its slot"
     full = "positions of steps that stand still once the ring is full"
     return {
@@ -137,8 +136,10 @@ def _positioned(on: Target, change: Position) -> None:
 
 
 SeenPositions = Callable[[Tensor, int, tuple[int, int]], Tensor]
-"""Which part of keys, or values, ``[B, G, S, D]`` a step sees, of the prompt's tokens and of its image's first place
-and the one behind it: of what the family keeps, the oldest first, or of all that there ever were."""
+"""Return the keys, or values, ``[B, G, S, D]`` that a step sees, the oldest first.
+
+The arguments are the keys, the number of the prompt's tokens, and the start and end of its image.
+"""
 
 
 def _cut(x: Tensor, first: int, behind: int) -> Tensor:
@@ -231,7 +232,7 @@ LIKE_A_RING: dict[str, tuple[str, SeenPositions]] = {
 
 
 def of_ring(ring: int) -> dict[str, tuple[str, SeenPositions]]:
-    """Return the rows about what a step sees where it is to see the prompt and the last ``ring`` tokens."""
+    """Return the rows about the cache for a model with a ring: right is the prompt and the last ``ring`` tokens."""
     return {
         "all": ("full attention in place of the ring", lambda x, prompt, image: x),
         f"ring-{ring - 1}": (f"a ring of {ring - 1} tokens in place of {ring}", partial(_ringed, size=ring - 1)),
@@ -269,7 +270,7 @@ STORED: MistakeTable = {
     "int8": Row("in int8, a scale for each token and head", _int8, "int8"),
 }
 Pair = Callable[[Target, Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Changes the keys and values that a step sees."""
+"""Change the keys and values that a step sees."""
 PAIRED: dict[str, tuple[str, Pair]] = {
     "values-off": ("values one place off their keys", lambda on, k, v: (k, v.roll(1, 2))),
     "keys-for-values": ("keys in the place of values", lambda on, k, v: (k, k)),
@@ -288,14 +289,14 @@ def _stored(on: Target, k: Tensor, v: Tensor, store: Callable[[Tensor], Tensor],
 
 
 def _appends(on: Target, change: Pair) -> None:
-    """Change what a step sees of what it is to see."""
+    """Change the keys and values that a step rightly sees."""
     ring = on.engine.family.cache.ring
     kept: Pair = _both(partial(_ringed, size=ring)) if ring else lambda on, k, v: (k, v)
     _sees(on, lambda on, k, v: change(on, *kept(on, k, v)))
 
 
 def _sees(on: Target, change: Pair) -> None:
-    """Keep all keys and values, and show a step those that ``change`` returns."""
+    """Keep all keys and values, and let a step see the result of ``change``."""
     append = KVCache.append
 
     def changed(cache: KVCache, layer: int, keys: Tensor, values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -308,7 +309,7 @@ def _sees(on: Target, change: Pair) -> None:
 
 
 def _rebased(on: Target, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Move the prompt as far on as the ring is behind: attention sees only how far apart two positions are."""
+    """Move the prompt's positions on with the ring; attention depends only on the distance of two positions."""
     ring, prompt = on.engine.family.cache.ring or 0, on.prompt.length
     behind = max(0, k.shape[2] - prompt - ring)
     rope = Rope(on.core.inv_freq, torch.tensor([[behind]], device=k.device), k.dtype)
@@ -317,7 +318,7 @@ def _rebased(on: Target, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def ring_kept(on: Target) -> None:
-    """Keep of the first prompt where it ends, for those of all pages behind it."""
+    """Keep the end of the first prompt for all later pages."""
     ring, ends, append = on.engine.family.cache.ring or 0, list[int](), Pipeline.prefill_with
 
     def prefill_with(self: Any, inputs: Any, features: Any, **how: Any) -> Any:
@@ -334,7 +335,7 @@ def _written_over(on: Target) -> None:
 
 
 def _stepping(on: Target, run: Callable[..., Tensor]) -> None:
-    """Run each step as ``run(on, step, pipeline, state, tokens)`` does, where ``step`` is what it was before."""
+    """Replace each step by ``run(on, step, pipeline, state, tokens)``; ``step`` is the step before."""
     step = Pipeline.decode_step
 
     def decode_step(pipeline: Pipeline[Any], state: DecodeState[Any], tokens: Any) -> Tensor:
@@ -344,7 +345,7 @@ def _stepping(on: Target, run: Callable[..., Tensor]) -> None:
 
 
 TokenChoice = Callable[[list[int]], int]
-"""Which of the prompt's last token and those behind it is fed to a step."""
+"""Choose the token for a step among the prompt's last token and all later ones."""
 FED: dict[str, tuple[str, TokenChoice]] = {
     "before": ("each step fed the token in front of the right one", lambda tokens: tokens[-2]),
     "late": (
