@@ -50,7 +50,7 @@ def rounder() -> Rounder:
 
 
 def parts(*names: str, level: Level = Level.MODULES) -> list[ComputedPart]:
-    """What the subject gives with mistakes of the catalogue in it, or with none."""
+    """Return the parts of the subject with mistakes of the catalogue, or with none."""
     asked = CheckedSubject(subject())
     asked.level = level
     with Changes() as changes:
@@ -69,7 +69,7 @@ def test_the_vendors_own_kernels_are_equal_to_the_bit(level: Level) -> None:
     found = rounder().measure(parts(level=level))
     assert [*found] == ["sam", "clip", "projector", *["prefill"] * (level is Level.MODULES)]
     assert {one.differing for one in found.values()} == {0.0}
-    assert found["clip"].parts == (5 if level is Level.MODULES else 1), "four blocks, and what comes of them"
+    assert found["clip"].parts == (5 if level is Level.MODULES else 1), "four blocks and their output"
 
 
 @pytest.mark.parametrize("name", ["clip.activation-1.7", "clip.activation-erf"])
@@ -79,7 +79,7 @@ def test_a_mistake_smaller_than_rounding_is_found_and_named(name: str) -> None:
     assert known_effects(found)[0].id == name
     assert found.tried > 50
     again = rounder().measure(parts(name))["clip"]
-    assert (known_effects(again)[0].id, again.tried) == (name, found.tried), "a later page is asked for it alone"
+    assert (known_effects(again)[0].id, again.tried) == (name, found.tried), "a later page tries only this one"
 
 
 def test_what_the_model_has_not_is_left_out() -> None:
@@ -96,7 +96,7 @@ def test_without_blocks_a_stage_shows_a_mistake_as_a_whole() -> None:
 
 
 def test_weights_in_eight_bits_have_a_bias() -> None:
-    """How large depends on the products of the CPU: 9.1 was seen, and more than the 10 that are allowed."""
+    """The bias depends on the CPU's products: 9.1 was seen, and also more than the 10 that are allowed."""
     found = rounding("prefill.weights-int8", "prefill")
     assert found.ratio < 4
     assert found.bias > 0.8 * OF_BLOCKS.bias
@@ -132,7 +132,7 @@ def test_a_decode_step_is_no_pass_of_a_block() -> None:
 
 
 def run(name: str) -> tuple[CaseReport, CasePayload]:
-    """A page of a run, of a subject with a mistake in it."""
+    """Return the report of a page, for a subject with a mistake."""
     reference = open_recorded([FOLDER], WantedReference(resolve("mini"), "cpu", "bfloat16", fixed=frozenset()))
     case = make_case(CASE.page, "markdown", "gundam", max_new_tokens=2, family=DEEPSEEK_OCR)
     own = config(dtype="bfloat16", explain=600.0, out=None)
