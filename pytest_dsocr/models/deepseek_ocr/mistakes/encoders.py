@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pytest_dsocr.explain.catalogue.blocks import TensorChange, rounding
+from pytest_dsocr.explain.catalogue.blocks import DTYPES, TensorChange, rounding
 from pytest_dsocr.explain.mistake import Group, MistakeTable, Precision, Row, Target, kin
 from pytest_dsocr.layers import sam
 from pytest_dsocr.layers.sam import resize_grid, resize_line
@@ -55,6 +55,10 @@ def attended(
     return softmax(scores).to(q.dtype) @ v
 
 
+def _softmax(dtype: torch.dtype) -> TensorChange:
+    return lambda scores: scores.to(dtype).softmax(-1).to(scores.dtype)
+
+
 ATTENDED: MistakeTable = {
     "no-scale": ("scores that are not scaled", {"scale": lambda dim, heads: 1.0}),
     "scale-width": (
@@ -62,19 +66,13 @@ ATTENDED: MistakeTable = {
         {"scale": lambda dim, heads: 1 / math.sqrt(dim * heads)},
     ),
     "scale-twice": ("scores scaled twice", {"scale": lambda dim, heads: 1 / dim}),
-    **kin(
-        "softmax",
-        {
-            "bfloat16": Row(
-                "a softmax in bfloat16", {"softmax": lambda s: s.bfloat16().softmax(-1).to(s.dtype)}, "bfloat16"
-            ),
-            "float16": Row("a softmax in float16", {"softmax": lambda s: s.half().softmax(-1).to(s.dtype)}, "float16"),
-            "one": Row(
-                "a softmax with one more in its sum",
-                {"softmax": lambda s: torch.cat([s, torch.zeros_like(s[..., :1])], -1).softmax(-1)[..., :-1]},
-                is_small=True,
-            ),
-        },
+    **{
+        f"softmax-{key}": Row(f"a softmax in {key}", {"softmax": _softmax(dtype)}, key) for key, dtype in DTYPES.items()
+    },
+    "softmax-one": Row(
+        "a softmax with one more in its sum",
+        {"softmax": lambda s: torch.cat([s, torch.zeros_like(s[..., :1])], -1).softmax(-1)[..., :-1]},
+        is_small=True,
     ),
     "over-queries": ("a softmax over the queries, not the keys", {"softmax": lambda s: s.softmax(-2)}),
 }
