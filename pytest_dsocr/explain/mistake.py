@@ -21,6 +21,8 @@ StagePart = Literal["front", "block", "wide", "back"]
 changes which places of a view see one another."""
 Precision = Literal["bfloat16", "float16", "tf32", "fp8", "int8", "int4"]
 """A format with fewer bits than float32."""
+COARSE: Precision = "int4"
+"""Format that changes numbers by more than rounding does."""
 ALL = "all"
 """Group of the mistakes in all blocks of vision and of the decoder."""
 NEVER_FILLED = "never-filled"
@@ -229,7 +231,7 @@ class Group(list[Mistake]):
         fields = {"kind": name, **rest}
         fields["signs"] = {sign: names.index(name) for sign, names in self.signs.items() if name in names}
         fields["stepwise"] = self.stepwise is None or name in self.stepwise
-        fields["is_small"] = fields.get("is_small", False) or fields.get("precision") not in (None, "int4")
+        fields["is_small"] = fields.get("is_small", False) or fields.get("precision") not in (None, COARSE)
         self.append(Mistake(self.stage, name, words, part, plant, **fields))
 
     def rows(
@@ -242,9 +244,8 @@ class Group(list[Mistake]):
     ) -> None:
         """Add a mistake for each row of a table. Without a ``kind`` the keys are whole names."""
         for name, row in (kin(kind, table) if kind else table).items():
-            said, how, *rest = Row(*row)
-            fields = dict(zip(Row._fields[2:], rest, strict=True))
-            fields["kind"] = fields["kind"] or name
+            said, how, precision, is_small, needs_crops, own = Row(*row)
+            fields = {"precision": precision, "is_small": is_small, "needs_crops": needs_crops, "kind": own or name}
             self.add(name, words.format(said), partial(_planted, plant, how), part, how=how, **fields)
 
     def of(self, *parts: StagePart) -> list[Mistake]:

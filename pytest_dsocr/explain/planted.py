@@ -92,7 +92,7 @@ def __getattr__(name: str) -> Callable[[Setup], PlantedSubject]:
     def planted(setup: Setup) -> PlantedSubject:
         engine = engine_subject(setup).engine
         if (found := resolve(named, engine.family)) is None:
-            raise DsocrError(f"{named} is no mistake of {engine.family.title}; dsocr faults lists those")
+            raise DsocrError(f"{named} is no mistake of {engine.family.title}; dsocr faults lists its mistakes")
         return PlantedSubject(engine, lambda own, changes: plant(found[1], own.engine, changes))
 
     return planted

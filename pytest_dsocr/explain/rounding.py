@@ -225,7 +225,7 @@ class Rounder:
         return _Difference(part, _rows(part.gave), _rows(vendor), _rows(truth), next(iter(last), None))
 
     def _effects(self, differing: Sequence[_Difference], kinds: Sequence[StagePart]) -> list[Effect]:
-        """Return the effects of the mistakes that may be there: of all known ones, or of those left at an earlier page.
+        """Return the effects of the mistakes that may be there, among all or those left at an earlier page.
 
         A mistake is left if the part with the largest error may have it, or the last part: blocks differ in kind.
         """

@@ -1,4 +1,4 @@
-"""What a mistake changes is put back, whatever it was."""
+"""Changes of a mistake are undone, whatever they changed."""
 
 import re
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""A search's time is counted in CPU seconds, so that another process's work takes nothing from it."""
+"""The time of a search is counted in CPU seconds, so other processes do not shorten it."""
 
 import time
 from threading import Thread
@@ -11,18 +11,18 @@ from pytest_dsocr.explain.question import PageRead, Question, SearchResult, sear
 
 
 class Machine:
-    """A machine with two clocks, which gives the search one part in ``share`` of its CPU."""
+    """Machine with two clocks that gives the search one CPU second in ``share`` elapsed seconds."""
 
     def __init__(self, share: float) -> None:
         self.share, self.cpu_s, self.wall_s = share, 0.0, 100.0
 
     def work(self, cpu_s: float) -> None:
-        """Let CPU seconds pass."""
+        """Advance both clocks by an amount of work."""
         self.cpu_s += cpu_s
         self.wall_s += cpu_s * self.share
 
     def searched(self, budget_s: float, count: int = 100) -> SearchResult:
-        """What a search finds whose candidates take a second each."""
+        """Return the result of a search with candidates that take a second each."""
 
         def measure(one: Mistake) -> float:
             self.work(1.0)

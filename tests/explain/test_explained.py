@@ -1,4 +1,4 @@
-"""Mistakes planted in an engine: the explaining process names the one that explains the divergence."""
+"""Mistakes planted in an engine: the explaining process names the right one."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,20 +26,20 @@ from tests.faults.trial import cases, loaded, reference
 from tests.subjects.test_follow import only
 
 ENOUGH_S = 600
-"""However loaded the machine is."""
+"""CPU seconds that are enough on any machine."""
 
 
 @pytest.fixture(scope="module")
 def explainer() -> Iterator[Explainer]:
-    """One process for every question here, as in a run."""
+    """Explainer with one process for all questions, as in a run."""
     made = Explainer(Setup(), ENOUGH_S)
     yield made
     made.close()
 
 
 def judged(*names: str | Mistake, place: int = 0, level: Level = Level.MODULES) -> CaseReport:
-    """The page that is read soonest, or the next, which is cut, compared with its recording with mistakes planted."""
-    reference()  # is chosen before: by how Pillow resizes
+    """Return the report of the quickest page, or of the next, which is cut, with mistakes planted."""
+    reference()  # chosen by how Pillow resizes, which a mistake may change
     with Changes() as changes:
         for name in names:
             plant(mistakes(DEEPSEEK_OCR)[name] if isinstance(name, str) else name, loaded().engine, changes)
@@ -48,7 +48,7 @@ def judged(*names: str | Mistake, place: int = 0, level: Level = Level.MODULES) 
 
 
 def explained(explainer: Explainer, report: CaseReport, *names: str) -> Explanation:
-    """What is said of a case, whatever was asked before; where some are named as if all others were contradicted."""
+    """Return the explanation of a case; with names, as if all other mistakes had been refuted."""
     question = question_of(report, ENOUGH_S)
     assert question is not None
     others = tuple(one for one in every_id() if one not in names) if names else ()
@@ -60,7 +60,7 @@ def explained(explainer: Explainer, report: CaseReport, *names: str) -> Explanat
 GELU, FRONT = "clip.activation-erf", "vision_fusion.separator-first"
 
 
-def test_what_no_mistake_explains_is_said_so_and_the_process_goes_on(explainer: Explainer) -> None:
+def test_a_failure_that_no_mistake_explains_is_reported_and_the_process_goes_on(explainer: Explainer) -> None:
     bias = model_of(loaded().engine).get_parameter("model.projector.layers.bias")
     made = torch.Generator().manual_seed(1)
     with Changes() as changes:
@@ -90,11 +90,11 @@ def test_a_stage_is_asked_about_once_and_its_proof_reported_of_each_case_that_br
     assert again == proof
     assert asking.explain(judged(GELU, place=1)) == replace(proof, what="clip.crops/0")
     asking._proven.clear()
-    assert asking.explain(report) is None, "where nothing was proven the same is not looked for again"
+    assert asking.explain(report) is None, "without a proof the same search does not run again"
 
 
 def test_what_several_mistakes_give_alike_is_no_proof_of_one(explainer: Explainer) -> None:
-    """A page without crops has one separator, so that three rows put it in the same place."""
+    """A page without crops has one separator, and three mistakes put it in the same place."""
     found = explained(explainer, judged(FRONT))
     assert (len(found.mistakes), FRONT in found.mistakes, found.is_proven) == (3, True, False)
 
@@ -102,8 +102,8 @@ def test_what_several_mistakes_give_alike_is_no_proof_of_one(explainer: Explaine
 TWO_BOS, PAD, FEWER, NO_ID = (f"prompt.{name}" for name in ("two-bos", "padded-front", "one-fewer", "ids-minus"))
 
 
-def test_of_texts_what_gives_the_same_is_named_together_and_what_raised_is_said(explainer: Explainer) -> None:
-    """As the vendor's code, the engine drops features for which the prompt has no token."""
+def test_mistakes_with_the_same_text_are_named_together_and_those_that_raise_are_reported(explainer: Explainer) -> None:
+    """The engine, like the vendor's code, drops features that have no token in the prompt."""
     report = judged(TWO_BOS, level=Level.TEXT)
     assert explained(explainer, report, TWO_BOS, PAD, FEWER, NO_ID).mistakes == (TWO_BOS, PAD)
     raised = "1 known mistake tried at text; 1 could not be computed: -200 in the place of"
@@ -113,12 +113,12 @@ def test_of_texts_what_gives_the_same_is_named_together_and_what_raised_is_said(
 def test_what_explains_a_text_is_tried_on_every_page_right_or_wrong_and_the_search_goes_on(
     explainer: Explainer,
 ) -> None:
-    """What is left of one page that is wrong is narrowed by the next, and refuted by one that is right."""
+    """The next page narrows down the mistakes that are left of a wrong page; a right page refutes them."""
     asking, wrong, right = Explainer(Setup(), ENOUGH_S), judged(TWO_BOS, level=Level.TEXT), judged(level=Level.TEXT)
     every = of_text(0, DEEPSEEK_OCR, of_one_block(loaded().engine))
     asking._client, everything = explainer._client, dict.fromkeys(one.id for one in every)
     but_one = dict.fromkeys([*everything][:-1])
-    assert asking.explain(right) is None, "nothing is to be explained yet"
+    assert asking.explain(right) is None, "there is nothing to explain yet"
     for known, tried, read, names, proven in (
         ((TWO_BOS, "read.no-rule"), everything, wrong, (TWO_BOS,), False),
         (("read.no-rule",), everything, wrong, (), False),
@@ -168,14 +168,14 @@ def test_what_is_computed_soon_is_tried_in_front_and_what_is_known_to_be_right_i
     tried = [[one.id.partition(".")[0] for one in of_text(level, DEEPSEEK_OCR)] for level in range(3)]
     assert ([*dict.fromkeys(tried[0])][:3], {*tried[2]}) == (["text", "read", "prompt"], {"text", "read"})
     assert {*tried[0]} - {*tried[1]} == {"pixels", "prompt"}
-    assert {*tried[0][tried[0].index("pixels") :]} == {"pixels", "sam"}, "SAM's blocks are run again for these alone"
+    assert {*tried[0][tried[0].index("pixels") :]} == {"pixels", "sam"}, "only these run SAM's blocks again"
 
 
 def test_without_seconds_nothing_is_asked() -> None:
     assert Explainer(Setup(), 0).explain(judged(GELU)) is None
 
 
-def test_what_cannot_be_loaded_is_said_in_a_line(tmp_path: Path) -> None:
+def test_a_checkpoint_that_cannot_be_loaded_is_reported_in_a_line(tmp_path: Path) -> None:
     made = Explainer(Setup(checkpoint=str(tmp_path)), ENOUGH_S)
     explanation = made.explain(judged(GELU))
     made.close()

@@ -1,4 +1,4 @@
-"""Where nothing explains a failure, the known mistakes that fit the signs are named, the likeliest first."""
+"""Hints name the known mistakes that fit the symptoms, the likeliest first."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from pytest_dsocr.explain.hints import MOST, OF_STAGES, Pick, agreed, hint
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 
 NARROW_ROWS = {*NOT_FINITE[Symptom.NOT_FINITE]}
-"""Of these each stage has some."""
+"""Names that only some stages have."""
 STAGES = ("projector", "vision_fusion", "prefill", "prefill_best", "logits", "tokens", "read", "text")
 
 

@@ -73,7 +73,7 @@ def test_the_vendors_own_kernels_are_equal_to_the_bit(level: Level) -> None:
     found = rounder().measure(parts(level=level))
     assert [*found] == ["sam", "clip", "projector", *["prefill"] * (level is Level.MODULES)]
     assert {one.differing for one in found.values()} == {0.0}
-    assert found["clip"].parts == (5 if level is Level.MODULES else 1), "four blocks, and what comes of them"
+    assert found["clip"].parts == (5 if level is Level.MODULES else 1), "four blocks and their output"
 
 
 @pytest.mark.parametrize("name", ["clip.activation-1.7", "clip.activation-erf"])
@@ -83,7 +83,7 @@ def test_a_mistake_smaller_than_rounding_is_found_and_named(name: str) -> None:
     assert known_effects(found)[0].id == name
     assert found.tried > 50
     again = rounder().measure(parts(name))["clip"]
-    assert (known_effects(again)[0].id, again.tried) == (name, found.tried), "a later page is asked for it alone"
+    assert (known_effects(again)[0].id, again.tried) == (name, found.tried), "a later page tries only this one"
 
 
 def test_what_the_model_has_not_is_left_out() -> None:
@@ -110,7 +110,7 @@ def test_a_stage_after_its_blocks_is_computed_alone_to_the_same() -> None:
 
 
 def test_weights_in_eight_bits_have_a_bias() -> None:
-    """How large depends on the products of the CPU: 9.1 was seen, and more than the 10 that are allowed."""
+    """The bias depends on the CPU's products: 9.1 was seen, and also more than the 10 that are allowed."""
     found = rounding("prefill.weights-int8", "prefill")
     assert found.ratio < 4
     assert found.bias > 0.8 * OF_BLOCKS.bias

@@ -1,4 +1,4 @@
-"""What the search for a failure's explanation takes for one, and how it ends."""
+"""The search for a mistake: its conditions for an explanation, and its end."""
 
 import math
 from dataclasses import replace
@@ -27,7 +27,7 @@ def known(name: str, kind: str = "") -> Mistake:
 
 
 def made(distances: dict[str, float], *, budget_s: float = 60, without: float = WITHOUT) -> SearchResult:
-    """What a search says of mistakes that come so near."""
+    """Return the result of a search among mistakes with these distances."""
 
     def measure(one: Mistake) -> float:
         if distances[one.id] < 0:
@@ -175,7 +175,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_loaded(
         check_memory("synthetic:full", "cpu", "float32")
     meminfo.unlink()
     assert free_bytes(torch.device("cpu")) is None
-    check_memory("synthetic:full", "cpu", "float32")  # a system that does not say is trusted
+    check_memory("synthetic:full", "cpu", "float32")  # without a figure there is no limit
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_loaded(
     ],
 )
 def test_what_has_a_twin_is_proven_only_if_that_was_refuted(what: str, one: str, twin: str) -> None:
-    """In the matrix of false proofs each gave the same as the other, which was not searched for."""
+    """In the matrix of false proofs each gave the same as the other, which was left out of the search."""
     for others, is_proven in (({}, False), ({twin: 0.03}, True)):
         explanation = explainer.in_words(Question(PAGE, what, 3, 20, NEAR), made({one: 0.0, FAR: 0.03, **others}))
         assert explanation is not None

@@ -1,4 +1,4 @@
-"""A page's text under mistakes: known tokens are passed at once, to the same logits as step by step."""
+"""Texts under mistakes: passing known tokens at once gives the same logits as single steps."""
 
 import pytest
 import torch
@@ -15,20 +15,20 @@ from tests.faults.trial import cases, loaded
 
 TEXT = "<|ref|>title<|/ref|>"
 RAISE = ("prefill.wholly-bfloat16", "prefill.wholly-float16")
-"""What the readable engine cannot compute: its rotary positions stay in float32."""
+"""Mistakes that the engine cannot compute, since its rotary positions stay in float32."""
 
 
 @pytest.fixture(scope="module")
 def page() -> TextPage:
-    """A small view of the page that is read soonest, and a text of it."""
+    """Small view of the quickest page, with a text."""
     packed = pack_case(make_case(cases()[0].page, "markdown", "tiny", family=DEEPSEEK_OCR))
     made = TextPage(loaded().engine, PageRead({**packed, "preset": dict(packed["preset"])}, TEXT, ()))
-    assert made.state is not None, "made in front of every mistake"
+    assert made.state is not None, "made before any mistake is planted"
     return made
 
 
 def logits(page: TextPage, one: Mistake, *, first: int | None) -> Tensor:
-    """Those behind the prompt and each token ``[T, V]``, passed at once from ``first`` on, or in steps."""
+    """Return the logits after the prompt and each token ``[T, V]``, in passes from ``first`` on, or in steps."""
     model = page.engine.pipeline
     with Changes() as changes, torch.no_grad():
         prefilled = page.prefilled(one, changes)
@@ -66,7 +66,7 @@ def test_tokens_that_others_are_fed_in_place_of_are_forgotten(page: TextPage) ->
     torch.testing.assert_close(state.logits, right.logits)
 
 
-def test_what_lies_behind_the_blocks_of_sam_is_computed_alone_to_the_same(page: TextPage) -> None:
+def test_the_part_after_sams_blocks_gives_the_same_if_computed_alone(page: TextPage) -> None:
     for one in groups(DEEPSEEK_OCR)["sam"].of("back")[1::16]:
         with Changes() as changes, torch.no_grad():
             alone = page.prefilled(one, changes)

@@ -1,4 +1,4 @@
-"""A run over a subject with a mistake: its failure, its result and its summary name the mistake."""
+"""Run over a subject with a mistake: the failure, the result and the summary name the mistake."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ WORDS = "with CLIP's exact GELU in place of the quick GELU"
 
 
 def run(folder: Path, tests: str, *flags: str, out: bool = True) -> str:
-    """What a run on the page that is soonest read says."""
+    """Return the output of a run on the quickest page."""
     (folder / "test_port.py").write_text(tests)
     [page] = (page for page in shipped("dev-3") if page.stem == "figures_201")
     options = [
@@ -39,8 +39,8 @@ def run(folder: Path, tests: str, *flags: str, out: bool = True) -> str:
 def test_the_mistake_is_named_everywhere(tmp_path: Path) -> None:
     said = run(tmp_path, TEST)
     [case] = json.loads((tmp_path / "out" / "dsocr.json").read_text())["cases"]
-    assert said.count("explained  ") == 1, "one test tells it, the others name that one"
-    assert "check           CLIP" not in said, "a guess is not told beside a proof"
+    assert said.count("explained  ") == 1, "one test shows it, and the others refer to that one"
+    assert "check           CLIP" not in said, "a proof leaves no room for a guess"
     assert case["proven"]
     assert case["explained"].startswith(WORDS)
     assert WORDS in (tmp_path / "out" / "summary.md").read_text()
@@ -48,7 +48,7 @@ def test_the_mistake_is_named_everywhere(tmp_path: Path) -> None:
 
 
 def test_a_test_of_ones_own_is_shown_the_proof_as_well(tmp_path: Path) -> None:
-    """It compares what comes behind the mistake, and no result is written."""
+    """The test compares a later stage than that of the mistake, and no result is written."""
     own = "def test_logits(dsocr_report, dsocr_check):\n    dsocr_check(dsocr_report, 'logits')\n"
     lines = run(tmp_path, own, "--junit-xml=junit.xml", out=False).splitlines()
     reported = [line for line in lines if line.startswith(("explained  ", "first broke  "))]
@@ -60,7 +60,7 @@ def test_a_test_of_ones_own_is_shown_the_proof_as_well(tmp_path: Path) -> None:
 
 
 def test_a_wrong_epsilon_on_the_second_checkpoint_is_named(tmp_path: Path) -> None:
-    """No page of the first one shows it; and a picture that nobody draws is not named."""
+    """No page of the first checkpoint shows it; and the report names no picture, as none is drawn."""
     planted = "--dsocr-subject=pytest_dsocr.explain.planted:CLP_02"
     options = ["-k", "float32", planted, "--dsocr-explain=600", f"--dsocr-out={tmp_path / 'out'}"]
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "suites/checkpoint", *options]

@@ -1,4 +1,4 @@
-"""A mistake to be planted, and what a default run reports of it."""
+"""A mistake to plant, and the report of a default run on it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,22 +17,22 @@ STAGES = {
     "decode": ("decode", "logits", "tokens", "policy"),
     "postprocess": ("postprocess", "text", "spans", "boxes", "result.mmd", "artefacts"),
 }
-"""Where a comparison, or an error, belongs to; any other stage is called as it is."""
+"""Comparisons and errors by stage; the others are named after their stage."""
 OF_GROUPS = {
     **dict.fromkeys(("pixels", "prompt"), "tokenizer"),
     **dict.fromkeys(("steps", "tokens"), "decode"),
     **dict.fromkeys(("text", "written", "files"), "postprocess"),
 }
-"""The stage of a mistake of the catalogue that nothing else is known of; that of any other is called as its group."""
+"""Stages of the groups that are not named after their stage."""
 
 
 def stage_of_group(group: str) -> str:
-    """Return the stage that a group of the catalogue is about."""
+    """Return the stage of a group of mistakes."""
     return OF_GROUPS.get(group, group)
 
 
 def stage_of(name: str) -> str:
-    """Return the stage of a comparison's own."""
+    """Return the stage of a comparison or an error."""
     return next((stage for stage, names in STAGES.items() if name in names), name)
 
 
@@ -42,16 +42,16 @@ class Fault:
 
     stage: str
     spec: str
-    """The subject that has it."""
+    """Subject with the mistake."""
     put: Callable[[EngineSubject, Changes], None]
-    """Plants it until the changes are undone."""
+    """Plant the mistake until the changes are undone."""
     mistake: str = ""
-    """Its id in the catalogue."""
+    """Id in the catalogue."""
     shows: str = ""
 
 
 def of_catalogue(names: tuple[str, ...] = ()) -> Mapping[str, Fault]:
-    """Return those of the catalogue that were seen somewhere, or those of these ids and numbers."""
+    """Return the mistakes with these ids and numbers, or all that were seen in ports."""
     asked = names or tuple(one.id for one in seen(DEEPSEEK_OCR))
     return {name: _of_catalogue(name) for name in asked}
 
@@ -70,26 +70,26 @@ def _of_catalogue(name: str) -> Fault:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What shows a mistake."""
+    """Result of a run with a planted mistake."""
 
     by: str
-    """The page, or the suite, that shows it first."""
+    """Page or suite that shows the mistake first."""
     first: str
-    """The first comparison that is WRONG, or the error, or the test."""
+    """First WRONG comparison, or the error, or the test."""
     stage_right: bool = False
-    """Whether it is found in its own stage; below L3, whether all that is named is of it."""
+    """Whether the mistake is found in its own stage; below L3, whether only mistakes of this stage are named."""
     hint: str = ""
     explained: str = ""
-    """What is said to explain it."""
+    """Text of the explanation."""
     proven: bool = False
     named: bool = False
-    """Whether the explanation names the mistake itself, of those that are in the catalogue."""
+    """Whether the explanation names the planted mistake."""
     mistakes: str = ""
-    """Below L3, the ids of all that give the same on every page."""
+    """Below L3, ids of the mistakes that give the same on every page."""
 
 
 def outcome_of(fault: Fault, page: str, report: CaseReport) -> Outcome | None:
-    """Say how a page shows the mistake; None where the page passes."""
+    """Return the outcome of a page; None if it passes."""
     if report.divergence is not None:
         found, begins, said = report.divergence.first, report.divergence.begins, hint(report.divergence, DEEPSEEK_OCR)
         at = next((one for one in report.comparisons if one.what == begins), found)

@@ -1,6 +1,6 @@
-"""A mistake is planted while its own row of the catalogue is not searched: whatever is proven then is a false proof.
+"""Search for false proofs: a mistake is planted, and its own row of the catalogue is left out of the search.
 
-The exception is a mistake that nothing tells from the planted one: every tensor of every page is the same.
+Any proof is then false, except that of a mistake with the same tensors as the planted one on every page.
 """
 
 import json
@@ -35,19 +35,19 @@ from tests.faults.trial import READ_TOKENS, loaded, reference
 from tests.subjects.test_follow import only
 
 ASKED = os.environ.get("DSOCR_PROOFS", "")
-"""The folder of results, where the whole matrix is asked for."""
+"""Folder of results, if the whole matrix is wanted."""
 EVERY = int(os.environ.get("DSOCR_PROOFS_EVERY", "1"))
-"""One row of so many is planted."""
+"""Step between the rows that are planted."""
 BUDGET_S = 100_000.0
-"""A search comes to its end."""
+"""CPU seconds that let a search finish."""
 
 
 @dataclass(frozen=True)
 class Said:
-    """What is said of a mistake whose row is not searched."""
+    """Explanation of a planted mistake without its own row."""
 
     first: str = ""
-    """The comparison that breaks first; empty where no page shows it."""
+    """Comparison that breaks first; empty if no page shows the mistake."""
     text: str = ""
     named: tuple[str, ...] = ()
     proven: bool = False
@@ -56,17 +56,17 @@ class Said:
     tried: int = 0
     untried: int = 0
     alike: bool = False
-    """Whether the one that is named and the one that was planted give the same in every tensor of every page."""
+    """Whether the named and the planted mistake give the same tensors on every page."""
 
     @property
     def is_false(self) -> bool:
-        """Whether it is a false proof."""
+        """Whether the explanation is a false proof."""
         return self.proven and not self.alike
 
 
 @dataclass(frozen=True)
 class OfTexts:
-    """What a subject with a mistake reads, and what is said of it by the pages that a run may have."""
+    """Texts of a subject with a mistake by page, and explanations by the pages of a run."""
 
     texts: Mapping[str, str] = field(default_factory=dict)
     runs: Mapping[str, Said] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class OfTexts:
 
 @cache
 def pages() -> tuple[Case, ...]:
-    """Return those of a default run, the quickest first."""
+    """Return the pages of a default run, the quickest first."""
     of = {page.stem: page for page in shipped("dev-3")}
     names = dict.fromkeys(("figures_201", "invoice_016", *of))
     return tuple(make_case(of[name], "markdown", "gundam", READ_TOKENS, family=DEEPSEEK_OCR) for name in names)
@@ -82,19 +82,19 @@ def pages() -> tuple[Case, ...]:
 
 @cache
 def rows() -> Mapping[str, Mistake]:
-    """Return every mistake, those in one block alone and those in all weights as well."""
+    """Return every mistake, also those in one block alone and those in all weights."""
     every = (*mistakes(DEEPSEEK_OCR).values(), *everywhere(DEEPSEEK_OCR), *of_one_block(loaded().engine))
     return {one.id: one for one in every}
 
 
 @cache
 def runtime() -> ExplainingRuntime:
-    """Return what explains: an engine of its own, without a mistake."""
+    """Return the engine without a mistake that explains."""
     return ExplainingRuntime.load(MINI)
 
 
 def kept(name: str, make: Callable[[], Any], kind: Any) -> Any:
-    """Return the result of a row that was made before, else make it, and keep it."""
+    """Return the kept result of a row, or make and keep it."""
     if not ASKED:
         return make()
     path = Path(ASKED) / f"{name}.json"
@@ -105,7 +105,7 @@ def kept(name: str, make: Callable[[], Any], kind: Any) -> Any:
 
 
 def answered(report: CaseReport, asked: Sequence[str], others: Sequence[CaseReport] = ()) -> Said:
-    """Say what explains a report, and the others of texts; of all mistakes where ``asked`` are those left out."""
+    """Return the explanation of a report, and of ``others`` for texts; the search leaves out the ids in ``asked``."""
     question = question_of(report, BUDGET_S)
     if question is None:
         return Said(report.divergence.first.what if report.divergence else "")
@@ -122,7 +122,7 @@ def answered(report: CaseReport, asked: Sequence[str], others: Sequence[CaseRepo
 
 @cache
 def own_rows(name: str) -> Mapping[str, Mistake]:
-    """Return the row of a mistake, and each that a search makes of it for one block alone."""
+    """Return the row of a mistake, and its copies for one block alone."""
     whole = replace(rows()[name], block=None).id
     alone = in_one_block([mistakes(DEEPSEEK_OCR)[whole]], loaded().engine) if whole in mistakes(DEEPSEEK_OCR) else ()
     return {whole: rows()[whole], **{one.id: one for one in alone}}
@@ -130,14 +130,14 @@ def own_rows(name: str) -> Mapping[str, Mistake]:
 
 @cache
 def every_id() -> frozenset[str]:
-    """Return the id of everything that any search may try."""
+    """Return the ids of all mistakes that a search may try."""
     return frozenset(rows()) | {one.id for one in in_one_block(mistakes(DEEPSEEK_OCR).values(), loaded().engine)}
 
 
 def reports(name: str, level: Level, *, up_to_first: bool = False) -> list[CaseReport]:
-    """Return what a subject with a mistake is found to do on each page, or on those up to the first that breaks."""
+    """Return the reports of a subject with a mistake on all pages, or up to the first that breaks."""
     found = list[CaseReport]()
-    reference(), pages()  # are made before: by how Pillow resizes, and with the presets that are right
+    reference(), pages()  # made before the mistake, which may change resizing and presets
     with Changes() as changes:
         plant(own_rows(name)[name], loaded().engine, changes)
         for case in pages():
@@ -149,7 +149,7 @@ def reports(name: str, level: Level, *, up_to_first: bool = False) -> list[CaseR
 
 
 def with_stages(name: str) -> Said:
-    """Say what is proven of a subject that shows everything, by the first page that breaks."""
+    """Return the explanation of the first page that breaks, for a subject that shows everything."""
     last = reports(name, Level.MODULES, up_to_first=True)[-1]
     if not last.divergence:
         return Said()
@@ -158,19 +158,19 @@ def with_stages(name: str) -> Said:
 
 
 def of_text_alone(name: str) -> OfTexts:
-    """Return what a subject with a mistake reads."""
+    """Return the texts of a subject with a mistake."""
     return OfTexts({one.case.page.stem: one.exchange.answer.text for one in reports(name, Level.TEXT)})
 
 
 def runs() -> Mapping[str, Sequence[int]]:
-    """Return which pages a run may have: each alone, and all."""
+    """Return the pages of each run: all of them, and each alone."""
     return {"all": range(len(pages())), **{case.page.stem: (k,) for k, case in enumerate(pages())}}
 
 
 def proven_by_texts(name: str, texts: Mapping[str, Mapping[str, str]]) -> OfTexts:
-    """Say what is proven by texts alone, where one other mistake gives the same of every page of a run.
+    """Return the explanations by texts, for the runs in which exactly one other mistake gives the same texts.
 
-    Only that one is searched for: that of the others one reads otherwise was seen.
+    Only that one is searched for, since the kept texts already refute the others.
     """
     own, found = {*own_rows(name)}, dict[str, Said]()
     searched = {one.id for one in of_text(0, DEEPSEEK_OCR, of_one_block(loaded().engine))}
@@ -196,12 +196,12 @@ def proven_by_texts(name: str, texts: Mapping[str, Mapping[str, str]]) -> OfText
 
 
 def reference_text(case: Case) -> str:
-    """Return what the reference reads of a page."""
+    """Return the reference's text of a page."""
     return reference().observe(case).output.text
 
 
 def _alike(one: str, other: str) -> bool:
-    """Return whether nothing of subjects with two mistakes differs by more than float32 can tell."""
+    """Return whether subjects with two mistakes differ by less than float32 can tell."""
     both = zip(reports(one, Level.MODULES), reports(other, Level.MODULES), strict=True)
     return all(_same(a.exchange.answer, b.exchange.answer) for a, b in both)
 
@@ -215,7 +215,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def table(folder: Path) -> dict[str, Any]:
-    """Return what came of the rows that are kept in a folder: how many were planted, and all that was proven."""
+    """Return the summary of a folder of results: numbers of planted rows, and all proofs."""
     stages = {path.stem: _read(path, Said) for path in sorted((folder / "stages").glob("*.json"))}
     texts = {path.stem: _read(path, OfTexts).runs for path in sorted((folder / "texts").glob("*.json"))}
     of_texts = {f"{name} on {run}": said for name, of_row in texts.items() for run, said in of_row.items()}

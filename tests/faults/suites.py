@@ -1,4 +1,4 @@
-"""The suites of a default run beside the pages, run on one mistake in a process of their own."""
+"""Suites of a default run besides the pages, run on one mistake in a separate process."""
 
 import os
 import re
@@ -28,18 +28,18 @@ ASKED: Mapping[str, Sequence[Sequence[str]]] = {
     "decode": ((POLICY,), (CHECKPOINT,), (CACHE,)),
     "read": ((READING,), (CHECKPOINT,), (CACHE,), (POLICY,)),
 }
-"""What is asked about a stage, one after the other: the suites that can see its mistakes."""
+"""Suites that can see a stage's mistakes, in the order in which they run."""
 OF_VISION = ((CHECKPOINT,), (CACHE,))
 ALL = ((CONTRACT,), (CACHE,), (CHECKPOINT,))
 LEVEL = level(os.environ.get("DSOCR_FAULTS_LEVEL", "L3"))
-"""What the subject shows. Below L3 all pages are explained, all suites asked, and what is found is recorded only."""
+"""Level of the subject. Below L3 all pages are explained and all suites run, and the results are only recorded."""
 SPEC = "DSOCR_FAULTS_SPEC"
 NO_TESTS = 5
-"""The status of a run none of whose tests apply to the device and the dtype, or to the level."""
+"""Exit status of a run without any test for the device, the dtype or the level."""
 RUN = """
 import sys, pytest
 from pytest_dsocr.contract.image import resampling
-resampling()  # is kept: a mistake in Pillow's resizing must not change which recordings fit
+resampling()  # cached, as a mistake in Pillow's resizing must not change the choice of recordings
 sys.exit(pytest.main(sys.argv[1:]))
 """
 DEVICE, DTYPE = os.environ.get("DSOCR_FAULTS_ON", "cpu:float32").split(":")
@@ -50,28 +50,28 @@ WRONG = re.compile(r"^(?:WRONG\s+|error in )([^\s:]+)", re.M)
 
 
 def ask_suites(fault: Fault) -> Outcome | None:
-    """Run the suites until a test fails over the mistake; None where none does."""
+    """Run the suites until a test fails, and return its outcome; None if all pass."""
     suites = ASKED.get(fault.stage, OF_VISION) if LEVEL is Level.MODULES else ALL
     return next((found for asked in suites if (found := failure(fault, asked))), None)
 
 
 def showing(subject: Any) -> Any:
-    """Return the subject, showing no more than what the level asks for."""
+    """Return the subject with only the methods of the level."""
     names = (*(name for one in Level if one <= LEVEL for name in METHODS[one]), "close")
     return SimpleNamespace(**{name: getattr(subject, name) for name in names if hasattr(subject, name)})
 
 
 def shown(setup: Setup) -> Any:
-    """Make the subject whose factory an environment variable names, showing no more than what the level asks for."""
+    """Return the subject that an environment variable names, with only the methods of the level."""
     module, _, factory = os.environ[SPEC].partition(":")
     return showing(getattr(import_module(module), factory)(setup))
 
 
 def failure(fault: Fault, asked: Sequence[str]) -> Outcome | None:
-    """Run suites, or tests of them; say how the first failure shows the mistake, and None where all pass.
+    """Run suites or tests, and return the outcome of the first failure; None if all pass.
 
     Raises:
-        RuntimeError: where pytest ended without a failed test.
+        RuntimeError: if pytest failed without a failed test.
     """
     spec = fault.spec if LEVEL is Level.MODULES else f"{__name__}:{shown.__name__}"
     command = [sys.executable, "-c", RUN, *asked, *OPTIONS, f"--dsocr-subject={spec}"]
@@ -89,7 +89,7 @@ def failure(fault: Fault, asked: Sequence[str]) -> Outcome | None:
 
 
 def stages_of(what: str, suite: str) -> tuple[str, ...]:
-    """Return the stages that a comparison of a suite stands for: that of the cache compares one way with another."""
+    """Return the stages that a suite's comparison is about; the cache suite compares two ways to decode."""
     if suite == CACHE and what == "text/together":
         return ("read", "decode")
     if suite == CACHE and what.partition("/")[0] not in ("sam.crops", "vision_fusion"):

@@ -1,4 +1,4 @@
-"""What was measured of correct variants and of small mistakes: the limit of what is usual lies between them."""
+"""The limit of usual errors lies between the measured correct variants and the small mistakes."""
 
 import json
 from contextlib import nullcontext
@@ -12,10 +12,10 @@ from tests.faults.outcome import of_catalogue
 from tests.faults.trial import cases, hold, loaded, planted
 
 MEASURED = json.loads(Path(__file__).with_name("calibration.json").read_text(encoding="utf-8"))
-"""By device and dtype: each variant's largest relative error at each seam."""
+"""Largest relative error at each seam of each variant, by device and dtype."""
 USUAL = BY_DTYPE["float32"].usual
 MARGIN = 2**0.5
-"""Two errors of kernels add up to so much: a CPU that was not measured may have both."""
+"""Sum of two independent kernel errors, which a CPU that was not measured may have."""
 BELOW = {"SAM-W15"}
 """Mistakes that are smaller than rounding."""
 

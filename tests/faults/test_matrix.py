@@ -1,7 +1,7 @@
-"""Known mistakes, planted: each is found in its own stage. On every change some of them are.
+"""Planted mistakes are found in their own stage. A default run plants a few of them.
 
 DSOCR_FAULTS=catalogue pytest tests/faults/test_matrix.py -n 2 --junit-xml=faults.xml  # or SAM-09,POS-01
-DSOCR_FAULTS_LEVEL=L0 (L1, L2) before it records what a run says of a subject that shows no more, and always passes.
+With DSOCR_FAULTS_LEVEL=L0, L1 or L2 the subject offers only this level. The test then records the report and passes.
 """
 
 import os
@@ -20,18 +20,18 @@ from tests.faults.trial import BUDGET_S, SETUP, try_at_level, try_fault
 
 ASKED = os.environ.get("DSOCR_FAULTS", "")
 QUICK = ("PRM-02", "SAM-09", "SAM-W3", "CLP-08", "PRJ-W1", "FUS-01", "MOE-02", "POS-01")
-"""One or two of a stage, that the first page shows in front of its first step."""
+"""Mistakes of each stage that the first page shows before its first step."""
 
 
 def faults() -> Mapping[str, Fault]:
-    """Return those that are asked for: of the catalogue, or of ids of it."""
+    """Return the wanted mistakes: all of the catalogue, or those of some ids."""
     every = ASKED == "catalogue"
     return of_catalogue(() if every else tuple(ASKED.split(",")) if ASKED else QUICK)
 
 
 @pytest.fixture(scope="module")
 def explainer() -> Iterator[Explainer]:
-    """The explaining process, which is without a mistake."""
+    """Explaining process, without a mistake."""
     made = Explainer(SETUP, BUDGET_S)
     yield made
     made.close()

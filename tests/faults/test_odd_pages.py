@@ -1,4 +1,4 @@
-"""Odd pages: what was recorded of them holds for correct kernels, and read alone each shows what it is made for."""
+"""Odd pages: their recordings hold for correct kernels, and each page shows the mistakes that it is made for."""
 
 import json
 from collections.abc import Callable
@@ -37,7 +37,7 @@ SHOWS = {
     "tie": tuple(f"pixels.grid-{rule}" for rule in ("tie-first", "tie-last", "most-2")),
     "between_grids": tuple(f"pixels.grid-{rule}" for rule in ("log", "inverse", "rounded-1", "page-rounded-2", "ceil")),
 }
-"""Mistakes of the catalogue, by the page that is to show them."""
+"""Mistakes of the catalogue, by the page that shows them."""
 
 
 def inverted(source: Any) -> Image.Image:

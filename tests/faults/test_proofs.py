@@ -1,12 +1,12 @@
-"""No mistake is called proven that was not planted: each is planted while its own row is not searched.
+"""No mistake is called proven unless it was planted. Each is planted while its own row is left out of the search.
 
-export DSOCR_PROOFS=FOLDER
-pytest tests/faults/test_proofs.py -n 30 -k by_stages   # what is proven by tensors
-pytest tests/faults/test_proofs.py -n 30 -k each_reads  # what each reads, which the next one needs
-pytest tests/faults/test_proofs.py -n 30 -k by_texts    # what is proven by texts alone
-python -m tests.faults.proofs >proofs.json             # all that was proven, in one file
-A result that is in the folder is not made again: a run that was interrupted goes on when it is started again.
-DSOCR_PROOFS_EVERY=20 takes every twentieth row.
+These commands run the whole matrix. Results in the folder are kept, so an interrupted run continues::
+
+    export DSOCR_PROOFS=FOLDER  # DSOCR_PROOFS_EVERY=20 takes every twentieth row
+    pytest tests/faults/test_proofs.py -n 30 -k by_stages   # proofs by tensors
+    pytest tests/faults/test_proofs.py -n 30 -k each_reads  # texts of each mistake, for the next command
+    pytest tests/faults/test_proofs.py -n 30 -k by_texts    # proofs by texts alone
+    python -m tests.faults.proofs >proofs.json              # all proofs in one file
 """
 
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_by_texts_no_other_mistake_is_proven(name: str) -> None:
 
 
 def reads() -> list[Path]:
-    """The results of what each reads."""
+    """Return the files with the texts of each mistake."""
     return sorted((Path(ASKED) / "reads").glob("*.json"))
 
 
@@ -67,7 +67,7 @@ def test_of_a_few_no_other_mistake_is_proven_by_stages(name: str) -> None:
 
 
 def test_by_two_places_of_a_text_no_other_mistake_is_proven() -> None:
-    """Of all known mistakes one other alone gives this page's text, which says too little."""
+    """Only one other known mistake gives this page's text, but two places are too little for a proof."""
     [report, *_] = reports("prompt.two-bos", Level.TEXT, up_to_first=True)
     said = answered(report, [one for one in every_id() if one != "prompt.padded-front"])
     assert (said.named, said.places, said.untried, said.proven) == (("prompt.padded-front",), 2, 0, False)

@@ -1,6 +1,6 @@
-"""Unlimited-OCR's own mistakes, planted in an engine of it: each is found in its stage, and laid to itself.
+"""Mistakes of Unlimited-OCR alone, planted in an engine: each is found in its stage and named.
 
-The embedded checkpoint's weights, with a ring of 8, so that a few steps come to its end.
+The engine has the embedded checkpoint's weights and a ring of 8, which a few steps fill.
 """
 
 import json
@@ -36,7 +36,7 @@ RING = 8
 OWN = MODELS["unlimited_ocr"].with_ring(RING)
 PAGES = {page.stem: page for page in shipped("dev-20")}
 FIRST, PAST_NINE, OTHER, SEVERAL = "invoice_000", "article_030", "figures_009", ""
-"""The second is cut into more than nine crops; the last is two pages in one prompt."""
+"""Names of pages. ``PAST_NINE`` has more than nine crops; ``SEVERAL`` is two pages in one prompt."""
 ENOUGH_S = 600
 OF_CASES = {
     **{
@@ -64,7 +64,7 @@ the page into 2 x 3 crops."""
 
 
 class Reference:
-    """The engine by itself, which the subject is as well, but for its mistake."""
+    """Reference with the engine that is also the subject, without the mistake."""
 
     def __init__(self, folder: Path) -> None:
         for file in MINI_FOLDER.iterdir():
@@ -80,7 +80,7 @@ class Reference:
         return self.runtime.observe(case)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no process is open."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Mistake after mistake planted in one loaded engine, which is compared with the recordings of the quick pages."""
+"""Trials of mistakes: each is planted in one loaded engine and compared with recordings of the quick pages."""
 
 import os
 from collections.abc import Generator, Iterator
@@ -36,13 +36,13 @@ from tests.recordings import FOLDER
 QUICKEST = ("figures_201", "invoice_016")
 SETUP = Setup("mini", DEVICE, DTYPE)
 READ_TOKENS = 200
-"""A subject in a loop is not read to the end: the longest of these pages has 180."""
+"""Largest number of tokens to read, in case a subject loops; the longest of these pages has 180."""
 BUDGET_S = 120 if LEVEL is Level.MODULES else float(os.environ.get("DSOCR_FAULTS_S", "20"))
-"""Of an explanation: longer than a run's own, as several are tried at a time; below L3 a run's own."""
+"""CPU seconds of an explanation: more than in a run, as several trials run at once; below L3 as in a run."""
 
 
 class Brief(EngineSubject):
-    """An engine that does not read for ever."""
+    """Engine with a limit of tokens to read."""
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
         return super().read(page, prompt=prompt, preset=preset, max_new_tokens=min(max_new_tokens, READ_TOKENS))
@@ -68,13 +68,13 @@ def key() -> RecordingKey:
 
 @cache
 def rounder() -> Rounder:
-    """Return what computes a subject's parts again, where it computes in fewer bits than float32."""
+    """Return the rounder for a subject in fewer bits than float32."""
     return Rounder(SETUP, BUDGET_S)
 
 
 @cache
 def cases() -> tuple[Case, ...]:
-    """Return the pages of a default run: in front the quickest without crops, and with some."""
+    """Return the pages of a default run, first the quickest without and with crops."""
     pages = {page.stem: page for page in shipped("dev-3")}
     names, most = dict.fromkeys((*QUICKEST, *pages)), None if LEVEL is Level.MODULES else READ_TOKENS
     return tuple(make_case(pages[name], "markdown", "gundam", most, family=DEEPSEEK_OCR) for name in names)
@@ -82,24 +82,24 @@ def cases() -> tuple[Case, ...]:
 
 @contextmanager
 def planted(fault: Fault) -> Iterator[Brief]:
-    """Yield the loaded engine with a mistake in it, which is taken out again."""
-    reference()  # found before: it is chosen by how Pillow resizes, which a mistake may change
+    """Yield the loaded engine with a mistake, and remove the mistake afterwards."""
+    reference()  # chosen by how Pillow resizes, which a mistake may change
     with Changes() as changes:
         fault.put(loaded(), changes)
         yield loaded()
 
 
 def hold(subject: Brief, case: Case) -> CaseReport:
-    """Hold the subject against the recording of a page, and read the first page even where a stage is wrong."""
+    """Compare the subject with the recording of a page; read the first page even if a stage is wrong."""
     always_read, tokenizer = case == cases()[0], resolve(MINI).tokenizer
     exchange = ask(showing(subject), reference(), case, always_read=always_read, tokenizer=tokenizer)
     return judge(exchange, limits_between(subject, reference(), key()))
 
 
 def _held(fault: Fault) -> Generator[CaseReport]:
-    """Yield the report of each page, and of those that pass how they round, computed again without the mistake."""
+    """Yield the report of each page, and a second one with its rounding for each page that passes."""
     passed, is_rounded = list[tuple[CaseReport, list[ComputedPart]]](), SETUP.dtype in ROUNDED_DTYPES
-    with planted(fault) as subject:  # for all pages, as a mistake may keep something of one for the next
+    with planted(fault) as subject:  # a mistake may keep values from one page to the next
         for case in cases():
             yield (report := hold(subject, case))
             if is_rounded and report.exchange.answer.input_tensors is not None:
@@ -111,7 +111,7 @@ def _held(fault: Fault) -> Generator[CaseReport]:
 
 
 def try_fault(fault: Fault, explainer: Explainer, *, suites: bool) -> Outcome | None:
-    """Plant a mistake; say how the first page or suite of a default run shows it, and None where none does."""
+    """Plant a mistake; return the outcome of the first page or suite that shows it, or None."""
     if suites and "::" in fault.shows and (found := failure(fault, [fault.shows])):
         return found
     with closing(_held(fault)) as reports:
@@ -123,8 +123,8 @@ def try_fault(fault: Fault, explainer: Explainer, *, suites: bool) -> Outcome | 
 
 
 def try_at_level(fault: Fault, explainer: Explainer) -> Outcome | None:
-    """Plant a mistake in a subject that shows less; say what a run says of it, and None where nothing shows it."""
-    asking = Explainer(SETUP, BUDGET_S)  # what was asked of the mistake before is none of this one
+    """Plant a mistake in a subject of a lower level; return the outcome of a run, or None."""
+    asking = Explainer(SETUP, BUDGET_S)  # an explainer remembers earlier mistakes
     asking._client, reports = explainer._client, list(_held(fault))
     found = next((found for one in reports if (found := outcome_of(fault, one.case.page.stem, one))), None)
     said = [asking.explain(report) for report in reports]

@@ -102,10 +102,7 @@ LAYOUTS: MistakeTable = {
     "newline-separator": ("the separator in the place of newlines", {"newline": lambda newline, separator: separator}),
     "separator-newline": ("a newline in the place of the separator", {"separator": lambda newline, separator: newline}),
     "separator-zero": ("a separator of zeros", {"separator": lambda newline, separator: 0 * separator}),
-    NEVER_FILLED: (
-        "newlines left as they were allocated",
-        {"newline": lambda newline, separator: newline * torch.nan},
-    ),
+    NEVER_FILLED: ("newlines left as they were allocated", {"newline": lambda newline, separator: newline * torch.nan}),
     "exchanged": (
         "newline and separator exchanged",
         {"newline": lambda newline, separator: separator, "separator": lambda newline, separator: newline},

@@ -218,10 +218,7 @@ CUTS: dict[str, tuple[str, Cut]] = {
         "the whole page as a crop of its own behind the others",
         lambda recipe, page, grid, side: [*_cut(recipe, page, grid, side), recipe.resize(page, (side, side))],
     ),
-    "backwards": (
-        "crops in the opposite order",
-        lambda recipe, page, grid, side: _cut(recipe, page, grid, side)[::-1],
-    ),
+    "backwards": ("crops in the opposite order", lambda recipe, page, grid, side: _cut(recipe, page, grid, side)[::-1]),
 }
 
 
@@ -479,10 +476,7 @@ BARS: MistakeTable = {
 VIEWS: MistakeTable = {
     "squashed": ("the whole page squashed into its view", {"squash": True}),
     "not-squashed": ("the whole page padded where it should be squashed", {"squash": False}),
-    "base-size": (
-        "the view of the page as wide as base_size without crops too",
-        {"side": lambda own: own.base_size},
-    ),
+    "base-size": ("the view of the page as wide as base_size without crops too", {"side": lambda own: own.base_size}),
     "size-down": ("the page's fitted size rounded down", {"rounded": int}),
     "size-up": ("the page's fitted size rounded up", {"rounded": lambda edge: int(-(-edge // 1))}),
 }

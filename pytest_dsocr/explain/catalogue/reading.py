@@ -100,13 +100,8 @@ RULES: MistakeTable = {
 }
 """Changes of the n-gram rule for a model that has one."""
 OTHER_RULES: MistakeTable = {
-    **kin(
-        "window",
-        {
-            f"35-{n}": (f"an n-gram rule of 35 tokens that looks back {n}", {"size": 35, "window": n})
-            for n in (128, 1024)
-        },
-    )
+    f"window-35-{n}": Row(f"an n-gram rule of 35 tokens that looks back {n}", {"size": 35, "window": n}, kind="window")
+    for n in (128, 1024)
 }
 """Rules of the model's card, for a model whose ``infer`` has none by default."""
 READINGS: MistakeTable = {
@@ -115,16 +110,14 @@ READINGS: MistakeTable = {
     "window-30-90": Row("an n-gram rule of 30 tokens that looks back 90", {"size": 30, "window": 90}, kind="window"),
     **kin("size", {f"{n}": (f"an n-gram rule of {n} tokens in place of {{own}}", {"size": n}) for n in SIZES}),
     **kin("penalty", {f"{n:g}": (f"a penalty of {n:g} on tokens that were said", {"penalty": n}) for n in PENALTIES}),
-    **kin(
-        "penalty-said",
-        {
-            f"{n:g}": (
-                f"a penalty of {n:g} on tokens that were said, the prompt's not counted",
-                {"penalty": n, "penalty_of_prompt": False},
-            )
-            for n in (1.05, 1.1, 1.2)
-        },
-    ),
+    **{
+        f"penalty-said-{n:g}": Row(
+            f"a penalty of {n:g} on tokens that were said, the prompt's not counted",
+            {"penalty": n, "penalty_of_prompt": False},
+            kind="penalty",
+        )
+        for n in (1.05, 1.1, 1.2)
+    },
     **{
         key: Row(f"logits rounded to {key} in front of the choice", {"rounded": dtype}, key)
         for key, dtype in DTYPES.items()

@@ -1,4 +1,4 @@
-"""Mistakes that ports made, or may make, in DeepSeek-OCR's encoder."""
+"""Mistakes in DeepSeek-OCR's encoder."""
 
 from collections.abc import Sequence
 

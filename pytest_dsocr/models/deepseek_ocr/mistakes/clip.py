@@ -21,7 +21,7 @@ EPSILONS = (1e-6, 1e-12, 1e-8, 1e-3)
 
 
 def clip_mistakes() -> Group:
-    """Make those of CLIP, the likeliest first."""
+    """Return the mistakes of CLIP, the likeliest first."""
     group = Group("clip", {**NOT_FINITE, Symptom.SHUFFLED: ("features-turned",)})
     group.rows("positions", dict(grid_variants()), _grid, "front", "CLIP's positions {}")
     blocks.add_activations(group, "CLIP", "quick", lambda act, mlp, x: mlp.fc2(act(mlp.fc1(x))), clip.ClipMlp)

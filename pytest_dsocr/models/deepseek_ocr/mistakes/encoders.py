@@ -1,4 +1,4 @@
-"""Mistakes of attention, and those that both encoders of images may have in it and in tables that are resized."""
+"""Mistakes of attention, and of the tables of positions that both encoders of images resize."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pytest_dsocr.explain.catalogue.blocks import TensorChange, rounding
+from pytest_dsocr.explain.catalogue.blocks import DTYPES, TensorChange, rounding
 from pytest_dsocr.explain.mistake import Group, MistakeTable, Precision, Row, Target, kin
 from pytest_dsocr.layers import sam
 from pytest_dsocr.layers.sam import resize_grid, resize_line
@@ -17,9 +17,9 @@ from pytest_dsocr.models.deepseek_ocr import clip
 
 ATTENTIONS = (sam.SamAttention, clip.ClipAttention)
 Split = Callable[[Tensor, int], Tensor]
-"""Makes queries, keys and values ``[3, B, N, P, D]`` of ``[B, P, 3 * C]`` and the number of heads."""
+"""Split ``[B, P, 3 * C]`` into queries, keys and values ``[3, B, N, P, D]``, for a number of heads."""
 Hidden = Callable[[Tensor, Tensor], Tensor]
-"""Returns the keys ``[1, S]`` that a query ``[T, 1]`` does not see, from their positions."""
+"""Return the keys hidden from queries, from the positions of queries ``[T, 1]`` and keys ``[1, S]``."""
 
 
 def attended(
@@ -55,6 +55,10 @@ def attended(
     return softmax(scores).to(q.dtype) @ v
 
 
+def _softmax(dtype: torch.dtype) -> TensorChange:
+    return lambda scores: scores.to(dtype).softmax(-1).to(scores.dtype)
+
+
 ATTENDED: MistakeTable = {
     "no-scale": ("scores that are not scaled", {"scale": lambda dim, heads: 1.0}),
     "scale-width": (
@@ -62,19 +66,13 @@ ATTENDED: MistakeTable = {
         {"scale": lambda dim, heads: 1 / math.sqrt(dim * heads)},
     ),
     "scale-twice": ("scores scaled twice", {"scale": lambda dim, heads: 1 / dim}),
-    **kin(
-        "softmax",
-        {
-            "bfloat16": Row(
-                "a softmax in bfloat16", {"softmax": lambda s: s.bfloat16().softmax(-1).to(s.dtype)}, "bfloat16"
-            ),
-            "float16": Row("a softmax in float16", {"softmax": lambda s: s.half().softmax(-1).to(s.dtype)}, "float16"),
-            "one": Row(
-                "a softmax with one more in its sum",
-                {"softmax": lambda s: torch.cat([s, torch.zeros_like(s[..., :1])], -1).softmax(-1)[..., :-1]},
-                is_small=True,
-            ),
-        },
+    **{
+        f"softmax-{key}": Row(f"a softmax in {key}", {"softmax": _softmax(dtype)}, key) for key, dtype in DTYPES.items()
+    },
+    "softmax-one": Row(
+        "a softmax with one more in its sum",
+        {"softmax": lambda s: torch.cat([s, torch.zeros_like(s[..., :1])], -1).softmax(-1)[..., :-1]},
+        is_small=True,
     ),
     "over-queries": ("a softmax over the queries, not the keys", {"softmax": lambda s: s.softmax(-2)}),
 }
@@ -82,7 +80,7 @@ ATTENDED: MistakeTable = {
 
 
 def _split(fused: Tensor, heads: int, *, sizes: str = "3nd", order: tuple[int, ...] = (0, 1, 2)) -> Tensor:
-    """Make queries, keys and values ``[3, B, N, P, D]`` of ``[B, P, 3 * C]``, whose last axis ``sizes`` names."""
+    """Split ``[B, P, 3 * C]`` into ``[3, B, N, P, D]``; ``sizes`` names the parts of the last axis."""
     widths = {"3": 3, "n": heads, "d": -1}
     parts = fused.unflatten(-1, tuple(widths[one] for one in sizes))  # [B, P, *sizes]
     axes = (2 + sizes.index("3"), 0, 2 + sizes.index("n"), 1, 2 + sizes.index("d"))
@@ -141,11 +139,11 @@ HEADS: MistakeTable = {
 """Mistakes of CLIP only, since SAM's relative positions are as wide as a head."""
 LETTERS = {"q": "queries", "k": "keys", "v": "values"}
 ORDERS = {"kqv": (1, 0, 2), "vkq": (2, 1, 0), "qvk": (0, 2, 1), "kvq": (2, 0, 1), "vqk": (1, 2, 0)}
-"""By the order in which a port takes them: where queries, keys and values are then read."""
+"""Indices at which queries, keys and values are read, by the order that a port assumes."""
 
 
 def add_attention(group: Group, name: str) -> None:
-    """Add what may be wrong with the attention in each block of ``name``."""
+    """Add mistakes in the attention of each block of ``name``."""
     rows = BY_HEAD | ATTENDED | VARIANTS | (HEADS if group.stage == "clip" else {})
     group.rows("", rows, _attends, words=f"{{}} in {name}")
     orders: MistakeTable = {
@@ -178,7 +176,7 @@ def _part(on: Target, place: int, change: TensorChange, of: str) -> None:
 
 
 TableResize = Callable[[Tensor, int], Tensor]
-"""Makes of a table another of this size, or side."""
+"""Resize a table to a length or a side."""
 
 
 def _unless_equal(resize: TableResize) -> TableResize:
@@ -210,7 +208,7 @@ def _strided(table: Tensor, size: int) -> Tensor:
 
 
 def _beyond(table: Tensor, size: int, places: Callable[[Tensor, int], Tensor]) -> Tensor:
-    """Take rows and columns for a view larger than the table by ``places``, and else resize as is right."""
+    """Take the rows and columns ``places`` for a view larger than the table; resize it rightly for other views."""
     at = places(torch.arange(size), len(table))
     return table[at][:, at] if size > len(table) else resize_grid(table, size)
 
@@ -228,7 +226,7 @@ CHANGED: MistakeTable = {
 
 
 def grid_variants() -> Iterator[tuple[str, Row]]:
-    """Yield mistakes in resizing a square table of positions, which is done for crops alone."""
+    """Yield mistakes with a square table of positions. It is resized for crops only."""
     for mode, antialias, corners in ((m, a, c) for m in ("bicubic", "bilinear") for a in (False, True) for c in (0, 1)):
         if (mode, antialias, corners) == ("bicubic", True, 0):
             continue
@@ -256,7 +254,7 @@ def grid_variants() -> Iterator[tuple[str, Row]]:
 
 
 def line_variants() -> Iterator[tuple[str, Row]]:
-    """Yield mistakes in resizing a table of relative positions ``[L, C]``, which is done for crops alone."""
+    """Yield mistakes in resizing a table of relative positions ``[L, C]``, which only crops need."""
     yield "corners", _of_crops("resized linearly with corners aligned", _line(mode="linear", align_corners=True))
     for mode in ("nearest", "nearest-exact", "area"):
         yield mode, _of_crops(f"resized by {mode}", _line(mode=mode))

@@ -16,7 +16,7 @@ from pytest_dsocr.models.deepseek_ocr.model import DeepseekOCR
 
 
 def projector_mistakes() -> Group:
-    """Make those of the projector and of what it gets."""
+    """Return the mistakes of the projector and of its inputs."""
     group = Group("projector", NOT_FINITE)
     for key, (words, pairing) in PAIRINGS.items():
         where = "" if "projector" in words else " in front of the projector"
@@ -58,7 +58,7 @@ def _unit(x: Tensor) -> Tensor:
 
 
 Pairing = Callable[[EncoderFeatures], tuple[Tensor, ...]]
-"""Returns the tensors whose channels are joined as the projector's input."""
+"""Return the tensors to join along their channels as the projector's input."""
 PAIRINGS: dict[str, tuple[str, Pairing]] = {
     "sam-first": ("SAM's features in front of CLIP's", lambda v: (v.rows, v.tokens)),
     "last-dropped": ("CLIP's last token dropped in place of its class token", lambda v: (v.clip[:, :-1], v.rows)),
@@ -87,7 +87,7 @@ PAIRINGS: dict[str, tuple[str, Pairing]] = {
     "units": ("CLIP's and SAM's features made of length one", lambda v: (_unit(v.tokens), _unit(v.rows))),
     "shifted": ("CLIP's tokens one place off, the class token in front", lambda v: (v.clip.roll(1, 1)[:, 1:], v.rows)),
 }
-"""Mistakes that need CLIP and SAM to have the same width if both are in one place."""
+"""Mistakes in joining CLIP's and SAM's features. Some need both to have the same width."""
 LINEARS: dict[str, tuple[str, Callable[[Any, Tensor], Tensor]]] = {
     "no-bias": ("the projector without its bias", lambda linear, x: F.linear(x, linear.weight)),
     "bias-twice": ("the projector's bias added twice", lambda linear, x: F.linear(x, linear.weight, 2 * linear.bias)),

@@ -22,11 +22,11 @@ from pytest_dsocr.layers import sam
 from pytest_dsocr.models.deepseek_ocr.mistakes.encoders import TableResize, add_attention, grid_variants, line_variants
 
 Bias = Callable[..., Tensor]
-"""The bias of relative positions, of queries ``[B, N, P, D]``, a height and a width."""
+"""Compute the bias of relative positions from queries ``[B, N, P, D]``, a height and a width."""
 
 
 def sam_mistakes() -> Group:
-    """Make those of SAM, the likeliest first."""
+    """Return the mistakes of SAM, the likeliest first."""
     group = Group("sam", NOT_FINITE)
     blocks.add_activations(group, "SAM", "erf", lambda act, mlp, x: mlp.lin2(act(mlp.lin1(x))), sam.SamMlp)
     blocks.add_linears(group, "SAM", ("attn.qkv", "attn.proj", "mlp.lin1", "mlp.lin2"), ("attn.proj",))
@@ -115,7 +115,7 @@ def _windows(on: Target, size: int, everywhere: bool = False) -> None:
 
 
 def _pads(on: Target, mode: str = "constant", share: float = 0.0) -> None:
-    """Pad with a mode of ``F.pad``, a share of the padding before the windows."""
+    """Pad with a mode of ``F.pad``, and put a share of the padding before the windows."""
     split, join = sam.split_windows, sam.join_windows
 
     def padded(x_BHWC: Tensor, window: int) -> Tensor:
