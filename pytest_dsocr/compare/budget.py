@@ -12,11 +12,11 @@ from dataclasses import replace
 from statistics import fmean
 
 from pytest_dsocr.compare.boxes import pair_up
-from pytest_dsocr.compare.seams import SUFFIX
 from pytest_dsocr.compare.verdict import Comparison, Symptom, Verdict
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.contract.markup import UNITS
+from pytest_dsocr.records.names import ComparisonKind
 from pytest_dsocr.records.reference_result import ReferenceResult, SpanSeen
 from pytest_dsocr.records.subject_result import SubjectResult
 
@@ -47,7 +47,7 @@ def on_budget(found: Comparison, allowed: Collection[str]) -> Comparison:
         found: the comparison under exact limits.
         allowed: the kinds of losses that the budget limits; all others keep their exact limits.
     """
-    is_exact = found.stage in EXACT or found.what.endswith(SUFFIX) or found.signs & NEVER
+    is_exact = found.stage in EXACT or found.name.kind is ComparisonKind.ROUNDING or found.signs & NEVER
     kinds = {KINDS.get(found.stage, "kl"), *(["pages"] if found.signs & DEGENERATE else [])}
     is_paid = found.verdict is Verdict.WRONG and not is_exact and kinds <= {*allowed}
     return replace(found, verdict=Verdict.DRIFT) if is_paid else found

@@ -21,6 +21,7 @@ from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.records.block_seams import in_stage_order
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import Level, SubjectFaultError
+from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.records.reference_result import ReferenceResult, Seam
 from pytest_dsocr.records.subject_result import Reading, SubjectPart, SubjectResult
 
@@ -69,11 +70,12 @@ def _inputs(actual: SubjectResult, expected: ReferenceResult) -> Iterator[Compar
 
 
 def _seam(name: str, actual: SubjectResult, expected: Mapping[str, Seam], limits: Tolerances) -> Iterator[Comparison]:
-    deep = "/" in name
-    if deep and name not in expected:
+    tensor = TensorName.parse(name)
+    is_block = tensor.block is not None
+    if is_block and name not in expected:
         return
-    part: SubjectPart = "prefill" if name.startswith("prefill") else "vision"
-    promised = actual.level >= Level.MODULES if deep else name in actual.promised or part in actual.lost
+    part: SubjectPart = "prefill" if tensor.stage == PREFILL else "vision"
+    promised = actual.level >= Level.MODULES if is_block else name in actual.promised or part in actual.lost
     if name in actual.not_offered:
         yield not_compared(name, Reason.NOT_OFFERED)
     elif name not in actual.seams and (part in actual.lost or not promised):

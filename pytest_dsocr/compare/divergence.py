@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.records.names import TensorName
 
 ROUNDING = 0.1
 """Relative error below which rounding or an epsilon may be the cause; structural mistakes are rarely so small."""
@@ -23,8 +24,7 @@ class FailureContext:
     @property
     def depth(self) -> int | None:
         """Index of the block or layer that broke, if known."""
-        depth = self.first.what.partition("/")[2]
-        return int(depth) if depth.isdecimal() else None
+        return self.first.tensor.block
 
     @property
     def small(self) -> bool:
@@ -42,7 +42,7 @@ class FailureContext:
     @property
     def crops_alone(self) -> bool:
         """Whether the whole page is right although the crops are wrong."""
-        page = self.first.what.replace(".crops", ".page")
+        page = _of_page(self.first.tensor)
         if page == self.first.what or not self.right(page):
             return False
         return (self.found[page].error or 0.0) < STARTED * (self.first.error or math.inf)
@@ -50,13 +50,18 @@ class FailureContext:
     @property
     def blocks_right(self) -> bool:
         """Whether every block of the stage is right, and what comes of them is not."""
-        blocks = [name for name in self.found if name.startswith(f"{self.first.what}/")]
+        tensors = ((what, one.tensor) for what, one in self.found.items())
+        blocks = [what for what, tensor in tensors if tensor.whole == self.first.tensor != tensor]
         return bool(blocks) and self.right(*blocks)
 
 
 def of_whole_page(what: str) -> str:
     """Return the name of the whole page's comparison that corresponds to ``what`` of the crops; otherwise ``what``."""
-    return "images_ori" if what == "images_crop" else what.replace(".crops", ".page")
+    return "images_ori" if what == "images_crop" else _of_page(TensorName.parse(what))
+
+
+def _of_page(tensor: TensorName) -> str:
+    return str(tensor._replace(view="page") if tensor.view == "crops" else tensor)
 
 
 def is_cut(shapes: Mapping[str, str]) -> bool:

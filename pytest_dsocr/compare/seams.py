@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from pytest_dsocr.compare.verdict import Comparison, Reason, Symptom, Verdict, not_compared
+from pytest_dsocr.records.names import ComparisonKind
 from pytest_dsocr.records.reference_result import NotFinite, Seam
 from pytest_dsocr.records.subject_result import Effect, Rounding
 from pytest_dsocr.records.summing import sample_positions
@@ -121,7 +122,6 @@ def anatomy(actual: Seam, expected: Seam) -> Iterator[str]:
 
 
 SUFFIX = ".rounding"
-"""Suffix of a stage in the name of its rounding comparison."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def compare_rounding(stage: str, found: Rounding, allowed: float) -> Comparison:
 
     Where a budget pays for fewer bits, known mistakes alone are WRONG.
     """
-    name = f"{stage}{SUFFIX}"
+    name = ComparisonKind.ROUNDING.name_of(stage)
     if not found.differing:
         return Comparison(name, Verdict.MATCH, f"every bit of {found.parts} parts, as the vendor's kernels round")
     effects, most_bias = known_effects(found), limits_of(found).bias

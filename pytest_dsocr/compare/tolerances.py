@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.models.spec import PREFILL
+from pytest_dsocr.records.names import TensorName
 
 ORDINARY = 1e-5
 """Ordinary error in float32 between devices or attentions: torch's fused attention gives 4.5e-6 against eager."""
@@ -55,9 +57,10 @@ class Tolerances:
 
     def of_seam(self, name: str) -> float:
         """Return the limit of the seam ``name``: prefill's own output is logits, its other seams are layers."""
-        if name == "prefill":
-            return self.logits
-        return self.seam if name.startswith("prefill/") else min(self.seam, self.vision)
+        tensor = TensorName.parse(name)
+        if tensor.stage != PREFILL:
+            return min(self.seam, self.vision)
+        return self.logits if tensor.block is None else self.seam
 
     def looser_than(self, other: Tolerances) -> dict[str, tuple[float, float]]:
         """Return each limit that allows more than another's, with the other's, by its name; ``vision`` among them."""

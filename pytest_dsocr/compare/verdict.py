@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from pytest_dsocr.base.words import shown, to_builtin
+from pytest_dsocr.records.names import ComparisonName, TensorName
 
 if TYPE_CHECKING:
     from pytest_dsocr.compare.diff import DiffLine
@@ -145,8 +146,18 @@ class Comparison:
 
     @property
     def stage(self) -> str:
-        """Name of the stage: ``projector`` for ``STAGE.page/3``, and ``result.mmd`` for itself."""
-        return self.what if self.what == "result.mmd" else self.what.partition("/")[0].partition(".")[0]
+        """Name of the stage, such as ``STAGE`` for ``STAGE.page/3``; for other names their first word."""
+        return self.name.stage
+
+    @property
+    def name(self) -> ComparisonName:
+        """Identity of the comparison."""
+        return ComparisonName.parse(self.what)
+
+    @property
+    def tensor(self) -> TensorName:
+        """Name of the compared tensor."""
+        return TensorName.parse(self.what)
 
     @property
     def passes(self) -> bool:

@@ -18,6 +18,7 @@ from pytest_dsocr.base.reading import Commit, Fact, Format, Identity, Moment
 from pytest_dsocr.base.words import listed, short
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.models import STAGE_NAMES
+from pytest_dsocr.records.names import ComparisonName
 from pytest_dsocr.report.file import Ending
 from pytest_dsocr.timing.identity import machine_name
 from pytest_dsocr.timing.limits import SLOW_DOWN
@@ -32,7 +33,7 @@ STAGES = (*STAGE_NAMES, TIMES, OTHER)
 OF_STAGE: Mapping[str, str] = {
     **dict.fromkeys(("input_ids", "inputs", "dtypes"), INPUTS),
     **dict.fromkeys(("logits", "tokens"), "decode"),
-    **dict.fromkeys(("read", "text", "spans", "boxes", "result", "artefacts"), OUTPUT),
+    **dict.fromkeys(("read", "text", "spans", "boxes", "result.mmd", "artefacts"), OUTPUT),
     "prefill_best": "prefill",
     "perf": TIMES,
 }
@@ -55,7 +56,7 @@ Cells = dict[str, dict[StageName, Letter]]
 
 def stage_of(what: str) -> str:
     """Return the stage of a comparison by its name: ``projector`` of ``STAGE.page/3``."""
-    head = what.partition("/")[0].partition(".")[0]
+    head = ComparisonName.parse(what).stage
     stage = OF_STAGE.get(head, INPUTS if head.startswith("images") else head)
     return stage if stage in STAGES else OTHER
 

@@ -78,12 +78,13 @@ def dsocr_pace(request: pytest.FixtureRequest, _dsocr_alone: None) -> Callable[[
     def judge(quantity: str) -> Comparison:
         from pytest_dsocr.compare.verdict import Comparison, Verdict
         from pytest_dsocr.plugin.perf_run import comparison_of
+        from pytest_dsocr.records.names import ComparisonKind
 
         if quantity not in run.measured.quantities:
             leave_unmeasured_out(request.node, run, quantity)
         _hand_over(request, run, quantity)
         if run.accepted or run.is_kept:
-            return Comparison(f"perf/{quantity}", Verdict.MATCH, run.no_baseline)
+            return Comparison(ComparisonKind.TIME.name_of(quantity), Verdict.MATCH, run.no_baseline)
         if run.baseline is None:
             leave_out(request.node, "baseline", run.no_baseline)
         return checked_or_left_out(comparison_of(run, quantity, request.node), request.node)

@@ -19,6 +19,7 @@ from pytest_dsocr.cost.roofline import device_of_gpu
 from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.plugin.config import command_of, typed_options
 from pytest_dsocr.records.config import Config
+from pytest_dsocr.records.names import ComparisonKind
 from pytest_dsocr.reference.goldens import baseline_places, check_writable
 from pytest_dsocr.report.words import rerun
 from pytest_dsocr.subjects.calls import current
@@ -185,7 +186,7 @@ def comparison_of(run: PerfRun, quantity: str, test: pytest.Item) -> Comparison:
     """Return a quantity's judgement as a comparison of the run; what is undecided is NOT-COMPARED."""
     found = run.judgement(quantity)
     if found is None:
-        what = f"perf/{quantity}"
+        what = ComparisonKind.TIME.name_of(quantity)
         return not_compared(what, Reason.NOT_IN_REFERENCE, f"{quantity} is not in the baseline; accept it anew")
     return _compared(found, tuple(_details(run, test)) if found.pace is TimingVerdict.SLOWER else ())
 
@@ -204,9 +205,9 @@ def exact_comparisons(run: PerfRun) -> Iterator[Comparison]:
     worse = {one.quantity: one for one in run.changes if one.is_work or one.is_worse}
     for name, value in exact.items():
         if name in worse:
-            yield Comparison(f"perf/{name}", Verdict.WRONG, f"{value}; {known} {worse[name].before}")
+            yield Comparison(ComparisonKind.TIME.name_of(name), Verdict.WRONG, f"{value}; {known} {worse[name].before}")
         elif name in before.exact:
-            yield Comparison(f"perf/{name}", Verdict.MATCH, str(value))
+            yield Comparison(ComparisonKind.TIME.name_of(name), Verdict.MATCH, str(value))
 
 
 def growth(measured: Measured) -> Comparison:
@@ -219,7 +220,7 @@ def growth(measured: Measured) -> Comparison:
 
 
 def _compared(found: Judgement, details: tuple[str, ...], other: str = "the baseline") -> Comparison:
-    what = f"perf/{found.quantity}"
+    what = ComparisonKind.TIME.name_of(found.quantity)
     if found.pace in (TimingVerdict.AMBIGUOUS, TimingVerdict.NOT_COMPARED):
         return not_compared(what, Reason.TELLS_NOTHING, of_judgement(found, other))
     verdict = Verdict.WRONG if found.pace is TimingVerdict.SLOWER else Verdict.MATCH

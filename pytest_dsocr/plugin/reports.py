@@ -11,8 +11,9 @@ from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.elapsed import elapsed_so_far
 from pytest_dsocr.plugin.markers import is_ours
 from pytest_dsocr.plugin.stash import CASES, CHECK, CONFIG, JOURNAL, LEFT_OUT, LOADED, NOTES, PERF, RUN
+from pytest_dsocr.records.names import ComparisonKind
 from pytest_dsocr.report.ci import PREFIX, of_test
-from pytest_dsocr.report.outcomes import OF_TIMES, TestResult, outcome_of, reason_of
+from pytest_dsocr.report.outcomes import TestResult, outcome_of, reason_of
 from pytest_dsocr.report.payload import TestPayload, of_comparison, of_fault
 from pytest_dsocr.subjects.loading import ENGINE
 from pytest_dsocr.subjects.protocol import NotOfferedError
@@ -182,7 +183,7 @@ def _add_properties(item: pytest.Item, report: pytest.TestReport, payload: TestP
 def _slower(made: Iterable[Comparison], config: pytest.Config) -> dict[str, tuple[float, float, str]]:
     """Return the limits of times that are wider than usual, where times were compared."""
     own = config.stash[CONFIG]
-    limits = own.slower if any(one.what.startswith(OF_TIMES) for one in made) else {}
+    limits = own.slower if any(one.name.kind is ComparisonKind.TIME for one in made) else {}
     by = own.given_by.get("slower", "")
     return {f"slower {name}": (limit, DEFAULT, by) for name, limit in limits.items() if limit > DEFAULT}
 

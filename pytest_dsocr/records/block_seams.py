@@ -21,6 +21,7 @@ from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.base.words import exact_tensor
 from pytest_dsocr.models import SEAMS, STAGES
 from pytest_dsocr.models.spec import PREFILL
+from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.records.reference_result import Seam
 from pytest_dsocr.records.summing import Summing
 
@@ -104,7 +105,7 @@ class DeepSeams:
     def seams(self) -> dict[str, Seam]:
         """By name, in the stages' order; waits for those of a GPU."""
         for (stage, depth), view, out in self._single.views():
-            if (name := f"{stage}.{view}/{depth}") not in self._shapes:
+            if (name := str(TensorName(stage, view, depth))) not in self._shapes:
                 self._sum_up(name, out)
         self._fetch()
         return in_stage_order(self._seams)
@@ -120,10 +121,10 @@ class DeepSeams:
         """
         if out.shape[1] == 1:
             return
-        if stage != PREFILL and len(out) == 1 and f"{stage}.crops/{depth}" not in self._shapes:
+        if stage != PREFILL and len(out) == 1 and str(TensorName(stage, "crops", depth)) not in self._shapes:
             self._single.keep((stage, depth), module, exact_tensor(out))
             return
-        name = f"{_whole(stage, out)}/{depth}"
+        name = _block_name(stage, depth, out)
         if name not in self._shapes:
             self._shapes[name] = tuple(out.shape)
             self._sum_up(name, exact_tensor(out))
@@ -171,7 +172,7 @@ def watch_passes(module: FindModule) -> Iterator[list[BlockPass]]:
     def keep(stage: str, depth: int, _name: str, args: Any, out: Tensor) -> None:
         if args and args[0].shape[1] > 1:  # inputs of a module in another process stay there
             given, gave = (exact_tensor(one).detach().clone() for one in (args[0], out))
-            passes.append(BlockPass(stage, depth, f"{_whole(stage, gave)}/{depth}", given, gave))
+            passes.append(BlockPass(stage, depth, _block_name(stage, depth, gave), given, gave))
 
     with _hooked(module, keep):
         yield passes
@@ -193,19 +194,18 @@ def _hooked(module: FindModule, keep: Callable[[str, int, str, Any, Tensor], Non
 
 def in_stage_order(seams: Mapping[str, Seam]) -> dict[str, Seam]:
     """Sort seams as they follow from each other: a stage's blocks, then the output of the whole stage; others last."""
-    return dict(sorted(seams.items(), key=lambda item: _place(item[0])))
+    return dict(sorted(seams.items(), key=lambda item: _place(TensorName.parse(item[0]))))
 
 
-def _place(name: str) -> tuple[int, float]:
-    whole, _, depth = name.partition("/")
-    return SEAMS.index(whole) if whole in SEAMS else len(SEAMS), int(depth) if depth.isdecimal() else inf
+def _place(name: TensorName) -> tuple[int, float]:
+    whole = str(name.whole)
+    return SEAMS.index(whole) if whole in SEAMS else len(SEAMS), inf if name.block is None else name.block
 
 
-def _whole(stage: str, out: Tensor) -> str:
-    """Name the stage's seam that ``out`` is inside of; a page is one view, and crops are two at least."""
-    if stage == PREFILL:
-        return stage
-    return f"{stage}.crops" if len(out) > 1 else f"{stage}.page"
+def _block_name(stage: str, depth: int, out: Tensor) -> str:
+    """Name the output of a block by its number of views: a page is one, and crops are at least two."""
+    view = "" if stage == PREFILL else "crops" if len(out) > 1 else "page"
+    return str(TensorName(stage, view, depth))
 
 
 def _blocks(module: FindModule, path: str) -> Iterator[nn.Module]:

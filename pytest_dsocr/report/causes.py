@@ -7,12 +7,12 @@ from pytest_dsocr.base.words import count, listed
 from pytest_dsocr.compare.divergence import is_cut, of_whole_page
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.explain.hints import agreed
+from pytest_dsocr.records.names import ComparisonKind, ComparisonName
 from pytest_dsocr.report.file import Ending
 from pytest_dsocr.report.outcomes import JudgedCase, TestResult
 from pytest_dsocr.report.payload import ComparisonPayload
 
 CauseKey = tuple[str, ...]
-OF_ODD_PAGES = "text/odd/"
 """How comparisons of pages begin that any mistake may show: where cases break, they are behind the first cause."""
 OF_TEST = ("mistake", "check", "raised", "test")
 """The kinds of keys by which a test begins a group; the others find the group of cases that break."""
@@ -56,7 +56,7 @@ def causes_of(cases: Sequence[JudgedCase], failing: Sequence[TestResult]) -> lis
         cause = known(keys, what, named or _hint(what, broken, cases), proven)
         cause["cases"] += dict.fromkeys((first["id"], *(case["id"] for case in broken)))
         keys += [key for case in broken for key in (("case", case["id"]), ("at", what, case["cause"] or ""))]
-        keys += [(OF_ODD_PAGES,)] * (not causes)
+        keys += [("odd pages",)] * (not causes)
         causes |= dict.fromkeys(keys, cause)
     for test in sorted(failing, key=lambda test: test.nodeid):
         keys = [*_keys(test)]
@@ -120,8 +120,8 @@ def _keys(test: TestResult) -> Iterator[CauseKey]:
     case, wrong, own = test.payload.get("case"), _wrong(test.comparisons), test.payload.get("cause")
     if case and wrong and wrong <= {one["what"] for one in case["comparisons"]}:
         yield "case", case["id"]
-    if wrong and all(what.startswith(OF_ODD_PAGES) for what in wrong):
-        yield (OF_ODD_PAGES,)
+    if wrong and all(ComparisonName.parse(what).kind is ComparisonKind.ODD_PAGE for what in wrong):
+        yield ("odd pages",)
     if own:
         yield from (("mistake", name) for name in own["mistakes"])
         yield "at", own["what"], own["why"]

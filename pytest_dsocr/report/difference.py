@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from pytest_dsocr.base.words import HASH_CHARACTERS, count, entry, listed
 from pytest_dsocr.compare.diff import DiffSide, diff
 from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.records.names import ComparisonKind, ComparisonName
 from pytest_dsocr.report.file import EXIT_STATUS, UNDECIDED, Ending
-from pytest_dsocr.report.outcomes import OF_TIMES
 from pytest_dsocr.report.views import cell
 
 ResultMapping = Mapping[str, Any]
@@ -94,7 +94,8 @@ def difference(old: ResultMapping, new: ResultMapping) -> ResultDifference:
         now = after.get(key, State(RIGHT, "its tests pass") if key in mended else NOTHING)
         was = before.get(key, NOTHING)
         if was.word != now.word:
-            kind = _kind(was, now, is_time=key[1].startswith(OF_TIMES))
+            is_time = ComparisonName.parse(key[1]).kind is ComparisonKind.TIME
+            kind = _kind(was, now, is_time=is_time)
             found.changes[kind].append(ResultChange(*key, was.reason, now.reason))
     if not found.times_left_out:
         _times(found, old, new)
@@ -209,7 +210,7 @@ def _times(found: ResultDifference, old: ResultMapping, new: ResultMapping) -> N
         return
     before = {one["quantity"]: one for one in old["perf"]["judgements"]}
     for now in new["perf"]["judgements"]:
-        was, what = before.get(now["quantity"]), OF_TIMES + now["quantity"]
+        was, what = before.get(now["quantity"]), ComparisonKind.TIME.name_of(now["quantity"])
         if was is None or "NOT-COMPARED" in (was["pace"], now["pace"]):
             continue
         if not all(one[name] for one in (was, now) for name in ("ratio", "low", "high")):

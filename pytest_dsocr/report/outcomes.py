@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract.prompt import CHECK_BOXES
 from pytest_dsocr.records.config import MISSING
+from pytest_dsocr.records.names import ComparisonKind, ComparisonName
 from pytest_dsocr.report.file import Ending
 from pytest_dsocr.report.payload import CasePayload, ComparisonPayload, TestPayload
 from pytest_dsocr.report.words import rerun
@@ -23,8 +24,6 @@ HELD = ("passed", "xpassed", "skipped")
 GRAVITY = ("passed", "xpassed", "skipped", "xfailed", "failed", "error")
 FAILING = ("failed", "error")
 NOT_OURS = "it failed over something of its own; see its output"
-OF_TIMES = "perf/"
-"""How comparisons with a baseline of times and counts are called."""
 AGAIN = "rerun"
 """The outcome that pytest-rerunfailures gives a failure after which it runs the test again."""
 
@@ -92,7 +91,7 @@ class TestResult:
         if self.outcome not in FAILING:
             return Ending.WRONG if self.is_odd else Ending.PASSES
         wrong = [one["what"] for one in self.comparisons if one["verdict"] == Verdict.WRONG]
-        of_model = [what for what in wrong if not what.startswith(OF_TIMES)]
+        of_model = [what for what in wrong if ComparisonName.parse(what).kind is not ComparisonKind.TIME]
         fault = self.payload.get("fault")
         if not of_model and ((fault and fault["infrastructure"]) or self.payload.get("left_out") in MISSING):
             return Ending.INFRASTRUCTURE

@@ -13,6 +13,7 @@ from pytest_dsocr.base.words import count, listed
 from pytest_dsocr.compare.verdict import SEVERITY, Reason, Symptom, Verdict
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.records.config import MISSING, Level
+from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.records.provenance import versions
 from pytest_dsocr.report.budget import Spending
 from pytest_dsocr.report.causes import FailureCause, causes_of
@@ -350,7 +351,7 @@ def suite_of(nodeid: str) -> str:
 
 def level_of_comparison(what: str) -> Level:
     """Return the level at which a subject offers ``what``."""
-    if what.rpartition("/")[2].isdigit():  # a block or a layer, such as STAGE.page/3
+    if TensorName.parse(what).block is not None:
         return Level.MODULES
     if what in OF_TEXT:
         return Level.TEXT

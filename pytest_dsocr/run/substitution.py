@@ -12,12 +12,13 @@ from torch import Tensor
 
 from pytest_dsocr.compare.case import DECODING, CaseReport, CaseRun, judge
 from pytest_dsocr.compare.inputs import compare_inputs
-from pytest_dsocr.compare.seams import SUFFIX, compare_seam
+from pytest_dsocr.compare.seams import compare_seam
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.models import VISION
 from pytest_dsocr.records.config import NotOfferedError, SubjectFaultError
+from pytest_dsocr.records.names import ComparisonKind
 from pytest_dsocr.records.reference_result import BEST_OF_PREFILL, Best, Seam
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.follow import digest, forced_steps, keeps_values, steps_along, without_padding
@@ -118,8 +119,8 @@ class _Trial:
 
 def _wrong(report: CaseReport) -> set[str]:
     """Name the stages that are wrong or missing; a stage's seam covers its blocks, and not how it rounds."""
-    failed = (one for one in report.comparisons if not one.passes and not one.what.endswith(SUFFIX))
-    return {one.stage for one in failed if "/" not in one.what}
+    failed = (one for one in report.comparisons if not one.passes and one.name.kind is not ComparisonKind.ROUNDING)
+    return {one.stage for one in failed if one.tensor.block is None}
 
 
 def _lent(exchange: CaseRun, donor: Donor | None) -> Lent:

@@ -33,7 +33,7 @@ def test_it_reads_as_the_vendors_code(
 ) -> None:
     from pytest_dsocr.compare.budget import on_budget
     from pytest_dsocr.compare.text import compare_text
-    from pytest_dsocr.report.causes import OF_ODD_PAGES
+    from pytest_dsocr.records.names import ComparisonKind
     from pytest_dsocr.run.case import budget_of, own_limits
     from pytest_dsocr.subjects.checked import CheckedSubject
 
@@ -47,7 +47,7 @@ def test_it_reads_as_the_vendors_code(
     if budget and found.verdict is Verdict.WRONG and compare_text(actual, expected, WITH_BUDGET).passes:
         found = on_budget(found, budget.allowed)
         dsocr_check.looser["text of odd pages"] = (WITH_BUDGET, 0.0, budget.origin)
-    found = replace(found, what=f"{OF_ODD_PAGES}{name}")
+    found = replace(found, what=ComparisonKind.ODD_PAGE.name_of(name))
     if found.verdict is Verdict.WRONG:
         origin = f"{expected!r} was recorded on {known['provenance']['date']} of the vendor's infer in {page.preset}"
         check = [f"check: where all other pages are right, {page.check}"] if page.check else []

@@ -7,6 +7,7 @@ from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.perf import checked_or_left_out, leave_isolated_out, leave_uncounted_out, leave_unmeasured_out
 from pytest_dsocr.plugin.stash import leave_out
 from pytest_dsocr.records.config import Config
+from pytest_dsocr.records.names import ComparisonKind
 from pytest_dsocr.timing.counts import FLAGS, flag
 from pytest_dsocr.timing.run import PerfRun
 
@@ -20,7 +21,8 @@ def test_no_red_flag(name: str, request: pytest.FixtureRequest, dsocr_config: Co
     found = flag(name, exact)
     if found is None:
         leave_uncounted_out(request.node, name, FLAGS[name][0], exact)
-    dsocr_check([Comparison(f"perf/{name}", Verdict.WRONG if found.raised else Verdict.MATCH, found.measured)])
+    verdict = Verdict.WRONG if found.raised else Verdict.MATCH
+    dsocr_check([Comparison(ComparisonKind.TIME.name_of(name), verdict, found.measured)])
 
 
 def test_counts_are_the_baselines(request: pytest.FixtureRequest, dsocr_config: Config, dsocr_check: Check) -> None:

@@ -5,7 +5,8 @@ from typing import Any
 from unittest.mock import Mock
 
 from pytest_dsocr.compare.verdict import Comparison
-from pytest_dsocr.report.causes import OF_ODD_PAGES, causes_of
+from pytest_dsocr.records.names import ComparisonKind
+from pytest_dsocr.report.causes import causes_of
 from pytest_dsocr.report.outcomes import TestResult, judged_by_tests
 from pytest_dsocr.report.payload import Origin
 from pytest_dsocr.report.terminal import Summary
@@ -100,7 +101,7 @@ def test_every_failure_has_one_cause_the_surest_that_is_known_of_it() -> None:
         failed("t.py::elsewhere", cause=shown("ids", "a")),
         *(failed(f"t.py::raises_{k}", fault=fault) for k in range(2)),
         *(failed(f"t.py::asserts[{k}]", reason="assert 0") for k in range(2)),
-        failed("t.py::odd", replace(WRONG, what=f"{OF_ODD_PAGES}tie"), cause=shown("", "the grid")),
+        failed("t.py::odd", replace(WRONG, what=ComparisonKind.ODD_PAGE.name_of("tie")), cause=shown("", "the grid")),
     ]
     found = causes_of([judged_by_tests(one, tests) for one in (crops, view)], tests)
     assert [(one["what"], one["cases"], [test[6:] for test in one["tests"]]) for one in found] == [
