@@ -121,9 +121,6 @@ def anatomy(actual: Seam, expected: Seam) -> Iterator[str]:
         yield f"at {list(index)}: {float(actual.sample[k]):.6g}, the reference has {float(expected.sample[k]):.6g}"
 
 
-SUFFIX = ".rounding"
-
-
 @dataclass(frozen=True)
 class Limits:
     """Thresholds from which a known mistake's effect is present, and the largest bias."""

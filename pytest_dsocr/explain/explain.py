@@ -30,6 +30,7 @@ from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
 from pytest_dsocr.explain.texts import explain_texts
 from pytest_dsocr.models import STAGES
 from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.names import ComparisonName, TensorName
 from pytest_dsocr.records.packing import unpack_inputs
 from pytest_dsocr.records.reference_result import InputsDigest, Seam
 from pytest_dsocr.reference.engine import EngineRuntime
@@ -48,7 +49,7 @@ WITH_SEAMS = tuple(stage.name for stage in STAGES if stage.seams)
 def explain(engine: Engine[Any], case: Case, question: Question) -> SearchResult:
     """Search for what explains the divergence; an answer without tries where nothing is known to try."""
     deadline = Deadline(question.budget_s)
-    stage = question.what.partition("/")[0].partition(".")[0]
+    stage = ComparisonName.parse(question.what).stage
     if question.what in COMPARED:
         return _of_inputs(engine, case, question, deadline)
     if question.what in OF_TEXT:
@@ -125,7 +126,8 @@ class _Inputs:
 
 def _of_seam(clean: Clean, question: Question, deadline: Deadline) -> SearchResult:
     actual, what = question.seams[question.what], question.what
-    has_blocks = any(name.startswith(f"{what.partition('/')[0]}/") for name in question.seams)
+    tensors, whole = map(TensorName.parse, question.seams), TensorName.parse(what).whole
+    has_blocks = any(one.whole == whole != one for one in tensors)
     segment = Segment(clean, what, has_blocks=has_blocks)
     first = partial(_first_view, segment, question)
     own = segment.compute(None)
@@ -162,10 +164,10 @@ def _first_view(segment: Segment, question: Question, one: Mistake | None) -> fl
 
 def _candidates(group: Group, what: str, has_blocks: bool) -> Sequence[Mistake]:
     """Return those that may change what lies between the seam in front and this one."""
-    _, _, depth = what.partition("/")
+    depth = TensorName.parse(what).block
     parts: tuple[StagePart, ...] = ("front", "block", "wide", "back")
-    if depth:
-        parts = ("block", "wide") if int(depth) else ("front", "block", "wide")
+    if depth is not None:
+        parts = ("block", "wide") if depth else ("front", "block", "wide")
     elif has_blocks:
         parts = ("back",)
     return group.of(*parts)

@@ -20,6 +20,7 @@ from pytest_dsocr.explain.proof import MOST_ODDS, Evidence, odds_of_places, odds
 from pytest_dsocr.explain.question import NOT, OF_TEXT, PageRead, Question, SearchResult, question_of
 from pytest_dsocr.models import VISION
 from pytest_dsocr.records.config import START_LIMIT_S, Setup
+from pytest_dsocr.records.names import ComparisonName
 from pytest_dsocr.reference.live import Client
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 
@@ -78,7 +79,7 @@ class Explainer:
         question = question_of(report, self.budget_s) if self.budget_s else None
         if question is None or question.what in OF_TEXT:
             return self._of_text(question) if question else None
-        page, stage = of_whole_page(question.what), question.what.partition("/")[0].partition(".")[0]
+        page, stage = of_whole_page(question.what), ComparisonName.parse(question.what).stage
         assert report.divergence is not None
         places = dict.fromkeys((question.what, *[page] * report.divergence.scene.wrong(page)))
         known, case_id = next((self._proven[what] for what in places if what in self._proven), (None, ""))

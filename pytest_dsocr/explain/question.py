@@ -22,6 +22,7 @@ from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.mistake import Mistake
 from pytest_dsocr.records import subject_result as of_subject
 from pytest_dsocr.records.config import Level
+from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.records.packing import pack_inputs
 from pytest_dsocr.records.reference_result import ReferenceResult, Seam
 from pytest_dsocr.records.summing import sample_positions
@@ -203,8 +204,8 @@ def _seams(what: str, answer: of_subject.SubjectResult) -> dict[str, Seam]:
     if what in PIXELS:
         tensors = answer.input_tensors or {}
         return {what: Seam.of(tensors[what])} if what in tensors else {}
-    whole = what.partition("/")[0]
-    return {name: seam for name, seam in answer.seams.items() if name.partition("/")[0] == whole}
+    whole = TensorName.parse(what).whole
+    return {name: seam for name, seam in answer.seams.items() if TensorName.parse(name).whole == whole}
 
 
 def _steps(answer: of_subject.SubjectResult, expected: ReferenceResult) -> tuple[ActualStep, ...]:

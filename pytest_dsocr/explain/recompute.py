@@ -17,6 +17,7 @@ from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.mistake import Changes, Mistake, Plant, Target, home_of, image_places
 from pytest_dsocr.models.spec import FUSION, PIXELS
 from pytest_dsocr.records.case import Case
+from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.records.reference_result import Seam
 
 
@@ -149,16 +150,15 @@ class Segment:
     """
 
     def __init__(self, clean: Clean, what: str, *, has_blocks: bool) -> None:
-        whole, _, depth = what.partition("/")
         self.clean = clean
-        self.stage, _, self.view = whole.partition(".")
+        self.stage, self.view, depth = TensorName.parse(what)
         self.owner, self.attribute = home_of(clean.engine, self.stage)
         self.all_blocks: Sequence[Any] = list(getattr(self.owner, self.attribute)) if self.owner else []
         count = len(self.all_blocks)
-        is_behind = has_blocks and not depth and count > 0
-        self.first = int(depth) if depth else count if is_behind else 0
-        self.last = int(depth) + 1 if depth else count
-        self.stops = bool(depth)
+        is_behind = has_blocks and depth is None and count > 0
+        self.first = depth if depth is not None else count if is_behind else 0
+        self.last = count if depth is None else depth + 1
+        self.stops = depth is not None
         with torch.no_grad():
             clean.warm(self.stage, self.view)
             self.feed = self._captured() if self.first else None
@@ -199,14 +199,14 @@ class Segment:
 
     def behind(self, plant: Plant, *, alone: bool) -> Iterator[tuple[str, Seam]]:
         """Yield the stage's seams behind this one, with the mistake in every block from here on, or in one alone."""
-        whole = f"{self.stage}.{self.view}" if self.view else self.stage
+        whole = TensorName(self.stage, self.view)
         outs: list[tuple[str, Seam]] = []
         blocks = self.blocks if alone else self.all_blocks[self.first :]
         with self._planted(plant, len(self.all_blocks), blocks, stops=False), ExitStack() as hooks:
             for depth, block in enumerate(self.all_blocks[self.last :], self.last):
-                hooks.enter_context(block.register_forward_hook(partial(_keep, outs, f"{whole}/{depth}")))
+                hooks.enter_context(block.register_forward_hook(partial(_keep, outs, str(whole._replace(block=depth)))))
             out = Seam.of(self.clean.run(self.stage, self.view))
-        yield from (*outs, (whole, out))
+        yield from (*outs, (str(whole), out))
 
     @contextmanager
     def _planted(

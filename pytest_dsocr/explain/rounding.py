@@ -20,7 +20,7 @@ from torch import Tensor
 
 from pytest_dsocr.base.words import count
 from pytest_dsocr.compare.case import CaseReport, Explanation
-from pytest_dsocr.compare.seams import SUFFIX, known_effects
+from pytest_dsocr.compare.seams import known_effects
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.mistake import Changes, Mistake, Target, blocks_of, image_places, model_of
@@ -31,6 +31,7 @@ from pytest_dsocr.models import STAGE_NAMES, STAGES
 from pytest_dsocr.models.spec import PIXELS, PREFILL
 from pytest_dsocr.records.block_seams import BlockPass, watch_passes
 from pytest_dsocr.records.config import Level, Setup
+from pytest_dsocr.records.names import ComparisonKind, TensorName
 from pytest_dsocr.records.subject_result import Effect, Rounding
 from pytest_dsocr.subjects.checked import CheckedSubject
 
@@ -105,11 +106,10 @@ def parts_of(asked: CheckedSubject, inputs: Mapping[str, Tensor]) -> list[Comput
 def _stages(seams: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> Iterator[ComputedPart]:
     pixels = {"crops": inputs["images_crop"], "page": inputs["images_ori"]}
     for name, gave in seams.items():
-        stage, _, view = name.partition(".")
+        stage, view, _ = TensorName.parse(name)
         known = next((one for one in STAGES if one.name == stage and view), None)
-        sources = (
-            [pixels[view] if one == PIXELS else seams.get(f"{one}.{view}") for one in known.takes] if known else []
-        )
+        takes = known.takes if known else ()
+        sources = [pixels[view] if one == PIXELS else seams.get(str(TensorName(one, view))) for one in takes]
         if sources and all(one is not None for one in sources):
             yield ComputedPart(stage, name, gave, tuple(one for one in sources if one is not None))
 
@@ -282,7 +282,7 @@ def _rows(tensor: Tensor) -> Tensor:
 def explained_by_rounding(report: CaseReport) -> Explanation | None:
     """Return what explains a case that first breaks at how a stage rounds; None of any other."""
     first = report.divergence.first if report.divergence else None
-    if first is None or not first.what.endswith(SUFFIX):
+    if first is None or first.name.kind is not ComparisonKind.ROUNDING:
         return None
     found = report.exchange.answer.rounding[first.stage]
     if not (effects := known_effects(found)):

@@ -13,6 +13,7 @@ from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.recompute import Clean
 from pytest_dsocr.models.spec import FUSION
+from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.records.reference_result import ReferenceResult
 from pytest_dsocr.records.subject_result import SubjectResult
 
@@ -50,7 +51,7 @@ def _more_and_more(engine: Engine[Any], seams: Mapping[str, Tensor]) -> Iterator
     """Yield each stage that the subject shows, and its tensors up to there."""
     given: dict[str, Tensor] = {}
     for stage in (*(one.name for one in engine.family.of_views), FUSION):
-        own = {name: tensor for name, tensor in seams.items() if name.partition(".")[0] == stage}
+        own = {name: tensor for name, tensor in seams.items() if TensorName.parse(name).stage == stage}
         if own:
             given |= own
             yield stage, given
@@ -58,7 +59,7 @@ def _more_and_more(engine: Engine[Any], seams: Mapping[str, Tensor]) -> Iterator
 
 def _vision(engine: Engine[Any], inputs: Inputs, given: Mapping[str, Tensor]) -> Tensor:
     """Return the features ``[T, C]`` that the engine makes of the pixels and of what it is given in its own's place."""
-    made = {(stage, view): tensor for name, tensor in given.items() for stage, _, view in [name.partition(".")]}
+    made = {TensorName.parse(name)[:2]: tensor for name, tensor in given.items()}
     return given[FUSION] if FUSION in given else Clean(engine, inputs, made).fused
 
 
