@@ -29,7 +29,7 @@ NEVER = frozenset(
         *(Symptom.SCALED, Symptom.HABIT, Symptom.SHARED_MOVE),
     )
 )
-"""Signs of what fewer bits do not cause."""
+"""Signs of differences that fewer bits do not cause."""
 DEGENERATE = frozenset(
     (
         *(Symptom.EMPTINESS, Symptom.TRUNCATION, Symptom.GOES_ON, Symptom.LOST_START, Symptom.REPETITION),
@@ -41,7 +41,7 @@ KINDS = {"tokens": "tokens", "text": "characters", MMD: "characters", **dict.fro
 
 
 def on_budget(found: Comparison, allowed: Collection[str]) -> Comparison:
-    """Return a comparison as it counts under a budget: what is WRONG by its size alone is DRIFT.
+    """Return a comparison under a budget: DRIFT if it is WRONG only because of its size.
 
     Args:
         found: the comparison under exact limits.
@@ -54,12 +54,12 @@ def on_budget(found: Comparison, allowed: Collection[str]) -> Comparison:
 
 
 def loss_of(actual: SubjectResult, expected: ReferenceResult, text: Comparison) -> dict[str, float]:
-    """Return what a page lost, by its name in ``LOSSES``; without what the subject does not offer.
+    """Return the losses of a page by their names in ``LOSSES``, as far as the subject offers them.
 
     Args:
-        actual: what the subject answered.
-        expected: what the reference did.
-        text: the comparison of the two texts, for its signs of a degenerate one.
+        actual: result of the subject.
+        expected: result of the reference.
+        text: comparison of the two texts, with its signs of a degenerate one.
     """
     from rapidfuzz.distance import Levenshtein
 

@@ -1,4 +1,4 @@
-"""A whole case, from inputs to files: what both sides answered, every comparison, what explains the first break."""
+"""A whole case, from inputs to files: results of both sides, comparisons, and the explanation of the first break."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -55,7 +55,7 @@ def compare_observations(actual: SubjectResult, expected: ReferenceResult, limit
 
 
 def _absent(names: Iterable[str], actual: SubjectResult, part: SubjectPart) -> Iterator[Comparison]:
-    """Say for each thing that is not there whether it was lost to an error or is not offered."""
+    """Yield a NOT-COMPARED comparison for each name: lost to an error, or not offered."""
     for name in names:
         lost_to = actual.fault if part in actual.lost else None
         yield not_compared(name, Reason.NOT_OFFERED) if lost_to is None else lost(name, lost_to)
@@ -112,9 +112,10 @@ def _cut_short(found: Comparison, fault: SubjectFaultError, steps: int) -> Compa
 
 
 def _read(actual: SubjectResult, output: Iterator[Comparison]) -> Iterator[Comparison]:
-    """Yield first whether ``read`` returned the text of the subject's own tokens, all of which equal the reference's.
+    """Yield the comparisons of an output, and first whether ``read`` agrees with the subject's own tokens.
 
-    If that text is wrong, and the subject's ``text_of`` makes the same text of these tokens, ``read`` is right.
+    All those tokens equal the reference's. If the text is wrong, but ``text_of`` returns the same text for them,
+    ``read`` agrees.
     """
     text = next(output)
     steps = len(actual.forced or ())
@@ -127,7 +128,7 @@ def _read(actual: SubjectResult, output: Iterator[Comparison]) -> Iterator[Compa
 
 
 def _tie(tokens: Comparison, actual: SubjectResult, expected: ReferenceResult) -> Tie | None:
-    """Return the tie after which free decoding may differ, where every difference of tokens is a tie."""
+    """Return the tie after which free decoding may differ; None unless every difference of tokens is a tie."""
     if tokens.verdict is not Verdict.TIE_FLIP or actual.forced is None or actual.continued is None:
         return None
     step = next(k for k, step in enumerate(expected.steps) if actual.forced[k].token != step.token)
@@ -152,7 +153,7 @@ class Explanation:
 
 @dataclass(frozen=True, eq=False)
 class CaseRun:
-    """The answers of both sides to one case, and how long they took."""
+    """Results of both sides for one case, and their times."""
 
     case: Case
     answer: SubjectResult
@@ -187,7 +188,7 @@ class CaseReport:
 
     @property
     def fault(self) -> SubjectFaultError | None:
-        """The subject's error that part of the case was lost to, if any."""
+        """Error of the subject that ended the case early, if any."""
         answers = (self.exchange.answer, *(one.answer for one in self.exchange.readings))
         return next((one.fault for one in answers if one.fault), None)
 
@@ -231,7 +232,7 @@ class CaseReport:
 
 
 def judge(exchange: CaseRun, limits: Tolerances) -> CaseReport:
-    """Compare everything that the reference has and the subject offers; of several readings each that is another."""
+    """Compare everything that the reference has and the subject offers; judge equal readings once."""
     answers = {id(one): one for one in (exchange.answer, *(one.answer for one in exchange.readings))}
     found = {name: (*compare_observations(one, exchange.expected, limits),) for name, one in answers.items()}
     if limits.budget is not None:

@@ -1,4 +1,4 @@
-"""Compare what the tokens became: text, spans, boxes, ``result.mmd``, the files written, and what may follow a tie."""
+"""Compare outputs: text, spans, boxes, ``result.mmd`` and files; judge what may follow a tie."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class TieDistance:
 
 
 def is_sure(steps: Sequence[Step]) -> bool:
-    """Return whether a model is sure of most tokens that it chose, as a model that can read is."""
+    """Return whether a model is sure of most of its tokens, as every model that can read is."""
     return bool(steps) and median(map(_share, steps)) > SURE
 
 

@@ -1,4 +1,4 @@
-"""Several readings of one page by one process: how often one fails, and what distinguishes those that fail."""
+"""Several readings of one page by one process: how often they fail, and why."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Readings:
 
     @property
     def why(self) -> str:
-        """Reason why some fail or why they differ; empty if all fail, and alike."""
+        """Reason that some fail or that they differ; empty if all fail alike."""
         failing, of = self.failing, len(self.made)
         texts = {self.made[k - 1].answer.text for k in failing}
         if not failing or (len(failing) == of and len(texts) == 1):
@@ -54,7 +54,7 @@ class Readings:
         return STATE if comb(of, len(failing)) >= CHANCES or (len(failing) >= ALIKE and len(texts) == 1) else EITHER
 
     def summed(self) -> Iterator[Comparison]:
-        """Yield each comparison over all readings: the gravest, and which readings it is of."""
+        """Yield the gravest comparison of each name over all readings, with the numbers of those readings."""
         each = [{one.what: one for one in found} for found in self.found]
         for what, first in each[0].items():
             yield self._summed([one[what] for one in each]) if what in REPEATED else first
@@ -68,7 +68,7 @@ class Readings:
         return replace(gravest, measured=f"wrong in {len(failing)} of {of} readings{which}: {gravest.measured}")
 
     def _is_counted(self, failing: Sequence[int]) -> bool:
-        """Return whether a count would do it: of the process's readings every second, or third, and so on fails."""
+        """Return whether every N-th reading of the process fails, for some N, as a counter would cause."""
         first, *others = (self.made[k - 1].place for k in failing)
         behind = [one.place - first for k, one in enumerate(self.made, 1) if k not in failing and one.place > first]
         return all(place % gcd(*(other - first for other in others)) for place in behind)

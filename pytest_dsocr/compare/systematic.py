@@ -1,4 +1,4 @@
-"""Errors that come nearly each time: fewer bits do not cause them, and no budget pays for them."""
+"""Systematic errors, which fewer bits do not cause and no budget covers."""
 
 from __future__ import annotations
 

@@ -111,9 +111,9 @@ def _circling(actual: str, expected: str) -> Iterator[TextDefect]:
 
 
 def longest_circle(text: str, times: int) -> Circle | None:
-    """Return the stretch of ``text`` that repeats itself over the most characters, ``times`` in a row at least.
+    """Return the longest stretch of ``text`` that repeats itself at least ``times`` in a row.
 
-    Numbers count as equal, for what keeps n-grams from coming again makes a circle count on.
+    All numbers count as equal, because a rule against repeated n-grams makes a looping model count upwards.
     """
     found = [circle for circle in (_by_character(text, times), _by_line(text, times)) if circle]
     return max(found, key=lambda circle: circle.characters, default=None)
@@ -189,7 +189,7 @@ class _Apart:
 def compare_text(actual: str, expected: str, allowed: float) -> Comparison:
     """Compare two outputs of a model, markup included, with the signs of a degenerate one.
 
-    As DRIFT ``allowed`` is the edit distance over the reference's length; no text at all never is.
+    The verdict is DRIFT if the edit distance over the reference's length is at most ``allowed``, and a text exists.
     """
     if actual == expected:
         return _equal("text", expected)

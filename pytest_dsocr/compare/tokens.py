@@ -86,7 +86,7 @@ def compare_tokens(forced: Sequence[ForcedStep], expected: Sequence[Step], limit
 
 
 def does_not_end(tokens: Comparison) -> Comparison:
-    """Say of equal tokens that the subject's own policy does not end with them; other tokens are reported first."""
+    """Return WRONG for equal tokens after which the subject's own policy continues; keep any other comparison."""
     if tokens.verdict is not Verdict.MATCH:
         return tokens
     signs = frozenset((Symptom.NO_END,))
@@ -134,7 +134,7 @@ def _relative(apart: Sequence[float], actual: Sequence[float], expected: Best) -
 
 def _described(k: int, actual: ForcedStep, expected: Step, limits: Tolerances) -> str:
     if actual.token == NO_CHOICE:
-        return f"step {k}: no choice, for its logits hold NaN or infinity; the reference has {expected.token}"
+        return f"step {k}: no choice, because its logits have NaN or infinity; the reference has {expected.token}"
     own = gap_ulps(actual.at_hand(expected), actual.token, expected.token, limits)
     gaps = (_gap_of_reference(actual, expected, limits), own)
     apart = " and ".join(f"{gap:.0f}" if gap < math.inf else "unknown" for gap in gaps)
@@ -146,7 +146,7 @@ def _described(k: int, actual: ForcedStep, expected: Step, limits: Tolerances) -
 
 
 def _rule(actual: ForcedStep, expected: Step) -> frozenset[Symptom]:
-    """Say which side did not choose its best token: only a rule or sampling makes it do so."""
+    """Return a sign if one side alone did not choose its best token, which only a rule or sampling causes."""
     own, other = (one.token in one.best.ids[:1] for one in (actual, expected))
     if own and not other:
         return frozenset((Symptom.SAID_FORBIDDEN,))

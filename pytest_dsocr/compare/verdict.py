@@ -1,4 +1,4 @@
-"""Results of a comparison, as types: conclusions are drawn from these, never from the words of a sentence."""
+"""Types of a comparison's result; code draws conclusions from these, never from messages."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Symptom(StrEnum):
     """Evidence that distinguishes one cause of a difference from another."""
 
     sentence: str
-    """Sentence for the sign; empty if it needs figures."""
+    """Sentence for the symptom; empty if it needs figures."""
 
     def __new__(cls, value: str, sentence: str = "") -> Symptom:
-        """Make one of its name and its sentence."""
+        """Create a member from its value and sentence."""
         sign = str.__new__(cls, value)
         sign._value_, sign.sentence = value, sentence
         return sign
@@ -55,7 +55,7 @@ class Symptom(StrEnum):
     UP_TO_SIX = "up to six crops", "no more than 6 crops where the reference has up to 9"
     VIEWS_REORDERED = "views reordered", "the same views in another order"
     CHANNELS_REORDERED = "channels reordered", "the channels in the opposite order"
-    WHOLE_LEVELS = "whole levels", "no values but -1, 0 and 1"
+    WHOLE_LEVELS = "whole levels", "only the values -1, 0 and 1"
     ROUNDED = "rounded", "no pixel is more than one level of 255 away"
     """No pixel is as much as a level away."""
     BARS_ALONE = "bars alone", "the bars around the page differ, the page does not"
@@ -63,7 +63,7 @@ class Symptom(StrEnum):
     # tensors
     OTHER_SHAPE = "other shape"
     """Another shape; for pixels also another dtype."""
-    NOT_FINITE = "not finite", "it holds NaN or infinity, the reference does not"
+    NOT_FINITE = "not finite", "it has NaN or infinity, the reference does not"
     SHUFFLED = "shuffled", "mean and norm equal the reference's: the same values, in other places"
     LATER_ROWS = "later rows", "its first rows are right, the later ones are not"
     SUSPICIOUS = "suspicious", "larger than any error of a correct implementation measured on CPUs from SSE4 to AVX-512"
@@ -77,7 +77,7 @@ class Symptom(StrEnum):
     STANDS_STILL = "stands still", "every step gives the same logits as the first"
     SAID_FORBIDDEN = "said what is forbidden", "the subject chose its best token, which the reference's rule forbids"
     NOT_ITS_BEST = "not its best", "the subject did not choose its best token, and the reference did"
-    NO_END = "no end", "the subject's policy ends at another token than EOS, or only at the ceiling"
+    NO_END = "no end", "the subject's policy stops at a token other than EOS, or only at the limit of tokens"
     # text
     EMPTINESS = "emptiness"
     TRUNCATION = "truncation"
@@ -181,7 +181,7 @@ def not_compared(what: str, reason: Reason, measured: str = "") -> Comparison:
 
 
 def lost(what: str, error: Exception) -> Comparison:
-    """Say that something was not compared because a side raised an error."""
+    """Return a comparison that was not made because a side raised an error."""
     measured = f"{Reason.LOST}: {shown(str(error), 120)}"
     return Comparison(what, Verdict.NOT_COMPARED, measured, reason=Reason.LOST, lost_to=error)
 

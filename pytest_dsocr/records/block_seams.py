@@ -32,8 +32,8 @@ BlockName = tuple[str, int]
 class SingleViews:
     """Passes of one view each, through the blocks of SAM and CLIP.
 
-    Crops are of one shape and at least two; the page is of another, and one. Where all passes are of one shape, the
-    first is the page, and what was run again is left out.
+    All crops have one shape, and there are at least two; the page has another shape. If all passes have the same shape,
+    the first is the page, and later ones are ignored.
     """
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class DeepSeams:
 
     @property
     def seams(self) -> dict[str, Seam]:
-        """By name, in the stages' order; waits for those of a GPU."""
+        """Seams by name, in the order of the stages; waits for a GPU."""
         for (stage, depth), view, out in self._single.views():
             if (name := str(TensorName(stage, view, depth))) not in self._shapes:
                 self._sum_up(name, out)
@@ -111,9 +111,9 @@ class DeepSeams:
         return in_stage_order(self._seams)
 
     def keep(self, stage: str, depth: int, module: str, out: Tensor) -> None:
-        """Sum up the output of block ``depth``: of the first pass over the page, over the crops, or over the prompt.
+        """Summarise the output of block ``depth`` for the first pass over the page, the crops or the prompt.
 
-        A pass of one token is a decode step, and is left out.
+        A pass of one token is a decode step, which is ignored.
 
         Raises:
             DsocrError: if a pass has another shape than the one before it, so that neither is the vendor's, or if
@@ -193,7 +193,7 @@ def _hooked(module: FindModule, keep: Callable[[str, int, str, Any, Tensor], Non
 
 
 def in_stage_order(seams: Mapping[str, Seam]) -> dict[str, Seam]:
-    """Sort seams as they follow from each other: a stage's blocks, then the output of the whole stage; others last."""
+    """Sort seams in the order of computation: a stage's blocks, then its output; unknown names come last."""
     return dict(sorted(seams.items(), key=lambda item: _place(TensorName.parse(item[0]))))
 
 

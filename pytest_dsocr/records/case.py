@@ -71,13 +71,13 @@ class Case:
         return made.hexdigest()
 
     def spans_in(self, text: str) -> tuple[SpanSeen, ...]:
-        """Read the spans off what was read."""
+        """Return the spans in an output's text."""
         from pytest_dsocr.records.reference_result import spans_in  # brings torch
 
         return spans_in(text, self.family.form, of_pages=self.is_several)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what the case is, its page by name and content."""
+        """Return the case as JSON values, its page by name and hash."""
         return {"page": self.page_name, "page_sha256": self.page_sha256, **self.described}
 
     @property

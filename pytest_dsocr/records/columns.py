@@ -20,7 +20,7 @@ AT_ONCE = 16
 """Steps whose logits are reduced together: each reduction is a dozen kernels, whose launch costs more than they do."""
 
 Reduce = Callable[[Tensor, int], Sequence[Tensor]]
-"""Makes of logits ``[B, V]``, and of the number of the first of these steps, columns of B numbers or rows each."""
+"""Function of logits ``[B, V]`` and the number of their first step; returns columns with B numbers or rows."""
 
 
 class Columns:
@@ -48,7 +48,7 @@ class Columns:
         yield from (*self._columns, *self._waiting)
 
     def add(self, logits: Tensor) -> None:
-        """Keep a step's logits ``[V]``, float32, without waiting for them; nobody may write to them."""
+        """Keep a step's logits ``[V]``, float32, without waiting; they must not change afterwards."""
         if self._waiting and len(logits) != len(self._waiting[0]):
             self._settle()
         self._waiting.append(logits)
@@ -87,5 +87,5 @@ def best_of_steps(logits_BV: Tensor, _first: int = 0) -> tuple[Tensor, Tensor]:
 
 
 def fetched_best(ids: list[list[int]], logits: list[list[float]]) -> list[Best]:
-    """Return every step's best of what :func:`best_of_steps` returned, once fetched."""
+    """Return the best tokens of every step, from the fetched columns of :func:`best_of_steps`."""
     return [Best(tuple(of_step), tuple(its)) for of_step, its in zip(ids, logits, strict=True)]

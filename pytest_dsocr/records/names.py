@@ -40,7 +40,7 @@ class ComparisonKind(StrEnum):
     """Kinds of comparisons, each with the form of its names."""
 
     ROUNDING = "{}.rounding"
-    """How a stage rounds."""
+    """Rounding of a stage, compared with the vendor's kernels."""
     TIME = "perf/{}"
     """A time or a count, compared with a baseline."""
     ODD_PAGE = "text/odd/{}"

@@ -27,7 +27,7 @@ PackedValue = tuple[dict[str, Any], dict[str, Tensor]]
 
 
 def without_values(observation: ReferenceResult) -> ReferenceResult:
-    """Return the observation with its summaries alone: what a recording keeps."""
+    """Return the observation without whole tensors, as a recording stores it."""
     seams = {name: replace(seam, values=None) for name, seam in observation.seams.items()}
     return replace(observation, inputs=replace(observation.inputs, values=None), seams=seams)
 
@@ -55,7 +55,7 @@ def pack(observation: ReferenceResult) -> PackedValue:
 
 
 def unpack(packed: Mapping[str, Any], tensors: Mapping[str, Tensor], provenance: Provenance | None) -> ReferenceResult:
-    """Put an observation together again; raise ``KeyError``, ``TypeError`` or ``ValueError`` where parts are wrong."""
+    """Put an observation together again; raise ``KeyError``, ``TypeError`` or ``ValueError`` if parts are invalid."""
     seams = {name: _unpack_seam(name, summary, tensors) for name, summary in packed["seams"].items()}
     [prefill_best], best = _unpack_best("prefill", tensors), _unpack_best("steps", tensors)
     return ReferenceResult(

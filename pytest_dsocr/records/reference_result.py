@@ -40,7 +40,7 @@ class NotFinite(NamedTuple):
 
     @classmethod
     def among(cls, values: np.ndarray[Any, np.dtype[np.float64]]) -> NotFinite | None:
-        """Count them, in an array of any shape; None where every value is finite."""
+        """Count NaN and infinite values in an array of any shape; return None if all are finite."""
         spoilt = ~np.isfinite(values)
         if not spoilt.any():
             return None
@@ -80,7 +80,7 @@ class Seam:
 
     @classmethod
     def of(cls, tensor: Tensor, *, keep_values: bool = False) -> Seam:
-        """Sum up ``tensor``, of any shape and float dtype, on any device."""
+        """Summarise a tensor of any shape and float dtype, on any device."""
         own = tensor.detach().contiguous()
         if own.is_cuda:
             return cls.fetched(Summing.of(own), keep_values=keep_values)
@@ -89,7 +89,7 @@ class Seam:
 
     @classmethod
     def fetched(cls, summing: Summing, *, keep_values: bool = False) -> Seam:
-        """Wait for a tensor of a GPU that is on its way, and sum it up."""
+        """Wait for the sums of a GPU tensor, and make its summary."""
         return cls._made(summing.host, summing.fetch(), keep_values)
 
     @classmethod
@@ -112,7 +112,7 @@ class Best(NamedTuple):
 
     @classmethod
     def of(cls, logits: Tensor, count: int = BEST_OF_STEP) -> Best:
-        """Read them off logits ``[V]``."""
+        """Return the best tokens of logits ``[V]``."""
         values, ids = logits.float().topk(min(count, len(logits)))
         return cls(tuple(ids.tolist()), tuple(values.tolist()))
 
@@ -187,7 +187,7 @@ class InputsDigest:
 
 
 class SpanSeen(NamedTuple):
-    """A entry span as an implementation read it from its own output."""
+    """Span that an implementation read from its own output."""
 
     label: str
     boxes: tuple[Box, ...]
@@ -195,7 +195,7 @@ class SpanSeen(NamedTuple):
 
 
 def spans_in(text: str, form: OutputForm, *, of_pages: bool = False) -> tuple[SpanSeen, ...]:
-    """Read the spans off an output's text, or page by page of several in one prompt."""
+    """Return the spans in an output's text; several pages in one prompt are parsed one by one."""
     pages = split_pages(text) if of_pages else [text]
     return tuple(SpanSeen(span.label, span.boxes) for page in pages for span in parse(page, form).spans)
 
@@ -210,7 +210,7 @@ class Artefact:
 
     @classmethod
     def of(cls, path: Path) -> Artefact:
-        """Look at a file."""
+        """Return the size of a file, and of a picture its width and height."""
         if path.suffix != ".jpg":
             return cls(path.stat().st_size)
         with Image.open(path) as picture:

@@ -1,4 +1,4 @@
-"""A tensor summed up on its own device: a sketch and a sample of all values, and a few sums.
+"""Summary of a tensor, computed on its own device: a sketch, a sample and a few sums.
 
 The position of a value alone decides which bucket it is added to, and with which sign. Recordings depend on it.
 On a GPU nothing waits: only the bytes and a few sums are fetched, and hashed when the sums are asked for.
@@ -101,7 +101,7 @@ class Summing:
 
     @classmethod
     def of(cls, tensor: Tensor) -> Summing:
-        """Copy a contiguous tensor to be summed up; it may be written to as soon as this returns."""
+        """Start to copy and sum up a contiguous tensor, which may change as soon as this returns."""
         with torch.cuda.device(tensor.device):
             sums = torch.cat([*map(torch.atleast_1d, device_sums(tensor))])
             host, own = _pinned(tensor), _pinned(sums)
@@ -110,7 +110,7 @@ class Summing:
         return cls(host, own, arrived)
 
     def fetch(self) -> Sums:
-        """Wait until it is there."""
+        """Wait for the copy, and return its sums."""
         self.arrived.synchronize()
         mean, std, norm = self.sums[:3].tolist()
         samples = len(sample_positions(self.host.numel()))

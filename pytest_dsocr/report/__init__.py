@@ -1,1 +1,1 @@
-"""What a run found: one result, of which the terminal's lines, the JSON file and the page of pictures are views."""
+"""Result of a run, and its views: terminal, JSON file, HTML page, Markdown and CI."""

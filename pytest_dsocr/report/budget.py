@@ -23,21 +23,20 @@ class Spent:
     """Member of :data:`~pytest_dsocr.compare.tolerances.LOSSES`."""
     mean: float
     interval: tuple[float, float] | None
-    """Where the mean over other such pages lies, at :data:`CONFIDENCE`; None where these pages cannot tell: a single
-    one, or nothing lost on any."""
+    """Confidence interval of the mean over such pages; None for a single page, or if no page lost anything."""
     worst: float
     where: str
     """The case that lost the most."""
     allowed: float | None
-    """None where the budget does not limit it."""
+    """None if the budget does not limit it."""
 
     @property
     def is_over(self) -> bool:
-        """Whether more was lost than is allowed; what is no number is."""
+        """Whether the mean loss exceeds the limit; a NaN does."""
         return self.allowed is not None and not self.mean <= self.allowed
 
     def __str__(self) -> str:
-        """A phrase such as ``kl 0.0031 (0.0018 to 0.0044), allowed 0.02; the most 0.009, on invoice_000``."""
+        """Return a phrase such as ``kl 0.0031 (0.0018 to 0.0044), allowed 0.02; the most 0.009, on invoice_000``."""
         between = "" if self.interval is None else f" ({' to '.join(map(two_digits, self.interval))})"
         allowed = "no limit" if self.allowed is None else f"allowed {two_digits(self.allowed)}"
         most = f"; the most {two_digits(self.worst)}, on {self.where}" if self.worst > 0 else ""
@@ -59,7 +58,7 @@ class Spending:
 
     @classmethod
     def of(cls, cases: Sequence[Mapping[str, Any]]) -> Spending | None:
-        """Sum up the cases of a run that have a budget; None where none has."""
+        """Sum up the cases of a run that have a budget; return None if no case has one."""
         losses = {case["id"]: case["loss"] for case in cases if case.get("loss")}
         if not losses:
             return None
@@ -75,7 +74,7 @@ class Spending:
 
     @property
     def why_not(self) -> str:
-        """Why the run does not pass; empty where all is within the budget, and something of it was measured."""
+        """Reason that the run does not pass; empty if something was measured and all is within the budget."""
         if over := [str(one) for one in self.spent if one.is_over]:
             return f"over budget: {'; '.join(over)}"
         limited = any(one.allowed is not None for one in self.spent)
@@ -83,7 +82,7 @@ class Spending:
 
     @property
     def in_short(self) -> str:
-        """What a run that passes has spent: ``within the int8 budget, declared by the subject: boxes 0 of 0.06``."""
+        """Losses of a run that passes: ``within the int8 budget, declared by the subject: boxes 0 of 0.06``."""
         limited = [(one, one.allowed) for one in self.spent if one.allowed is not None]
         spent = ", ".join(f"{one.name} {two_digits(one.mean)} of {two_digits(allowed)}" for one, allowed in limited)
         unmeasured = f", {' and '.join(self.unmeasured)} not measured" if self.unmeasured else ""
@@ -91,7 +90,7 @@ class Spending:
 
     @property
     def lines(self) -> Iterator[tuple[str, bool]]:
-        """Yield what was lost, a line each, and whether it is too much; then what each stage spent."""
+        """Yield a line for each loss, and whether it is too large; then the losses by stage."""
         for one in self.spent:
             yield str(one), one.is_over
         if self.unmeasured:
@@ -101,8 +100,9 @@ class Spending:
 
     @property
     def title(self) -> str:
-        """What the lines are of."""
-        return f"lost on {count(self.pages, 'case')} (mean, and its interval of {CONFIDENCE:.0%} over such pages)"
+        """Title of :attr:`lines`."""
+        interval = f"its {CONFIDENCE:.0%} confidence interval over such pages"
+        return f"losses on {count(self.pages, 'case')} (mean, with {interval})"
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -117,7 +117,7 @@ class Spending:
 
 
 def two_digits(value: Number) -> str:
-    """Return a loss with two digits; the word of one that is no number."""
+    """Return a loss with two digits, or the word for a NaN or infinity."""
     return value if isinstance(value, str) else f"{number(value):.2g}"
 
 

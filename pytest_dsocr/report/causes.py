@@ -1,4 +1,4 @@
-"""The failures of a run, grouped by their cause: each cause is shown once in full, with the tests behind it."""
+"""Failures of a run, grouped by cause; the reports show one test of each cause in full, and name the others."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypedDict
@@ -13,34 +13,35 @@ from pytest_dsocr.report.outcomes import JudgedCase, TestResult
 from pytest_dsocr.report.payload import ComparisonPayload
 
 CauseKey = tuple[str, ...]
-"""How comparisons of pages begin that any mistake may show: where cases break, they are behind the first cause."""
+"""A kind and its values, which tests and cases with the same cause share."""
 OF_TEST = ("mistake", "check", "raised", "test")
-"""The kinds of keys by which a test begins a group; the others find the group of cases that break."""
+"""Kinds of keys that a test adds to its group; other kinds come only from the cases of a group."""
 
 
 class FailureCause(TypedDict):
-    """Failures that have one cause, as far as the run shows it; each failing test has one."""
+    """Failures with one cause, as far as the run shows it; each failing test belongs to one."""
 
     what: str
-    """The comparison that breaks first, or the stage that raised; empty where it is neither."""
+    """First comparison that is WRONG, or the stage that raised; empty for other failures."""
     cases: list[str]
-    """The cases that break first there, in front the one to read; empty where the tests are of none."""
+    """Cases that break first there, the one to read first; empty if the tests have no case."""
     of: int
-    """How many cases the run has."""
+    """Number of cases of the run."""
     unit: str
-    """What they are: ``page`` where each is of another page, else ``case``."""
+    """``page`` if each case has another page, otherwise ``case``."""
     why: str
-    """What gives the same at ``what``, proven or not; else what to check, or what was found."""
+    """Explanation, proven or not; otherwise the hint or the finding."""
     proven: bool
     tests: list[str]
-    """The tests that failed over it, first the one to read."""
+    """Tests that failed from it, the one to read first."""
 
 
 def causes_of(cases: Sequence[JudgedCase], failing: Sequence[TestResult]) -> list[FailureCause]:
-    """Group failing tests by their cause; verdicts before errors of the machine, and of these the largest first.
+    """Group failing tests by cause: verdicts before errors of the machine, and large groups before small ones.
 
-    It is the same cause where mistakes that are proven are the same; else where cases break first at the same
-    comparison; else where one function of a suite says the same; else each test is its own.
+    Two failures have the same cause if they share one of these, in this order: a proven mistake, the comparison that
+    breaks first, the test function and its hint. Any other test is a group of its own. Wrong texts of odd pages belong
+    to the first cause, as every mistake can change them.
     """
     causes: dict[CauseKey, FailureCause] = {}
     unit = "page" if len({case["page"] for case in cases}) == len(cases) else "case"
@@ -70,12 +71,12 @@ def causes_of(cases: Sequence[JudgedCase], failing: Sequence[TestResult]) -> lis
 
 
 def _is_of_machine(one: FailureCause, tests: Mapping[str, TestResult]) -> bool:
-    """Return whether all that failed over a cause are errors of the machine, which say nothing of the subject."""
+    """Return whether all failures of a cause are errors of the machine, and not of the subject."""
     return bool(one["tests"]) and all(tests[name].ended_as is Ending.INFRASTRUCTURE for name in one["tests"])
 
 
 def _broken(cases: Sequence[JudgedCase]) -> Iterator[tuple[str, list[JudgedCase]]]:
-    """Yield the failing cases by the comparison that each breaks first at, of its crops or of a page without any."""
+    """Yield failing cases by their first WRONG comparison; pages without crops join those that break at the crops."""
     by_what: dict[str, list[JudgedCase]] = {}
     for case in cases:
         if case["first_wrong"] and not case["passes"]:
@@ -88,10 +89,10 @@ def _broken(cases: Sequence[JudgedCase]) -> Iterator[tuple[str, list[JudgedCase]
 
 
 def _explained(broken: Sequence[JudgedCase], cases: Sequence[JudgedCase]) -> tuple[JudgedCase, bool, bool]:
-    """Return the case that is explained best, whether what it names is proven, and whether no other page excludes it.
+    """Return the case with the best explanation, whether that is proven, and whether the other pages allow it.
 
-    Of texts it is the one with which most pages were tried, right ones as well. Where these are not all, as workers
-    try each their own, every other page must leave what it names.
+    The best explanation of texts is the one that was tried on most pages. Each worker tries only its own pages, so
+    the explanations of the others must name the same mistakes.
     """
     texts = [case for case in cases if case["tried_on"] and (case in broken or case["passes"])]
     if not texts:
@@ -104,7 +105,7 @@ def _explained(broken: Sequence[JudgedCase], cases: Sequence[JudgedCase]) -> tup
 
 
 def _named_by(case: JudgedCase, proven: bool) -> str:
-    """Return what explains a case, and that it only may where it is not proven; empty where nothing is named."""
+    """Return the explanation of a case, with "perhaps" unless it is proven; empty if it names no mistake."""
     said = case["explained"] or ""
     if proven:
         return said
@@ -116,7 +117,7 @@ def _wrong(comparisons: Sequence[ComparisonPayload]) -> set[str]:
 
 
 def _keys(test: TestResult) -> Iterator[CauseKey]:
-    """Yield what tells the cause of a test, the surest first."""
+    """Yield the keys of a test's cause, the surest first."""
     case, wrong, own = test.payload.get("case"), _wrong(test.comparisons), test.payload.get("cause")
     if case and wrong and wrong <= {one["what"] for one in case["comparisons"]}:
         yield "case", case["id"]
@@ -133,7 +134,7 @@ def _keys(test: TestResult) -> Iterator[CauseKey]:
 
 
 def _alone(test: TestResult) -> tuple[str, str, bool]:
-    """Return where a test that has a cause of its own breaks, why, and whether that is proven."""
+    """Return the place, reason and proof of a test's own cause."""
     if own := test.payload.get("cause"):
         hint = f"check {own['why']}" if own["why"] else test.why
         return own["what"], own["why"] if own["mistakes"] else hint, bool(own["mistakes"])
@@ -142,13 +143,13 @@ def _alone(test: TestResult) -> tuple[str, str, bool]:
 
 
 def _place(test: TestResult, cause: FailureCause) -> tuple[bool, bool, bool, str]:
-    """Sort in front what this plugin says of what broke first, in the case that was explained."""
+    """Return a key that sorts first the plugin's own failures at the first break of the explained case."""
     is_first = cause["what"] in _wrong(test.comparisons)
     return not test.is_told, not is_first, test.case_id not in cause["cases"][:1], test.nodeid
 
 
 def _hint(what: str, broken: Sequence[JudgedCase], cases: Sequence[JudgedCase]) -> str:
-    """Return what the hints of the cases have in common, and of a text whether pages without crops are right."""
+    """Return the common part of the cases' hints, and for texts whether pages without crops are right."""
     hints = [case["cause"] or "" for case in broken]
     common = agreed(hints) or (hints[0] and f"{hints[0]} ({broken[0]['id']})")
     right = [case for case in cases if case["passes"]]
@@ -161,7 +162,7 @@ def _is_cut(case: JudgedCase) -> bool:
     return is_cut(case["shapes"]["reference"])
 
 
-# In words; of a result as JSON values.
+# Phrases, from a result as JSON values.
 
 
 def label(one: Mapping[str, Any]) -> str:
@@ -170,7 +171,7 @@ def label(one: Mapping[str, Any]) -> str:
 
 
 def in_words(one: Mapping[str, Any]) -> str:
-    """Say where it broke, in how many cases or in which test, and why."""
+    """Return where a cause broke, in how many cases or which test, and why."""
     if one["cases"]:
         where = f"{one['what']} in {len(one['cases'])} of {count(one['of'], one['unit'])}"
     else:
@@ -179,15 +180,15 @@ def in_words(one: Mapping[str, Any]) -> str:
     return f"{where}: {one['why']}{' (proven)' * one['proven']}" if one["why"] else where
 
 
-def behind(one: Mapping[str, Any], named: int = 0, how: str = "") -> str:
-    """Say how many more tests failed behind the first, and which; nothing where there is none."""
+def also_failed(one: Mapping[str, Any], named: int = 0, how: str = "") -> str:
+    """Return the number and names of the other tests that failed from a cause; empty if there are none."""
     others = sorted(one["tests"][1:])
     names = f": {listed([*_named(others)], named)}" if named else ""
     return f"{count(len(others), 'more test')}{how}{names}" if others else ""
 
 
 def _named(tests: Sequence[str]) -> Iterator[str]:
-    """Yield their names; of the same function as the one in front only what is in brackets."""
+    """Yield names of tests; after another test of the same function only the parameters."""
     before = ""
     for function, of in map(function_of, tests):
         yield of if of and function == before else function + of
@@ -201,6 +202,6 @@ def function_of(test: str) -> tuple[str, str]:
 
 
 def by_first(result: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Yield each cause that a test failed over, with the test to read."""
+    """Yield each cause that made a test fail, with the test to read."""
     tests = {test["nodeid"]: test for test in result.get("tests", ())}
     yield from ((one, tests[one["tests"][0]]) for one in result.get("causes", ()) if one["tests"])

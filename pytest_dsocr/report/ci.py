@@ -1,4 +1,4 @@
-"""What a CI shows of a run: GitHub's annotations and job summary, and the properties in pytest's JUnit file."""
+"""Output for CI: GitHub's annotations and job summary, and properties in pytest's JUnit file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.base.words import fit, listed
 from pytest_dsocr.compare.verdict import SEVERITY, Verdict
-from pytest_dsocr.report.causes import behind, by_first, in_words, label
+from pytest_dsocr.report.causes import also_failed, by_first, in_words, label
 from pytest_dsocr.report.payload import ComparisonPayload, number
 from pytest_dsocr.report.views import markdown
 from pytest_dsocr.report.words import reference_in_words
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 MOST = 10
-"""GitHub shows no more errors of a step."""
+"""Number of errors that GitHub shows for a step."""
 COLUMNS = 1000
 IS_GITHUB, SUMMARY, WORKSPACE = "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"
 
 
 def errors(result: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a command of GitHub's for each of the first failed tests, or for a refused run; elsewhere nothing."""
+    """Yield a GitHub command for each cause, or for a refused run; nothing outside of GitHub."""
     if os.environ.get(IS_GITHUB) != "true":
         return
     if "tests" not in result:
@@ -38,13 +38,13 @@ def errors(result: Mapping[str, Any]) -> Iterator[str]:
     for one, test in islice(by_first(result), MOST):
         title = f"{test['ended_as']}: {test['nodeid'].rpartition('::')[2]}"
         cause = f"{label(one)} {in_words(one)}" if one["cases"] else one["why"]
-        more = f"{text} failed behind it" if (text := behind(one)) else ""
+        more = f"{text} failed for the same reason" if (text := also_failed(one)) else ""
         why = "; ".join(dict.fromkeys(filter(None, (test["why"], cause, more))))
         yield f"::error {_place(test, result)}title={_property(title)}::{_data(why)}"
 
 
 def append_summary(result: Mapping[str, Any]) -> str | None:
-    """Append the run's summary to that of the job, where GitHub names one; give why not, where it cannot be."""
+    """Append the run's summary to the summary of GitHub's job, if there is one; return why it failed."""
     named = os.environ.get(SUMMARY, "").strip()
     if not named:
         return None
@@ -57,7 +57,7 @@ def append_summary(result: Mapping[str, Any]) -> str | None:
 
 
 def _place(test: Mapping[str, Any], result: Mapping[str, Any]) -> str:
-    """Return a file and a line of what was checked out: the test's, or the subject's where the suites are installed."""
+    """Return a file and line in the checkout: the test's, or the subject's if the suites are installed."""
     workspace = Path(os.environ.get(WORKSPACE, "").strip() or Path.cwd()).resolve()
     for file, line in ((test["file"], test["line"]), _subject_place(result)):
         if file and (path := Path(file).resolve()).is_relative_to(workspace) and path.is_file():
@@ -66,7 +66,7 @@ def _place(test: Mapping[str, Any], result: Mapping[str, Any]) -> str:
 
 
 def _subject_place(result: Mapping[str, Any]) -> tuple[str, int]:
-    """Return where the factory of a subject ``package.module:factory`` is defined, below the current folder."""
+    """Return the file and line that define the subject's factory, if it lies below the current folder."""
     module, _, factory = ((result.get("run") or {}).get("subject") or "").partition(":")
     file = Path(f"{module.replace('.', '/')}.py")
     if not factory.isidentifier() or not file.is_file():
@@ -77,12 +77,12 @@ def _subject_place(result: Mapping[str, Any]) -> tuple[str, int]:
 
 
 def _data(text: str) -> str:
-    """Escape what stands behind the last colons, as GitHub's own toolkit does."""
+    """Escape the message of a command, as GitHub's own toolkit does."""
     return fit(text, COLUMNS).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:
-    """Escape what stands before them."""
+    """Escape a property of a command."""
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
@@ -90,7 +90,7 @@ PREFIX = "dsocr_"
 
 
 def of_test(test: TestResult, case: str, run: RunPayload | None) -> Iterator[tuple[str, str]]:
-    """Yield what a test found so far, but for what does not apply: the id of its ``case``, the sides of its ``run``."""
+    """Yield the findings of a test so far as properties, without empty ones."""
     made, fault, cause = test.comparisons, test.payload.get("fault"), test.payload.get("cause")
     named = {
         "ended_as": test.ended_as,
@@ -107,7 +107,7 @@ def of_test(test: TestResult, case: str, run: RunPayload | None) -> Iterator[tup
 
 
 def of_run(result: RunResult) -> Iterator[tuple[str, str]]:
-    """Yield which run it is, what was compared with what, and how both were made."""
+    """Yield the identity, verdict, sides and provenance of a run as properties."""
     identity, run = result.identity, result.run
     yield from _nonempty(
         {
@@ -130,7 +130,7 @@ def of_run(result: RunResult) -> Iterator[tuple[str, str]]:
 
 
 def _stage(made: list[ComparisonPayload], raised_in: str | None) -> str | None:
-    """Return the first that is wrong, else where a side raised, else the first not compared, else all that were."""
+    """Return the first WRONG comparison, stage that raised or comparison not made; otherwise all comparisons."""
     wrong = [one["what"] for one in made if one["verdict"] == Verdict.WRONG]
     left = [one["what"] for one in made if not one["passes"]]
     found = [*wrong, *filter(None, [raised_in]), *left]
@@ -144,7 +144,7 @@ def _error(made: list[ComparisonPayload]) -> str | None:
 
 
 def _nonempty(named: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """Yield what there is, each list as one text."""
+    """Yield values that are not empty, each list as one text."""
     for name, value in named.items():
         if value not in (None, "", [], False):
             text = "; ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -1,4 +1,4 @@
-"""What the reports of tests carried, collected on the controller in any order."""
+"""Results of tests, collected on the controller from pytest's reports in any order."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
 
 @dataclass
 class Collected:
-    """Every test that was there to compare, and every case, each once, as they come."""
+    """Tests and cases of a run, each once."""
 
     identity: RunIdentity
     plan: Plan
     tests: dict[str, TestResult] = field(default_factory=dict)
     run: RunPayload | None = None
     perf: Mapping[str, Any] | None = None
-    """Times and counts of the subject, where they were taken: see ``PerfRun.to_json``."""
+    """Times and counts of the subject, if they were measured; see ``PerfRun.to_json``."""
     options: Sequence[str] = ()
-    """Those of the run as they were typed, without its positional arguments."""
+    """Typed options of the run, without its positional arguments."""
     root: Path = field(default_factory=Path.cwd)
-    """What the places of tests are relative to."""
+    """Folder that the files of tests are relative to."""
     notes: list[str] = field(default_factory=list)
-    """What else was noticed, a sentence each."""
+    """Other observations, one sentence each."""
     elapsed: dict[str, ElapsedPayload] = field(default_factory=dict)
-    """Where the time of each process went, by its name."""
+    """Time of each process by activity."""
     left: LeftPayload = field(default_factory=lambda: LeftPayload(tests=0, of=0, by=[], names=[], listed=[]))
-    """Which tests were found and not to be run, and which pages were to be read."""
+    """Tests that were found and deselected, and the cases that were planned."""
     _cases: dict[str, CasePayload] = field(default_factory=dict)
 
     def add_report(self, report: pytest.TestReport) -> None:
-        """Take what one of pytest's reports carries as ``dsocr``; one that carries none is not ours."""
+        """Add the ``dsocr`` payload of one of pytest's reports; ignore a report without one."""
         payload: TestPayload | None = getattr(report, "dsocr", None)
         if payload is not None:
             self.add(report.nodeid, outcome_of(report), payload, why_skipped(report))
@@ -50,7 +50,7 @@ class Collected:
             self.tests[report.nodeid].place = (near.as_posix(), (line or 0) + 1)
 
     def add(self, nodeid: str, outcome: str, payload: TestPayload, reason: str = "") -> None:
-        """Take what a test sent in one of its phases, and why it was skipped or fails as expected."""
+        """Add the payload of one phase of a test, and why it was skipped or failed as expected."""
         self.tests.setdefault(nodeid, TestResult(nodeid, "passed")).add(outcome, payload, reason)
         self.run = self.run or payload.get("run")
         self.perf = self.perf or payload.get("perf")
@@ -61,9 +61,9 @@ class Collected:
             self.add_elapsed(elapsed["worker"], elapsed)
 
     def hold(self, entries: Sequence[Entry]) -> None:
-        """Fail each test of which a comparison does not pass and that is no expected failure, whatever was reported.
+        """Fail each test with a failed comparison, whatever pytest reported, unless the test is expected to fail.
 
-        What a test compared before it was run again does not count: it is FLAKY.
+        Comparisons before a rerun do not count: that test is FLAKY.
         """
         expected = {(one["test"], one["attempt"]) for one in entries if one["expected"]}
         for entry in entries:
@@ -73,17 +73,17 @@ class Collected:
                 test.hold(entry["comparisons"])
 
     def add_case(self, case: CasePayload) -> None:
-        """Take a case; where it was taken already, the graver report counts."""
+        """Add a case; of two reports of one case, keep the graver."""
         either = (self._cases.get(case["id"], case), case)
         self._cases[case["id"]] = max(either, key=lambda one: (not one["passes"], SEVERITY.index(one["verdict"])))
 
     def add_elapsed(self, process: str, elapsed: ElapsedPayload) -> None:
-        """Take where the time of a process went; its last report counts."""
+        """Add the times of a process; keep its last report."""
         self.elapsed[process] = max(self.elapsed.get(process, elapsed), elapsed, key=lambda one: one["elapsed_s"])
 
     @property
     def cases(self) -> list[JudgedCase]:
-        """Each case once, in the run's order, judged by its tests; where two workers report one, the graver report."""
+        """Cases in the run's order, judged by their tests."""
         by_case: dict[str | None, list[TestResult]] = {}
         for test in self.tests.values():
             by_case.setdefault(test.case_id or test.payload.get("of_case"), []).append(test)

@@ -103,7 +103,7 @@ def difference(old: ResultMapping, new: ResultMapping) -> ResultDifference:
 
 
 def states(result: ResultMapping) -> dict[tuple[str, str], State]:
-    """Return the gravest state of each comparison of each case, and that of each test besides its comparisons."""
+    """Return the gravest state of each comparison by case, and of each test besides its comparisons."""
     found: dict[tuple[str, str], State] = {}
     for test in result["tests"]:
         name = _name(test)
@@ -126,7 +126,7 @@ def _of_comparisons(test: Mapping[str, Any]) -> Iterator[tuple[str, State]]:
 
 
 def _of_itself(test: Mapping[str, Any]) -> State:
-    """Return what a test says beside its comparisons: an error, something of its own, or that it was not run."""
+    """Return the state of a test besides its comparisons: passed, skipped, or failed by another error."""
     if test["outcome"] == "skipped" or test["ended_as"] == Ending.INFRASTRUCTURE:
         return State(OPEN, test["why"] or test["reason"])
     of_comparisons = any(one["verdict"] == Verdict.WRONG for one in test["comparisons"])
@@ -134,7 +134,7 @@ def _of_itself(test: Mapping[str, Any]) -> State:
 
 
 def _mended(old: ResultMapping, new: ResultMapping) -> Iterator[tuple[str, str]]:
-    """Yield what was wrong in tests that pass now: some comparisons, as of ``read``, are made only where they fail."""
+    """Yield wrong comparisons of tests that pass now; some, such as ``read``, are made only if they fail."""
     passing = {_name(test) for test in new["tests"] if test["outcome"] == "passed"}
     holders: dict[tuple[str, str], list[str]] = {}
     for test in old["tests"]:
@@ -169,7 +169,7 @@ def _obstacles(old: ResultMapping, new: ResultMapping) -> Iterator[str]:
         limits = (f"{name} {was.get(name, USUAL)}, now {now.get(name, USUAL)}" for name in differing)
         yield f"the limits differ: {'; '.join(limits)}"
     if not {*states(old)} & {*states(new)}:
-        yield "they hold no comparison in common"
+        yield "they have no comparison in common"
 
 
 DECIDING = ("dtype", "device", "attention")
@@ -178,7 +178,7 @@ USUAL = "as usual"
 
 
 def _limits(result: ResultMapping) -> dict[str, Any]:
-    """Return everything that decides what is right, by name; what is not named is as usual."""
+    """Return every choice that decides verdicts, by name; other choices have their usual value."""
     run, lost = result["run"], (result.get("budget") or {}).get("lost", ())
     settings = run["settings"]
     return {
@@ -193,19 +193,19 @@ def _limits(result: ResultMapping) -> dict[str, Any]:
 
 
 def why_times_are_left_out(old: ResultMapping, new: ResultMapping) -> str:
-    """Say why the times of two results are not compared; empty where they are, and where neither has any."""
+    """Return why the times of two results are not compared; empty if they are, or if neither has any."""
     was, now = old.get("perf"), new.get("perf")
     if not was and not now:
         return ""
     if not was or not now:
-        return "only one of the two took times"
+        return "only one of the two measured times"
     if not was["baseline"] or was["baseline"] != now["baseline"]:
-        return "times are compared by their intervals against one baseline, and the two have none in common"
+        return "times can be compared only against a common baseline, and the two have none"
     return ""
 
 
 def _times(found: ResultDifference, old: ResultMapping, new: ResultMapping) -> None:
-    """Take quantities whose intervals lie apart, by more than the new run allows."""
+    """Add quantities with separate intervals and a ratio that exceeds the new run's limit."""
     if not (old.get("perf") and new.get("perf")):
         return
     before = {one["quantity"]: one for one in old["perf"]["judgements"]}
@@ -227,19 +227,19 @@ def _times(found: ResultDifference, old: ResultMapping, new: ResultMapping) -> N
 
 MOST, MOST_BOXES = 20, 5
 SIDES = (DiffSide.REFERENCE, DiffSide.SUBJECT)
-"""Whose part in a diff of texts is the old one's, and whose the new one's."""
+"""Sides of a text diff that show the old and the new result."""
 IN_WORDS: Mapping[DiffStatus, str] = {
     DiffStatus.NOTHING_WORSE: "nothing is worse",
     DiffStatus.WRONG: "something became wrong",
     DiffStatus.SLOWER: "something became slower",
-    DiffStatus.NOT_COMPARABLE: "not comparable, or not in all",
+    DiffStatus.NOT_COMPARABLE: "not comparable, or only in part",
 }
 
 ONLY_NEW = "something is wrong that was not compared before"
 
 
 class ReadingChange(NamedTuple):
-    """What a case was read as in both results, where that differs."""
+    """Text or boxes of a case that differ between both results."""
 
     case: str
     what: str
@@ -268,7 +268,7 @@ def lines(found: ResultDifference, old: ResultMapping, new: ResultMapping) -> It
 
 
 def markdown(found: ResultDifference, old: ResultMapping, new: ResultMapping) -> str:
-    """Return the difference for a comment or a job's summary: the same lines, as code by their margin."""
+    """Return the difference as Markdown for a comment or a job's summary: the lines, indented as code."""
     title = ("## pytest-dsocr: the difference of two runs", "", cell(verdict(found)), "")
     return "\n".join((*title, *(f"    {line}" for line in lines(found, old, new)))) + "\n"
 
@@ -282,7 +282,7 @@ def verdict(found: ResultDifference) -> str:
 
 
 def readings(old: ResultMapping, new: ResultMapping) -> Sequence[ReadingChange]:
-    """Return the texts and boxes that differ between both results, of the cases of which both hold them."""
+    """Return texts and boxes that differ between both results, for cases that both contain."""
     before = {case["id"]: case.get("said") for case in old["cases"]}
     both = [(case["id"], before.get(case["id"]), case.get("said")) for case in new["cases"]]
     return [reading for case, was, now in both if was and now for reading in _differing(case, was, now)]

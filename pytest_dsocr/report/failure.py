@@ -34,16 +34,15 @@ LEGEND: DiffLine = (
 
 
 def diff_lines(diff: Sequence[DiffLine]) -> Iterator[str]:
-    """Yield the lines of a failure that show a diff, under a legend; none where there is no diff."""
+    """Yield the lines of a diff, under a legend; nothing for an empty diff."""
     for k, line in enumerate((LEGEND, *diff) if diff else ()):
         yield plain_line((Piece(DiffSide.BOTH, f"{'' if k else 'diff':<{MARGIN}}"), *line))
 
 
 def acceptable(report: CaseReport, names: Collection[str]) -> Mapping[str, float]:
-    """Return the tolerances, as few and as small as will do, under which the comparisons ``names`` pass.
+    """Return the fewest and smallest tolerances under which the comparisons ``names`` pass.
 
-    Empty where only such would do as no longer tell a model from another: of a tensor ten times the limit, of boxes
-    three or a twentieth of the page, of texts a tenth.
+    Returns nothing if they would have to be so wide that they accept another model; see :func:`_ladders`.
     """
     ladders = _ladders(report.limits)
     chosen = {name: ladder[-1] for name, ladder in ladders.items() if ladder}
@@ -58,7 +57,7 @@ def acceptable(report: CaseReport, names: Collection[str]) -> Mapping[str, float
 
 
 def _ladders(limits: Tolerances) -> Mapping[str, list[float]]:
-    """Return the values to try of each tolerance, in rising order, above the one that applies already."""
+    """Return the values to try for each tolerance: rising, above the current one, up to a reasonable maximum."""
     rising: Mapping[str, tuple[float, ...]] = {
         "boxes": (1, 2, 3),
         "coords": (0.001, 0.002, 0.005, 0.01, 0.02, 0.05),
@@ -77,12 +76,12 @@ def _pass(report: CaseReport, names: Collection[str], overrides: Mapping[str, fl
 
 MOST_LINES = 40
 CHECK = "check: "
-"""How the detail of a comparison begins that says what to check, where whoever compared found it out."""
+"""Prefix of a detail with advice from the suite that compared."""
 COMMANDS = ("accept: ", "profile: ")
-"""How details begin that are never cut: they are to be copied."""
+"""Prefixes of details that are never cut, so that you can copy them."""
 TOLD_ALONE, TOLD_WHOLE = (*ROWS, "dtypes", MMD, "artefacts"), ("read", "text")
-"""Stages and comparisons whose mistakes are recognised by one comparison, without the others of its case; of pixels
-and grids the suites themselves look for what makes the subject's."""
+"""Stages and comparisons with hints that need no other comparison of the case; the suites themselves search for the
+causes of wrong pixels and grids."""
 MOST_COMPARISONS, LINES_OF_COMPARISON, MOST_DETAILS, MOST_FINDINGS, LINES_OF_FINDING = 5, 2, 9, 3, 2
 
 
@@ -99,12 +98,12 @@ def failure_text(
 
     Args:
         failing: the test's comparisons that do not pass.
-        report: the whole case, where they are of one.
-        config: the run's.
-        nodeid: the test's.
-        reference: the one that was compared with; None in a test that asked for none.
-        options: what was typed behind ``pytest`` beside the tests to run.
-        root: what ids of tests are relative to; the working directory by itself.
+        report: the whole case, if the test has one.
+        config: config of the run.
+        nodeid: id of the test.
+        reference: the reference; None if the test asked for none.
+        options: options typed after ``pytest``.
+        root: folder that test ids are relative to; the working directory if left out.
     """
     level = report.exchange.answer.level if report else None
     run = of_run(config, _answering(reference, report), level) if reference else None
@@ -112,7 +111,7 @@ def failure_text(
 
 
 def cause_of(failing: Sequence[Comparison], report: CaseReport | None, config: Config) -> Origin:
-    """Return why a test fails, by the whole case where its comparisons are of one; the rest as in a payload."""
+    """Return why a test fails, judged by its whole case if it has one."""
     divergence, explanation = _divergence(failing, report), _explanation(report)
     proven = explanation is not None and explanation.is_proven
     return {
@@ -123,7 +122,7 @@ def cause_of(failing: Sequence[Comparison], report: CaseReport | None, config: C
 
 
 def _checks(failing: Sequence[Comparison], report: CaseReport | None, config: Config) -> list[str]:
-    """Return what to check: of no case what the suite itself found out, or else what where it breaks points at."""
+    """Return what to check: advice of the suite for a test without a case, otherwise the hint of the first break."""
     divergence, details = _divergence(failing, report), (line for one in failing for line in one.details)
     own = [] if report else [line.removeprefix(CHECK) for line in details if line.startswith(CHECK)]
     family = report.case.family if report else family_named(config.checkpoint)
@@ -131,20 +130,20 @@ def _checks(failing: Sequence[Comparison], report: CaseReport | None, config: Co
 
 
 def _divergence(failing: Sequence[Comparison], report: CaseReport | None) -> Divergence | None:
-    """Return where it breaks first; without a case, of inputs or files that were compared with something recorded."""
+    """Return the first break of the case; without a case, that of its inputs or files."""
     if report is not None:
         return report.divergence
     return first_divergence([one for one in failing if one.stage in TOLD_ALONE or one.what in TOLD_WHOLE])
 
 
 def _explanation(report: CaseReport | None) -> Explanation | None:
-    """Return what explains where the case breaks; not what explains another place, which its own limits allow."""
+    """Return the explanation of the case's first break; None if the explanation is of another comparison."""
     divergence, found = (report.divergence, report.exchange.explanation) if report else (None, None)
     return found if divergence and found and found.what in ("", divergence.first.what, divergence.begins) else None
 
 
 def _answering(reference: Reference, report: CaseReport | None) -> Reference:
-    """Return the reference that answered for a case, where there may be two."""
+    """Return the reference that answered for a case: the engine, or the recording that it completes."""
     from pytest_dsocr.reference.engine import EngineReference
 
     if report is None or not isinstance(reference, EngineReference):
@@ -175,12 +174,12 @@ class _Failure:
 
     @property
     def _ranked(self) -> Sequence[Comparison]:
-        """What does not pass, the gravest first."""
+        """Comparisons that do not pass, the gravest first."""
         return sorted(self.failing, key=lambda one: SEVERITY.index(one.verdict), reverse=True)
 
     @property
     def _headline(self) -> str:
-        """The finding itself, as pytest's short summary shows only the first line of a failure."""
+        """First line, the worst finding: pytest's short summary shows only this one."""
         more = f" (and {len(self.failing) - 1} more)" if len(self.failing) > 1 else ""
         return fit(_finding(self._ranked[0]), COLUMNS - len(more)) + more
 
@@ -191,7 +190,7 @@ class _Failure:
         return found is not None and found.first.what not in {one.what for one in self.failing}
 
     def _differing(self) -> Iterator[str]:
-        """Yield what does not pass, with details unless it may follow from something earlier."""
+        """Yield comparisons that do not pass, with details unless an earlier break may be the cause."""
         left = 0 if self._elsewhere else MOST_DETAILS
         of = f" of {self.report.case.id}" if self.report else ""
         for k, one in enumerate(self._ranked[:MOST_COMPARISONS]):
@@ -214,7 +213,7 @@ class _Failure:
         first = first_wrong(divergence.first.what, divergence.right)
         if self._elsewhere:
             yield from entry("first wrong", f"{first}: {divergence.first.measured}", 1)
-            yield from entry("", "this comes before what this test compares, and may be its cause", 2)
+            yield from entry("", "it comes before this test's comparisons, and may be the cause", 2)
         else:
             yield from entry("first wrong", first)
         if explanation := _explanation(self.report):
@@ -225,7 +224,7 @@ class _Failure:
             yield from entry("found", finding, LINES_OF_FINDING)
 
     def _accepting(self) -> Iterator[str]:
-        """Say which tolerance would let it pass: none where the cause is proven, or where no reasonable one would."""
+        """Yield the tolerance that would let the test pass, unless its cause is proven or none is reasonable."""
         wrong = [one.what for one in self.failing if one.verdict is Verdict.WRONG]
         if self.report is None or self._elsewhere or len(wrong) < len(self.failing):
             return
@@ -235,11 +234,11 @@ class _Failure:
         if is_steady and not is_proven and (chosen := acceptable(self.report, wrong)):
             typed = " ".join(f"--dsocr-tolerances={name}={value:g}" for name, value in chosen.items())
             marked = ", ".join(f"{name}={value:g}" for name, value in chosen.items())
-            first = "text alone does not tell rounding from a mistake: do the check first; " if is_text else ""
-            allowing = f"where this may differ: {typed}, or in the test: @pytest.mark.dsocr({marked})"
+            first = "do the check first, as text alone does not tell rounding from a mistake; " if is_text else ""
+            allowing = f"if this may differ: {typed}, or in the test: @pytest.mark.dsocr({marked})"
             yield from entry("accept", first + allowing)
         else:
-            yield from entry("accept", "no tolerance is meant for a difference like this")
+            yield from entry("accept", "no reasonable tolerance allows this difference")
 
 
 def _detail(line: str) -> str:

@@ -1,8 +1,8 @@
-"""``dsocr.json`` from a run's first moment on, so that an unfinished run or an old one is never taken for a pass.
+"""``dsocr.json``, written from the start of a run: an unfinished or older run is never mistaken for a pass.
 
-The file says *running* before pytest has loaded a test, and *finished* when everything else is written. Whoever reads
-it, reads it through :func:`read_result`. How a run ended is a word in it, and an exit status: CI can tell a wrong model
-from a machine out of order. ``docs/running.md`` has the statuses of every command.
+Its status is *running* before pytest has loaded a test, and *finished* when everything else is written. Read it only
+through :func:`read_result`. The exit status distinguishes a wrong model from a broken machine. ``docs/running.md``
+lists the statuses of every command.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from pytest_dsocr.base.reading import Commit, Format, Moment
 
 
 class Ending(StrEnum):
-    """How a run or one of its tests ended; ``ended_as`` in ``dsocr.json``."""
+    """Ending of a run or a test; ``ended_as`` in ``dsocr.json``."""
 
     PASSES = "passes"
     WRONG = "wrong"
-    """The subject is wrong, raised, or whatever else made a test fail for which no other word is certain."""
+    """The subject is wrong or raised, or a test failed for a reason that no other ending covers."""
     INFRASTRUCTURE = "infrastructure"
-    """Nothing wrong was seen, and not all was compared, for the machine lacks or lost what is needed."""
+    """Nothing is wrong, but the machine could not compare everything."""
     SLOWER = "slower"
-    """Everything was compared and nothing is wrong, but times or counts of work are worse than the baseline's."""
+    """Everything was compared and nothing is wrong, but times or counts are worse than the baseline's."""
     INTERRUPTED = "interrupted"
     INTERNAL_ERROR = "internal error"
     REFUSED = "refused"
     NO_TESTS = "no tests"
     CHANGED = "changed"
-    """Something wrote over the result that pytest had written; ``dsocr compare`` says so in its place."""
+    """Something changed the result that pytest had written; ``dsocr compare`` replaces it by this ending."""
 
 
 OF_PYTEST = {2: Ending.INTERRUPTED, 3: Ending.INTERNAL_ERROR, 4: Ending.REFUSED, 5: Ending.NO_TESTS}
@@ -54,13 +54,13 @@ EXIT_STATUS: Mapping[Ending, int] = {
     Ending.CHANGED: WRONG,
     **{ending: status for status, ending in OF_PYTEST.items()},
 }
-"""Of ``dsocr compare``. 2 to 5 are pytest's own, and 128 + N is a signal's."""
+"""Exit statuses of ``dsocr compare``. pytest itself defines 2 to 5; 128 + N is signal N."""
 GRAVEST_FIRST = (Ending.WRONG, Ending.INFRASTRUCTURE, Ending.SLOWER)
-"""A run that could not compare everything is not called slower, which a CI may choose to let pass."""
+"""A run that could not compare everything is never called slower, as CI may accept slower runs."""
 
 
 def gravest(found: Iterable[Ending]) -> Ending:
-    """Return the one that counts among those of failing tests; WRONG where there is none."""
+    """Return the gravest ending of failing tests; WRONG if there is none."""
     endings = {*found}
     return next((one for one in GRAVEST_FIRST if one in endings), Ending.WRONG)
 
@@ -69,18 +69,18 @@ FORMAT = 2
 JSON_NAME, INDEX_NAME, SUMMARY_NAME, PAGES = "dsocr.json", "index.html", "summary.md", "pages"
 RUNNING, REFUSED, FINISHED, CHANGED = "running", "refused", "finished", "changed"
 RUN_ID = "DSOCR_RUN_ID"
-"""In the environment: the id that whoever started the run gave it, to know its result by."""
+"""Environment variable with the id that the caller gave to the run."""
 WITNESS = "DSOCR_WITNESS"
-"""In the environment until pytest begins: the pipe to whoever started the run, for the digest of each result."""
+"""Environment variable with the pipe to the caller, for the digest of each result; removed when pytest starts."""
 UNFINISHED = "not finished: the run goes on, was refused, or died"
 NOT_WRITTEN = (
-    "is not what pytest wrote: something in its process, such as an atexit of the subject's, changed it; take that "
-    "out, or give the subject a process of its own: --isolate"
+    "is not what pytest wrote: something in its process, such as an atexit handler of the subject, changed it; remove "
+    "that, or run the subject in its own process with --isolate"
 )
 
 
 class ResultHead(TypedDict):
-    """What stands in every result."""
+    """First fields of every result, finished or not."""
 
     format: Literal[2]
     status: Literal["running", "refused", "finished", "changed"]
@@ -101,7 +101,7 @@ class RefusedError(DsocrError):
     """The run was refused before it began.
 
     Args:
-        message: one sentence: where that is said, and why.
+        message: one sentence with the file and the reason.
         ended_as: a word of :class:`pytest_dsocr.report.file.Ending`.
     """
 
@@ -116,25 +116,25 @@ class ChangedError(DsocrError):
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """Which run it is."""
+    """Identity of a run."""
 
     id: str
     started: str
-    """In UTC, as ISO 8601."""
+    """Time in UTC, in ISO 8601."""
     commit: str | None
-    """Of the folder that pytest was called in; see :func:`pytest_dsocr.base.process.commit_here`."""
+    """Commit of the folder that pytest was called in; see :func:`pytest_dsocr.base.process.commit_here`."""
     command: str
 
     @classmethod
     def now(cls, command: str) -> RunIdentity:
-        """Return that of a run that begins."""
+        """Return the identity of a run that starts now."""
         return cls(os.environ.get(RUN_ID) or uuid.uuid4().hex, now(), commit_here(), command)
 
 
 def take_witness() -> int | None:
-    """Return the pipe for digests, where there is one, and hide it from what runs in this process and is started by it.
+    """Return the pipe for digests, if there is one, and hide it from other code and from child processes.
 
-    Code of the subject's in this process is trusted code all the same: it could look for the pipe.
+    The subject's code in this process must be trusted all the same: it could search for the pipe.
     """
     descriptor = os.environ.pop(WITNESS, "")
     if not descriptor.isdecimal():
@@ -147,10 +147,10 @@ def take_witness() -> int | None:
 
 
 def mark_running(folder: Path, identity: RunIdentity) -> None:
-    """Replace whatever result is in ``folder`` by the marks of a run that has started; make the folder.
+    """Replace any result in ``folder`` by that of a run that has started; create the folder.
 
     Raises:
-        DsocrError: where nothing can be written there.
+        DsocrError: if nothing can be written there.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -162,17 +162,17 @@ def mark_running(folder: Path, identity: RunIdentity) -> None:
 
 
 def mark_ended(folder: Path, identity: RunIdentity, why: str, ended_as: str, status: str = REFUSED) -> dict[str, Any]:
-    """Replace whatever result is in ``folder`` by the reason why there is none; return what was written.
+    """Replace any result in ``folder`` by the reason that there is none; return the new content.
 
     Args:
-        folder: where to.
-        identity: of the run.
-        why: a sentence.
+        folder: folder of the result.
+        identity: identity of the run.
+        why: one sentence.
         ended_as: a word of :class:`Ending`.
-        status: REFUSED, or CHANGED.
+        status: ``REFUSED`` or ``CHANGED``.
 
     Raises:
-        DsocrError: where nothing can be written there.
+        DsocrError: if nothing can be written there.
     """
     result = {**head(identity, status), "verdict": why, "passes": False, "ended_as": ended_as}
     _mark(folder, identity, result)
@@ -180,7 +180,7 @@ def mark_ended(folder: Path, identity: RunIdentity, why: str, ended_as: str, sta
 
 
 def _mark(folder: Path, identity: RunIdentity, result: Mapping[str, Any]) -> None:
-    """Write a result that has no tests, and a page that says so; an earlier run's summary goes."""
+    """Write a result without tests and its page, and remove the summary of an earlier run."""
     write_json(folder, result)
     (folder / SUMMARY_NAME).unlink(missing_ok=True)
     told = [html.escape(one) for one in (result["verdict"], identity.command, f"since {identity.started}")]
@@ -189,20 +189,20 @@ def _mark(folder: Path, identity: RunIdentity, result: Mapping[str, Any]) -> Non
 
 
 def head(identity: RunIdentity, status: str, ended: str | None = None) -> dict[str, Any]:
-    """Return what stands at the beginning of the file."""
+    """Return the first fields of the file."""
     return {"format": FORMAT, "status": status, **asdict(identity), "ended": ended}
 
 
 def write_json(folder: Path, result: Mapping[str, Any], witness: int | None = None) -> Path:
-    """Write ``dsocr.json`` into ``folder``, whole or not at all, and give the file.
+    """Write ``dsocr.json`` into ``folder``, completely or not at all, and return its path.
 
     Args:
-        folder: where to.
+        folder: folder of the result.
         result: JSON values.
-        witness: a pipe that the content's digest is written to, a line.
+        witness: pipe that receives the digest of the content, as one line.
 
     Raises:
-        DsocrError: where the disk does not take it.
+        DsocrError: if it cannot be written.
     """
     content = (json.dumps(result, indent=1, allow_nan=False) + "\n").encode()
     write_whole(folder / JSON_NAME, content)
@@ -218,15 +218,15 @@ def read_result(
     """Read the result of a run that was finished.
 
     Args:
-        place: what was given as ``--dsocr-out``, or the file itself.
-        run_id: of the run whose result is wanted; of any, if left out.
-        unfinished: whether the result of a run that was not finished is given as well.
-        digest: of the content of a finished result, as the run reported it; any, if left out.
+        place: folder given as ``--dsocr-out``, or the file itself.
+        run_id: id of the expected run; any run if left out.
+        unfinished: whether to return the result of an unfinished run as well.
+        digest: digest that the run reported for its content; any content if left out.
 
     Raises:
-        RefusedError: where the run was refused.
-        ChangedError: where it is not what the run reported.
-        DsocrError: where there is no result, or it is damaged, of another format, or unfinished.
+        RefusedError: if the run was refused.
+        ChangedError: if the content is not the one that the run reported.
+        DsocrError: if there is no result, or it is damaged, has another format, or is unfinished.
     """
     path = place if place.suffix == ".json" else place / JSON_NAME
     content = HEADS.read_bytes(path)
@@ -235,7 +235,7 @@ def read_result(
         raise ChangedError(f"{path} {NOT_WRITTEN}")
     result: Any = HEADS.decode(content, path)
     if run_id not in (None, result["id"]):
-        raise ChangedError(f"{path} is of another run, {result['id']}, and not of {run_id}, which wrote none")
+        raise ChangedError(f"{path} is the result of run {result['id']}; run {run_id} wrote none")
     if result["status"] == CHANGED and not unfinished:
         raise DsocrError(f"{path}: {result['verdict']}")
     if result["status"] == REFUSED and not unfinished:

@@ -1,4 +1,4 @@
-"""The outcome of a test, from pytest's reports of its phases and of each time that it was run, and of a case by it."""
+"""Outcome of a test, from the reports of its phases and reruns; outcome of a case, from its tests."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ if TYPE_CHECKING:
 
 
 HELD = ("passed", "xpassed", "skipped")
-"""The outcomes that a test has failed in spite of where a comparison of it does not pass."""
+"""Outcomes that become a failure if a comparison of the test does not pass."""
 GRAVITY = ("passed", "xpassed", "skipped", "xfailed", "failed", "error")
 FAILING = ("failed", "error")
-NOT_OURS = "it failed over something of its own; see its output"
+NOT_OURS = "it failed outside of pytest-dsocr's checks; see its output"
 AGAIN = "rerun"
-"""The outcome that pytest-rerunfailures gives a failure after which it runs the test again."""
+"""Outcome that pytest-rerunfailures gives to a failure before it runs the test again."""
 
 
 @dataclass
 class TestResult:
-    """What became of one test."""
+    """Result of one test."""
 
     __test__ = False
 
     nodeid: str
     outcome: str
-    """One of :data:`GRAVITY`, or whatever else a plugin of pytest's calls it."""
+    """Member of :data:`GRAVITY`, or an outcome that another pytest plugin made up."""
     reason: str = ""
     payload: TestPayload = field(default_factory=lambda: TestPayload())
     failed_before: int = 0
-    """How often it failed and was run again."""
+    """Number of failures before the last run."""
     place: tuple[str, int] | None = None
-    """Its file, and the line there, from 1 on."""
+    """File and line, counted from 1."""
 
     def __post_init__(self) -> None:
         if self.outcome in HELD and not all(one["passes"] for one in self.comparisons):
@@ -50,12 +50,12 @@ class TestResult:
 
     @property
     def comparisons(self) -> list[ComparisonPayload]:
-        """Those that it made, and those that it could not."""
+        """Comparisons that it made, and those that it could not make."""
         return self.payload.get("comparisons", [])
 
     @property
     def stood_down(self) -> bool:
-        """Whether it was to compare, ended without that, and not because something was missing or not offered."""
+        """Whether it compared nothing without an excuse: nothing was missing, and the subject offers it."""
         is_excused = self.payload.get("left_out") or not self.payload.get("promised", True)
         return self.outcome in ("skipped", "xfailed") and not self.comparisons and not is_excused
 
@@ -66,7 +66,7 @@ class TestResult:
 
     @property
     def case_id(self) -> str | None:
-        """The case that it is of."""
+        """Id of its case."""
         case, fault = self.payload.get("case"), self.payload.get("fault")
         return case["id"] if case else fault["case"] if fault else None
 
@@ -77,17 +77,17 @@ class TestResult:
 
     @property
     def is_odd(self) -> bool:
-        """Whether it ended with an outcome that pytest itself does not have, which is not a pass."""
+        """Whether its outcome is unknown to pytest itself, which is not a pass."""
         return self.outcome not in GRAVITY
 
     @property
     def is_told(self) -> bool:
-        """Whether it failed with a text of this plugin's, not over something of its own."""
+        """Whether this plugin wrote its failure text."""
         return any(self.payload.get(name) for name in ("cause", "fault", "left_out"))
 
     @property
     def ended_as(self) -> Ending:
-        """What kind of failure it is, if it is one; what was found of the subject counts before what could not be."""
+        """Kind of its failure: a finding about the subject counts more than an error of the machine."""
         if self.outcome not in FAILING:
             return Ending.WRONG if self.is_odd else Ending.PASSES
         wrong = [one["what"] for one in self.comparisons if one["verdict"] == Verdict.WRONG]
@@ -99,7 +99,7 @@ class TestResult:
 
     @property
     def why(self) -> str:
-        """Why it failed, in a sentence; empty where it did not."""
+        """Reason for its failure, one sentence; empty if it did not fail."""
         if self.outcome not in FAILING and not self.is_odd:
             return ""
         fault, made = self.payload.get("fault"), self.comparisons
@@ -111,7 +111,7 @@ class TestResult:
         return (fault["why"] if fault else self.payload.get("reason") or self.reason) or NOT_OURS
 
     def to_json(self, options: Sequence[str], root: Path) -> dict[str, Any]:
-        """Return JSON values."""
+        """Return the result as JSON values."""
         file, line = self.place or (None, None)
         return {
             "nodeid": self.nodeid,
@@ -142,7 +142,7 @@ class TestResult:
         self.__post_init__()
 
     def hold(self, made: Sequence[ComparisonPayload]) -> None:
-        """Add comparisons that no report contained; fail the test where one does not pass."""
+        """Add comparisons that no report contained; fail the test if one does not pass."""
         more = [one for one in made if one not in self.comparisons]
         self.payload = {**self.payload, "comparisons": [*self.comparisons, *more]}
         if self.outcome == "xfailed" and not all(one["passes"] for one in made):
@@ -159,19 +159,19 @@ def outcome_of(report: pytest.TestReport) -> str:
 
 
 def why_skipped(report: pytest.TestReport) -> str:
-    """Return why a test was skipped, or fails as it is known to."""
+    """Return why a test was skipped, or why it is expected to fail."""
     if hasattr(report, "wasxfail"):
         return str(report.wasxfail)
     return reason_of(report) if report.skipped and isinstance(report.longrepr, tuple) else ""
 
 
 def reason_of(report: pytest.TestReport) -> str:
-    """Return why a test was skipped, as pytest or this plugin has it."""
+    """Return the reason that pytest or this plugin gave for a skip."""
     return report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else str(report.longrepr)
 
 
 def gravity(outcome: str) -> int:
-    """Return how grave an outcome is; one that pytest itself does not have is the gravest."""
+    """Return how grave an outcome is; one that is unknown to pytest is the gravest."""
     return GRAVITY.index(outcome) if outcome in GRAVITY else len(GRAVITY)
 
 
@@ -182,7 +182,7 @@ class Outside(TypedDict):
     verdict: str
     measured: str
     allowed_by: list[str]
-    """The tests whose own limits allow it; empty where no test of the run checks it."""
+    """Tests with limits that allow it; empty if no test of the run checks it."""
 
 
 class JudgedCase(CasePayload):
@@ -192,11 +192,11 @@ class JudgedCase(CasePayload):
     outside: list[Outside]
     """Comparisons beyond the run's own limits, though the case passes."""
     unjudged: list[str]
-    """Comparisons that are WRONG and that no test judged, where one that was to compare did not."""
+    """WRONG comparisons that no test judged, although a test should have."""
 
 
 def judged_by_tests(case: CasePayload, tests: Sequence[TestResult]) -> JudgedCase:
-    """Judge a case by its tests; where none of them compared anything, as it was judged under the run's own limits."""
+    """Judge a case by its tests, or under the run's own limits if no test compared anything."""
     failed = any(test.outcome in FAILING for test in tests)
     judged = {one["what"] for test in tests for one in test.comparisons}
     wrong = [one["what"] for one in case["comparisons"] if one["verdict"] == Verdict.WRONG]
@@ -218,10 +218,10 @@ def _allowing(what: str, tests: Sequence[TestResult]) -> list[str]:
     return [test.nodeid for test in tests if any(one["what"] == what and one["passes"] for one in test.comparisons)]
 
 
-NO_BOXES = f"no page has a box on either side, so that equal boxes show nothing; {CHECK_BOXES}"
+NO_BOXES = f"no page has a box on either side, so equal boxes prove nothing; {CHECK_BOXES}"
 
 
 def remarks(cases: Sequence[JudgedCase]) -> Iterator[str]:
-    """Yield what the cases as a whole do not show, a sentence each."""
+    """Yield a sentence for each thing that the cases together cannot show."""
     if cases and not any(sides for case in cases for sides in case["boxes"].values()):
         yield NO_BOXES

@@ -242,7 +242,7 @@ class TestPayload(TypedDict, total=False):
     case: CasePayload | None
     comparisons: list[ComparisonPayload]
     left_out: str | None
-    """What was missing: a word of ``--dsocr-may-miss``, a level such as ``L2``, or ``not offered``.
+    """Missing thing: a word of ``--dsocr-may-miss``, a level such as ``L2``, or ``not offered``.
 
     It is ``known failure`` where the test declares one and is not run.
     """

@@ -1,4 +1,4 @@
-"""The files of a case: its page twice, with what differs standing out, and what each side made of it.
+"""Files of a case: its page with the boxes of both sides, and the artefacts of each side.
 
 ``pages/CASE.jpg``, and in ``pages/CASE/reference`` and ``pages/CASE/subject`` ``info.json``, ``result.mmd``, the page
 with its boxes, and its figures in ``images``.
@@ -53,10 +53,10 @@ MISSING, SURPLUS, WANTED = Stroke(BLUE, 5), Stroke(RED, 5), Stroke(BLUE, 2, dash
 def side_by_side(
     page: Image.Image, reference: Sequence[SpanSeen], subject: Sequence[SpanSeen], verdict: str
 ) -> Image.Image:
-    """Draw ``page`` as both sides read it, each under its name and count of boxes, over a legend.
+    """Draw ``page`` with the boxes of each side, under its name and number of boxes, above a legend.
 
-    Boxes that are equal are thin and grey. What differs is blue on the reference's side and red on the subject's, and
-    thick where the other has no such box; where the reference has it is dashed on the subject's side.
+    Equal boxes are thin and grey. Boxes that differ are blue on the reference's side and red on the subject's, and
+    thick if the other side lacks them. Dashed boxes on the subject's side are the reference's.
     """
     pairs = pair_up(subject, reference)
     small = ImageOps.contain(page.convert("RGB"), LARGEST_PX)
@@ -76,7 +76,7 @@ def side_by_side(
 
 
 def _reference_marks(pairs: Pairs) -> Iterator[Mark]:
-    """Yield what is drawn on the reference's side, what differs last and on top."""
+    """Yield the marks on the reference's side; boxes that differ come last, on top."""
     equal, differing = _paired(pairs)
     yield from ((expected, EQUAL) for _, expected in equal)
     yield from ((expected, EXPECTED) for _, expected in differing)
@@ -110,12 +110,12 @@ def _drawn(page: Image.Image, marks: Iterator[Mark]) -> Image.Image:
 
 
 def _clipped(box: Box) -> Box:
-    """Put every side on the page; a model may write 1e300, and a recording hold an infinity or a NaN."""
+    """Move every side onto the page; a model may output 1e300, and a recording may contain infinity or NaN."""
     return Box(*(max(0.0, min(float(UNITS), side)) for side in box))
 
 
 def _draw_legend(pen: ImageDraw.ImageDraw, font: Font, top: int, pairs: Pairs) -> None:
-    """Say what the strokes on the sheet mean, and how many boxes each is of."""
+    """Draw the meaning of each stroke, and its number of boxes."""
     equal, differing = _paired(pairs)
     entries = (
         (EQUAL, f"{len(equal)} equal"),
@@ -132,10 +132,10 @@ def _draw_legend(pen: ImageDraw.ImageDraw, font: Font, top: int, pairs: Pairs) -
 
 
 def draw(report: CaseReport, folder: Path) -> Path:
-    """Draw a case into ``folder``, and give the file.
+    """Draw a case into ``folder``, and return the file.
 
     Raises:
-        DsocrError: where it cannot be written.
+        DsocrError: if it cannot be written.
     """
     case, expected, actual = report.case, report.exchange.expected.output, report.exchange.answer
     pages = _pages(case)
@@ -152,7 +152,7 @@ def _pages(case: Case) -> list[Image.Image]:
 
 
 def _by_page(case: Case, text: str, spans: Sequence[SpanSeen], pages: int) -> list[Sequence[SpanSeen]]:
-    """Return what was read of each of so many pages: of a page by itself, all."""
+    """Return the spans of each page; a single page has all of them."""
     if not case.is_several:
         return [spans]
     said = [*split_pages(text), *([""] * pages)]
@@ -160,7 +160,7 @@ def _by_page(case: Case, text: str, spans: Sequence[SpanSeen], pages: int) -> li
 
 
 def _stacked(pictures: Sequence[Image.Image]) -> Image.Image:
-    """Put pictures below each other, all smaller where they are many."""
+    """Stack pictures, and shrink them if they are many."""
     if len(pictures) == 1:
         return pictures[0]
     small = [ImageOps.contain(one, (one.width, max(1, MOST_HEIGHT_PX // len(pictures)))) for one in pictures]
@@ -174,9 +174,9 @@ def _stacked(pictures: Sequence[Image.Image]) -> Image.Image:
 
 FORMAT = 1
 MOST_CHARACTERS, MOST_BOXES, MOST_OF_LABEL = 200_000, 5_000, 200
-"""The most of a side's reading that is written: several times what 8192 tokens can hold."""
+"""Largest amounts that are written for one side, several times the output of 8192 tokens."""
 MOST_FIGURES = 100
-"""Of a page, the most that are cut out."""
+"""Number of figures that are cut out of a page at most."""
 LARGEST_PICTURE_PX = (1600, 1600)
 REFERENCE, SUBJECT = "reference", "subject"
 
@@ -187,12 +187,12 @@ def side_folder(case_id: str) -> str:
 
 
 def write_sides(report: CaseReport, folder: Path) -> Path:
-    """Write what both sides read into ``folder/reference`` and ``folder/subject``, made anew; return ``folder``.
+    """Write the artefacts of both sides into ``folder/reference`` and ``folder/subject``; return ``folder``.
 
-    Of a subject that raised there is what it gave before.
+    Existing files are removed. A subject that raised has the artefacts of its earlier stages.
 
     Raises:
-        DsocrError: where it cannot be written.
+        DsocrError: if it cannot be written.
     """
     exchange, case = report.exchange, report.case
     answer, expected, form = exchange.answer, exchange.expected.output, case.family.form
@@ -226,7 +226,7 @@ def write_sides(report: CaseReport, folder: Path) -> Path:
 Sizes = Sequence[tuple[int, int]]
 """Width and height of each page, in pixels."""
 PagesRead = Sequence[tuple[Span, ...]]
-"""What was read of each page."""
+"""Spans of each page."""
 
 
 def _info_of_reference(exchange: CaseRun, sizes: Sizes, read: PagesRead) -> dict[str, Any]:
@@ -267,14 +267,14 @@ def _info(
 
 
 def _read(case: Case, text: str, spans: Sequence[SpanSeen], pages: int) -> PagesRead:
-    """Return what was read of each page, each span with the text behind it."""
+    """Return the spans of each page, each with the text that follows it."""
     said = [*split_pages(text), *([""] * pages)] if case.is_several else [text]
     seen = _by_page(case, text, spans, pages)
     return [_kept(own, parse(one, case.family.form).spans) for own, one in zip(seen, said, strict=False)]
 
 
 def _kept(spans: Sequence[SpanSeen], parsed: Sequence[Span]) -> tuple[Span, ...]:
-    """Return as many spans, boxes and texts as are kept, without boxes that have no place: an infinity, a NaN."""
+    """Return the first spans, boxes and texts, up to the limits and without boxes that have infinity or NaN."""
     texts: dict[tuple[str, tuple[Box, ...]], deque[str]] = defaultdict(deque)
     for one in parsed:
         texts[one.label, one.boxes].append(one.text)
@@ -290,12 +290,12 @@ def _kept(spans: Sequence[SpanSeen], parsed: Sequence[Span]) -> tuple[Span, ...]
 
 
 def _sound(text: str) -> str:
-    """Return as much of a text as is kept, in whole characters."""
+    """Return the first characters of a text, without broken ones."""
     return text[:MOST_CHARACTERS].encode("utf-8", "backslashreplace").decode()
 
 
 def _pictures(page: Image.Image, number: int | None, spans: Sequence[Span]) -> dict[str, bytes]:
-    """Make the page with its boxes, and its figures, by file name."""
+    """Return the page with its boxes, and its figures, by file name."""
     found = {overlay_of(number): _jpeg(draw_boxes(_small(page), spans))}
     for region in place(spans, *page.size):
         if region.figure is not None and region.figure < MOST_FIGURES:
@@ -325,7 +325,7 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def _keep(kept: Path, folder: Path) -> None:
-    """Move the files that the vendor's own code wrote to those of the reference, in place of ours."""
+    """Replace our files of the reference by those that the vendor's own code wrote."""
     try:
         shutil.copytree(kept, folder, dirs_exist_ok=True)
         shutil.rmtree(kept)

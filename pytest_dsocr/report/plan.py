@@ -12,7 +12,7 @@ STATUS_IN_WORDS: Mapping[int, str] = {
     4: "pytest refused its arguments",
     5: "no test was run",
 }
-"""Reasons by pytest's exit status, where nothing else says why it is not 0."""
+"""Reason for each exit status of pytest, if nothing else explains it."""
 DIED = "???"
 """The phase in which pytest-xdist reports a test whose worker died."""
 
@@ -22,27 +22,27 @@ class Plan:
     """The tests that were collected, those that ended, and how pytest ended."""
 
     planned: dict[str, None] = field(default_factory=dict)
-    """Every test selected, whoever's it is, in the order of collection."""
+    """Every selected test, of this plugin or not, in the order of collection."""
     ended: set[str] = field(default_factory=set)
-    """Those torn down, or lost with their worker."""
+    """Tests that were torn down, or lost with their worker."""
     uncollected: list[str] = field(default_factory=list)
     """Files that could not be collected."""
     exit_status: int | None = None
-    """pytest's own, before a run that does not pass changes it; None as long as the run goes on."""
+    """Exit status of pytest itself, before this plugin changes it; None until the run ends."""
     problems: list[str] = field(default_factory=list)
-    """Other reasons why the run does not pass, none of them the subject's, a sentence each."""
+    """Other reasons for a failed run, none caused by the subject, one sentence each."""
     gates: list[str] = field(default_factory=list)
-    """What other plugins failed the run by once its tests had ended, a sentence each."""
+    """Failures that other plugins reported after the last test, one sentence each."""
     others_failed: bool = False
     """Whether a test failed that does not use pytest-dsocr."""
 
     def add(self, tests: Iterable[str]) -> None:
-        """Take tests that are to be run."""
+        """Add selected tests."""
         self.planned.update(dict.fromkeys(tests))
 
     @property
     def not_ended(self) -> list[str]:
-        """The tests that were to be run and were not, or not to their end."""
+        """Planned tests that did not run to their end."""
         return [test for test in self.planned if test not in self.ended]
 
     @property

@@ -1,4 +1,4 @@
-"""The result of one run: what its tests come to, and whether it passes."""
+"""Result of one run: totals over its tests, and its verdict."""
 
 import platform
 from collections import Counter
@@ -25,9 +25,9 @@ from pytest_dsocr.report.words import by_engine, compression_of, readings_in_wor
 
 MOST_NAMED = 3
 MOST_NOT_ENDED = 100
-"""How many tests that did not end are named in the file."""
+"""Number of unfinished tests that the file names at most."""
 NOTHING_COMPARED = "no comparison was made"
-ONLY_EXPECTED = "nothing was compared but by tests that are expected to fail"
+ONLY_EXPECTED = "only tests that are expected to fail compared anything"
 LEVELS = tuple(map(str, Level))
 OF_INPUTS = frozenset((*COMPARED, "inputs"))
 OF_TEXT = frozenset(("read", "text", "spans", "boxes", "result.mmd", "artefacts"))
@@ -40,9 +40,9 @@ class Missing(TypedDict):
     """A word of ``--dsocr-may-miss``."""
     why: str
     tests: int
-    """How many tests could not compare."""
+    """Number of tests that could not compare."""
     allowed: bool
-    """Whether the run allowed it to be missing, so that the tests were skipped and did not fail."""
+    """Whether the run allowed this; the tests were then skipped instead of failing."""
 
 
 class Looser(TypedDict):
@@ -51,32 +51,32 @@ class Looser(TypedDict):
     allowed: float
     usual: float
     by: str
-    """Where the limit was given; empty of a test's own marker."""
+    """Source of the limit; empty for a marker of the test."""
     tests: int
-    """How many tests had it."""
+    """Number of tests with this limit."""
 
 
 class RunResult(Collected):
-    """What was collected of a run, and its verdict; of a run that goes on, so far."""
+    """Collected tests and cases, totals over them, and the verdict so far."""
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How often each verdict was given."""
+        """Number of comparisons by verdict."""
         return Counter(one["verdict"] for one in self._compared())
 
     @property
     def made(self) -> int:
-        """Comparisons made: NOT-COMPARED is none."""
+        """Number of comparisons made, without those that are NOT-COMPARED."""
         return sum(number for verdict, number in self.counts.items() if verdict != Verdict.NOT_COMPARED)
 
     @property
     def has_compared(self) -> bool:
-        """Whether a comparison was made by a test that is to pass."""
+        """Whether a test that is expected to pass compared anything."""
         return any(test.has_compared for test in self.tests.values() if test.outcome != "xfailed")
 
     @property
     def worst_drift(self) -> tuple[float, str]:
-        """The largest relative error of a tensor that is inside its tolerance, and the suite that measured it."""
+        """Largest relative error inside a tolerance, and the suite that measured it."""
         drifts = (
             (number(one["error"]), suite_of(test.nodeid))
             for test in self.tests.values()
@@ -102,7 +102,7 @@ class RunResult(Collected):
 
     @property
     def odd(self) -> Mapping[str, int]:
-        """How many tests ended with an outcome that pytest itself does not have, by outcome."""
+        """Number of tests by outcome, for outcomes that are unknown to pytest."""
         return Counter(test.outcome for test in self.tests.values() if test.is_odd)
 
     @property
@@ -112,7 +112,7 @@ class RunResult(Collected):
 
     @property
     def suspicious(self) -> list[tuple[str, float]]:
-        """Where each case's drift is first larger than that of correct implementations, and how large it is there."""
+        """First place in each case with a drift above that of correct implementations, and the drift."""
         found = [
             (case["id"], next((one for one in case["comparisons"] if Symptom.SUSPICIOUS in one["signs"]), None))
             for case in self.cases
@@ -121,13 +121,13 @@ class RunResult(Collected):
 
     @property
     def not_looked_at(self) -> str:
-        """What no test can look at, as the subject offers no more; empty where it does, or nothing was compared."""
+        """Sentence about stages that the subject's level hides; empty if nothing was compared."""
         level = self.run["level"] if self.run else None
         return Level(int(level[1:])).hides if level else ""
 
     @property
     def not_offered(self) -> dict[str, list[str]]:
-        """What the subject does not offer, by the level that would."""
+        """Comparisons that the subject does not offer, by the level that includes them."""
         found: dict[str, list[str]] = {}
         named = (one["what"] for one in self._compared() if one["reason"] == Reason.NOT_OFFERED)
         for what in dict.fromkeys(named):
@@ -136,7 +136,7 @@ class RunResult(Collected):
 
     @property
     def missing(self) -> list[Missing]:
-        """What was missing, each reason once."""
+        """Missing things, each reason once."""
         found = Counter(
             (what, test.payload.get("reason") or test.reason, test.outcome not in FAILING)
             for test in self.tests.values()
@@ -146,44 +146,44 @@ class RunResult(Collected):
 
     @property
     def skips(self) -> Mapping[str, int]:
-        """How many tests were skipped, by reason, without those for which something was missing or not offered."""
+        """Number of skipped tests by reason, without those that :attr:`missing` and :attr:`above` count."""
         skipped = (test for test in self.tests.values() if test.outcome == "skipped" and not test.comparisons)
         return Counter(test.reason for test in skipped if test.payload.get("left_out") not in (*MISSING, *LEVELS))
 
     @property
     def above(self) -> Mapping[str, int]:
-        """How many tests were skipped as they need a level that the subject does not offer, by that level."""
+        """Number of tests that were skipped for a level that the subject does not offer, by level."""
         needed = Counter(test.payload.get("left_out") or "" for test in self.tests.values())
         return {level: needed[level] for level in LEVELS if needed[level]}
 
     @property
     def known_failures(self) -> Mapping[str, int]:
-        """How many tests failed as expected, by reason."""
+        """Number of tests that failed as expected, by reason."""
         return Counter(test.reason for test in self.tests.values() if test.outcome == "xfailed")
 
     @property
     def spending(self) -> Spending | None:
-        """What was lost to fewer bits; None where no budget is set."""
+        """Losses under the budget; None if no budget is set."""
         return Spending.of(self.cases)
 
     @property
     def promised(self) -> bool:
-        """Whether any test was to compare, and not only to assert something of its own."""
+        """Whether any test was meant to compare, and not only to make its own assertions."""
         return any(test.payload.get("promised", True) for test in self.tests.values())
 
     @property
     def why_not(self) -> Sequence[str]:
-        """Why the run does not pass; nothing where it does.
+        """Reasons that the run does not pass; empty if it passes.
 
-        It passes where no comparison is WRONG or lacking, but those of expected failures, pytest's own exit status is
-        0, every test that was planned has ended, and something was compared.
+        A run passes if something was compared, every comparison passes except in expected failures, every planned test
+        has ended, and pytest's own exit status is 0.
         """
         nothing = [] if self.has_compared else [ONLY_EXPECTED if self.made else NOTHING_COMPARED]
         return [*nothing, *self._in_the_way]
 
     @property
     def _in_the_way(self) -> Iterator[str]:
-        """Why it does not pass, whether or not anything was compared."""
+        """Reasons that the run does not pass, besides a lack of comparisons."""
         if self.failing:
             yield f"{len(self.failing)} of {count(len(self.tests), 'test')} failed"
         for case in self.cases:
@@ -197,7 +197,7 @@ class RunResult(Collected):
 
     @property
     def ended_as(self) -> Ending:
-        """How the run ended; where a test of ours found the model wrong, it is that, whatever else happened."""
+        """Ending of the run; a wrong model counts more than any other finding."""
         if not self.why_not:
             return Ending.PASSES
         if ended := OF_PYTEST.get(self.plan.exit_status or 0):
@@ -212,19 +212,19 @@ class RunResult(Collected):
 
     @property
     def fails(self) -> bool:
-        """Whether pytest is to fail: tests that only assert something of their own may well have compared nothing."""
+        """Whether pytest must fail; a run of tests that were not meant to compare may pass without comparisons."""
         return bool(self.tests) and (any(self._in_the_way) or (self.promised and not self.has_compared))
 
     @property
     def verdict(self) -> str:
-        """``passes``, or why not; and whether the engine answered for the reference."""
+        """``passes`` or the reasons against it; and whether the engine was the reference."""
         flaky = f"; {count(len(self.flaky), 'test')} FLAKY" if self.flaky else ""
         passes = ("no times judged, all else " if self.is_untimed else "") + "passes" + "".join(self._but) + flaky
         return ("; ".join(self.why_not) or passes) + by_engine(self.cases)
 
     @property
     def _but(self) -> Iterator[str]:
-        """What a run that passes has not shown that it would have shown by itself: how far apart, and what was left."""
+        """Restrictions of a pass: budgets, looser limits, and parts that were not compared."""
         if self.spending:
             yield f" {self.spending.in_short}"
         if self.looser:
@@ -241,7 +241,7 @@ class RunResult(Collected):
 
     @property
     def offered_in_part(self) -> Iterator[str]:
-        """Yield what the subject offered of a part of the run: some steps, or some cases and not the others."""
+        """Phrases for steps and comparisons that the subject offered only in part of the run."""
         cases = [case for case in self.cases if case["id"] not in self.not_compared]
         sides = [case["tokens"] for case in cases]
         steps = [(int(one["reference"]), int(one["subject"])) for one in sides if one["subject"] is not None]
@@ -257,19 +257,19 @@ class RunResult(Collected):
 
     @property
     def is_untimed(self) -> bool:
-        """Whether times were taken of which none was judged, as there is no baseline, nor became one."""
+        """Whether times were measured, but neither judged nor accepted as a baseline."""
         return bool(self.perf and self.perf["median_ms"] and not (self.perf["judgements"] or self.perf.get("accepted")))
 
     @property
     def not_compared(self) -> Sequence[str]:
-        """The cases that were to be compared and of which no test compared anything, where others were."""
+        """Planned cases without any comparison, if other cases have some."""
         made = {test.case_id for test in self.tests.values() if test.has_compared}
         found = [case for case, *_ in self.left["listed"]]
         return [case for case in found if case not in made] if made & {*found} else []
 
     @property
     def looser(self) -> dict[str, Looser]:
-        """The limits that allowed more than the usual ones, by name."""
+        """Limits above the usual ones, by name."""
         found: dict[str, Looser] = {}
         for test in self.tests.values():
             for name, (allowed, usual, by) in test.payload.get("looser", {}).items():
@@ -280,7 +280,7 @@ class RunResult(Collected):
 
     @cached_property
     def ended(self) -> str:
-        """When the whole result was first written; each file and summary has the same time."""
+        """Time of the first complete result; every file and summary has the same."""
         return now()
 
     def to_json(self) -> dict[str, Any]:
@@ -326,7 +326,7 @@ class RunResult(Collected):
 
 
 def _cases_in_words(listed_cases: Sequence[Sequence[str]], left: Sequence[str]) -> Iterator[str]:
-    """Name pages, presets and prompts of which nothing was compared, then single cases."""
+    """Yield whole pages, presets and prompts without comparisons, then single cases."""
     gone, rest = {*left}, {*left}
     for k, what in enumerate(("page", "preset", "prompt"), 1):
         names = dict.fromkeys(one[k] for one in listed_cases)
@@ -344,7 +344,7 @@ def _in_words(name: str, one: Looser) -> str:
 
 
 def suite_of(nodeid: str) -> str:
-    """Return the folder that a test's file is in; the file where that has none."""
+    """Return the folder of a test's file, or the file if it has none."""
     path = PurePosixPath(nodeid.partition("::")[0])
     return path.parent.name or path.name
 

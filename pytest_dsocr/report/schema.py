@@ -1,4 +1,4 @@
-"""What the result of a finished run holds, as far as anything reads it again."""
+"""Fields of a finished result that are read again, with their limits."""
 
 from typing import Annotated, Literal, NotRequired, TypedDict
 
@@ -11,7 +11,7 @@ from pytest_dsocr.report.payload import ComparisonPayload, ElapsedPayload, Fault
 from pytest_dsocr.report.result import Looser, Missing
 
 Picture = Annotated[str, Meta(pattern=r"\A(pages/)?[^/\\\x00]+\Z", max_length=255)]
-"""Below the folder of the result, and nowhere else."""
+"""Path below the folder of the result."""
 ShardText = Annotated[str, Meta(pattern=r"\A[1-9]\d{0,5}/[1-9]\d{0,5}\Z")]
 """Part of a run, such as ``1/4``."""
 

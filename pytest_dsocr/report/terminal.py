@@ -1,4 +1,4 @@
-"""The end of pytest's output: what was compared, the verdicts, where the result was written, and what to type next."""
+"""Summary at the end of pytest's output: comparisons, verdict, files, and the command to run next."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pytest_dsocr.base.words import count, entry, listed, plain, relative_path
 from pytest_dsocr.compare.verdict import Symptom, Verdict
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.report import words
-from pytest_dsocr.report.causes import FailureCause, behind, in_words, label
+from pytest_dsocr.report.causes import FailureCause, also_failed, in_words, label
 from pytest_dsocr.report.ci import errors
 from pytest_dsocr.report.outcomes import remarks
 from pytest_dsocr.report.payload import number
@@ -45,24 +45,24 @@ class Summary:
 
     result: RunResult
     options: Sequence[str] = ()
-    """Those of the run, without its positional arguments."""
+    """Options of the run, without its positional arguments."""
     written: Sequence[str] = ()
-    """The paths of what was written."""
+    """Paths of the written files."""
     verbose: bool = False
 
     @property
     def lines(self) -> Iterator[TerminalLine]:
-        """Yield every line; an error while making them is one line, and hides none of pytest's own results."""
+        """Yield every line; an error while making them becomes one line."""
         yield from _safely("summary", self._lines)
 
     def show(self, reporter: pytest.TerminalReporter) -> None:
-        """Write the section, and behind it what GitHub reads."""
+        """Write the section, followed by GitHub's annotations."""
         reporter.write_sep("=", TITLE)
         for line in (*self.lines, *_safely("annotations", lambda: map(TerminalLine, errors(self.result.to_json())))):
             reporter.write_line(line.text, **line.markup)
 
     def folded(self, reports: Sequence[pytest.TestReport]) -> list[pytest.TestReport]:
-        """Return the failures to show: of each cause one, which names those behind it; with ``-v`` all as they are."""
+        """Return one failure of each cause, which names the others; with ``-v`` all failures."""
         try:
             causes = {one["tests"][0]: one for one in self.result.causes if one["tests"] and not self.verbose}
         except Exception:  # which the summary shows
@@ -72,7 +72,7 @@ class Summary:
         return [_with(one, causes[one.nodeid]) if one.nodeid in causes else one for one in shown]
 
     def show_causes(self, reporter: pytest.TerminalReporter) -> None:
-        """Write where it first broke, and why: the last that is read in front of pytest's totals."""
+        """Write where the run first broke, and why, just before pytest's totals."""
         for line in _safely("summary", self._causes):
             reporter.write_line(line.text, **line.markup)
 
@@ -81,7 +81,8 @@ class Summary:
         large = [one for one in causes if one["cases"] or len(one["tests"]) > 1]
         shown = [*(one for one in causes[:1] if large and one not in large), *large][:MOST_CAUSES]
         for one in shown:
-            more = f"; {text} failed behind it{'' if self.verbose else WITH_V}" if (text := behind(one)) else ""
+            others, how = also_failed(one), "" if self.verbose else WITH_V
+            more = f"; {others} failed for the same reason{how}" if others else ""
             yield from _labelled(label(one), f"{in_words(one)}{more}", BAD, 5)
         if shown and len(causes) > len(shown):
             yield from _labelled("", f"and {count(len(causes) - len(shown), 'more cause')}")
@@ -124,9 +125,7 @@ class Summary:
         result = self.result
         if not result.made:
             if result.tests and not result.promised:
-                return TerminalLine(
-                    "0 comparisons: none was promised, as no test asked for dsocr_check or is marked dsocr"
-                )
+                return TerminalLine("0 comparisons: no test asks for dsocr_check or is marked dsocr")
             return TerminalLine("0 comparisons: nothing was compared, so the run does not pass", BAD)
         error, suite = result.worst_drift
         by_verdict = words.counts(result.counts, error, suite if result.suites[1:] else "")
@@ -136,7 +135,7 @@ class Summary:
         return TerminalLine(f"{made}{cases}: {by_verdict}", BAD if bad else GOOD)
 
     def _drifts(self) -> Iterator[TerminalLine]:
-        """Yield the cases with the largest drift of all that both sides gave of them, whichever tests were selected."""
+        """Yield the cases with the largest drift over all stages, whichever tests were selected."""
         is_right = all(case["passes"] for case in self.result.cases)
         drifts = [(case, error) for case in self.result.cases if is_right and (error := number(case["worst_error"]))]
         for case, error in sorted(drifts, key=lambda drift: -drift[1])[:MOST_DRIFTING]:
@@ -146,7 +145,7 @@ class Summary:
             yield from _labelled("SUSPICIOUS", f"{where}: {least:.1e}, {Symptom.SUSPICIOUS.sentence}", NOTED)
 
     def _perf(self) -> Iterator[TerminalLine]:
-        """Yield each quantity's median, beside the baseline's where there is one, and what limits the subject."""
+        """Yield the median of each quantity with the baseline's, if there is one, and the subject's bottleneck."""
         if self.result.perf is None:
             return
         for line in table(self.result.perf):
@@ -155,7 +154,7 @@ class Summary:
             yield from _labelled("times", sentence)
 
     def _beside(self) -> Iterator[TerminalLine]:
-        """Yield what does not change the verdict: comparisons outside the run's limits, flaky tests, notes."""
+        """Yield findings that do not change the verdict: comparisons outside the limits, flaky tests, notes."""
         outside = [(case, one) for case in self.result.cases for one in case["outside"]]
         for case, one in outside[:MOST]:
             by = f"allowed by {listed(one['allowed_by'], 2)}" if one["allowed_by"] else "no test of this run checks it"
@@ -202,10 +201,10 @@ class Summary:
 
 
 def _with(report: pytest.TestReport, cause: FailureCause) -> pytest.TestReport:
-    """Return a report whose text ends with the tests behind it, where there are any: a copy."""
-    if others := behind(cause, MOST_NAMED, WITH_V):
+    """Return a copy of a report that also names the other tests of its cause, if there are any."""
+    if others := also_failed(cause, MOST_NAMED, WITH_V):
         report = copy(report)
-        report.longrepr = "\n".join((str(report.longrepr).rstrip(), *entry("behind it", others)))
+        report.longrepr = "\n".join((str(report.longrepr).rstrip(), *entry("also failed", others)))
     return report
 
 
@@ -218,7 +217,7 @@ def _safely(what: str, make: Callable[[], Iterable[TerminalLine]]) -> Iterator[T
 
 
 def _alike(missing: Sequence[Missing]) -> Iterator[Sequence[Missing]]:
-    """Group what was missing by what it is and by whether it is allowed: all unrecorded pages are one group."""
+    """Group missing things by kind and by whether the run allows them: all unrecorded pages are one group."""
     for what, allowed in dict.fromkeys((one["what"], one["allowed"]) for one in missing):
         yield [one for one in missing if (one["what"], one["allowed"]) == (what, allowed)]
 

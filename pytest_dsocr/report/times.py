@@ -1,4 +1,4 @@
-"""The times of a run: what was measured of the subject, as rows, and where the run itself spent its time."""
+"""Times of a run: rows of the subject's times, and the elapsed time of the run by activity."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,27 +10,27 @@ from pytest_dsocr.report.payload import ElapsedPayload
 from pytest_dsocr.timing.summary import ms
 
 PARTS: Mapping[str, str] = {
-    STARTING: "options, plugins, and the subject's module imported",
-    COLLECTING: "tests found and imported",
-    "loading the subject": "opened, with its imports",
-    "loading the reference": "waited for beyond that",
-    "subject": "its answers, along the reference's tokens and freely",
-    "reference": "its answers waited for",
-    COMPARING: "answers compared",
-    "explaining": "stages that broke computed again under known mistakes",
-    "drawing": "pages drawn with the boxes of both sides",
-    WAITING: "between tests: pytest, and work that another worker had",
+    STARTING: "reading options, loading plugins, importing the subject's module",
+    COLLECTING: "finding and importing tests",
+    "loading the subject": "opening it, with its imports",
+    "loading the reference": "waiting for it after that",
+    "subject": "its results, teacher-forced and decoded freely",
+    "reference": "waiting for its results",
+    COMPARING: "comparing both sides",
+    "explaining": "computing broken stages again with each known mistake",
+    "drawing": "drawing pages with the boxes of both sides",
+    WAITING: "between tests: pytest, and waiting for other workers",
 }
-"""What is measured, and what it is; beside it there are tests, by suite."""
-OF_TESTS = "what they ask by themselves, and pytest around them"
+"""Activities of a run and their meaning; each suite of tests is another activity."""
+OF_TESTS = "the tests' own calls, and pytest around them"
 OTHER = "other"
 OF_OTHER = "not measured"
 LEAST_S = 0.05
-"""Below which a part is left out of the line."""
+"""Least time of an activity in the line."""
 
 
 def by_part(processes: Sequence[ElapsedPayload]) -> dict[str, float]:
-    """Return the seconds of each part, of all processes together, and ``other`` for what is left of their time."""
+    """Return the seconds of each activity over all processes, and the rest of their time as ``other``."""
     tests = sorted({name for one in processes for name in one["seconds"] if name.startswith(TESTS)})
     parts = {name: sum(one["seconds"].get(name, 0.0) for one in processes) for name in (*PARTS, *tests)}
     had_s = sum(one["elapsed_s"] for one in processes)
@@ -38,14 +38,14 @@ def by_part(processes: Sequence[ElapsedPayload]) -> dict[str, float]:
 
 
 def in_line(processes: Sequence[ElapsedPayload]) -> str:
-    """Say it in a line, without what took next to nothing."""
+    """Return the elapsed time in one line, without negligible activities."""
     parts = [f"{name} {seconds:.1f}" for name, seconds in by_part(processes).items() if seconds >= LEAST_S]
     longest_s = max(one["elapsed_s"] for one in processes)
     return f"{longest_s:.1f} s on {count(len(processes), 'worker')}: {', '.join(parts) or 'nothing of note'}"
 
 
 def in_table(processes: Sequence[ElapsedPayload]) -> Iterator[str]:
-    """Yield a line for each part: seconds, the share of all, and what it is."""
+    """Yield a line for each activity: seconds, share and meaning."""
     found = by_part(processes)
     all_s = sum(found.values()) or 1.0
     for name, seconds in found.items():
@@ -55,7 +55,7 @@ def in_table(processes: Sequence[ElapsedPayload]) -> Iterator[str]:
 
 UNKNOWN = ""
 LEFT = ("stage", "")
-"""The headings of names and of verdicts, which need none."""
+"""Headings of columns that are aligned left."""
 
 
 class TimesRow(NamedTuple):
@@ -67,7 +67,7 @@ class TimesRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Times:
-    """One quantity, as the page shows it."""
+    """Texts of one quantity in a table."""
 
     quantity: str
     median: str
@@ -76,7 +76,7 @@ class Times:
     interval: str
     pace: str
     share: float
-    """Of the whole page, in per cent; a bar's length."""
+    """Share of the whole page in per cent, the length of its bar."""
     roof: str = UNKNOWN
     """The least time that the device allows."""
     near: str = UNKNOWN

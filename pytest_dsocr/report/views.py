@@ -1,4 +1,4 @@
-"""A result as Markdown, and as a page that opens without a network; made of the same values as the JSON file."""
+"""A result as Markdown and as an HTML page that needs no network, made from the values of the JSON file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_dsocr.base.words import count, entry, fit, listed, plain, relative_p
 from pytest_dsocr.compare.verdict import Reason, Verdict
 from pytest_dsocr.report import words
 from pytest_dsocr.report.budget import two_digits
-from pytest_dsocr.report.causes import behind, by_first, function_of, in_words, label
+from pytest_dsocr.report.causes import also_failed, by_first, function_of, in_words, label
 from pytest_dsocr.report.file import INDEX_NAME, SUMMARY_NAME
 from pytest_dsocr.report.payload import Number, number
 from pytest_dsocr.report.times import rows
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
 
 
 MOST, NAMED, COLUMNS = 50, 6, 300
-OF_CAUSES = ("test", "as", "found", "why", "behind it")
+OF_CAUSES = ("test", "as", "found", "why", "also failed")
 SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
-"""Whatever would be markup, an address that becomes a link among it."""
+"""Characters that Markdown interprets, including those that turn an address into a link."""
 ResultView = Mapping[str, Any]
 
 
 def write_summary(result: ResultView, folder: Path) -> Path:
-    """Write the summary beside the JSON file; raise as ``write_whole``."""
+    """Write the summary next to the JSON file; see ``write_whole`` for errors."""
     return write_whole(folder / SUMMARY_NAME, markdown(result))
 
 
 def markdown(result: ResultView) -> str:
-    """Return the summary of a run, finished or refused; nothing in it is markup of the subject's."""
+    """Return the summary of a finished or refused run; text of the subject is escaped."""
     return "\n".join(_lines(result)) + "\n"
 
 
 def table(heading: Sequence[str], found: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield a table of the first rows, and how many more there are; nothing where there is no row."""
+    """Yield a table of the first rows, and the number of the others; nothing without rows."""
     if not found:
         return
     yield f"| {' | '.join(heading)} |"
@@ -53,12 +53,12 @@ def table(heading: Sequence[str], found: Sequence[Sequence[str]]) -> Iterator[st
 
 
 def cell(text: object) -> str:
-    """Return a text that is no markup, on one line, and mentions nobody."""
+    """Return a text on one line, without markup or mentions of users."""
     return SPECIAL.sub(r"\\\1", fit(str(text), COLUMNS)).replace("@", "&#64;")
 
 
 def part(title: str, lines: Iterator[str]) -> Iterator[str]:
-    """Yield a part under its title; nothing where it is empty."""
+    """Yield a part under its title; nothing if it is empty."""
     found = list(lines)
     if found:
         yield from ("", f"### {title}", "", *found)
@@ -97,14 +97,14 @@ def _run(result: ResultView) -> Iterator[tuple[str, str]]:
 
 
 def wrong(result: ResultView) -> Iterator[tuple[str, ...]]:
-    """Yield each cause: the test to read, how it ended and what it found, why, and the tests behind it."""
+    """Yield a row for each cause: the test to read, its ending and finding, the reason, and the other tests."""
     for one, test in by_first(result):
         why = one["why"] if one["why"] != test["why"] else ""
-        yield "".join(function_of(test["nodeid"])), test["ended_as"], test["why"], why, behind(one, NAMED)
+        yield "".join(function_of(test["nodeid"])), test["ended_as"], test["why"], why, also_failed(one, NAMED)
 
 
 def _lost(result: ResultView) -> Iterator[tuple[str, ...]]:
-    """Yield what was lost of each kind, where a budget is set."""
+    """Yield a row for each loss, if a budget is set."""
     for one in (result.get("budget") or {}).get("lost", ()):
         interval = " to ".join(map(two_digits, one["interval"] or ()))
         allowed = "no limit" if one["allowed"] is None else two_digits(one["allowed"])
@@ -126,7 +126,7 @@ def _missing(result: ResultView) -> Iterator[tuple[str, str, str]]:
 
 
 def _again(result: ResultView) -> Iterator[str]:
-    """Yield the command of each cause's test and that of the run, as code by its margin, which nothing can end."""
+    """Yield the commands to run a test of each cause and the whole run, indented as code."""
     tests = [test["rerun"] for _, test in by_first(result)]
     for command in (*tests[:MOST], result["command"]):
         yield f"    {plain(command)}"
@@ -138,7 +138,7 @@ ANEW = "dsocr vendor record FOLDER PAGES"
 
 
 def change_lines(change: VendorChange) -> Iterator[str]:
-    """Yield it for a terminal."""
+    """Yield a change of the vendor's files for a terminal."""
     yield from entry("vendor", str(change.folder))
     yield from entry("files", _files(change))
     for drift in change.drifted:
@@ -154,42 +154,43 @@ def change_lines(change: VendorChange) -> Iterator[str]:
 
 
 def change_markdown(change: VendorChange) -> str:
-    """Return it as the text of an issue: the same lines, as code by their margin."""
+    """Return a change of the vendor's files as the text of an issue."""
     title = f"## The vendor's files {'have not changed' if change.is_none else 'have changed'}"
     return "\n".join((title, "", *(f"    {line}" for line in change_lines(change)))) + "\n"
 
 
 def next_of(change: VendorChange) -> str:
-    """Say what to do."""
+    """Return what to do after a change of the vendor's files."""
     if change.is_none:
-        return "nothing: recordings and suites are of these files"
-    read = "read what drifted, and mend what rests on it; " if change.drifted else ""
-    again = f"record anew: {ANEW}; " if change.stale else ""
-    return f"{read}{again}then write the anchors down: dsocr vendor inspect FOLDER --write"
+        return "nothing to do: recordings and suites match these files"
+    read = "read the drifted code, and fix the code that depends on it; " if change.drifted else ""
+    again = f"record again: {ANEW}; " if change.stale else ""
+    return f"{read}{again}then write the anchors: dsocr vendor inspect FOLDER --write"
 
 
 def _files(change: VendorChange) -> str:
     if not change.files:
-        return f"all are those of {relative_path(str(change.anchors))}"
-    how = "" if change.drifted else ", in comments or layout alone"
-    return f"not as in {relative_path(str(change.anchors))}{how}: {', '.join(change.files)}"
+        return f"all match {relative_path(str(change.anchors))}"
+    how = "" if change.drifted else ", in comments or layout only"
+    return f"different from {relative_path(str(change.anchors))}{how}: {', '.join(change.files)}"
 
 
 TEMPLATE = "index.html.j2"
 
 
 def write_index(result: Mapping[str, Any], folder: Path) -> Path:
-    """Write the page of a result as JSON values beside the pictures that it shows; raise as ``write_whole``."""
+    """Write the HTML page of a result next to its pictures; see ``write_whole`` for errors."""
     return write_whole(folder / INDEX_NAME, html(result))
 
 
 def html(result: Mapping[str, Any]) -> str:
-    """Return the page. Everything in the result is escaped, whatever a model wrote or a page is called."""
+    """Return the HTML page; everything from the result is escaped."""
     from pytest_dsocr.compare.diff import DiffSide  # brings rapidfuzz, which a run that compares nothing does not need
 
     environment = templates(Path(__file__).parent)
     environment.filters |= {"in_words": words.counts, "error": _error, "of": count, "short": short}
-    environment.filters |= {"cause": in_words, "label": label, "behind": behind, "two": two_digits, "share": _share}
+    environment.filters |= {"cause": in_words, "label": label, "also_failed": also_failed}
+    environment.filters |= {"two": two_digits, "share": _share}
     run = result["run"]
     sides = (words.reference_in_words(run), words.subject_in_words(run)) if run else None
     return environment.get_template(TEMPLATE).render(
@@ -206,7 +207,7 @@ def html(result: Mapping[str, Any]) -> str:
 
 
 def _share(value: Number, of: Iterable[Number]) -> float:
-    """Return a value in per cent of the largest, for the width of a bar; 0 of one that has none."""
+    """Return a value in per cent of the largest, for the width of a bar."""
     largest = max(map(number, of), default=0.0)
     share = 100 * number(value) / largest if 0 < largest < math.inf else 0.0
     return min(max(share, 0.0), 100.0)

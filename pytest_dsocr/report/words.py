@@ -23,12 +23,12 @@ BY_ENGINE = "by the engine, equal to the vendor's code where recorded"
 
 
 def counts(by_verdict: Mapping[str, int], worst_drift: float = 0.0, where: str = "") -> str:
-    """Return ``1 WRONG, 4 DRIFT, 10 MATCH; 2 not made``, the gravest first; DRIFT with the largest error, if given.
+    """Return ``1 WRONG, 4 DRIFT, 10 MATCH; 2 not made``, the gravest first.
 
     Args:
-        by_verdict: how often each verdict was given.
-        worst_drift: the largest relative error of a DRIFT; 0 where it is not to be shown.
-        where: whose error that is.
+        by_verdict: number of comparisons by verdict.
+        worst_drift: largest relative error of a DRIFT, shown unless it is 0.
+        where: source of that error.
     """
     names = {str(verdict): str(verdict) for verdict in SEVERITY[::-1]}
     if worst_drift:
@@ -39,7 +39,7 @@ def counts(by_verdict: Mapping[str, int], worst_drift: float = 0.0, where: str =
 
 
 def first_wrong(what: str, right_before: int) -> str:
-    """Say what is wrong first, and how many comparisons before it passed."""
+    """Return the first WRONG comparison, and the number of passed comparisons before it."""
     return (
         f"{what}, after {count(right_before, 'comparison')} that passed"
         if right_before
@@ -48,11 +48,11 @@ def first_wrong(what: str, right_before: int) -> str:
 
 
 def reference_in_words(run: RunPayload) -> str:
-    """Say which reference it is, how it is keyed, and which of the vendor's files it is of."""
+    """Return the kind of the reference, its key, and its version of the vendor's files."""
     made = run["provenance"]
     if run["reference"] == "engine":
         held = (
-            f"{relative_path(run['where'])} answers for what it holds" if run["where"] else "no recording has this key"
+            f"{relative_path(run['where'])} answers for its own cases" if run["where"] else "no recording has this key"
         )
         return f"{BY_ENGINE}, {run['key']} ({held})"
     how = f"recorded on {made['date']}" if run["reference"] == "recorded" else "live"
@@ -62,14 +62,14 @@ def reference_in_words(run: RunPayload) -> str:
 
 
 def by_engine(cases: Sequence[CasePayload]) -> str:
-    """Say for how many cases the engine answered for the reference; nothing where for none."""
+    """Return for how many cases the engine was the reference; empty for none."""
     number = sum(case["by_engine"] for case in cases)
     some = f"{number} of {count(len(cases), 'case')} " if number < len(cases) else ""
     return f", {some}{BY_ENGINE}" if number else ""
 
 
 def first_token_in_words(cases: Sequence[Mapping[str, Any]]) -> str:
-    """Say how long the first text of a page took a subject that streams; nothing where none reported it."""
+    """Return the time to the first text of a subject that streams; empty for other subjects."""
     took = [one["first_token_ms"] for one in cases if isinstance(one.get("first_token_ms"), int | float)]
     if not took:
         return ""
@@ -77,7 +77,7 @@ def first_token_in_words(cases: Sequence[Mapping[str, Any]]) -> str:
 
 
 def compression_of(cases: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
-    """Return vision tokens a page and text tokens for each of them, over all cases; None where none is counted."""
+    """Return vision tokens per page and text tokens per vision token; None if no case counts them."""
     counted = [one["compression"] for one in cases if one.get("compression")]
     if not counted:
         return None
@@ -87,7 +87,7 @@ def compression_of(cases: Sequence[Mapping[str, Any]]) -> dict[str, float] | Non
 
 
 def compression_in_words(cases: Sequence[Mapping[str, Any]]) -> str:
-    """Say the same in a line; nothing where nothing is counted."""
+    """Return :func:`compression_of` in one line; empty if no case counts tokens."""
     found = compression_of(cases)
     if found is None:
         return ""
@@ -96,24 +96,25 @@ def compression_in_words(cases: Sequence[Mapping[str, Any]]) -> str:
 
 
 def readings_in_words(cases: Sequence[Mapping[str, Any]]) -> str:
-    """Say how many readings were made and are wrong, and what that shows; nothing where each page was read once."""
+    """Return the number of readings and of wrong ones; empty if each page was read once."""
     counted = [one["readings"] for one in cases if one.get("readings")]
     made, wrong = sum(len(one["after"]) for one in counted), sum(len(one["failing"]) for one in counted)
     if not counted:
         return ""
-    seen = f"none of them wrong: a fault in one of {excluded(made):.3g} would have been seen with {SURE:.0%}"
-    return f"{made} of {count(len(counted), 'case')}, {f'{wrong} of them wrong' if wrong else seen}"
+    rate = f"a fault in one of {excluded(made):.3g} readings would show up with a probability of {SURE:.0%}"
+    found = f"{wrong} of them wrong" if wrong else f"none of them wrong: {rate}"
+    return f"{made} of {count(len(counted), 'case')}, {found}"
 
 
 def subject_in_words(run: RunPayload) -> str:
-    """Say which subject it is, what it offers, and how it was made."""
+    """Return the subject, its level, checkpoint, device, dtype and attention."""
     made = f"{run['checkpoint']}/{run['device']}-{run['dtype']}-{run['attention']}"
     return ", ".join([run["subject"], *([run["level"]] if run["level"] else []), made])
 
 
 SUITES = "pytest_dsocr.suites"
 SAFE_PATH = "-P"
-"""Keeps a checkout in the working directory from being imported in place of the installation, as `pytest` does."""
+"""Option of Python: do not import a checkout in the working directory instead of the installation."""
 OWN, VENDOR = "package.module:factory", "path/to/vendor"
 SHIPPED_SUBJECT = "engine"
 OF_RECORD = ("checkpoint", "device", "dtype", "attention")
@@ -127,11 +128,11 @@ ADDED = re.compile(r"-p(dsocr|pytest_dsocr\.plugin\.hooks|no:randomly)|--pyargs|
 KEYWORD = re.compile(r"[\w:+.\[\]\\/-]+")
 """A single word of pytest's ``-k``."""
 FIRST = "parity"
-"""The suite that runs first: it compares whole pages, so that it gives the first verdict."""
+"""Suite that runs first, as it compares whole pages."""
 
 
 def suites(left_out: Container[str]) -> list[str]:
-    """Return what pytest is to run: the suites of the installation, or those of the checkout, but for some."""
+    """Return pytest's arguments for the suites of the installation or checkout, except some."""
     found = [init.parent for init in suites_folder().glob("*/__init__.py") if init.parent.name not in left_out]
     found.sort(key=lambda suite: (suite.name != FIRST, suite.name))
     is_installed = suites_folder().parent == PACKAGE
@@ -139,7 +140,7 @@ def suites(left_out: Container[str]) -> list[str]:
 
 
 def suites_folder() -> Path:
-    """Return the folder of the suites: that of the installation, or the checkout's."""
+    """Return the folder of the suites, in the installation or in the checkout."""
     installed = PACKAGE / "suites"
     return installed if installed.is_dir() else PACKAGE.parent / "suites"
 
@@ -161,7 +162,7 @@ def _is_of_suites(nodeid: str, options: Sequence[str], root: Path | None) -> boo
 
 
 def _compare(options: Sequence[str], test: str = "") -> str:
-    """Return the ``dsocr compare`` command with a run's options: of one test of the suites, or of all of them."""
+    """Return the ``dsocr compare`` command with a run's options, for one test of the suites or for all."""
     typed = [word for word in options if not ADDED.fullmatch(word)]
     ours = [word.removeprefix(OURS) for word in typed if word.startswith(OURS)]
     pages = [word.removeprefix(NAMED) for word in ours if word.startswith(NAMED)]
@@ -185,7 +186,7 @@ def record(run: RunPayload | None) -> str:
 
 
 def following(result: RunResult, options: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
-    """Yield what a user may want to type next, a reason and a command; nothing where nothing is left to do."""
+    """Yield commands that a user may want next, each after its reason."""
 
     def again(option: str) -> str:
         if result.tests and all(_is_of_suites(nodeid, options, result.root) for nodeid in result.tests):

@@ -90,7 +90,7 @@ def along(steps: Sequence[Step]) -> tuple[ForcedStep, ...]:
 
 
 def answer(of: ReferenceResult, level: Level = Level.STAGES, **changes: Any) -> SubjectResult:
-    """What a subject of ``level`` says that did all the same, with ``changes`` to the fields."""
+    """Return the result of a subject that equals the reference, up to ``level`` and except for ``changes``."""
     made = SubjectResult(of.case_id, level, of.output.text, of.output.spans, of.output.mmd, of.output.artefacts)
     if level >= Level.INPUTS:
         made = replace(made, inputs=of.inputs)

@@ -1,4 +1,4 @@
-"""What a page in fewer bits loses, and which differences a budget pays for."""
+"""Losses of a page in fewer bits, and differences that a budget covers."""
 
 import math
 from dataclasses import replace

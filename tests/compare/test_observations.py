@@ -25,14 +25,14 @@ OTHER = Seam.of(2 * seam_tensors()["sam.page"])
 
 
 def compared(expected: ReferenceResult, level: Level = Level.STAGES, **changes: Any) -> dict[str, Comparison]:
-    """What is found of a subject that did the same as the reference but for ``changes``."""
+    """Compare a subject that equals the reference except for ``changes``."""
     found = list(compare_observations(answer(expected, level, **changes), expected, LIMITS))
     assert len({comparison.what for comparison in found}) == len(found)
     return {comparison.what: comparison for comparison in found}
 
 
 def verdicts(found: dict[str, Comparison]) -> dict[str, Verdict]:
-    """Those that are not MATCH."""
+    """Return the verdicts other than MATCH."""
     return {what: one.verdict for what, one in found.items() if one.verdict is not Verdict.MATCH}
 
 
@@ -190,7 +190,7 @@ def test_logits_that_are_not_finite_are_reported_in_the_place_of_an_error() -> N
     both = compared(observation(), forced=(*along(STEPS[:2]), spoilt))
     found, tokens = both["logits"], both["tokens"]
     assert tokens.verdict is Verdict.WRONG
-    assert tokens.details[0].startswith("step 2: no choice, for its logits hold NaN or infinity; the")
+    assert tokens.details[0].startswith("step 2: no choice, because its logits have NaN or infinity; the")
     assert (found.verdict, found.error) == (Verdict.WRONG, math.inf)
     assert found.measured == "step 2: 2 NaN of 129 values, the first at [7]; the reference is finite"
     assert Symptom.NOT_FINITE in found.signs

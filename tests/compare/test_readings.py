@@ -1,4 +1,4 @@
-"""Several readings of a page: what fails by chance is told from what state leaves, and what none of them excludes."""
+"""Several readings of a page: failures by chance, failures by state, and faults that they exclude."""
 
 import random
 from collections import Counter
@@ -18,7 +18,7 @@ WRONG = [answer(observation(), case_id="x", text=f"wrong {k}") for k in range(21
 
 
 def read(failing: Collection[int], of: int = 10, *, alike: bool = True) -> Readings:
-    """Readings after another page ``a`` and ``b`` in turn, and after the page itself in between; the first as first."""
+    """Return readings of one page, each after page ``a``, ``b`` or the same page."""
     said = [WRONG[0 if alike else k] if k in failing else RIGHT for k in range(1, of + 1)]
     made = [Reading(one, ["ab"[k // 2 % 2], "x"][k % 2] if k else "", k + 1) for k, one in enumerate(said)]
     verdicts = (Verdict.MATCH if one is RIGHT else Verdict.WRONG for one in said)
@@ -59,7 +59,7 @@ def test_what_a_count_of_readings_does_is_not_called_chance() -> None:
 
 
 def test_chance_is_hardly_ever_called_state() -> None:
-    """Of a race in one reading of five, of two and so on; always with the same wrong text, which is the worst."""
+    """A race fails with several rates, and always with the same wrong text, which is the hardest case."""
     for of in (3, 5, 10, 20):
         for share in (0.05, 0.2, 0.5, 0.8):
             draw = random.Random(of)

@@ -1,4 +1,4 @@
-"""How a stage's rounding is judged: by the size of its errors, by their bias, and by effects of known mistakes."""
+"""Judgement of a stage's rounding by the size of its errors, their bias, and effects of known mistakes."""
 
 import math
 from dataclasses import replace

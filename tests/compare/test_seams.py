@@ -17,7 +17,7 @@ from tests.compare.made import random, shown
 
 ALLOWED = 1e-3
 FIVE = torch.tensor([[4.0, 0.0], [3.0, 0.0]])
-"""Its norm is 5."""
+"""Tensor with a norm of 5."""
 
 whole_or_not = pytest.mark.parametrize("whole", [True, False], ids=["whole", "summed up"])
 
@@ -84,7 +84,7 @@ def test_where_it_is_not_finite_is_reported_as_far_as_it_is_known(
 
 @whole_or_not
 def test_a_nan_on_both_sides_matches_only_where_every_bit_does(whole: bool) -> None:
-    """Equal bits are equal, whatever they stand for; NaNs in unequal tensors are never inside a tolerance."""
+    """Equal bits always match; no tolerance allows a NaN in unequal tensors."""
     spoilt = with_bad(math.nan, 7)
     assert compared(spoilt.clone(), spoilt, whole).verdict is Verdict.MATCH
     nearly = spoilt.clone()
@@ -155,7 +155,7 @@ def test_a_drift_larger_than_usual_passes_and_is_marked() -> None:
     [(640, 320, 9.0, True), (20, 6, 1.0, True), (20, 5, 1.0, False), (20, 0, 1.0, False)],
 )
 def test_six_samples_that_are_right_are_first_rows(rows: int, right: int, by: float, sign: bool) -> None:
-    """They are right up to a share of the largest difference."""
+    """Samples are right up to a share of the largest difference."""
     expected = random(rows, 1)
     later = expected + 1e-3 * by
     later[right:] += by * 10

@@ -1,7 +1,7 @@
-"""Errors that come each time are no rounding, and what real ports in fewer bits do is none of them.
+"""Systematic errors, which rounding does not cause, and which real ports in fewer bits do not have.
 
-``in_four_bits.json`` holds what ``mini`` read of ``dev-20`` on a CPU with all weights of SAM, CLIP and the decoder in 4
-bits, a scale for 32: the plants ``sam.weights-int4``, ``clip.weights-int4`` and ``prefill.weights-int4``.
+``in_four_bits.json`` has the texts that ``mini`` read from ``dev-20`` on a CPU with all weights in 4 bits. One scale
+covers 32 weights: the plants are ``sam.weights-int4``, ``clip.weights-int4`` and ``prefill.weights-int4``.
 """
 
 import json

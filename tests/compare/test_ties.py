@@ -1,7 +1,7 @@
-"""What may follow a tie, on real ones: the vendor's runs pass, and nothing passes that their steps do not give.
+"""Real ties: the vendor's own runs pass, and no output passes that their steps do not lead to.
 
-The real ones are the vendor's own runs of one page in bf16 on a GPU and in float32 on a CPU, each held to the other.
-Nothing is computed here: both are recordings, made under Pillow 12, and no pixel of theirs is looked at.
+Each tie comes from two runs of the vendor's code on one page: bf16 on a GPU, and float32 on a CPU. Each run is compared
+with the other. Both are recordings made with Pillow 12, so nothing is computed, and pixels are not compared.
 """
 
 import re
@@ -29,7 +29,7 @@ from tests.recordings import FOLDER, find_recording
 
 ON_CPU, ON_GPU = ("cpu", "float32", "eager"), ("nvidia-h200", "bfloat16", "eager")
 UNDER_PILLOW_12 = "4e7a837ab1a41daf"
-"""How it resizes; see :mod:`pytest_dsocr.contract.image`."""
+"""Hash of Pillow's resizing; see :mod:`pytest_dsocr.contract.image`."""
 LIMITS = tolerances("bfloat16", "float32", same_key=False)
 
 
@@ -43,7 +43,7 @@ class RealTie:
     expected: ReferenceResult
 
     def answer(self, output: Output | None = None, continued: Output | None = None) -> SubjectResult:
-        """What the one run would say of the other's; ``output`` in the place of what it reads."""
+        """Return one run's result along the other's tokens, with ``output`` instead of its own if given."""
         output, forced = output or self.actual.output, list(along(self.expected.steps))
         forced[self.step] = _at(self.actual, self.step)
         answer = SubjectResult(self.name, Level.STAGES, output.text, output.spans, output.mmd, output.artefacts)
@@ -95,7 +95,7 @@ MINI = real_ties("mini", ON_GPU, ON_CPU) | {
     f"{name}, the other way": tie for name, tie in real_ties("mini", ON_CPU, ON_GPU).items()
 }
 SOME = dict(list(MINI.items())[::9])
-"""Of every kind of page one, for what is tried in many ways."""
+"""Ties on a page of each kind, for tests with many variants."""
 RANDOM = real_ties("synthetic:small", ON_GPU, ON_CPU)
 
 

@@ -14,7 +14,7 @@ from tests.compare.made import shown
 
 LIMITS = tolerances("float32")
 ULP = 2.0**-20
-"""Of 8.0 in float32."""
+"""Distance from 8.0 to the next float32 number."""
 INF, NAN = math.inf, math.nan
 
 
@@ -38,7 +38,7 @@ TWO = step(3, (3, 8.0), (7, 7.0), (9, -6.0))
 BANNED = step(3, (7, 8.0), (3, 4.0), (9, 4.0 - ULP))
 """Both sides see token 7 far ahead, and neither may say it."""
 FLAT = step(7, (7, 8.0), (3, 8.0 - 5 * ULP))
-"""Of which more may be as near."""
+"""Step with only two known tokens; others may be as near."""
 BEST = Best((7, 3, 9), (8.0, 4.0, 2.0))
 NOTHING = Best((), ())
 
@@ -77,7 +77,7 @@ def test_a_reference_that_is_not_finite_is_never_inside_a_tolerance(bad: float) 
 
 @pytest.mark.parametrize(("apart", "verdict"), [(0.5, Verdict.DRIFT), (0.5000001, Verdict.WRONG)])
 def test_the_limit_of_logits_is_relative_to_the_largest_and_inside(apart: float, verdict: Verdict) -> None:
-    """Of [3, -8] the largest is 8, so that 1/16 of it may be apart; of zeros it is absolute."""
+    """The largest of [3, -8] is 8, so 0.5 is allowed; the limit is absolute for zeros."""
     limits = Tolerances("float32", seam=0.0, logits=0.0625, ties=0, mantissa_bits=23)
     expected, zeros = step(1, (1, 3.0), (2, -8.0)), step(0, (0, 0.0), (1, 0.0))
     assert compare_best(Best((1, 2), (3.0 + apart, -8.0)), expected.best, limits).verdict is verdict

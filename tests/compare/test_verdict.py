@@ -1,4 +1,4 @@
-"""What a comparison can say, where a case first breaks, and how far apart two sides may be by what they compute in."""
+"""Verdicts of comparisons, the first break of a case, and limits by dtype."""
 
 import math
 from dataclasses import replace

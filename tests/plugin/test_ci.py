@@ -49,7 +49,7 @@ def test_tests_and_the_run_have_their_properties(repository: Repository) -> None
     repository.settle(subject="Misreader", ini="junit_family = xunit1")
     terminal = repository.run(TESTS, "--junit-xml=junit.xml", "-n", "2", apart=True)
     terminal.assert_outcomes(passed=3, failed=5)
-    terminal.stdout.fnmatch_lines(["*_ test_alike[[]a] _*", "*behind it       3 more tests*_alike[[]b], [[]c], [[]d]"])
+    terminal.stdout.fnmatch_lines(["*_ test_alike[[]a] _*", "*also failed     3 more tests*_alike[[]b], [[]c], [[]d]"])
     junit = Path("junit.xml").read_text("utf-8")
     assert (junit.count("<failure"), junit.count("\nrerun  ")) == (5, 5), "of each its own text"
     run, tests = properties()

@@ -154,7 +154,7 @@ def test_tests_of_what_came_before_an_error_pass_and_those_of_what_it_took_are_e
     text = result.stdout.str()
     assert text.count("Traceback (most recent call last)") == 1
     assert text.count("RuntimeError: no kernel for prefill\n") == 1
-    assert "\nbehind it       6 more tests, shown with -v: test_it.py::" in text, "not shown, and counted"
+    assert "\nalso failed     6 more tests, shown with -v: test_it.py::" in text, "not shown, and counted"
     result.stdout.fnmatch_lines(["failed          prefill of test_it.py::*: the subject's prefill raised*"])
     result.stdout.no_fnmatch_line("*WRONG*")
 

@@ -16,7 +16,7 @@ def same(seam: Seam, tensor: Tensor) -> None:
 
 
 class Toy:
-    """One block a stage, found as a subject's modules are, that returns its input."""
+    """Subject with one block per stage, which returns its input."""
 
     def __init__(self) -> None:
         self.blocks = {f"{path}.0": nn.Identity() for path in BLOCKS.values()}

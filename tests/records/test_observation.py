@@ -1,4 +1,4 @@
-"""What an observation keeps of tensors, rows, logits and files."""
+"""Summaries of tensors, rows, logits and files in an observation."""
 
 import hashlib
 import math

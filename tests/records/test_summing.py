@@ -1,4 +1,4 @@
-"""What a tensor is summed up to, on the host and on a device; what its sketch and sample see of it."""
+"""Summaries of tensors on the host and on a device; differences that sketch and sample show."""
 
 import math
 from collections.abc import Callable, Mapping

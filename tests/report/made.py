@@ -63,7 +63,7 @@ def config(**changes: Any) -> Config:
 
 
 def recorded() -> RecordedReference:
-    """A recording that nothing is asked of but who made it."""
+    """Return a recording that has only a provenance."""
     folder: Any = SimpleNamespace(provenance=MADE, folder=Path("golden/vendor/mini/cpu-float32-eager"))
     return RecordedReference(folder)
 
@@ -79,7 +79,7 @@ def exchange(folder: Path, findings: tuple[str, ...] = (), **changes: Any) -> Ca
 
 
 def report(folder: Path, *comparisons: Comparison, limits: Tolerances = LIMITS, **said: Any) -> CaseReport:
-    """What comes of an exchange, or ``comparisons`` in the place of that."""
+    """Return the report of a judged case, or of the given comparisons."""
     found = exchange(folder, **said)
     return CaseReport(found, comparisons, limits) if comparisons else judge(found, limits)
 
@@ -91,7 +91,7 @@ def run_payload(**changes: Any) -> RunPayload:
 
 
 def case_payload(case_id: str = "page-tiny-free", *comparisons: Comparison, **changes: Any) -> CasePayload:
-    """That of a page on which all is right, as it is sent, with these comparisons in the place of its own."""
+    """Return the payload of a page that is right, with the given comparisons instead of its own."""
     reported = [of_comparison(one) for one in comparisons or (MATCH,)]
     own = {"id": case_id, "counts": {"MATCH": len(reported)}, "compression": None, "picture": f"pages/{case_id}.jpg"}
     made: Any = {**_right_case(), **own, "comparisons": reported, **changes}
@@ -164,6 +164,6 @@ MEDIANS = {"sam": 12.0, "decode": 17.04, "page": 100.0}
 
 
 def perf(*judgements: Judgement, **medians_ms: float) -> dict[str, Any]:
-    """As ``PerfRun.to_json`` returns it."""
+    """Return times and counts in the form of ``PerfRun.to_json``."""
     medians, judged = medians_ms or MEDIANS, [one.to_json() for one in judgements]
     return {"median_ms": medians, "judgements": judged, "in_short": [], "roof": None}

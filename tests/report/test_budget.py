@@ -1,4 +1,4 @@
-"""What a run's pages lost in all: means, their intervals, and when a run is over its budget."""
+"""Losses over a run's pages: means, intervals, and runs over their budget."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is one cause: a proven mistake, else where cases break first, else what a test says; each failure has one."""
+"""Grouping of failures by cause: a proven mistake, the first break of cases, or the message of a test."""
 
 from dataclasses import replace
 from typing import Any

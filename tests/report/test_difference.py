@@ -123,8 +123,8 @@ def test_what_is_compared_only_where_it_fails_is_mended_by_its_test() -> None:
 def test_times_against_other_baselines_are_not_compared_and_this_is_reported() -> None:
     found = difference(paced(1.0), paced(2.0, {"made": "2026-11-21", "commit": "cd"}))
     assert (found.changes[ChangeKind.SLOWER], found.status) == ([], DiffStatus.NOTHING_WORSE)
-    assert "none in common" in found.times_left_out
-    assert difference(paced(1.0), night(*GOOD)).times_left_out == "only one of the two took times"
+    assert "common baseline" in found.times_left_out
+    assert difference(paced(1.0), night(*GOOD)).times_left_out == "only one of the two measured times"
 
 
 def test_other_references_runs_of_nothing_and_other_cases_are_not_comparable() -> None:
@@ -139,7 +139,7 @@ def test_other_references_runs_of_nothing_and_other_cases_are_not_comparable() -
         assert [one[: len(why)] for one in found.obstacles] == [why]
     assert difference(night(*GOOD), night(*GOOD, run=None)).obstacles
     other = night(("passed", payload(MATCH, case=case_payload("b"))))
-    assert difference(night(*GOOD), other).obstacles == ["they hold no comparison in common"]
+    assert difference(night(*GOOD), other).obstacles == ["they have no comparison in common"]
 
 
 LIMITED = night(*GOOD)["run"]

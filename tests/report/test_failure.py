@@ -48,7 +48,7 @@ FAILURES: dict[str, Made] = {
 
 @pytest.fixture(autouse=True)
 def one_cause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What to check is a table of its own, with tests of its own."""
+    """Replace the table of hints, which has its own tests."""
 
     monkeypatch.setattr(failure, "hint", lambda *_: CAUSE)
 
@@ -142,6 +142,6 @@ def test_at_l0_a_tolerance_is_not_the_first_advice(tmp_path: Path) -> None:
     of_text = replace(said.exchange.answer, level=Level.TEXT)
     said = replace(said, exchange=replace(said.exchange, answer=of_text))
     alone = text([one for one in said.comparisons if one.what == "boxes"], said)
-    first = "text alone does not tell rounding from a mistake: do the check first"
+    first = "do the check first"
     assert (first in whole, first in alone) == (False, True)
     assert alone.index("\ncheck ") < alone.index("\naccept ")

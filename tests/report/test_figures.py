@@ -1,4 +1,4 @@
-"""What a run counts, how long it took, and the command to type next."""
+"""Counts of a run, its elapsed time, and the next command."""
 
 import shlex
 from collections.abc import Sequence

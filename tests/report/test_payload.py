@@ -1,4 +1,4 @@
-"""What goes from worker to controller: as JSON and back without a loss, whatever the numbers are."""
+"""Payloads from worker to controller, which JSON carries without a loss, whatever the numbers are."""
 
 import json
 import math
@@ -29,7 +29,7 @@ from tests.report.made import DRIFT, MADE, MATCH, config, recorded, report
     ],
 )
 def test_numbers_that_json_has_no_word_for_go_as_words(value: float | None, sent: Any, received: float) -> None:
-    """What is no number is allowed by no limit."""
+    """No limit allows a NaN."""
     assert of_number(value) == json.loads(json.dumps(of_number(value), allow_nan=False)) == sent
     assert number(sent) == received
 

@@ -71,7 +71,7 @@ def panes(reference: Spans, subject: Spans, size: tuple[int, int] = (600, 800)) 
 
 
 def colours(pane: Image.Image, box: Box | None = None) -> set[tuple[int, ...]]:
-    """Those of grey, blue and red that are seen: anywhere, or on the lower edge of a box, where no label is."""
+    """Return which of grey, blue and red a pane has, or the lower edge of a box, which no label covers."""
     if box is not None:
         y = round(box.y2 / UNITS * (pane.height - 1))
         x1, x2 = (round(x / UNITS * (pane.width - 1)) for x in (box.x1, box.x2))

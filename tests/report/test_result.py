@@ -1,4 +1,4 @@
-"""One run's result out of many tests' payloads, in whatever order workers send them, and how the run ended."""
+"""Result and ending of a run, from the payloads of tests in any order."""
 
 import json
 import re

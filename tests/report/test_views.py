@@ -117,7 +117,7 @@ RUNS: dict[str, list[Ended]] = {
 
 
 def made(name: str) -> RunResult:
-    """A run, of which the first eight that fail are behind it."""
+    """Return a run with its journal of failures."""
     found = result(*RUNS[name], reason="why")
     found.plan.exit_status = int(bool(found.failing))
     found.options = ["--dsocr-subject=mine:Model", "-k", "a or b"] if found.failing else ()
@@ -220,7 +220,7 @@ VOID = frozenset(("meta", "img"))
 
 
 class Page(HTMLParser):
-    """What a browser would find; raises where a tag is closed that is not open."""
+    """Parser that collects the visible text, and raises for a closing tag without an open one."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
