@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
+from pytest_dsocr.base.reading import Count
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract.prompt import CHECK_BOXES
 from pytest_dsocr.records.config import MISSING
 from pytest_dsocr.records.names import ComparisonKind, ComparisonName
 from pytest_dsocr.report.file import Ending
-from pytest_dsocr.report.payload import CasePayload, ComparisonPayload, TestPayload
+from pytest_dsocr.report.payload import CasePayload, ComparisonPayload, FaultPayload, Origin, TestPayload
 from pytest_dsocr.report.words import rerun
 
 if TYPE_CHECKING:
@@ -26,6 +27,26 @@ FAILING = ("failed", "error")
 NOT_OURS = "it failed outside of pytest-dsocr's checks; see its output"
 AGAIN = "rerun"
 """Outcome that pytest-rerunfailures gives to a failure before it runs the test again."""
+
+
+class JudgedTest(TypedDict):
+    """Test in the result."""
+
+    nodeid: str
+    file: str | None
+    line: Count | None
+    outcome: str
+    ended_as: Ending
+    why: str
+    reason: str
+    case: str | None
+    failed_before: Count
+    rerun: str | None
+    """Command that runs the test again, if it failed."""
+    left_out: str | None
+    fault: FaultPayload | None
+    cause: NotRequired[Origin | None]
+    comparisons: list[ComparisonPayload]
 
 
 @dataclass
@@ -110,7 +131,7 @@ class TestResult:
             return f"{left[0]['what']}: {left[0]['measured']}" + (f" (and {more} more)" if more > 0 else "")
         return (fault["why"] if fault else self.payload.get("reason") or self.reason) or NOT_OURS
 
-    def to_json(self, options: Sequence[str], root: Path) -> dict[str, Any]:
+    def to_json(self, options: Sequence[str], root: Path) -> JudgedTest:
         """Return the result as JSON values."""
         file, line = self.place or (None, None)
         return {

@@ -17,14 +17,16 @@ from msgspec import Meta
 
 from pytest_dsocr.base.errors import is_of_machine, message_of
 from pytest_dsocr.base.files import sha256
+from pytest_dsocr.base.reading import Count, Finite
 from pytest_dsocr.base.words import plain, printable
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.explain.hints import hint
+from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.provenance import is_by_engine
 
 if TYPE_CHECKING:
     from pytest_dsocr.compare.case import CaseReport, CaseRun
-    from pytest_dsocr.records.config import Config, Level
+    from pytest_dsocr.records.config import Config
     from pytest_dsocr.records.subject_result import SubjectResult
     from pytest_dsocr.reference.protocol import Reference
 
@@ -33,6 +35,11 @@ MAY_DIFFER = (
     *("start_limit", "subject", "subject_time_limit", "time_limit", "vendor_env"),
 )
 """Options by which machines of one run may differ, and those of which its result says more exactly what came."""
+LevelWord = Annotated[str, Meta(pattern=rf"\A({'|'.join(map(str, Level))})\Z")]
+Picture = Annotated[str, Meta(pattern=r"\A(pages/)?[^/\\\x00]+\Z", max_length=255)]
+"""Path below the folder of the result."""
+ShardText = Annotated[str, Meta(pattern=r"\A[1-9]\d{0,5}/[1-9]\d{0,5}\Z")]
+"""Part of a run, such as ``1/4``."""
 VerdictWord = Annotated[str, Meta(pattern=rf"\A({'|'.join(Verdict)})\Z")]
 Number = float | Literal["nan", "infinite", "-infinite"] | None
 """A number, the word for one that JSON lacks, or None where there is none."""
@@ -160,18 +167,36 @@ class CasePayload(TypedDict):
     """Text read before each of several readings (``after``), and the wrong ones, from 1 on (``failing``)."""
     said: Said | None
     """None where the subject did not come to its text."""
-    picture: str | None
+    picture: Picture | None
     """The page with the boxes of both sides, relative to the folder of the JSON file."""
     by_engine: bool
     """Whether the engine stood in for the vendor's code."""
     comparisons: list[ComparisonPayload]
 
 
+class ProvenancePayload(TypedDict):
+    """Fields of a :class:`~pytest_dsocr.records.provenance.Provenance` that are read again; others are shown only."""
+
+    date: str
+    checkpoint_sha256: str
+    vendor_sha256: dict[str, str]
+
+
+class SettingsPayload(TypedDict):
+    """Options that are read again; others are shown only."""
+
+    tolerances: dict[str, Finite]
+    budget: dict[str, Finite]
+    slower: dict[str, Finite]
+    max_new_tokens: Count | None
+    repeat: Count
+
+
 class RunPayload(TypedDict):
     """Subject, reference and options of a run."""
 
     subject: str
-    level: str | None
+    level: LevelWord | None
     """Level of the subject; None if it was given no case."""
     checkpoint: str
     device: str
@@ -183,17 +208,17 @@ class RunPayload(TypedDict):
     """The folder of the recording, or of the vendor's files; empty where there is neither."""
     key: str
     """The reference's; see :class:`~pytest_dsocr.records.provenance.RecordingKey`."""
-    provenance: dict[str, Any]
+    provenance: ProvenancePayload
     nearest: str
     """Why it is another recording than the run's own key has; empty where it is not."""
     pages: list[str]
-    shard: str | None
+    shard: ShardText | None
     """Part of the pages, such as ``1/4``; None for all."""
     presets: list[str]
     prompts: list[str]
     given_by: dict[str, str]
     """Source of each option, by its name: its flag, its variable, or its key in an ini file."""
-    settings: dict[str, Any]
+    settings: SettingsPayload
     """Every option that a verdict may depend on."""
 
 
@@ -372,6 +397,7 @@ def _output_payload(answer: SubjectResult) -> Said:
 def of_run(config: Config, reference: Reference, level: Level | None) -> RunPayload:
     """Return what is compared with what; ``level`` is what the subject offers, where it has been asked."""
     kind, where = _kind(config, reference)
+    provenance: Any = {**reference.provenance.to_json(), "overrides": list(reference.provenance.overrides)}
     return {
         "subject": config.subject,
         "level": None if level is None else str(level),
@@ -382,7 +408,7 @@ def of_run(config: Config, reference: Reference, level: Level | None) -> RunPayl
         "reference": kind,
         "where": where,
         "key": str(reference.provenance.key),
-        "provenance": {**reference.provenance.to_json(), "overrides": list(reference.provenance.overrides)},
+        "provenance": provenance,
         "nearest": getattr(reference, "stands_in", ""),
         "pages": [plain(page) for page in config.pages],
         "shard": None if config.shard is None else str(config.shard),
@@ -393,11 +419,11 @@ def of_run(config: Config, reference: Reference, level: Level | None) -> RunPayl
     }
 
 
-def _settings(config: Config) -> dict[str, Any]:
+def _settings(config: Config) -> SettingsPayload:
     """Return every option as a JSON value, but for those that say where something lies, or how long it may take."""
     values = {one.name: getattr(config, one.name) for one in fields(config) if one.name not in MAY_DIFFER}
     values["xfails"] = config.xfails and sha256(config.xfails.read_bytes())
-    found: dict[str, Any] = json.loads(msgspec.json.encode(values, order="sorted"))
+    found: SettingsPayload = json.loads(msgspec.json.encode(values, order="sorted"))
     return found
 
 

@@ -1,61 +1,12 @@
 """Fields of a finished result that are read again, with their limits."""
 
-from typing import Annotated, Literal, NotRequired, TypedDict
-
-from msgspec import Meta
+from typing import NotRequired, TypedDict
 
 from pytest_dsocr.base.reading import Count, Finite, Format, Identity, Ratio, Time
 from pytest_dsocr.report.file import Ending, ResultHead
-from pytest_dsocr.report.outcomes import JudgedCase
-from pytest_dsocr.report.payload import ComparisonPayload, ElapsedPayload, FaultPayload, Origin, RunPayload
+from pytest_dsocr.report.outcomes import JudgedCase, JudgedTest
+from pytest_dsocr.report.payload import ElapsedPayload, RunPayload
 from pytest_dsocr.report.result import Looser, Missing
-
-Picture = Annotated[str, Meta(pattern=r"\A(pages/)?[^/\\\x00]+\Z", max_length=255)]
-"""Path below the folder of the result."""
-ShardText = Annotated[str, Meta(pattern=r"\A[1-9]\d{0,5}/[1-9]\d{0,5}\Z")]
-"""Part of a run, such as ``1/4``."""
-
-
-class _Provenance(TypedDict):
-    date: str
-    checkpoint_sha256: str
-    vendor_sha256: dict[str, str]
-
-
-class _Settings(TypedDict):
-    tolerances: dict[str, Finite]
-    budget: dict[str, Finite]
-    slower: dict[str, Finite]
-    max_new_tokens: Count | None
-    repeat: Count
-
-
-class _Run(RunPayload):
-    level: Literal["L0", "L1", "L2", "L3"] | None  # type: ignore[misc]
-    provenance: _Provenance  # type: ignore[misc]
-    settings: _Settings  # type: ignore[misc]
-    shard: ShardText | None
-
-
-class _Test(TypedDict):
-    nodeid: str
-    file: str | None
-    line: Count | None
-    outcome: str
-    ended_as: Ending
-    why: str
-    reason: str
-    case: str | None
-    failed_before: Count
-    rerun: str | None
-    left_out: str | None
-    fault: FaultPayload | None
-    cause: NotRequired[Origin | None]
-    comparisons: list[ComparisonPayload]
-
-
-class _Case(JudgedCase):
-    picture: Picture | None
 
 
 class _Left(TypedDict):
@@ -107,7 +58,7 @@ class RunJson(ResultHead):
 
     ended_as: Ending  # type: ignore[misc]
     counts: dict[str, Count]
-    run: _Run | None
+    run: RunPayload | None
     missing: list[Missing]
     left: _Left
     looser: dict[str, Looser]
@@ -117,8 +68,8 @@ class RunJson(ResultHead):
     environment: _Environment
     flaky: list[str]
     notes: list[str]
-    cases: list[_Case]
-    tests: list[_Test]
+    cases: list[JudgedCase]
+    tests: list[JudgedTest]
 
 
 RESULTS = Format(RunJson, "run the suites again")

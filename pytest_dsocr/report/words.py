@@ -181,7 +181,8 @@ def record(run: RunPayload | None) -> str:
     words = ["dsocr", "vendor", "record", VENDOR]
     if run is None:
         return in_shell([*words, "PAGES"])
-    made = [f"--{name}={run['provenance'][name]}" for name in OF_RECORD]
+    provenance: Mapping[str, Any] = run["provenance"]
+    made = [f"--{name}={provenance[name]}" for name in OF_RECORD]
     return in_shell([*words, *run["pages"], "--presets", *run["presets"], "--prompts", *run["prompts"], *made])
 
 

@@ -51,12 +51,12 @@ def test_a_run_by_the_engine_says_so_whether_or_not_a_recording_is_behind_it() -
     for behind, where in ((recorded(), "golden/vendor/mini/cpu-float32-eager"), (None, "")):
         reported = of_run(config(reference="engine"), EngineReference(wanted, behind), None)
         assert (reported["reference"], reported["where"]) == ("engine", where)
-        assert reported["provenance"]["overrides"] == [ENGINE_STANDS_IN]
+        assert dict(reported["provenance"])["overrides"] == [ENGINE_STANDS_IN]
 
 
 def test_settings_are_what_a_verdict_may_depend_on_in_one_order() -> None:
     chosen = config(may_miss=frozenset(("vendor", "gpu", "snapshot")), tolerances={"text": 0.5})
-    made = of_run(chosen, recorded(), None)["settings"]
+    made: Any = of_run(chosen, recorded(), None)["settings"]
     assert (made["may_miss"], made["tolerances"]) == (["gpu", "snapshot", "vendor"], {"text": 0.5})
     assert not {*MAY_DIFFER} & {*made}
 
