@@ -171,7 +171,7 @@ def next_of(change: VendorChange) -> str:
 def _files(change: VendorChange) -> str:
     if not change.files:
         return f"all match {relative_path(str(change.anchors))}"
-    how = "" if change.drifted else ", in comments or layout only"
+    how = "" if change.drifted else ", in comments or layout alone"
     return f"different from {relative_path(str(change.anchors))}{how}: {', '.join(change.files)}"
 
 

@@ -18,6 +18,7 @@ from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.pipeline import pick
 from pytest_dsocr.models.spec import FUSION
 from pytest_dsocr.records.config import Level
+from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.checked import copied, copies, own_tensors
 from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
@@ -91,7 +92,7 @@ class CompletedStages(Completed):
     def seams(self) -> tuple[str, ...]:
         """The seams of vision that are the part's."""
         own = getattr(self._part, "seams", ()) if "vision" in self._parts else self._engine.seams
-        return tuple(name for name in own if {"vision", name.partition(".")[0]}.intersection(self._parts))
+        return tuple(name for name in own if {"vision", TensorName.parse(name).stage}.intersection(self._parts))
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the part's seams, and what goes into prefill, whosever it is."""
