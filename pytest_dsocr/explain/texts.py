@@ -250,7 +250,7 @@ class TextPage:
 
     def copied(self) -> DecodeState[Any]:
         """Return the state behind the prompt, which decoding moves on."""
-        return DecodeState(copy.deepcopy(self.state.cache), self.state.logits, self.state.last_embeds, [])
+        return copied(self.state)
 
     def _reads(
         self, inputs: Inputs, state: DecodeState[Any], by: ReadingRule, known: Sequence[Tensor] = (), *, stepped: bool
@@ -267,6 +267,11 @@ class TextPage:
             if token != eos and not self.read.text.startswith(text.rstrip("\N{REPLACEMENT CHARACTER}")):
                 return False  # but for its last character, which may be incomplete
         return clean_output(tokenizer.decode(said)) == self.read.text
+
+
+def copied(state: DecodeState[Any]) -> DecodeState[Any]:
+    """Return a copy of a state, which decoding moves on."""
+    return DecodeState(copy.deepcopy(state.cache), state.logits, state.last_embeds, [])
 
 
 class Along:
