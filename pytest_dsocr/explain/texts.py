@@ -239,7 +239,7 @@ class TextPage:
 
     def copied(self) -> DecodeState[Any]:
         """Return a copy of the state after the prompt, since decoding changes it."""
-        return DecodeState(copy.deepcopy(self.state.cache), self.state.logits, self.state.last_embeds, [])
+        return copied(self.state)
 
     def _reads(
         self, inputs: Inputs, state: DecodeState[Any], by: ReadingRule, known: Sequence[Tensor] = (), *, stepped: bool
@@ -256,6 +256,11 @@ class TextPage:
             if token != eos and not self.read.text.startswith(text.rstrip("\N{REPLACEMENT CHARACTER}")):
                 return False  # the last character may be incomplete
         return clean_output(tokenizer.decode(said)) == self.read.text
+
+
+def copied(state: DecodeState[Any]) -> DecodeState[Any]:
+    """Return a copy of a state, since decoding changes it."""
+    return DecodeState(copy.deepcopy(state.cache), state.logits, state.last_embeds, [])
 
 
 class Along:

@@ -1,5 +1,7 @@
 """Texts under mistakes: passing known tokens at once gives the same logits as single steps."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch import Tensor
@@ -7,7 +9,7 @@ from torch import Tensor
 from pytest_dsocr.explain.catalogue import groups
 from pytest_dsocr.explain.mistake import Changes, Mistake, Target
 from pytest_dsocr.explain.question import PageRead
-from pytest_dsocr.explain.texts import Along, TextPage
+from pytest_dsocr.explain.texts import ONE_BY_ONE, Along, TextPage, copied
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.case import make_case
 from pytest_dsocr.reference.protocol import pack_case
@@ -27,25 +29,26 @@ def page() -> TextPage:
     return made
 
 
-def logits(page: TextPage, one: Mistake, *, first: int | None) -> Tensor:
-    """Return the logits after the prompt and each token ``[T, V]``, in passes from ``first`` on, or in steps."""
+def logits(page: TextPage, one: Mistake) -> Iterator[Tensor]:
+    """Yield the logits after the prompt and each token ``[T, V]``: in steps, and passed at once from the third on."""
     model = page.engine.pipeline
     with Changes() as changes, torch.no_grad():
         prefilled = page.prefilled(one, changes)
         assert prefilled is not None
-        state = prefilled[1]
-        found, along = [state.logits], model if first is None else Along(model, page.ids, first)
-        for token in page.ids:
-            along.decode_step(state, [token])
-            found.append(state.logits)
-    return torch.cat(found)
+        for along in (model, Along(model, page.ids, 2)):
+            state = copied(prefilled[1])
+            found = [state.logits]
+            for token in page.ids:
+                along.decode_step(state, [token])
+                found.append(state.logits)
+            yield torch.cat(found)
 
 
 def test_tokens_that_are_known_are_passed_at_once_to_what_steps_give(page: TextPage) -> None:
     raised, other = [], []
     for one in groups(DEEPSEEK_OCR)["prefill"]:
         try:
-            stepped, passed = logits(page, one, first=None), logits(page, one, first=2)
+            stepped, passed = logits(page, one)
         except Exception:
             raised.append(one.id)
             continue
