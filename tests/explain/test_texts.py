@@ -9,7 +9,7 @@ from torch import Tensor
 from pytest_dsocr.explain.catalogue import groups
 from pytest_dsocr.explain.mistake import Changes, Mistake, Target
 from pytest_dsocr.explain.question import PageRead
-from pytest_dsocr.explain.texts import ONE_BY_ONE, Along, TextPage, copied
+from pytest_dsocr.explain.texts import Along, TextPage, copied
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.case import make_case
 from pytest_dsocr.reference.protocol import pack_case
