@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import metadata
-from time import monotonic
 from typing import TypeVar
 
 from pytest_dsocr.base.errors import DsocrError
@@ -122,42 +121,3 @@ def versions_of(packages: Iterable[str]) -> dict[str, str]:
         with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found
-
-
-class Elapsed:
-    """Seconds by part, since this was made.
-
-    Args:
-        part: the one that it begins with.
-    """
-
-    def __init__(self, part: str) -> None:
-        self.seconds: dict[str, float] = {}
-        self.elapsed_s = 0.0
-        self._started_s = monotonic()
-        self._parts = [part]
-
-    def settle(self) -> None:
-        """Count the time up to now."""
-        elapsed_s = monotonic() - self._started_s
-        self._add(self._parts[-1], elapsed_s - self.elapsed_s)
-        self.elapsed_s = elapsed_s
-
-    def move(self, part: str, seconds: float) -> None:
-        """Count seconds of the part that is under way as those of another."""
-        self._add(part, seconds)
-        self._add(self._parts[-1], -seconds)
-
-    @contextmanager
-    def on(self, part: str) -> Iterator[None]:
-        """Count the seconds of what is done within, whether or not it succeeds."""
-        self.settle()
-        self._parts.append(part)
-        try:
-            yield
-        finally:
-            self.settle()
-            self._parts.pop()
-
-    def _add(self, part: str, seconds: float) -> None:
-        self.seconds[part] = self.seconds.get(part, 0.0) + seconds

@@ -1,13 +1,14 @@
-"""Words for a terminal's line: counts, lists and paths; text and values of unknown origin, made harmless."""
+"""Words for a terminal's line: counts, lists and paths; text and values of unknown origin, made harmless.
+
+pytest loads this in every run, so functions import what few runs need.
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from difflib import get_close_matches
 from pathlib import Path
-from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def fit(text: str, columns: int = COLUMNS) -> str:
 
 def entry(what: str, text: str, most_lines: int = 4) -> Iterator[str]:
     """Yield ``text`` beside the label ``what``, on as many lines as it needs, up to ``most_lines``."""
+    from textwrap import wrap
+
     lines = wrap(plain(text), COLUMNS - MARGIN, break_on_hyphens=False, max_lines=most_lines, placeholder="...")
     for k, line in enumerate(lines or [""]):
         yield f"{'' if k else what:<{MARGIN}}{harmless(line)}"  # a long word may be cut before a command
@@ -90,6 +93,8 @@ def listed(names: Sequence[str], shown: int = 6) -> str:
 
 def did_you_mean(word: str, valid: Iterable[str]) -> str:
     """Return a question about the valid word that is most like this one; nothing where none is."""
+    from difflib import get_close_matches
+
     found = get_close_matches(word, [*valid], 1)
     return f"; did you mean {found[0]}?" if found else ""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_dsocr.base.process import Elapsed
+from pytest_dsocr.base.elapsed import Elapsed
 from pytest_dsocr.plugin.stash import CASES, CONFIG, ELAPSED
 from pytest_dsocr.report.parts import COLLECTING, STARTING, TESTS, WAITING
 

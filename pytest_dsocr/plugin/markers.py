@@ -110,5 +110,5 @@ def check_markers(item: pytest.Item) -> None:
 
 
 def _signature(marker: Callable[..., Any]) -> str:
-    names = ", ".join(inspect.signature(marker).parameters)
+    names = ", ".join(name for name in marker.__annotations__ if name != "return")
     return f"({names})" if names else ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_dsocr.base.process import Elapsed
+    from pytest_dsocr.base.elapsed import Elapsed
     from pytest_dsocr.pages.named import Cases
     from pytest_dsocr.plugin.check import Check
     from pytest_dsocr.plugin.journal import Journal
