@@ -63,7 +63,7 @@ def dsocr_perf(*, max_slowdown: float | None = None, stage: str | None = None) -
 
 
 def dsocr_slow() -> None:
-    """takes longer than a few seconds"""
+    """takes far longer than most tests; leave such tests out: -m 'not dsocr_slow'"""
 
 
 MARKERS: Mapping[str, Callable[..., Any]] = {
