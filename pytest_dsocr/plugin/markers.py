@@ -1,6 +1,6 @@
-"""The markers. Each is a function; its signature and docstring make up the line that registers it.
+"""Markers, each a function. Its signature and docstring form the line that registers it.
 
-An argument that the function does not take, or a bad value, is an error that lists what is valid.
+A wrong argument or a bad value is an error that lists the valid ones.
 """
 
 from __future__ import annotations
@@ -72,15 +72,15 @@ MARKERS: Mapping[str, Callable[..., Any]] = {
 
 
 def registration_lines() -> list[str]:
-    """Return the line for each marker that ``pytest --markers`` shows."""
+    """Return the lines that ``pytest --markers`` shows."""
     return [f"{name}{_signature(marker)}: {marker.__doc__}" for name, marker in MARKERS.items()]
 
 
 def arguments_of(mark: pytest.Mark) -> Any:
-    """Return what a marker's function returns for its arguments.
+    """Call a marker's function with the marker's arguments.
 
     Raises:
-        DsocrError: on an argument that it does not take, or a bad value.
+        DsocrError: on a wrong argument or a bad value.
     """
     marker = MARKERS[mark.name]
     try:
@@ -94,13 +94,13 @@ def arguments_of(mark: pytest.Mark) -> Any:
 
 
 def is_ours(item: pytest.Item) -> bool:
-    """Return whether a test is about a subject: it uses our fixtures, or the marker ``dsocr``."""
+    """Return whether a test is ours: it uses our fixtures or the marker ``dsocr``."""
     fixtures = getattr(item, "fixturenames", ())
     return any(name.startswith("dsocr_") for name in fixtures) or item.get_closest_marker("dsocr") is not None
 
 
 def check_markers(item: pytest.Item) -> None:
-    """Raise a ``DsocrError`` that names the test if one of our markers has arguments that it does not take."""
+    """Raise a ``DsocrError`` that names the test if one of our markers has wrong arguments."""
     for mark in item.iter_markers():
         if mark.name in MARKERS:
             try:
