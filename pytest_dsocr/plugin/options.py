@@ -253,8 +253,7 @@ OPTIONS = (
     ),
     Option(
         "quantization_budget",
-        "loss allowed to a port in fewer bits: int8, fp8, int4, or NAME=VALUE of kl, tokens, boxes, "
-        "characters, pages",
+        "loss allowed to a port in fewer bits: int8, fp8, int4, or NAME=VALUE of kl, tokens, boxes, characters, pages",
         "PRECISION|NAME=VALUE",
         unset="the budget of the precision that the subject declares, if any",
         many=True,
