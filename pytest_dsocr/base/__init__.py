@@ -1,1 +1,1 @@
-"""What every room may use: errors, wording, exact types, threads, files written whole. Uses no other room."""
+"""Helpers for every room: errors, wording, exact types, threads, files written whole. They import no other room."""

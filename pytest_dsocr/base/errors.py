@@ -1,4 +1,4 @@
-"""The one exception that this project raises on bad input, what is a machine's fault, and errors in words."""
+"""Errors: the exception for bad input, the test for a fault of the machine, and messages that are safe to print."""
 
 import errno
 import os
@@ -9,19 +9,19 @@ from collections.abc import Iterator
 from pytest_dsocr.base.words import PACKAGE, fit, printable
 
 FULL_OR_BROKEN = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENOMEM))
-"""Of an ``OSError``: no room, a broken or a closed disk, no memory."""
+"""Numbers of an ``OSError`` that mean a full, broken or read-only disk, or too little memory."""
 LOST_GPU = frozenset((2, 3, 35, 46, 100, 101, 214, 220, 800, 802, 803))
-"""Of CUDA's errors: no memory, no device or driver, a device in use, memory or NVLink that cannot be corrected."""
+"""Numbers of CUDA errors that mean too little memory, no device or driver, a device in use, or broken hardware."""
 
 LONGEST = 10_000
-"""Characters of a message, which may name what a damaged file holds."""
+"""Most characters of a message. It may quote a damaged file."""
 
 
 class DsocrError(Exception):
     """Bad input, or a machine that lacks what was asked for.
 
-    The message is one sentence: what was wrong, then what to do about it. Names of files in it, and what others said,
-    cannot steer the terminal that it is shown on.
+    The message is one sentence: the fault, then what to do about it. Names of files and quoted texts in it are escaped,
+    so they cannot control the terminal.
     """
 
     def __str__(self) -> str:
@@ -30,14 +30,14 @@ class DsocrError(Exception):
 
 
 class MachineError(DsocrError):
-    """What was asked for is not there or cannot be used: weights, a GPU, a reference. It says nothing of the subject.
+    """Fault of the machine, not of the subject: weights, a GPU or a reference are missing or unusable.
 
     A subject may raise it as well.
     """
 
 
 def is_of_machine(error: BaseException | None) -> bool:
-    """Return whether an error, or one that it came from, is the machine's: by its type and its number alone."""
+    """Return whether an error or one of its causes is a fault of the machine, judged by type and number only."""
     return any(map(_is_of_machine, _causes(error)))
 
 
@@ -65,11 +65,11 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 FIRST_LINES, LAST_LINES, COLUMNS = 15, 45, 300
 OF_MESSAGE = 2000
-"""Columns of a message of this project: one line, which ends with what to do."""
+"""Columns of a message of this project. It is one line, and its end says what to do."""
 
 
 def message_of(error: BaseException) -> str:
-    """Return an error's message, or its type where asking for the message raises."""
+    """Return an error's message, or its type if the message cannot be made."""
     try:
         return str(error)
     except Exception:
@@ -79,7 +79,7 @@ def message_of(error: BaseException) -> str:
 def traced(error: BaseException) -> str:
     """Return an error's traceback with its causes, and with short paths inside this package.
 
-    Its type alone where formatting it raises.
+    If the traceback cannot be formatted, return the error's type.
     """
     try:
         text = "".join(traceback.format_exception(error))
@@ -89,7 +89,7 @@ def traced(error: BaseException) -> str:
 
 
 def bounded(text: str, columns: int = COLUMNS) -> str:
-    """Return ``text`` with escapes for what would steer a terminal, and shortened where it is too long."""
+    """Return ``text`` with control characters escaped, and shortened if it is too long."""
     lines = text.rstrip().splitlines()
     left_out = len(lines) - FIRST_LINES - LAST_LINES
     if left_out > 1:

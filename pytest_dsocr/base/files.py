@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 LINE_CHARACTERS = 240
-"""Enough for a seam's summary."""
+"""Longest line of JSON. A seam's summary fits."""
 MOST_DIGITS = 308
-"""Of a whole number in JSON: a float holds it; to calculate with a longer one ends in OverflowError."""
+"""Most digits of an integer in JSON. A longer one does not fit a float and raises OverflowError in arithmetic."""
 
 WITHOUT_LINKS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 _SEAL, _END = b',\n "sha256": "', b'"\n}\n'
@@ -38,7 +38,7 @@ def seal(content: Mapping[str, Any]) -> bytes:
 
 
 def unseal(data: bytes) -> dict[str, Any]:
-    """Read what :func:`seal` made; raise ``ValueError`` with the reason where a byte is missing or changed."""
+    """Read what :func:`seal` made; raise ``ValueError`` with the reason if a byte is missing or changed."""
     if not data.endswith(_END):
         raise ValueError("its end is missing")
     body, _, stated = data.rpartition(_SEAL)
@@ -49,7 +49,7 @@ def unseal(data: bytes) -> dict[str, Any]:
 
 
 def parse_json(data: str | bytes) -> Any:
-    """Parse JSON; raise ``ValueError`` where it is none, or has a whole number that is too long."""
+    """Parse JSON; raise ``ValueError`` if it is invalid or has an integer that is too long."""
     return json.loads(data, parse_int=_whole_number)
 
 
@@ -65,13 +65,13 @@ def sha256(data: bytes) -> str:
 
 
 def write_whole(path: Path, data: bytes | str, *, shared: bool = False) -> Path:
-    """Write a file that appears whole or not at all, and is on the disk when this returns it; for one writer at a time.
+    """Write a file that appears whole or not at all, and return its path once it is on the disk.
 
-    It is always a new file: what a link of its name leads to is left alone. A ``shared`` folder is made, and several
-    may write into it at once.
+    The file is always new: a link with its name is replaced, not followed. Only one process may write it at a time. If
+    the folder is ``shared``, it is made if needed, and several processes may write.
 
     Raises:
-        DsocrError: where the disk does not take it.
+        DsocrError: if it cannot be written.
     """
     partial = path.with_name(f"{path.name}{f'.{uuid.uuid4().hex}' if shared else ''}.partial")
     try:
@@ -92,7 +92,7 @@ def write_whole(path: Path, data: bytes | str, *, shared: bool = False) -> Path:
 
 
 def recreate_dir(folder: Path) -> Path:
-    """Make an empty folder; whatever was there, a link too, is replaced and not written through."""
+    """Make an empty folder. Anything with its name is removed first, and a link is not followed."""
     try:
         if folder.is_symlink() or folder.is_file():
             folder.unlink()
@@ -105,7 +105,7 @@ def recreate_dir(folder: Path) -> Path:
 
 
 def sync_folder(folder: Path) -> None:
-    """Put on the disk which files a folder holds."""
+    """Write a folder's list of files to the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -114,7 +114,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _layout(value: Any, indent: int) -> str:
-    """Lay out a value on one line if it fits; else an object by the item, and as much of an array as fits on a line."""
+    """Lay out a value on one line if it fits; otherwise an object one item a line, and an array in full lines."""
     line = json.dumps(value, ensure_ascii=False)
     if indent + len(line) <= LINE_CHARACTERS or not isinstance(value, Mapping | list | tuple):
         return line
@@ -143,7 +143,7 @@ def locked(path: Path) -> Iterator[None]:
     """Hold a lock that dies with this process, however it dies.
 
     Raises:
-        DsocrError: where another process holds it, or the file cannot be made.
+        DsocrError: if another process holds it, or the file cannot be made.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -180,7 +180,7 @@ def _acquire(path: Path) -> IO[str]:
 
 
 def templates(*folders: Path) -> Environment:
-    """Return the templates of some folders; a name that a template has not been given is an error."""
+    """Return the templates in some folders. A variable without a value is an error."""
     import jinja2
 
     return jinja2.Environment(

@@ -1,4 +1,4 @@
-"""This process and its machine: threads, signals, the garbage collector, the commit, the time."""
+"""Process and machine: threads, signals, the garbage collector, the commit, versions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import metadata
-from time import monotonic
 from typing import TypeVar
 
 from pytest_dsocr.base.errors import DsocrError
@@ -23,11 +22,11 @@ from pytest_dsocr.base.errors import DsocrError
 
 @cache
 def freeze_gc() -> None:
-    """Take all that there is now out of the collector's sight, once in a process.
+    """Exclude all existing objects from garbage collection, once in a process.
 
-    torch alone brings some 200,000 objects, which every full collection goes through: ten at the end of a run of
-    pytest's, and one as the process ends. To be called before anything is made that has to be collected one day.
-    Not where an older Hypothesis has yet to run its first test: it would warn that nothing in sight holds its PRNG.
+    torch alone brings some 200,000 objects. Every full collection visits them: ten at the end of a pytest run, and one
+    when the process ends. Call this before you make objects that must be collected later. An older Hypothesis that has
+    not run its first test would warn that its random generator is lost, so nothing is frozen then.
     """
     if getattr(sys.modules.get("hypothesis.core"), "_hypothesis_global_random", True) is not None:
         gc.freeze()
@@ -38,7 +37,7 @@ TIME_LIMIT_S = 10
 
 
 def commit_here() -> str | None:
-    """Return it in 40 digits, ``-dirty`` behind it where files differ from it; None where there is none."""
+    """Return the commit of the current folder: 40 digits, and ``-dirty`` if files differ. None without one."""
     try:
         found = subprocess.run(GIT, capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -51,14 +50,14 @@ PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent() -> None:
-    """Have Linux kill this process when the thread that started it ends; for ``preexec_fn`` as well."""
+    """Have Linux kill this process when the thread that started it ends. It can be a ``preexec_fn``."""
     if LIBC:
         LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 @contextmanager
 def interrupted_by_sigterm() -> Iterator[None]:
-    """End as by Ctrl-C, so that what was made for the run is removed."""
+    """Treat SIGTERM as Ctrl-C, so that temporary files are removed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -70,17 +69,17 @@ def interrupted_by_sigterm() -> Iterator[None]:
 
 
 def check_system() -> None:
-    """Raise ``DsocrError`` on Windows: time limits, isolation and recordings use signals and groups of processes."""
+    """Raise ``DsocrError`` on Windows, which lacks the signals and process groups that this project uses."""
     system = sys.platform
     if system == "win32":
         raise DsocrError("pytest-dsocr does not run on Windows; run it on Linux or macOS, or in WSL")
 
 
 THREADS = "OMP_NUM_THREADS"
-"""A value that the user set is kept, and passed on to processes started from here."""
+"""Variable with the number of threads. If the user has set it, it is kept and inherited by child processes."""
 IDLE_WAITS = {"OMP_WAIT_POLICY": "PASSIVE"}
-"""For a process whose times are not taken: OpenMP's threads sleep while they wait. Where other processes have the
-cores as well, spinning threads hold up those that have work."""
+"""Variables for a process that is not timed: OpenMP's threads sleep while they wait. Spinning threads would slow down
+other processes on the same cores."""
 Item = TypeVar("Item")
 Done = TypeVar("Done")
 
@@ -91,7 +90,7 @@ def cores() -> int:
 
 
 def share_threads(workers: int) -> None:
-    """In one of several workers of a run, have torch use this worker's share of the cores."""
+    """Limit torch to this worker's share of the cores, if a run has several workers."""
     if workers < 2 or THREADS in os.environ:
         return
     share = max(1, cores() // workers)
@@ -101,9 +100,9 @@ def share_threads(workers: int) -> None:
 
 
 def in_threads(work: Callable[[Item], Done], items: Iterable[Item]) -> Iterator[Done]:
-    """Yield ``work(item)`` for each item, in their order, done in as many threads as torch may use.
+    """Yield ``work(item)`` for each item, in order, computed in as many threads as torch may use.
 
-    Within one of them torch uses no others. Only ``work`` that releases the interpreter's lock gets faster.
+    Each of these threads runs torch single-threaded. Only ``work`` that releases the interpreter's lock gets faster.
     """
     import torch
 
@@ -116,48 +115,9 @@ def in_threads(work: Callable[[Item], Done], items: Iterable[Item]) -> Iterator[
 
 
 def versions_of(packages: Iterable[str]) -> dict[str, str]:
-    """Return Python's version, and of these packages that of each that is installed."""
+    """Return the versions of Python and of those of the packages that are installed."""
     found = {"python": platform.python_version()}
     for name in packages:
         with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found
-
-
-class Elapsed:
-    """Seconds by part, since this was made.
-
-    Args:
-        part: the one that it begins with.
-    """
-
-    def __init__(self, part: str) -> None:
-        self.seconds: dict[str, float] = {}
-        self.elapsed_s = 0.0
-        self._started_s = monotonic()
-        self._parts = [part]
-
-    def settle(self) -> None:
-        """Count the time up to now."""
-        elapsed_s = monotonic() - self._started_s
-        self._add(self._parts[-1], elapsed_s - self.elapsed_s)
-        self.elapsed_s = elapsed_s
-
-    def move(self, part: str, seconds: float) -> None:
-        """Count seconds of the part that is under way as those of another."""
-        self._add(part, seconds)
-        self._add(self._parts[-1], -seconds)
-
-    @contextmanager
-    def on(self, part: str) -> Iterator[None]:
-        """Count the seconds of what is done within, whether or not it succeeds."""
-        self.settle()
-        self._parts.append(part)
-        try:
-            yield
-        finally:
-            self.settle()
-            self._parts.pop()
-
-    def _add(self, part: str, seconds: float) -> None:
-        self.seconds[part] = self.seconds.get(part, 0.0) + seconds

@@ -1,4 +1,4 @@
-"""Files from outside, read within bounds: regular files alone, of bounded size and depth, checked by a schema."""
+"""Safe reading of files from others: regular files only, with limits on size and depth, checked against a schema."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pytest_dsocr.base.words import plain
 
 MOST_BYTES = 256 * 2**20
 MOST_DEPTH = 64
-"""Of objects and arrays inside each other: nothing that is read here has more than ten."""
+"""Deepest nesting of objects and arrays. No file of this project has more than ten levels."""
 KEY = re.compile(r" - at `(?:key` in `)?\$(?P<key>.*)`$")
 
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -31,18 +31,18 @@ Ratio = Annotated[float, Meta(ge=0, le=1e300)]
 Time = Annotated[float, Meta(ge=0, le=1e12)]
 """Milliseconds, seconds or days; neither NaN nor an infinity."""
 Moment = Annotated[str, Meta(pattern=r"\A\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")]
-"""In UTC, as ISO 8601."""
+"""Time in UTC, in ISO 8601."""
 Commit = Annotated[str, Meta(pattern=r"\A[\w.+-]*\Z", max_length=255)]
-"""A version's name, which becomes a part of a file's name; empty where it is unknown."""
+"""Name of a version, used in file names; empty if unknown."""
 FileName = Annotated[str, Meta(pattern=r"\A[^/\\\x00]+\Z", max_length=255)]
-"""Of a file in the same folder: a path to elsewhere is none."""
+"""Name of a file in the same folder, without a path."""
 Fact = str | int | float | bool | None
 T = TypeVar("T")
 if TYPE_CHECKING:
     Identity = Mapping[str, Any]
 else:
     Identity = Mapping[str, Mapping[str, Any] | Fact]
-"""What ran where: names with values, or with names and values of their own."""
+"""Identity of a measurement: names with values, or with an inner table of names and values."""
 
 
 def toml(data: bytes) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def toml(data: bytes) -> dict[str, Any]:
 
 
 def is_regular(path: Path) -> bool:
-    """Return whether there is a regular file, which can be opened without waiting for anybody."""
+    """Return whether the path is a regular file, so that opening it cannot block."""
     with suppress(OSError, ValueError):  # in a folder that is not ours, or with a zero byte in its name
         return path.is_file()
     return False
@@ -59,14 +59,14 @@ def is_regular(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class Format(Generic[T]):
-    """What files of one kind hold, and what to do about one that does not.
+    """Format of one kind of file, with the advice for a file that does not fit it.
 
     Args:
-        schema: what msgspec converts the content to. Of a ``TypedDict`` the content itself is given, with whatever
-            else it holds.
-        advice: what to do; ends each message.
-        error: what is raised.
-        parse: from the file's bytes to builtin values; raises ``ValueError``.
+        schema: type to which msgspec converts the content. For a ``TypedDict``, the content is returned unchanged, with
+            any additional keys.
+        advice: what the user can do; the end of each message.
+        error: class of the errors.
+        parse: converts the file's bytes to builtin values, or raises ``ValueError``.
     """
 
     schema: type[T]
@@ -76,14 +76,14 @@ class Format(Generic[T]):
     most_bytes: int = MOST_BYTES
 
     def read(self, path: str | PathLike[str]) -> T:
-        """Read a file; raises as :meth:`decode`, and where it is missing, no regular file, unreadable or too large."""
+        """Read a file. Raise as :meth:`decode` does, and if it is missing, irregular, unreadable or too large."""
         return self.decode(self.read_bytes(path), path)
 
     def decode(self, data: bytes, where: str | PathLike[str]) -> T:
         """Read a file's content.
 
         Raises:
-            DsocrError: of the class ``error``, with ``where``, the key, what was expected, and what to do.
+            DsocrError: an ``error`` that names ``where``, the key, the expected type and the advice.
         """
         try:
             value = self.parse(data)
@@ -94,7 +94,7 @@ class Format(Generic[T]):
         return self.convert(value, where)
 
     def convert(self, value: Any, where: str | PathLike[str]) -> T:
-        """Check builtin values; raises as :meth:`decode`."""
+        """Check builtin values. Raise as :meth:`decode` does."""
         try:
             found = msgspec.convert(value, self.schema, str_keys=True)
         except (msgspec.ValidationError, DsocrError, UnicodeEncodeError) as error:  # the last of half a character
@@ -102,7 +102,7 @@ class Format(Generic[T]):
         return value if is_typeddict(self.schema) else found
 
     def read_bytes(self, path: str | PathLike[str]) -> bytes:
-        """Read a regular file's bytes, and wait for nobody: a FIFO or a device is refused."""
+        """Read a regular file's bytes. Refuse a FIFO or a device, which could block."""
         try:
             status = Path(path).stat()
             if not stat.S_ISREG(status.st_mode):
@@ -122,13 +122,13 @@ class Format(Generic[T]):
             raise self.fault(path, f"is not text in UTF-8 ({error})") from error
 
     def read_lines(self, path: str | PathLike[str]) -> Iterator[tuple[int, str]]:
-        """Yield the lines of a text with their numbers, but for empty ones and those that begin with ``#``."""
+        """Yield numbered lines of a text, without empty lines and comments (``#``)."""
         for number, line in enumerate(map(str.strip, self.read_text(path).splitlines()), 1):
             if line and not line.startswith("#"):
                 yield number, line
 
     def fault(self, where: str | PathLike[str], why: str) -> DsocrError:
-        """Make the error that names a file, what is wrong, and what to do."""
+        """Return an error that names a file, its fault and the advice."""
         return self.error(f"{plain(os.fspath(where))} {why}; {self.advice}")
 
 

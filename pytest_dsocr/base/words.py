@@ -1,40 +1,36 @@
-"""Words for a terminal's line: counts, lists and paths; text and values of unknown origin, made harmless."""
+"""Words for a terminal's line: counts, lists and paths, with text of unknown origin made harmless.
+
+pytest loads this in every run, so functions import what few runs need.
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from difflib import get_close_matches
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from textwrap import wrap
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
 
 COMMANDS = re.compile(r"(?<!\S)(?=::[\w-]+[^\n]*::)|(?<=##)(?=\[)")
-"""Where a command of a CI's begins, as GitHub's takes it from the beginning of a line, and older ones from anywhere."""
+"""Positions where a CI would read a command: ``::name ...::`` after white space, or ``##[``."""
 
 
 def plain(text: str) -> str:
-    """Return ``text`` on one line, with escapes for whatever would steer a terminal or a CI."""
+    """Return ``text`` on one line, with everything escaped that a terminal or a CI would interpret."""
     return harmless("".join(c if c.isprintable() else _escaped(c) for c in text))
 
 
 def printable(text: str) -> str:
-    """Return ``text`` as :func:`plain` does, but in its lines and with its tabs."""
+    """Return ``text`` escaped as by :func:`plain`, but keep line breaks and tabs."""
     return harmless("".join(c if c.isprintable() or c in "\n\t" else _escaped(c) for c in text))
 
 
 def harmless(text: str) -> str:
-    """Put a backslash before whatever a CI that shows ``text`` would take for a command."""
+    """Put a backslash before each part of ``text`` that a CI would run as a command."""
     return COMMANDS.sub(r"\\", text)
 
 
 def in_shell(words: Iterable[str]) -> str:
-    """Return words as a shell takes them; one that would steer a terminal as bash, ksh and zsh unescape it."""
+    """Return words quoted for a shell. A word with control characters is quoted for bash, ksh and zsh."""
     return " ".join(shlex.quote(word) if word.isprintable() else _quoted(word) for word in words)
 
 
@@ -48,7 +44,7 @@ def _quoted(word: str) -> str:
 
 
 def _for_shell(character: str) -> str:
-    """Return the bytes of a character of a file's name, which need not be valid text."""
+    """Return the escaped bytes of a character. File names need not be valid text."""
     return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape"))
 
 
@@ -65,14 +61,16 @@ def fit(text: str, columns: int = COLUMNS) -> str:
 
 
 def entry(what: str, text: str, most_lines: int = 4) -> Iterator[str]:
-    """Yield ``text`` beside the label ``what``, on as many lines as it needs, up to ``most_lines``."""
+    """Yield ``text`` in lines with the label ``what`` before the first. ``most_lines`` limits them."""
+    from textwrap import wrap
+
     lines = wrap(plain(text), COLUMNS - MARGIN, break_on_hyphens=False, max_lines=most_lines, placeholder="...")
     for k, line in enumerate(lines or [""]):
         yield f"{'' if k else what:<{MARGIN}}{harmless(line)}"  # a long word may be cut before a command
 
 
 def relative_path(path: str) -> str:
-    """Return ``path`` as it is reached from here, or from inside this package, where it lies below."""
+    """Return ``path`` relative to the current folder or to this package, if it is inside."""
     places = (place for place in (Path.cwd(), PACKAGE) if Path(path).is_relative_to(place))
     return next((str(Path(path).relative_to(place)) for place in places), path)
 
@@ -83,27 +81,29 @@ def count(number: int, noun: str) -> str:
 
 
 def listed(names: Sequence[str], shown: int = 6) -> str:
-    """Return the first of ``names``, and how many more there are."""
+    """Return the first ``names`` in a row, and the number of the others."""
     more = len(names) - shown
     return ", ".join(names[:shown]) + (f" and {more} more" if more > 0 else "")
 
 
 def did_you_mean(word: str, valid: Iterable[str]) -> str:
-    """Return a question about the valid word that is most like this one; nothing where none is."""
+    """Return the question "did you mean ...?" with the most similar valid word, or an empty text."""
+    from difflib import get_close_matches
+
     found = get_close_matches(word, [*valid], 1)
     return f"; did you mean {found[0]}?" if found else ""
 
 
 def shown(value: object, width: int = 60) -> str:
-    """Return a value's beginning."""
+    """Return a value as text, shortened to ``width``."""
     text = value if isinstance(value, str) else str(value)
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Collection[str], columns: int = COLUMNS) -> Iterator[str]:
-    """Yield rows, the first of which is the heading, with each column as wide as it has to be.
+    """Yield rows as a table with the narrowest columns that fit. The first row is the heading.
 
-    Cells stand at the right, but for the columns whose headings are in ``left``.
+    Columns are aligned to the right, except those that ``left`` names.
     """
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     for row in rows:
@@ -115,7 +115,7 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[str], columns: int =
 
 
 def short(commit: str) -> str:
-    """Return the first digits of a commit's hash, and whether files differ from it."""
+    """Return a commit's hash with 12 digits, and keep its ``-dirty``."""
     name, hyphen, changed = commit.partition("-")
     return f"{name[:HASH_CHARACTERS]}{hyphen}{changed}"
 
@@ -127,41 +127,3 @@ def si(value: float) -> str:
         value /= 1e3
         prefixes.pop(0)
     return f"{value:.3g} {prefixes[0].strip()}"
-
-
-BUILTIN: Sequence[tuple[type, Callable[[Any], Any]]] = (
-    (bool, lambda value: value),
-    (int, int.__int__),
-    (float, float.__float__),
-    (str, str.__str__),
-    (bytes, lambda value: bytes.__add__(value, b"")),
-    (list, lambda value: [to_builtin(one) for one in list.__iter__(value)]),
-    (tuple, lambda value: tuple(to_builtin(one) for one in tuple.__iter__(value))),
-    (dict, lambda value: {to_builtin(name): to_builtin(one) for name, one in dict.items(value)}),
-    (set, lambda value: {to_builtin(one) for one in set.__iter__(value)}),
-    (frozenset, lambda value: frozenset(to_builtin(one) for one in frozenset.__iter__(value))),
-)
-"""A ``str`` whose ``__eq__`` is always true equals the reference's text, and ``str(x)`` asks its ``__str__``. What is
-called here are the builtin types' own methods, which no subclass can override."""
-
-
-def to_builtin(value: Any) -> Any:
-    """Return ``value`` in the builtin type that it is derived from, and what it holds likewise.
-
-    Any other value is given as it is. Its real type decides, whatever its ``__class__`` says.
-    """
-    return next((make(value) for kind, make in BUILTIN if issubclass(type(value), kind)), value)
-
-
-def is_text(value: object) -> bool:
-    """Return whether ``value`` is a ``str``, or of a class derived from it."""
-    return issubclass(type(value), str)
-
-
-def exact_tensor(given: Tensor) -> Tensor:
-    """Return a tensor as torch's own class, on the same memory, and without a gradient."""
-    import torch
-    from torch import Tensor
-
-    with torch._C.DisableTorchFunctionSubclass():
-        return Tensor.detach(given if type(given) is Tensor else Tensor.as_subclass(given, Tensor))

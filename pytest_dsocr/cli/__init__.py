@@ -1,1 +1,1 @@
-"""The commands of ``dsocr``. Each is a thin call; what a test wants without a command line belongs elsewhere."""
+"""Commands of ``dsocr``. Each is a thin call. Code that a test uses without a command line belongs elsewhere."""

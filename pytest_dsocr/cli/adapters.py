@@ -1,4 +1,4 @@
-"""``dsocr new-adapter``, ``export`` and ``dump``: ways into another implementation, and a checkpoint in its form."""
+"""``dsocr new-adapter``, ``export`` and ``dump``: connect another implementation, and convert a checkpoint for it."""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -13,17 +13,17 @@ from pytest_dsocr.engine.places import architecture_of, family_named
 from pytest_dsocr.records.config import Setup
 
 STARTS = Path(adapters.__file__).parent / "starts"
-"""Commented files to begin with."""
+"""Folder of commented templates."""
 KINDS = {"cli": (".toml", "cli:{file}"), "http": (".toml", "http:{file}"), "python": (".py", "{module}:MyOcr")}
-"""By kind of adapter: how its file ends, and how that is named as a subject."""
+"""Suffix of an adapter's file and its name as a subject, by kind."""
 SECTION = "    # --- "
-"""In front of the name of each section of the file in Python."""
+"""Comment that starts each section of the Python template."""
 STAGED = ("read", "inputs", "vision", "decoder", "state")
 METHODS = {
     **{"L0": STAGED[:1], "L1": STAGED[:2], "L2": STAGED, "L3": (*STAGED, "module")},
     **{"inputs": ("inputs",), "vision": ("vision",), "decoder": ("decoder", "state")},
 }
-"""Of a level, or of a part of an implementation, the sections of its file in Python."""
+"""Sections of the Python template, by level or by part of an implementation."""
 FORMS = ("hf", "mlx", "gguf")
 NEXT = {
     "hf": "load it as a checkpoint of transformers, or name it to this project: dsocr compare --checkpoint={folder}",
@@ -34,23 +34,23 @@ NEXT = {
 
 
 def add_new_adapter(command: ArgumentParser) -> None:
-    """Add the kind of adapter and its file."""
+    """Add the arguments: kind of adapter, file and level."""
     command.add_argument("kind", choices=[*KINDS], help="a command, a server, or a class in Python")
     command.add_argument("file", type=Path, metavar="FILE", help="the file to write: .toml; .py for python")
-    level = "of python: how much it offers, or which part it is, the rest being the engine's (default: L0)"
+    level = "for python: its level, or the part that it does while the engine does the rest (default: L0)"
     command.add_argument("--level", choices=[*METHODS], help=level)
 
 
 def new_adapter(options: Namespace) -> Iterator[str]:
-    """Write it, and say what to do with it.
+    """Write the template of an adapter, and say how to use it.
 
     Raises:
-        DsocrError: where it cannot be written.
+        DsocrError: if it cannot be written.
     """
     suffix, subject = KINDS[options.kind]
     file: Path = options.file
     if options.level and options.kind != "python":
-        raise DsocrError(f"--level is of a file in Python; leave it out for {options.kind}")
+        raise DsocrError(f"--level is for adapters in Python; leave it out for {options.kind}")
     if file.suffix != suffix:
         raise DsocrError(f"{file} cannot be an adapter of kind {options.kind}; give a name that ends in {suffix}")
     if suffix == ".py" and not file.stem.isidentifier():
@@ -76,17 +76,17 @@ def add_export(command: ArgumentParser) -> None:
     command.add_argument("folder", type=Path, metavar="FOLDER", help="a folder to write to, new or empty")
     what = "hf: with a text for every row; mlx: in mlx-vlm's names; gguf: by llama.cpp's converter"
     command.add_argument("--to", choices=FORMS, required=True, dest="form", help=what)
-    sources = "of gguf: llama.cpp's folder, with convert_hf_to_gguf.py"
+    sources = "for gguf: llama.cpp's folder, with convert_hf_to_gguf.py"
     command.add_argument("--llama-cpp", type=Path, metavar="FOLDER", help=sources)
-    python = "of gguf: a Python with what the converter imports (default: the one that runs this)"
+    python = "for gguf: a Python that has the converter's packages (default: this one)"
     command.add_argument("--python", type=Path, metavar="PYTHON", help=python)
 
 
 def export(options: Namespace) -> Iterator[str]:
-    """Write it, and say what to do with it.
+    """Write a checkpoint in another form, and say how to load it.
 
     Raises:
-        DsocrError: where it cannot be written.
+        DsocrError: if it cannot be written.
     """
     from pytest_dsocr.adapters import export as exporting  # brings torch
 
@@ -100,7 +100,7 @@ CHECK = "check"
 
 
 def add_dump(command: ArgumentParser) -> None:
-    """Add the page or the folder, and how the page is read."""
+    """Add the page or the folder, the prompt and the preset."""
     command.add_argument(
         "page", help=f"an image or a shipped page's name; or the word {CHECK}, and a folder with dumps behind it"
     )
@@ -112,7 +112,7 @@ def add_dump(command: ArgumentParser) -> None:
 
 
 def dump(options: Namespace) -> Iterator[str]:
-    """Write a dump, or check one; the status is 1 where a file does not fit.
+    """Write a dump, or check one. The exit status is 1 if a file does not fit.
 
     Raises:
         DsocrError: where the page or the checkpoint cannot be read, a file is damaged, or nothing can be written.

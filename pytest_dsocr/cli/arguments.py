@@ -1,4 +1,4 @@
-"""What several commands take: a model, how a page is read, the vendor's code."""
+"""Arguments of several commands: the model, the prompt and preset, the vendor's code."""
 
 from argparse import ArgumentParser
 from pathlib import Path
@@ -13,14 +13,14 @@ PAGES = (
 
 
 def add(command: ArgumentParser, flag: str, what: str, default: Any = None, **how: Any) -> None:
-    """Add an option whose help shows its default, if it has one, as a user types it."""
+    """Add an option. If it has a default, its help shows it as a user would type it."""
     shown = " ".join(default) if isinstance(default, list) else default
     shown = f"{shown:g}" if isinstance(shown, float) else shown
     command.add_argument(flag, default=default, help=what if default is None else f"{what} (default: {shown})", **how)
 
 
 def add_model(command: ArgumentParser) -> None:
-    """Add the checkpoint, and how it is computed."""
+    """Add the checkpoint, the device, the dtype and the attention."""
     what = "mini (embedded), a checkpoint's folder, a hub name in the local cache, or synthetic:NAME (random)"
     add(command, "--checkpoint", what, "mini")
     add(command, "--device", "cpu, cuda or cuda:N", "cpu")

@@ -1,4 +1,4 @@
-"""``dsocr bench``: two sides measured in turn. The status is 0 if B is not slower."""
+"""``dsocr bench``: time two sides alternately. The exit status is 0 if B is not slower."""
 
 import math
 from argparse import ArgumentParser, Namespace
@@ -28,11 +28,11 @@ from pytest_dsocr.timing.turns import LABELS, Task
 
 
 def add_run(command: ArgumentParser) -> None:
-    """Add what is the command's alone."""
+    """Add the arguments of the command."""
     for side in ("a", "b"):
         what = "a commit, env:FOLDER, subject:NAME, or ."
         command.add_argument(side, metavar=side.upper(), help=what)
-    add(command, "--subject", "implementation of a side that names none", "engine", metavar="NAME")
+    add(command, "--subject", "implementation of a side that does not name one", "engine", metavar="NAME")
     add(command, "--page", "an image, or the name of a shipped page (default: one of these)", type=Path, metavar="PAGE")
     add(command, "--max-new-tokens", "stop after this many tokens", TOKENS, type=int, metavar="TOKENS")
     add(
@@ -46,10 +46,10 @@ def add_run(command: ArgumentParser) -> None:
     add(command, "--stage", alone, action="append", choices=QUANTITIES, metavar="STAGE")
     known = "accepted slow-downs, as for --dsocr-xfails: test_is_no_slower[STAGE]  # until DATE: reason"
     add(command, "--xfails", known, type=Path, metavar="FILE")
-    add(command, "--max-rounds", "the most pairs of rounds to take", LOOKS[-1], type=int, metavar="PAIRS")
-    add(command, "--seconds", "judge after so many seconds of rounds, Ctrl-C at once", type=float, metavar="SECONDS")
+    add(command, "--max-rounds", "most pairs of rounds", LOOKS[-1], type=int, metavar="PAIRS")
+    add(command, "--seconds", "judge after this many seconds, or at Ctrl-C", type=float, metavar="SECONDS")
     add(command, "--time-limit", "longest time without an answer", 600.0, type=float, metavar="SECONDS")
-    add(command, "--start-limit", "the same while it starts", START_LIMIT_S, type=float, metavar="SECONDS")
+    add(command, "--start-limit", "the same limit while a side starts", START_LIMIT_S, type=float, metavar="SECONDS")
     add(command, "--out", "write the result and every round to this file", type=Path, metavar="FILE")
     add(command, "--markdown", "write a comment for a pull request to this file", type=Path, metavar="FILE")
     add(command, "--bencher", "write B's times in Bencher's format (BMF) to this file", type=Path, metavar="FILE")
@@ -109,7 +109,7 @@ def _task(options: Namespace) -> Task:
 
 
 def _sha256(checkpoint: str) -> str:
-    """Return the hash of the weights; nothing of a checkpoint that only a subject of the user's own can read."""
+    """Return the hash of the weights, or an empty text if only the user's subject can read them."""
     from pytest_dsocr.engine.checkpoint import resolve
 
     try:

@@ -1,9 +1,9 @@
 """``dsocr compare``: run the suites on a subject. The exit status is 0 only if the run was finished and passed.
 
-The others tell a wrong model from a machine out of order; see :mod:`pytest_dsocr.report.file`.
+Other statuses distinguish a wrong model from a broken machine; see :mod:`pytest_dsocr.report.file`.
 
-pytest runs in a process of its own. If that process ends without a finished result, the run does not pass, whatever
-the process's own exit status; nor does it if the result is not the one whose digest pytest sent over a pipe.
+pytest runs in a process of its own and sends the digest of its result over a pipe. The run passes only if that process
+left a finished result with this digest.
 """
 
 import os
@@ -58,21 +58,21 @@ GROUPS = {
     "report": ("out", "explain", "xfails"),
     "run": ("subject_time_limit", "start_limit", "time_limit"),
 }
-"""The options by what they are about, as ``--help`` shows them."""
+"""Options by topic, as ``--help`` groups them."""
 DIGESTS = 65_536
-"""Bytes that a pipe holds: a thousand digests, of which there are one or two."""
+"""Bytes that a pipe holds. They are enough for a thousand digests, and pytest sends one or two."""
 FORWARDED = (signal.SIGINT, signal.SIGTERM)
 MEMORY_KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "1000000000"}
-"""SAM's scores of a page take 67 MB a head. glibc would give such memory back after each layer, and take it again page
-by page, a twentieth of a run's CPU time; these keep it, where nothing else is set. Other systems do not know them."""
+"""Settings that make glibc keep freed memory. SAM's scores take 67 MB a head. Without them, glibc returns this memory
+after each layer and requests it again, which costs 5 % of a run's CPU time. Other systems ignore them."""
 
 
 def add_run(command: ArgumentParser) -> None:
     """Add every option of the plugin, with and without ``dsocr-`` in its name."""
-    command.usage = "dsocr compare [PAGES ...] [options] [-- options of pytest's]"
+    command.usage = "dsocr compare [PAGES ...] [options] [-- pytest options]"
     pages = command.add_argument_group("pages")
     pages.add_argument("named", nargs="*", metavar="PAGES", help="the same as --pages=PAGES")
-    what = "run these tests in place of the suites; may be given several times"
+    what = "run these tests instead of the suites; may be given several times"
     groups = {title: pages if title == "pages" else command.add_argument_group(title) for title in GROUPS}
     groups["run"].add_argument("--tests", action="append", metavar="PATH", help=what)
     for title, names in GROUPS.items():
@@ -81,7 +81,7 @@ def add_run(command: ArgumentParser) -> None:
 
 
 def split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Split the arguments of ``compare`` at ``--``; what follows it is for pytest."""
+    """Split the arguments of ``compare`` at ``--``: ours before it, pytest's after it."""
     if arguments[:1] != ["compare"] or "--" not in arguments:
         return arguments, ()
     at = arguments.index("--")
@@ -132,31 +132,31 @@ def run(options: Namespace) -> Iterator[str]:
 
 
 def _exit_status(of_pytest: int, result: Mapping[str, Any]) -> int:
-    """Return the command's: pytest's own, and where that says that tests failed or nothing, what kind of end it was."""
+    """Return the command's exit status: pytest's, or a more exact one if pytest's is 0 or 1."""
     if of_pytest not in (0, 1):
         return of_pytest
     return EXIT_STATUS[Ending(result["ended_as"])] or of_pytest
 
 
 def plugin() -> str:
-    """Return the name by which pytest loads the plugin: its entry point's, or its module's in a bare checkout."""
+    """Return the name by which pytest loads the plugin: its entry point, or its module if it is not installed."""
     return NAME if any(one.name == NAME for one in entry_points(group="pytest11")) else HOOKS
 
 
 def words_of(options: Namespace) -> Iterator[str]:
-    """Yield the options but for the output folder, as pytest takes them."""
+    """Yield the options as arguments of pytest, except the output folder."""
     yield from (f"--dsocr-pages={page}" for page in options.named)
     for option in OPTIONS:
         yield from option.words(options) if option.name != "out" else ()
 
 
 def _status_of(command: Sequence[str], run_id: str, defaults: Mapping[str, str]) -> tuple[int, str]:
-    """Run a command to its end; give its exit status, as a shell where a signal ended it, and its result's digest.
+    """Run a command to its end; return its exit status, as a shell would, and the digest of its result.
 
     Args:
         command: its words.
-        run_id: the id that its result will have.
-        defaults: variables of its environment, where the user has not set them.
+        run_id: id of its result.
+        defaults: environment variables for it, unless the user has set them.
     """
     ours, pytests = os.pipe()
     environment = {**defaults, **os.environ, RUN_ID: run_id, WITNESS: str(pytests)}
@@ -172,9 +172,9 @@ def _status_of(command: Sequence[str], run_id: str, defaults: Mapping[str, str])
 
 @contextmanager
 def _forwarding(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Forward SIGTERM to the process, and go on waiting, so that it can print its summary.
+    """Forward SIGTERM to the process and keep waiting, so that it can print its summary.
 
-    A terminal sends SIGINT to both processes by itself.
+    SIGINT is not forwarded, because a terminal sends it to both processes.
     """
 
     def forward(number: int, _: object) -> None:

@@ -1,4 +1,4 @@
-"""``dsocr doctor``: whether this machine has what a run needs, and what to do where it has not."""
+"""``dsocr doctor``: check whether this machine has everything that a run needs, and say how to fix the rest."""
 
 import json
 from argparse import ArgumentParser, Namespace
@@ -19,24 +19,24 @@ from pytest_dsocr.plugin.options import OPTIONS, Option, value_of
 from pytest_dsocr.reference.goldens import golden_folder
 
 AS_TYPED = ("checkpoint", "device", "pages")
-"""What has a check of its own, which says more than a refusal would."""
+"""Options that have their own checks. Their messages say more than a refusal would."""
 FORMAT = 1
 MARGIN = 23
 
 
 TAKEN = {option.name: option for option in OPTIONS if option.name in {field.name for field in fields(ExaminedRun)}}
-"""Those options of ``dsocr compare`` that say what a run needs."""
+"""Options of ``dsocr compare`` that determine the needs of a run, by name."""
 
 
 def add_run(command: ArgumentParser) -> None:
-    """Add them, and where the findings are written."""
+    """Add these options, and the file for the findings."""
     for option in TAKEN.values():
         option.add_to(command, DEFAULT_OUT if option.name == "out" else "")
     command.add_argument("--json", type=Path, metavar="FILE", help="write the findings to this file as well")
 
 
 def run(options: Namespace) -> Iterator[str]:
-    """Yield a line or more for each finding. The status is 1 where something that is needed is not there.
+    """Yield the lines of each finding. The exit status is 1 if anything needed is missing.
 
     Raises:
         DsocrError: on a bad option, or a file that cannot be written.
@@ -57,7 +57,7 @@ def run(options: Namespace) -> Iterator[str]:
 
 
 def _findings(run: ExaminedRun) -> Iterator[Finding]:
-    """Yield what each check finds; where a package cannot even be imported, that alone."""
+    """Yield the findings of all checks, or only the first package that cannot be imported."""
     try:
         from pytest_dsocr.doctor.machine import examine
     except (ImportError, OSError) as error:  # a torch for other libraries than are here raises either
@@ -78,7 +78,7 @@ def _lines(finding: Finding) -> Iterator[str]:
 def wanted(options: Namespace, missing: list[Finding]) -> ExaminedRun:
     """Read the options: the command line counts before the environment, then the default.
 
-    What an option names and is not there is added to ``missing``, and the option's default is examined.
+    If an option names something that does not exist, add it to ``missing`` and examine the option's default.
     """
     values = {}
     for name, option in TAKEN.items():

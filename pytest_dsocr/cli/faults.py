@@ -1,4 +1,4 @@
-"""``dsocr faults``: list the known mistakes, show what one does to a page, or write a table of those seen in ports."""
+"""``dsocr faults``: list the known mistakes, show the effect of one on a page, or write the table of real ports."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ Each is a mistake that ports of DeepSeek-OCR have made in public, or that the ve
 
 
 def add_run(command: ArgumentParser) -> None:
-    """Add what may be asked for."""
+    """Add the arguments: a mistake, a page, and the files to write."""
     command.usage = "dsocr faults [ID] [PAGE] [--out=FOLDER] [--table=FILE]"
     command.add_argument("id", nargs="?", metavar="ID", help="a number such as SAM-09, or an id of the list")
     command.add_argument(
         "page", nargs="?", type=Path, metavar="PAGE", help=f"an image or a shipped page's name (default: {PAGE})"
     )
-    command.add_argument("--out", type=Path, default=Path("dsocr-out"), help="the folder of reports and pictures")
-    command.add_argument("--table", type=Path, metavar="FILE", help="write those that were seen in ports as Markdown")
+    command.add_argument("--out", type=Path, default=Path("dsocr-out"), help="folder for reports and pictures")
+    command.add_argument("--table", type=Path, metavar="FILE", help="write the mistakes of real ports as Markdown")
 
 
 def run(options: Namespace) -> Iterator[str]:
-    """Yield the list, or what is said of one mistake; ``options.status`` becomes that of the run that shows it.
+    """Yield the list, or describe one mistake and run it. ``options.status`` becomes the status of that run.
 
     Raises:
-        DsocrError: where there is no such mistake.
+        DsocrError: if there is no such mistake.
     """
     from pytest_dsocr.explain.catalogue import ports
 
@@ -71,13 +71,13 @@ def _listed() -> Iterator[str]:
 
 
 def described(name: str) -> Iterator[str]:
-    """Say what a mistake is, and where it shows."""
+    """Describe a mistake, and the stage and page where it shows."""
     from pytest_dsocr.explain.catalogue import mistakes, ports, resolve
 
     if (found := resolve(name)) is None:
         known = [one for family in MODELS.values() for one in mistakes(family)]
         like = did_you_mean(name, known)
-        raise DsocrError(f"{name} is no mistake that can be planted; dsocr faults lists them{like}")
+        raise DsocrError(f"{name} is not a known mistake; dsocr faults lists them{like}")
     _, one = found
     yield f"{one.id}: {one.words}"
     for port in (port for port in ports().values() if port.mistake == one.id):
@@ -87,7 +87,11 @@ def described(name: str) -> Iterator[str]:
 
 
 def command(name: str, page: Path | None, out: Path) -> list[str]:
-    """Return the command; with a page of one's own the subject is isolated, for the reference is the same code."""
+    """Return the command that runs a mistake.
+
+    On the user's own page the engine is both sides, so the subject is isolated and the mistake stays out of the
+    reference.
+    """
     from pytest_dsocr.explain.catalogue import resolve
     from pytest_dsocr.explain.planted import spec_of
 
@@ -103,7 +107,7 @@ def command(name: str, page: Path | None, out: Path) -> list[str]:
 
 
 def table(every: Mapping[str, Port]) -> str:
-    """Write those that were seen in ports as Markdown, topic by topic."""
+    """Return the mistakes seen in ports as Markdown, by topic."""
     seen = [one for one in every.values() if one.topic]
     lines = [HEAD]
     for topic, rows in groupby(seen, key=lambda one: one.topic):

@@ -1,4 +1,4 @@
-"""``dsocr load``: how many pages a second a server reads, and how long each waits. The status is 1 after an error."""
+"""``dsocr load``: measure how fast a server reads pages. The exit status is 1 after an error."""
 
 import json
 from argparse import ArgumentParser, Namespace
@@ -29,7 +29,7 @@ from pytest_dsocr.timing.summary import ms
 
 AT_ONCE = (1, 4, 16)
 LEAST, EACH = 8, 3
-"""Pages of a level: at least so many, and so many for each that is open at once."""
+"""Pages of a level: the least number, and the number for each concurrent request."""
 HEAD = ("at once", "pages", "errors", "pages/s", "first text", "between texts", "page")
 UNIT = ("", "", "", "", *("median, 99%",) * 3)
 WIDTHS = (*map(len, HEAD[:4]), *(len("0.123 ms, 0.123 ms"),) * 3)
@@ -37,9 +37,9 @@ WIDTHS = (*map(len, HEAD[:4]), *(len("0.123 ms, 0.123 ms"),) * 3)
 
 def add_run(command: ArgumentParser) -> None:
     """Add the server, the pages, and the levels."""
-    command.add_argument("server", metavar="URL", help="as a subject is named: http://HOST:PORT/v1?model=NAME")
+    command.add_argument("server", metavar="URL", help="address of the server: http://HOST:PORT/v1?model=NAME")
     add(command, "--pages", "images, or shipped pages", ["dev-3"], nargs="+", metavar="PAGE")
-    levels = f"how many requests are open (default: {' '.join(map(str, AT_ONCE))})"
+    levels = f"numbers of concurrent requests (default: {' '.join(map(str, AT_ONCE))})"
     command.add_argument("--at-once", help=levels, default=[AT_ONCE], nargs="+", type=numbers, metavar="N")
     add(command, "--max-new-tokens", "stop after this many tokens", 256, type=int, metavar="TOKENS")
     add(command, "--time-limit", "seconds for one page", 120.0, type=float, metavar="SECONDS")
@@ -49,22 +49,22 @@ def add_run(command: ArgumentParser) -> None:
 
 
 def numbers(text: str) -> list[int]:
-    """Read numbers with commas between them."""
+    """Read numbers separated by commas."""
     return [*map(int, text.split(","))]
 
 
 def run(options: Namespace) -> Iterator[str]:
-    """Ask, and yield each row of a table as it ends; ``options.status`` becomes 1 where a page was not read.
+    """Send the requests, and yield each row of a table as it ends. ``options.status`` is 1 if a page was not read.
 
     Raises:
-        DsocrError: where it is no server, it cannot be asked, or a page cannot be had.
+        DsocrError: if the server cannot be reached, or a page cannot be opened.
     """
     from pytest_dsocr.adapters.server import ServerSubject, options_of
     from pytest_dsocr.pages.named import make_cases
 
     levels = [*chain(*options.at_once)]
     if min(levels) < 1:
-        raise DsocrError("nothing is asked for at --at-once=0; give 1 or more")
+        raise DsocrError("--at-once=0 sends no request; give 1 or more")
     family, most = family_named(options.checkpoint), options.max_new_tokens
     named = make_cases(options.pages, [options.prompt], [options.preset], most, family=family)
     if named.bad:
@@ -102,7 +102,7 @@ def run(options: Namespace) -> Iterator[str]:
 def _read(
     ask: Callable[[Case], Completion], cases: Iterable[Case], at_once: int, on_done: Callable[[], object]
 ) -> tuple[dict[str, list[float]], list[str]]:
-    """Ask for cases, so many at a time; return milliseconds by what was waited for, and the errors."""
+    """Read cases with ``at_once`` concurrent requests; return the times by kind in milliseconds, and the errors."""
     times: dict[str, list[float]] = {"first": [], "between": [], "page": []}
     errors: list[str] = []
 

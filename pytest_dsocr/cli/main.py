@@ -1,4 +1,4 @@
-"""The command line: ``dsocr run``, ``compare``, ``doctor``, ``bench``, ``export``, ``vendor`` and others."""
+"""Command line: ``dsocr run``, ``compare``, ``doctor``, ``bench``, ``export``, ``vendor`` and others."""
 
 import argparse
 import importlib
@@ -22,22 +22,21 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("run:run", "read a page or a PDF; print stages and boxes, draw the boxes"),
     "compare": ("compare:run", "run the suites: compare an implementation (subject) with the vendor's"),
     "diff": ("results:diff", "show what became wrong or slower between two results"),
-    "doctor": ("doctor:run", "check this machine: is there what a run needs?"),
-    "bench": ("bench:run", "measure two versions in turn: is the second slower?"),
-    "load": ("load:run", "ask a server for many pages at once: how many a second, and how long does each wait?"),
-    "history": ("results:history", "show what was found night by night, and measured run by run"),
-    "scoreboard": ("results:scoreboard", "show implementations by version by stage, of results that were kept"),
-    "watch-vendor": ("vendor:watch", "have the vendor's files changed, and what does that affect?"),
-    "faults": ("faults:run", "list the known mistakes, or show what one does to a page"),
-    "new-adapter": ("adapters:new_adapter", "write a commented file to begin an adapter of your own with"),
+    "doctor": ("doctor:run", "check whether this machine has everything that a run needs"),
+    "bench": ("bench:run", "time two versions alternately: is the second slower?"),
+    "load": ("load:run", "send a server concurrent requests: how many pages a second, and how long does each take?"),
+    "history": ("results:history", "show the results of nights and the times of runs"),
+    "scoreboard": ("results:scoreboard", "show the kept results of implementations, by version and stage"),
+    "watch-vendor": ("vendor:watch", "show changes of the vendor's files, and their effects"),
+    "faults": ("faults:run", "list the known mistakes, or show the effect of one on a page"),
+    "new-adapter": ("adapters:new_adapter", "write a commented template for your own adapter"),
     "dump": ("adapters:dump", "write a page's inputs, stages and logits as files; or check such files: dump check"),
     "export": ("adapters:export", "write a checkpoint in the form that another implementation loads"),
     "vendor setup": ("vendor:setup", "make the environment in which the vendor's code runs"),
     "vendor inspect": ("vendor:inspect", "show what the vendor's files contain, and whether they can be imported"),
-    "vendor record": ("vendor_pages:record", "record what the vendor's code does with pages"),
+    "vendor record": ("vendor_pages:record", "run the vendor's code on pages and record the results"),
 }
-"""Each command with its function, ``module:function``, and its purpose. The module has ``add_FUNCTION`` as well, which
-adds the arguments."""
+"""Function (``module:function``) and purpose of each command. The module's ``add_FUNCTION`` adds the arguments."""
 GROUPS = {"vendor": "set up, inspect or record the vendor's code"}
 AREAS = {
     "compare": ("compare", "diff", "history", "scoreboard"),
@@ -45,7 +44,7 @@ AREAS = {
     "measure": ("bench", "load"),
     "set up": ("doctor", "new-adapter", "export", "vendor", "watch-vendor"),
 }
-"""The commands by what they are for, as ``--help`` shows them."""
+"""Commands by purpose, as ``--help`` groups them."""
 CHECKED: Mapping[str, Mapping[str, Callable[[str], Any]]] = {
     "run": {"page": option_values.readable_page, "out": option_values.new_folder},
     "bench": {
@@ -57,10 +56,10 @@ CHECKED: Mapping[str, Mapping[str, Callable[[str], Any]]] = {
     "faults": {"page": option_values.readable_page},
     "vendor record": {},
 }
-"""By command: the readers of options that ``compare`` has not, or under another name."""
+"""Readers of options that ``compare`` lacks or names differently, by command."""
 READ_ALIKE = {"prompt": option_values.prompt, "preset": option_values.preset}
 REFUSED = {"bench": 3}
-"""Exit statuses of commands that have one of their own where nothing was run."""
+"""Exit statuses of commands that use a special one if nothing was run."""
 
 
 CHOICE = re.compile(r"invalid choice: '(?P<word>.*)' \(choose from (?P<valid>.*)\)")
@@ -71,7 +70,7 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(*words, **{**how, "allow_abbrev": False})
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Refuse what this command does not know, and name what it knows that is like it."""
+        """Refuse an unknown argument, and name the most similar valid one."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             known = did_you_mean(unknown[0].partition("=")[0], self._option_string_actions)
@@ -114,7 +113,7 @@ def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns one of the statuses of :mod:`pytest_dsocr.report.file`."""
+    """Run the command line and return an exit status of :mod:`pytest_dsocr.report.file`."""
     words, of_pytest = compare.split(sys.argv[1:] if arguments is None else arguments)
     options = parser(words).parse_args(words)
     options.of_pytest = of_pytest
@@ -154,7 +153,7 @@ def _imported(where: str) -> tuple[Any, str]:
 
 
 def _status_of(error: Exception) -> int:
-    """Say what ended a command on stderr, and give its exit status."""
+    """Print the error that ended a command to stderr, and return its exit status."""
     is_of_us = not (isinstance(error, DsocrError) or is_of_machine(error))
     print(f"dsocr: {traceback.format_exc() if is_of_us else error}", file=sys.stderr)
     if is_of_machine(error):
@@ -163,7 +162,7 @@ def _status_of(error: Exception) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Refuse values that cannot be, before anything heavy is imported; raise ``DsocrError``."""
+    """Raise ``DsocrError`` on bad values before anything heavy is imported."""
     readers = {**{option.name: option.read for option in OPTIONS}, **READ_ALIKE, **CHECKED[options.command]}
     for name, read in readers.items():
         given = getattr(options, name, None)

@@ -1,4 +1,4 @@
-"""``dsocr diff``, ``history`` and ``scoreboard``: results compared, and shown over time."""
+"""``dsocr diff``, ``history`` and ``scoreboard``: compare results, and show them over time."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
@@ -17,17 +17,17 @@ MARKDOWN = Format(str, "name another --into")
 
 
 def add_diff(command: ArgumentParser) -> None:
-    """Add the two results, and where the Markdown goes."""
-    command.add_argument("old", type=Path, metavar="OLD", help="a dsocr.json, or the folder that it lies in")
-    command.add_argument("new", type=Path, metavar="NEW", help="that of a later run")
-    command.add_argument("--markdown", type=Path, metavar="FILE", help="write it as Markdown as well")
+    """Add the two results and the file for Markdown."""
+    command.add_argument("old", type=Path, metavar="OLD", help="a dsocr.json, or its folder")
+    command.add_argument("new", type=Path, metavar="NEW", help="the dsocr.json of a later run, or its folder")
+    command.add_argument("--markdown", type=Path, metavar="FILE", help="also write this Markdown file")
 
 
 def diff(options: Namespace) -> Iterator[str]:
-    """Yield what differs. ``options.status`` becomes that of the difference; see :class:`DiffStatus`.
+    """Yield the differences. They determine ``options.status``; see :class:`DiffStatus`.
 
     Raises:
-        DsocrError: where a result cannot be read, is unfinished, or the Markdown cannot be written.
+        DsocrError: if a result is unreadable or unfinished, or the Markdown cannot be written.
     """
     options.status = DiffStatus.NOT_COMPARABLE
     old, new = read_result(options.old), read_result(options.new)
@@ -45,18 +45,18 @@ def diff(options: Namespace) -> Iterator[str]:
 
 
 def add_history(command: ArgumentParser) -> None:
-    """Add the folder, the results to add, and where the page goes."""
+    """Add the folder, the results to add, and the file for the page."""
     command.add_argument("folder", type=Path, metavar="FOLDER", help="a folder of nights")
     add = "add the result in this folder, or this dsocr.json or file of bench --out, first; may be given several times"
     command.add_argument("--add", type=Path, action="append", metavar="RESULT", help=add)
-    command.add_argument("--html", type=Path, metavar="FILE", help="draw it as a page as well")
+    command.add_argument("--html", type=Path, metavar="FILE", help="also write the history to this file, as a page")
 
 
 def history(options: Namespace) -> Iterator[str]:
-    """Yield a history as text; write the page where ``--html`` says.
+    """Yield a history as text, and write the page to ``--html``.
 
     Raises:
-        DsocrError: where no night can be read, a result to add cannot, or something cannot be written.
+        DsocrError: if a night or a result to add cannot be read, or a file cannot be written.
     """
     for night in [*_nights_of(options.add or ())]:  # nothing is added where one cannot be read
         yield f"{'added':<16}{record.add(options.folder, night)}"
@@ -70,7 +70,7 @@ def history(options: Namespace) -> Iterator[str]:
 
 
 def _nights_of(named: Sequence[Path]) -> Iterator[record.Night]:
-    """Yield what a history keeps of runs, those of one commit together, and of files of ``dsocr bench --out``."""
+    """Yield records for a history: of runs, grouped by commit, and of files from ``dsocr bench --out``."""
     runs = []
     for path in named:
         if path.is_file():
@@ -83,17 +83,17 @@ def _nights_of(named: Sequence[Path]) -> Iterator[record.Night]:
 
 
 def add_scoreboard(command: ArgumentParser) -> None:
-    """Add the folder, the run to keep, and where the tables go."""
-    command.add_argument("folder", type=Path, metavar="FOLDER", help="a folder of kept results, one file a version")
+    """Add the folder, the run to keep, and the file for the tables."""
+    command.add_argument("folder", type=Path, metavar="FOLDER", help="a folder with one file for each version")
     kept = "keep the result in this folder, or this dsocr.json, first"
     command.add_argument("--add", nargs=3, metavar=("RESULT", "NAME", "VERSION"), help=kept)
     title = "what --add calls it (default: as NAME's other versions in FOLDER, or NAME)"
     command.add_argument("--title", metavar="TITLE", help=title)
-    command.add_argument("--into", type=Path, metavar="FILE", help="put the tables into this Markdown page as well")
+    command.add_argument("--into", type=Path, metavar="FILE", help="also put the tables into this Markdown page")
 
 
 def scoreboard(options: Namespace) -> Iterator[str]:
-    """Yield the tables as Markdown; raise ``DsocrError`` where something cannot be read or written, or has no place."""
+    """Yield the tables as Markdown. Raise ``DsocrError`` if a file cannot be used or a run has no row."""
     if options.add:
         result, name, version = options.add
         before = board.read(options.folder) if options.folder.is_dir() else []

@@ -1,4 +1,4 @@
-"""``dsocr run``: a page, or the pages of a PDF, through the engine."""
+"""``dsocr run``: read a page, or the pages of a PDF, with the engine."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ PAGE_HELP = "an image, a PDF or a shipped page's name; with the prompt `pages` a
 
 
 def add_run(command: ArgumentParser) -> None:
-    """Add the page, and how it is read."""
+    """Add the page, the model, the prompt and the preset."""
     command.add_argument("page", nargs="?", type=Path, help=PAGE_HELP)
     command.add_argument("--page", type=int, metavar="NUMBER", dest="number", help="read only this page of the PDF")
     add_model(command)
     add_reading(command)
     add(command, "--max-new-tokens", "stop after this many tokens", 1024, type=int, metavar="TOKENS")
-    what = "folder for the files written; of a PDF, one in it for each page"
+    what = "folder for the output files; each page of a PDF gets a folder in it"
     add(command, "--out", what, Path("dsocr-out"), type=Path)
 
 
 def run(options: Namespace) -> Iterator[str]:
-    """Read the pages that ``options`` name, write what comes of each, and yield what to tell the user.
+    """Read the pages that ``options`` name, write the output of each, and yield lines for the user.
 
     Raises:
         DsocrError: on a bad option or page; on a page of a PDF that cannot be rendered, when all others are read.
@@ -80,13 +80,13 @@ def run(options: Namespace) -> Iterator[str]:
 
 
 def _is_shipped(path: Path) -> bool:
-    """Return whether a page is one that the checkpoint was made to read, whatever its name."""
+    """Return whether the checkpoint was made to read a page, judged by its content."""
     content = read_file(path)
     return any(content == page.read_bytes() for page in shipped("all"))
 
 
 def _numbers(path: Path, wanted: int | None) -> Sequence[int]:
-    """Return the numbers of a PDF's pages that are to be read; none of an image."""
+    """Return the numbers of the PDF pages to read, or none for an image."""
     if not is_pdf(path):
         if wanted is not None:
             raise DsocrError(f"--page is for PDFs, and {path} is none; leave it out")

@@ -1,4 +1,4 @@
-"""``dsocr vendor setup``, ``vendor inspect`` and ``watch-vendor``: the vendor's code, and what has changed in it."""
+"""``dsocr vendor setup``, ``vendor inspect`` and ``watch-vendor``: install the vendor's code and detect its changes."""
 
 import platform
 import sys
@@ -26,16 +26,16 @@ STAND_IN = {"torchvision": "any, or a stand-in"}
 
 
 def add_setup(command: ArgumentParser) -> None:
-    """Add the vendor's folder, the environment's, and what is installed there."""
+    """Add the vendor's folder, the environment's folder, and the packages to install."""
     add_vendor(command)
     add_environment(command)
-    command.add_argument("--reuse-torch", action="store_true", help="use the torch installed here, and install none")
+    command.add_argument("--reuse-torch", action="store_true", help="use the torch that is installed here")
     what = "install this package as well; may be given several times"
     command.add_argument("--with", action="append", default=[], dest="extra", metavar="PACKAGE", help=what)
 
 
 def setup(options: Namespace) -> Iterator[str]:
-    """Make the environment, unless it is made already, and yield what to tell the user.
+    """Make the environment unless it exists, and yield lines for the user.
 
     Raises:
         DsocrError: on a folder without the vendor's files, a folder that setup must not write to, or a failing pip.
@@ -68,25 +68,25 @@ def setup(options: Namespace) -> Iterator[str]:
 
 
 def _gb_of_torch() -> float:
-    """Return how much disk the torch that is installed here takes; the environment has one of this version."""
+    """Return the size of the installed torch. The environment gets the same version."""
     return sum(file.size or 0 for file in metadata.files("torch") or ()) / 1e9
 
 
 def add_watch(command: ArgumentParser) -> None:
-    """Add the vendor's folder, and what it is compared with."""
+    """Add the vendor's folder and the anchors to compare it with."""
     add_vendor(command)
     what = "file to compare with (default: ./golden/vendor/anchors.json, or else the shipped one)"
     add(command, "--anchors", what, type=Path, metavar="FILE")
     golden = "folder with vendor/ (recordings) (default: ./golden, or else the shipped one)"
     command.add_argument("--golden", type=Path, metavar="FOLDER", help=golden)
-    command.add_argument("--markdown", type=Path, metavar="FILE", help="write it as the text of an issue as well")
+    command.add_argument("--markdown", type=Path, metavar="FILE", help="also write the text of an issue")
 
 
 def watch(options: Namespace) -> Iterator[str]:
-    """Yield what has changed. The status is 1 where anything has.
+    """Yield all changes. The exit status is 1 if there is any.
 
     Raises:
-        DsocrError: where the vendor's files, the anchors or a recording cannot be read, or the Markdown not be written.
+        DsocrError: if the vendor's files, the anchors or a recording cannot be read, or the Markdown cannot be written.
     """
     places = goldens.recording_places(options.golden or goldens.golden_folder())
     anchors = options.anchors or goldens.anchors_file(environment.check_vendor_folder(options.vendor))
@@ -99,15 +99,15 @@ def watch(options: Namespace) -> Iterator[str]:
 
 
 def add_inspect(command: ArgumentParser) -> None:
-    """Add the vendor's folder, its environment, and where anchors are written."""
+    """Add the vendor's folder, its environment, and the file for anchors."""
     add_vendor(command)
     add_environment(command)
-    command.add_argument("--write", action="store_true", help="write where the code is to --anchors")
+    command.add_argument("--write", action="store_true", help="write the places in the code to --anchors")
     add(command, "--anchors", "file to write to (default: anchors.json in ./golden/vendor)", type=Path, metavar="FILE")
 
 
 def inspect(options: Namespace) -> Iterator[str]:
-    """Yield what the files in a folder contain.
+    """Describe the files in a folder.
 
     Raises:
         DsocrError: on a folder without the vendor's files, an environment that cannot import them, or anchors that
@@ -167,7 +167,7 @@ def _details(anchors: Anchors, folder: Path) -> Iterator[str]:
 
 
 def _copies(anchors: Anchors, folder: Path) -> Iterator[str]:
-    """Yield the copies of the vendor's module that transformers may run instead, and how each differs."""
+    """Yield other copies of the vendor's module that transformers may run, and their differences."""
     yield ""
     cache = environment.modules_cache()
     copies = environment.copies_of(folder, cache)
@@ -196,7 +196,7 @@ def _packages(folder: Path) -> Iterator[str]:
 
 
 def _versions(python: Path, folder: Path) -> str:
-    """Import the files by another interpreter, and return its versions; raise ``DsocrError`` where it cannot."""
+    """Import the files with another interpreter and return its versions. Raise ``DsocrError`` if this fails."""
     from pytest_dsocr.reference.live import LiveReference  # brings torch
 
     with LiveReference(folder, MINI, python=python) as reference:

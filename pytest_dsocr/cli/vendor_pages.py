@@ -1,4 +1,4 @@
-"""``dsocr vendor record``: what the vendor's code does with pages, as recordings."""
+"""``dsocr vendor record``: run the vendor's code on pages and keep recordings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def add_record(command: ArgumentParser) -> None:
-    """Add the vendor's code, which pages it reads how, and where they are recorded."""
+    """Add the vendor's code, the pages, prompts and presets, and the folder for recordings."""
     add_vendor(command)
     command.add_argument("pages", type=Path, nargs="+", help=PAGES)
     add_environment(command)
@@ -42,13 +42,13 @@ def add_record(command: ArgumentParser) -> None:
     ceiling = "stop after this many tokens (default: as many as the vendor's code)"
     command.add_argument("--max-new-tokens", type=int, metavar="TOKENS", help=ceiling)
     add(command, "--time-limit", "longest time without a sign of progress", 600.0, type=float, metavar="SECONDS")
-    add(command, "--start-limit", "the same while it starts and loads", START_LIMIT_S, type=float, metavar="SECONDS")
+    add(command, "--start-limit", "the same limit during the start", START_LIMIT_S, type=float, metavar="SECONDS")
     add(command, "--golden", "folder of recordings to write to", OWN / RECORDINGS, type=Path, metavar="FOLDER")
-    command.add_argument("--again", action="store_true", help="record the cases anew that are recorded already")
+    command.add_argument("--again", action="store_true", help="record cases again that have a recording")
 
 
 def record(options: Namespace) -> Iterator[str]:
-    """Record the cases that ``options`` name, in addition to those recorded before, and yield what to tell the user.
+    """Record the cases that ``options`` name in addition to earlier ones, and yield lines for the user.
 
     Raises:
         DsocrError: on a bad option, a reference that cannot answer, or a recording that is damaged or being written by
@@ -83,7 +83,7 @@ def _recorded(cases: Sequence[Case], options: Namespace) -> Iterator[str]:
 
 
 class Progress:
-    """A progress bar over the cases that shows what the reference is doing; a context manager."""
+    """Progress bar over the cases that shows the current work of the reference; a context manager."""
 
     def __init__(self) -> None:
         self._shown = ExitStack()
@@ -97,7 +97,7 @@ class Progress:
         self._shown.close()
 
     def over(self, cases: Sequence[Case]) -> Iterator[Case]:
-        """Yield cases, each when the one before is done."""
+        """Yield cases, and count each as done when the next is wanted."""
         self.bar.reset(total=len(cases))
         for case in cases:
             self.case_id, self.started_s = case.id, monotonic()
@@ -105,13 +105,13 @@ class Progress:
             self.bar.update()
 
     def __call__(self, what: str, done: int, total: int | None) -> None:
-        """Show how far the reference is."""
+        """Show the progress of the reference."""
         share = f"{done / total:.0%}" if total and what == "weights" else f"{done}"
         self.bar.set_postfix_str(f"{self.case_id} {what} {share}")
 
 
 def live_reference(options: Namespace, progress: Progress) -> LiveReference:
-    """Return the vendor's code as the options name it; it starts with the first request."""
+    """Return the vendor's code as a reference. It starts with the first request."""
     from pytest_dsocr.reference.live import LiveReference
 
     return LiveReference(
@@ -150,7 +150,7 @@ def _record(
 
 
 def line_of(case: Case, observation: ReferenceResult, seconds: float) -> str:
-    """Return what became of a case in a line."""
+    """Return the result of a case as one line."""
     boxes = sum(len(span.boxes) for span in observation.output.spans)
     return f"  {case.id:<40} {len(observation.steps):>5} tokens {boxes:>4} boxes {seconds:>7.1f} s"
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from pytest_dsocr.base.words import shown, to_builtin
+from pytest_dsocr.base.exact_types import to_builtin
+from pytest_dsocr.base.words import shown
 from pytest_dsocr.records.names import ComparisonName, TensorName
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""What pytest sees: hooks, fixtures, options, markers, snapshots; the run as its controller sees it."""
+"""Plugin of pytest: hooks, fixtures, options, markers, snapshots, and the result of a run."""

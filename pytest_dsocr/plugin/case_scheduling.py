@@ -1,7 +1,7 @@
 """A scheduler of pytest-xdist that keeps the tests of one case on one worker, and gives up a case that killed one.
 
-It mends two things of the scheduler that it is made of, which by itself tries the test that killed a worker on one
-worker after another, and waits for ever where the last unit of work is lost, or is given to a worker that is new.
+It fixes two faults of its base class. The base class runs a test that killed a worker on one worker after another. It
+also waits for ever if the last unit of work is lost, or goes to a new worker.
 """
 
 import re
@@ -18,9 +18,9 @@ from pytest_dsocr.report.plan import DIED
 CASE = re.compile(
     rf"\[(?P<case>.+-(?:{'|'.join(PRESET_NAMES)})-(?:{'|'.join(PROMPT_NAMES)}|prompt_[0-9a-f]{{8}}))[-\]]"
 )
-"""Finds the id of a case in a test's: ``form-gundam-markdown`` in ``test_x[form-gundam-markdown-2]``."""
+"""Pattern of a case's id in a test's: ``form-gundam-markdown`` in ``test_x[form-gundam-markdown-2]``."""
 AHEAD = 2
-"""Tests that a worker has waiting at least: it begins one only when it knows of the next, or that there is none."""
+"""Tests that wait at each worker. A worker starts a test only if it knows the next one, or that there is none."""
 KILLED = (
     "its worker process died while this test ran (a crash, too little memory, or an exit of the subject's own); "
     "the case is not tried again; --dsocr-isolate gives the subject a process of its own"
@@ -28,21 +28,21 @@ KILLED = (
 
 
 def case_of(test: str) -> str | None:
-    """Return the id of the case that a test is of, read off the test's own; None where it is of none."""
+    """Return the id of a test's case, found in the test's id, or None."""
     found = CASE.search(test)
     return found["case"] if found else None
 
 
 class CaseScheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
-    """Scopes are cases; tests of no case stand by themselves."""
+    """Scheduler with a scope for each case. A test without a case is a scope of its own."""
 
     def __init__(self, config: Any, log: Any) -> None:
         super().__init__(config, log)
         self.given_up: list[str] = []
-        """Tests not run, for their case killed a worker; taken out as they are reported."""
+        """Tests that are not run because their case killed a worker, until they are reported."""
 
     def remove_node(self, node: Any) -> str | None:
-        """Forget a worker; of one that died, return the test that it was at, and put its other cases back."""
+        """Remove a worker. If it died, return its current test and queue its other cases again."""
         left = [
             (scope, {test: False for test, done in unit.items() if not done})
             for scope, unit in self.assigned_work.pop(node).items()
@@ -73,7 +73,7 @@ class CaseScheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist
 
 
 def report_lost(scheduler: Any, crashitem: str, report: pytest.TestReport) -> Iterator[pytest.TestReport]:
-    """Turn pytest-xdist's report of a dead worker into an error of the case; yield the tests that are not run."""
+    """Turn pytest-xdist's report of a dead worker into an error of the case, and report the tests that are not run."""
     if case := case_of(crashitem):
         report.longrepr = f"{report.longrepr}: {KILLED}"
         _attach_fault(report, case, KILLED)
@@ -81,7 +81,7 @@ def report_lost(scheduler: Any, crashitem: str, report: pytest.TestReport) -> It
     while given_up:
         test = given_up.pop(0)
         path = test.partition("::")[0]
-        why = f"not run, for its case killed a worker in {crashitem}"
+        why = f"not run, because its case killed a worker in {crashitem}"
         lost = pytest.TestReport(test, (path, None, path), {}, "failed", why, DIED)  # type: ignore[arg-type]
         _attach_fault(lost, case_of(test), why)
         yield lost

@@ -1,4 +1,4 @@
-"""``dsocr_check``: records and counts comparisons, and fails the test where one does not pass."""
+"""``dsocr_check``: records and counts comparisons, and fails the test if one does not pass."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class Check:
-    """What one test compares.
+    """Comparisons of one test.
 
     Args:
         item: the test.
-        config: the run's.
-        reference: whose word was taken, for the text of a failure; None in a test that asked for none.
-        usual: the limits where neither the run nor the test has its own; None where there are no two sides.
+        config: of the run.
+        reference: shown in the text of a failure; None if the test uses none.
+        usual: limits without those of the run and of the test; None without two sides.
     """
 
     def __init__(
@@ -33,24 +33,24 @@ class Check:
     ) -> None:
         self.item, self.config, self.reference, self.usual = item, config, reference, usual
         self.looser: dict[str, tuple[float, float, str]] = {}
-        """Limits that allowed more than the usual ones, these, and where they were given."""
+        """Limits wider than the usual ones, by name, each with the usual one and its origin."""
         self.made: list[Comparison] = []
         self.reported = 0
-        """How many of them the test's reports carry."""
+        """Number of comparisons in the test's reports so far."""
         self.is_over = False
-        """Whether the last report of the test is made: what a thread still compares goes into the journal."""
+        """Whether the test's last report is made. Later comparisons of its threads go into the journal."""
         self.passed = False
         """Whether the test's body passed."""
         self.attempt = item.stash.get(stash.ATTEMPT, 1)
 
     def __call__(self, found: CaseReport | Iterable[Comparison], *stages: str) -> None:
-        """Record comparisons, and fail the test where one does not pass.
+        """Record comparisons, and fail the test if one does not pass.
 
-        Where one was lost to an error of the subject's, that is raised: an error of its stage, and no verdict.
+        If an error of the subject prevented a comparison, that error is raised and there is no verdict.
 
         Args:
             found: a case's report, or any comparisons.
-            *stages: those wanted, such as ``projector`` or ``boxes``; all of them if left out.
+            *stages: stages to check, such as ``projector`` or ``boxes``; default: all.
         """
         __tracebackhide__ = True
         report, given = (None, found) if isinstance(found, Iterable) else (found, found.comparisons)

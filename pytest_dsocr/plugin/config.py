@@ -1,7 +1,7 @@
-"""The run's config: every option resolved once, when something of ours is first used, and each worker's.
+"""Config of a run and of its workers: all options, resolved once when something of ours is first used.
 
-The command line counts before the environment, then the ini file, then the default. A project that only has the plugin
-installed sees nothing of it, and is refused nothing.
+The command line counts before the environment, then the ini file, then the default. A project that does not use the
+plugin is never refused.
 """
 
 import sys
@@ -30,14 +30,14 @@ from pytest_dsocr.subjects.calls import begin, current, end
 from pytest_dsocr.subjects.loading import level_before_loading
 
 WORKERS = 2
-"""Beside one, two save a third of the time of a subject with stages; each costs a start and the memory of a model."""
+"""Workers of a small run. Two save a third of the time of one, if the subject has stages."""
 
 
 def workers_for(config: Config) -> int:
-    """Return how many processes a run is spread over.
+    """Return the number of a run's workers, or 0 to run in pytest's own process.
 
-    None beside pytest's own where the subject reads and no more, which takes no longer than another process's start,
-    and where the model is large or has a GPU.
+    A subject that only reads is done before a worker has started. A large model, or one on a GPU, would take its
+    memory once for each worker.
     """
     offered = level_before_loading(config.subject, may_import=not config.isolate)
     is_small = config.checkpoint == "mini" and config.device == "cpu"
@@ -45,11 +45,11 @@ def workers_for(config: Config) -> int:
 
 
 def on_own_gpu(config: Config, worker: str) -> Config:
-    """Return a worker's config: of ``cuda`` one GPU for each worker in turn, of those that the caller made visible.
+    """Return a worker's config. Workers with the device ``cuda`` share the visible GPUs.
 
     Args:
-        config: as the options say.
-        worker: its name, such as ``gw1``; empty where there are none.
+        config: from the options.
+        worker: its name, such as ``gw1``; empty without workers.
     """
     if config.device != "cuda" or not worker:
         return config
@@ -86,7 +86,7 @@ def own_config(config: pytest.Config) -> Config:
 
 
 def _watch(config: pytest.Config) -> None:
-    """Watch the subject from now on, which the options may import already; the last message goes past the capture."""
+    """Watch the subject from now on. Reading the options may already import it. Messages go past pytest's capture."""
     if WATCHED not in config.stash:
         config.stash[WATCHED] = True
         with uncaptured(config):
@@ -120,7 +120,7 @@ def resolve(config: pytest.Config) -> Config:
 
 
 def typed_options(config: pytest.Config) -> list[str]:
-    """Return the arguments behind ``pytest``, without tests to run and defaults; our flags joined to their values."""
+    """Return the arguments of ``pytest`` without tests and defaults. Our flags are joined to their values."""
     elsewhere = {option.name for option in OPTIONS if config.getini(option.ini) or [*option.in_environment()]}
     defaults = [f"{one.flag}={one.default}" for one in OPTIONS if one.name not in elsewhere and not one.many]
     ours = (*config.args, *defaults, SPREAD)  # one test is not spread
@@ -130,7 +130,7 @@ def typed_options(config: pytest.Config) -> list[str]:
 def joined(words: Iterable[str]) -> list[str]:
     """Return ``--dsocr-pages=scans`` for ``--dsocr-pages scans``.
 
-    A path that stands apart from a plugin's flag pytest takes for a test to run, and its project for the root.
+    pytest takes a separate path for a test to run, and may take its project for the root.
     """
     flags = {option.flag for option in OPTIONS if not option.is_switch}
     found: list[str] = []
@@ -148,15 +148,15 @@ def command_of(config: pytest.Config) -> str:
 
 
 def start(config: pytest.Config, typed: Any) -> None:
-    """Mark the run's result as running, if one is to be written and it is not marked yet; workers leave it alone.
+    """Mark the run's result as running, unless it is marked already or no result is written. Workers do nothing.
 
     Args:
-        config: pytest's, as far as it is configured: the folder of the result is needed before the other options.
+        config: pytest's, perhaps not configured yet: the result's folder is needed before the other options.
         typed: the parsed command line.
 
     Raises:
-        pytest.UsageError: where it cannot be written.
-        SystemExit: where the machine is why.
+        pytest.UsageError: if it cannot be written.
+        SystemExit: if the machine is the reason.
     """
     if OUT_FOLDER in config.stash or hasattr(config, "workerinput"):
         return
@@ -176,7 +176,7 @@ def start(config: pytest.Config, typed: Any) -> None:
 
 
 def refused(config: pytest.Config, error: Exception) -> None:
-    """Say in the run's result, where one is marked, that the run is refused, and whether the machine is why."""
+    """Write into a marked result that the run is refused, and whether the machine is the reason."""
     if OUT_FOLDER not in config.stash:
         return
     ended_as = Ending.INFRASTRUCTURE if is_of_machine(error) else Ending.REFUSED
@@ -189,7 +189,7 @@ def refused(config: pytest.Config, error: Exception) -> None:
 
 
 def _check_goldens(config: pytest.Config, own: Config) -> None:
-    """Refuse goldens that are not there, unless some are to be made, and those that must not be written to."""
+    """Refuse a golden folder that does not exist or, if this run makes goldens, must not be written to."""
     if _updates_snapshots(config):
         try:
             check_writable(own.golden, "--dsocr-golden=DIR")
@@ -206,7 +206,7 @@ def _updates_snapshots(config: pytest.Config) -> bool:
 
 
 def _value(option: Option, config: pytest.Config, typed: Any) -> Any:
-    """Read an option's value, given anywhere; a bad one is a usage error."""
+    """Read an option's value from all places. A bad value is a usage error."""
     try:
         return value_of(option, _places(option, config, typed))
     except DsocrError as error:
@@ -214,7 +214,7 @@ def _value(option: Option, config: pytest.Config, typed: Any) -> Any:
 
 
 def _places(option: Option, config: pytest.Config, typed: Any) -> Iterator[tuple[str, Any]]:
-    """Yield where an option was given and its value; the place that counts first comes first."""
+    """Yield each place where an option was given, and its value. The first one counts."""
     if (on_command_line := getattr(typed, option.ini, None)) is not None:
         yield option.flag, on_command_line
     yield from option.in_environment()
@@ -224,7 +224,7 @@ def _places(option: Option, config: pytest.Config, typed: Any) -> Iterator[tuple
 
 
 def _beside(config: pytest.Config, option: Option, text: str) -> str:
-    """Return a path from the ini file relative to that file, as pytest does; give any other value unchanged."""
+    """Return a path from the ini file relative to that file, as pytest does. Return other values unchanged."""
     home = (config.inipath or Path()).parent
     if home == Path.cwd():  # unchanged: ./engine is a folder, engine is not
         return text

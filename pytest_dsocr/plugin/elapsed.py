@@ -1,4 +1,4 @@
-"""Time of this process by part: starting, collecting, tests."""
+"""Time of this process by part: start, collection, tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_dsocr.base.process import Elapsed
+from pytest_dsocr.base.elapsed import Elapsed
 from pytest_dsocr.plugin.stash import CASES, CONFIG, ELAPSED
 from pytest_dsocr.report.parts import COLLECTING, STARTING, TESTS, WAITING
 
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
 
 
 class RunElapsed(Elapsed):
-    """Counts what pytest itself does: collecting, tests by suite, and what is between them."""
+    """Clock of pytest's own work: collection, tests by suite, and the time between them."""
 
     def __init__(self) -> None:
         super().__init__(STARTING)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self) -> Generator[None, object, object]:
-        """Count the collecting of tests."""
+        """Count the collection of tests."""
         with self.on(COLLECTING):
             return (yield)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self) -> Generator[None, object, object]:
-        """Count what is between tests."""
+        """Count the time between tests."""
         with self.on(WAITING):
             return (yield)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Count a test as its suite's."""
+        """Count a test for its suite."""
         folder = item.path.parent
         is_ours = folder.parent.name == "suites"
         with self.on(f"{TESTS} of {folder.name}" if is_ours else TESTS):
@@ -43,7 +43,7 @@ class RunElapsed(Elapsed):
 
 
 def elapsed_so_far(config: pytest.Config) -> ElapsedPayload:
-    """Return how long this process has run so far, at what, and on which device."""
+    """Return the elapsed time of this process by part, its worker and its device."""
     elapsed = config.stash[ELAPSED]
     elapsed.settle()
     return {

@@ -1,9 +1,9 @@
-"""The fixtures: a subject, a reference, cases, what both sides answer, and the comparison of the two.
+"""Fixtures: the subject, the reference, cases, the answers of both sides, and their comparison.
 
-Those of single stages are in :mod:`~pytest_dsocr.plugin.stage_fixtures`.
+Fixtures for single stages are in :mod:`~pytest_dsocr.plugin.stage_fixtures`.
 
-What a fixture uses is imported inside it, for pytest loads this in every run. Fixtures of session scope are made once
-in each worker. What both sides answer to a case is kept until the next case, so no test may change it.
+pytest loads this in every run, so fixtures import their needs inside. Fixtures of session scope are made once in each
+worker. Both sides' answers to a case are kept until the next case, so a test must not change them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def dsocr_config(pytestconfig: pytest.Config) -> Config:
-    """The run's options, resolved."""
+    """Return the run's options, resolved."""
     from pytest_dsocr.plugin.config import own_config
 
     return own_config(pytestconfig)
@@ -44,9 +44,9 @@ def dsocr_config(pytestconfig: pytest.Config) -> Config:
 
 @pytest.fixture(scope="session")
 def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Iterator[Any]:
-    """The implementation under test (subject), loaded once in each worker; see ``subjects.protocol``.
+    """Load the implementation under test (subject) once in each worker; see ``subjects.protocol``.
 
-    To name one for a repository, set ``dsocr_subject`` in its ini file, or override this fixture.
+    To choose the subject of a repository, set ``dsocr_subject`` in its ini file, or override this fixture.
     """
     with request.config.stash[ELAPSED].on("loading the subject"):
         import pytest_dsocr.run.case  # noqa: F401 - brings torch
@@ -72,7 +72,7 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
 
 @pytest.fixture
 def dsocr_level(dsocr_subject: Any) -> Level:
-    """The level that the subject offers, L0 to L3."""
+    """Return the level that the subject offers, L0 to L3."""
     from pytest_dsocr.subjects.protocol import level_of
 
     return level_of(dsocr_subject)
@@ -80,10 +80,10 @@ def dsocr_level(dsocr_subject: Any) -> Level:
 
 @pytest.fixture(scope="session")
 def dsocr_reference(request: pytest.FixtureRequest, dsocr_config: Config) -> Iterator[Reference]:
-    """What the subject is compared with: recordings of the vendor's code, or that code live.
+    """Open the reference: recordings of the vendor's code, or that code live.
 
     It is live if ``--dsocr-reference`` names the folder of the vendor's files. With ``--dsocr-reference=engine`` the
-    engine answers for the cases that no recording holds.
+    engine answers for cases without a recording.
     """
     from pytest_dsocr.base.process import share_threads
     from pytest_dsocr.plugin.loading import waiting_for
@@ -100,7 +100,7 @@ def dsocr_reference(request: pytest.FixtureRequest, dsocr_config: Config) -> Ite
 
 @pytest.fixture(scope="session")
 def dsocr_page(request: pytest.FixtureRequest) -> Path:
-    """Each page of ``--dsocr-pages`` in turn; a page that cannot be opened is an error that says why."""
+    """Return a page: each of ``--dsocr-pages`` once. If it cannot be opened, an error gives the reason."""
     from pytest_dsocr.pages.named import checked
 
     return checked(request.param)
@@ -108,7 +108,7 @@ def dsocr_page(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="session")
 def dsocr_case(request: pytest.FixtureRequest) -> Case:
-    """Each page in each preset with each prompt, in turn; a page that cannot be opened is an error that says why."""
+    """Return a case: each page, preset and prompt once. If the page cannot be opened, an error gives the reason."""
     from pytest_dsocr.pages.named import checked_case
 
     return checked_case(request.param)
@@ -116,7 +116,7 @@ def dsocr_case(request: pytest.FixtureRequest) -> Case:
 
 @pytest.fixture
 def dsocr_exchange(_dsocr_compared: CaseReport) -> CaseRun:
-    """What both sides answered to the case, asked once; raises the subject's error if one ended its answer."""
+    """Return both sides' answers to the case, computed once. If the subject failed, raise its error."""
     _dsocr_compared.exchange.answer.whole()
     return _dsocr_compared.exchange
 
@@ -131,7 +131,7 @@ def _dsocr_compared(
     _dsocr_kept: KeptCase,
     _dsocr_resources: RunResources,
 ) -> CaseReport:
-    """The case compared within the run's own limits, once, as far as the subject got; see ``run.case.run_case``."""
+    """Compare the case once within the run's limits, as far as the subject got; see ``run.case.run_case``."""
 
     def compare() -> CaseReport:
         from pytest_dsocr.plugin.loading import waiting_for
@@ -167,7 +167,7 @@ def dsocr_limits(
     dsocr_reference: Reference,
     _dsocr_resources: RunResources,
 ) -> Tolerances:
-    """How far the two sides may differ: by their dtypes and keys, the run's options, and the test's marker."""
+    """Return the limits of a difference, by both sides' dtypes and keys, the run's options and the test's marker."""
     from pytest_dsocr.run.case import limits_of
 
     limits = limits_of(dsocr_config, dsocr_subject, dsocr_reference, _dsocr_resources.key)
@@ -178,9 +178,9 @@ def dsocr_limits(
 def dsocr_report(
     request: pytest.FixtureRequest, _dsocr_compared: CaseReport, dsocr_limits: Tolerances, _dsocr_kept: KeptCase
 ) -> CaseReport:
-    """Every comparison of the case within the test's limits, up to an error of the subject.
+    """Return every comparison of the case within the test's limits, up to an error of the subject.
 
-    The case is compared once; it is judged anew only for a test with limits of its own.
+    The case is read once. A test with its own limits only judges it again.
     """
     if dsocr_limits == _dsocr_compared.limits:
         return _dsocr_compared
@@ -213,9 +213,9 @@ def dsocr_check(request: pytest.FixtureRequest, dsocr_config: Config) -> Check:
 
 @pytest.fixture
 def dsocr_reading(dsocr_case: Case, dsocr_subject: Any, _dsocr_kept: KeptCase) -> SubjectResult:
-    """What the subject reads: text, spans and boxes. Needs no reference.
+    """Return the subject's text, spans and boxes, without a reference.
 
-    If both sides were asked about the case already, this is what the subject answered then.
+    If both sides have answered to the case already, return the subject's answer.
     """
     from pytest_dsocr.subjects.follow import read_alone, reading_of
 
@@ -229,7 +229,7 @@ def dsocr_reading(dsocr_case: Case, dsocr_subject: Any, _dsocr_kept: KeptCase) -
 
 @pytest.fixture
 def dsocr_golden(_dsocr_compared: CaseReport) -> ReferenceResult:
-    """What the reference did with the case: tokens, best logits, spans, boxes, files."""
+    """Return the reference's result for the case: tokens, best logits, spans, boxes, files."""
     return _dsocr_compared.exchange.expected
 
 
@@ -237,7 +237,7 @@ def dsocr_golden(_dsocr_compared: CaseReport) -> ReferenceResult:
 def dsocr_snapshot(
     request: pytest.FixtureRequest, dsocr_config: Config, dsocr_subject: Any, _dsocr_resources: RunResources
 ) -> Any:
-    """A snapshot of the subject's own accepted state: ``assert dsocr_snapshot == value`` (syrupy's fixture)."""
+    """Return syrupy's fixture for the subject's accepted state: ``assert dsocr_snapshot == value``."""
     if not request.config.pluginmanager.has_plugin("syrupy"):
         raise DsocrError("dsocr_snapshot needs syrupy; install it, or add -p syrupy where plugins are not autoloaded")
     from pytest_dsocr.plugin.snapshots import snapshot_extension
@@ -265,7 +265,7 @@ def _dsocr_kept() -> KeptCase:
 
 @pytest.fixture
 def _dsocr_level_needed(request: pytest.FixtureRequest, dsocr_level: Level) -> None:
-    """Skip a test whose level the subject does not offer; the plugin adds this to tests that are marked."""
+    """Skip a test if the subject does not offer its level. The plugin adds this fixture to marked tests."""
     needed = arguments_of(request.node.get_closest_marker("dsocr_level"))
     if dsocr_level < needed:
         reason = f"needs {needed} ({needed.meaning}), the subject offers {dsocr_level} ({dsocr_level.meaning})"
@@ -287,7 +287,7 @@ def _workers(config: pytest.Config) -> int:
 
 
 def _reported(request: pytest.FixtureRequest, config: Config) -> Config:
-    """Return the config for reports. A subject that comes from the user's own fixture is named by its type."""
+    """Return the config for reports. It names a subject from the user's own fixture by its type."""
     if "dsocr_subject" not in request.fixturenames:
         return config
     subject = request.getfixturevalue("dsocr_subject")

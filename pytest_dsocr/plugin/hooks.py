@@ -1,7 +1,7 @@
-"""The pytest plugin's hooks.
+"""Hooks of the pytest plugin.
 
-pytest loads this in every run. Whatever compares, judges or reads an option is imported when an option of ours is given
-or a test of ours is collected.
+pytest loads this in every run. The code that compares, judges or reads options is imported only if an option of ours is
+given or a test of ours is collected.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 FIXTURES = "pytest_dsocr.plugin.fixtures"
 pytest_plugins = (FIXTURES, "pytest_dsocr.plugin.stage_fixtures", "pytest_dsocr.plugin.perf")
 HEADED: pytest.StashKey[bool] = pytest.StashKey()
-"""On the config: whether the header was printed."""
+"""On the config: whether the header is printed."""
 NO_RUN = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test")
-"""Options of pytest's that only show something."""
+"""Options of pytest that only show something."""
 ABOVE_TEXT = ("L1", "L2", "L3")
 
 
@@ -53,7 +53,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Mark the run's result as running before anything else happens; a worker's config is not marked as one yet."""
+    """Mark the run's result as running before anything else happens.
+
+    A worker's config has no ``workerinput`` yet.
+    """
     is_worker = "PYTEST_XDIST_WORKER" in os.environ and sys.argv[0] == "-c"  # a run within a worker has a name
     if not is_worker:
         _start(early_config, early_config.known_args_namespace)
@@ -78,12 +81,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Show what is compared with what, if the options are resolved."""
+    """Show both sides in the header, if the options are resolved."""
     return _header(config) if stash.CONFIG in config.stash else []
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
-    """Show it now if only the collected tests have shown that something is compared."""
+    """Show the header now if only the collected tests have revealed a comparison."""
     return _header(config) if stash.CONFIG in config.stash and config.get_verbosity() >= 0 else []
 
 
@@ -120,7 +123,7 @@ def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark known failures, and deselect tests above the run's level, and those that another shard runs."""
+    """Mark known failures, and deselect tests above the run's level or of other shards."""
     if stash.CONFIG not in config.stash:
         return
     from pytest_dsocr.plugin.xfails import read_ledger
@@ -139,7 +142,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Forget the results of an earlier try, and skip tests that need a GPU or the vendor's files if there is none."""
+    """Forget an earlier try of the test, and skip it if it needs a missing GPU or the vendor's files."""
     if not is_ours(item):
         return
     from pytest_dsocr.plugin.loading import is_live
@@ -153,14 +156,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_report_teststatus(report: pytest.CollectReport | pytest.TestReport) -> tuple[str, str, str] | None:
-    """Print no letter for a test that needs more than the subject offers; the totals and the summary count it."""
+    """Print no letter for a test above the subject's level. The totals and the summary count it."""
     left_out = getattr(report, "dsocr", {}).get("left_out")
     return ("not offered", "", "NOT OFFERED") if report.skipped and left_out in ABOVE_TEXT else None
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
-    """Register for reports last, behind every conftest; note which of our tests were deselected."""
+    """Register for reports after every conftest, and note our deselected tests."""
     if stash.COLLECTED in session.config.stash or any(map(is_ours, session.items)):
         from pytest_dsocr.plugin.reports import LastWord
         from pytest_dsocr.plugin.selection import deselected
@@ -172,7 +175,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Keep the tests of one case on one worker, unless the user has chosen another distribution than that of ``-n``."""
+    """Keep the tests of one case on one worker, unless the user has chosen another distribution than ``load``."""
     if stash.CONFIG not in config.stash or config.getoption("dist") != "load":
         return None
     from pytest_dsocr.plugin.case_scheduling import CaseScheduling
@@ -182,7 +185,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """Choose for ``dsocr compare``; anyone else's ``auto`` means what pytest-xdist says."""
+    """Choose the number for ``dsocr compare``. Any other ``auto`` is left to pytest-xdist."""
     if SPREAD not in config.invocation_params.args:
         return None
     from pytest_dsocr.plugin.config import resolve, workers_for
@@ -195,13 +198,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Name the run's journal to a worker."""
+    """Send the path of the run's journal to a worker."""
     node.workerinput["dsocr_journal"] = str(node.config.stash[stash.JOURNAL].path)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take over the ledger's unmatched lines, and what was left out, from a worker."""
+    """Take the ledger's unmatched lines and the deselected tests from a worker."""
     sent = getattr(node, "workeroutput", {})
     node.config.stash[stash.UNMATCHED] = sent.get("dsocr_unmatched", [])
     if left := sent.get("dsocr_left"):  # each worker collects everything
@@ -209,7 +212,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Send the ledger's unmatched lines, and what was left out, from a worker to the controller."""
+    """Send the ledger's unmatched lines and the deselected tests from a worker to the controller."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["dsocr_unmatched"] = session.config.stash.get(stash.UNMATCHED, [])
         session.config.workeroutput["dsocr_left"] = session.config.stash.get(stash.DESELECTED, None)
@@ -223,8 +226,8 @@ def _only_shows(typed: Any) -> bool:
 def _start(config: pytest.Config, typed: Any) -> bool:
     """Mark the run's result as running, and return whether a run uses any option.
 
-    That is on the command line, in the ini file, or by ``DSOCR_OUT``: other variables of the environment may be meant
-    for other runs in the same shell.
+    Options count on the command line and in the ini file. Of the environment only ``DSOCR_OUT`` counts, because other
+    variables may be meant for other runs in the same shell.
     """
     is_used = any(OUT.in_environment()) or any(
         getattr(typed, option.ini, None) is not None or config.getini(option.ini) is not None for option in OPTIONS
@@ -266,14 +269,14 @@ def _named(config: pytest.Config) -> Cases:
 
 
 def _leave_to_the_first(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the tests that are of none of this shard's pages; those of others were not made."""
+    """Deselect tests without a page of this shard. Tests of other shards' pages were not made."""
     named = _named(config)
     pages = {*(case.page for case in named.good), *(one.path for one in named.bad)}
     _leave(config, items, {item for item in items if _page_of(item) not in pages})
 
 
 def _leave(config: pytest.Config, items: list[pytest.Item], left: Collection[pytest.Item]) -> None:
-    """Deselect tests that this run is not to have by its own options, so that nobody misses them."""
+    """Deselect tests that our own options exclude, and do not count them as left out."""
     if left:
         config.hook.pytest_deselected(items=[item for item in items if item in left])
         items[:] = [item for item in items if item not in left]

@@ -1,4 +1,4 @@
-"""The journal of a run: a file that all its processes append to, which no report and no conftest can lose."""
+"""Journal of a run: a file to which all its processes append. No report and no conftest can lose its entries."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 
 
 class Journal:
-    """Entries of a run: of its process, its forks and its workers. The file is made with the first entry.
+    """Entries of a run, from its process, its forks and its workers. The first entry makes the file.
 
     Args:
-        path: the file; a worker has its controller's.
+        path: the controller's file, in a worker.
     """
 
     def __init__(self, path: str | None = None) -> None:
         self.path = Path(path or Path(tempfile.gettempdir(), f"dsocr-{uuid.uuid4().hex}.jsonl"))
         self.is_closed = False
-        """Whether the result is final: who compares after that ends the process with status 1."""
+        """Whether the result is final. A later comparison ends the process with status 1."""
 
     def add(self, test: str, attempt: int, made: Iterable[Comparison] = (), *, expected: bool = False) -> None:
-        """Append what a test compared, or that its failure is an expected one.
+        """Append comparisons of a test, or the fact that it failed as expected.
 
         Args:
             test: its node id.
-            attempt: how often it was started so far; it may be run again.
-            made: comparisons of it that do not pass, and those that its reports cannot carry any more.
-            expected: whether it is marked to fail, and did.
+            attempt: number of its starts so far; it may be run again.
+            made: comparisons that do not pass, and those that come too late for its reports.
+            expected: whether it is marked to fail, and failed.
         """
         if self.is_closed:
             sys.stderr.write(f"dsocr: {test} compared after the end of the run, whose result is written\n")
@@ -50,5 +50,5 @@ class Journal:
 
     @property
     def entries(self) -> list[Entry]:
-        """All so far."""
+        """All entries so far."""
         return [*map(json.loads, self.path.read_bytes().splitlines())] if self.path.exists() else []

@@ -1,4 +1,4 @@
-"""What a run waits for as it loads both sides, shown on its terminal."""
+"""Lines on the terminal that say why a run waits while it loads both sides."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from pytest_dsocr.reference.environment import family_in
 
 
 def is_live(config: Config) -> bool:
-    """Return whether the reference is the vendor's code, running."""
+    """Return whether the reference is the vendor's code, run live."""
     return isinstance(config.reference, Path) and family_in(config.reference) is not None
 
 
 FIRST_S = 5.0
-"""Seconds until it is said what is waited for."""
+"""Seconds until the first line."""
 
 
 class Waiting:
-    """What is waited for, and how far it has come."""
+    """Task that the run waits for, and its progress."""
 
     def __init__(self, what: str) -> None:
         self._what, self._at = what, ""
 
     def on_progress(self, what: str, done: int, total: int | None) -> None:
-        """Take what is under way, how much of it is done, and its total, where that is known."""
+        """Note the current step, the amount done, and the total if it is known."""
         self._at = f", {what} {done / total:.0%}" if total else f", {what} {done}"
 
     def line(self, elapsed_s: float) -> str:
-        """Return all of it in a line."""
+        """Return the task, its progress and the elapsed time as a line."""
         return plain(f"dsocr: waiting {elapsed_s:.0f} s for {self._what}{self._at}")
 
 
 @contextmanager
 def reported_past_capture(line: Callable[[float], str], config: pytest.Config, first_s: float) -> Iterator[None]:
-    """Report on stderr, past pytest's capture; see :func:`~pytest_dsocr.base.progress.report`."""
+    """Write lines to stderr, past pytest's capture; see :func:`~pytest_dsocr.base.progress.reported`."""
     with uncaptured(config):
         terminal = os.fdopen(os.dup(2), "wb", buffering=0)
     with (
@@ -54,7 +54,7 @@ def reported_past_capture(line: Callable[[float], str], config: pytest.Config, f
 
 @contextmanager
 def waiting_for(what: str, config: pytest.Config) -> Iterator[Waiting]:
-    """Report what is waited for; a worker of pytest-xdist shares its controller's stderr."""
+    """Report the task that the run waits for. Workers of pytest-xdist use their controller's stderr."""
     if worker := getattr(config, "workerinput", {}).get("workerid"):
         what += f" ({worker})"
     waiting = Waiting(what)

@@ -1,6 +1,6 @@
-"""The markers. Each is a function; its signature and docstring make up the line that registers it.
+"""Markers, each a function. Its signature and docstring form the line that registers it.
 
-An argument that the function does not take, or a bad value, is an error that lists what is valid.
+A wrong argument or a bad value is an error that lists the valid ones.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def dsocr_perf(*, max_slowdown: float | None = None, stage: str | None = None) -
 
 
 def dsocr_slow() -> None:
-    """takes longer than a few seconds"""
+    """takes far longer than most tests; leave such tests out: -m 'not dsocr_slow'"""
 
 
 MARKERS: Mapping[str, Callable[..., Any]] = {
@@ -63,15 +63,15 @@ MARKERS: Mapping[str, Callable[..., Any]] = {
 
 
 def registration_lines() -> list[str]:
-    """Return the line for each marker that ``pytest --markers`` shows."""
+    """Return the lines that ``pytest --markers`` shows."""
     return [f"{name}{_signature(marker)}: {marker.__doc__}" for name, marker in MARKERS.items()]
 
 
 def arguments_of(mark: pytest.Mark) -> Any:
-    """Return what a marker's function returns for its arguments.
+    """Call a marker's function with the marker's arguments.
 
     Raises:
-        DsocrError: on an argument that it does not take, or a bad value.
+        DsocrError: on a wrong argument or a bad value.
     """
     marker = MARKERS[mark.name]
     try:
@@ -83,13 +83,13 @@ def arguments_of(mark: pytest.Mark) -> Any:
 
 
 def is_ours(item: pytest.Item) -> bool:
-    """Return whether a test is about a subject: it uses our fixtures, or the marker ``dsocr``."""
+    """Return whether a test is ours: it uses our fixtures or the marker ``dsocr``."""
     fixtures = getattr(item, "fixturenames", ())
     return any(name.startswith("dsocr_") for name in fixtures) or item.get_closest_marker("dsocr") is not None
 
 
 def check_markers(item: pytest.Item) -> None:
-    """Raise a ``DsocrError`` that names the test if one of our markers has arguments that it does not take."""
+    """Raise a ``DsocrError`` that names the test if one of our markers has wrong arguments."""
     for mark in item.iter_markers():
         if mark.name in MARKERS:
             try:
@@ -99,7 +99,7 @@ def check_markers(item: pytest.Item) -> None:
 
 
 def _signature(marker: Callable[..., Any]) -> str:
-    from pytest_dsocr.compare.tolerances import NAMES
+    from pytest_dsocr.compare.tolerance_names import NAMES
 
-    names = ", ".join(NAMES if marker is dsocr else inspect.signature(marker).parameters)
+    names = ", ".join(NAMES if marker is dsocr else (name for name in marker.__annotations__ if name != "return"))
     return f"({names})" if names else ""

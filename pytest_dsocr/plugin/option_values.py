@@ -1,4 +1,4 @@
-"""Readers: from an option's text to its value. Each raises a ``DsocrError`` that names what is valid."""
+"""Readers that turn an option's text into its value. On a bad text they raise ``DsocrError`` with the valid ones."""
 
 import math
 import os
@@ -28,7 +28,7 @@ FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 def number(kind: type[int] | type[float], what: str, least: float = math.nextafter(0, 1)) -> Callable[[str], Any]:
-    """Return a reader of numbers of a kind, ``least`` or more, which are called ``what``."""
+    """Return a reader of numbers from ``least`` on. ``what`` names them in its error."""
 
     def read(text: str) -> float:
         try:
@@ -52,7 +52,7 @@ share = number(float, f"above 0, such as {EXAMPLE_OF_SLOWER}")
 
 
 def one_of(*valid: str) -> Callable[[str], str]:
-    """Return a reader that accepts only these words."""
+    """Return a reader of these words."""
 
     def read(text: str) -> str:
         if text not in valid:
@@ -70,12 +70,12 @@ allow_missing = one_of(*MISSING)
 
 
 def as_typed(text: str) -> str:
-    """Return the text of an option that is checked where it is used."""
+    """Return the text unchanged, because the user of the option checks it."""
     return text
 
 
 def subject(text: str) -> str:
-    """Read ``engine``, ``engine:fast``, ``vendor:FOLDER``, ``package.module:factory``, or what an adapter takes."""
+    """Read ``engine``, ``engine:fast``, ``vendor:FOLDER``, ``package.module:factory``, or a text for an adapter."""
     if adapter := adapter_of(text):
         adapter.offers(text)
     elif text not in ENGINES and not FACTORY.fullmatch(text):
@@ -90,7 +90,7 @@ def importable_subject(text: str) -> str:
 
 
 def checkpoint(text: str) -> str:
-    """Read ``mini``, a folder, ``synthetic:NAME`` with or without ``@SEED``, or a hub name; behind ``MODEL:`` too."""
+    """Read ``mini``, a folder, ``synthetic:NAME[@SEED]`` or a hub name, with or without ``MODEL:`` before it."""
     _, name = split_model(text)
     if name == MINI or SYNTHETIC_NAME.fullmatch(name) or Path(name).is_dir() or HUB_NAME.fullmatch(name):
         return text
@@ -98,21 +98,21 @@ def checkpoint(text: str) -> str:
 
 
 def reference(text: str) -> Path | Literal["engine"] | None:
-    """Read ``recorded`` (None: the golden folder's), ``engine`` or a folder."""
+    """Read ``recorded`` (as None), ``engine`` or a folder."""
     if text == "recorded":
         return None
     if text == "engine":
         return "engine"
     if not Path(text).is_dir():
         raise MachineError(
-            f"there is no folder {text!r}; give recorded, engine, a folder with the vendor's Python files, or one of "
+            f"there is no folder {text!r}; give recorded, engine, or a folder with the vendor's Python files or with "
             "recordings"
         )
     return Path(text)
 
 
 def page(text: str) -> str:
-    """Read an image, a folder, a list file that can be read, a PDF, a shipped page, or a subset of them."""
+    """Read an image, a folder, a readable list file, a PDF, a shipped page or a subset of the shipped pages."""
     if text not in SUBSETS and not page_named(text).exists():
         raise MachineError(no_page(text))
     if is_list(Path(text)) and not Path(text).is_dir():
@@ -121,7 +121,7 @@ def page(text: str) -> str:
 
 
 def readable_page(text: str) -> str:
-    """Read an image, or a PDF that is not opened here."""
+    """Read an image or a PDF. The PDF is not opened here."""
     from pytest_dsocr.pages.named import check_any
 
     check_any([text])
@@ -158,7 +158,7 @@ def device(text: str) -> str:
 
 
 def reference_device(text: str) -> str:
-    """Read torch's name of a device, or the kind of device that a recording was made on."""
+    """Read torch's name of a device, or the kind of device of a recording."""
     if not re.fullmatch(r"cuda:\d+|\w[\w.-]*", text):
         raise DsocrError(f"{text!r} is not a device; give cpu, cuda, cuda:N, or a recording's, such as nvidia-h200")
     return text
@@ -186,7 +186,7 @@ def tolerance(text: str) -> tuple[str, float]:
 
 
 def quantization_budget(text: str) -> Mapping[str, float]:
-    """Read a precision that has a budget, or ``NAME=VALUE``."""
+    """Read a precision with a budget, or ``NAME=VALUE``."""
     if text in BUDGETS:
         return BUDGETS[text]
     name, _, value = text.partition("=")
@@ -210,11 +210,11 @@ def shard(text: str) -> Shard:
     try:
         return Shard.read(text)
     except ValueError:
-        raise DsocrError(f"{text!r} is no part of a run; give i/n with i from 1 to n, such as 1/4") from None
+        raise DsocrError(f"{text!r} is not a part of a run; give i/n with i from 1 to n, such as 1/4") from None
 
 
 def ledger(text: str) -> Path:
-    """Read the path of a ledger of known failures, and check that it can be read."""
+    """Read the path of a readable ledger of known failures."""
     if not Path(text).is_file():
         raise DsocrError(f"there is no file {text!r}; give one, or leave the option out")
     return read_ledger(Path(text)).path
@@ -235,7 +235,7 @@ def folder(text: str) -> Path:
 
 
 def new_folder(text: str) -> Path:
-    """Read a folder to write to, and make it."""
+    """Read a folder for output, and make it."""
     try:
         folder(text).mkdir(parents=True, exist_ok=True)
         if os.access(text, os.W_OK):
@@ -247,7 +247,7 @@ def new_folder(text: str) -> Path:
 
 
 def new_file(text: str) -> str:
-    """Read a file to write to, and check that its folder takes one."""
+    """Read a file for output, and check that it can be written."""
     try:
         if Path(text).is_dir():
             raise DsocrError(f"{text!r} is a folder; give a file")

@@ -1,7 +1,7 @@
-"""Every option, in one table: its names, how its value is read, and its help text.
+"""Table of all options: their names, the readers of their values, and their help texts.
 
-pytest loads this in every run, so nothing of the package is imported here but the errors. Help texts list valid words
-themselves; a test compares them with those that the readers take.
+pytest loads this in every run, so this imports only the errors of the package. Help texts repeat the valid words. A
+test compares them with the words that the readers accept.
 """
 
 import os
@@ -14,45 +14,45 @@ from pytest_dsocr.base.errors import DsocrError
 
 PREFIX = "dsocr"
 SPREAD = "--numprocesses=auto"
-"""What ``dsocr compare`` adds where the user says nothing to pytest; in this very form, which marks it as ours."""
+"""Argument that ``dsocr compare`` adds if the user gives pytest no arguments. Its exact form marks it as ours."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option: ``--dsocr-NAME``, ``dsocr_NAME`` in the ini file, ``DSOCR_NAME`` in the environment."""
+    """Option: ``--dsocr-NAME``, ``dsocr_NAME`` in the ini file, ``DSOCR_NAME`` in the environment."""
 
     name: str
     help: str
     metavar: str = "NAME"
     default: str | None = None
-    """As a user types it."""
+    """Default, as a user types it."""
     unset: str = ""
-    """Where there is no default: what a run without the option does."""
+    """Behaviour of a run without the option, if it has no default."""
     many: bool = False
-    """May be given several times; in the ini file and the environment one a line."""
+    """Whether it may be given several times; in the ini file and the environment one a line."""
     reader: str = ""
-    """Name of its reader in :mod:`~pytest_dsocr.plugin.option_values`, where that is not the option's own name."""
+    """Name of its reader in :mod:`~pytest_dsocr.plugin.option_values`, if it is not the option's name."""
 
     @property
     def read(self) -> Callable[[str], Any]:
-        """Return what turns one text into its value, and raises ``DsocrError`` on a bad one."""
+        """Reader of one text. It raises ``DsocrError`` on a bad one."""
         from pytest_dsocr.plugin import option_values
 
         return cast("Callable[[str], Any]", getattr(option_values, self.reader or self.name))
 
     @property
     def flag(self) -> str:
-        """On the command line."""
+        """Name on the command line."""
         return f"--{PREFIX}-{self.name.replace('_', '-')}"
 
     @property
     def ini(self) -> str:
-        """In the ini file."""
+        """Name in the ini file."""
         return f"{PREFIX}_{self.name}"
 
     @property
     def env(self) -> str:
-        """In the environment."""
+        """Name in the environment."""
         return self.ini.upper()
 
     @property
@@ -62,7 +62,7 @@ class Option:
 
     @property
     def value_if_unset(self) -> Any:
-        """The value in a run without it."""
+        """Value in a run without the option."""
         if self.is_switch:
             return False
         values = () if self.default is None else (self.read(self.default),)
@@ -70,22 +70,22 @@ class Option:
 
     @property
     def full_help(self) -> str:
-        """What it is for, and what a run without it does, as ``--help`` shows it."""
+        """Help text with the default, as ``--help`` shows it."""
         several = "; may be given several times" if self.many else ""
         without = f" (default: {self.default or self.unset})" if self.default or self.unset else ""
         return f"{self.help}{several}{without}"
 
     def in_environment(self) -> Iterator[tuple[str, Any]]:
-        """Yield its variable and the value there, if any; CI systems set those that are not filled in to nothing."""
+        """Yield its variable and the value, if not empty: CI systems set unused variables to an empty text."""
         if (text := os.environ.get(self.env, "")).strip():
             yield self.env, text.splitlines() if self.many else text
 
     def add_to(self, command: _ActionsContainer, default: str = "") -> None:
-        """Add it to a command of our own, with and without the prefix in its name.
+        """Add the option to a command of ours, with and without the prefix in its name.
 
         Args:
-            command: or a group of its options; it is parsed to a list of texts, or to a switch.
-            default: what the command does without it, where that is another than a run's.
+            command: the command, or a group of its options. It parses a list of texts, or a switch.
+            default: behaviour of the command without it, if it is not that of a run.
         """
         flags = (f"--{self.name.replace('_', '-')}", self.flag)
         text = f"{self.help} (default: {default})" if default else self.full_help
@@ -96,7 +96,7 @@ class Option:
             command.add_argument(*flags, action="append", help=text, **how)
 
     def words(self, options: Namespace) -> Iterator[str]:
-        """Yield what a command of our own was given of it, as pytest takes it."""
+        """Yield the arguments of pytest for the option as given to a command of ours."""
         given = getattr(options, self.name, None)
         if self.is_switch:
             yield from [self.flag] if given else []
@@ -108,11 +108,11 @@ def value_of(option: Option, places: Iterable[tuple[str, Any]]) -> Any:
     """Read an option's value.
 
     Args:
-        option: whose.
-        places: where it was given, and what was given there; the first counts.
+        option: the option.
+        places: each place where it was given, and the value there. The first one counts.
 
     Raises:
-        DsocrError: on a bad value. The message says where it was given, and lists the valid ones.
+        DsocrError: on a bad value. The message names the place and lists the valid values.
     """
     for place, given in places:
         try:
@@ -128,7 +128,7 @@ def value_of(option: Option, places: Iterable[tuple[str, Any]]) -> Any:
 
 
 def texts_of(given: Any) -> Sequence[str]:
-    """Return the texts of a value as parsed: a switch's, one, or several; empty ones of several are left out."""
+    """Return the texts of a parsed value: a switch, a text, or several texts without the empty ones."""
     if isinstance(given, bool):
         return (str(given),)
     return (given,) if isinstance(given, str) else tuple(text for text in given if text.strip())
@@ -165,9 +165,9 @@ OPTIONS = (
     ),
     Option(
         "model",
-        "the model whose weights they are: deepseek_ocr, unlimited_ocr",
+        "model of the weights: deepseek_ocr, unlimited_ocr",
         "MODEL",
-        unset="that of the checkpoint's architectures",
+        unset="the model in the checkpoint's config",
     ),
     Option(
         "reference",
@@ -200,7 +200,7 @@ OPTIONS = (
     ),
     Option(
         "shard",
-        "run only the i-th of n parts: every n-th page from the i-th on; what is of no page is in the first",
+        "run only part I of N: every N-th page from page I on; tests without a page are in the first part",
         "I/N",
         unset="all pages",
     ),
@@ -253,10 +253,9 @@ OPTIONS = (
     ),
     Option(
         "quantization_budget",
-        "what a port in fewer bits may lose: that of int8, fp8, int4, or NAME=VALUE of kl, tokens, boxes, "
-        "characters, pages",
+        "loss allowed to a port in fewer bits: int8, fp8, int4, or NAME=VALUE of kl, tokens, boxes, characters, pages",
         "PRECISION|NAME=VALUE",
-        unset="that of the precision which the subject declares, if any",
+        unset="the budget of the precision that the subject declares, if any",
         many=True,
     ),
     Option(
@@ -277,7 +276,7 @@ OPTIONS = (
     ),
     Option(
         "explain",
-        "CPU seconds to search for what explains a failure, at the first case of each stage; 0 turns it off",
+        "CPU seconds to search for the cause of a failure, at the first case of each stage; 0 turns it off",
         "SECONDS",
         default="20",
         reader="seconds_or_none",
@@ -295,7 +294,7 @@ OPTIONS = (
     ),
     Option(
         "out",
-        "folder for dsocr.json, index.html, and each page with the boxes of both sides",
+        "folder for dsocr.json, index.html and pictures of each page with both sides' boxes",
         "FOLDER",
         unset="nothing is written",
         reader="folder",

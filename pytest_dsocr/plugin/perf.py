@@ -1,4 +1,4 @@
-"""The fixtures of time: the subject timed once a run, and judged quantity by quantity against its baseline."""
+"""Fixtures of time: they time the subject once in a run and judge each quantity against its baseline."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def dsocr_probe(_dsocr_perf_case: Case, dsocr_config: Config, dsocr_subject: Any) -> PageProbe:
-    """The subject on the run's first page, to be timed and counted; see ``timing.probe.page.PageProbe``."""
+    """Return the subject on the run's first page, to be timed and counted; see ``timing.probe.page.PageProbe``."""
     from pytest_dsocr.timing.probe.page import PageProbe
 
     case = _dsocr_perf_case
@@ -40,7 +40,7 @@ def dsocr_probe(_dsocr_perf_case: Case, dsocr_config: Config, dsocr_subject: Any
 def dsocr_counts(
     pytestconfig: pytest.Config, _dsocr_perf_case: Case, dsocr_config: Config, dsocr_probe: PageProbe
 ) -> Measured:
-    """What is the same in every round: tokens, operators, waits, bytes; see ``timing.rounds.Measured``."""
+    """Count tokens, operators, waits and bytes, which are equal in all rounds; see ``timing.rounds.Measured``."""
     from pytest_dsocr.plugin.loading import waiting_for
     from pytest_dsocr.plugin.perf_run import identity_of
     from pytest_dsocr.timing.rounds import Measured
@@ -57,7 +57,7 @@ def dsocr_perf_run(
     dsocr_probe: PageProbe,
     dsocr_counts: Measured,
 ) -> PerfRun:
-    """The times of the run, and how they compare with the baseline; see ``timing.run.PerfRun``."""
+    """Time the page, and compare the times with the baseline; see ``timing.run.PerfRun``."""
     from pytest_dsocr.plugin.loading import waiting_for
     from pytest_dsocr.plugin.perf_run import perf_run
 
@@ -72,7 +72,7 @@ def dsocr_perf_run(
 
 @pytest.fixture
 def dsocr_timing(request: pytest.FixtureRequest, _dsocr_alone: None) -> Callable[[str], Comparison]:
-    """Judge one quantity: ``dsocr_check([dsocr_timing("decode")])``. pytest-benchmark is handed its rounds as well."""
+    """Judge one quantity: ``dsocr_check([dsocr_timing("decode")])``. pytest-benchmark receives its rounds too."""
     run: PerfRun = request.getfixturevalue("dsocr_perf_run")
 
     def judge(quantity: str) -> Comparison:
@@ -94,15 +94,15 @@ def dsocr_timing(request: pytest.FixtureRequest, _dsocr_alone: None) -> Callable
 
 @pytest.fixture
 def _dsocr_alone(request: pytest.FixtureRequest, dsocr_config: Config) -> None:
-    """Leave a test out where times would not be the subject's: beside other workers, or in another process."""
+    """Skip a test of times if other workers run, or if the subject is in another process."""
     if hasattr(request.config, "workerinput"):
-        leave_out(request.node, "timings", "times are not taken beside other workers; run suites/perf without -n")
+        leave_out(request.node, "timings", "other workers would distort the times; run suites/perf without -n")
     leave_isolated_out(request.node, dsocr_config)
 
 
 @pytest.fixture(scope="session")
 def _dsocr_perf_case(dsocr_config: Config) -> Case:
-    """The run's first page, with its first prompt and preset."""
+    """Make a case of the run's first page, prompt and preset."""
     from pytest_dsocr.engine.places import family_named
     from pytest_dsocr.pages.named import first_pages
     from pytest_dsocr.records.case import make_case
@@ -114,13 +114,13 @@ def _dsocr_perf_case(dsocr_config: Config) -> Case:
 
 
 def leave_isolated_out(item: pytest.Item, config: Config) -> None:
-    """Leave a test out whose subject is in a process that cannot be looked into."""
+    """Skip a test if the subject is isolated, because its process cannot be timed from here."""
     if config.isolate:
         leave_out(item, "timings", "the subject is timed and counted in this process; run this without --dsocr-isolate")
 
 
 def checked_or_left_out(found: Comparison, item: pytest.Item) -> Comparison:
-    """Return a comparison; leave the test out where the times do not tell."""
+    """Return a comparison, or skip the test if its times decide nothing."""
     from pytest_dsocr.compare.verdict import Verdict
 
     if found.verdict is Verdict.NOT_COMPARED:
@@ -129,7 +129,7 @@ def checked_or_left_out(found: Comparison, item: pytest.Item) -> Comparison:
 
 
 def _slower(request: pytest.FixtureRequest, config: Config) -> Mapping[str, float]:
-    """Return how much slower quantities may be: the run's options, then the markers of its tests."""
+    """Return the allowed slowdown of quantities. Markers of the tests override the run's options."""
     found = dict(config.max_slowdown)
     for item in request.session.items:
         for mark in reversed(list(item.iter_markers("dsocr_perf"))):
@@ -138,14 +138,14 @@ def _slower(request: pytest.FixtureRequest, config: Config) -> Mapping[str, floa
 
 
 def leave_unmeasured_out(item: pytest.Item, run: PerfRun, quantity: str) -> NoReturn:
-    """Leave a test out whose quantity has no times: no round can be used, or nothing was there to be timed."""
+    """Skip a test of a quantity without times: no round is usable, or there was nothing to time."""
     if run.measured.good:
         leave_uncounted_out(item, quantity, (quantity,), run.measured.exact)
     leave_out(item, "timings", f"no round can be used: {run.measured.why_spoilt}")
 
 
 def leave_uncounted_out(item: pytest.Item, name: str, quantities: Sequence[str], exact: Mapping[str, int]) -> NoReturn:
-    """Leave a test out for which the page has too few tokens, or which the subject does not offer."""
+    """Skip a test if the page has too few tokens, or if the subject does not offer the quantities."""
     from pytest_dsocr.compare.verdict import Reason
     from pytest_dsocr.timing.counts import too_few_tokens
 
@@ -154,7 +154,7 @@ def leave_uncounted_out(item: pytest.Item, name: str, quantities: Sequence[str],
 
 
 def _hand_over(request: pytest.FixtureRequest, run: PerfRun, quantity: str) -> None:
-    """Pass the rounds to pytest-benchmark, where it is installed and enabled, for its table, storage and plots."""
+    """Pass the rounds to pytest-benchmark, if enabled, for its table, storage and plots."""
     from pytest_dsocr.plugin.perf_run import handed_over
 
     if not handed_over(request.config):

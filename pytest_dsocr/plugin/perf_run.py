@@ -1,4 +1,4 @@
-"""One run's times: measured, judged against the baseline of this machine, accepted as one if that is asked for."""
+"""Times of one run: measured, judged against this machine's baseline, or accepted as its new baseline."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 BASELINE_ROUNDS = LOOKS[1]
-"""The rounds of a baseline: more than a run takes, for every later run relies on them."""
+"""Rounds of a baseline: more than those of a run, because every later run relies on them."""
 
 
 def perf_run(
@@ -61,13 +61,13 @@ def perf_run(
     slower: Mapping[str, float],
     on_round: Watcher,
 ) -> PerfRun:
-    """Measure ``probe``'s page, and judge it; with ``--dsocr-baseline-update`` write it as the baseline instead.
+    """Measure ``probe``'s page and judge it, or write it as the baseline with ``--dsocr-baseline-update``.
 
-    What is to become a baseline, or pytest-benchmark's, is held against the reference first: no time of a wrong answer
-    is taken.
+    Before times are kept, here or by pytest-benchmark, the answer is compared with the reference: a wrong answer may
+    be fast.
 
     Raises:
-        NoBaselineError: where this machine has baselines, but none for this run, or where this run may not become one.
+        NoBaselineError: if this machine has baselines but none for this run, or if this run may not become one.
     """
     folders = baseline_places(config.golden)
     parity: dict[str, Any] = {}
@@ -92,20 +92,20 @@ def perf_run(
 
 
 def is_kept_elsewhere(config: pytest.Config) -> bool:
-    """Return whether pytest-benchmark saves the times of this run, or compares them with those that it saved."""
+    """Return whether pytest-benchmark saves the times of this run, or compares them with saved ones."""
     options = ("benchmark_save", "benchmark_autosave", "benchmark_compare")
     return handed_over(config) and any(getattr(config.option, name) for name in options)
 
 
 def handed_over(config: pytest.Config) -> bool:
-    """Return whether pytest-benchmark is there to be handed the rounds."""
+    """Return whether pytest-benchmark can receive the rounds."""
     if not config.pluginmanager.has_plugin("benchmark"):
         return False
     return not (config.option.benchmark_disable or config.option.benchmark_skip)
 
 
 def identity_of(config: Config, case: Case) -> dict[str, Any]:
-    """Return what is measured where: all that a baseline has to have in common with a run, and the commit."""
+    """Return the identity of a run: everything that it shares with its baseline, and the commit."""
     import torch
 
     from pytest_dsocr.engine.checkpoint import resolve
@@ -124,19 +124,19 @@ def identity_of(config: Config, case: Case) -> dict[str, Any]:
 
 
 def roof_of(measured: Measured, checkpoint: str, page: Path) -> Roof | None:
-    """Return the roof over a page's times, where the peaks of this machine's GPU are known.
+    """Return the roof over a page's times, if the peaks of this machine's GPU are known.
 
-    The dimensions are the checkpoint's, whatever the subject makes of them.
+    Its dimensions are the checkpoint's, even if the subject uses others.
     """
     device = device_of_gpu(measured.identity["machine"].get("gpu", ""))
     return roof_over(measured, architecture_of(checkpoint), load_image(page).size, device) if device else None
 
 
 def against(config: Config, counts: Measured) -> PerfRun:
-    """Return a run that has counted and timed nothing yet, with what it is compared with; a host may have nothing.
+    """Return a run before its times, with its baseline or with the counts of another host's baseline.
 
     Raises:
-        NoBaselineError: where this very host has baselines, but none for this run.
+        NoBaselineError: if this host has baselines, but none for this run.
     """
     folders, identity = baseline_places(config.golden), counts.identity
     try:
@@ -157,7 +157,7 @@ def _accepted(config: pytest.Config, run: PerfRun, parity: Mapping[str, Any], fo
 
 
 def _parity(request: pytest.FixtureRequest, config: Config, case: Case) -> dict[str, Any]:
-    """Compare what the subject reads of the page with the reference: a wrong answer may be fast."""
+    """Compare the subject's answer with the reference, because a wrong answer may be fast."""
     from pytest_dsocr.report.words import counts
     from pytest_dsocr.run.case import compare_sides, limits_of
 
@@ -176,14 +176,14 @@ def _parity(request: pytest.FixtureRequest, config: Config, case: Case) -> dict[
 
 
 PROFILE = "nsys profile --trace=cuda,nvtx"
-"""What a slower stage is looked into with; the engine's stages are NVTX ranges."""
+"""Command that profiles a slower stage. Stages are NVTX ranges."""
 CLOCKS = ("sm_mhz", "memory_mhz", "cpu_mhz")
 GROWTH = 0.05
-"""How much longer a late step may be than an early one, beside what it attends to more."""
+"""Allowed slowdown of late steps, in addition to the cost of their longer context."""
 
 
 def comparison_of(run: PerfRun, quantity: str, test: pytest.Item) -> Comparison:
-    """Return a quantity's judgement as a comparison of the run; what is undecided is NOT-COMPARED."""
+    """Return a quantity's judgement as a comparison. An undecided one is NOT-COMPARED."""
     found = run.judgement(quantity)
     if found is None:
         what = ComparisonKind.TIME.name_of(quantity)
@@ -192,9 +192,9 @@ def comparison_of(run: PerfRun, quantity: str, test: pytest.Item) -> Comparison:
 
 
 def exact_comparisons(run: PerfRun) -> Iterator[Comparison]:
-    """Compare the exact quantities with the baseline's; less for the same work is as good as equal.
+    """Compare the exact quantities with the baseline's. Less for the same work is as good as equal.
 
-    Of a baseline of another host what is only nearly the same, such as the time that a GPU works, is left out.
+    With another host's baseline, leave out quantities that are only nearly equal, such as the time of GPU work.
     """
     before, exact, known = run.baseline, run.measured.exact, "the baseline has"
     if run.counts:
@@ -228,7 +228,7 @@ def _compared(found: Judgement, details: tuple[str, ...], other: str = "the base
 
 
 def _details(run: PerfRun, test: pytest.Item) -> Iterator[str]:
-    """Say what else changed, and what to type next."""
+    """List the other changes and the commands to type next."""
     assert run.baseline is not None
     yield f"what else changed: {'; '.join(_changed(run)) or 'no count and no clock'}"
     commit = (run.baseline.commit or "unknown")[:HASH_CHARACTERS]
@@ -239,7 +239,7 @@ def _details(run: PerfRun, test: pytest.Item) -> Iterator[str]:
 
 
 def _changed(run: PerfRun) -> Iterator[str]:
-    """Name what differs between the baseline and this run beside the times: counts and clocks."""
+    """List the counts and clocks that differ from the baseline's."""
     assert run.baseline is not None
     yield from (f"{one.quantity} {one.before} -> {one.after}" for one in run.changes)
     for name, was, now in changed_conditions(run.baseline, run.measured):

@@ -1,4 +1,4 @@
-"""What this plugin adds to a test's report: what was compared, and why that is not a pass."""
+"""Additions to a test's report: its comparisons, and the reason if it does not pass."""
 
 from collections.abc import Generator, Iterable
 
@@ -24,13 +24,13 @@ KNOWN = "known failure"
 
 
 class LastWord:
-    """The outermost hook of a report: registered behind every conftest, so that none can undo what is done here."""
+    """Outermost hook of a report. It is registered after every conftest, so none can undo its work."""
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Say our errors in words, fail a test whose comparisons do not pass, and attach what it compared."""
+        """Show our errors as messages, fail a test with failing comparisons, and attach its comparisons."""
         report = yield
         if is_ours(item):
             error = call.excinfo.value if call.excinfo else None
@@ -50,7 +50,7 @@ class LastWord:
 
 
 def _fail_if_skipped(item: pytest.Item, report: pytest.TestReport) -> None:
-    """Fail a test that was skipped where skips are not allowed."""
+    """Fail a skipped test if ``--dsocr-no-skip`` is set."""
     config = item.config.stash[CONFIG]
     is_skipped = report.skipped and not hasattr(report, "wasxfail")
     if is_skipped and config.no_skip and item.stash.get(LEFT_OUT, None) not in config.allow_missing:
@@ -58,12 +58,12 @@ def _fail_if_skipped(item: pytest.Item, report: pytest.TestReport) -> None:
 
 
 def _fail_if_nothing_compared(item: pytest.Item, check: Check, report: pytest.TestReport) -> None:
-    """Fail a test that asked to compare and did not, once nothing of it can do so any more."""
+    """Fail a test that uses ``dsocr_check`` and has compared nothing by its last phase."""
     if report.when == "call":
         check.passed = report.passed
     last = "teardown" if _may_compare_last(item) else "call"
     if report.when == last and report.passed and check.passed and not check.made:
-        _fail(report, "asked for dsocr_check and compared nothing; call it")
+        _fail(report, "the test uses dsocr_check and compared nothing; call it")
 
 
 def _hold(item: pytest.Item, check: Check, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:

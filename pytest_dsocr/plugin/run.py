@@ -1,4 +1,4 @@
-"""A run as its controller sees it: collects every test's result, shows the verdict so far, reports and writes all."""
+"""Run in its controller: it collects the tests' results, shows the verdict so far, and writes the final result."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ SHOW_EVERY_S = 5.0
 
 
 class Run:
-    """Gathers what tests compared, fails a run that does not pass, and writes and reports its result.
+    """Collector of all comparisons. It fails a run that does not pass, and writes and shows its result.
 
     Args:
         config: pytest's.
-        out: the folder of the result, which is marked as running already; None where none is written.
-        identity: which run it is, as it was marked.
+        out: folder of the result, which is marked as running already; None if no result is written.
+        identity: the run's identity in that mark.
     """
 
     def __init__(self, config: pytest.Config, out: Path | None, identity: RunIdentity | None) -> None:
@@ -41,21 +41,21 @@ class Run:
         self._left_as: int | None = None
         self._taken = 0
         self._right: dict[str, bool] = {}
-        """By case, whether it is right, as far as the run has come."""
+        """Whether each case so far is right, by id."""
         self._next_s = 0.0
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Take what is to be run, where there are no workers."""
+        """Note the planned tests of a run without workers."""
         self.plan.add(item.nodeid for item in session.items)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
-        """Take what a worker collected: each collects everything."""
+        """Note the planned tests of a worker. Each worker collects all."""
         self.plan.add(ids)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self) -> Generator[None, object, object]:
-        """Write how far a run of ours is where pytest writes to no terminal."""
+        """Write the progress of a run of ours, if pytest does not write to a terminal."""
         if CONFIG not in self.config.stash or self._is_on_terminal() or self.config.get_verbosity() < 0:
             return (yield)
         from pytest_dsocr.base.progress import EVERY_S
@@ -73,7 +73,7 @@ class Run:
         return bool(is_tty() if callable(is_tty) else is_tty)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Note what could not be collected."""
+        """Note a file that could not be collected."""
         if report.failed:
             self.plan.uncollected.append(report.nodeid)
 
@@ -97,9 +97,9 @@ class Run:
 
     @pytest.hookimpl(specname="pytest_runtest_logreport", trylast=True)
     def pytest_show_verdict_so_far(self, report: pytest.TestReport) -> None:
-        """Write a line beneath pytest's progress: on a terminal now and then, in a log once, where a case is WRONG.
+        """Write a line below pytest's progress: on a terminal every few seconds, in a log at the first WRONG case.
 
-        The first report that carries a case has its verdict: all of the case is compared then.
+        The first report of a case has its verdict, because the whole case is compared at once.
         """
         case = (getattr(report, "dsocr", None) or {}).get("case")
         reporter: pytest.TerminalReporter | None = self.config.pluginmanager.getplugin("terminalreporter")
@@ -118,7 +118,7 @@ class Run:
 
     @pytest.hookimpl(specname="pytest_sessionfinish", tryfirst=True)
     def pytest_add_junit_properties(self, session: pytest.Session) -> None:
-        """Give the run's properties to pytest's JUnit file before it is written; workers have sent all by now."""
+        """Add the run's properties to pytest's JUnit file before it is written. All workers have ended."""
         written = [one for one in session.config.pluginmanager.get_plugins() if hasattr(one, "add_global_property")]
         self.take_journal()
         if not written or self._result is None:
@@ -138,7 +138,7 @@ class Run:
 
     @pytest.hookimpl(specname="pytest_terminal_summary", wrapper=True, tryfirst=True)
     def pytest_fold_failures(self, terminalreporter: pytest.TerminalReporter) -> Generator[None, Any, Any]:
-        """Show one failure of each cause in full, with what is behind it; behind pytest's list, name the causes."""
+        """Show one failure of each cause in full, and list the causes after pytest's own list."""
         summary, stats, failed = self.summary, terminalreporter.stats, {}
         if summary:
             from pytest_dsocr.report.outcomes import FAILING
@@ -156,7 +156,7 @@ class Run:
         return done
 
     def _fail_by(self, error: Exception, reporter: pytest.TerminalReporter) -> None:
-        """Have the result say that another plugin's gate failed the run behind its last test."""
+        """Note that another plugin's gate failed the run after its last test."""
         self.plan.gates.append(f"{type(error).__module__.partition('.')[0]} failed the run: {error}")
         self.plan.others_failed |= type(error).__name__ != "PerformanceRegression"
         if self._session is not None:
@@ -176,7 +176,7 @@ class Run:
             terminalreporter.write_line(f"dsocr: {ledger} names {line}, which is no test of this run", yellow=True)
 
     def pytest_unconfigure(self) -> None:
-        """Write the result anew where another plugin changed pytest's exit status, or a thread compared, since."""
+        """Write the result again if pytest's exit status changed, or if a thread has compared since."""
         self.config.stash[JOURNAL].is_closed = True
         if self._session is not None and (self.take_journal() or self._session.exitstatus != self._left_as):
             self._settle(self._session)
@@ -188,7 +188,7 @@ class Run:
 
     @property
     def result(self) -> RunResult:
-        """What was collected so far."""
+        """Result of the run so far."""
         if self._result is None:
             from pytest_dsocr.plugin.config import command_of, typed_options
             from pytest_dsocr.report.file import RunIdentity
@@ -204,7 +204,7 @@ class Run:
         return self._result
 
     def take_journal(self) -> bool:
-        """Check the tests' outcomes against the journals of what they compared; return whether anything is new."""
+        """Check the tests' outcomes against the journal; return whether it has new entries."""
         entries = self.config.stash[JOURNAL].entries
         is_new = len(entries) > self._taken
         if is_new:
@@ -214,7 +214,7 @@ class Run:
 
     @property
     def summary(self) -> Summary | None:
-        """The result as the terminal shows it; None while tests run, and where nothing is compared."""
+        """Summary for the terminal; None while tests run, or if nothing was compared."""
         if self._result is None or self._session is None:
             return None
         from pytest_dsocr.report.terminal import Summary
@@ -237,7 +237,7 @@ class Run:
         self._left_as = session.exitstatus
 
     def _write(self, out: Path) -> None:
-        """Write the page of pictures, then the file that says that all is there; lose nothing where that fails."""
+        """Write the page of pictures, then the file that completes the result. A failure is a problem of the run."""
         from pytest_dsocr.report.file import write_json
         from pytest_dsocr.report.views import write_index, write_summary
 

@@ -1,4 +1,4 @@
-"""Which tests are deselected, and the suites that run only on request."""
+"""Deselected tests, and suites that run only on request."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from pytest_dsocr.records.case import Case
 
 SELECTING = {"keyword": "-k", "markexpr": "-m", "deselect": "--deselect", "lf": "--lf", "stepwise": "--sw"}
-"""Options of pytest's, as it keeps and as it takes them."""
+"""Options of pytest that deselect tests: the attribute and the flag."""
 MOST_NAMES = 100
-"""How many tests are named."""
+"""Most tests to name."""
 
 
 def deselected(session: pytest.Session) -> LeftPayload:
-    """Say which of our tests were found and are not among those to be run, but for what our own options leave out."""
+    """Return our tests that are deselected, except those that our own options leave out."""
     named = session.config.stash.get(NAMED, None)
     found, kept = session.config.stash.get(COLLECTED, {}), {item.nodeid for item in session.items}
     names = [name for name in found if name not in kept]
@@ -47,24 +47,24 @@ def _listed(case: Case) -> tuple[str, str, str, str]:
 
 MARKER = "dsocr_perf"
 ASKING = ("baseline_update", "max_slowdown", "max_rounds", "baseline_days")
-"""Options that mean nothing to a run without times."""
+"""Options that have no effect on a run without times."""
 [UPDATE] = [option for option in OPTIONS if option.name == "baseline_update"]
 WORDS = (
     *(f"--{PREFIX}-{name.replace('_', '-')}" for name in ASKING),
     *(f"--{PREFIX}-allow-missing={name}" for name in ("timings", "baseline")),
     MARKER,
 )
-"""How the words begin that ask for times on a command line of pytest's."""
+"""Beginnings of pytest arguments that ask for times."""
 
 
 def asks_for_times(options: Any, prefix: str = "") -> bool:
-    """Return whether a run is to take times: its command line has an option of the times, or allows them to be missing.
+    """Return whether a run measures times: an option of the times is given, or times are allowed to be missing.
 
-    So does a variable that asks for a new baseline.
+    The environment variable that asks for a new baseline has the same effect.
 
     Args:
-        options: as parsed.
-        prefix: in front of the options' names there.
+        options: the parsed options.
+        prefix: prefix of their names.
     """
     with suppress(DsocrError):  # which pytest refuses
         if value_of(UPDATE, UPDATE.in_environment()):
@@ -76,17 +76,17 @@ def asks_for_times(options: Any, prefix: str = "") -> bool:
 
 
 def is_unasked(folder: Path, config: pytest.Config) -> bool:
-    """Return whether a suite that measures was named only among all suites, and no option asks for it; add a note then.
+    """Return whether a measuring suite is to be left out, because nothing asks for it; add a note if so.
 
     Args:
-        folder: of any suite.
+        folder: folder of any suite.
         config: of the run.
     """
     if folder.name not in ON_REQUEST or not _came_with_all(folder, config) or _is_selected(folder.name, config):
         return False
     note = (
-        f"the suite {folder.name} measures, and is run only where it is asked for: "
-        f"by its own path, pytest_dsocr.suites.{folder.name} with --pyargs, or with -m {MARKER} or -k"
+        f"the suite {folder.name} measures, and runs only on request: give its own path, "
+        f"pytest_dsocr.suites.{folder.name} with --pyargs, -m {MARKER}, or -k"
     )
     notes = config.stash.setdefault(NOTES, [])
     notes += [note] if note not in notes else []
@@ -94,7 +94,7 @@ def is_unasked(folder: Path, config: pytest.Config) -> bool:
 
 
 def _came_with_all(folder: Path, config: pytest.Config) -> bool:
-    """Return whether an argument is a folder above it, or the package of all suites, and none is in it."""
+    """Return whether an argument names a folder above it or the package of all suites, and none names a part of it."""
     here, above = config.invocation_params.dir, folder.parent.parent
     places = []
     for argument in config.args:

@@ -1,7 +1,7 @@
-"""Snapshots of what a subject did when it was last accepted, for syrupy: one sealed JSON file each, found by its key.
+"""Snapshots of a subject's accepted output, for syrupy: one sealed JSON file each, found by its key.
 
 They lie in ``<golden>/snapshots/<checkpoint>/<device-dtype-attention>/<suite>/<test file>/<test[case]>.json``. A
-recording is the vendor's word; a snapshot is the subject's own, from one commit to the next.
+recording comes from the vendor's code. A snapshot comes from the subject itself, at an earlier commit.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ COUNTS: Mapping[str, Callable[[Tolerances, float], float]] = {
     "boxes": lambda limits, kept: limits.boxes,
     "characters": lambda limits, kept: limits.text * kept,
 }
-"""By how much a count of that name may be off."""
+"""Allowed difference of a count, by its name."""
 ACCEPTED = "the snapshot"
-"""The name of the other side in comparisons with a snapshot."""
+"""Name of the expected side in messages."""
 Spans = list[tuple[str, list[tuple[Finite, Finite, Finite, Finite]]]]
 
 
@@ -63,23 +63,23 @@ SPANS = Format(Spans, "accept it anew: --snapshot-update")
 
 
 class MissingSnapshotError(MachineError):
-    """There is no snapshot of this key."""
+    """Error if there is no snapshot of this key."""
 
 
 def spans_of(spans: Sequence[SpanSeen]) -> Spans:
-    """Return labels and boxes as a snapshot holds them, under the name ``spans``, within tolerances."""
+    """Return labels and boxes for a snapshot, under the name ``spans``, which is compared within tolerances."""
     return [(span.label, [box[:4] for box in span.boxes]) for span in spans]
 
 
 def compare_snapshot(what: str, snapshot: SnapshotAssertion, value: SerializableData) -> Comparison:
-    """Compare ``value`` with its snapshot, for ``dsocr_check``; ``assert snapshot == value`` works without it.
+    """Compare ``value`` with its snapshot for ``dsocr_check``; without it, write ``assert snapshot == value``.
 
-    Where nothing of the subject was accepted yet the test is skipped, which ``--dsocr-no-skip`` makes a failure.
+    If the subject has no accepted snapshot, the test is skipped. ``--dsocr-no-skip`` turns this into a failure.
 
     Args:
-        what: the value's name.
-        snapshot: of the fixture ``dsocr_snapshot``.
-        value: anything that JSON takes.
+        what: name of the value.
+        snapshot: the fixture ``dsocr_snapshot``.
+        value: any JSON value.
     """
     try:
         is_accepted = snapshot == value
@@ -94,7 +94,7 @@ def compare_snapshot(what: str, snapshot: SnapshotAssertion, value: Serializable
     extension = snapshot.extension
     if isinstance(extension, GoldenSnapshots) and (message := extension.of_another(made.recalled_data)):
         del snapshot.executions[snapshot.num_executions - 1]  # else syrupy counts it as failed
-        make = "where the parity tests pass, make your own: --snapshot-update --dsocr-golden=DIR"
+        make = "if the parity tests pass, make your own: --snapshot-update --dsocr-golden=DIR"
         leave_out(snapshot.test_location.item, "snapshot", f"{message}, which is shipped, differs: {measured}; {make}")
     return Comparison(f"snapshot.{what}", Verdict.WRONG, measured, None, tuple(details))
 
@@ -106,9 +106,9 @@ def snapshot_extension(
 
     Args:
         config: of the run.
-        key: what its snapshots are found by.
-        limits: how far spans, boxes and texts may be from a snapshot's.
-        may_write: whether the run may make any; one that does not reads the shipped ones where it has no others.
+        key: of its snapshots.
+        limits: tolerances for spans, boxes and texts.
+        may_write: whether the run may write snapshots. Otherwise it may read the shipped ones.
     """
     folder = config.golden / FOLDER if may_write else part_of(config.golden, FOLDER)
     names = ("subject", "checkpoint", "device", "dtype", "attention")
@@ -123,36 +123,35 @@ def snapshot_extension(
 
 
 class GoldenSnapshots(SingleFileSnapshotExtension):
-    """Snapshots of one key; a subclass of it is made for each run.
+    """Snapshots of one key. Each run makes a subclass.
 
-    A value is anything that JSON takes. Of an object, ``spans`` (see :func:`spans_of`) and the number of ``boxes`` are
-    compared within the limits of boxes and coordinates, the number of ``characters`` within that of the text, and
-    everything else to the letter.
+    A snapshot is any JSON value. In an object, ``spans`` (see :func:`spans_of`), the number of ``boxes`` and the number
+    of ``characters`` are compared within limits. Everything else must be equal.
     """
 
     file_extension = "json"
     folder: ClassVar[Path]
-    """Of all keys' snapshots."""
+    """Folder of the snapshots of all keys."""
     key: ClassVar[RecordingKey]
     origin: ClassVar[Mapping[str, Any]]
     limits: ClassVar[Tolerances]
     allow_missing: ClassVar[bool]
     is_shipped: ClassVar[bool]
-    """Whether these are the shipped ones, and the run writes none."""
+    """Whether the run reads the shipped snapshots and writes none."""
 
     def serialize(self, data: SerializableData, **_: Any) -> bytes:
-        """Seal a value with who made it, and how."""
+        """Seal a value with its origin."""
         return seal({"origin": self.origin, "value": data})
 
     def matches(self, *, serialized_data: SerializableData, snapshot_data: SerializableData) -> bool:
-        """Return whether a value is the one accepted, of the same weights, within the limits."""
+        """Return whether a value equals the accepted one within the limits, with the same weights."""
         return not any(self._differences(serialized_data, snapshot_data))
 
     def diff_lines(self, serialized_data: Any, snapshot_data: Any) -> Iterator[str]:
-        """Say how a value differs from the accepted one, and how to accept it."""
+        """Yield the differences from the accepted value, and advice."""
         if snapshot_data:
             yield from self._differences(serialized_data, snapshot_data)
-            yield "mend it where it is a bug; where the change is intended, accept it: --snapshot-update"
+            yield "fix it if it is a bug; if the change is intended, accept it: --snapshot-update"
 
     @classmethod
     def dirname(cls, *, test_location: PyTestLocation) -> str:
@@ -162,7 +161,7 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
 
     @classmethod
     def home(cls) -> Path:
-        """Return the folder of the key's snapshots, under the name that its checkpoint has there."""
+        """Return the folder of the key's snapshots."""
         return cls.folder / _name_in(cls.folder.absolute(), cls.key.checkpoint, cls.key.checkpoint_sha256) / cls.key.way
 
     @classmethod
@@ -170,8 +169,8 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
         """Return the file of a snapshot.
 
         Raises:
-            DsocrError: where there is none, and none is to be made; it names the nearest keys that have it. Where the
-                run may miss snapshots, the test is skipped instead. And where one would be made in an installation.
+            DsocrError: if the run makes no snapshots and this one is missing, with the nearest keys; or if one would be
+                written into an installation. If snapshots may be missing, the test is skipped instead.
         """
         location = Path(super().get_location(test_location=test_location, index=index))
         option = test_location.item.config.option
@@ -188,14 +187,14 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
 
     @classmethod
     def matches_test_location(cls, *, test_location: PyTestLocation, snapshot_location: str) -> bool:
-        """Return whether a snapshot is one of the test's file."""
+        """Return whether a snapshot belongs to the test's file."""
         test_file, folder = Path(test_location.filepath), Path(snapshot_location).parent
         return (folder.parent.name, folder.name) == (test_file.parent.name, test_file.stem)
 
     def owns_snapshot_collection(self, *, filepath: str, test_location: PyTestLocation) -> bool:
-        """Return whether this run can know that a snapshot is unused: its test file was run and no longer has the test.
+        """Return whether a snapshot is known to be unused: its test file was run and no longer has the test.
 
-        Of a case that was not part of the run it cannot know it.
+        A snapshot of a case that was not run may still be in use.
         """
         if not super().owns_snapshot_collection(filepath=filepath, test_location=test_location):
             return False
@@ -206,7 +205,7 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
 
     @classmethod
     def _nearest(cls, location: Path) -> str:
-        """Name other keys that have this snapshot, the most similar first."""
+        """List other keys with this snapshot, the most similar first."""
         home = cls.home()
         name = location.relative_to(home)
         folders = [path.parents[len(name.parts) - 1] for path in cls.folder.glob(f"*/*/{glob.escape(str(name))}")]
@@ -214,7 +213,7 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
 
     @classmethod
     def of_another(cls, kept: Any) -> str:
-        """Say whose a shipped snapshot is, where not the subject's: a new port is compared with the reference alone."""
+        """Say which other subject a shipped snapshot is from. A new port is compared with the reference only."""
         try:
             other = str(unseal(kept)["origin"]["subject"]) if cls.is_shipped else cls.origin["subject"]
         except (ValueError, KeyError, TypeError):
@@ -236,7 +235,7 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
 
 
 def differences(actual: Any, accepted: Any, limits: Tolerances) -> Iterator[str]:
-    """Yield in which respects two values of snapshots differ beyond limits, a line each."""
+    """Yield a line for each difference of two values beyond the limits."""
     if not (isinstance(actual, dict) and isinstance(accepted, dict)):
         actual, accepted = {"value": actual}, {"value": accepted}
     for name in dict.fromkeys([*accepted, *actual]):
@@ -270,9 +269,9 @@ def _spans_apart(actual: Spans, accepted: Spans, limits: Tolerances) -> Iterator
 
 @cache
 def _name_in(folder: Path, checkpoint: str, checkpoint_sha256: str) -> str:
-    """Return the name of a checkpoint in the folder of snapshots: a copy of another name has the original's.
+    """Return a checkpoint's name in the folder of snapshots. A renamed copy has the original's name.
 
-    Where there are none of its content its own name is theirs, as it is where its weights were changed since.
+    If no snapshot was made with these weights, it is the checkpoint's own name.
     """
     own = folder / slug(checkpoint)
     others = sorted(one for one in folder.glob("*") if one != own)
@@ -280,7 +279,7 @@ def _name_in(folder: Path, checkpoint: str, checkpoint_sha256: str) -> str:
 
 
 def _holds(folder: Path, checkpoint_sha256: str) -> bool:
-    """Return whether a checkpoint's folder has a snapshot that was made with the weights of this content."""
+    """Return whether a checkpoint's folder has a snapshot with these weights."""
     for path in folder.rglob("*.json"):
         with suppress(DsocrError):  # reported when it is compared with
             if SNAPSHOTS.read(path)["origin"]["checkpoint_sha256"] == checkpoint_sha256:
@@ -289,12 +288,12 @@ def _holds(folder: Path, checkpoint_sha256: str) -> bool:
 
 
 def _traits(folder: Path) -> dict[str, str]:
-    """Read a key from the folder of its snapshots; a device's name may itself hold a hyphen."""
+    """Read a key from the folder of its snapshots. A device's name may contain a hyphen."""
     return dict(zip(("checkpoint", *WAYS), (folder.parent.name, *folder.name.rsplit("-", 2)), strict=True))
 
 
 def _defines(module: object, snapshot: str) -> bool:
-    """Return whether the test of a snapshot's name is still there."""
+    """Return whether a module has the test of a snapshot's name."""
     found: object = module
     for name in filter(str.isidentifier, snapshot.partition("[")[0].split(".")):
         found = getattr(found, name, None)
@@ -303,7 +302,7 @@ def _defines(module: object, snapshot: str) -> bool:
 
 @cache
 def _extension(key: RecordingKey, subject: str, command: str, **own: Any) -> type[GoldenSnapshots]:
-    """Make each class only once, as syrupy searches the folders of every class."""
+    """Make each class only once, because syrupy searches the folders of every class."""
     own |= {"key": key, "origin": {"subject": subject, **_origin(key), "command": command}}
     # Under its base's name, by which syrupy finds an extension again where it gathers what the workers of a run used.
     return type(GoldenSnapshots.__name__, (GoldenSnapshots,), {**own, "__module__": __name__})
@@ -311,5 +310,5 @@ def _extension(key: RecordingKey, subject: str, command: str, **own: Any) -> typ
 
 @cache
 def _origin(key: RecordingKey) -> Mapping[str, Any]:
-    """Say what the subject depends on."""
+    """Return the origin of snapshots: key, versions and date."""
     return {**asdict(key), "versions": versions(), "date": datetime.now(UTC).date().isoformat()}

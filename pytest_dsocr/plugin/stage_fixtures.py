@@ -1,7 +1,7 @@
-"""The fixtures of single stages: the subject's outputs alone, as far as its level offers them.
+"""Fixtures of single stages: the subject's outputs, as far as its level offers them.
 
-What a fixture uses is imported inside it, for pytest loads this in every run. What is kept until the next case must
-not be changed by a test.
+pytest loads this in every run, so fixtures import their needs inside. Values are kept until the next case, so a test
+must not change them.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def dsocr_inputs(dsocr_case: Case, dsocr_subject: Any, _dsocr_kept: KeptCase) -> Mapping[str, Tensor]:
-    """The subject's inputs of the case (L1), named as the fields of ``contract.inputs.Inputs``.
+    """Return the subject's inputs of the case (L1), named as the fields of ``contract.inputs.Inputs``.
 
-    If both sides were asked about the case already, these are the ones that the subject made then.
+    If both sides have answered to the case already, return the inputs of that answer.
     """
     _needs(dsocr_subject, "L1", "dsocr_inputs")
     asked = (dsocr_case, dsocr_subject)
@@ -42,9 +42,9 @@ def dsocr_inputs(dsocr_case: Case, dsocr_subject: Any, _dsocr_kept: KeptCase) ->
 def dsocr_vision(
     dsocr_case: Case, dsocr_inputs: Mapping[str, Tensor], dsocr_subject: Any, _dsocr_kept: KeptCase
 ) -> Mapping[str, Tensor]:
-    """The subject's seams of vision (L2), ``vision_fusion`` among them.
+    """Return the subject's seams of vision (L2), including ``vision_fusion``.
 
-    If both sides were asked about the case already, these are the ones that the subject gave then.
+    If both sides have answered to the case already, return the seams of that answer.
     """
     _needs(dsocr_subject, "L2", "dsocr_vision")
     asked = (dsocr_case, dsocr_subject)
@@ -56,7 +56,7 @@ def dsocr_vision(
 def dsocr_state(
     dsocr_inputs: Mapping[str, Tensor], dsocr_vision: Mapping[str, Tensor], dsocr_subject: Any
 ) -> DecodeView:
-    """The subject's state after the case's prompt, with its cache; a new one for each test (L2)."""
+    """Return the subject's state after the case's prompt, with its cache; a new one for each test (L2)."""
     return _checked(dsocr_subject).prefill(dsocr_inputs, dsocr_vision.get("vision_fusion"))[0]
 
 
@@ -89,9 +89,9 @@ def dsocr_kv_size(
     dsocr_kv: Callable[[DecodeView], KvProbe],
     _dsocr_kept: KeptCase,
 ) -> KvSize:
-    """What the subject's key-value cache takes after the case's prompt: ``layers`` and ``bytes_per_token`` (L2).
+    """Return the size of the key-value cache after the case's prompt: ``layers`` and ``bytes_per_token`` (L2).
 
-    If both sides were asked about the case already, it is that of the state that the subject was in then.
+    If both sides have answered to the case already, return the size in that answer.
     """
     answer = _dsocr_kept.answer(dsocr_case, dsocr_subject)
     found: KvSize | None = answer and answer.kv

@@ -1,4 +1,4 @@
-"""What the plugin keeps on pytest's config and on its items, and what it made last of a case."""
+"""Keys of the plugin's data on pytest's config and items, and the kept results of the last case."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_dsocr.base.process import Elapsed
+    from pytest_dsocr.base.elapsed import Elapsed
     from pytest_dsocr.pages.named import Cases
     from pytest_dsocr.plugin.check import Check
     from pytest_dsocr.plugin.journal import Journal
@@ -23,57 +23,57 @@ CONFIG: pytest.StashKey[Config] = pytest.StashKey()
 """On the config: the run's options, once something of ours is used; see ``config.own_config``."""
 OUT_FOLDER: pytest.StashKey[Path] = pytest.StashKey()
 IDENTITY: pytest.StashKey[RunIdentity] = pytest.StashKey()
-"""On the config: where the run's result is marked as running, and as which run."""
+"""On the config: folder of the result that is marked as running, and the identity in the mark."""
 WITNESS: pytest.StashKey[int | None] = pytest.StashKey()
 """On the config: the pipe that takes the digest of the result."""
 NAMED: pytest.StashKey[Cases] = pytest.StashKey()
 """On the config: the cases and pages that the options name, once a test asks for any."""
 COLLECTED: pytest.StashKey[dict[str, None]] = pytest.StashKey()
-"""On the config: our tests that were found, but for those that the run's own level and shard leave out."""
+"""On the config: our collected tests, except those that the run's level and shard leave out."""
 DESELECTED: pytest.StashKey[LeftPayload] = pytest.StashKey()
-"""On the config: which of them were then not to be run."""
+"""On the config: deselected tests among them."""
 RUN: pytest.StashKey[RunPayload] = pytest.StashKey()
-"""On the config: what is compared with what, once both are there."""
+"""On the config: both sides of the run, once they are open."""
 CASES: pytest.StashKey[dict[str, CasePayload]] = pytest.StashKey()
-"""On the config: the cases that were asked about, by id."""
+"""On the config: compared cases, by id."""
 CHECK: pytest.StashKey[Check] = pytest.StashKey()
-"""On a test item: what it compared."""
+"""On a test item: its comparisons."""
 ATTEMPT: pytest.StashKey[int] = pytest.StashKey()
-"""On a test item: how often it was started."""
+"""On a test item: number of its starts."""
 JOURNAL: pytest.StashKey[Journal] = pytest.StashKey()
-"""On the config: what the run compared that does not pass, or that no report carries."""
+"""On the config: journal of comparisons that do not pass, or that no report carries."""
 LEFT_OUT: pytest.StashKey[str] = pytest.StashKey()
-"""On a test item that we skipped: what is missing, a word of ``records.config.MISSING``, the level, or
+"""On a test item that we skipped: the missing thing (of ``records.config.MISSING``), the level, or
 ``Reason.NOT_OFFERED``."""
 PERF: pytest.StashKey[dict[str, Any]] = pytest.StashKey()
-"""On the config: what was measured, as JSON values."""
+"""On the config: measured times, as JSON values."""
 ELAPSED: pytest.StashKey[Elapsed] = pytest.StashKey()
-"""On the config: where the time of this process goes."""
+"""On the config: time of this process, by part."""
 LOADED: pytest.StashKey[object] = pytest.StashKey()
-"""On the config: the subject loaded from options, where no fixture of the user's replaces it."""
+"""On the config: subject that the options name, unless a fixture of the user replaces it."""
 UNMATCHED: pytest.StashKey[list[str]] = pytest.StashKey()
 """On the config: lines of the ledger of known failures that match no test."""
 WATCHED: pytest.StashKey[bool] = pytest.StashKey()
-"""On the config: whether the run's watch over the subject has begun."""
+"""On the config: whether the subject is watched already."""
 NOTES: pytest.StashKey[list[str]] = pytest.StashKey()
-"""On the config: what else was noticed in this process, a sentence each."""
+"""On the config: notes of this process, a sentence each."""
 
 
 def uncaptured(config: pytest.Config) -> AbstractContextManager[None]:
-    """Return a context in which the standard streams are the run's own, past pytest's capture."""
+    """Return a context in which pytest does not capture the standard streams."""
     capture = config.pluginmanager.get_plugin("capturemanager")
     return capture.global_and_fixture_disabled() if capture else nullcontext()
 
 
 def leave_out(item: pytest.Item, missing: str, reason: str) -> NoReturn:
-    """Skip ``item``, and note what was missing."""
+    """Skip ``item``, and note what is missing."""
     __tracebackhide__ = True
     item.stash[LEFT_OUT] = str(missing)  # plain, for pytest-xdist sends it on
     pytest.skip(reason)
 
 
 def forget(item: pytest.Item) -> None:
-    """Forget what an earlier try of a test left: it may be run again."""
+    """Forget the data of a test's earlier try, because a test may be run again."""
     item.stash[ATTEMPT] = item.stash.get(ATTEMPT, 0) + 1
     if CHECK in item.stash:
         del item.stash[CHECK]
@@ -82,17 +82,17 @@ def forget(item: pytest.Item) -> None:
 
 
 class KeptCase:
-    """What was last made of a case, by name; where it could not be made, the error.
+    """Results of the last case, or the errors that prevented them, by name.
 
-    One case is kept, for what is made of it may be large. A fixture of the session's would be kept by its case alone,
-    and be another subject's where a folder of tests has a subject of its own.
+    Only one case is kept, because its results may be large. They depend on the subject as well, since a folder of tests
+    may have its own; a fixture of session scope would depend on the case only.
     """
 
     def __init__(self) -> None:
         self._made: dict[str, tuple[tuple[object, ...], Any]] = {}
 
     def get(self, name: str, make: Callable[[], Any], case: object, *sides: object) -> Any:
-        """Return what ``make`` returned for an equal ``case`` and these very ``sides``, or raise what it raised."""
+        """Return the result of ``make`` for an equal ``case`` and the same ``sides``, or raise its error again."""
         if not self._is_of(name, case, sides):
             self._made.pop(name, None)  # before the next is made, so that there is room for it
             self._made[name] = ((case, *sides), _made_or_error(make))
@@ -102,7 +102,7 @@ class KeptCase:
         return made
 
     def answer(self, case: object, subject: object) -> Any:
-        """Return what the ``subject`` answered when both sides were compared; None where they were not."""
+        """Return the ``subject``'s answer in the comparison of both sides, or None without one."""
         report = self._made[COMPARED][1] if self._is_of(COMPARED, case, (subject,)) else None
         return None if report is None or isinstance(report, Exception) else report.exchange.answer
 
@@ -121,4 +121,4 @@ def _made_or_error(make: Callable[[], Any]) -> Any:
 
 
 COMPARED = "compared"
-"""The name under which the report of both sides is kept."""
+"""Name of the kept report of both sides."""

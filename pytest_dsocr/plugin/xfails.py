@@ -1,8 +1,8 @@
-"""The ledger of known failures: a test and a reason a line. Each must keep failing while listed (strict xfail).
+"""Ledger of known failures: a test and a reason a line. Each must keep failing while listed (strict xfail).
 
 suites/parity/test_case.py::test_boxes[form_015-gundam-markdown]  # until 2027-01-31: the last row's box is lower
 
-From the day after its date on a line excuses nothing, and the run reports that.
+After its date a line excuses nothing, and the run reports that.
 """
 
 import re
@@ -24,26 +24,26 @@ LINE = re.compile(r"(?P<test>.*?)(?:\s+#\s*(?:until\s+(?P<until>[^\s:]+):\s*)?(?
 
 @dataclass(frozen=True)
 class Known:
-    """Why a test is known to fail, and the last day on which that excuses it; None of a line without an end."""
+    """Reason of a known failure, and its last day; None without an end."""
 
     reason: str
     until: date | None = None
 
     def is_over(self, today: date) -> bool:
-        """Return whether its date is over."""
+        """Return whether the last day is over."""
         return self.until is not None and today > self.until
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """Tests that are known to fail, by the last parts of their ids, so that a line fits a checkout and a wheel."""
+    """Known failures by the end of the tests' ids, which is equal in a checkout and in a wheel."""
 
     path: Path
     known: Mapping[str, Known]
     today: date = field(default_factory=lambda: datetime.now(UTC).date())
 
     def apply(self, items: Iterable[pytest.Item]) -> tuple[str, ...]:
-        """Mark the listed tests as strict xfails, but for those whose date is over; return the lines that fit none."""
+        """Mark the listed tests as strict xfails, unless the date is over. Return lines that match no test."""
         unmatched = dict(self.known)
         for item in items:
             for test in filter(self.known.__contains__, _endings(item)):
@@ -53,28 +53,28 @@ class Ledger:
         return tuple(unmatched)
 
     def slow_downs(self) -> dict[str, str]:
-        """Return the quantities of which a slow-down is accepted today, each with the reason of its line."""
+        """Return the quantities with an accepted slowdown today, each with its reason."""
         found = ((SLOW_DOWN.search(test), one) for test, one in self.known.items() if not one.is_over(self.today))
         return {test[1]: f"{one.reason} (until {one.until or 'further notice'})" for test, one in found if test}
 
     def over(self) -> list[str]:
-        """Say of each line whose date is over that it excuses no longer."""
+        """Return a message for each line with a past date."""
         return [
-            f"{test} was known to fail until {one.until} ({one.reason}), and no longer is: mend it, or give "
-            f"{self.path} a later date"
+            f"{test} was known to fail until {one.until} ({one.reason}), which is over: fix it, or give it a later "
+            f"date in {self.path}"
             for test, one in self.known.items()
             if one.is_over(self.today)
         ]
 
 
 def read_ledger(path: Path) -> Ledger:
-    """Read a ledger: a line each, the end of a test's id, white space, ``#``, ``until DATE:`` and a reason.
+    """Read a ledger with lines of a test id's end, white space, ``#``, ``until DATE:`` and a reason.
 
-    The date is the last day on which the line counts, as ISO 8601 has it; a line without one counts for ever. Empty
-    lines, and lines that begin with ``#``, are ignored.
+    The date is in ISO 8601. It is the last day on which the line counts, and a line without one counts for ever. Empty
+    lines and comments (``#``) are ignored.
 
     Raises:
-        DsocrError: if the file cannot be read, a line has no reason or no date, or a test is listed twice.
+        DsocrError: if the file cannot be read, a line has no reason or a bad date, or a test is listed twice.
     """
     known: dict[str, Known] = {}
     for number, line in LEDGERS.read_lines(path):
@@ -88,7 +88,7 @@ def read_ledger(path: Path) -> Ledger:
 def _read_line(place: str, line: str) -> tuple[str, Known]:
     found = LINE.fullmatch(line)
     if found is None or not found["reason"]:
-        raise DsocrError(f"{place}: {shown(line.rstrip('# '))} has no reason; write one behind it, after '  # '")
+        raise DsocrError(f"{place}: {shown(line.rstrip('# '))} has no reason; write one after '  # '")
     try:
         until = date.fromisoformat(found["until"]) if found["until"] else None
     except ValueError:
@@ -98,9 +98,9 @@ def _read_line(place: str, line: str) -> tuple[str, Known]:
 
 
 def _endings(item: pytest.Item) -> list[str]:
-    """Return a test's file and name, and what is left of them after each folder, the file and the class.
+    """Return a test's file and name, and each ending of them that starts after a folder, the file or the class.
 
-    The path counts, not the id: an id begins where pytest was called, and with ``--pyargs`` inside the package.
+    They come from the path, because ids are relative to pytest's folder, or to the package with ``--pyargs``.
     """
     whole = "::".join((item.path.as_posix(), *item.nodeid.split("::")[1:]))
     return [whole, *(whole[cut.end() :] for cut in re.finditer("/|::", whole.partition("[")[0]))]

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from pytest_dsocr.base.errors import DsocrError
-from pytest_dsocr.base.words import exact_tensor
+from pytest_dsocr.base.exact_types import exact_tensor
 from pytest_dsocr.models import SEAMS, STAGES
 from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.records.names import TensorName

@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import OutOfMemoryError
 
+from pytest_dsocr.base.elapsed import Elapsed
 from pytest_dsocr.base.errors import DsocrError, MachineError
-from pytest_dsocr.base.process import Elapsed
-from pytest_dsocr.base.words import to_builtin
+from pytest_dsocr.base.exact_types import to_builtin
 from pytest_dsocr.compare.case import CaseReport, CaseRun, judge
 from pytest_dsocr.compare.tolerances import BUDGETS, OF_ONE_KEY, Budget, Tolerances, tolerances
 from pytest_dsocr.compare.verdict import Verdict

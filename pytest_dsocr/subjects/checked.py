@@ -13,7 +13,8 @@ from typing import Any, TypeGuard, TypeVar
 
 from torch import Tensor
 
-from pytest_dsocr.base.words import exact_tensor, is_text, shown, to_builtin
+from pytest_dsocr.base.exact_types import exact_tensor, is_text, to_builtin
+from pytest_dsocr.base.words import shown
 from pytest_dsocr.contract import GRID, ROWS, TENSORS
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.models import VISION_SEAMS

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytest_dsocr.base.words import to_builtin
+from pytest_dsocr.base.exact_types import to_builtin
 from pytest_dsocr.contract import TENSORS
 from pytest_dsocr.contract.markup import clean_output
 from pytest_dsocr.contract.policy import DecodePolicy, NgramBan

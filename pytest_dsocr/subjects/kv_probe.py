@@ -6,7 +6,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from pytest_dsocr.base.words import shown, to_builtin
+from pytest_dsocr.base.exact_types import to_builtin
+from pytest_dsocr.base.words import shown
 from pytest_dsocr.records.config import SubjectFaultError
 from pytest_dsocr.subjects.calls import at_stage
 

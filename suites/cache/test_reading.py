@@ -52,6 +52,7 @@ def both_ways(subject: Any, config: Config) -> Read:
     return lambda case: (asked.read(case), clean_output(tokenizer.decode(list(_choices(asked, case, tokenizer)))))
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.dsocr_level("L2")
 @pytest.mark.parametrize("name", PAGES)
 def test_read_says_what_its_own_steps_choose(

@@ -34,6 +34,7 @@ MANY = (3, 3)
 """Columns and rows of a large grid."""
 
 
+@pytest.mark.dsocr_slow
 def test_a_crop_among_nine_is_seen_as_among_two(
     tmp_path: Path, family: ModelSpec, limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
 ) -> None:
@@ -72,6 +73,7 @@ def test_a_blank_page_is_looked_at(tmp_path: Path, family: ModelSpec, dsocr_subj
     dsocr_check([as_expected("vision_fusion/blank page", found, expected, why)])
 
 
+@pytest.mark.dsocr_slow
 def test_crops_that_sum_to_zero_are_seen(
     tmp_path: Path, family: ModelSpec, dsocr_subject: Any, dsocr_check: Check
 ) -> None:
@@ -88,6 +90,7 @@ def test_crops_that_sum_to_zero_are_seen(
     dsocr_check([as_expected("vision_fusion/crops of sum zero", found, expected, why)])
 
 
+@pytest.mark.dsocr_slow
 def test_images_of_one_prompt_are_seen_as_each_by_itself(
     tmp_path: Path, family: ModelSpec, limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
 ) -> None:

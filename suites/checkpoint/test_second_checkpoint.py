@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.dsocr
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize("dtype", PAGES["tiny"])
 def test_second_checkpoint(
     dtype: str, request: pytest.FixtureRequest, second: Second, dsocr_subject: Any, dsocr_check: Check

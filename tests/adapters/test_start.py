@@ -96,4 +96,4 @@ def test_what_cannot_be_written_is_said(
         assert capsys.readouterr().err == f"dsocr: {message}\n"
     assert Path("there.toml").read_text() == "mine"
     assert main(["new-adapter", "cli", "new.toml", "--level=L2"]) == 2
-    assert capsys.readouterr().err == "dsocr: --level is of a file in Python; leave it out for cli\n"
+    assert capsys.readouterr().err == "dsocr: --level is for adapters in Python; leave it out for cli\n"

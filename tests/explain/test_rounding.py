@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from pytest_dsocr.base.elapsed import Elapsed
 from pytest_dsocr.base.errors import MachineError
-from pytest_dsocr.base.process import Elapsed
 from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.compare.seams import OF_BLOCKS, compare_rounding, known_effects
 from pytest_dsocr.compare.tolerances import tolerances

@@ -14,12 +14,12 @@ from tests.processes import finished
 
 HEAVY = ("torch", "numpy", "scipy", "PIL", "transformers", "tokenizers", "safetensors", "rapidfuzz", "jinja2")
 OF_EVERY_RUN = {
-    *("base", "base.errors", "base.process", "base.words"),
+    *("base", "base.elapsed", "base.errors", "base.words", "compare", "compare.tolerance_names"),
     *("plugin", "plugin.elapsed", "plugin.fixtures", "plugin.hooks", "plugin.journal", "plugin.markers"),
     *("plugin.options", "plugin.perf", "plugin.run", "plugin.stage_fixtures", "plugin.stash"),
     *("report", "report.parts", "report.plan"),
 }
-"""Modules that are imported in every run, even without a test of ours; they take 15 ms."""
+"""Modules that are imported in every run, even without a test of ours."""
 SUITES = Path(suites.__file__).parent
 VARYING = ("environment", "seconds", "id", "started", "ended", "command", "rerun", "elapsed")
 EVERY_OUTCOME = """

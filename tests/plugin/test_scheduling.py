@@ -84,7 +84,7 @@ def test_what_is_left_of_a_case_that_killed_a_worker_is_reported_and_not_tried(r
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(failed=2)
     result.stdout.fnmatch_lines(
-        ["not run, for its case killed a worker in test_it.py::test_text[[]page-tiny-markdown]"]
+        ["not run, because its case killed a worker in test_it.py::test_text[[]page-tiny-markdown]"]
     )
     reported = read_result(repository.pytester.path / "out")
     assert len(reported["tests"]) == 2

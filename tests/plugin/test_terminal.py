@@ -127,6 +127,7 @@ WITHIN = "passes within looser limits: text=0.5 (0)"
 ONE_LEFT = "passes, 2 of 3 pages (second.png, third.png) not compared"
 LAST = "test_it.py::test_boxes[third-tiny-markdown]"
 SPANS = TWO.replace('"text"', '"spans"').replace("test_text", "test_spans")
+SLOW = SPANS.replace("def test_boxes", "import pytest\n\n    @pytest.mark.dsocr_slow\n    def test_boxes")
 
 
 @pytest.mark.parametrize(
@@ -137,8 +138,9 @@ SPANS = TWO.replace('"text"', '"spans"').replace("test_text", "test_spans")
         ("Reader", SPANS, {"arguments": ("-n", "1", "-k", "page")}, ONE_LEFT),
         ("Reader", SPANS, {"conftest": DROPPING}, ONE_LEFT),
         ("Reader", SPANS, {"arguments": ("--deselect", LAST)}, "passes, 1 of 6 tests left out"),
+        ("Reader", SLOW, {"arguments": ("-m", "not dsocr_slow")}, "passes, 3 of 6 tests left out"),
     ],
-    ids=["ini", "marker", "on a worker", "dropped", "--deselect"],
+    ids=["ini", "marker", "on a worker", "dropped", "--deselect", "slow"],
 )
 def test_looser_limits_and_what_was_left_out_are_in_the_verdict_wherever_it_is_reported(
     repository: Repository, subject: str, tests: str, how: dict[str, Any], verdict: str, snapshot: SnapshotAssertion

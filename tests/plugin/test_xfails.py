@@ -69,7 +69,7 @@ def test_the_date_is_the_last_day(tmp_path: Path) -> None:
     assert ledger.known == {"test_x": Known("low", date(2027, 1, 31)), "test_y": Known("until the vendor mends it")}
     assert replace(ledger, today=date(2027, 1, 31)).over() == []
     [message] = replace(ledger, today=date(2027, 2, 1)).over()
-    assert message.startswith("test_x was known to fail until 2027-01-31 (low), and no longer is: mend it, or give ")
+    assert message.startswith("test_x was known to fail until 2027-01-31 (low), which is over: fix it, or ")
 
 
 def test_a_run_tells_what_is_over_and_fails(repository: Repository, pytester: pytest.Pytester) -> None:

@@ -6,8 +6,8 @@ from functools import cache
 
 import pytest
 
+from pytest_dsocr.base.elapsed import Elapsed
 from pytest_dsocr.base.errors import DsocrError
-from pytest_dsocr.base.process import Elapsed
 from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.compare.tolerances import BUDGETS, Budget
 from pytest_dsocr.engine.checkpoint import resolve

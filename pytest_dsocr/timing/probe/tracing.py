@@ -223,8 +223,11 @@ def _track(event: Event) -> tuple[str, ...]:
 
 
 def _in_turn(events: Sequence[Event]) -> Iterator[Event]:
-    """Yield a stream's events, each cut at the next one's start. With programmatic dependent launch a kernel may start
-    before the one that it waits for ends, and viewers drop overlaps."""
+    """Yield a stream's events, each cut at the next one's start.
+
+    With programmatic dependent launch a kernel may start before the one that it waits for ends, and viewers drop
+    overlaps.
+    """
     following = sorted(events, key=lambda one: one["ts"])
     for event, after in zip_longest(following, following[1:]):
         yield {**event, "dur": min(event["dur"], round(after["ts"] - event["ts"], 3))} if after else event
