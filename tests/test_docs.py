@@ -17,7 +17,8 @@ import yaml
 from pytest_dsocr.adapters.dump_check import shapes
 from pytest_dsocr.cli import faults
 from pytest_dsocr.cli.main import parser
-from pytest_dsocr.compare.tolerances import BUDGETS, BY_DTYPE, LOSSES, NAMES
+from pytest_dsocr.compare.tolerance_names import NAMES
+from pytest_dsocr.compare.tolerances import BUDGETS, BY_DTYPE, LOSSES
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.cost.cost import as_counted
 from pytest_dsocr.cost.model import stages_of
