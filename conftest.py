@@ -1,3 +1,3 @@
-"""What every suite of this repository shares."""
+"""Plugins of every suite of this repository."""
 
 pytest_plugins = ["pytester"]

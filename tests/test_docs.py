@@ -17,8 +17,7 @@ import yaml
 from pytest_dsocr.adapters.dump_check import shapes
 from pytest_dsocr.cli import faults
 from pytest_dsocr.cli.main import parser
-from pytest_dsocr.compare.tolerance_names import NAMES
-from pytest_dsocr.compare.tolerances import BUDGETS, BY_DTYPE, LOSSES
+from pytest_dsocr.compare.tolerances import BUDGETS, BY_DTYPE, LOSSES, NAMES
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.cost.cost import as_counted
 from pytest_dsocr.cost.model import stages_of
@@ -38,7 +37,7 @@ from tests.markdown import HOMES, PAGES, anchors, blocks, links, table, text_of
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
 NEEDS_MORE = "# needs "
-"""How a block begins that needs what a test has not."""
+"""First words of a block that a test cannot run."""
 OURS = re.compile(r"--dsocr-[a-z-]+")
 
 
@@ -184,7 +183,7 @@ def test_the_table_of_bugs_is_of_the_catalogue() -> None:
 
 
 def test_the_files_of_a_dump_are_those_of_the_code() -> None:
-    """Their shapes, of the published checkpoint in Gundam."""
+    """Compare the shapes as well, for the published checkpoint in Gundam."""
     found = {name.strip("`"): shape.strip("`") for name, shape, _ in table("docs/adapters.md", "file")}
     assert found == {
         name: f"[{', '.join(map(str, shape))}]"
@@ -200,7 +199,7 @@ def test_every_file_that_extending_names_is_there() -> None:
 
 @pytest.mark.dsocr_slow
 def test_the_engine_runs_as_its_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its blocks one behind the other, as a reader would type them."""
+    """Run the blocks one after the other, as a reader would type them."""
     for name, page in zip(("page.png", "other.png"), shipped("dev-3")[1:], strict=True):
         shutil.copy(page, tmp_path / name)
     monkeypatch.chdir(tmp_path)

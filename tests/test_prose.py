@@ -74,7 +74,7 @@ def test_the_readmes_two_commands_name_environments_of_tox(env: str) -> None:
 
 @pytest.mark.dsocr_slow
 def test_the_readmes_subject_passes_the_readmes_comparison(tmp_path: Path) -> None:
-    """The file is saved from the README's text, and the command beside it is run where the file is."""
+    """Save the file from the README's text, and run the README's command in the same folder."""
     readme = text_of("README.md")
     [example] = [block for block in blocks("README.md", "python") if "class MyOcr" in block]
     assert "Save this as `my_ocr.py`" in readme

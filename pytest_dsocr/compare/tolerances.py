@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_dsocr.base.errors import DsocrError
-from pytest_dsocr.compare.tolerance_names import NAMES
 from pytest_dsocr.models.spec import PREFILL
 from pytest_dsocr.records.names import TensorName
 
@@ -87,6 +86,27 @@ class Tolerances:
             given["vision"] = math.inf
         return replace(self, **given)
 
+
+class Kind(NamedTuple):
+    """Values that a run or a test may set for one tolerance, and those that a failure suggests."""
+
+    number: type
+    suggested: tuple[float, ...] = ()
+    """Values in rising order; empty if no failure suggests another."""
+    multiples: bool = False
+    """Whether ``suggested`` are multiples of the limit that applies."""
+
+
+NAMES: Mapping[str, Kind] = {
+    "boxes": Kind(int, (1, 2, 3)),
+    "coords": Kind(float, (0.001, 0.002, 0.005, 0.01, 0.02, 0.05)),
+    "text": Kind(float, (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)),
+    "seam": Kind(float, (1.5, 2, 5, 10), multiples=True),
+    "logits": Kind(float, (1.5, 2, 5, 10), multiples=True),
+    "ties": Kind(int, (2, 4), multiples=True),
+    "rounding": Kind(float),
+}
+"""Tolerances that a run or a test may set; options, markers and failures take them from here."""
 
 # float32: another processor sums in another order. Measured with ``mini`` on the 20 pages of dev-20, each against the
 # recording, which is of a CPU with AVX-512:

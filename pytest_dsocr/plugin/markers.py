@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def dsocr(**tolerances: float | None) -> dict[str, float]:
-    """compare the subject with the reference; optionally within these tolerances"""
+    """compare the subject with the reference; optionally within tolerances, such as boxes=1, coords=0.02"""
     from pytest_dsocr.compare.tolerances import check_tolerance
 
     found = {name: value for name, value in tolerances.items() if value is not None}
@@ -99,7 +99,5 @@ def check_markers(item: pytest.Item) -> None:
 
 
 def _signature(marker: Callable[..., Any]) -> str:
-    from pytest_dsocr.compare.tolerance_names import NAMES
-
-    names = ", ".join(NAMES if marker is dsocr else (name for name in marker.__annotations__ if name != "return"))
+    names = ", ".join(name for name in marker.__annotations__ if name != "return")
     return f"({names})" if names else ""

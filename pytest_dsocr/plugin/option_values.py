@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 from pytest_dsocr.base.errors import DsocrError, MachineError
 from pytest_dsocr.base.words import did_you_mean
-from pytest_dsocr.compare.tolerance_names import NAMES
-from pytest_dsocr.compare.tolerances import BUDGETS, check_budget, check_tolerance
+from pytest_dsocr.compare.tolerances import BUDGETS, NAMES, check_budget, check_tolerance
 from pytest_dsocr.contract.prompt import IMAGE
 from pytest_dsocr.engine.places import HUB_NAME, MINI, SYNTHETIC_NAME, VALID_CHECKPOINT, split_model
 from pytest_dsocr.models import NAMES as MODELS

@@ -1,8 +1,8 @@
 """Worker process that loads a checkpoint once and answers requests of :mod:`pytest_dsocr.reference.live`.
 
-Where the engine stands in for the vendor's code, it is a process of the caller's own environment. Its client, in
-:mod:`pytest_dsocr.reference.live`, starts it. At the top it imports the standard library alone, so that an environment
-in which any package is missing still answers, with the name of that package.
+The client starts it in the vendor's environment, or in the caller's own if the engine stands in for the vendor's code.
+At import it needs the standard library alone. An environment in which any package is missing still answers, and names
+that package.
 """
 
 from __future__ import annotations

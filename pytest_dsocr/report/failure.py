@@ -10,7 +10,7 @@ from pytest_dsocr.base.words import COLUMNS, MARGIN, entry, fit, plain, relative
 from pytest_dsocr.compare.case import CaseReport, Explanation, judge
 from pytest_dsocr.compare.diff import DiffLine, DiffSide, Piece, plain_line
 from pytest_dsocr.compare.divergence import Divergence, first_divergence
-from pytest_dsocr.compare.tolerance_names import NAMES
+from pytest_dsocr.compare.tolerances import NAMES
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
 from pytest_dsocr.contract import ROWS
 from pytest_dsocr.contract.artifacts import MMD

@@ -9,8 +9,7 @@ import torch
 
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.compare.divergence import Divergence, first_divergence
-from pytest_dsocr.compare.tolerance_names import NAMES
-from pytest_dsocr.compare.tolerances import BY_DTYPE, tolerances
+from pytest_dsocr.compare.tolerances import BY_DTYPE, NAMES, tolerances
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Reason, Verdict, as_expected, equal, not_compared, worst
 
 

@@ -14,7 +14,7 @@ from tests.processes import finished
 
 HEAVY = ("torch", "numpy", "scipy", "PIL", "transformers", "tokenizers", "safetensors", "rapidfuzz", "jinja2")
 OF_EVERY_RUN = {
-    *("base", "base.elapsed", "base.errors", "base.words", "compare", "compare.tolerance_names"),
+    *("base", "base.elapsed", "base.errors", "base.words"),
     *("plugin", "plugin.elapsed", "plugin.fixtures", "plugin.hooks", "plugin.journal", "plugin.markers"),
     *("plugin.options", "plugin.perf", "plugin.run", "plugin.stage_fixtures", "plugin.stash"),
     *("report", "report.parts", "report.plan"),
