@@ -182,6 +182,7 @@ def test_the_table_of_bugs_is_of_the_catalogue() -> None:
     assert text_of("docs/bugs.md") == faults.table(ports())
 
 
+@pytest.mark.dsocr_slow
 def test_the_files_of_a_dump_are_those_of_the_code() -> None:
     """Compare the shapes as well, for the published checkpoint in Gundam."""
     found = {name.strip("`"): shape.strip("`") for name, shape, _ in table("docs/adapters.md", "file")}

@@ -36,6 +36,7 @@ def of(mark: str) -> list[int]:
     return [pid for pid in found if not has_ended(pid)]
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux, which ends a process with the one that started it")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_run_that_is_ended_leaves_no_process(pytester: pytest.Pytester, number: signal.Signals) -> None:

@@ -41,6 +41,7 @@ NAMED = {
 }
 
 
+@pytest.mark.dsocr_slow
 def test_a_test_that_leaves_its_process_changed_fails_by_name(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=LEAKS)
     result = pytester.run(sys.executable, "-c", DEAF, "-p", "tests.conftest", "-p", "no:dsocr")

@@ -13,6 +13,7 @@ from pytest_dsocr.adapters.fields import MOST_BYTES
 from pytest_dsocr.base.process import end_with_parent
 from pytest_dsocr.base.words import fit, in_shell
 from pytest_dsocr.records.config import SubjectFaultError, SubjectHungError
+from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.isolation.transport import how_it_ended, kill_group
 
 TRACE_BYTES, TRACE_LINES, COLUMNS = 16_384, 40, 200
@@ -42,16 +43,17 @@ class RunningCommand:
         self._stdout, self._stderr = bytearray(), bytearray()
         self._deadline, self._limit_s = inf, inf
         try:
-            self._process = subprocess.Popen(
-                words,
-                bufsize=0,
-                stdin=subprocess.PIPE if is_asked else subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env={**os.environ, **environment},
-                start_new_session=True,
-                preexec_fn=end_with_parent,
-            )
+            with current().unlimited():  # interrupted in the middle, the start would leave a process that nobody knows
+                self._process = subprocess.Popen(
+                    words,
+                    bufsize=0,
+                    stdin=subprocess.PIPE if is_asked else subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    env={**os.environ, **environment},
+                    start_new_session=True,
+                    preexec_fn=end_with_parent,
+                )
         except (OSError, ValueError) as error:
             raise self.fault(f"cannot be started ({error}); name one that runs in a shell here") from error
         self._selector = selectors.DefaultSelector()

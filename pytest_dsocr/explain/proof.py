@@ -14,7 +14,7 @@ ODDS_OF_PLACE = 0.5
 """Probability that an unrelated mistake chooses the subject's token in one wrong place of a text, at most.
 
 Measured at first wrong places: two mistakes that leave the right text at the same token choose the same other token in
-0.24 of 176,646 pairs (1,308 mistakes on the pages of ``dev-3``). Twice that is assumed, since later places depend on it.
+0.24 of 176,646 pairs (1,308 mistakes, pages of ``dev-3``). Twice that is assumed, since later places depend on it.
 """
 
 

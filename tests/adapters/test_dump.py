@@ -75,6 +75,7 @@ CHANGES: Sequence[tuple[str, Callable[[Array], Array], str]] = (
 )
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize(("name", "how", "finding"), CHANGES)
 def test_a_change_is_found_in_its_stage(
     name: str, how: Callable[[Array], Array], finding: str, dumps: Path, capsys: pytest.CaptureFixture[str]

@@ -92,6 +92,7 @@ def test_halving_finds_the_release_that_changed_a_stage() -> None:
             bisect(versions, ends, states.get)
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.usefixtures("unset")
 def test_the_release_that_broke_a_stage_is_found_by_running_some(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

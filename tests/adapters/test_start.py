@@ -57,6 +57,7 @@ ADDED = {
 """Comparisons that each method adds."""
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize("level", METHODS)
 def test_what_is_written_in_python_names_what_to_fill_in_and_then_passes(
     level: str, tiny: Engine[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

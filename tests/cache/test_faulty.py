@@ -121,6 +121,7 @@ def test_a_page_of_which_vision_gives_nothing_is_reported(tiny: Engine[Any], tmp
         Walk.along(EngineSubject(tiny), write_page("halves", tmp_path), family=DEEPSEEK_OCR)
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize(("test", "fault"), [(test, fault) for test, faults in CAUGHT.items() for fault in faults])
 def test_a_faulty_subject_does_not(outcome: Callable[..., list[Comparison]], test: str, fault: str) -> None:
     assert outcome(test, FAULTS[fault]) != []

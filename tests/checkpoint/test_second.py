@@ -113,6 +113,7 @@ def test_a_text_that_is_tidied_is_wrong_where_it_is_all_that_is_offered(subject:
     assert asked.report("float32", second.reference("float32")).passes is (subject == "changes_nothing")
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize(
     ("subject", "first_wrong"),
     [

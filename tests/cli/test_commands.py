@@ -187,6 +187,7 @@ def test_bad_input_is_one_sentence_before_anything_heavy_is_imported(tmp_path: P
         assert said[2 * k + 1] == f"{refused}: {status}"
 
 
+@pytest.mark.dsocr_slow
 def test_a_page_is_read_in_a_process_of_its_own_whose_reader_may_have_seen_enough(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest_dsocr", "run", "--max-new-tokens=8", "--out", str(tmp_path)]
     done = finished(*command)

@@ -42,6 +42,7 @@ def command(arguments: Sequence[str]) -> list[str]:
     return [sys.executable, "-m", "pytest_dsocr", "compare", *arguments]
 
 
+@pytest.mark.dsocr_slow
 def test_a_engine_like_the_vendors_ends_in_0_with_the_plugins_own_result(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,6 +72,7 @@ def test_a_engine_like_the_vendors_ends_in_0_with_the_plugins_own_result(
     assert Path("set").read_text(encoding="utf-8") == f"{kept} 131072 PASSIVE"
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("options", [TEXT_ALONE, ("--isolate", *TEXT_ALONE), (*TEXT_ALONE, "-n2")])
 def test_what_ends_the_command_ends_pytest_and_is_no_pass(number: signal.Signals, options: tuple[str, ...]) -> None:

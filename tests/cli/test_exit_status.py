@@ -74,11 +74,13 @@ def ended(*arguments: str, subject: str = "Reader") -> tuple[int, str]:
     return done.returncode, reported.get("ended_as", reported["status"])
 
 
+@pytest.mark.dsocr_slow
 def test_a_wrong_model_is_distinguished_from_a_machine_out_of_order_and_counts_first() -> None:
     assert ended("--isolate", subject="OutOfMemory") == (10, "infrastructure")
     assert ended(subject="WrongAndOutOfMemory") == (1, "wrong")
 
 
+@pytest.mark.dsocr_slow
 def test_slower_is_neither(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=TESTS.format(pace="WRONG"))
     assert ended() == (11, "slower")
@@ -90,6 +92,7 @@ def test_weights_that_are_not_there_refuse_the_run_and_are_the_machines_fault() 
         read_result(Path("dsocr-out"))
 
 
+@pytest.mark.dsocr_slow
 def test_a_disk_that_is_full_at_the_end_is_the_machines_fault() -> None:
     assert ended(subject="FillsTheDisk") == (10, "running")
 
@@ -114,7 +117,7 @@ def test_a_disk_that_is_full_from_the_start_is_the_machines_fault(how: tuple[str
     assert (done.returncode, b"No space left" in done.stderr) == (10, True)
 
 
-EVERY = "every command, where nothing else is said"
+EVERY = "all, unless listed below"
 
 
 def statuses() -> dict[str, set[int]]:

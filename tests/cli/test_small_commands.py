@@ -73,6 +73,7 @@ def test_an_unknown_one_is_refused() -> None:
         [*faults.run(asked("CLP-99"))]
 
 
+@pytest.mark.dsocr_slow
 def test_a_page_of_ones_own_is_shown_against_the_engine_without_the_mistake(tmp_path: Path) -> None:
     page = next(one for one in shipped("dev-3") if one.stem == "figures_201")
     assert any("shows at" in line for line in faults.described("PRJ-W1"))

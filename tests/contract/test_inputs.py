@@ -54,6 +54,7 @@ def test_all_of_the_family_is_recorded(family: ModelSpec) -> None:
     assert prompts.items() <= {case["name"]: case["text"] for case in known["prompts"]}.items()
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize(
     ("family", "case"),
     [

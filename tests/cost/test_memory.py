@@ -48,6 +48,7 @@ class Live(TorchDispatchMode):
         self.peak_bytes = max(self.peak_bytes, self.now_bytes)
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize(
     ("attention", "page_px", "preset"), [("eager", (640, 1280), "gundam"), ("sdpa", (600, 600), "tiny")]
 )

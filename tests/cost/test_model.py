@@ -61,6 +61,7 @@ def test_products_of_a_page(attention: str, ring: int | None) -> None:
     assert not any(one._forward_hooks or one._forward_pre_hooks for one in modules), "left as it was"
 
 
+@pytest.mark.dsocr_slow
 def test_the_vendors_stages_cost_what_was_counted_of_its_code() -> None:
     """On shipped pages, on drawn ones in every preset, and in the second checkpoint; its gate leaves vision out."""
     cases = json.loads(Path(__file__).with_name("vendor_flops.json").read_text(encoding="utf-8"))["cases"]

@@ -112,6 +112,7 @@ def test_a_model_is_made_without_torchs_compiler(profiled: tuple[str, list[str]]
     assert profiled[0].strip() == "[]"
 
 
+@pytest.mark.dsocr_slow
 def test_each_stage_is_a_range_of_nvtx(profiled: tuple[str, list[str]]) -> None:
     pytest.importorskip("nvtx")
     opened = [line for line in profiled[1] if line != "-"]

@@ -68,6 +68,7 @@ def rounding(name: str, stage: str, level: Level = Level.MODULES) -> Rounding:
     return rounder().measure([one for one in parts(name, level=level) if one.stage == stage])[stage]
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize("level", [Level.MODULES, Level.STAGES])
 def test_the_vendors_own_kernels_are_equal_to_the_bit(level: Level) -> None:
     found = rounder().measure(parts(level=level))
@@ -76,6 +77,7 @@ def test_the_vendors_own_kernels_are_equal_to_the_bit(level: Level) -> None:
     assert found["clip"].parts == (5 if level is Level.MODULES else 1), "four blocks and their output"
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize("name", ["clip.activation-1.7", "clip.activation-erf"])
 def test_a_mistake_smaller_than_rounding_is_found_and_named(name: str) -> None:
     found = rounding(name, "clip")
@@ -109,6 +111,7 @@ def test_a_stage_after_its_blocks_is_computed_alone_to_the_same() -> None:
         assert not torch.equal(whole, truth)
 
 
+@pytest.mark.dsocr_slow
 def test_weights_in_eight_bits_have_a_bias() -> None:
     """The bias depends on the CPU's products: 9.1 was seen, and also more than the 10 that are allowed."""
     found = rounding("prefill.weights-int8", "prefill")
@@ -118,6 +121,7 @@ def test_weights_in_eight_bits_have_a_bias() -> None:
     assert (verdict is Verdict.WRONG) is (found.bias > OF_BLOCKS.bias)
 
 
+@pytest.mark.dsocr_slow
 def test_a_mistake_of_experts_is_found_where_the_first_layer_that_differs_has_none() -> None:
     fewer_bits = Rounder(SETUP, budget_s=600, fewer_bits=True)
     for mistake in ((), ("prefill.experts-times-2.5",)):
@@ -127,6 +131,7 @@ def test_a_mistake_of_experts_is_found_where_the_first_layer_that_differs_has_no
         assert tuple(one.id for one in known_effects(found)) == mistake
 
 
+@pytest.mark.dsocr_slow
 def test_more_exact_is_not_wrong() -> None:
     exact = [replace(one, gave=one.compute(rounder().truth, wide=True)) for one in parts()]
     rounder().forget()
@@ -157,6 +162,7 @@ def run(name: str, folder: Path) -> tuple[CaseReport, CasePayload]:
         return run_case(case, 1, *sides, own, Elapsed("test"), RunResources.of(own))
 
 
+@pytest.mark.dsocr_slow
 def test_a_run_breaks_there_and_is_explained(tmp_path: Path) -> None:
     report, payload = run("clip.activation-1.7", tmp_path)
     assert report.divergence is not None
@@ -167,6 +173,7 @@ def test_a_run_breaks_there_and_is_explained(tmp_path: Path) -> None:
     assert payload["explained"] == explanation.text
 
 
+@pytest.mark.dsocr_slow
 def test_without_memory_a_note_says_what_was_not_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def no_memory(*_: object) -> None:
         raise MachineError("cuda:0 has no memory for weights of 13 GB")

@@ -60,6 +60,7 @@ NO_ORIENTATION, OWN_PAGE = CHANGED["opened-no-orientation"], "what the page is t
 Rows = Sequence[tuple[str, Mapping[str, Any]] | Row]
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize(
     ("planted", "seen", "named"),
     [

@@ -44,6 +44,7 @@ def logits(page: TextPage, one: Mistake) -> Iterator[Tensor]:
             yield torch.cat(found)
 
 
+@pytest.mark.dsocr_slow
 def test_tokens_that_are_known_are_passed_at_once_to_what_steps_give(page: TextPage) -> None:
     raised, other = [], []
     for one in groups(DEEPSEEK_OCR)["prefill"]:

@@ -74,6 +74,7 @@ def changed(given: Any, value: Any, at: int | None) -> Any:
     return {**given, [*given][at % len(given)]: value}
 
 
+@pytest.mark.dsocr_slow
 @FEW
 @given(st.sampled_from(METHODS), ODD, st.none() | st.integers(0, 9))
 def test_a_method_may_give_anything(

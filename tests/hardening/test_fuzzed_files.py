@@ -331,6 +331,7 @@ HOSTILE: tuple[Any, ...] = (
 )
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize("name", ["result", "night", "kept", "bench"])
 def test_every_field_that_is_read_again_is_checked(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

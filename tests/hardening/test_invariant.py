@@ -161,6 +161,7 @@ def run(repository: Repository, names: list[str], verdict: str, conftest: str, *
     return {**read_result(repository.pytester.path / "out", unfinished=True), "status": ended.ret}
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize(
     ("conftest", "workers"),
     [*((conftest, ()) for conftest in CONFTESTS), ("none", ("-n", "1")), ("rewrites what is told", ("-n", "1"))],
@@ -181,6 +182,7 @@ def test_no_way_hides_a_comparison_that_is_wrong(
     assert (result["passes"], result["status"]) == (False, 1)
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "on two workers"])
 def test_what_matches_passes_and_each_comparison_counts(repository: Repository, workers: tuple[str, ...]) -> None:
     names = [name for name, piece in PIECES.items() if not piece.fails_if_match]
@@ -190,6 +192,7 @@ def test_what_matches_passes_and_each_comparison_counts(repository: Repository, 
     assert len(result["flaky"]) == 1, "the one that was tried again"
 
 
+@pytest.mark.dsocr_slow
 def test_nor_does_the_death_of_a_worker(repository: Repository) -> None:
     result = run(repository, ["known"], "WRONG", "", "-n", "1", more=DIES)
     assert (result["passes"], result["status"]) == (False, 1)

@@ -47,6 +47,7 @@ def costs_one_case(result: pytest.RunResult, *reported: str) -> None:
     assert len(text) < 60_000
 
 
+@pytest.mark.dsocr_slow
 def test_a_hang_costs_one_case(settled: Repository) -> None:
     result = run(settled, "read:sleep", "--dsocr-subject-time-limit=3", "-n", "2")
     costs_one_case(result, "the subject's read did not return in read within 3 s", "misdeeds.py")
@@ -75,6 +76,7 @@ def test_an_error_of_loading_or_closing_is_reported(
     result.stdout.fnmatch_lines([message])
 
 
+@pytest.mark.dsocr_slow
 def test_what_is_isolated_is_imported_nowhere_else(settled: Repository) -> None:
     settled.pytester.makepyfile(odd_module="import os; os._exit(0)")
     result = run(settled, "", ISOLATE, "--dsocr-subject=odd_module:Reader")
@@ -83,6 +85,7 @@ def test_what_is_isolated_is_imported_nowhere_else(settled: Repository) -> None:
     assert "odd_module:Reader could not make its subject: it ended with status 0" in result.stdout.str()
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize("isolate", [(), (ISOLATE,)])
 def test_what_it_changes_is_reported_once(settled: Repository, isolate: tuple[str, ...]) -> None:
     run(settled, "read:chdir", *isolate).assert_outcomes(passed=2)
@@ -136,6 +139,7 @@ TESTS = """
 """
 
 
+@pytest.mark.dsocr_slow
 def test_tests_of_what_came_before_an_error_pass_and_those_of_what_it_took_are_errors(repository: Repository) -> None:
     repository.pytester.makeconftest(STAGED)
     tiny = ("--dsocr-subject=conftest:subject", "--dsocr-checkpoint=synthetic:tiny", "--dsocr-max-new-tokens=6")

@@ -99,6 +99,7 @@ def passes(planted: Repository, done: subprocess.CompletedProcess[str]) -> list[
     return [done.returncode == 0, "verdict         passes" in done.stdout.splitlines(), in_file]
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize(("misdeed", "workers"), DEATHS)
 def test_a_run_that_dies_does_not_pass(
     planted: Repository, monkeypatch: pytest.MonkeyPatch, misdeed: str, workers: Sequence[str]
@@ -109,6 +110,7 @@ def test_a_run_that_dies_does_not_pass(
     assert workers or "exit 0" not in misdeed or UNFINISHED in done.stderr
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize("lie", LIES)
 def test_nor_does_one_that_lies_or_stops_short(planted: Repository, lie: str) -> None:
     conftest, arguments = LIES[lie]
@@ -124,6 +126,7 @@ def test_pytest_alone_takes_an_earlier_result_away_before_it_reads_a_conftest(
     assert read_result(planted.pytester.path / "out", unfinished=True)["id"] != PASSED.id
 
 
+@pytest.mark.dsocr_slow
 def test_the_same_run_with_nothing_planted_passes(planted: Repository) -> None:
     assert all(passes(planted, compare(planted, "", *SPREAD)))
     result = read_result(planted.pytester.path / "out")
@@ -147,6 +150,7 @@ FORGER = """
 AT_EXIT, BEFORE = "atexit.register(forge)", "def pytest_sessionfinish(): forge()"
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize(
     ("forgery", "when"),
     [

@@ -49,6 +49,7 @@ def page(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.dsocr_slow
 def test_it_is_read_timed_costed_recorded_and_compared(installed: Path, page: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (installed, HERE))), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, *map(str, (HERE / "use_sketch.py", tmp_path / "sketch", page, tmp_path / "out"))]

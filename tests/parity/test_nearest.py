@@ -38,6 +38,7 @@ def of_h200(tmp_path: Path) -> Path:
     return tmp_path / "recordings"
 
 
+@pytest.mark.dsocr_slow
 def test_it_serves_within_limits_between_devices_and_says_so(pytester: pytest.Pytester, of_h200: Path) -> None:
     pytester.makepyfile(TESTS)
     page = write_page("portrait", pytester.path)
@@ -61,6 +62,7 @@ def test_it_serves_within_limits_between_devices_and_says_so(pytester: pytest.Py
         assert TOLD in " ".join((out / name).read_text("utf-8").split()), name
 
 
+@pytest.mark.dsocr_slow
 def test_what_was_asked_for_and_is_not_there_is_refused(of_h200: Path) -> None:
     assert reference_of(config(checkpoint=CHECKPOINT, reference=of_h200)).provenance.device == "nvidia-h200"
     for way, asked in {"device": "cpu", "dtype": "float32", "attention": "flash_attention_2"}.items():

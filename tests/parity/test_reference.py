@@ -87,6 +87,7 @@ def assert_all(report: CaseReport) -> None:
     assert not bad, "\n".join(f"{one.what}: {one.verdict}: {one.measured}" for one in bad)
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize("sides", [RANDOM], indirect=True)
 @pytest.mark.parametrize("case_id", RECORDING.cases if LIVE else EACH)
 def test_engine_is_the_vendors(sides: tuple[EngineSubject, Reference], case_id: str, tmp_path: Path) -> None:
@@ -94,6 +95,7 @@ def test_engine_is_the_vendors(sides: tuple[EngineSubject, Reference], case_id: 
     assert_all(judge(asked, replace(tolerances("float32"), seam=1e-5, logits=1e-5)))
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize(
     ("sides", "page"),
     [
@@ -117,6 +119,7 @@ def test_every_grid_of_the_shipped_pages_is_read() -> None:
     assert read == {*grids.values()}
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize("sides", [RANDOM], indirect=True)
 @pytest.mark.parametrize("case_id", OF_GPU.cases if LIVE else OF_A_GPU)
 def test_engine_in_float32_is_the_vendors_on_a_gpu(

@@ -37,6 +37,7 @@ def install(folder: Path, module: str) -> Path:
     return folder / "site"
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize("isolate", [(), ("--dsocr-isolate",)])
 def test_its_subject_is_run(
     repository: Repository, tmp_path_factory: pytest.TempPathFactory, isolate: tuple[str, ...]

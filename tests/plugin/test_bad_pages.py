@@ -55,6 +55,7 @@ def make_holders(pytester: pytest.Pytester) -> None:
     os.mkfifo("pipe")
 
 
+@pytest.mark.dsocr_slow
 def test_a_bad_page_costs_itself_alone_and_so_does_what_holds_one(repository: Repository, scans: Path) -> None:
     bad = spoil(scans) + len(HOLDERS)
     make_holders(repository.pytester)

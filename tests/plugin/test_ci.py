@@ -45,6 +45,7 @@ def _under(element: ElementTree.Element) -> dict[str, str]:
     return dict(found)
 
 
+@pytest.mark.dsocr_slow
 def test_tests_and_the_run_have_their_properties(repository: Repository) -> None:
     repository.settle(subject="Misreader", ini="junit_family = xunit1")
     terminal = repository.run(TESTS, "--junit-xml=junit.xml", "-n", "2", apart=True)

@@ -60,6 +60,7 @@ def everything_but(result: Any, *names: str) -> Any:
     return [everything_but(one, *names) for one in result] if isinstance(result, list) else result
 
 
+@pytest.mark.dsocr_slow
 def test_a_run_says_the_same_however_it_is_loaded(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     """Load it by its entry point, on two workers, and by ``-p dsocr`` without autoload."""
     repository.settle("Misplacer")
@@ -114,6 +115,7 @@ def test_the_commands_load_nothing_heavy_before_they_run() -> None:
     assert finished(sys.executable, "-c", code).stdout == "[]\n"
 
 
+@pytest.mark.dsocr_slow
 def test_a_users_hypothesis_tests_go_on_without_a_warning(pytester: pytest.Pytester) -> None:
     pytest.importorskip("hypothesis")
     pytester.makepyfile("""

@@ -63,6 +63,7 @@ TELLS_TORCH = """
 """Conftest that prints whether the controller, which needs no torch, has imported it."""
 
 
+@pytest.mark.dsocr_slow
 def test_a_long_wait_is_reported_and_loading_and_reading_are_distinguished(repository: Repository) -> None:
     """Look for the wait in the output of a worker that pytest captures."""
     repository.pytester.makepyfile(slow=SLOW)
@@ -83,6 +84,7 @@ def test_a_long_wait_is_reported_and_loading_and_reading_are_distinguished(repos
     assert min(one["seconds"].values()) > 0
 
 
+@pytest.mark.dsocr_slow
 def test_how_far_a_run_is_gets_told_off_a_terminal(repository: Repository) -> None:
     """Look for the progress in captured output while a subject waits for that line."""
     repository.pytester.makepyfile(slow=SLOW.replace("time.sleep(0.2)", "loading.is_shown.wait()").replace(LOADING, ""))
@@ -103,6 +105,7 @@ def test_what_is_waited_for_is_told_with_its_progress() -> None:
     assert waiting.line(35) == r"dsocr: waiting 35 s for weights\x1b[2J, loading 50%"
 
 
+@pytest.mark.dsocr_slow
 def test_workers_share_the_cores_and_a_run_without_workers_has_them_all(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -223,6 +223,7 @@ def test_a_refusal_names_the_place_of_the_bad_value(alone: pytest.Pytester, monk
     assert refusal(alone).startswith("DSOCR_LEVEL: 'L9' is not a level")
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize("workers", [(), ("-n", "2")])
 def test_a_bad_variable_is_an_error_of_collection_of_tests_that_compare_and_of_no_others(
     alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]

@@ -96,6 +96,7 @@ def accepted(timed: Timed) -> Timed:
     return timed
 
 
+@pytest.mark.dsocr_slow
 def test_without_a_baseline_it_is_skipped_with_a_reason_and_no_skip_fails_it(timed: Timed) -> None:
     result = timed.run("-k", "page")
     result.assert_outcomes(skipped=1)
@@ -104,6 +105,7 @@ def test_without_a_baseline_it_is_skipped_with_a_reason_and_no_skip_fails_it(tim
     timed.run("-k", "page", "--dsocr-no-skip", "--dsocr-allow-missing=baseline").assert_outcomes(skipped=1)
 
 
+@pytest.mark.dsocr_slow
 def test_a_run_that_reads_right_is_accepted_and_says_so(timed: Timed) -> None:
     timed.run(UPDATE, "-k", "page", subject="Misreader").assert_outcomes(errors=1)
     assert (timed.baselines, timed.clock.sleeps) == ([], FIRST_READS), "it is refused before it is timed"
@@ -120,6 +122,7 @@ def test_a_run_that_reads_right_is_accepted_and_says_so(timed: Timed) -> None:
     assert UPDATE in kept["command"]
 
 
+@pytest.mark.dsocr_slow
 def test_the_same_again_passes_and_is_reported_everywhere(accepted: Timed) -> None:
     result = accepted.run("--dsocr-out=out", "--benchmark-json=benchmark.json")
     result.assert_outcomes(passed=1, skipped=OTHERS)
@@ -132,6 +135,7 @@ def test_the_same_again_passes_and_is_reported_everywhere(accepted: Timed) -> No
     assert 1e3 * benchmark["stats"]["median"] == pytest.approx(perf["median_ms"]["page"])
 
 
+@pytest.mark.dsocr_slow
 def test_pytest_benchmark_saves_and_compares_without_a_baseline_of_ours(timed: Timed) -> None:
     """Save and compare with pytest-benchmark alone, which lets a run without our baseline pass."""
     ours = ("-k", "page", "--dsocr-out=out")
@@ -145,6 +149,7 @@ def test_pytest_benchmark_saves_and_compares_without_a_baseline_of_ours(timed: T
     assert read_result(timed.path / "out")["ended_as"] == "slower"
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.usefixtures("_installed")
 def test_the_first_baseline_makes_the_folder_of_goldens(timed: Timed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Accept a baseline after ``pip install``: ``./golden`` is created, and found in the next run."""
@@ -158,6 +163,7 @@ def test_the_first_baseline_makes_the_folder_of_goldens(timed: Timed, monkeypatc
         timed.run(*options, golden=()).assert_outcomes(passed=1, skipped=OTHERS)
 
 
+@pytest.mark.dsocr_slow
 def test_a_gate_of_pytest_benchmarks_is_in_the_result_too(accepted: Timed) -> None:
     ours = ("-k", "page", "--dsocr-max-slowdown=9", "--dsocr-out=out")
     accepted.run(*ours, "--benchmark-save=first").assert_outcomes(passed=1)
@@ -172,6 +178,7 @@ def test_a_gate_of_pytest_benchmarks_is_in_the_result_too(accepted: Timed) -> No
     assert f"verdict         {why}" in result.stdout.str()
 
 
+@pytest.mark.dsocr_slow
 def test_a_slower_one_fails_its_own_test_and_says_all_there_is_to_say(accepted: Timed) -> None:
     result = accepted.run(sleep_ms=3 * SLEEP_MS)
     result.assert_outcomes(failed=1, skipped=OTHERS)
@@ -187,7 +194,8 @@ def test_a_slower_one_fails_its_own_test_and_says_all_there_is_to_say(accepted: 
     accepted.run(sleep_ms=3 * SLEEP_MS).assert_outcomes(passed=1, skipped=OTHERS)
 
 
-@pytest.mark.parametrize(("argument", "why"), [("-n2", "beside other workers"), ("--dsocr-isolate", "in this process")])
+@pytest.mark.dsocr_slow
+@pytest.mark.parametrize(("argument", "why"), [("-n2", "other workers"), ("--dsocr-isolate", "in this process")])
 def test_where_nothing_can_be_timed_the_run_says_so(timed: Timed, argument: str, why: str) -> None:
     result = timed.run(argument)
     result.assert_outcomes(skipped=OTHERS + 1)
@@ -195,6 +203,7 @@ def test_where_nothing_can_be_timed_the_run_says_so(timed: Timed, argument: str,
     assert "the run does not pass" in result.stdout.str()
 
 
+@pytest.mark.dsocr_slow
 def test_once_a_machine_has_baselines_one_that_does_not_fit_is_an_error(accepted: Timed) -> None:
     more = ("-k", "page", "--dsocr-max-new-tokens=9")
     result = accepted.run(*more)

@@ -51,6 +51,7 @@ def found(repository: Repository, request: pytest.FixtureRequest) -> dict[str, A
     return repository.result()
 
 
+@pytest.mark.dsocr_slow
 def test_it_is_told_how_often_after_what_and_why(found: dict[str, Any], snapshot: SnapshotAssertion) -> None:
     readings = [one["readings"] or {"after": [], "failing": []} for one in found["cases"]]
     assert {one["proven"] for one in found["causes"]} <= {

@@ -61,6 +61,7 @@ TESTS = """
 """
 
 
+@pytest.mark.dsocr_slow
 def test_the_tests_of_a_case_share_a_worker(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(TESTS)
     result = pytester.runpytest_subprocess("-v", "-n", "2", "--dsocr-explain=0")
@@ -75,6 +76,7 @@ def test_the_tests_of_a_case_share_a_worker(pytester: pytest.Pytester) -> None:
     assert pytest_xdist_make_scheduler(chosen, None) is None, "another distribution was chosen"
 
 
+@pytest.mark.dsocr_slow
 def test_what_is_left_of_a_case_that_killed_a_worker_is_reported_and_not_tried(repository: Repository) -> None:
     repository.pytester.makepyfile(
         dies="import os, standin\n\nclass Dies(standin.Reader):\n    def read(self, page, **how): os._exit(0)\n"

@@ -43,6 +43,7 @@ def run(repository: Repository, shard: str, *arguments: str, apart: bool = False
     return sorted(test["nodeid"].partition("::")[2] for test in repository.result(out)["tests"])
 
 
+@pytest.mark.dsocr_slow
 def test_every_nth_page_is_run_and_the_rest_in_the_first_shard(repository: Repository) -> None:
     first, second = run(repository, "1/2"), run(repository, "2/2")
     of_pages = [*(f"test_page[{name}]" for name in "ace"), *(f"test_text[{name}-tiny-markdown]" for name in "ace")]

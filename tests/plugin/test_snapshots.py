@@ -110,6 +110,7 @@ def accepted(run: Run) -> Run:
     return run
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.usefixtures("accepted", "_installed")
 def test_the_first_snapshot_makes_the_folder_of_goldens(repository: Repository) -> None:
     shutil.rmtree("golden")
@@ -119,6 +120,7 @@ def test_the_first_snapshot_makes_the_folder_of_goldens(repository: Repository) 
         assert len([*HOME.glob("*.json")]) == 4
 
 
+@pytest.mark.dsocr_slow
 def test_snapshots_are_made_by_key_and_held_from_then_on(accepted: Run) -> None:
     names = {path.name for path in HOME.iterdir()}
     readings = {"test_reading[a-gundam].json", "test_reading[b-gundam].json"}
@@ -134,6 +136,7 @@ def test_snapshots_are_made_by_key_and_held_from_then_on(accepted: Run) -> None:
     )
 
 
+@pytest.mark.dsocr_slow
 def test_those_shipped_of_another_subject_fail_no_port_that_differs(accepted: Run) -> None:
     """Skip a shipped snapshot of another subject if it differs, as the reference judges this subject."""
     differs = {**KEPT, "grid": [[9, 9]]}
@@ -160,6 +163,7 @@ def test_an_update_writes_what_is_beyond_the_limits(accepted: Run) -> None:
     assert before.keys() == after.keys()
 
 
+@pytest.mark.dsocr_slow
 def test_a_missing_one_is_message_with_the_nearest_keys(accepted: Run) -> None:
     """Fail in ``assert``, and skip in ``compare_snapshot`` unless skips are failures."""
     other = ("--dsocr-dtype", "bfloat16")
@@ -182,6 +186,7 @@ def test_a_missing_one_is_message_with_the_nearest_keys(accepted: Run) -> None:
     accepted("-k", "a-gundam", "--dsocr-no-skip").stdout.fnmatch_lines([message])
 
 
+@pytest.mark.dsocr_slow
 def test_damage_and_other_weights_are_message(accepted: Run) -> None:
     a, b = (HOME / f"test_reading[{case}-gundam].json" for case in "ab")
     a.write_bytes(a.read_bytes().replace(b'"boxes": 2', b'"boxes": 3'))
@@ -196,6 +201,7 @@ def test_damage_and_other_weights_are_message(accepted: Run) -> None:
     accepted().assert_outcomes(passed=4)
 
 
+@pytest.mark.dsocr_slow
 def test_one_whose_test_is_gone_is_unused(accepted: Run) -> None:
     """Delete unused snapshots, also on workers, but keep those of other cases."""
     kept = HOME / "test_reading[a-gundam].json"

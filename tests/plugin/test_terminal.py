@@ -166,6 +166,7 @@ LEVELS = """
 """
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize("apart", [False, True], ids=["here", "on a worker"])
 def test_what_needs_more_than_text_has_no_letter_and_is_counted_in_one_line(
     repository: Repository, apart: bool

@@ -129,6 +129,7 @@ OWN_CASES = """
 """
 
 
+@pytest.mark.dsocr_slow
 def test_every_fixture_on_the_embedded_checkpoint(pytester: pytest.Pytester) -> None:
     """Count calls: each side runs a case once for all tests, besides one call of vision in a test."""
     page = max(shipped("dev-3"), key=lambda path: path.stem.startswith("figures"))

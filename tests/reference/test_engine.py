@@ -53,6 +53,7 @@ def test_a_recording_answers_first_and_is_distinguished() -> None:
     assert reference._engine.worker_pid is None
 
 
+@pytest.mark.dsocr_slow
 def test_it_answers_as_the_engine_in_this_process_does_and_is_not_taken_for_the_vendor(
     alone: EngineReference, case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ LAST = "        return super().forward(sam)\n"
 ONE_MORE = "        out: Tensor = super().forward(sam)\n        return self.transformer.layers[-1](out)\n"
 
 
+@pytest.mark.dsocr_slow
 def test_the_stage_that_costs_more_is_named(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stand-in decodes as the engine does, which computes the last token's logits alone."""
     monkeypatch.setenv("DSOCR_VENDOR_ENV", sys.prefix)

@@ -64,6 +64,7 @@ def test_copies_in_transformers_cache_are_shown_with_what_differs(
     assert copies_of(copies / "equal", copies) == [copies / name for name in ("remarked", "ungated", "without")]
 
 
+@pytest.mark.dsocr_slow
 def test_what_an_environment_lacks_is_reported(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

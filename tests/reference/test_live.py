@@ -98,6 +98,7 @@ def test_progress_and_how_an_answer_was_made_are_reported(
     assert all(seam.values is None and len(seam.sketch) for seam in seen.seams.values())
 
 
+@pytest.mark.dsocr_slow
 def test_a_run_with_a_folder_for_results_keeps_the_files_of_each_case(case: Case, tmp_path: Path) -> None:
     sides = {"reference": STAND_IN, "checkpoint": CHECKPOINT, "vendor_env": Path(sys.prefix)}
     reference = reference_of(config(**sides, out=tmp_path))
@@ -138,6 +139,7 @@ def message_of(request: Callable[[], object]) -> str:
     return str(caught.value)
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize(
     ("deed", "facts", "limit_s"),
     [
@@ -161,6 +163,7 @@ def test_a_worker_that_is_lost_is_replaced_once(deed: str, facts: str, limit_s: 
     assert worker_folders(temporary) <= before
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize(
     ("deed", "facts"), [("exit 3", "status 3, and its replacement"), ("memory", "MemoryError: tried")]
 )
@@ -178,6 +181,7 @@ def test_one_that_does_not_start_in_time_is_reported_with_the_limit_to_raise() -
         assert "made no progress for 0.2 s and was ended; raise the start limit if" in message_of(reference.start)
 
 
+@pytest.mark.dsocr_slow
 def test_an_exception_is_answered_and_its_worker_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,6 +211,7 @@ def test_an_exception_is_answered_and_its_worker_goes_on(
     assert "it ended with status 3; see its output" in caplog.messages[0]
 
 
+@pytest.mark.dsocr_slow
 def test_signs_of_progress_put_the_limit_off_and_an_interrupt_ends_the_worker() -> None:
     seen: list[Sign] = []
     with misbehaving(on_progress=lambda *sign: seen.append(sign)) as reference:

@@ -36,6 +36,7 @@ def arguments(pages: Path, vendor: Path = STAND_IN) -> list[str]:
     ]
 
 
+@pytest.mark.dsocr_slow
 def test_pages_are_recorded_once_where_a_run_looks_first_and_then_are_there(
     pages: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,6 +66,7 @@ def test_pages_are_recorded_once_where_a_run_looks_first_and_then_are_there(
     assert capsys.readouterr().out.count(": 4 of 4 cases are there") == 1
 
 
+@pytest.mark.dsocr_slow
 def test_an_interrupted_or_failing_recorder_says_what_it_kept_and_goes_on(
     pages: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -55,6 +55,7 @@ def report(*names: str, explain: float = 0.0, budget: Mapping[str, float] = BUDG
         return run_case(case, 1, asked, reference, own, Elapsed("test"), RunResources.of(own))[0]
 
 
+@pytest.mark.dsocr_slow
 def test_a_port_in_eight_bits_is_within_its_budget_and_its_cost_is_where_they_are() -> None:
     found = report("sam.weights-int8")
     assert (str(found.verdict), found.passes) == ("DRIFT", True)
@@ -65,6 +66,7 @@ def test_a_port_in_eight_bits_is_within_its_budget_and_its_cost_is_where_they_ar
     assert max(abs(cost) for name, cost in stages.items() if name != "sam") < stages["sam"] / 100
 
 
+@pytest.mark.dsocr_slow
 def test_of_a_decoder_in_four_bits_the_decoder_costs_all() -> None:
     found = report("prefill.weights-int4")
     assert found.exchange.stages["decoder"] == pytest.approx(found.loss["kl"], rel=0.01)
@@ -75,6 +77,7 @@ def test_without_a_budget_the_same_port_is_wrong() -> None:
     assert (str(found.verdict), found.loss, found.exchange.stages) == ("WRONG", {}, {})
 
 
+@pytest.mark.dsocr_slow
 def test_a_mistake_in_a_port_in_eight_bits_is_wrong_and_named() -> None:
     found = report("clip.weights-int8", "clip.activation-erf", explain=600.0)
     assert found.divergence is not None

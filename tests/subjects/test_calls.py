@@ -226,6 +226,7 @@ def test_the_run_within_a_run_has_a_limit_of_its_own(limited: CallWatch) -> None
         DEEDS["sleep"]()
 
 
+@pytest.mark.dsocr_slow
 def test_one_that_cannot_be_interrupted_is_killed() -> None:
     runs = {
         deed: subprocess.Popen([sys.executable, "-c", SCRIPT, deed], stderr=subprocess.PIPE, text=True)

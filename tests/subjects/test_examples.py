@@ -1,5 +1,7 @@
 """The examples of subjects on the shipped pages, compared with recordings of the vendor's code: what a user sees."""
 
+import pytest
+
 from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.compare.verdict import Verdict
 from tests.held import held
@@ -10,6 +12,7 @@ def verdicts_of(report: CaseReport) -> dict[str, Verdict]:
     return {one.what: one.verdict for one in report.comparisons if one.verdict is not Verdict.NOT_COMPARED}
 
 
+@pytest.mark.dsocr_slow
 def test_one_box_instead_of_many_is_laid_to_a_read_that_goes_another_way() -> None:
     """The investigation that this project began with."""
     found = held("tests.subjects.examples.separate_prefill:SeparatePrefill", "figures_009")

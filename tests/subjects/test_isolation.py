@@ -250,6 +250,7 @@ def test_a_hang_is_reported_with_the_stack_and_leaves_no_process(
         assert "misdeeds.py" in traced(caught.value.__cause__)
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.usefixtures("watch", "_misdeed_file")
 def test_a_state_whose_process_is_gone_is_an_error() -> None:
     """Start a new interpreter, because a forked process may exist for a moment after it is killed."""
@@ -289,6 +290,7 @@ def test_one_that_does_not_load_in_time_is_reported(misdo: Misdo) -> None:
         IsolatedSubject(STAGED, Setup(), LIMIT_S, start_limit_s=0.2)
 
 
+@pytest.mark.dsocr_slow
 def test_the_limit_of_a_call_is_none_of_loading(watch: CallWatch, misdo: Misdo) -> None:
     subject: Any = IsolatedSubject(STAGED, Setup(), 0.2)
     misdo("read:sleep")

@@ -106,6 +106,7 @@ def test_a_mistake_in_a_part_is_found_at_its_stage(
     assert compared(report) - BOXES <= {*OWN[name]}
 
 
+@pytest.mark.dsocr_slow
 def test_in_a_process_of_its_own_it_is_the_same(case: Case, expected: ReferenceResult) -> None:
     report, notes = held("Sam", case, expected, 600.0)
     assert (report.passes, compared(report) - BOXES, len(notes)) == (True, {*OWN["Sam"]}, 1)

@@ -50,6 +50,7 @@ def paces() -> dict[str, str]:
     return {one["quantity"]: one["pace"] for one in result()["judgements"]}
 
 
+@pytest.mark.dsocr_slow
 def test_a_side_against_itself_is_the_same_and_one_that_sleeps_longer_slower(capsys: Capture) -> None:
     assert bench("Sleeping", "Sleeping", "--max-slowdown=page=0.4") == 0
     assert paces() == {"page": "SAME"}
@@ -64,6 +65,7 @@ def test_a_side_against_itself_is_the_same_and_one_that_sleeps_longer_slower(cap
     assert re.search(r"^page +\d+\.?\d* +\d+\.?\d* +1\.\d+ +1\.\d+ to 1\.\d+ +1\.100  SLOWER$", message, re.MULTILINE)
 
 
+@pytest.mark.dsocr_slow
 def test_new_processes_are_asked_whether_a_small_change_is_of_the_code(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,6 +79,7 @@ def test_new_processes_are_asked_whether_a_small_change_is_of_the_code(
     assert "NOT-SLOWER; FASTER, but 1.000 SAME in new processes\n" in capsys.readouterr().out
 
 
+@pytest.mark.dsocr_slow
 def test_the_slower_stage_is_named_and_no_other(capsys: Capture) -> None:
     views = ("--markdown=comment.md", "--bencher=bmf.json")
     assert (
@@ -96,6 +99,7 @@ def test_the_slower_stage_is_named_and_no_other(capsys: Capture) -> None:
     assert {found[name] for name in ("vision", "prefill")} == {"SAME"}
 
 
+@pytest.mark.dsocr_slow
 def test_an_accepted_slow_down_has_a_line_with_a_date_and_a_bench_is_on_the_axis_of_nights(capsys: Capture) -> None:
     Path("known").write_text("perf/test_stages.py::test_is_no_slower[page]  # until 2999-01-31: checks its sums\n")
     assert bench("Sleeping", "Slower", "--max-slowdown=page=0.1", "--xfails=known") == 0
@@ -109,6 +113,7 @@ def test_an_accepted_slow_down_has_a_line_with_a_date_and_a_bench_is_on_the_axis
     assert bench("Sleeping", "Slower", "--max-slowdown=page=0.1", "--xfails=known") == 1
 
 
+@pytest.mark.dsocr_slow
 def test_what_there_is_is_judged_where_the_time_is_up_or_the_user_stops_it(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,6 +134,7 @@ def test_what_there_is_is_judged_where_the_time_is_up_or_the_user_stops_it(
     assert 1.2 < result()["judgements"][0]["ratio"] < 2
 
 
+@pytest.mark.dsocr_slow
 def test_one_stage_is_judged_alone_and_too_few_rounds_are_told(capsys: Capture) -> None:
     assert bench("Staged", "StagedSlower", "--stage=decode", "--max-slowdown=decode=0.1", "--max-rounds=4") == 2
     assert paces() == {"decode": "AMBIGUOUS"}
@@ -137,6 +143,7 @@ def test_one_stage_is_judged_alone_and_too_few_rounds_are_told(capsys: Capture) 
     assert "cut short       fewer than 12 pairs tell only what is twice as slow or fast" in capsys.readouterr().out
 
 
+@pytest.mark.dsocr_slow
 def test_rounds_are_taken_in_turn_and_texts_that_differ_are_no_verdict_on_time(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,6 +164,7 @@ def test_rounds_are_taken_in_turn_and_texts_that_differ_are_no_verdict_on_time(
     assert "verdict         could not tell: the sides do different work" in message
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize(
     ("subject", "message"),
     [
@@ -169,6 +177,7 @@ def test_a_side_that_cannot_be_measured_is_reported_in_words(capsys: Capture, su
     assert re.match(f"dsocr: {message}", capsys.readouterr().err, re.DOTALL)
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize(("request_", "option"), [("read", "--time-limit"), ("load", "--start-limit")])
 def test_one_that_hangs_is_ended_at_the_limit_of_answers_or_of_starting(
     capsys: Capture, request_: str, option: str
@@ -212,6 +221,7 @@ def left_behind() -> list[Path]:
     return [*Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*")]
 
 
+@pytest.mark.dsocr_slow
 def test_two_commits_are_compared_and_their_worktrees_removed(repository: Path, capsys: Capture) -> None:
     (repository / "src" / "my_engine.py").write_text("raise ImportError('not to be imported')\n", encoding="utf-8")
     both = (
@@ -232,11 +242,13 @@ def test_two_commits_are_compared_and_their_worktrees_removed(repository: Path, 
     assert re.search(r"^A  +HEAD~1, commit [0-9a-f]{12}, my_engine:Engine", capsys.readouterr().out, re.MULTILINE)
 
 
+@pytest.mark.dsocr_slow
 def test_a_commit_that_is_not_what_runs_is_refused(repository: Path, capsys: Capture) -> None:
     assert main(["bench", "HEAD~1", "HEAD", f"--subject={SUBJECTS}Sleeping", *QUICK]) == 3
     assert "would not be measured: nothing that was loaded is its code" in capsys.readouterr().err
 
 
+@pytest.mark.dsocr_slow
 def test_an_interrupt_ends_both_sides_and_removes_the_worktrees(repository: Path) -> None:
     code = "from tests.timing.sleeping import Hanging\n\n\nclass Engine(Hanging):\n    def __init__(self):\n"
     code += "        import os\n        open(os.environ['STARTED'], 'a').write(f'{os.getpid()}\\n')\n"
@@ -255,6 +267,7 @@ def test_an_interrupt_ends_both_sides_and_removes_the_worktrees(repository: Path
     await_ended(*map(int, started.read_text(encoding="utf-8").split()))
 
 
+@pytest.mark.dsocr_slow
 def test_an_environment_is_run_by_its_own_python(capsys: Capture) -> None:
     python = Path("there/bin/python")
     python.parent.mkdir(parents=True)
@@ -269,6 +282,7 @@ def test_an_environment_is_run_by_its_own_python(capsys: Capture) -> None:
     assert "the two do not read the same" in capsys.readouterr().out
 
 
+@pytest.mark.dsocr_slow
 def test_a_candidate_of_another_commit_needs_no_probe_of_its_own(tmp_path: Path, capsys: Capture) -> None:
     """The commit's own ``pytest_dsocr`` loads the subject, and this one's probe measures it."""
     package = tmp_path / "other" / "pytest_dsocr"

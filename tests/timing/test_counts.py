@@ -38,6 +38,7 @@ def probe(tiny: Engine[Any], page: Path) -> Probe:
     return make
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize(
     ("subject", "name", "figures"),
     [

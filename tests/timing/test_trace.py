@@ -81,6 +81,7 @@ def line_of(text: str) -> str:
     return f"tests/timing/planted.py:{number}"
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize("kind", PLANTED, ids=lambda kind: kind.__name__)
 def test_a_planted_slow_down_is_named_by_its_stage_and_its_line(
     kind: type[EngineSubject], mini: Engine[Any], of_a: tuple[TraceTable, Path], tmp_path: Path
@@ -91,6 +92,7 @@ def test_a_planted_slow_down_is_named_by_its_stage_and_its_line(
     assert re.fullmatch(sentence.format(re.escape(line_of(text))), found.sentence), [*found.lines]
 
 
+@pytest.mark.dsocr_slow
 def test_nothing_is_said_of_a_side_against_itself(tiny: Engine[Any], tmp_path: Path) -> None:
     small = own_preset("small view", 128, 128, crop=False)
     tables = [traced(tiny, EngineSubject, tmp_path / "trace.json", small, 6) for _ in range(3)]
@@ -144,6 +146,7 @@ def test_a_trace_is_of_chromes_format_and_has_the_stages_on_a_track_of_their_own
             check([*events, {**events[-2], **broken}])
 
 
+@pytest.mark.dsocr_slow
 def test_two_processes_are_traced_and_the_sentence_stands_under_the_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
