@@ -146,7 +146,7 @@ class Explanation:
     mistakes: tuple[str, ...] = ()
     """Ids of the mistakes that it names."""
     is_proven: bool = False
-    """Whether the engine reproduces the subject's tensor with one of them; otherwise it comes nearer at most."""
+    """Whether it is proven: a complete search found one cause alone, and chance is unlikely; see ``explain.proof``."""
     pages: int = 0
     """Number of pages on which a text's candidates were tried so far; 0 for anything but a text."""
 

@@ -175,7 +175,7 @@ class Mistake:
     needs_crops: bool = False
     """Whether it may leave pages without crops as they are."""
     stepwise: bool = False
-    """Whether several tokens that are decoded at once are not changed as in single steps."""
+    """Whether it shows only in single steps, and not if several tokens are decoded at once."""
     spans_blocks: bool = False
     """Whether it is about more than one block."""
     block: int | None = None

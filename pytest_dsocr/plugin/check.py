@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,13 +25,19 @@ class Check:
         item: the test.
         config: of the run.
         reference: shown in the text of a failure; None if the test uses none.
-        usual: limits without those of the run and of the test; None without two sides.
+        usual: limits without the options of the run and the marker of the test; None without a subject.
+        limits: limits with them, for comparisons that are not a case's.
     """
 
     def __init__(
-        self, item: pytest.Item, config: Config, reference: Reference | None, usual: Tolerances | None = None
+        self,
+        item: pytest.Item,
+        config: Config,
+        reference: Reference | None,
+        usual: Tolerances | None = None,
+        limits: Tolerances | None = None,
     ) -> None:
-        self.item, self.config, self.reference, self.usual = item, config, reference, usual
+        self.item, self.config, self.reference, self.usual, self.limits = item, config, reference, usual, limits
         self.looser: dict[str, tuple[float, float, str]] = {}
         """Limits wider than the usual ones, by name, each with the usual one and its origin."""
         self.made: list[Comparison] = []
@@ -59,13 +65,8 @@ class Check:
         failing = [one for one in comparisons if not one.passes]
         if for_journal := comparisons if self.is_over else failing:
             self.item.config.stash[stash.JOURNAL].add(self.item.nodeid, self.attempt, for_journal)
-        if report and self.usual:
-            looser, own = report.limits.looser_than(self.usual), self.config.tolerances
-            by = self.config.given_by.get("tolerances", "")
-            self.looser |= {
-                name: (*pair, by * (own.get("seam" if name == "vision" else name) == pair[0]))
-                for name, pair in looser.items()
-            }
+        if self.usual and (limits := report.limits if report else self.limits):
+            self._note_looser(limits.looser_than(self.usual))
         if unknown := [stage for stage in stages if stage not in (names := _names(given))]:
             message = f"dsocr_check knows no stage {', '.join(map(repr, unknown))}"
             pytest.fail("\n".join([message, *entry("stages", ", ".join(names))]), pytrace=False)
@@ -79,6 +80,12 @@ class Check:
             stash.leave_out(self.item, Reason.NOT_OFFERED, f"{what}: {Reason.NOT_OFFERED} by the subject")
         if failing:
             raise self._failure(failing, report)
+
+    def _note_looser(self, looser: Mapping[str, tuple[float, float]]) -> None:
+        own, by = self.config.tolerances, self.config.given_by.get("tolerances", "")
+        for name, pair in looser.items():
+            is_of_run = own.get("seam" if name == "vision" else name) == pair[0]
+            self.looser[name] = (*pair, by if is_of_run else "")
 
     def _failure(self, failing: list[Comparison], report: CaseReport | None) -> BaseException:
         from pytest_dsocr.plugin.config import typed_options

@@ -200,13 +200,11 @@ def dsocr_check(request: pytest.FixtureRequest, dsocr_config: Config) -> Check:
 
     names = request.fixturenames
     reference = request.getfixturevalue("dsocr_reference") if "dsocr_reference" in names else None
-    usual = None
-    if reference is not None and "dsocr_subject" in names:
-        from pytest_dsocr.run.case import limits_between
-
-        key = request.getfixturevalue("_dsocr_resources").key
-        usual = limits_between(request.getfixturevalue("dsocr_subject"), reference, key)
-    check = Check(request.node, _reported(request, dsocr_config), reference, usual)
+    usual = limits = None
+    if "dsocr_subject" in names:
+        usual = _usual(request, dsocr_config, reference)
+        limits = _marked(usual.but(dsocr_config.tolerances), request.node)
+    check = Check(request.node, _reported(request, dsocr_config), reference, usual, limits)
     request.node.stash[CHECK] = check
     return check
 
@@ -300,6 +298,16 @@ def _reported(request: pytest.FixtureRequest, config: Config) -> Config:
             "--dsocr-isolate does nothing for a subject that comes from a fixture of your own; name it by an option"
         )
     return replace(config, subject=f"{type(subject).__module__}:{type(subject).__qualname__}")
+
+
+def _usual(request: pytest.FixtureRequest, config: Config, reference: Reference | None) -> Tolerances:
+    """Return the limits without the run's options: between both sides, or of the subject with itself."""
+    from pytest_dsocr.run.case import limits_between, own_limits
+
+    subject = request.getfixturevalue("dsocr_subject")
+    if reference is None:
+        return own_limits(replace(config, tolerances={}), subject)
+    return limits_between(subject, reference, request.getfixturevalue("_dsocr_resources").key)
 
 
 def _marked(limits: Tolerances, test: pytest.Item) -> Tolerances:

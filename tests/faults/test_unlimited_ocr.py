@@ -118,6 +118,7 @@ def explained(engine: Engine[Any], case: Any, question: Question | None) -> Sear
         return explain(engine, case, question)
 
 
+@pytest.mark.dsocr_slow
 @pytest.mark.parametrize(("name", "page"), OF_CASES.items(), ids=OF_CASES)
 def test_a_mistake_is_found_in_its_stage_and_named(
     name: str, page: tuple[str, str, int], reference: Reference, engine: Engine[Any], tmp_path: Path

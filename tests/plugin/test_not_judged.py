@@ -135,3 +135,34 @@ def test_whoever_allows_more_is_named(
         monkeypatch.setenv(name, value)
     _, found = run(repository, TEST_TEXT)
     assert found["verdict"].startswith(verdict)
+
+
+BY_ITSELF = """
+    import pytest
+    from pytest_dsocr.compare.verdict import Comparison, Verdict
+
+    {marker}
+    def test_twice(dsocr_subject, dsocr_check):
+        dsocr_check([Comparison("text", Verdict.DRIFT, "made up")])
+"""
+
+
+@pytest.mark.parametrize(
+    ("variables", "marker", "looser"),
+    [
+        ({"DSOCR_TOLERANCES": "text=0.5"}, "", ["text", 0.5, "DSOCR_TOLERANCES"]),
+        ({}, "@pytest.mark.dsocr(text=0.25)", ["text", 0.25, ""]),
+    ],
+)
+def test_looser_limits_of_a_subject_compared_with_itself_are_named(
+    repository: Repository,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    marker: str,
+    looser: list[object],
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    status, found = run(repository, BY_ITSELF.format(marker=marker))
+    assert status == 0
+    assert [[name, one["allowed"], one["by"]] for name, one in found["looser"].items()] == [looser]
