@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,8 +26,8 @@ class Check:
         item: the test.
         config: of the run.
         reference: shown in the text of a failure; None if the test uses none.
-        usual: limits without the options of the run and the marker of the test; None without a subject.
-        limits: limits with them, for comparisons that are not a case's.
+        usual: limits without those of the run and of the test; None without two sides.
+        looser: limits of the run and of the test that are wider than usual, for comparisons that are not a case's.
     """
 
     def __init__(
@@ -35,9 +36,10 @@ class Check:
         config: Config,
         reference: Reference | None,
         usual: Tolerances | None = None,
-        limits: Tolerances | None = None,
+        looser: Mapping[str, tuple[float, float]] = MappingProxyType({}),
     ) -> None:
-        self.item, self.config, self.reference, self.usual, self.limits = item, config, reference, usual, limits
+        self.item, self.config, self.reference, self.usual = item, config, reference, usual
+        self._looser_of_run = looser
         self.looser: dict[str, tuple[float, float, str]] = {}
         """Limits wider than the usual ones, by name, each with the usual one and its origin."""
         self.made: list[Comparison] = []
@@ -65,8 +67,10 @@ class Check:
         failing = [one for one in comparisons if not one.passes]
         if for_journal := comparisons if self.is_over else failing:
             self.item.config.stash[stash.JOURNAL].add(self.item.nodeid, self.attempt, for_journal)
-        if self.usual and (limits := report.limits if report else self.limits):
-            self._note_looser(limits.looser_than(self.usual))
+        if report is None:
+            self._note_looser(self._looser_of_run)
+        elif self.usual:
+            self._note_looser(report.limits.looser_than(self.usual))
         if unknown := [stage for stage in stages if stage not in (names := _names(given))]:
             message = f"dsocr_check knows no stage {', '.join(map(repr, unknown))}"
             pytest.fail("\n".join([message, *entry("stages", ", ".join(names))]), pytrace=False)

@@ -200,11 +200,12 @@ def dsocr_check(request: pytest.FixtureRequest, dsocr_config: Config) -> Check:
 
     names = request.fixturenames
     reference = request.getfixturevalue("dsocr_reference") if "dsocr_reference" in names else None
-    usual = limits = None
+    usual, looser = None, dict[str, tuple[float, float]]()
     if "dsocr_subject" in names:
-        usual = _usual(request, dsocr_config, reference)
-        limits = _marked(usual.but(dsocr_config.tolerances), request.node)
-    check = Check(request.node, _reported(request, dsocr_config), reference, usual, limits)
+        limits = _usual(request, dsocr_config, reference)
+        usual = limits if reference else None
+        looser = _marked(limits.but(dsocr_config.tolerances), request.node).looser_than(limits)
+    check = Check(request.node, _reported(request, dsocr_config), reference, usual, looser)
     request.node.stash[CHECK] = check
     return check
 

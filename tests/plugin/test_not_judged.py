@@ -166,3 +166,19 @@ def test_looser_limits_of_a_subject_compared_with_itself_are_named(
     status, found = run(repository, BY_ITSELF.format(marker=marker))
     assert status == 0
     assert [[name, one["allowed"], one["by"]] for name, one in found["looser"].items()] == [looser]
+
+
+OF_ANOTHER_DTYPE = """
+    from dataclasses import replace
+    from pytest_dsocr.compare.tolerances import tolerances
+
+    def test_in_bfloat16(dsocr_case, dsocr_subject, dsocr_check, request):
+        report = request.getfixturevalue("dsocr_report")
+        dsocr_check(replace(report, limits=tolerances("bfloat16")))
+"""
+
+
+def test_a_report_with_limits_of_its_own_is_not_held_to_the_subjects_dtype(repository: Repository) -> None:
+    """A test without the run's reference, such as that of the second checkpoint, has limits of its own dtype."""
+    status, found = run(repository, OF_ANOTHER_DTYPE)
+    assert (status, found["looser"], found["verdict"]) == (0, {}, "passes")
