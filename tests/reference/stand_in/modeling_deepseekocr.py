@@ -6,6 +6,7 @@ ourselves, and says nothing about the vendor's model.
 """
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,6 @@ from pytest_dsocr.contract.inputs import prepare_inputs
 from pytest_dsocr.contract.markup import Span, clean_output, parse
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from suites.contract.asked import own_preset
 
 from . import planted
 from .configuration_deepseek_v2 import DeepseekOCRConfig
@@ -71,7 +71,8 @@ class DeepseekOCRForCausalLM(Decoding):
         planted.strike(image_file)
         os.write(1, b"noise from C\n")
         Path(output_path, "images").mkdir(parents=True, exist_ok=True)
-        page, preset = load_image(image_file), own_preset("stand-in", base_size, image_size, crop_mode)
+        page = load_image(image_file)
+        preset = replace(DEEPSEEK_OCR.quickest, base_size=base_size, image_size=image_size, crop=crop_mode)
         inputs = prepare_inputs(page, render(prompt), preset, Tokenizer.wrap(tokenizer))
         ids = inputs.input_ids.masked_fill(inputs.images_seq_mask, DEEPSEEK_OCR.special.image)
         options: dict[str, Any] = {
