@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -35,8 +34,8 @@ class Check:
         item: pytest.Item,
         config: Config,
         reference: Reference | None,
-        usual: Tolerances | None = None,
-        looser: Mapping[str, tuple[float, float]] = MappingProxyType({}),
+        usual: Tolerances | None,
+        looser: Mapping[str, tuple[float, float]],
     ) -> None:
         self.item, self.config, self.reference, self.usual = item, config, reference, usual
         self._looser_of_run = looser

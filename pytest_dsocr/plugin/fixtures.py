@@ -303,11 +303,12 @@ def _reported(request: pytest.FixtureRequest, config: Config) -> Config:
 
 def _usual(request: pytest.FixtureRequest, config: Config, reference: Reference | None) -> Tolerances:
     """Return the limits without the run's options: between both sides, or of the subject with itself."""
-    from pytest_dsocr.run.case import limits_between, own_limits
+    from pytest_dsocr.compare.tolerances import tolerances
+    from pytest_dsocr.run.case import dtype_of, limits_between
 
     subject = request.getfixturevalue("dsocr_subject")
     if reference is None:
-        return own_limits(replace(config, tolerances={}), subject)
+        return tolerances(dtype_of(subject, config.dtype))
     return limits_between(subject, reference, request.getfixturevalue("_dsocr_resources").key)
 
 

@@ -43,7 +43,7 @@ def command(arguments: Sequence[str]) -> list[str]:
 
 
 @pytest.mark.dsocr_slow
-def test_a_engine_like_the_vendors_ends_in_0_with_the_plugins_own_result(
+def test_an_engine_like_the_vendors_ends_in_0_with_the_plugins_own_result(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Run the README's command in a clone, where the installed package runs and not the clone's.

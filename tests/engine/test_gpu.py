@@ -48,7 +48,7 @@ def test_stages_are_timed_by_the_device(on_gpu: Engine[Any]) -> None:
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA GPUs")
-def test_a_engine_on_another_gpu_than_the_current_one(on_gpu: Engine[Any]) -> None:
+def test_an_engine_on_another_gpu_than_the_current_one(on_gpu: Engine[Any]) -> None:
     second = Engine.from_checkpoint("synthetic:tiny", device="cuda:1", instrument="timed")
     page = PAGES["portrait"]()
     result = second.run(page, max_new_tokens=TOKENS)

@@ -60,7 +60,7 @@ def test_ids_and_words_are_of_one_mistake_each() -> None:
 
 
 @pytest.mark.dsocr_slow
-def test_a_engine_is_as_before_once_mistakes_are_taken_out(tiny: Engine[Any]) -> None:
+def test_an_engine_is_as_before_once_mistakes_are_taken_out(tiny: Engine[Any]) -> None:
     state = {name: value.clone() for name, value in model_of(tiny).state_dict().items()}
     given = _everything(tiny)
     for name, group in groups(DEEPSEEK_OCR).items():

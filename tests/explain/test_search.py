@@ -154,7 +154,7 @@ def test_a_budget_that_ends_is_reported() -> None:
     assert in_words(part).endswith("the 20 s ended before 1 other, --dsocr-explain=SECONDS allows more")
 
 
-def test_a_engine_that_agrees_with_the_subject_explains_nothing() -> None:
+def test_an_engine_that_agrees_with_the_subject_explains_nothing() -> None:
     assert made({"sam.a": 0.0}, without=0.0).tried == 0
 
 
