@@ -50,9 +50,10 @@ class Graph(Generic[GivenT]):
 
     def __init__(self, body: Callable[[], GivenT], device: torch.device, pool: Any = None) -> None:
         self._device, self._graph = device, torch.cuda.CUDAGraph()
+        stream = torch.cuda.Stream(device)  # torch's own default is a stream of the first GPU that captured anything
         with (
             torch.cuda.device(device),
-            torch.cuda.graph(self._graph, pool=pool, capture_error_mode="thread_local"),  # other threads may go on
+            torch.cuda.graph(self._graph, pool, stream, capture_error_mode="thread_local"),  # other threads may go on
         ):
             self._given = body()
 
