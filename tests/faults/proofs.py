@@ -19,7 +19,7 @@ from pytest_dsocr.compare.case import CaseReport, judge
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI
-from pytest_dsocr.explain.catalogue import mistakes
+from pytest_dsocr.explain.catalogue import mistakes, twins
 from pytest_dsocr.explain.explain import ExplainingRuntime
 from pytest_dsocr.explain.explainer import evidence_of, in_words
 from pytest_dsocr.explain.mistake import Changes, Mistake, in_one_block
@@ -191,7 +191,8 @@ def proven_by_texts(name: str, texts: Mapping[str, Mapping[str, str]]) -> OfText
         every = every or reports(name, Level.TEXT)
         asked = sorted((every[k] for k in places), key=lambda one: one.passes)
         said = answered(asked[0], [one for one in searched if one != same[0]], asked[1:])
-        found[run] = replace(said, alike=said.proven and _alike(name, same[0]))
+        is_proven = said.proven and not own & twins(same[0], by_text=True)  # the search believes that its own was tried
+        found[run] = replace(said, proven=is_proven, alike=is_proven and _alike(name, same[0]))
     return OfTexts(texts[name], found)
 
 
