@@ -4,6 +4,8 @@ The command line counts before the environment, then the ini file, then the defa
 plugin is never refused.
 """
 
+from __future__ import annotations
+
 import sys
 from collections import ChainMap
 from collections.abc import Iterable, Iterator
@@ -11,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,7 +22,7 @@ from pytest_dsocr.base.process import check_system, cores
 from pytest_dsocr.base.words import in_shell
 from pytest_dsocr.plugin import option_values as read
 from pytest_dsocr.plugin.options import OPTIONS, OUT, SPREAD, Option, texts_of, value_of
-from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, NOTES, OUT_FOLDER, WATCHED, WITNESS, uncaptured
+from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, NAMED, NOTES, OUT_FOLDER, WATCHED, WITNESS, uncaptured
 from pytest_dsocr.records.config import Config, Level
 from pytest_dsocr.reference.goldens import check_writable, golden_folder
 from pytest_dsocr.report.ci import append_summary, errors
@@ -28,6 +30,9 @@ from pytest_dsocr.report.file import EXIT_STATUS, Ending, RunIdentity, mark_ende
 from pytest_dsocr.report.views import write_summary
 from pytest_dsocr.subjects.calls import begin, current, end
 from pytest_dsocr.subjects.loading import level_before_loading
+
+if TYPE_CHECKING:
+    from pytest_dsocr.pages.named import Cases
 
 WORKERS = 2
 """Workers of a small run. Two save a third of the time of one, if the subject has stages."""
@@ -83,6 +88,18 @@ def own_config(config: pytest.Config) -> Config:
         current().limit(own.subject_time_limit, own.start_limit)
         config.stash[CONFIG] = own
     return config.stash[CONFIG]
+
+
+def cases_of(config: pytest.Config) -> Cases:
+    """Return the cases and bad pages that the options name, made at the first call."""
+    if NAMED not in config.stash:
+        from pytest_dsocr.engine.places import family_named
+        from pytest_dsocr.pages.named import make_cases
+
+        own = own_config(config)
+        asked = (own.pages, own.prompts, own.presets, own.max_new_tokens, own.shard)
+        config.stash[NAMED] = make_cases(*asked, family=family_named(own.checkpoint))
+    return config.stash[NAMED]
 
 
 def _watch(config: pytest.Config) -> None:

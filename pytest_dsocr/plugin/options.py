@@ -119,11 +119,9 @@ def value_of(option: Option, places: Iterable[tuple[str, Any]]) -> Any:
             values = tuple(option.read(text) for text in texts_of(given))
         except DsocrError as error:
             raise DsocrError(f"{place}: {error}") from error
-        if not option.many:
-            return values[0]
-        if values:
-            return values
-        raise DsocrError(f"{place}: names nothing; give {option.help}, or leave it out")
+        if not values:
+            raise DsocrError(f"{place}: names nothing; give {option.help}, or leave it out")
+        return values if option.many else values[0]
     return option.value_if_unset
 
 
@@ -134,6 +132,18 @@ def texts_of(given: Any) -> Sequence[str]:
     return (given,) if isinstance(given, str) else tuple(text for text in given if text.strip())
 
 
+def _switch(name: str, text: str) -> Option:
+    return Option(name, text, reader="yes_or_no")
+
+
+def _limit(name: str, text: str, default_s: str) -> Option:
+    return Option(name, text, "SECONDS", default_s, reader="seconds")
+
+
+def _of_reference(name: str, text: str, metavar: str = "NAME") -> Option:
+    return Option(f"reference_{name}", text, metavar, unset="the subject's, or that of the nearest recording")
+
+
 OPTIONS = (
     Option(
         "subject",
@@ -142,20 +152,14 @@ OPTIONS = (
         "SUBJECT",
         default="engine",
     ),
-    Option("isolate", "run the subject in a process of its own, so that a crash costs one case", reader="yes_or_no"),
-    Option(
-        "subject_time_limit",
-        "longest that one call of the subject may take: reading a page, a stage, a step",
-        "SECONDS",
-        default="3600",
-        reader="seconds",
+    _switch("isolate", "run the subject in a process of its own, so that a crash costs one case"),
+    _limit(
+        "subject_time_limit", "longest that one call of the subject may take: reading a page, a stage, a step", "3600"
     ),
-    Option(
+    _limit(
         "start_limit",
         "longest that a side may take to start and load: the subject, or a live reference without a sign of progress",
-        "SECONDS",
-        default="1800",
-        reader="seconds",
+        "1800",
     ),
     Option(
         "checkpoint",
@@ -183,13 +187,7 @@ OPTIONS = (
         unset="the one that dsocr vendor setup made",
         reader="present_folder",
     ),
-    Option(
-        "time_limit",
-        "longest that a live reference may go without a sign of progress",
-        "SECONDS",
-        default="600",
-        reader="seconds",
-    ),
+    _limit("time_limit", "longest that a live reference may go without a sign of progress", "600"),
     Option(
         "pages",
         "image, folder of images, list file, PDF, or shipped pages: invoice_016, dev-3, dev-20, typeset, all",
@@ -226,23 +224,11 @@ OPTIONS = (
     Option("device", "the subject's device: cpu, cuda or cuda:N", "DEVICE", default="cpu"),
     Option("dtype", "the subject's dtype: float32, bfloat16, float16", "DTYPE", default="float32"),
     Option("attention", "the subject's attention: eager, sdpa, flash_attention_2", default="eager"),
-    Option(
-        "reference_device",
-        "the reference's device: cpu, cuda, cuda:N, or that of a recording, such as nvidia-h200",
-        "DEVICE",
-        unset="the subject's, or that of the nearest recording",
+    _of_reference(
+        "device", "the reference's device: cpu, cuda, cuda:N, or that of a recording, such as nvidia-h200", "DEVICE"
     ),
-    Option(
-        "reference_dtype",
-        "the reference's dtype: float32, bfloat16",
-        "DTYPE",
-        unset="the subject's, or that of the nearest recording",
-    ),
-    Option(
-        "reference_attention",
-        "the reference's attention: eager, flash_attention_2",
-        unset="the subject's, or that of the nearest recording",
-    ),
+    _of_reference("dtype", "the reference's dtype: float32, bfloat16", "DTYPE"),
+    _of_reference("attention", "the reference's attention: eager, flash_attention_2"),
     Option(
         "tolerances",
         "how far the two sides may differ, such as boxes=1, coords=0.02 or seam=1e-3",
@@ -266,7 +252,7 @@ OPTIONS = (
         many=True,
     ),
     Option("max_rounds", "most rounds that are timed before a stage is called AMBIGUOUS", "ROUNDS", "48"),
-    Option("baseline_update", "accept the times of this run as the baseline of this machine", reader="yes_or_no"),
+    _switch("baseline_update", "accept the times of this run as the baseline of this machine"),
     Option("baseline_days", "greatest age of a baseline in days", "DAYS", "180", reader="days"),
     Option(
         "allow_missing",
@@ -287,11 +273,7 @@ OPTIONS = (
         "LEVEL",
         unset="what the subject offers",
     ),
-    Option(
-        "no_skip",
-        "turn every skipped test into a failure, except what --dsocr-allow-missing allows",
-        reader="yes_or_no",
-    ),
+    _switch("no_skip", "turn every skipped test into a failure, except what --dsocr-allow-missing allows"),
     Option(
         "out",
         "folder for dsocr.json, index.html and pictures of each page with both sides' boxes",

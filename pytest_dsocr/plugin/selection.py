@@ -1,7 +1,8 @@
-"""Deselected tests, and suites that run only on request."""
+"""Known failures, deselected tests, and suites that run only on request."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,13 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.plugin.markers import arguments_of, is_ours
 from pytest_dsocr.plugin.options import OPTIONS, PREFIX, value_of
-from pytest_dsocr.plugin.stash import COLLECTED, CONFIG, NAMED, NOTES
+from pytest_dsocr.plugin.stash import COLLECTED, CONFIG, NAMED, NOTES, UNMATCHED
+from pytest_dsocr.plugin.xfails import read_ledger
 from pytest_dsocr.report.payload import LeftPayload
 from pytest_dsocr.report.words import ON_REQUEST
 
 if TYPE_CHECKING:
     from pytest_dsocr.records.case import Case
+    from pytest_dsocr.records.config import Level
 
 SELECTING = {"keyword": "-k", "markexpr": "-m", "deselect": "--deselect", "lf": "--lf", "stepwise": "--sw"}
 """Options of pytest that deselect tests: the attribute and the flag."""
@@ -43,6 +47,47 @@ def _listed(case: Case) -> tuple[str, str, str, str]:
     from pytest_dsocr.records.case import prompt_name
 
     return case.id, case.page_name, case.preset.name, prompt_name(case.prompt, case.family)
+
+
+def select(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark known failures, deselect tests above the run's level or of other shards, and ask for the level of others."""
+    own = config.stash[CONFIG]
+    if own.xfails:
+        ledger = read_ledger(own.xfails)
+        config.stash[UNMATCHED] = list(ledger.apply(items))
+        config.stash.setdefault(NOTES, []).extend(ledger.over())
+    if own.level is not None:
+        _leave(config, items, {item for item in items if (_level(item) or 0) > own.level})
+    if own.shard and not own.shard.is_first:  # tests of other shards' pages were not made
+        from pytest_dsocr.plugin.config import cases_of
+
+        cases = cases_of(config)
+        pages = {*(case.page for case in cases.good), *(one.path for one in cases.bad)}
+        _leave(config, items, {item for item in items if _page_of(item) not in pages})
+    for item in items:
+        if _level(item) is not None and isinstance(item, pytest.Function):
+            item.fixturenames.insert(0, "_dsocr_level_needed")
+
+
+def _leave(config: pytest.Config, items: list[pytest.Item], left: Collection[pytest.Item]) -> None:
+    """Deselect tests that our own options exclude, and do not count them as left out."""
+    if left:
+        config.hook.pytest_deselected(items=[item for item in items if item in left])
+        items[:] = [item for item in items if item not in left]
+        for item in left:
+            config.stash[COLLECTED].pop(item.nodeid, None)
+
+
+def _page_of(item: pytest.Item) -> Path | None:
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    given = params.get("dsocr_case", params.get("dsocr_page"))
+    found: Path | None = getattr(given, "page", getattr(given, "path", given))
+    return found
+
+
+def _level(item: pytest.Item) -> Level | None:
+    mark = item.get_closest_marker("dsocr_level")
+    return arguments_of(mark) if mark and is_ours(item) else None
 
 
 MARKER = "dsocr_perf"
