@@ -76,7 +76,7 @@ def test_commands_of_ours_are_taken_by_the_command_line(page: Path) -> None:
 
 
 def shell_of(part: Any) -> Iterator[str]:
-    """The script of each step of GitHub's workflows, or of each part of a job of GitLab's."""
+    """Yield the script of each step of GitHub's workflows, or of each part of a job of GitLab's."""
     named = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
     for name, value in named:
         if name in ("run", "before_script", "script", "after_script"):

@@ -15,7 +15,7 @@ ISOLATE = "--dsocr-isolate"
 
 @pytest.fixture
 def settled(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
-    """A repository with a subject that misbehaves on its first page."""
+    """Return a repository with a subject that misbehaves on its first page."""
     shutil.copy(misdeeds.__file__, repository.pytester.path)
     for name in ("good", "bad"):
         shutil.copy(repository.pytester.path / "page.png", repository.pytester.path / f"{name}.png")

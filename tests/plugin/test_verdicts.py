@@ -84,7 +84,7 @@ class Row(NamedTuple):
     """A run that passes or has a budget, and what its result says."""
 
     verdict: str
-    """Its beginning."""
+    """Beginning of its verdict."""
     tests: str = TEST_TEXT
     arguments: Sequence[str] = ()
     how: Mapping[str, Any] = {}
