@@ -40,23 +40,16 @@ from pytest_dsocr.report.words import ON_REQUEST, SAFE_PATH, suites
 NAME, HOOKS = "dsocr", "pytest_dsocr.plugin.hooks"
 DEFAULT_OUT, OUT_FLAG = "dsocr-out", "--dsocr-out"
 GROUPS = {
-    "subject": ("subject", "model", "checkpoint", "device", "dtype", "attention", "level", "isolate"),
-    "reference": (
-        *("reference", "reference_device", "reference_dtype", "reference_attention", "vendor_env", "golden"),
-    ),
-    "pages": ("pages", "presets", "prompts", "max_new_tokens", "repeat", "shard"),
-    "limits": (
-        "tolerances",
-        "quantization_budget",
-        "max_slowdown",
-        "max_rounds",
-        "baseline_update",
-        "baseline_days",
-        "allow_missing",
-        "no_skip",
-    ),
-    "report": ("out", "explain", "xfails"),
-    "run": ("subject_time_limit", "start_limit", "time_limit"),
+    title: names.split()
+    for title, names in {
+        "subject": "subject model checkpoint device dtype attention level isolate",
+        "reference": "reference reference_device reference_dtype reference_attention vendor_env golden",
+        "pages": "pages presets prompts max_new_tokens repeat shard",
+        "limits": "tolerances quantization_budget max_slowdown max_rounds baseline_update baseline_days "
+        "allow_missing no_skip",
+        "report": "out explain xfails",
+        "run": "subject_time_limit start_limit time_limit",
+    }.items()
 }
 """Options by topic, as ``--help`` groups them."""
 DIGESTS = 65_536
