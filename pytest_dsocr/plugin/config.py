@@ -7,7 +7,6 @@ plugin is never refused.
 from __future__ import annotations
 
 import sys
-from collections import ChainMap
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -123,12 +122,8 @@ def resolve(config: pytest.Config) -> Config:
     found["given_by"] = {name: given[0].replace(home, "") for name, given in places.items() if given}
     if not found["isolate"]:  # an isolated subject is not imported into this process
         _value(replace(OPTIONS[0], reader="importable_subject"), config, config.option)
-    found["tolerances"] = dict(found["tolerances"])
-    found["quantization_budget"] = dict(ChainMap(*reversed(found["quantization_budget"])))
-    found["max_slowdown"] = dict(found["max_slowdown"])
     if found["reference"] == found["subject"] == ENGINE:
         raise pytest.UsageError("the engine is compared with itself; name another subject, or leave the reference out")
-    found["allow_missing"] = frozenset(found["allow_missing"])
     is_written = found["baseline_update"] or _updates_snapshots(config)
     found["golden"] = found["golden"] or golden_folder(is_written=is_written)
     if found["model"]:

@@ -6,6 +6,7 @@ test compares them with the words that the readers accept.
 
 import os
 from argparse import SUPPRESS, Namespace, _ActionsContainer
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -28,8 +29,8 @@ class Option:
     """Default, as a user types it."""
     unset: str = ""
     """Behaviour of a run without the option, if it has no default."""
-    many: bool = False
-    """Whether it may be given several times; in the ini file and the environment one a line."""
+    collect: Callable[[tuple[Any, ...]], Any] | None = None
+    """Makes one value of several, which are one a line off the command line; None if it may be given once only."""
     reader: str = ""
     """Name of its reader in :mod:`~pytest_dsocr.plugin.option_values`, if it is not the option's name."""
 
@@ -56,6 +57,11 @@ class Option:
         return self.ini.upper()
 
     @property
+    def many(self) -> bool:
+        """Whether it may be given several times."""
+        return self.collect is not None
+
+    @property
     def is_switch(self) -> bool:
         """Whether it takes no value on the command line."""
         return self.reader == "yes_or_no"
@@ -66,7 +72,7 @@ class Option:
         if self.is_switch:
             return False
         values = () if self.default is None else (self.read(self.default),)
-        return values if self.many else next(iter(values), None)
+        return self.collect(values) if self.collect else next(iter(values), None)
 
     @property
     def full_help(self) -> str:
@@ -89,11 +95,9 @@ class Option:
         """
         flags = (f"--{self.name.replace('_', '-')}", self.flag)
         text = f"{self.help} (default: {default})" if default else self.full_help
-        if self.is_switch:
-            command.add_argument(*flags, dest=self.name, action="store_true", help=text)
-        else:
-            how: dict[str, Any] = {"dest": self.name, "metavar": self.metavar, "default": SUPPRESS}
-            command.add_argument(*flags, action="append", help=text, **how)
+        several: dict[str, Any] = {"action": "append", "metavar": self.metavar, "default": SUPPRESS}
+        how = {"action": "store_true"} if self.is_switch else several
+        command.add_argument(*flags, dest=self.name, help=text, **how)
 
     def words(self, options: Namespace) -> Iterator[str]:
         """Yield the arguments of pytest for the option as given to a command of ours."""
@@ -105,11 +109,7 @@ class Option:
 
 
 def value_of(option: Option, places: Iterable[tuple[str, Any]]) -> Any:
-    """Read an option's value.
-
-    Args:
-        option: the option.
-        places: each place where it was given, and the value there. The first one counts.
+    """Read an option's value from the places where it was given, each with its value. The first one counts.
 
     Raises:
         DsocrError: on a bad value. The message names the place and lists the valid values.
@@ -121,7 +121,7 @@ def value_of(option: Option, places: Iterable[tuple[str, Any]]) -> Any:
             raise DsocrError(f"{place}: {error}") from error
         if not values:
             raise DsocrError(f"{place}: names nothing; give {option.help}, or leave it out")
-        return values if option.many else values[0]
+        return option.collect(values) if option.collect else values[0]
     return option.value_if_unset
 
 
@@ -193,7 +193,7 @@ OPTIONS = (
         "image, folder of images, list file, PDF, or shipped pages: invoice_016, dev-3, dev-20, typeset, all",
         "PAGES",
         default="dev-3",
-        many=True,
+        collect=tuple,
         reader="page",
     ),
     Option(
@@ -202,13 +202,13 @@ OPTIONS = (
         "I/N",
         unset="all pages",
     ),
-    Option("presets", "tiny, small, base, large or gundam", "PRESET", default="gundam", many=True, reader="preset"),
+    Option("presets", "tiny, small, base, large or gundam", "PRESET", default="gundam", collect=tuple, reader="preset"),
     Option(
         "prompts",
         "markdown, ocr, free, figure, describe, pages, or a text with <image> in it",
         "PROMPT",
         default="markdown",
-        many=True,
+        collect=tuple,
         reader="prompt",
     ),
     Option(
@@ -234,7 +234,7 @@ OPTIONS = (
         "how far the two sides may differ, such as boxes=1, coords=0.02 or seam=1e-3",
         "NAME=VALUE",
         unset="by dtype, device and attention",
-        many=True,
+        collect=dict,
         reader="tolerance",
     ),
     Option(
@@ -242,14 +242,14 @@ OPTIONS = (
         "loss allowed to a port in fewer bits: int8, fp8, int4, or NAME=VALUE of kl, tokens, boxes, characters, pages",
         "PRECISION|NAME=VALUE",
         unset="the budget of the precision that the subject declares, if any",
-        many=True,
+        collect=lambda tables: dict(ChainMap(*reversed(tables))),
     ),
     Option(
         "max_slowdown",
         "how much slower than its baseline a stage may be, such as decode=0.05, or 0.05 for each",
         "STAGE=SHARE",
         unset="0.05, and half a per cent of the page",
-        many=True,
+        collect=dict,
     ),
     Option("max_rounds", "most rounds that are timed before a stage is called AMBIGUOUS", "ROUNDS", "48"),
     _switch("baseline_update", "accept the times of this run as the baseline of this machine"),
@@ -258,7 +258,7 @@ OPTIONS = (
         "allow_missing",
         "what is allowed to be missing without failing the run: baseline, gpu, recording, snapshot, timings, vendor",
         unset="nothing",
-        many=True,
+        collect=frozenset,
     ),
     Option(
         "explain",
