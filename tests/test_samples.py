@@ -18,13 +18,8 @@ from tests.processes import finished
 def check_sample(page: str, start: str, folder: Path, *arguments: str) -> None:
     """Run ``dsocr compare``, and find the lines of a page's sample in its output.
 
-    In the sample, ``...`` stands for lines, or for the rest of a line. Digits of small numbers depend on the machine.
-
-    Args:
-        page: Markdown page.
-        start: beginning of the sample.
-        folder: where to run the command.
-        *arguments: of the command.
+    A sample has ``...`` for lines, or for the rest of a line, that it leaves out. Digits of small numbers depend on
+    the machine.
     """
     [sample] = [block for block in blocks(page, "") if block.lstrip("_ ").startswith(start)]
     command = (sys.executable, "-P", "-m", "pytest_dsocr", "compare", *arguments)
