@@ -146,10 +146,7 @@ def words_of(options: Namespace) -> Iterator[str]:
 def _status_of(command: Sequence[str], run_id: str, defaults: Mapping[str, str]) -> tuple[int, str]:
     """Run a command to its end; return its exit status, as a shell would, and the digest of its result.
 
-    Args:
-        command: its words.
-        run_id: id of its result.
-        defaults: environment variables for it, unless the user has set them.
+    ``defaults`` are environment variables that the user may have set to other values.
     """
     ours, pytests = os.pipe()
     environment = {**defaults, **os.environ, RUN_ID: run_id, WITNESS: str(pytests)}

@@ -23,8 +23,6 @@ class Check:
     """Comparisons of one test.
 
     Args:
-        item: the test.
-        config: of the run.
         reference: shown in the text of a failure; None if the test uses none.
         usual: limits without those of the run and of the test; None without two sides.
         looser: limits of the run and of the test that are wider than usual, for comparisons that are not a case's.

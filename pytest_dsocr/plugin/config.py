@@ -49,12 +49,7 @@ def workers_for(config: Config) -> int:
 
 
 def on_own_gpu(config: Config, worker: str) -> Config:
-    """Return a worker's config. Workers with the device ``cuda`` share the visible GPUs.
-
-    Args:
-        config: from the options.
-        worker: its name, such as ``gw1``; empty without workers.
-    """
+    """Return the config of a worker such as ``gw1``. Workers with the device ``cuda`` share the visible GPUs."""
     if config.device != "cuda" or not worker:
         return config
     import torch

@@ -105,11 +105,7 @@ WORDS = (
 def asks_for_times(options: Any, prefix: str = "") -> bool:
     """Return whether a run measures times: an option of the times is given, or times are allowed to be missing.
 
-    The environment variable that asks for a new baseline has the same effect.
-
-    Args:
-        options: the parsed options.
-        prefix: prefix of their names.
+    The environment variable that asks for a new baseline has the same effect. ``prefix`` is that of the options' names.
     """
     with suppress(DsocrError):  # which pytest refuses
         if value_of(UPDATE, UPDATE.in_environment()):
@@ -121,12 +117,7 @@ def asks_for_times(options: Any, prefix: str = "") -> bool:
 
 
 def is_unasked(folder: Path, config: pytest.Config) -> bool:
-    """Return whether a measuring suite is to be left out, because nothing asks for it; add a note if so.
-
-    Args:
-        folder: folder of any suite.
-        config: of the run.
-    """
+    """Return whether a folder is a measuring suite that nothing asks for; add a note if so."""
     if folder.name not in ON_REQUEST or not _came_with_all(folder, config) or _is_selected(folder.name, config):
         return False
     note = (

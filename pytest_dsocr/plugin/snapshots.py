@@ -75,11 +75,6 @@ def compare_snapshot(what: str, snapshot: SnapshotAssertion, value: Serializable
     """Compare ``value`` with its snapshot for ``dsocr_check``; without it, write ``assert snapshot == value``.
 
     If the subject has no accepted snapshot, the test is skipped. ``--dsocr-no-skip`` turns this into a failure.
-
-    Args:
-        what: name of the value.
-        snapshot: the fixture ``dsocr_snapshot``.
-        value: any JSON value.
     """
     try:
         is_accepted = snapshot == value
