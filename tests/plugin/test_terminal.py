@@ -124,12 +124,8 @@ LEVELS = """
 """
 
 
-@pytest.mark.dsocr_slow
-@pytest.mark.parametrize("apart", [False, True], ids=["here", "on a worker"])
-def test_what_needs_more_than_text_has_no_letter_and_is_counted_in_one_line(
-    repository: Repository, apart: bool
-) -> None:
-    ended = repository.run(LEVELS + TEST_TEXT, "--dsocr-out=out", *("-n", "1") * apart, apart=apart)
+def test_what_needs_more_than_text_has_no_letter_and_is_counted_in_one_line(repository: Repository) -> None:
+    ended = repository.run(LEVELS + TEST_TEXT, "--dsocr-out=out")
     shown = ended.stdout.str()
     assert (ended.ret, "sss" in shown, "1 passed, 30 not offered" in shown) == (0, False, True)
     assert shown.count("30 tests need more than text: 30 L2") == 1
