@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -48,14 +47,10 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
 QUICK = ("--preset=tiny", "--max-new-tokens=1")
 
 
-def options(*arguments: str | Path) -> Namespace:
-    return parser().parse_args([str(argument) for argument in arguments])
-
-
 def test_the_commands_and_their_options_are_these(snapshot: SnapshotAssertion) -> None:
     """Pin each option with its default, which users rely on."""
     assert ARGUMENTS.keys() == COMMANDS.keys()
-    assert {name: vars(options(*name.split(), *words)) for name, words in ARGUMENTS.items()} == snapshot
+    assert {name: vars(parser().parse_args([*name.split(), *words])) for name, words in ARGUMENTS.items()} == snapshot
 
 
 def test_the_version_is_reported_and_windows_refused(
