@@ -14,5 +14,5 @@ CROPPED = "landscape"
 
 
 def cropped_case(folder: Path, prompt: str, max_new_tokens: int) -> Case:
-    """A page that is cut, written into ``folder``."""
+    """Write a page that is cut into ``folder``."""
     return Case(write_page(CROPPED, folder), DEEPSEEK_OCR.prompts[prompt], CROPS, max_new_tokens, DEEPSEEK_OCR)

@@ -76,7 +76,7 @@ def test_commands_of_ours_are_taken_by_the_command_line(page: Path) -> None:
 
 
 def shell_of(part: Any) -> Iterator[str]:
-    """The script of each step of GitHub's workflows, or of each part of a job of GitLab's."""
+    """Yield the script of each step of GitHub's workflows, or of each part of a job of GitLab's."""
     named = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
     for name, value in named:
         if name in ("run", "before_script", "script", "after_script"):
@@ -137,13 +137,16 @@ def test_levels_are_those_of_the_code() -> None:
     assert reported == [(f"{level} {level.meaning}", ", ".join(METHODS[level])) for level in Level]
 
 
-def test_methods_are_those_of_the_protocol() -> None:
-    reported = [row[0].strip("`").partition("(")[0] for row in table("docs/levels-and-protocol.md", "method")]
-    assert reported == [name for names in METHODS.values() for name in names]
-
-
-def test_verdicts_are_those_of_the_code() -> None:
-    assert [row[0] for row in table("docs/verdicts.md", "verdict")] == [str(verdict) for verdict in Verdict]
+@pytest.mark.parametrize(
+    ("page", "header", "names"),
+    [
+        ("levels-and-protocol", "method", [name for names in METHODS.values() for name in names]),
+        ("verdicts", "verdict", [str(verdict) for verdict in Verdict]),
+        ("engine", "stage", [*STAGE_NAMES]),
+    ],
+)
+def test_the_first_column_of_a_table_is_that_of_the_code(page: str, header: str, names: list[str]) -> None:
+    assert [row[0].strip("`").partition("(")[0] for row in table(f"docs/{page}.md", header)] == names
 
 
 def test_tolerances_are_those_of_the_code() -> None:
@@ -172,10 +175,6 @@ def test_models_are_those_of_the_code() -> None:
         ]
         for family in MODELS.values()
     ]
-
-
-def test_stages_are_those_of_the_code() -> None:
-    assert [row[0].strip("`") for row in table("docs/engine.md", "stage")] == [*STAGE_NAMES]
 
 
 def test_the_table_of_bugs_is_of_the_catalogue() -> None:

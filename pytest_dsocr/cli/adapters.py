@@ -8,9 +8,8 @@ from pathlib import Path
 from pytest_dsocr import adapters
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.base.words import aligned, in_shell
-from pytest_dsocr.cli.arguments import add, add_model, add_reading
-from pytest_dsocr.engine.places import architecture_of, family_named
-from pytest_dsocr.records.config import Setup
+from pytest_dsocr.cli.arguments import add, add_model, add_reading, case_of, setup_of
+from pytest_dsocr.engine.places import architecture_of
 
 STARTS = Path(adapters.__file__).parent / "starts"
 """Folder of commented templates."""
@@ -122,12 +121,9 @@ def dump(options: Namespace) -> Iterator[str]:
         return
     from pytest_dsocr.adapters import dump as dumping  # brings torch
     from pytest_dsocr.pages.named import first_pages
-    from pytest_dsocr.records.case import make_case
 
-    setup = Setup(options.checkpoint, options.device, options.dtype, options.attention)
-    family, [page] = family_named(options.checkpoint), first_pages([options.page])
-    case = make_case(page, options.prompt, options.preset, options.max_new_tokens, family=family)
-    yield f"written     {dumping.write(setup, case, options.out)}"
+    [page] = first_pages([options.page])
+    yield f"written     {dumping.write(setup_of(options), case_of(options, page), options.out)}"
     yield f"next        {in_shell(['dsocr', 'dump', CHECK, str(options.out)])}"
 
 

@@ -1,10 +1,13 @@
 """Arguments of several commands: the model, the prompt and preset, the vendor's code."""
 
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
+from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.pages.page_list import LIST_SUFFIXES, SUBSETS
+from pytest_dsocr.records.case import Case, make_case
+from pytest_dsocr.records.config import Setup
 
 PAGES = (
     f"images, folders of images, list files ({', '.join(LIST_SUFFIXES)}), PDFs, "
@@ -28,10 +31,21 @@ def add_model(command: ArgumentParser) -> None:
     add(command, "--attention", "attention: eager, sdpa or flash_attention_2", "eager")
 
 
+def setup_of(options: Namespace) -> Setup:
+    """Return the settings that :func:`add_model` has added."""
+    return Setup(options.checkpoint, options.device, options.dtype, options.attention)
+
+
 def add_reading(command: ArgumentParser) -> None:
     """Add the prompt and the preset."""
     add(command, "--prompt", "a prompt's name, or a text with <image> in it", "markdown")
     add(command, "--preset", "tiny, small, base, large or gundam", "gundam")
+
+
+def case_of(options: Namespace, page: Path) -> Case:
+    """Return the case of a page with the prompt and the preset that :func:`add_reading` has added."""
+    family = family_named(options.checkpoint)
+    return make_case(page, options.prompt, options.preset, options.max_new_tokens, family=family)
 
 
 def add_vendor(command: ArgumentParser) -> None:

@@ -12,12 +12,10 @@ from pytest_dsocr.base.files import write_whole
 from pytest_dsocr.base.process import interrupted_by_sigterm
 from pytest_dsocr.base.progress import progress_bar
 from pytest_dsocr.base.words import entry
-from pytest_dsocr.cli.arguments import add, add_model, add_reading
-from pytest_dsocr.engine.places import family_named
+from pytest_dsocr.cli.arguments import add, add_model, add_reading, case_of, setup_of
 from pytest_dsocr.pages.page_list import page_named, shipped
 from pytest_dsocr.plugin.option_values import max_slowdown as read_share
 from pytest_dsocr.plugin.xfails import read_ledger
-from pytest_dsocr.records.case import make_case
 from pytest_dsocr.records.config import START_LIMIT_S
 from pytest_dsocr.report.bench import as_json, bencher, markdown
 from pytest_dsocr.timing.bench import BenchStatus, compare, lines_of
@@ -88,13 +86,11 @@ def run(options: Namespace) -> Iterator[str]:
 
 
 def _task(options: Namespace) -> Task:
-    family, page = family_named(options.checkpoint), page_named(options.page or shipped("dev-3")[0])
-    case = make_case(page, options.prompt, options.preset, options.max_new_tokens, family=family)
+    case = case_of(options, page_named(options.page or shipped("dev-3")[0]))
     reading = PageSetting(case.page.stem, case.page_sha256, case.prompt, case.preset.name, case.max_new_tokens)
-    setup = {name: getattr(options, name) for name in ("checkpoint", "device", "dtype", "attention")}
     return Task(
         subject=options.subject,
-        setup=setup,
+        setup=vars(setup_of(options)),
         checkpoint_sha256=_sha256(options.checkpoint),
         page=case.page.resolve(),
         reading=reading,

@@ -40,23 +40,16 @@ from pytest_dsocr.report.words import ON_REQUEST, SAFE_PATH, suites
 NAME, HOOKS = "dsocr", "pytest_dsocr.plugin.hooks"
 DEFAULT_OUT, OUT_FLAG = "dsocr-out", "--dsocr-out"
 GROUPS = {
-    "subject": ("subject", "model", "checkpoint", "device", "dtype", "attention", "level", "isolate"),
-    "reference": (
-        *("reference", "reference_device", "reference_dtype", "reference_attention", "vendor_env", "golden"),
-    ),
-    "pages": ("pages", "presets", "prompts", "max_new_tokens", "repeat", "shard"),
-    "limits": (
-        "tolerances",
-        "quantization_budget",
-        "max_slowdown",
-        "max_rounds",
-        "baseline_update",
-        "baseline_days",
-        "allow_missing",
-        "no_skip",
-    ),
-    "report": ("out", "explain", "xfails"),
-    "run": ("subject_time_limit", "start_limit", "time_limit"),
+    title: names.split()
+    for title, names in {
+        "subject": "subject model checkpoint device dtype attention level isolate",
+        "reference": "reference reference_device reference_dtype reference_attention vendor_env golden",
+        "pages": "pages presets prompts max_new_tokens repeat shard",
+        "limits": "tolerances quantization_budget max_slowdown max_rounds baseline_update baseline_days "
+        "allow_missing no_skip",
+        "report": "out explain xfails",
+        "run": "subject_time_limit start_limit time_limit",
+    }.items()
 }
 """Options by topic, as ``--help`` groups them."""
 DIGESTS = 65_536
@@ -153,10 +146,7 @@ def words_of(options: Namespace) -> Iterator[str]:
 def _status_of(command: Sequence[str], run_id: str, defaults: Mapping[str, str]) -> tuple[int, str]:
     """Run a command to its end; return its exit status, as a shell would, and the digest of its result.
 
-    Args:
-        command: its words.
-        run_id: id of its result.
-        defaults: environment variables for it, unless the user has set them.
+    ``defaults`` are environment variables that the user may have set to other values.
     """
     ours, pytests = os.pipe()
     environment = {**defaults, **os.environ, RUN_ID: run_id, WITNESS: str(pytests)}

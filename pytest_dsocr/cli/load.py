@@ -18,10 +18,10 @@ from pytest_dsocr.base.files import write_whole
 from pytest_dsocr.base.process import commit_here
 from pytest_dsocr.base.progress import progress_bar
 from pytest_dsocr.base.words import count, entry
-from pytest_dsocr.cli.arguments import add, add_model, add_reading
+from pytest_dsocr.cli.arguments import add, add_model, add_reading, setup_of
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.records.case import Case
-from pytest_dsocr.records.config import Setup, SubjectFaultError
+from pytest_dsocr.records.config import SubjectFaultError
 from pytest_dsocr.report.file import now
 from pytest_dsocr.timing.identity import PageSetting, identity_of
 from pytest_dsocr.timing.rounds import Measured, Round
@@ -69,9 +69,8 @@ def run(options: Namespace) -> Iterator[str]:
     named = make_cases(options.pages, [options.prompt], [options.preset], most, family=family)
     if named.bad:
         raise DsocrError(named.bad[0].why)
-    made = {name: getattr(options, name) for name in ("checkpoint", "device", "dtype", "attention")}
-    asked = options_of(options.server)
-    server = ServerSubject(replace(asked, time_limit=min(asked.time_limit, options.time_limit)), Setup(**made))
+    setup, asked = setup_of(options), options_of(options.server)
+    server = ServerSubject(replace(asked, time_limit=min(asked.time_limit, options.time_limit)), setup)
     server.greet()
     yield from map(_row, (HEAD, UNIT))
     rounds, errors = list[Round](), list[str]()
@@ -93,7 +92,7 @@ def run(options: Namespace) -> Iterator[str]:
             " ".join(options.pages), "", named.good[0].prompt, options.preset, options.max_new_tokens
         )
         here = {"commit": commit_here() or "", "machine": {"cpu": f"the host of {options.server}", "cores": 0}}
-        measured = Measured(identity_of(options.server, made, asked_of, **here), {}, tuple(rounds))
+        measured = Measured(identity_of(options.server, vars(setup), asked_of, **here), {}, tuple(rounds))
         head = {"started": now(), "verdict": f"{count(len(errors), 'error')} under load", "status": options.status}
         write_whole(options.out, json.dumps({**head, "b": asdict(measured), "judgements": []}) + "\n", shared=True)
         yield f"written         {options.out}"

@@ -12,7 +12,7 @@ from pytest_dsocr.base.errors import DsocrError, MachineError
 from pytest_dsocr.base.files import seal, write_whole
 from pytest_dsocr.base.progress import progress_bar
 from pytest_dsocr.base.words import count
-from pytest_dsocr.cli.arguments import add, add_model, add_reading
+from pytest_dsocr.cli.arguments import add, add_model, add_reading, case_of, setup_of
 from pytest_dsocr.contract.artifacts import OURS, Artifacts, boxes_in_pixels, split_pages, write_artifacts
 from pytest_dsocr.contract.image import load_images, read_file
 from pytest_dsocr.contract.markup import Span, parse, to_pixels
@@ -23,7 +23,6 @@ from pytest_dsocr.engine.places import MINI, MINI_IS_FOR, architecture_of
 from pytest_dsocr.pages.named import is_pdf, together_in
 from pytest_dsocr.pages.page_list import BadPage, page_named, shipped
 from pytest_dsocr.pages.rendering import length_of_pdf, pages_of_pdf
-from pytest_dsocr.records.case import make_case
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -100,12 +99,12 @@ def _numbers(path: Path, wanted: int | None) -> Sequence[int]:
 def _read(
     engine: Engine[KVCache], path: Path, options: Namespace, out: Path, bar_label: str = "decode"
 ) -> Iterator[str]:
-    case = make_case(path, options.prompt, options.preset, options.max_new_tokens, family=engine.family)
+    case = case_of(options, path)
     found = load_images(path)
     pages = found if isinstance(found, list) else [found]
     inputs = engine.prepare(found, prompt=options.prompt, preset=options.preset)
     yield f"page        {path.name}, {', '.join(f'{page.width} x {page.height}' for page in pages)} px"
-    yield f"model       {options.checkpoint}, {options.device}, {options.dtype}, {options.attention}"
+    yield f"model       {', '.join(vars(setup_of(options)).values())}"
     yield f"inputs      {_inputs(inputs, options.preset)}"
     with progress_bar(unit="token", desc=bar_label, total=options.max_new_tokens) as bar:
 

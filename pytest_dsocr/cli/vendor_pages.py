@@ -5,12 +5,9 @@ from __future__ import annotations
 import shlex
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
-
-from tqdm import tqdm
 
 from pytest_dsocr.base.errors import DsocrError, MachineError
 from pytest_dsocr.base.progress import progress_bar
@@ -24,6 +21,8 @@ from pytest_dsocr.reference.environment import find_environment
 from pytest_dsocr.reference.goldens import OWN, RECORDINGS, check_writable
 
 if TYPE_CHECKING:
+    from tqdm import tqdm
+
     from pytest_dsocr.records.reference_result import ReferenceResult
     from pytest_dsocr.reference.live import LiveReference
     from pytest_dsocr.reference.recorder import Recorder
@@ -73,46 +72,21 @@ def found_by(options: Namespace) -> Cases:
 def _recorded(cases: Sequence[Case], options: Namespace) -> Iterator[str]:
     from pytest_dsocr.reference.recorder import recorder
 
-    with Progress() as progress, live_reference(options, progress) as reference:
+    with progress_bar(unit="case") as bar, live_reference(options, bar) as reference:
         made = reference.provenance
         yield f"reference   {made.checkpoint}, {made.device}, {made.dtype}, {made.attention}"
         with recorder(options.golden, made) as target:
-            yield from _record(cases, reference, target, progress, options)
+            yield from _record(cases, reference, target, bar, options)
             recording = target.publish()
     yield from _summary(recording, options)
 
 
-class Progress:
-    """Progress bar over the cases that shows the current work of the reference; a context manager."""
-
-    def __init__(self) -> None:
-        self._shown = ExitStack()
-        self.bar: tqdm[Any] = self._shown.enter_context(progress_bar(unit="case"))
-        self.case_id, self.started_s = "", 0.0
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._shown.close()
-
-    def over(self, cases: Sequence[Case]) -> Iterator[Case]:
-        """Yield cases, and count each as done when the next is wanted."""
-        self.bar.reset(total=len(cases))
-        for case in cases:
-            self.case_id, self.started_s = case.id, monotonic()
-            yield case
-            self.bar.update()
-
-    def __call__(self, what: str, done: int, total: int | None) -> None:
-        """Show the progress of the reference."""
-        share = f"{done / total:.0%}" if total and what == "weights" else f"{done}"
-        self.bar.set_postfix_str(f"{self.case_id} {what} {share}")
-
-
-def live_reference(options: Namespace, progress: Progress) -> LiveReference:
-    """Return the vendor's code as a reference. It starts with the first request."""
+def live_reference(options: Namespace, bar: tqdm[Any]) -> LiveReference:
+    """Return the vendor's code as a reference. It starts with the first request, and the bar shows its progress."""
     from pytest_dsocr.reference.live import LiveReference
+
+    def on_progress(what: str, done: int, total: int | None) -> None:
+        bar.set_postfix_str(f"{what} {done / total:.0%}" if total and what == "weights" else f"{what} {done}")
 
     return LiveReference(
         options.vendor,
@@ -125,27 +99,29 @@ def live_reference(options: Namespace, progress: Progress) -> LiveReference:
         start_limit_s=options.start_limit,
         keep_values=False,
         command=_command(options),
-        on_progress=progress,
+        on_progress=on_progress,
     )
 
 
 def _record(
-    cases: Sequence[Case], reference: LiveReference, target: Recorder, progress: Progress, options: Namespace
+    cases: Sequence[Case], reference: LiveReference, target: Recorder, bar: tqdm[Any], options: Namespace
 ) -> Iterator[str]:
     missing = target.missing(cases, again=options.again)
     yield f"recording   {target.folder}: {len(cases) - len(missing)} of {len(cases)} cases are there"
     yield from (f"note        {note}" for note in target.notes)
-    done = 0
+    bar.reset(total=len(missing))
     try:
-        for case in progress.over(missing):
+        for case in missing:
+            bar.set_description_str(case.id)
+            started_s = monotonic()
             observation = reference.observe(case)
             target.add(case, observation)
-            done += 1
-            progress.bar.clear()
-            yield line_of(case, observation, monotonic() - progress.started_s)
+            bar.update()
+            bar.clear()
+            yield line_of(case, observation, monotonic() - started_s)
     except (KeyboardInterrupt, DsocrError):
         how = "the same command without --again" if options.again else "the same command"
-        yield f"kept        {len(cases) - len(missing) + done} of {len(cases)} cases; {how} continues from there"
+        yield f"kept        {len(cases) - len(missing) + bar.n} of {len(cases)} cases; {how} continues from there"
         raise
 
 

@@ -36,7 +36,6 @@ def pages_of_pdf(path: Path, numbers: Sequence[int] | None = None) -> Iterator[P
     PDF that cannot be opened, is a bad page.
 
     Args:
-        path: the PDF.
         numbers: of the pages wanted, the first is 1; all of them if left out.
     """
     try:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pytest
 
 from pytest_dsocr.base.words import entry
 from pytest_dsocr.compare.verdict import Comparison, Reason
 from pytest_dsocr.plugin import stash
+from pytest_dsocr.plugin.markers import within_markers
 
 if TYPE_CHECKING:
     from pytest_dsocr.compare.case import CaseReport
@@ -22,8 +23,6 @@ class Check:
     """Comparisons of one test.
 
     Args:
-        item: the test.
-        config: of the run.
         reference: shown in the text of a failure; None if the test uses none.
         usual: limits without those of the run and of the test; None without two sides.
         looser: limits of the run and of the test that are wider than usual, for comparisons that are not a case's.
@@ -49,6 +48,17 @@ class Check:
         self.passed = False
         """Whether the test's body passed."""
         self.attempt = item.stash.get(stash.ATTEMPT, 1)
+
+    @classmethod
+    def of(cls, request: pytest.FixtureRequest, config: Config) -> Self:
+        """Make the check of a test, with the reference and the limits of those sides that the test uses."""
+        names, usual, looser = request.fixturenames, None, dict[str, tuple[float, float]]()
+        reference = request.getfixturevalue("dsocr_reference") if "dsocr_reference" in names else None
+        if "dsocr_subject" in names:
+            limits = _usual_limits(request, config, reference)
+            usual = limits if reference else None
+            looser = within_markers(limits.but(config.tolerances), request.node).looser_than(limits)
+        return cls(request.node, config, reference, usual, looser)
 
     def __call__(self, found: CaseReport | Iterable[Comparison], *stages: str) -> None:
         """Record comparisons, and fail the test if one does not pass.
@@ -99,6 +109,17 @@ class Check:
         failure = pytest.fail.Exception(failure_text(failing, *sides, options, root), pytrace=False)
         vars(failure)["dsocr"] = cause_of(failing, report, self.config)
         return failure
+
+
+def _usual_limits(request: pytest.FixtureRequest, config: Config, reference: Reference | None) -> Tolerances:
+    """Return the limits without the run's options: between both sides, or of the subject with itself."""
+    from pytest_dsocr.compare.tolerances import tolerances
+    from pytest_dsocr.run.case import dtype_of, limits_between
+
+    subject = request.getfixturevalue("dsocr_subject")
+    if reference is None:
+        return tolerances(dtype_of(subject, config.dtype))
+    return limits_between(subject, reference, request.getfixturevalue("_dsocr_resources").key)
 
 
 def _names(found: Iterable[Comparison]) -> list[str]:

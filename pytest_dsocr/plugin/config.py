@@ -4,14 +4,15 @@ The command line counts before the environment, then the ini file, then the defa
 plugin is never refused.
 """
 
+from __future__ import annotations
+
 import sys
-from collections import ChainMap
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from pytest_dsocr.base.process import check_system, cores
 from pytest_dsocr.base.words import in_shell
 from pytest_dsocr.plugin import option_values as read
 from pytest_dsocr.plugin.options import OPTIONS, OUT, SPREAD, Option, texts_of, value_of
-from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, NOTES, OUT_FOLDER, WATCHED, WITNESS, uncaptured
+from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, NAMED, NOTES, OUT_FOLDER, WATCHED, WITNESS, uncaptured
 from pytest_dsocr.records.config import Config, Level
 from pytest_dsocr.reference.goldens import check_writable, golden_folder
 from pytest_dsocr.report.ci import append_summary, errors
@@ -28,6 +29,9 @@ from pytest_dsocr.report.file import EXIT_STATUS, Ending, RunIdentity, mark_ende
 from pytest_dsocr.report.views import write_summary
 from pytest_dsocr.subjects.calls import begin, current, end
 from pytest_dsocr.subjects.loading import level_before_loading
+
+if TYPE_CHECKING:
+    from pytest_dsocr.pages.named import Cases
 
 WORKERS = 2
 """Workers of a small run. Two save a third of the time of one, if the subject has stages."""
@@ -45,12 +49,7 @@ def workers_for(config: Config) -> int:
 
 
 def on_own_gpu(config: Config, worker: str) -> Config:
-    """Return a worker's config. Workers with the device ``cuda`` share the visible GPUs.
-
-    Args:
-        config: from the options.
-        worker: its name, such as ``gw1``; empty without workers.
-    """
+    """Return the config of a worker such as ``gw1``. Workers with the device ``cuda`` share the visible GPUs."""
     if config.device != "cuda" or not worker:
         return config
     import torch
@@ -85,6 +84,18 @@ def own_config(config: pytest.Config) -> Config:
     return config.stash[CONFIG]
 
 
+def cases_of(config: pytest.Config) -> Cases:
+    """Return the cases and bad pages that the options name, made at the first call."""
+    if NAMED not in config.stash:
+        from pytest_dsocr.engine.places import family_named
+        from pytest_dsocr.pages.named import make_cases
+
+        own = own_config(config)
+        asked = (own.pages, own.prompts, own.presets, own.max_new_tokens, own.shard)
+        config.stash[NAMED] = make_cases(*asked, family=family_named(own.checkpoint))
+    return config.stash[NAMED]
+
+
 def _watch(config: pytest.Config) -> None:
     """Watch the subject from now on. Reading the options may already import it. Messages go past pytest's capture."""
     if WATCHED not in config.stash:
@@ -106,12 +117,8 @@ def resolve(config: pytest.Config) -> Config:
     found["given_by"] = {name: given[0].replace(home, "") for name, given in places.items() if given}
     if not found["isolate"]:  # an isolated subject is not imported into this process
         _value(replace(OPTIONS[0], reader="importable_subject"), config, config.option)
-    found["tolerances"] = dict(found["tolerances"])
-    found["quantization_budget"] = dict(ChainMap(*reversed(found["quantization_budget"])))
-    found["max_slowdown"] = dict(found["max_slowdown"])
     if found["reference"] == found["subject"] == ENGINE:
         raise pytest.UsageError("the engine is compared with itself; name another subject, or leave the reference out")
-    found["allow_missing"] = frozenset(found["allow_missing"])
     is_written = found["baseline_update"] or _updates_snapshots(config)
     found["golden"] = found["golden"] or golden_folder(is_written=is_written)
     if found["model"]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_dsocr.base.errors import DsocrError
-from pytest_dsocr.plugin.markers import arguments_of
+from pytest_dsocr.plugin.markers import arguments_of, within_markers
 from pytest_dsocr.plugin.stash import CASES, CHECK, COMPARED, ELAPSED, LOADED, NAMED, RUN, KeptCase, leave_out
 from pytest_dsocr.report.parts import COMPARING
 
@@ -171,7 +171,7 @@ def dsocr_limits(
     from pytest_dsocr.run.case import limits_of
 
     limits = limits_of(dsocr_config, dsocr_subject, dsocr_reference, _dsocr_resources.key)
-    return _marked(limits, request.node)
+    return within_markers(limits, request.node)
 
 
 @pytest.fixture
@@ -198,15 +198,7 @@ def dsocr_check(request: pytest.FixtureRequest, dsocr_config: Config) -> Check:
     """Compare and count: ``dsocr_check(dsocr_report, "boxes")``, or ``dsocr_check(comparisons)``."""
     from pytest_dsocr.plugin.check import Check
 
-    names = request.fixturenames
-    reference = request.getfixturevalue("dsocr_reference") if "dsocr_reference" in names else None
-    usual, looser = None, dict[str, tuple[float, float]]()
-    if "dsocr_subject" in names:
-        limits = _usual(request, dsocr_config, reference)
-        usual = limits if reference else None
-        looser = _marked(limits.but(dsocr_config.tolerances), request.node).looser_than(limits)
-    check = Check(request.node, _reported(request, dsocr_config), reference, usual, looser)
-    request.node.stash[CHECK] = check
+    check = request.node.stash[CHECK] = Check.of(request, _reported(request, dsocr_config))
     return check
 
 
@@ -242,7 +234,7 @@ def dsocr_snapshot(
     from pytest_dsocr.plugin.snapshots import snapshot_extension
     from pytest_dsocr.run.case import own_limits
 
-    limits = _marked(own_limits(dsocr_config, dsocr_subject), request.node)
+    limits = within_markers(own_limits(dsocr_config, dsocr_subject), request.node)
     option = request.config.option
     may_write = option.update_snapshots or option.update_new_snapshots_only
     extension = snapshot_extension(_reported(request, dsocr_config), _dsocr_resources.key, limits, may_write=may_write)
@@ -299,21 +291,3 @@ def _reported(request: pytest.FixtureRequest, config: Config) -> Config:
             "--dsocr-isolate does nothing for a subject that comes from a fixture of your own; name it by an option"
         )
     return replace(config, subject=f"{type(subject).__module__}:{type(subject).__qualname__}")
-
-
-def _usual(request: pytest.FixtureRequest, config: Config, reference: Reference | None) -> Tolerances:
-    """Return the limits without the run's options: between both sides, or of the subject with itself."""
-    from pytest_dsocr.compare.tolerances import tolerances
-    from pytest_dsocr.run.case import dtype_of, limits_between
-
-    subject = request.getfixturevalue("dsocr_subject")
-    if reference is None:
-        return tolerances(dtype_of(subject, config.dtype))
-    return limits_between(subject, reference, request.getfixturevalue("_dsocr_resources").key)
-
-
-def _marked(limits: Tolerances, test: pytest.Item) -> Tolerances:
-    """Apply the tolerances of the test's markers, the nearest last."""
-    for mark in reversed(list(test.iter_markers("dsocr"))):
-        limits = limits.but(arguments_of(mark))
-    return limits

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Generator
+from collections.abc import Generator
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import pytest_dsocr
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.plugin import stash
 from pytest_dsocr.plugin.elapsed import RunElapsed
 from pytest_dsocr.plugin.journal import Journal
-from pytest_dsocr.plugin.markers import arguments_of, check_markers, is_ours, registration_lines
+from pytest_dsocr.plugin.markers import check_markers, is_ours, registration_lines
 from pytest_dsocr.plugin.options import OPTIONS, OUT, PREFIX, SPREAD
 from pytest_dsocr.plugin.run import Run
 
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from pytest_dsocr.pages.named import Cases
     from pytest_dsocr.pages.page_list import BadPage
     from pytest_dsocr.records.case import Case
-    from pytest_dsocr.records.config import Config, Level
+    from pytest_dsocr.records.config import Config
 
 FIXTURES = "pytest_dsocr.plugin.fixtures"
 pytest_plugins = (FIXTURES, "pytest_dsocr.plugin.stage_fixtures", "pytest_dsocr.plugin.perf")
@@ -82,23 +80,23 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Show both sides in the header, if the options are resolved."""
-    return _header(config) if stash.CONFIG in config.stash else []
+    return _header(config)
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     """Show the header now if only the collected tests have revealed a comparison."""
-    return _header(config) if stash.CONFIG in config.stash and config.get_verbosity() >= 0 else []
+    return _header(config) if config.get_verbosity() >= 0 else []
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrize tests that ask for a case or a page. A bad page is a parameter too, and fails its tests."""
     if _wants(metafunc, "dsocr_case"):
-        named = _named(metafunc.config)
+        named = _cases(metafunc.config)
         found: list[Case | BadPage] = [*named.good, *named.bad]
         metafunc.parametrize("dsocr_case", found, ids=[one.id for one in found], indirect=True, scope="session")
     elif _wants(metafunc, "dsocr_page"):
-        named = _named(metafunc.config)
+        named = _cases(metafunc.config)
         ids = {case.page: case.page.stem for case in named.good} | {page: page.id for page in named.bad}
         metafunc.parametrize("dsocr_page", list(ids), ids=ids.values(), indirect=True, scope="session")
 
@@ -124,21 +122,10 @@ def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark known failures, and deselect tests above the run's level or of other shards."""
-    if stash.CONFIG not in config.stash:
-        return
-    from pytest_dsocr.plugin.xfails import read_ledger
+    if stash.CONFIG in config.stash:
+        from pytest_dsocr.plugin.selection import select
 
-    own = config.stash[stash.CONFIG]
-    if own.xfails:
-        ledger = read_ledger(own.xfails)
-        config.stash[stash.UNMATCHED] = list(ledger.apply(items))
-        config.stash.setdefault(stash.NOTES, []).extend(ledger.over())
-    _leave(config, items, {item for item in items if own.level is not None and (_level(item) or 0) > own.level})
-    if own.shard and not own.shard.is_first:
-        _leave_to_the_first(config, items)
-    for item in items:
-        if _level(item) is not None and isinstance(item, pytest.Function):
-            item.fixturenames.insert(0, "_dsocr_level_needed")
+        select(config, items)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -149,8 +136,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
     stash.forget(item)
     own = _own(item.config)
-    if item.get_closest_marker("dsocr_gpu") and not _has_gpu():
-        stash.leave_out(item, "gpu", "needs a GPU that torch can use; run it where there is one")
+    if item.get_closest_marker("dsocr_gpu"):
+        import torch
+
+        if not torch.cuda.is_available():
+            stash.leave_out(item, "gpu", "needs a GPU that torch can use; run it where there is one")
     if item.get_closest_marker("dsocr_vendor") and not is_live(own):
         stash.leave_out(item, "vendor", "needs the vendor's Python files; name their folder: --dsocr-reference=FOLDER")
 
@@ -245,50 +235,32 @@ def _own(config: pytest.Config) -> Config:
     return own_config(config)
 
 
+def _cases(config: pytest.Config) -> Cases:
+    from pytest_dsocr.plugin.config import cases_of
+
+    return cases_of(config)
+
+
+def _header(config: pytest.Config) -> list[str]:
+    """Return the header once, as soon as the options are resolved."""
+    if stash.CONFIG not in config.stash or HEADED in config.stash:
+        return []
+    from pytest_dsocr.plugin.header import header
+
+    config.stash[HEADED] = True
+    return header(config)
+
+
 def _resolve(config: pytest.Config) -> None:
     """Resolve the options. A bad value may come from an ini file that pytest chose by mistake: show the notes."""
     try:
         if _own(config).shard:  # one that has no page is a bad value as well
-            _named(config)
+            _cases(config)
     except (DsocrError, pytest.UsageError) as error:
         from pytest_dsocr.plugin.config import refused
 
         refused(config, error)
         raise pytest.UsageError("\n".join([*map(str, error.args), *config.stash.get(stash.NOTES, [])])) from error
-
-
-def _named(config: pytest.Config) -> Cases:
-    if stash.NAMED not in config.stash:
-        from pytest_dsocr.engine.places import family_named
-        from pytest_dsocr.pages.named import make_cases
-
-        own = _own(config)
-        asked = (own.pages, own.prompts, own.presets, own.max_new_tokens, own.shard)
-        config.stash[stash.NAMED] = make_cases(*asked, family=family_named(own.checkpoint))
-    return config.stash[stash.NAMED]
-
-
-def _leave_to_the_first(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect tests without a page of this shard. Tests of other shards' pages were not made."""
-    named = _named(config)
-    pages = {*(case.page for case in named.good), *(one.path for one in named.bad)}
-    _leave(config, items, {item for item in items if _page_of(item) not in pages})
-
-
-def _leave(config: pytest.Config, items: list[pytest.Item], left: Collection[pytest.Item]) -> None:
-    """Deselect tests that our own options exclude, and do not count them as left out."""
-    if left:
-        config.hook.pytest_deselected(items=[item for item in items if item in left])
-        items[:] = [item for item in items if item not in left]
-        for item in left:
-            config.stash[stash.COLLECTED].pop(item.nodeid, None)
-
-
-def _page_of(item: pytest.Item) -> Path | None:
-    params = item.callspec.params if hasattr(item, "callspec") else {}
-    given = params.get("dsocr_case", params.get("dsocr_page"))
-    found: Path | None = getattr(given, "page", getattr(given, "path", given))
-    return found
 
 
 def _wants(metafunc: pytest.Metafunc, name: str) -> bool:
@@ -304,45 +276,3 @@ def _wants(metafunc: pytest.Metafunc, name: str) -> bool:
 def _argnames(mark: pytest.Mark) -> list[str]:
     names = mark.args[0] if mark.args else mark.kwargs.get("argnames", ())
     return [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
-
-
-def _level(item: pytest.Item) -> Level | None:
-    mark = item.get_closest_marker("dsocr_level")
-    return arguments_of(mark) if mark and is_ours(item) else None
-
-
-def _header(config: pytest.Config) -> list[str]:
-    """Return the header once: the subject and what it offers, the reference, the pages."""
-    if HEADED in config.stash:
-        return []
-    from pytest_dsocr.base.words import plain
-    from pytest_dsocr.plugin.loading import is_live
-    from pytest_dsocr.records.config import Level
-    from pytest_dsocr.reference.goldens import RECORDINGS, part_of
-    from pytest_dsocr.subjects.loading import level_before_loading, offers_before_loading
-
-    config.stash[HEADED] = True
-    own = _own(config)
-    offered = level_before_loading(own.subject, may_import=not own.isolate)
-    offers = offers_before_loading(own.subject, may_import=not own.isolate)
-    levels = ", ".join(f"{level} {level.meaning}" for level in Level if offered is not None and level <= offered)
-    by_engine = own.reference == "engine"
-    where = part_of(own.golden, RECORDINGS) if own.reference is None or by_engine else own.reference
-    how = "live" if is_live(own) else "recorded, or else by the engine" if by_engine else "recorded"
-    nearest = ", or the nearest recording" if own.reference is None else ""
-    reference = f"{', '.join(own.reference_key)}{nearest}"
-    lines = [
-        f"dsocr: pytest-dsocr {pytest_dsocr.__version__} from {pytest_dsocr.__path__[0]}",
-        f"dsocr: subject {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}, {own.attention}; offers "
-        f"{levels or 'what it says when it is loaded'}{offers.summary}",
-        f"dsocr: reference {how}, {where}, {reference}; "
-        f"pages {' '.join(own.pages)}, {' '.join(own.presets)}, {' '.join(own.prompts)}",
-        *(f"dsocr: {note}" for note in config.stash.get(stash.NOTES, [])),
-    ]
-    return list(map(plain, lines))
-
-
-def _has_gpu() -> bool:
-    import torch
-
-    return torch.cuda.is_available()

@@ -14,6 +14,7 @@ import pytest
 from pytest_dsocr.base.errors import DsocrError
 
 if TYPE_CHECKING:
+    from pytest_dsocr.compare.tolerances import Tolerances
     from pytest_dsocr.records.config import Level
 
 
@@ -80,6 +81,13 @@ def arguments_of(mark: pytest.Mark) -> Any:
         valid = _signature(marker) or "no arguments"
         raise DsocrError(f"the marker {mark.name} does not fit ({error}); it takes {valid}") from error
     return marker(*bound.args, **bound.kwargs)
+
+
+def within_markers(limits: Tolerances, test: pytest.Item) -> Tolerances:
+    """Return limits with the tolerances of the test's markers, the nearest last."""
+    for mark in reversed(list(test.iter_markers("dsocr"))):
+        limits = limits.but(arguments_of(mark))
+    return limits
 
 
 def is_ours(item: pytest.Item) -> bool:

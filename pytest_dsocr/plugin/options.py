@@ -6,6 +6,7 @@ test compares them with the words that the readers accept.
 
 import os
 from argparse import SUPPRESS, Namespace, _ActionsContainer
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -28,8 +29,8 @@ class Option:
     """Default, as a user types it."""
     unset: str = ""
     """Behaviour of a run without the option, if it has no default."""
-    many: bool = False
-    """Whether it may be given several times; in the ini file and the environment one a line."""
+    collect: Callable[[tuple[Any, ...]], Any] | None = None
+    """Makes one value of several, which are one a line off the command line; None if it may be given once only."""
     reader: str = ""
     """Name of its reader in :mod:`~pytest_dsocr.plugin.option_values`, if it is not the option's name."""
 
@@ -56,6 +57,11 @@ class Option:
         return self.ini.upper()
 
     @property
+    def many(self) -> bool:
+        """Whether it may be given several times."""
+        return self.collect is not None
+
+    @property
     def is_switch(self) -> bool:
         """Whether it takes no value on the command line."""
         return self.reader == "yes_or_no"
@@ -66,7 +72,7 @@ class Option:
         if self.is_switch:
             return False
         values = () if self.default is None else (self.read(self.default),)
-        return values if self.many else next(iter(values), None)
+        return self.collect(values) if self.collect else next(iter(values), None)
 
     @property
     def full_help(self) -> str:
@@ -89,11 +95,9 @@ class Option:
         """
         flags = (f"--{self.name.replace('_', '-')}", self.flag)
         text = f"{self.help} (default: {default})" if default else self.full_help
-        if self.is_switch:
-            command.add_argument(*flags, dest=self.name, action="store_true", help=text)
-        else:
-            how: dict[str, Any] = {"dest": self.name, "metavar": self.metavar, "default": SUPPRESS}
-            command.add_argument(*flags, action="append", help=text, **how)
+        several: dict[str, Any] = {"action": "append", "metavar": self.metavar, "default": SUPPRESS}
+        how = {"action": "store_true"} if self.is_switch else several
+        command.add_argument(*flags, dest=self.name, help=text, **how)
 
     def words(self, options: Namespace) -> Iterator[str]:
         """Yield the arguments of pytest for the option as given to a command of ours."""
@@ -105,11 +109,7 @@ class Option:
 
 
 def value_of(option: Option, places: Iterable[tuple[str, Any]]) -> Any:
-    """Read an option's value.
-
-    Args:
-        option: the option.
-        places: each place where it was given, and the value there. The first one counts.
+    """Read an option's value from the places where it was given, each with its value. The first one counts.
 
     Raises:
         DsocrError: on a bad value. The message names the place and lists the valid values.
@@ -119,11 +119,9 @@ def value_of(option: Option, places: Iterable[tuple[str, Any]]) -> Any:
             values = tuple(option.read(text) for text in texts_of(given))
         except DsocrError as error:
             raise DsocrError(f"{place}: {error}") from error
-        if not option.many:
-            return values[0]
-        if values:
-            return values
-        raise DsocrError(f"{place}: names nothing; give {option.help}, or leave it out")
+        if not values:
+            raise DsocrError(f"{place}: names nothing; give {option.help}, or leave it out")
+        return option.collect(values) if option.collect else values[0]
     return option.value_if_unset
 
 
@@ -134,6 +132,18 @@ def texts_of(given: Any) -> Sequence[str]:
     return (given,) if isinstance(given, str) else tuple(text for text in given if text.strip())
 
 
+def _switch(name: str, text: str) -> Option:
+    return Option(name, text, reader="yes_or_no")
+
+
+def _limit(name: str, text: str, default_s: str) -> Option:
+    return Option(name, text, "SECONDS", default_s, reader="seconds")
+
+
+def _of_reference(name: str, text: str, metavar: str = "NAME") -> Option:
+    return Option(f"reference_{name}", text, metavar, unset="the subject's, or that of the nearest recording")
+
+
 OPTIONS = (
     Option(
         "subject",
@@ -142,20 +152,14 @@ OPTIONS = (
         "SUBJECT",
         default="engine",
     ),
-    Option("isolate", "run the subject in a process of its own, so that a crash costs one case", reader="yes_or_no"),
-    Option(
-        "subject_time_limit",
-        "longest that one call of the subject may take: reading a page, a stage, a step",
-        "SECONDS",
-        default="3600",
-        reader="seconds",
+    _switch("isolate", "run the subject in a process of its own, so that a crash costs one case"),
+    _limit(
+        "subject_time_limit", "longest that one call of the subject may take: reading a page, a stage, a step", "3600"
     ),
-    Option(
+    _limit(
         "start_limit",
         "longest that a side may take to start and load: the subject, or a live reference without a sign of progress",
-        "SECONDS",
-        default="1800",
-        reader="seconds",
+        "1800",
     ),
     Option(
         "checkpoint",
@@ -183,19 +187,13 @@ OPTIONS = (
         unset="the one that dsocr vendor setup made",
         reader="present_folder",
     ),
-    Option(
-        "time_limit",
-        "longest that a live reference may go without a sign of progress",
-        "SECONDS",
-        default="600",
-        reader="seconds",
-    ),
+    _limit("time_limit", "longest that a live reference may go without a sign of progress", "600"),
     Option(
         "pages",
         "image, folder of images, list file, PDF, or shipped pages: invoice_016, dev-3, dev-20, typeset, all",
         "PAGES",
         default="dev-3",
-        many=True,
+        collect=tuple,
         reader="page",
     ),
     Option(
@@ -204,13 +202,13 @@ OPTIONS = (
         "I/N",
         unset="all pages",
     ),
-    Option("presets", "tiny, small, base, large or gundam", "PRESET", default="gundam", many=True, reader="preset"),
+    Option("presets", "tiny, small, base, large or gundam", "PRESET", default="gundam", collect=tuple, reader="preset"),
     Option(
         "prompts",
         "markdown, ocr, free, figure, describe, pages, or a text with <image> in it",
         "PROMPT",
         default="markdown",
-        many=True,
+        collect=tuple,
         reader="prompt",
     ),
     Option(
@@ -226,29 +224,17 @@ OPTIONS = (
     Option("device", "the subject's device: cpu, cuda or cuda:N", "DEVICE", default="cpu"),
     Option("dtype", "the subject's dtype: float32, bfloat16, float16", "DTYPE", default="float32"),
     Option("attention", "the subject's attention: eager, sdpa, flash_attention_2", default="eager"),
-    Option(
-        "reference_device",
-        "the reference's device: cpu, cuda, cuda:N, or that of a recording, such as nvidia-h200",
-        "DEVICE",
-        unset="the subject's, or that of the nearest recording",
+    _of_reference(
+        "device", "the reference's device: cpu, cuda, cuda:N, or that of a recording, such as nvidia-h200", "DEVICE"
     ),
-    Option(
-        "reference_dtype",
-        "the reference's dtype: float32, bfloat16",
-        "DTYPE",
-        unset="the subject's, or that of the nearest recording",
-    ),
-    Option(
-        "reference_attention",
-        "the reference's attention: eager, flash_attention_2",
-        unset="the subject's, or that of the nearest recording",
-    ),
+    _of_reference("dtype", "the reference's dtype: float32, bfloat16", "DTYPE"),
+    _of_reference("attention", "the reference's attention: eager, flash_attention_2"),
     Option(
         "tolerances",
         "how far the two sides may differ, such as boxes=1, coords=0.02 or seam=1e-3",
         "NAME=VALUE",
         unset="by dtype, device and attention",
-        many=True,
+        collect=dict,
         reader="tolerance",
     ),
     Option(
@@ -256,23 +242,23 @@ OPTIONS = (
         "loss allowed to a port in fewer bits: int8, fp8, int4, or NAME=VALUE of kl, tokens, boxes, characters, pages",
         "PRECISION|NAME=VALUE",
         unset="the budget of the precision that the subject declares, if any",
-        many=True,
+        collect=lambda tables: dict(ChainMap(*reversed(tables))),
     ),
     Option(
         "max_slowdown",
         "how much slower than its baseline a stage may be, such as decode=0.05, or 0.05 for each",
         "STAGE=SHARE",
         unset="0.05, and half a per cent of the page",
-        many=True,
+        collect=dict,
     ),
     Option("max_rounds", "most rounds that are timed before a stage is called AMBIGUOUS", "ROUNDS", "48"),
-    Option("baseline_update", "accept the times of this run as the baseline of this machine", reader="yes_or_no"),
+    _switch("baseline_update", "accept the times of this run as the baseline of this machine"),
     Option("baseline_days", "greatest age of a baseline in days", "DAYS", "180", reader="days"),
     Option(
         "allow_missing",
         "what is allowed to be missing without failing the run: baseline, gpu, recording, snapshot, timings, vendor",
         unset="nothing",
-        many=True,
+        collect=frozenset,
     ),
     Option(
         "explain",
@@ -287,11 +273,7 @@ OPTIONS = (
         "LEVEL",
         unset="what the subject offers",
     ),
-    Option(
-        "no_skip",
-        "turn every skipped test into a failure, except what --dsocr-allow-missing allows",
-        reader="yes_or_no",
-    ),
+    _switch("no_skip", "turn every skipped test into a failure, except what --dsocr-allow-missing allows"),
     Option(
         "out",
         "folder for dsocr.json, index.html and pictures of each page with both sides' boxes",

@@ -27,7 +27,6 @@ class Run:
     """Collector of all comparisons. It fails a run that does not pass, and writes and shows its result.
 
     Args:
-        config: pytest's.
         out: folder of the result, which is marked as running already; None if no result is written.
         identity: the run's identity in that mark.
     """

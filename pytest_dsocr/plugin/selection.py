@@ -1,7 +1,8 @@
-"""Deselected tests, and suites that run only on request."""
+"""Known failures, deselected tests, and suites that run only on request."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,13 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.plugin.markers import arguments_of, is_ours
 from pytest_dsocr.plugin.options import OPTIONS, PREFIX, value_of
-from pytest_dsocr.plugin.stash import COLLECTED, CONFIG, NAMED, NOTES
+from pytest_dsocr.plugin.stash import COLLECTED, CONFIG, NAMED, NOTES, UNMATCHED
+from pytest_dsocr.plugin.xfails import read_ledger
 from pytest_dsocr.report.payload import LeftPayload
 from pytest_dsocr.report.words import ON_REQUEST
 
 if TYPE_CHECKING:
     from pytest_dsocr.records.case import Case
+    from pytest_dsocr.records.config import Level
 
 SELECTING = {"keyword": "-k", "markexpr": "-m", "deselect": "--deselect", "lf": "--lf", "stepwise": "--sw"}
 """Options of pytest that deselect tests: the attribute and the flag."""
@@ -45,6 +49,47 @@ def _listed(case: Case) -> tuple[str, str, str, str]:
     return case.id, case.page_name, case.preset.name, prompt_name(case.prompt, case.family)
 
 
+def select(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark known failures, deselect tests above the run's level or of other shards, and ask for the level of others."""
+    own = config.stash[CONFIG]
+    if own.xfails:
+        ledger = read_ledger(own.xfails)
+        config.stash[UNMATCHED] = list(ledger.apply(items))
+        config.stash.setdefault(NOTES, []).extend(ledger.over())
+    if own.level is not None:
+        _leave(config, items, {item for item in items if (_level(item) or 0) > own.level})
+    if own.shard and not own.shard.is_first:  # tests of other shards' pages were not made
+        from pytest_dsocr.plugin.config import cases_of
+
+        cases = cases_of(config)
+        pages = {*(case.page for case in cases.good), *(one.path for one in cases.bad)}
+        _leave(config, items, {item for item in items if _page_of(item) not in pages})
+    for item in items:
+        if _level(item) is not None and isinstance(item, pytest.Function):
+            item.fixturenames.insert(0, "_dsocr_level_needed")
+
+
+def _leave(config: pytest.Config, items: list[pytest.Item], left: Collection[pytest.Item]) -> None:
+    """Deselect tests that our own options exclude, and do not count them as left out."""
+    if left:
+        config.hook.pytest_deselected(items=[item for item in items if item in left])
+        items[:] = [item for item in items if item not in left]
+        for item in left:
+            config.stash[COLLECTED].pop(item.nodeid, None)
+
+
+def _page_of(item: pytest.Item) -> Path | None:
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    given = params.get("dsocr_case", params.get("dsocr_page"))
+    found: Path | None = getattr(given, "page", getattr(given, "path", given))
+    return found
+
+
+def _level(item: pytest.Item) -> Level | None:
+    mark = item.get_closest_marker("dsocr_level")
+    return arguments_of(mark) if mark and is_ours(item) else None
+
+
 MARKER = "dsocr_perf"
 ASKING = ("baseline_update", "max_slowdown", "max_rounds", "baseline_days")
 """Options that have no effect on a run without times."""
@@ -60,11 +105,7 @@ WORDS = (
 def asks_for_times(options: Any, prefix: str = "") -> bool:
     """Return whether a run measures times: an option of the times is given, or times are allowed to be missing.
 
-    The environment variable that asks for a new baseline has the same effect.
-
-    Args:
-        options: the parsed options.
-        prefix: prefix of their names.
+    The environment variable that asks for a new baseline has the same effect. ``prefix`` is that of the options' names.
     """
     with suppress(DsocrError):  # which pytest refuses
         if value_of(UPDATE, UPDATE.in_environment()):
@@ -76,12 +117,7 @@ def asks_for_times(options: Any, prefix: str = "") -> bool:
 
 
 def is_unasked(folder: Path, config: pytest.Config) -> bool:
-    """Return whether a measuring suite is to be left out, because nothing asks for it; add a note if so.
-
-    Args:
-        folder: folder of any suite.
-        config: of the run.
-    """
+    """Return whether a folder is a measuring suite that nothing asks for; add a note if so."""
     if folder.name not in ON_REQUEST or not _came_with_all(folder, config) or _is_selected(folder.name, config):
         return False
     note = (

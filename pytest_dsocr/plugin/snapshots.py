@@ -75,11 +75,6 @@ def compare_snapshot(what: str, snapshot: SnapshotAssertion, value: Serializable
     """Compare ``value`` with its snapshot for ``dsocr_check``; without it, write ``assert snapshot == value``.
 
     If the subject has no accepted snapshot, the test is skipped. ``--dsocr-no-skip`` turns this into a failure.
-
-    Args:
-        what: name of the value.
-        snapshot: the fixture ``dsocr_snapshot``.
-        value: any JSON value.
     """
     try:
         is_accepted = snapshot == value
@@ -87,9 +82,8 @@ def compare_snapshot(what: str, snapshot: SnapshotAssertion, value: Serializable
         leave_out(snapshot.test_location.item, "snapshot", str(error))
     made = snapshot.executions[snapshot.num_executions - 1]
     if is_accepted:
-        return Comparison(
-            f"snapshot.{what}", Verdict.MATCH, "written" if made.created or made.updated else "as accepted"
-        )
+        how = "written" if made.created or made.updated else "as accepted"
+        return Comparison(f"snapshot.{what}", Verdict.MATCH, how)
     measured, *details = snapshot.get_assert_diff()
     extension = snapshot.extension
     if isinstance(extension, GoldenSnapshots) and (message := extension.of_another(made.recalled_data)):
@@ -99,27 +93,17 @@ def compare_snapshot(what: str, snapshot: SnapshotAssertion, value: Serializable
     return Comparison(f"snapshot.{what}", Verdict.WRONG, measured, None, tuple(details))
 
 
-def snapshot_extension(
-    config: Config, key: RecordingKey, limits: Tolerances, *, may_write: bool = True
-) -> type[GoldenSnapshots]:
+def snapshot_extension(config: Config, key: RecordingKey, limits: Tolerances, *, may_write: bool) -> type[Any]:
     """Return the extension of a run, for ``snapshot.use_extension``.
 
-    Args:
-        config: of the run.
-        key: of its snapshots.
-        limits: tolerances for spans, boxes and texts.
-        may_write: whether the run may write snapshots. Otherwise it may read the shipped ones.
+    ``limits`` are those of spans, boxes and texts. Only a run that may not write snapshots reads the shipped ones.
     """
     folder = config.golden / FOLDER if may_write else part_of(config.golden, FOLDER)
-    names = ("subject", "checkpoint", "device", "dtype", "attention")
-    command = shlex.join(
-        ["pytest", "--snapshot-update", *(f"--dsocr-{name}={getattr(config, name)}" for name in names)]
-    )
     is_shipped = not may_write and folder.resolve() == (shipped_folder() / FOLDER).resolve()
-    allow_missing = "snapshot" in config.allow_missing
-    return _extension(
-        key, config.subject, command, folder=folder, limits=limits, allow_missing=allow_missing, is_shipped=is_shipped
-    )
+    options = {"subject": config.subject, **asdict(config.setup)}
+    command = shlex.join(["pytest", "--snapshot-update", *(f"--dsocr-{name}={of}" for name, of in options.items())])
+    made = (key, config.subject, command)
+    return _extension(folder.absolute(), made, limits, "snapshot" in config.allow_missing, is_shipped)
 
 
 class GoldenSnapshots(SingleFileSnapshotExtension):
@@ -130,8 +114,8 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
     """
 
     file_extension = "json"
-    folder: ClassVar[Path]
-    """Folder of the snapshots of all keys."""
+    home: ClassVar[Path]
+    """Folder of the key's snapshots, in a folder of its checkpoint, in the folder of all snapshots."""
     key: ClassVar[RecordingKey]
     origin: ClassVar[Mapping[str, Any]]
     limits: ClassVar[Tolerances]
@@ -145,24 +129,19 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
 
     def matches(self, *, serialized_data: SerializableData, snapshot_data: SerializableData) -> bool:
         """Return whether a value equals the accepted one within the limits, with the same weights."""
-        return not any(self._differences(serialized_data, snapshot_data))
+        return not any(differences_of_files(serialized_data, snapshot_data, self.limits))
 
     def diff_lines(self, serialized_data: Any, snapshot_data: Any) -> Iterator[str]:
         """Yield the differences from the accepted value, and advice."""
         if snapshot_data:
-            yield from self._differences(serialized_data, snapshot_data)
+            yield from differences_of_files(serialized_data, snapshot_data, self.limits)
             yield "fix it if it is a bug; if the change is intended, accept it: --snapshot-update"
 
     @classmethod
     def dirname(cls, *, test_location: PyTestLocation) -> str:
         """Return the folder of a test file's snapshots."""
         test_file = Path(test_location.filepath)
-        return str(cls.home() / test_file.parent.name / test_file.stem)
-
-    @classmethod
-    def home(cls) -> Path:
-        """Return the folder of the key's snapshots."""
-        return cls.folder / _name_in(cls.folder.absolute(), cls.key.checkpoint, cls.key.checkpoint_sha256) / cls.key.way
+        return str(cls.home / test_file.parent.name / test_file.stem)
 
     @classmethod
     def get_location(cls, *, test_location: PyTestLocation, index: SnapshotIndex) -> str:
@@ -177,8 +156,8 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
         if option.update_snapshots or option.update_new_snapshots_only:
             check_writable(location, "--dsocr-golden=DIR")
         elif not location.is_file():
-            of_test = f" for {test_location.snapshot_name}" if cls.home().is_dir() else ""  # else of none, in one line
-            reason = f"there is no snapshot of {cls.key.in_words}{of_test}, {cls._nearest(location)}"
+            of_test = f" for {test_location.snapshot_name}" if cls.home.is_dir() else ""  # else of none, in one line
+            reason = f"there is no snapshot of {cls.key.in_words}{of_test}, {_nearest(cls.home, location)}"
             if cls.allow_missing:
                 leave_out(test_location.item, "snapshot", reason)
             make = "make it with --snapshot-update, or declare that it may be missing: --dsocr-allow-missing=snapshot"
@@ -204,34 +183,28 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
         return any(not _defines(module, Path(filepath).stem) for module in modules)
 
     @classmethod
-    def _nearest(cls, location: Path) -> str:
-        """List other keys with this snapshot, the most similar first."""
-        home = cls.home()
-        name = location.relative_to(home)
-        folders = [path.parents[len(name.parts) - 1] for path in cls.folder.glob(f"*/*/{glob.escape(str(name))}")]
-        return nearest(_traits(home), {str(one.relative_to(cls.folder)): _traits(one) for one in folders})
-
-    @classmethod
     def of_another(cls, kept: Any) -> str:
         """Say which other subject a shipped snapshot is from. A new port is compared with the reference only."""
+        own = cls.origin["subject"]
         try:
-            other = str(unseal(kept)["origin"]["subject"]) if cls.is_shipped else cls.origin["subject"]
+            other = str(unseal(kept)["origin"]["subject"]) if cls.is_shipped else own
         except (ValueError, KeyError, TypeError):
             return ""  # a damaged one, which is reported
-        return f"there is none of {cls.origin['subject']}; that of {other}" if other != cls.origin["subject"] else ""
+        return f"there is none of {own}; that of {other}" if other != own else ""
 
-    def _differences(self, actual: bytes, kept: bytes) -> Iterator[str]:
-        try:
-            accepted = SNAPSHOTS.decode(kept, ACCEPTED)
-        except DsocrError as error:
-            yield str(error)
-            return
-        value = json.loads(actual)["value"]
-        weights = accepted["origin"]["checkpoint_sha256"]
-        if weights != self.origin["checkpoint_sha256"]:
-            own = self.origin["checkpoint_sha256"]
-            yield f"the snapshot was made with weights of SHA-256 {weights:.12}, and those under test have {own:.12}"
-        yield from differences(value, accepted["value"], self.limits)
+
+def differences_of_files(actual: bytes, kept: bytes, limits: Tolerances) -> Iterator[str]:
+    """Yield a line for each difference of two sealed values: in the weights, and in the values beyond the limits."""
+    try:
+        accepted = SNAPSHOTS.decode(kept, ACCEPTED)
+    except DsocrError as error:
+        yield str(error)
+        return
+    made = json.loads(actual)
+    own, weights = (one["origin"]["checkpoint_sha256"] for one in (made, accepted))
+    if weights != own:
+        yield f"the snapshot was made with weights of SHA-256 {weights:.12}, and those under test have {own:.12}"
+    yield from differences(made["value"], accepted["value"], limits)
 
 
 def differences(actual: Any, accepted: Any, limits: Tolerances) -> Iterator[str]:
@@ -242,22 +215,22 @@ def differences(actual: Any, accepted: Any, limits: Tolerances) -> Iterator[str]
         if name not in actual or name not in accepted:
             yield f"{name}: only in the {'snapshot' if name in accepted else 'test'}"
         elif name == "spans":
-            try:
-                SPANS.convert(accepted[name], ACCEPTED)
-                yield from _spans_apart(actual[name], accepted[name], limits)
-            except DsocrError as error:
-                yield str(error)
-        elif actual[name] != accepted[name] and not (
-            name in COUNTS and _is_near(actual[name], accepted[name], COUNTS[name], limits)
-        ):
+            yield from _spans_apart(actual[name], accepted[name], limits)
+        elif actual[name] != accepted[name] and not _is_near(name, actual[name], accepted[name], limits):
             yield f"{name}: {shown(actual[name])}; {ACCEPTED} has {shown(accepted[name])}"
 
 
-def _is_near(actual: Any, accepted: Any, most: Callable[[Tolerances, float], float], limits: Tolerances) -> bool:
-    return isinstance(accepted, int | float) and abs(actual - accepted) <= most(limits, accepted)
+def _is_near(name: str, actual: Any, accepted: Any, limits: Tolerances) -> bool:
+    is_count = name in COUNTS and isinstance(accepted, int | float)
+    return is_count and abs(actual - accepted) <= COUNTS[name](limits, accepted)
 
 
 def _spans_apart(actual: Spans, accepted: Spans, limits: Tolerances) -> Iterator[str]:
+    try:
+        SPANS.convert(accepted, ACCEPTED)
+    except DsocrError as error:
+        yield str(error)
+        return
     found, expected = (
         [SpanSeen(label, tuple(Box(*box) for box in boxes)) for label, boxes in own] for own in (actual, accepted)
     )
@@ -268,14 +241,27 @@ def _spans_apart(actual: Spans, accepted: Spans, limits: Tolerances) -> Iterator
 
 
 @cache
-def _name_in(folder: Path, checkpoint: str, checkpoint_sha256: str) -> str:
+def _extension(
+    folder: Path, made: tuple[RecordingKey, str, str], limits: Tolerances, allow_missing: bool, is_shipped: bool
+) -> type[GoldenSnapshots]:
+    """Make each class only once, because syrupy searches the folders of every class."""
+    key, subject, command = made
+    dated = {"versions": versions(), "date": datetime.now(UTC).date().isoformat()}
+    origin = {"subject": subject, **asdict(key), **dated, "command": command}
+    own = {"home": folder / _name_in(folder, key) / key.way, "key": key, "origin": origin, "limits": limits}
+    own |= {"allow_missing": allow_missing, "is_shipped": is_shipped}
+    # Under its base's name, by which syrupy finds an extension again where it gathers what the workers of a run used.
+    return type(GoldenSnapshots.__name__, (GoldenSnapshots,), {**own, "__module__": __name__})
+
+
+def _name_in(folder: Path, key: RecordingKey) -> str:
     """Return a checkpoint's name in the folder of snapshots. A renamed copy has the original's name.
 
     If no snapshot was made with these weights, it is the checkpoint's own name.
     """
-    own = folder / slug(checkpoint)
+    own = folder / slug(key.checkpoint)
     others = sorted(one for one in folder.glob("*") if one != own)
-    return next((one.name for one in (own, *others) if _holds(one, checkpoint_sha256)), own.name)
+    return next((one.name for one in (own, *others) if _holds(one, key.checkpoint_sha256)), own.name)
 
 
 def _holds(folder: Path, checkpoint_sha256: str) -> bool:
@@ -285,6 +271,13 @@ def _holds(folder: Path, checkpoint_sha256: str) -> bool:
             if SNAPSHOTS.read(path)["origin"]["checkpoint_sha256"] == checkpoint_sha256:
                 return True
     return False
+
+
+def _nearest(home: Path, location: Path) -> str:
+    """List other keys with this snapshot, the most similar first."""
+    name, every = location.relative_to(home), home.parents[1]
+    folders = [path.parents[len(name.parts) - 1] for path in every.glob(f"*/*/{glob.escape(str(name))}")]
+    return nearest(_traits(home), {str(one.relative_to(every)): _traits(one) for one in folders})
 
 
 def _traits(folder: Path) -> dict[str, str]:
@@ -298,17 +291,3 @@ def _defines(module: object, snapshot: str) -> bool:
     for name in filter(str.isidentifier, snapshot.partition("[")[0].split(".")):
         found = getattr(found, name, None)
     return found is not None
-
-
-@cache
-def _extension(key: RecordingKey, subject: str, command: str, **own: Any) -> type[GoldenSnapshots]:
-    """Make each class only once, because syrupy searches the folders of every class."""
-    own |= {"key": key, "origin": {"subject": subject, **_origin(key), "command": command}}
-    # Under its base's name, by which syrupy finds an extension again where it gathers what the workers of a run used.
-    return type(GoldenSnapshots.__name__, (GoldenSnapshots,), {**own, "__module__": __name__})
-
-
-@cache
-def _origin(key: RecordingKey) -> Mapping[str, Any]:
-    """Return the origin of snapshots: key, versions and date."""
-    return {**asdict(key), "versions": versions(), "date": datetime.now(UTC).date().isoformat()}

@@ -33,9 +33,10 @@ def dsocr_inputs(dsocr_case: Case, dsocr_subject: Any, _dsocr_kept: KeptCase) ->
     If both sides have answered to the case already, return the inputs of that answer.
     """
     _needs(dsocr_subject, "L1", "dsocr_inputs")
-    asked = (dsocr_case, dsocr_subject)
-    made: Mapping[str, Tensor] | None = (answer := _dsocr_kept.answer(*asked)) and answer.input_tensors
-    return made or _dsocr_kept.get("inputs", lambda: _checked(dsocr_subject).inputs(dsocr_case), *asked)
+    made: Mapping[str, Tensor] = _dsocr_kept.of_subject(
+        "input_tensors", lambda: _checked(dsocr_subject).inputs(dsocr_case), dsocr_case, dsocr_subject
+    )
+    return made
 
 
 @pytest.fixture
@@ -47,9 +48,10 @@ def dsocr_vision(
     If both sides have answered to the case already, return the seams of that answer.
     """
     _needs(dsocr_subject, "L2", "dsocr_vision")
-    asked = (dsocr_case, dsocr_subject)
-    made: Mapping[str, Tensor] | None = (answer := _dsocr_kept.answer(*asked)) and answer.vision_tensors
-    return made or _dsocr_kept.get("vision", lambda: _checked(dsocr_subject).vision(dsocr_inputs), *asked)
+    made: Mapping[str, Tensor] = _dsocr_kept.of_subject(
+        "vision_tensors", lambda: _checked(dsocr_subject).vision(dsocr_inputs), dsocr_case, dsocr_subject
+    )
+    return made
 
 
 @pytest.fixture

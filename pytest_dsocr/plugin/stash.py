@@ -101,6 +101,10 @@ class KeptCase:
             raise made
         return made
 
+    def of_subject(self, part: str, make: Callable[[], Any], case: object, subject: object) -> Any:
+        """Return a part of the ``subject``'s answer if both sides have been compared, or else what ``make`` returns."""
+        return getattr(self.answer(case, subject), part, None) or self.get(part, make, case, subject)
+
     def answer(self, case: object, subject: object) -> Any:
         """Return the ``subject``'s answer in the comparison of both sides, or None without one."""
         report = self._made[COMPARED][1] if self._is_of(COMPARED, case, (subject,)) else None

@@ -99,14 +99,9 @@ def run_case(
     """Run a case under the run's own limits; return its report, and its part of the run's result.
 
     Args:
-        case: to be run.
-        place: its place among the run's cases. The subject always reads the first page freely as well: nothing else
-            proves that ``read`` uses the stages.
-        subject: the implementation under test.
-        reference: to compare it with.
-        config: of the run.
+        place: place among the run's cases. The subject always reads the first page freely as well: nothing else proves
+            that ``read`` uses the stages.
         elapsed: takes the seconds of each part.
-        resources: of the run.
         again: reads the page repeatedly, if the run asks for it.
 
     Raises:
@@ -173,11 +168,6 @@ def compare_sides(
     """Ask both sides about ``case`` and compare their answers. Test each wrong part alone.
 
     Args:
-        case: what both sides read.
-        subject: the implementation under test.
-        reference: to compare it with.
-        resources: of the run.
-        limits: largest differences that pass.
         rounding: also compare how each stage rounds with the vendor's kernels, and find what each stage spends of the
             budget, if the subject computes in fewer bits than float32 or has a budget.
         always_read: have the subject read the page freely even if a stage is wrong.
@@ -262,11 +252,7 @@ def _drawn(report: CaseReport, folder: Path) -> str | None:
 
 
 def reference_of(config: Config, on_progress: OnProgress | None = None) -> Reference:
-    """Open the reference of a run, and start a live one.
-
-    Args:
-        config: of the run.
-        on_progress: called with the progress of a live reference.
+    """Open the reference of a run, and start a live one, which reports its progress.
 
     Raises:
         DsocrError: if it cannot be opened.

@@ -47,8 +47,6 @@ def substitute(subject: TextSubject, report: CaseReport, donor: Donor | None = N
     recording has no tensors; ``donor`` supplies them, if they agree with it.
 
     Args:
-        subject: the implementation under test.
-        report: comparisons of its answer.
         donor: loads an engine on the same checkpoint; called only for a recording, and only if a stage is wrong.
     """
     if report.fault is not None:

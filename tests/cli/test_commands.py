@@ -2,37 +2,29 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
-from argparse import Namespace
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pypdfium2
 import pytest
-from PIL import Image
 from syrupy.assertion import SnapshotAssertion
 
 import pytest_dsocr
-from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.base.files import unseal
 from pytest_dsocr.cli.main import COMMANDS, main, parser
-from pytest_dsocr.cli.vendor_pages import found_by
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.markup import parse, to_pixels
 from pytest_dsocr.cost.model import PageCost
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.places import MINI_IS_FOR, architecture_of
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
-from pytest_dsocr.pages.named import pages_in
-from pytest_dsocr.pages.page_list import BadPage, page_named, shipped
-from pytest_dsocr.records.case import Case
+from pytest_dsocr.pages.page_list import shipped
 from suites.contract.pages import write_page
 from tests.contract.test_pdf import pdf_of
 from tests.processes import finished
 
-FILES = ("b.PNG", "a.jpg", "c.tif", "notes.md", "d.webp", "e.pdf", "f.jpeg", "g.bmp", "h.gif", "i.tiff")
 ARGUMENTS: Mapping[str, Sequence[str]] = {
     "run": [],
     "compare": [],
@@ -52,35 +44,13 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
     "vendor record": ["a", "dev-3"],
 }
 """Fewest arguments that each command needs."""
-IMAGES = ["a.jpg", "b.PNG", "c.tif", "d.webp", "f.jpeg", "g.bmp", "h.gif", "i.tiff"]
 QUICK = ("--preset=tiny", "--max-new-tokens=1")
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "pages").mkdir()
-    for name in FILES:
-        Image.new("RGB", (4, 4)).save(tmp_path / "pages" / name, "PNG")
-    return tmp_path / "pages"
-
-
-def options(*arguments: str | Path) -> Namespace:
-    return parser().parse_args([str(argument) for argument in arguments])
-
-
-def recorded(*arguments: str | Path) -> tuple[Case, ...]:
-    """Return the cases of ``dsocr vendor record``."""
-    return found_by(options("vendor", "record", "code", *arguments)).good
-
-
-def names(pages: Iterable[Path | BadPage]) -> list[str]:
-    return [page.name for page in pages if isinstance(page, Path)]
 
 
 def test_the_commands_and_their_options_are_these(snapshot: SnapshotAssertion) -> None:
     """Pin each option with its default, which users rely on."""
     assert ARGUMENTS.keys() == COMMANDS.keys()
-    assert {name: vars(options(*name.split(), *words)) for name, words in ARGUMENTS.items()} == snapshot
+    assert {name: vars(parser().parse_args([*name.split(), *words])) for name, words in ARGUMENTS.items()} == snapshot
 
 
 def test_the_version_is_reported_and_windows_refused(
@@ -96,51 +66,6 @@ def test_the_version_is_reported_and_windows_refused(
     assert main(["run"]) == 2
     refused = "pytest-dsocr does not run on Windows; run it on Linux or macOS, or in WSL"
     assert capsys.readouterr().err == f"dsocr: {refused}\n"
-
-
-def test_a_folder_stands_for_its_images_by_name_and_files_as_they_are_named(folder: Path) -> None:
-    shutil.copy(folder / "a.jpg", folder / "._a.jpg")
-    assert names(pages_in([folder])) == IMAGES
-    named = [folder / "notes.md", folder / "c.tif"]
-    assert list(pages_in(named)) == named
-    assert names(pages_in([folder / "g.bmp", folder]))[:3] == ["g.bmp", "a.jpg", "b.PNG"]
-    for name in IMAGES:
-        (folder / name).unlink()
-    (folder / "._a.jpg").unlink()
-    why = f"the folder {folder} holds no images; give one that does, or image files"
-    assert [*pages_in([folder])] == [BadPage(folder, why)]
-
-
-def test_cases_are_every_page_in_every_preset_with_every_prompt_once(folder: Path) -> None:
-    pages = (folder / "g.bmp", folder / "a.jpg")
-    cases = recorded(*pages, "--presets", "tiny", "base", "--prompts", "free", "<image>What?")
-    assert [(case.page, case.preset.name, case.prompt) for case in cases] == [
-        (page, preset, prompt)
-        for page in pages
-        for preset in ("tiny", "base")
-        for prompt in (DEEPSEEK_OCR.prompts["free"], "<image>What?")
-    ]
-    assert {case.max_new_tokens for case in cases} == {8192}
-    twice = recorded(
-        pages[1], folder, pages[1], "--presets", "tiny", "tiny", "--prompts", "free", DEEPSEEK_OCR.prompts["free"]
-    )
-    assert [case.page.name for case in twice] == IMAGES
-    [case] = recorded(pages[1], "--max-new-tokens", "7")
-    assert (case.id, case.max_new_tokens) == ("a-gundam-markdown", 7)
-    with pytest.raises(DsocrError, match=r"^there is no page .*absent\.png; give an image, "):
-        recorded(folder / "absent.png")
-
-
-def test_a_shipped_page_is_accepted_by_its_name_unless_a_file_has_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    [page] = (page for page in shipped("all") if page.stem == "invoice_016")
-    assert list(pages_in(["invoice_016"])) == [page]
-    assert [case.page for case in recorded("invoice_016")] == [page]
-    assert page_named("invoice_016") == page
-    shutil.copy(page, "invoice_016")
-    assert list(pages_in(["invoice_016"])) == [Path("invoice_016")]
 
 
 REFUSED = {

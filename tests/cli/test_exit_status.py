@@ -75,13 +75,9 @@ def ended(*arguments: str, subject: str = "Reader") -> tuple[int, str]:
 
 
 @pytest.mark.dsocr_slow
-def test_a_wrong_model_is_distinguished_from_a_machine_out_of_order_and_counts_first() -> None:
+def test_wrong_counts_before_a_machine_out_of_order_and_slower_is_neither(pytester: pytest.Pytester) -> None:
     assert ended("--isolate", subject="OutOfMemory") == (10, "infrastructure")
     assert ended(subject="WrongAndOutOfMemory") == (1, "wrong")
-
-
-@pytest.mark.dsocr_slow
-def test_slower_is_neither(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=TESTS.format(pace="WRONG"))
     assert ended() == (11, "slower")
 

@@ -37,6 +37,7 @@ def test_its_status_and_its_markdown_say_what_became_wrong(tmp_path: Path, capsy
     assert "became wrong    a, clip.page" in markdown.read_text(encoding="utf-8")
     assert main(["diff", new, old]) == 0
     assert main(["diff", old, old]) == 0
+    assert main(["diff", old, old, f"--markdown={tmp_path}/no/such/folder.md"]) == 2
 
 
 def test_what_is_unfinished_or_no_result_is_not_comparable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,11 +51,6 @@ def test_what_is_unfinished_or_no_result_is_not_comparable(tmp_path: Path, capsy
     other["run"]["key"] = "another"
     assert main(["diff", old, written(tmp_path / "other", other)]) == 12
     assert "obstacle        the references' keys differ" in capsys.readouterr().out
-
-
-def test_a_file_that_cannot_be_written_is_a_bad_command_line(tmp_path: Path) -> None:
-    old = written(tmp_path / "old", night(*GOOD))
-    assert main(["diff", old, old, f"--markdown={tmp_path}/no/such/folder.md"]) == 2
 
 
 def asked(name: str | None, **options: object) -> Namespace:

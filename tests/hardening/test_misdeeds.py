@@ -15,7 +15,7 @@ ISOLATE = "--dsocr-isolate"
 
 @pytest.fixture
 def settled(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
-    """A repository with a subject that misbehaves on its first page."""
+    """Return a repository with a subject that misbehaves on its first page."""
     shutil.copy(misdeeds.__file__, repository.pytester.path)
     for name in ("good", "bad"):
         shutil.copy(repository.pytester.path / "page.png", repository.pytester.path / f"{name}.png")
@@ -29,11 +29,6 @@ def run(repository: Repository, misdeed: str, *arguments: str, apart: bool = Tru
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MISDEED", misdeed)
         return repository.run(TEST_TEXT, *PAGES, "--dsocr-out=out", *arguments, apart=apart)
-
-
-def notes(repository: Repository) -> list[str]:
-    found: list[str] = read_result(repository.pytester.path / "out")["notes"]
-    return found
 
 
 def costs_one_case(result: pytest.RunResult, *reported: str) -> None:
@@ -86,11 +81,10 @@ def test_what_is_isolated_is_imported_nowhere_else(settled: Repository) -> None:
 
 
 @pytest.mark.dsocr_slow
-@pytest.mark.parametrize("isolate", [(), (ISOLATE,)])
-def test_what_it_changes_is_reported_once(settled: Repository, isolate: tuple[str, ...]) -> None:
-    run(settled, "read:chdir", *isolate).assert_outcomes(passed=2)
+def test_what_it_changes_in_its_own_process_is_reported_once(settled: Repository) -> None:
+    run(settled, "read:chdir", ISOLATE).assert_outcomes(passed=2)
     home = settled.pytester.path
-    assert notes(settled) == [
+    assert read_result(home / "out")["notes"] == [
         f"the subject's read changed the working directory from {home} to /; the run keeps its own"
     ]
 

@@ -100,21 +100,18 @@ def passes(planted: Repository, done: subprocess.CompletedProcess[str]) -> list[
 
 
 @pytest.mark.dsocr_slow
-@pytest.mark.parametrize(("misdeed", "workers"), DEATHS)
-def test_a_run_that_dies_does_not_pass(
-    planted: Repository, monkeypatch: pytest.MonkeyPatch, misdeed: str, workers: Sequence[str]
+@pytest.mark.parametrize(
+    ("misdeed", "conftest", "arguments"),
+    [*((misdeed, "", workers) for misdeed, workers in DEATHS), *(("nothing", *lie) for lie in LIES.values())],
+    ids=[*(" ".join((misdeed, *workers)) for misdeed, workers in DEATHS), *LIES],
+)
+def test_a_run_that_dies_lies_or_stops_short_does_not_pass(
+    planted: Repository, monkeypatch: pytest.MonkeyPatch, misdeed: str, conftest: str, arguments: Sequence[str]
 ) -> None:
     monkeypatch.setenv("MISDEED", misdeed)
-    done = compare(planted, "", *workers)
+    done = compare(planted, conftest, *arguments)
     assert not any(passes(planted, done))
-    assert workers or "exit 0" not in misdeed or UNFINISHED in done.stderr
-
-
-@pytest.mark.dsocr_slow
-@pytest.mark.parametrize("lie", LIES)
-def test_nor_does_one_that_lies_or_stops_short(planted: Repository, lie: str) -> None:
-    conftest, arguments = LIES[lie]
-    assert not any(passes(planted, compare(planted, conftest, *arguments)))
+    assert arguments or "exit 0" not in misdeed or UNFINISHED in done.stderr
 
 
 def test_pytest_alone_takes_an_earlier_result_away_before_it_reads_a_conftest(

@@ -4,21 +4,25 @@ import hashlib
 import os
 import stat
 import tempfile
+from itertools import product
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.cli.main import parser
+from pytest_dsocr.cli.vendor_pages import found_by
 from pytest_dsocr.contract.image import files_of
 from pytest_dsocr.models import MODELS
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.pages.named import make_cases, pages_in
-from pytest_dsocr.pages.page_list import PAGES, SUBSETS, BadPage, read_list, shipped
+from pytest_dsocr.pages.page_list import PAGES, SUBSETS, BadPage, page_named, read_list, shipped
 from pytest_dsocr.pages.rendering import pages_of_pdf
-from pytest_dsocr.records.case import make_case
+from pytest_dsocr.records.case import Case, make_case
 from tests.contract.test_pdf import pdf_of
 
+IMAGES = ("a.jpg", "b.PNG", "c.tif", "d.webp", "f.jpeg", "g.bmp", "h.gif", "i.tiff")
 SHA256 = "5446d4716dc83e250ad4fd1a0d2b5e982ad557714bec90fb13a97a7f0a79b84b"
 """Hash of the names and bytes of all shipped pages, truths and lists, which the recordings depend on."""
 
@@ -36,6 +40,39 @@ def written(text: str | bytes, name: str = "pages.txt") -> Path:
     path = Path(name)
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
+
+
+def test_a_folder_stands_for_its_images_by_name_and_files_as_they_are_named(tmp_path: Path) -> None:
+    for name in (*IMAGES[::-1], "._a.jpg", "notes.md", "e.pdf"):
+        Image.new("RGB", (4, 4)).save(tmp_path / name, "PNG")
+    images = [tmp_path / name for name in IMAGES]
+    assert list(pages_in([tmp_path])) == images
+    named = [tmp_path / "notes.md", tmp_path / "c.tif"]
+    assert list(pages_in([*named, tmp_path])) == [*named, *images]
+    for image in (*images, tmp_path / "._a.jpg"):
+        image.unlink()
+    why = f"the folder {tmp_path} holds no images; give one that does, or image files"
+    assert list(pages_in([tmp_path])) == [BadPage(tmp_path, why)]
+
+
+@pytest.mark.usefixtures("folder")
+def test_cases_are_every_page_in_every_preset_with_every_prompt_once() -> None:
+    """Make the cases that ``dsocr vendor record`` records."""
+
+    def recorded(*arguments: str) -> tuple[Case, ...]:
+        return found_by(parser().parse_args(["vendor", "record", "code", *arguments])).good
+
+    pages, prompts, free = ("pages/b.jpg", "pages/a.png"), ("free", "<image>What?"), DEEPSEEK_OCR.prompts["free"]
+    cases = recorded(*pages, "--presets", "tiny", "base", "--prompts", *prompts)
+    expected = product(map(Path, pages), ("tiny", "base"), (free, "<image>What?"))
+    assert [(case.page, case.preset.name, case.prompt) for case in cases] == [*expected]
+    assert {case.max_new_tokens for case in cases} == {8192}
+    twice = recorded(pages[1], "pages", pages[1], "--presets", "tiny", "tiny", "--prompts", "free", free)
+    assert [case.page.name for case in twice] == ["a.png", "#1.png", "b.jpg", "c d.png", "café.png"]
+    [case] = recorded(pages[1], "--max-new-tokens", "7")
+    assert (case.id, case.max_new_tokens) == ("a-gundam-markdown", 7)
+    with pytest.raises(DsocrError, match=r"^there is no page absent\.png; give an image, "):
+        recorded("absent.png")
 
 
 @pytest.mark.usefixtures("folder")
@@ -90,7 +127,7 @@ def test_a_line_that_names_no_file_is_a_bad_page_among_the_good_as_is_the_second
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_subset_is_named_like_a_page_and_a_file_or_folder_of_its_name_wins() -> None:
+def test_a_subset_and_a_shipped_page_are_named_like_a_page_and_a_file_or_folder_of_the_name_wins() -> None:
     both = make_cases(["dev-3", "dev-20", "typeset"], ["markdown"], ["gundam"], family=DEEPSEEK_OCR).good
     assert [case.page for case in both] == [
         *shipped("dev-3"),
@@ -98,6 +135,10 @@ def test_a_subset_is_named_like_a_page_and_a_file_or_folder_of_its_name_wins() -
     ]
     Image.new("RGB", (4, 4)).save("dev-3", "PNG")
     assert list(pages_in([Path("dev-3")])) == [Path("dev-3")]
+    [page] = pages_in(["invoice_016"])
+    assert page == page_named("invoice_016") == PAGES / "generated/invoice_016.png"
+    Path("dev-3").rename("invoice_016")
+    assert list(pages_in(["invoice_016"])) == [Path("invoice_016")]
     Path("pages").rename("typeset")
     assert Path("typeset/a.png") in list(pages_in([Path("typeset")]))
 

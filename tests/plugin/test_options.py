@@ -182,6 +182,12 @@ def test_the_reference_is_keyed_as_the_subject_unless_said_otherwise(alone: pyte
     assert named.reference_key == ("cuda:1", "float32", "flash_attention_2")
 
 
+@pytest.mark.usefixtures("_installed")
+@pytest.mark.parametrize("update", ["--snapshot-update", "--snapshot-update-new-only", "--dsocr-baseline-update"])
+def test_the_first_golden_of_an_installation_makes_a_folder_for_it(alone: pytest.Pytester, update: str) -> None:
+    assert resolved(alone, "-p", "syrupy", update)["golden"] == alone.path / "golden"
+
+
 @pytest.mark.parametrize(("name", "word"), [("reference", "engine"), ("reference", "recorded"), ("checkpoint", "mini")])
 def test_a_word_is_no_path_and_a_path_in_the_ini_file_is_relative_to_that(
     alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, name: str, word: str

@@ -111,16 +111,6 @@ def accepted(run: Run) -> Run:
 
 
 @pytest.mark.dsocr_slow
-@pytest.mark.usefixtures("accepted", "_installed")
-def test_the_first_snapshot_makes_the_folder_of_goldens(repository: Repository) -> None:
-    shutil.rmtree("golden")
-    for options in (("--snapshot-update",), ()):
-        run = repository.pytester.runpytest_inprocess("-p", "no:cacheprovider", "checks", *options)
-        run.assert_outcomes(passed=4)
-        assert len([*HOME.glob("*.json")]) == 4
-
-
-@pytest.mark.dsocr_slow
 def test_snapshots_are_made_by_key_and_held_from_then_on(accepted: Run) -> None:
     names = {path.name for path in HOME.iterdir()}
     readings = {"test_reading[a-gundam].json", "test_reading[b-gundam].json"}

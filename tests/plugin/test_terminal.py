@@ -2,13 +2,12 @@
 
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.report.file import read_result
-from tests.plugin.conftest import CONFTEST, TEST_TEXT, TWO, Repository, rendered
+from tests.plugin.conftest import TEST_TEXT, TWO, Repository, rendered
 from tests.recordings import FILES
 
 THREE_TIMES = """
@@ -115,47 +114,6 @@ def test_reruns_are_named_from_ones_own_folder(repository: Repository, monkeypat
     assert read_result(Path("out"))["tests"][0]["rerun"] == again
 
 
-DROPPING = """
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_collection_modifyitems(items):
-        yield
-        items[:] = items[:1]
-"""
-MARKED = TEST_TEXT.replace("def ", "import pytest\n\n    @pytest.mark.dsocr(text=0.5)\n    def ")
-INI = "dsocr_tolerances =\n    text=0.5\n    seam=1e-9\n"
-WITHIN = "passes within looser limits: text=0.5 (0)"
-ONE_LEFT = "passes, 2 of 3 pages (second.png, third.png) not compared"
-LAST = "test_it.py::test_boxes[third-tiny-markdown]"
-SPANS = TWO.replace('"text"', '"spans"').replace("test_text", "test_spans")
-SLOW = SPANS.replace("def test_boxes", "import pytest\n\n    @pytest.mark.dsocr_slow\n    def test_boxes")
-
-
-@pytest.mark.parametrize(
-    ("subject", "tests", "how", "verdict"),
-    [
-        ("Misreader", TEST_TEXT, {"ini": INI}, f"{WITHIN} by dsocr_tolerances in tox.ini"),
-        ("Misreader", MARKED, {}, WITHIN),
-        ("Reader", SPANS, {"arguments": ("-n", "1", "-k", "page")}, ONE_LEFT),
-        ("Reader", SPANS, {"conftest": DROPPING}, ONE_LEFT),
-        ("Reader", SPANS, {"arguments": ("--deselect", LAST)}, "passes, 1 of 6 tests left out"),
-        ("Reader", SLOW, {"arguments": ("-m", "not dsocr_slow")}, "passes, 3 of 6 tests left out"),
-    ],
-    ids=["ini", "marker", "on a worker", "dropped", "--deselect", "slow"],
-)
-def test_looser_limits_and_what_was_left_out_are_in_the_verdict_wherever_it_is_reported(
-    repository: Repository, subject: str, tests: str, how: dict[str, Any], verdict: str, snapshot: SnapshotAssertion
-) -> None:
-    repository.settle(subject, ini=how.get("ini", ""))
-    repository.pytester.makeconftest(dedent(CONFTEST.format(reference="Reference")) + dedent(how.get("conftest", "")))
-    arguments = (*repository.pages("second", "third"), "--dsocr-out=out", *how.get("arguments", ()))
-    ended = repository.run(tests, *arguments, apart="-n" in arguments)
-    found = read_result(Path("out"))
-    assert (ended.ret, found["passes"], found["verdict"]) == (0, True, verdict)
-    views = (ended.stdout.str(), *(Path("out", name).read_text("utf-8") for name in ("index.html", "summary.md")))
-    assert all(verdict.partition(" (")[0] in view.replace("\\", "") for view in views)
-    assert (found["looser"], found["left"]["by"], found["left"]["names"]) == snapshot
-
-
 LEVELS = """
     import pytest
 
@@ -166,12 +124,8 @@ LEVELS = """
 """
 
 
-@pytest.mark.dsocr_slow
-@pytest.mark.parametrize("apart", [False, True], ids=["here", "on a worker"])
-def test_what_needs_more_than_text_has_no_letter_and_is_counted_in_one_line(
-    repository: Repository, apart: bool
-) -> None:
-    ended = repository.run(LEVELS + TEST_TEXT, "--dsocr-out=out", *("-n", "1") * apart, apart=apart)
+def test_what_needs_more_than_text_has_no_letter_and_is_counted_in_one_line(repository: Repository) -> None:
+    ended = repository.run(LEVELS + TEST_TEXT, "--dsocr-out=out")
     shown = ended.stdout.str()
     assert (ended.ret, "sss" in shown, "1 passed, 30 not offered" in shown) == (0, False, True)
     assert shown.count("30 tests need more than text: 30 L2") == 1

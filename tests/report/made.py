@@ -51,10 +51,6 @@ def config(**changes: Any) -> Config:
     """The run's choices where a user sets no option but ``changes``."""
     given: dict[str, Any] = {option.name: option.value_if_unset for option in OPTIONS}
     given |= {
-        "tolerances": {},
-        "quantization_budget": {},
-        "max_slowdown": {},
-        "allow_missing": frozenset(),
         "golden": Path("golden"),
         "out": Path("dsocr-out"),
         "given_by": {},
