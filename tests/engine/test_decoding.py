@@ -1,35 +1,16 @@
-"""The ways to attend against each other, the mixture of experts, and greedy decoding: which token is best."""
+"""The mixture of experts, and greedy decoding: which token is best."""
 
-import sys
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
-from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.pipeline import generate, pick
-from pytest_dsocr.layers.attention import attention_function, eager, sdpa
 from pytest_dsocr.layers.experts import MixtureOfExperts
 from pytest_dsocr.layers.sizes import DecoderConfig
 from suites.contract.pages import PAGES
-
-
-def test_the_last_queries_see_what_they_see_among_all_in_either_way() -> None:
-    torch.manual_seed(0)
-    q, (k, v) = torch.randn(1, 4, 9, 8), torch.randn(2, 1, 2, 9, 8)
-    whole = eager(q, k, v, None)
-    for attend in (eager, sdpa):
-        for queries in (9, 4, 1):
-            found = attend(q[:, :, -queries:], k, v, None)
-            torch.testing.assert_close(found, whole[:, :, -queries:], rtol=1e-5, atol=1e-6)
-
-
-def test_absent_flash_attn_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "flash_attn", None)
-    with pytest.raises(DsocrError, match=r"install pytest-dsocr\[gpu\] or choose eager or sdpa"):
-        attention_function("flash_attention_2")
 
 
 def test_the_first_of_equal_logits_is_best() -> None:
