@@ -29,6 +29,7 @@ from pytest_dsocr.reference.protocol import Reference
 from pytest_dsocr.run.case import ask
 from pytest_dsocr.subjects.engine import EngineSubject
 from suites.contract.pages import write_page
+from tests.held import held
 from tests.recordings import FOLDER, find_recording
 
 LIVE = os.environ.get("DSOCR_VENDOR")
@@ -97,6 +98,12 @@ def test_engine_of_mini_is_the_vendors(sides: tuple[EngineSubject, Reference], p
     deep = sum("/" in one.what for one in report.comparisons)
     views = 1 + any(one.what == "sam.crops" for one in report.comparisons)
     assert deep == views * (sizes_of(arch).sam.layers + sizes_of(arch).clip.layers) + arch.decoder.num_hidden_layers
+
+
+@pytest.mark.dsocr_slow
+def test_the_engine_is_the_vendors_model_in_the_published_sizes() -> None:
+    """Read random weights in the published sizes of vision, for ports that know no others."""
+    assert held("engine", "figures_201", 4, of="synthetic:published", preset="tiny").passes
 
 
 def test_every_grid_of_the_shipped_pages_is_read() -> None:
