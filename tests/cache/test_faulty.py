@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,31 +18,18 @@ from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.config import Config
 from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.kv_probe import KvProbe
-from suites.cache import (
-    test_batches,
-    test_contents,
-    test_images,
-    test_memory,
-    test_pages,
-    test_reading,
-    test_views,
-    test_ways,
-)
+from suites.cache import test_reading
 from suites.cache.conftest import _without_gradients  # noqa: F401 - is used by every test here
 from suites.cache.walk import Peak, Walk, compare_peaks
 from suites.contract.pages import write_page
 from tests.cache.faulty import FAULTS
 
-MODULES = (
-    *(test_batches, test_contents, test_images, test_memory),
-    *(test_pages, test_reading, test_views, test_ways),
-)
 ON_A_GPU = {"test_decode_peaks_no_higher_than_prefill"}
 GIVEN = {"stage": "clip", "kind": "values", "prefilled": 1, "name": "alpha"}
 TESTS: dict[str, Callable[..., None]] = {
     name: function
-    for module in MODULES
-    for name, function in vars(module).items()
+    for path in Path(test_reading.__file__).parent.glob("test_*.py")
+    for name, function in vars(import_module(f"suites.cache.{path.stem}")).items()
     if name.startswith("test_") and callable(function) and name not in ON_A_GPU
 }
 
