@@ -19,7 +19,7 @@ from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.models.deepseek_ocr.fast import FastDeepseekOCR
 from pytest_dsocr.timing.probe.flops import counted_flops
 from suites.contract.pages import PAGES
-from tests.engine.fast.layers import Sizes, make
+from tests.engine.fast.layers import SMALL, make
 from tests.engine.written import synthetic_engine
 
 TOKENS = 12
@@ -126,7 +126,8 @@ def test_weights_are_in_memory_once_and_under_the_vendors_names(tiny: Engine[Any
 
 
 def test_attention_reads_the_positions_that_are_filled_and_shares_key_heads() -> None:
-    place = make(Sizes(heads=6, groups=2, length=200), torch.float32, "cpu").slot.at(0)
+    shared = replace(SMALL, hidden_size=48, num_attention_heads=6, num_key_value_heads=2)
+    place = make(shared, length=200).slot.at(0)
     q = torch.randn(1, 6 * 8)
     keys, values = (stored[:, :, :200] for stored in (place.keys, place.values))
     expected = eager(q.view(1, 6, 1, 8), keys, values, None)
