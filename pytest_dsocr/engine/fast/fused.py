@@ -140,7 +140,7 @@ def _inside(feed: FeedForward) -> dict[str, int]:
 
 
 def _tiled(tile: Tile, channels: int) -> dict[str, int]:
-    """Return the size of a program's part of a matrix with so many channels, and its warps."""
+    """Return the rows, channels and warps of one program."""
     return {"ROWS": tile.rows, "WIDTH": _width(tile, channels), "num_warps": tile.warps}
 
 
