@@ -56,7 +56,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _grids(asked: Asked, drawn: Drawn) -> Mapping[Size, Grid]:
     """Return the subject's grid of every size; a hint names only mistakes that lead to all of them."""
-    found = {px: asked.without_pixels(drawn.blank(*px)).images_spatial_crop for px in ASKED_PX}
+    found = {px: asked(drawn.blank(*px), pixels=False).images_spatial_crop for px in ASKED_PX}
     return {px: grid for px, [grid] in found.items()}
 
 
@@ -65,7 +65,7 @@ def test_grid(
 ) -> None:
     """Compare the grid with the vendor's, and the image tokens with the number that the subject's own grid needs."""
     page = drawn.blank(*_size_px(size))
-    inputs = asked.without_pixels(page)
+    inputs = asked(page, pixels=False)
     [actual], recorded = inputs.images_spatial_crop, facts.grid(_size_px(size))
     grid = equal("images_spatial_crop", actual, recorded, f"{math.prod(recorded)} crops, columns and rows")
     image_id, expected = tokenizer.special.image, image_token_count(facts.family.presets["gundam"], actual)
