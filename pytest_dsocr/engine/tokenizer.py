@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any
 
 import tokenizers
-from msgspec import Meta
+from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 from tokenizers import decoders, models, pre_tokenizers
 
 from pytest_dsocr.base.errors import DsocrError, MachineError
@@ -17,17 +17,17 @@ from pytest_dsocr.contract.prompt import BOS, EOS, IMAGE, PAD, SpecialTokens
 from pytest_dsocr.models import MODELS
 
 
-class _AddedToken(TypedDict):
+class _AddedToken(Struct):
     content: Annotated[str, Meta(min_length=1)]
-    lstrip: NotRequired[bool]
-    rstrip: NotRequired[bool]
-    normalized: NotRequired[bool]
-    single_word: NotRequired[bool]
-    special: NotRequired[bool]
+    lstrip: bool | UnsetType = UNSET
+    rstrip: bool | UnsetType = UNSET
+    normalized: bool | UnsetType = UNSET
+    single_word: bool | UnsetType = UNSET
+    special: bool | UnsetType = UNSET
 
 
-class _Config(TypedDict, total=False):
-    added_tokens_decoder: dict[Annotated[str, Meta(pattern=r"\A[0-9]{1,9}\Z")], _AddedToken]
+class _Config(Struct):
+    added_tokens_decoder: dict[Annotated[str, Meta(pattern=r"\A[0-9]{1,9}\Z")], _AddedToken] = {}
 
 
 FETCH = "fetch the checkpoint's tokenizer again"
@@ -108,8 +108,8 @@ class Tokenizer:
 
 
 def _add_listed_tokens(backend: tokenizers.Tokenizer, path: Path) -> None:
-    listed = CONFIGS.read(path).get("added_tokens_decoder", {}) if path.exists() else {}
-    tokens = {int(token_id): _added_token(values) for token_id, values in listed.items()}
+    listed = CONFIGS.read(path).added_tokens_decoder if path.exists() else {}
+    tokens = {int(token_id): tokenizers.AddedToken(**to_builtins(token)) for token_id, token in listed.items()}
     present = {token.content for token in backend.get_added_tokens_decoder().values()}
     backend.add_tokens([token for _, token in sorted(tokens.items()) if token.content not in present])
     for token_id, token in tokens.items():
@@ -119,11 +119,6 @@ def _add_listed_tokens(backend: tokenizers.Tokenizer, path: Path) -> None:
                 f"{path} puts {token.content} at {token_id} but tokenizer.json at {found}; "
                 "fetch both files from the same checkpoint"
             )
-
-
-def _added_token(values: _AddedToken) -> tokenizers.AddedToken:
-    flags = {name: value for name, value in values.items() if name in _AddedToken.__optional_keys__}
-    return tokenizers.AddedToken(values["content"], **flags)
 
 
 FIRST_BYTE_ID = 3

@@ -18,22 +18,24 @@ from pytest_dsocr.models.spec import ModelSpec, load
 
 
 class VendorCache:
-    """The cache object that the vendor's decoder returns (``transformers``' ``DynamicCache``)."""
+    """The cache object that the vendor's decoder fills (``transformers``' ``DynamicCache``)."""
 
     def __init__(self) -> None:
-        self.past: Any = None
+        from transformers import DynamicCache
+
+        self.past: Any = DynamicCache()
         self.seen = 0
         """Number of tokens so far: the next one's position."""
 
     @property
     def length(self) -> int:
         """Number of positions."""
-        return 0 if self.past is None else int(self.past.get_seq_length())
+        return int(self.past.get_seq_length())
 
     @property
     def layers(self) -> int:
         """Number of layers."""
-        return 0 if self.past is None else len(self.past.key_cache)
+        return len(self.past.key_cache)
 
     def keys(self, layer: int) -> Tensor:
         """Return a layer's keys, ``[B, G, S, D]``."""
@@ -108,7 +110,7 @@ class VendorModel(OcrModel[VendorCache]):
         decoder: Any = super(type(self.model), self.model)
         out = decoder.forward(
             inputs_embeds=embeds,
-            past_key_values=self._cache_object(cache),
+            past_key_values=cache.past,
             position_ids=torch.arange(start, start + embeds.shape[1], device=embeds.device)[None],
             use_cache=True,
             return_dict=True,
@@ -117,10 +119,3 @@ class VendorModel(OcrModel[VendorCache]):
         cache.seen += embeds.shape[1]
         hidden = out.last_hidden_state
         return self.lm_head(hidden if all_logits else hidden[:, -1:]).float()
-
-    def _cache_object(self, cache: VendorCache) -> Any:
-        if cache.past is None:
-            from transformers import DynamicCache
-
-            cache.past = DynamicCache()
-        return cache.past

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.engine.places import family_named
+from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.pages.named import first_pages
 from pytest_dsocr.records.config import Config
 
@@ -30,9 +30,9 @@ def first_page(dsocr_config: Config) -> Path:
 
 
 @pytest.fixture(scope="session")
-def walk(dsocr_subject: Any, first_page: Path, dsocr_config: Config) -> Walk:
+def walk(dsocr_subject: Any, first_page: Path, family: ModelSpec) -> Walk:
     """Return the subject's walk through the run's first page, in the quickest preset."""
-    return Walk.along(dsocr_subject, first_page, family=family_named(dsocr_config.checkpoint))
+    return Walk.along(dsocr_subject, first_page, family=family)
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,8 +14,6 @@ from pytest_dsocr.subjects.calls import at_stage
 from .walk import Walk, compare_ways
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from pytest_dsocr.compare.tolerances import Tolerances
 
 VISION = {stage.name: stage.module for stage in DEEPSEEK_OCR.of_views if stage.blocks}
@@ -44,7 +40,8 @@ def test_steps_do_not_change_with_the_pixels(
 @pytest.mark.dsocr_level("L3")
 @pytest.mark.parametrize("stage", VISION)
 def test_vision_is_not_called_in_a_step(stage: str, walk: Walk, dsocr_subject: Any, dsocr_check: Check) -> None:
-    with _counted(dsocr_subject.module(VISION[stage])) as calls:
+    calls: list[str] = []
+    with dsocr_subject.module(VISION[stage]).register_forward_pre_hook(lambda *_: calls.append("call")):
         features = walk.subject.vision(walk.copies())["vision_fusion"]
         in_vision = len(calls)
         state, _ = walk.subject.prefill(walk.copies(), features)
@@ -56,14 +53,3 @@ def test_vision_is_not_called_in_a_step(stage: str, walk: Walk, dsocr_subject: A
             as_expected(f"{stage}/called in steps", len(calls), 0, f"calls in {len(walk.tokens)} steps"),
         ]
     )
-
-
-@contextmanager
-def _counted(module: nn.Module) -> Iterator[list[str]]:
-    """Collect the calls of a module."""
-    calls: list[str] = []
-    handle = module.register_forward_pre_hook(lambda *_: calls.append("call"))
-    try:
-        yield calls
-    finally:
-        handle.remove()

@@ -6,8 +6,8 @@ shorter window, continues with another text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +49,7 @@ def both_ways(subject: Any, config: Config) -> Read:
     from pytest_dsocr.subjects.checked import CheckedSubject
 
     asked, tokenizer = CheckedSubject(subject), resolve(config.checkpoint).tokenizer
-    return lambda case: (asked.read(case), clean_output(tokenizer.decode(list(_choices(asked, case, tokenizer)))))
+    return lambda case: (asked.read(case), clean_output(tokenizer.decode(_choices(asked, case, tokenizer))))
 
 
 @pytest.mark.dsocr_slow
@@ -95,20 +95,16 @@ def test_another_prompt_of_a_page_is_another_reading(
     dsocr_check([as_expected("read/another prompt", text, own, why)])
 
 
-def _choices(asked: CheckedSubject, case: Case, tokenizer: TextTokenizer) -> Iterator[int]:
-    """Yield the choices of the vendor's loop on the subject's logits, by the model's rule or else the subject's."""
+def _choices(asked: CheckedSubject, case: Case, tokenizer: TextTokenizer) -> list[int]:
+    """Return the choices of the vendor's loop on the subject's logits, by the model's rule or else the subject's."""
     from pytest_dsocr.engine.pipeline import pick
+    from pytest_dsocr.subjects.follow import go_on
 
-    inputs = asked.inputs(case)
-    decoding = case.family.decoding
+    inputs, decoding = asked.inputs(case), case.family.decoding
     rule = decoding if decoding.no_repeat_ngram_size else asked.policy or decoding
-    policy = replace(rule, eos_id=tokenizer.special.eos)
-    ban = policy.ban(inputs["input_ids"][0].tolist())
+    ban = rule.ban(inputs["input_ids"][0].tolist())
     state, logits = asked.prefill(inputs, asked.vision(inputs).get("vision_fusion"))
-    for left in range(case.max_new_tokens, 0, -1):
-        [token] = pick(logits[None], [ban.banned()])
-        yield token
-        if token == policy.eos_id or left == 1:
-            return
-        ban.push(token)
-        logits = asked.step(state, token)
+    tokens = pick(logits[None], [ban.banned()])
+    ban.push(tokens[-1])
+    go_on(partial(asked.step, state), tokens, ban, tokenizer.special.eos, case.max_new_tokens)
+    return tokens

@@ -39,13 +39,13 @@ def test_a_crop_among_nine_is_seen_as_among_two(
     tmp_path: Path, family: ModelSpec, limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
 ) -> None:
     """Repeat the two crops of a page to fill a grid of nine, and compare the first encoder's features."""
-    from pytest_dsocr.subjects.checked import CheckedSubject
+    from pytest_dsocr.subjects.checked import CheckedSubject, copies
 
     from ..contract.pages import write_wide
 
     checked = CheckedSubject(dsocr_subject)
     inputs = checked.inputs(make_case(write_wide(tmp_path), "markdown", "gundam", family=family))
-    few = checked.vision({name: tensor.clone() for name, tensor in inputs.items()})
+    few = checked.vision(copies(inputs))
     columns, rows = MANY
     order = [k % len(inputs["images_crop"]) for k in range(columns * rows)]
     grid = inputs["images_spatial_crop"].new_tensor([MANY])

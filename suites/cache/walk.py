@@ -57,13 +57,13 @@ class Walk:
         """
         import torch
 
-        from pytest_dsocr.subjects.checked import CheckedSubject
+        from pytest_dsocr.subjects.checked import CheckedSubject, copies
 
         checked = CheckedSubject(subject)
         with torch.no_grad():
             case = make_case(page, "markdown", preset or family.quickest, family=family)
-            inputs = _copied(checked.inputs(case, partial=True))
-            if (features := checked.vision(_copied(inputs)).get(FUSION)) is None:
+            inputs = checked.inputs(case, partial=True)
+            if (features := checked.vision(copies(inputs)).get(FUSION)) is None:
                 raise DsocrError(
                     f"the subject's vision returned no features for {page.name} in {case.preset.name}; if the page's "
                     "pixels sum to zero, which the vendor's code takes for no image, put another page first"
@@ -94,7 +94,9 @@ class Walk:
         """Return a copy of the inputs with ``more`` tokens of text after the prompt."""
         import torch
 
-        given = _copied(self.inputs)
+        from pytest_dsocr.subjects.checked import copies
+
+        given = copies(self.inputs)
         if more:
             ids, mask = given["input_ids"], given["images_seq_mask"]
             given["input_ids"] = torch.cat([ids, ids.new_tensor([list(more)])], dim=1)
@@ -122,10 +124,6 @@ class Walk:
         while len(chosen) < STEPS + (self.family.cache.ring or 0):
             chosen.append(int(self.subject.step(state, chosen[-1]).argmax()))
         return tuple(chosen)
-
-
-def _copied(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.clone() for name, tensor in inputs.items()}
 
 
 def compare_lengths(probe: KvProbe, expected: int, when: str, why: str) -> list[Comparison]:

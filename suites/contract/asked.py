@@ -86,26 +86,20 @@ class Asked:
 
     def __init__(self, subject: Any, family: ModelSpec) -> None:
         self._subject, self.family = subject, family
-        self._digests: dict[tuple[Path, str | Preset, str], InputsDigest] = {}
-        self._brief: dict[Path, InputsDigest] = {}
+        self._digests: dict[tuple[Path, str | Preset, str, bool], InputsDigest] = {}
 
-    def __call__(self, page: Path, preset: str | Preset = "gundam", prompt: str = "markdown") -> InputsDigest:
-        """Return the digest of a page's inputs."""
+    def __call__(
+        self, page: Path, preset: str | Preset = "gundam", prompt: str = "markdown", *, pixels: bool = True
+    ) -> InputsDigest:
+        """Return the digest of a page's inputs; without ``pixels``, up to 15 million of them are not hashed."""
         from pytest_dsocr.records.reference_result import InputsDigest
 
-        key = (page, preset, prompt)
+        key = (page, preset, prompt, pixels)
         if key not in self._digests:
-            self._digests[key] = InputsDigest.of(self.tensors(page, preset, prompt))
+            tensors = self.tensors(page, preset, prompt)
+            none = {} if pixels else {name: tensors[name][:0] for name in PIXELS}
+            self._digests[key] = InputsDigest.of({**tensors, **none})
         return self._digests[key]
-
-    def without_pixels(self, page: Path) -> InputsDigest:
-        """Return the digest of a page's inputs in Gundam, without hashing up to 15 million pixels."""
-        from pytest_dsocr.records.reference_result import InputsDigest
-
-        if page not in self._brief:
-            tensors = self.tensors(page)
-            self._brief[page] = InputsDigest.of({**tensors, **{name: tensors[name][:0] for name in PIXELS}})
-        return self._brief[page]
 
     def tensors(self, page: Path, preset: str | Preset = "gundam", prompt: str = "markdown") -> Mapping[str, Tensor]:
         """Return new inputs of a page."""

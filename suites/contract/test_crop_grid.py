@@ -56,7 +56,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _grids(asked: Asked, drawn: Drawn) -> Mapping[Size, Grid]:
     """Return the subject's grid of every size; a hint names only mistakes that lead to all of them."""
-    found = {px: asked.without_pixels(drawn.blank(*px)).images_spatial_crop for px in ASKED_PX}
+    found = {px: asked(drawn.blank(*px), pixels=False).images_spatial_crop for px in ASKED_PX}
     return {px: grid for px, [grid] in found.items()}
 
 
@@ -65,7 +65,7 @@ def test_grid(
 ) -> None:
     """Compare the grid with the vendor's, and the image tokens with the number that the subject's own grid needs."""
     page = drawn.blank(*_size_px(size))
-    inputs = asked.without_pixels(page)
+    inputs = asked(page, pixels=False)
     [actual], recorded = inputs.images_spatial_crop, facts.grid(_size_px(size))
     grid = equal("images_spatial_crop", actual, recorded, f"{math.prod(recorded)} crops, columns and rows")
     image_id, expected = tokenizer.special.image, image_token_count(facts.family.presets["gundam"], actual)
@@ -79,7 +79,7 @@ def test_grid(
 @pytest.mark.parametrize("page", ["tiny", "exactly_640"])
 def test_a_page_within_640_px_is_not_cut(page: str, asked: Asked, drawn: Drawn, dsocr_check: Check) -> None:
     inputs = asked(drawn(page))
-    crops, blank = inputs.images_crop.partition(" sha256")[0], "float32 [1, 3, 1024, 1024]"
+    crops, blank = inputs.shapes["images_crop"], "float32 [1, 3, 1024, 1024]"
     grid = as_expected("images_spatial_crop", inputs.images_spatial_crop, ((1, 1),), "as the page fits into one crop")
     found_grid = hinted(grid, lambda: of_grid(_grids(asked, drawn), asked.family.tiling))
     dsocr_check([found_grid, as_expected("images_crop", crops, blank, "a float32 placeholder; real crops are bf16")])

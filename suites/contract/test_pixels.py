@@ -91,11 +91,10 @@ def test_own_presets(
     dsocr_check: Check,
 ) -> None:
     actual, recorded = asked(drawn(page), preset), facts.prepared(page, preset.name)
-    tokens = sum(length for value, length in recorded.images_seq_mask if value)
     sizes = f"for a page's view of {preset.view_size} px"
     found = [
         *(pixels.compare(what, page, preset) for what in reversed(PIXELS) if what != "images_crop" or preset.crop),
         as_expected("images_spatial_crop", actual.images_spatial_crop, recorded.images_spatial_crop, sizes),
-        as_expected("input_ids/image", actual.prompt_ids.count(tokenizer.special.image), tokens, sizes),
+        as_expected("input_ids/image", actual.prompt_ids.count(tokenizer.special.image), recorded.image_tokens, sizes),
     ]
     dsocr_check(found)

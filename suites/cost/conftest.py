@@ -8,6 +8,7 @@ from pytest_dsocr.plugin.perf import leave_isolated_out
 from pytest_dsocr.records.config import Config
 
 from ..cache.conftest import _without_gradients  # noqa: F401 - is used by every test here
+from ..contract.asked import Drawn
 from .flops import Scales
 
 
@@ -16,8 +17,8 @@ def made(dsocr_subject: Any, dsocr_config: Config, tmp_path_factory: pytest.Temp
     """Return the counter of the subject's FLOPs."""
     from pytest_dsocr.engine.checkpoint import resolve
 
-    checkpoint = resolve(dsocr_config.checkpoint)
-    return Scales(dsocr_subject, checkpoint.architecture, checkpoint.tokenizer, tmp_path_factory.mktemp("white"))
+    checkpoint, drawn = resolve(dsocr_config.checkpoint), Drawn(tmp_path_factory.mktemp("white"))
+    return Scales(dsocr_subject, checkpoint.architecture, checkpoint.tokenizer, drawn)
 
 
 @pytest.fixture

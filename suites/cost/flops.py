@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.base.words import count, listed
@@ -20,6 +19,8 @@ from pytest_dsocr.cost.model import decode_step, parameters, stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.models import OF_VIEWS, VISION
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
+
+from ..contract.asked import Drawn
 
 if TYPE_CHECKING:
     from torch import nn
@@ -63,8 +64,8 @@ class Scales:
     arch: Architecture
     """Architecture in the checkpoint's files, independent of the subject."""
     tokenizer: TextTokenizer
-    folder: Path
-    """Folder for the pages' files."""
+    drawn: Drawn
+    """White pages."""
 
     def work(self, page_px: tuple[int, int], prompt: str, preset: str | Preset, tokens: int = 1) -> Workload:
         """Return the workload of a page of that size."""
@@ -76,7 +77,7 @@ class Scales:
         from pytest_dsocr.subjects.checked import copies
 
         work = self.work(page_px, prompt, preset)
-        inputs = self.subject.inputs(self._page(page_px), prompt=render(prompt), preset=work.preset)
+        inputs = self.subject.inputs(self.drawn.blank(*page_px), prompt=render(prompt), preset=work.preset)
         given = copies(inputs)  # a subject may overwrite what it is given
         with self.counting() as vision:
             features = self.subject.vision(inputs)["vision_fusion"]
@@ -86,7 +87,7 @@ class Scales:
 
     def read(self, work: Workload, prompt: str) -> Flops:
         """Read a page with the subject's own loop."""
-        page, tokens = self._page(work.page_px), work.generated_tokens
+        page, tokens = self.drawn.blank(*work.page_px), work.generated_tokens
         with self.counting() as whole:
             self.subject.read(page, prompt=render(prompt), preset=work.preset, max_new_tokens=tokens)
         return whole
@@ -104,14 +105,6 @@ class Scales:
         names = sorted(with_those_around(parameters(self.arch)))
         found = {name: module_of(self.subject, name) for name in names}
         return {name: module for name, module in found.items() if hasattr(module, "register_forward_hook")}
-
-    def _page(self, page_px: tuple[int, int]) -> Path:
-        from PIL import Image
-
-        path = self.folder / "{}x{}.png".format(*page_px)
-        if not path.exists():
-            Image.new("RGB", page_px, "white").save(path, compress_level=1)
-        return path
 
 
 def vision_of(arch: Architecture, counted: Counted) -> list[Comparison]:

@@ -173,34 +173,57 @@ def unmasked(read_many: Callable[..., list[str]], *pages: Any, **how: Any) -> li
         return read_many(*pages, **how)
 
 
-FAULTS: Mapping[str, Make] = {
-    "twice as wide": shows(Tensor.double),
-    "zeros": shows(torch.zeros_like),
-    "the same for any page": shows(fixed),
-    "all its room": shows(padded),
-    "a ring": shows(lambda tensor: tensor.roll(1, dims=2)),
-    "no position": shows(lambda tensor: tensor[:, :, :0]),
-    "one layer": shows(Tensor.clone, 1),
-    "looks at the page again": LooksAgain,
-    "runs vision again": VisionInDecode,
-    "names other modules": changed(module=lambda *_: nn.Identity()),
-    "has no gate": changed(vision=lambda vision, inputs: vision(inputs) or {"vision_fusion": torch.zeros(1, 1)}),
-    "room for six crops": changed(vision=six_crops),
-    "skips blank pages": changed(
-        vision=lambda vision, inputs: vision(inputs) if float(inputs["images_ori"].float().std()) else {}
-    ),
-    "takes crops for none by their sum": changed(vision=by_their_sum),
-    "sees the last image": changed(vision=the_last),
-    "forgets one token": changed(prefill=forgets),
-    "remembers the last page": Remembers,
-    "reads nothing": changed(read=lambda *_, **how: ""),
-    "exchanges the pages of a batch": changed(
-        read_many=lambda read_many, pages, **how: read_many(sorted(pages), **how)
-    ),
-    "shows a batch its padding": changed(read_many=unmasked),
-    "does not see the first token": changed(step=but_the_first),
-    "hoards 4 MB a step": changed(step=hoards),
-    "hoards arrays": changed(step=hoards_arrays),
-    "leaves gradients on": changed(read=with_gradients),
-    "louder in steps": changed(step=lambda step, *given: step(*given) * 1.01),
+READS_NOTHING: Mapping[str, Make] = {"reads nothing": changed(read=lambda *_, **how: "")}
+REMEMBERS: Mapping[str, Make] = {"remembers the last page": Remembers}
+IS_LOUDER: Mapping[str, Make] = {"louder in steps": changed(step=lambda step, *given: step(*given) * 1.01)}
+FAULTS: Mapping[str, Mapping[str, Make]] = {
+    "test_a_token_takes_the_computed_bytes": {
+        "twice as wide": shows(Tensor.double),
+        "one layer": shows(Tensor.clone, 1),
+    },
+    "test_earlier_positions_stay_as_they_are": {
+        "a ring": shows(lambda tensor: tensor.roll(1, dims=2)),
+        "no position": shows(lambda tensor: tensor[:, :, :0]),
+    },
+    "test_a_step_sees_what_is_kept": {"does not see the first token": changed(step=but_the_first)},
+    "test_another_token_is_another_content": {"the same for any page": shows(fixed)},
+    "test_steps_do_not_change_with_the_pixels": {"looks at the page again": LooksAgain},
+    "test_vision_is_not_called_in_a_step": {
+        "runs vision again": VisionInDecode,
+        "names other modules": changed(module=lambda *_: nn.Identity()),
+    },
+    "test_it_grows_by_one_in_every_layer_a_step": {"all its room": shows(padded)},
+    "test_vision_gives_nothing": {
+        "has no gate": changed(vision=lambda vision, inputs: vision(inputs) or {"vision_fusion": torch.zeros(1, 1)})
+    },
+    "test_it_is_the_beginning_of_a_longer_one": {"forgets one token": changed(prefill=forgets)},
+    "test_the_first_page_reads_the_same_again": {**REMEMBERS, **READS_NOTHING},
+    "test_a_prefill_begins_with_an_empty_cache": REMEMBERS,
+    "test_each_page_reads_as_alone": {
+        "exchanges the pages of a batch": changed(
+            read_many=lambda read_many, pages, **how: read_many(sorted(pages), **how)
+        ),
+        **READS_NOTHING,
+    },
+    "test_pages_of_unlike_lengths_read_as_alone": {"shows a batch its padding": changed(read_many=unmasked)},
+    "test_read_says_what_its_own_steps_choose": READS_NOTHING,
+    "test_another_prompt_of_a_page_is_another_reading": READS_NOTHING,
+    "test_a_page_without_text_is_not_made_to_have_some": READS_NOTHING,
+    "test_a_crop_among_nine_is_seen_as_among_two": {"room for six crops": changed(vision=six_crops)},
+    "test_a_blank_page_is_looked_at": {
+        "skips blank pages": changed(
+            vision=lambda vision, inputs: vision(inputs) if float(inputs["images_ori"].float().std()) else {}
+        )
+    },
+    "test_crops_that_sum_to_zero_are_seen": {"takes crops for none by their sum": changed(vision=by_their_sum)},
+    "test_images_of_one_prompt_are_seen_as_each_by_itself": {"sees the last image": changed(vision=the_last)},
+    "test_a_step_holds_no_more_than_its_keys_and_values": {
+        "hoards 4 MB a step": changed(step=hoards),
+        "hoards arrays": changed(step=hoards_arrays),
+    },
+    "test_reading_keeps_nothing_for_a_backward_pass": {"leaves gradients on": changed(read=with_gradients)},
+    "test_step_by_step_is_one_call": IS_LOUDER,
+    "test_going_on_from_a_cache_is_one_call": IS_LOUDER,
+    "test_the_cache_holds_the_same_by_either_way": {"zeros": shows(torch.zeros_like)},
 }
+"""Faults that each test of the suite is there to see, by the test's name."""

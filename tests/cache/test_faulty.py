@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,58 +18,18 @@ from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.config import Config
 from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.kv_probe import KvProbe
-from suites.cache import (
-    test_batches,
-    test_contents,
-    test_images,
-    test_memory,
-    test_pages,
-    test_reading,
-    test_views,
-    test_ways,
-)
+from suites.cache import test_reading
 from suites.cache.conftest import _without_gradients  # noqa: F401 - is used by every test here
 from suites.cache.walk import Peak, Walk, compare_peaks
 from suites.contract.pages import write_page
 from tests.cache.faulty import FAULTS
 
-MODULES = (
-    *(test_batches, test_contents, test_images, test_memory),
-    *(test_pages, test_reading, test_views, test_ways),
-)
 ON_A_GPU = {"test_decode_peaks_no_higher_than_prefill"}
-CAUGHT: dict[str, list[str]] = {
-    "test_a_token_takes_the_computed_bytes": ["twice as wide", "one layer"],
-    "test_earlier_positions_stay_as_they_are": ["a ring", "no position"],
-    "test_a_step_sees_what_is_kept": ["does not see the first token"],
-    "test_another_token_is_another_content": ["the same for any page"],
-    "test_steps_do_not_change_with_the_pixels": ["looks at the page again"],
-    "test_vision_is_not_called_in_a_step": ["runs vision again", "names other modules"],
-    "test_it_grows_by_one_in_every_layer_a_step": ["all its room"],
-    "test_vision_gives_nothing": ["has no gate"],
-    "test_it_is_the_beginning_of_a_longer_one": ["forgets one token"],
-    "test_the_first_page_reads_the_same_again": ["remembers the last page", "reads nothing"],
-    "test_a_prefill_begins_with_an_empty_cache": ["remembers the last page"],
-    "test_each_page_reads_as_alone": ["exchanges the pages of a batch", "reads nothing"],
-    "test_pages_of_unlike_lengths_read_as_alone": ["shows a batch its padding"],
-    "test_read_says_what_its_own_steps_choose": ["reads nothing"],
-    "test_another_prompt_of_a_page_is_another_reading": ["reads nothing"],
-    "test_a_page_without_text_is_not_made_to_have_some": ["reads nothing"],
-    "test_a_crop_among_nine_is_seen_as_among_two": ["room for six crops"],
-    "test_a_blank_page_is_looked_at": ["skips blank pages"],
-    "test_crops_that_sum_to_zero_are_seen": ["takes crops for none by their sum"],
-    "test_images_of_one_prompt_are_seen_as_each_by_itself": ["sees the last image"],
-    "test_a_step_holds_no_more_than_its_keys_and_values": ["hoards 4 MB a step", "hoards arrays"],
-    "test_reading_keeps_nothing_for_a_backward_pass": ["leaves gradients on"],
-    "test_step_by_step_is_one_call": ["louder in steps"],
-    "test_going_on_from_a_cache_is_one_call": ["louder in steps"],
-    "test_the_cache_holds_the_same_by_either_way": ["zeros"],
-}
 GIVEN = {"stage": "clip", "kind": "values", "prefilled": 1, "name": "alpha"}
 TESTS: dict[str, Callable[..., None]] = {
     name: function
-    for module in MODULES
-    for name, function in vars(module).items()
+    for path in Path(test_reading.__file__).parent.glob("test_*.py")
+    for name, function in vars(import_module(f"suites.cache.{path.stem}")).items()
     if name.startswith("test_") and callable(function) and name not in ON_A_GPU
 }
 
@@ -112,8 +73,7 @@ def outcome(tiny: Engine[Any], two_pages: tuple[Path, Path], dsocr_config: Confi
 
 
 def test_every_test_of_the_suite_is_here() -> None:
-    assert CAUGHT.keys() == TESTS.keys()
-    assert {fault for faults in CAUGHT.values() for fault in faults} == FAULTS.keys()
+    assert FAULTS.keys() == TESTS.keys()
 
 
 def test_a_page_of_which_vision_gives_nothing_is_reported(tiny: Engine[Any], tmp_path: Path) -> None:
@@ -122,9 +82,9 @@ def test_a_page_of_which_vision_gives_nothing_is_reported(tiny: Engine[Any], tmp
 
 
 @pytest.mark.dsocr_slow
-@pytest.mark.parametrize(("test", "fault"), [(test, fault) for test, faults in CAUGHT.items() for fault in faults])
+@pytest.mark.parametrize(("test", "fault"), [(test, fault) for test, faults in FAULTS.items() for fault in faults])
 def test_a_faulty_subject_does_not(outcome: Callable[..., list[Comparison]], test: str, fault: str) -> None:
-    assert outcome(test, FAULTS[fault]) != []
+    assert outcome(test, FAULTS[test][fault]) != []
 
 
 needs_two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA GPUs")

@@ -16,10 +16,14 @@ from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from suites.cache import test_contents, test_reading
 from suites.cache.walk import Walk
+from suites.contract.asked import own_preset
 from suites.contract.pages import write_page
 from tests.engine.written import synthetic_engine
 
-EXPECTED = MODELS["unlimited_ocr"].with_ring(8)
+FAMILY = MODELS["unlimited_ocr"]
+OWN = replace(FAMILY, presets={**FAMILY.presets, "view": own_preset("view", 256, 256, crop=False)})
+"""The family with a view of 256 px, a sixteenth of the work."""
+EXPECTED = OWN.with_ring(8)
 GROWS, STAY, SEES = (
     test_contents.test_it_grows_by_one_in_every_layer_a_step,
     test_contents.test_earlier_positions_stay_as_they_are,
@@ -62,27 +66,25 @@ def test_a_cache_is_held_to_its_familys_ring_and_named(policy: CachePolicy, word
     assert said == ({f"check: {words}"} if words else set())
 
 
-RULE: dict[str, Any] = {"no_repeat_ngram_size": 1, "ngram_window": 3}
+RULE: dict[str, Any] = {"no_repeat_ngram_size": 1, "ngram_window": 5}
 RULES: dict[str, dict[str, Any]] = {
     "as it says": {},
     "no rule": {"no_repeat_ngram_size": 0},
     "no window": {"ngram_window": None},
-    "one less": {"ngram_window": 2},
-    "one more": {"ngram_window": 4},
+    "one less": {"ngram_window": 4},
+    "one more": {"ngram_window": 6},
 }
 
 
 @pytest.mark.parametrize("mistake", RULES)
 def test_a_reading_is_held_to_the_window_that_it_was_given(mistake: str, tmp_path: Path, dsocr_config: Config) -> None:
     """The n-gram rule is the caller's choice in the vendor's ``infer``, so the subject declares it."""
-    engine = synthetic_engine(MODELS["unlimited_ocr"])
+    engine = synthetic_engine(OWN)
     declared = replace(engine.policy, **RULE)
     used = Engine(engine.model, engine.tokenizer, policy=replace(declared, **RULES[mistake]))
     subject = type("Declaring", (EngineSubject,), {"policy": declared})(used)
     config, found = replace(dsocr_config, checkpoint="synthetic:tiny"), list[Comparison]()
     read = test_reading.both_ways(subject, config)
     check: Any = found.extend
-    test_reading.test_read_says_what_its_own_steps_choose(
-        "exactly_640", tmp_path, read, MODELS["unlimited_ocr"], config, check
-    )
+    test_reading.test_read_says_what_its_own_steps_choose("tiny", tmp_path, read, OWN, config, check)
     assert all(one.passes for one in found) is (mistake == "as it says"), found

@@ -17,6 +17,7 @@ from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.mistake import model_of
 from pytest_dsocr.subjects.engine import EngineSubject
 from pytest_dsocr.subjects.protocol import Setup
+from suites.contract.asked import Drawn
 from suites.cost.flops import Scales, page_of, prefill_of, step_of, vision_of
 from tests.crops import CROPS
 
@@ -90,7 +91,7 @@ def weigh(tmp_path: Path) -> Weigh:
 
     def weighed(subject: EngineSubject, page: Any = WHOLE) -> Weighed:
         engine = subject.engine
-        scales = Scales(subject, model_of(engine).arch, engine.tokenizer, tmp_path)
+        scales = Scales(subject, model_of(engine).arch, engine.tokenizer, Drawn(tmp_path))
         with torch.no_grad():
             counted = scales.begin(page[0], "free", page[1])
             found = [*vision_of(scales.arch, counted), prefill_of(scales.arch, counted)]

@@ -1,6 +1,8 @@
-"""The ways to attend against each other, the mixture of experts, and greedy decoding: which token is best."""
+"""The mixture of experts, greedy decoding, and a ring: what a step sees of it is the vendor's.
 
-import sys
+``tests/cache/test_ring.py`` holds a cache to its ring, ``tests/parity`` every token and logit of a page after one.
+"""
+
 from dataclasses import replace
 from typing import Any
 
@@ -10,26 +12,13 @@ import torch
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.pipeline import generate, pick
-from pytest_dsocr.layers.attention import attention_function, eager, sdpa
+from pytest_dsocr.explain.mistake import model_of
 from pytest_dsocr.layers.experts import MixtureOfExperts
 from pytest_dsocr.layers.sizes import DecoderConfig
+from pytest_dsocr.models import MODELS
+from suites.contract.asked import own_preset
 from suites.contract.pages import PAGES
-
-
-def test_the_last_queries_see_what_they_see_among_all_in_either_way() -> None:
-    torch.manual_seed(0)
-    q, (k, v) = torch.randn(1, 4, 9, 8), torch.randn(2, 1, 2, 9, 8)
-    whole = eager(q, k, v, None)
-    for attend in (eager, sdpa):
-        for queries in (9, 4, 1):
-            found = attend(q[:, :, -queries:], k, v, None)
-            torch.testing.assert_close(found, whole[:, :, -queries:], rtol=1e-5, atol=1e-6)
-
-
-def test_absent_flash_attn_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "flash_attn", None)
-    with pytest.raises(DsocrError, match=r"install pytest-dsocr\[gpu\] or choose eager or sdpa"):
-        attention_function("flash_attention_2")
+from tests.engine.written import synthetic_engine
 
 
 def test_the_first_of_equal_logits_is_best() -> None:
@@ -53,6 +42,16 @@ def test_an_ended_row_gives_pad_while_the_others_go_on(tiny: Engine[Any]) -> Non
     rows = [*zip(*generate(tiny.pipeline, state, prompts, policy, pad), strict=True)]
     assert rows[0][1:] == (second, pad, pad)
     assert not {second, pad} & {*rows[1]}
+
+
+def test_the_last_prompt_token_may_be_decoded_again() -> None:
+    ringed = synthetic_engine(MODELS["unlimited_ocr"].with_ring(8))
+    state = ringed.prefill(ringed.prepare(PAGES["tiny"](), preset=own_preset("view", 256, 256, False)))
+    before, keys = state.logits.clone(), state.cache.keys(1).clone()
+    torch.testing.assert_close(ringed.pipeline.redecode_last(state), before, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(state.cache.keys(1), keys, rtol=1e-4, atol=1e-5)
+    with pytest.raises(DsocrError, match="9 tokens at once do not fit the end of a ring of 8; feed each alone"):
+        model_of(ringed).decode(model_of(ringed).embed(torch.arange(9)[None]), state.cache)
 
 
 CONFIG = DecoderConfig(hidden_size=16, n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=12)

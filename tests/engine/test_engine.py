@@ -124,22 +124,20 @@ def test_two_images_in_one_prompt_are_each_seen(at_one_place: bool) -> None:
     assert torch.equal(embeds[0][inputs.images_seq_mask], torch.cat(fused))
 
 
-def test_no_cuda_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(DsocrError, match=r"finds no CUDA GPU; choose cpu"):
-        Engine.from_checkpoint("synthetic:tiny", device="cuda")
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"device": "cuda"}, "finds no CUDA GPU; choose cpu"),
         ({"device": "tpu"}, "device 'tpu' is unknown; choose cpu"),
         ({"device": "meta"}, "device 'meta' is not supported; choose cpu"),
         ({"dtype": "int8"}, "dtype 'int8' is unknown; choose one of float32"),
         ({"attention": "paged"}, "attention 'paged' is unknown; choose one of eager"),
     ],
 )
-def test_bad_options_list_the_valid_ones(options: dict[str, Any], message: str) -> None:
+def test_bad_options_list_the_valid_ones(
+    options: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(DsocrError, match=message):
         Engine.from_checkpoint("synthetic:tiny", **options)
 

@@ -51,26 +51,11 @@ def qkv(x_BC: Tensor, layer: LayerWeights, place: StepPlace) -> Tensor:
     tile, half = TILES["qkv"], channels // 2
     pairs = min(tile.rows, next_power_of_2(half))
     queries = x_BC.new_empty(rows, heads * channels)
+    where = place.positions, place.targets, place.cos, place.sin
+    sizes = {**_vector(width), "N": heads, "G": groups, "D": channels, "PAIRS": pairs}
+    tiled = {"WIDTH": _width(tile, width), "num_warps": tile.warps}
     qkv_kernel[((heads + 2 * groups) * cdiv(half, pairs), rows)](
-        x_BC,
-        *layer.before_attention,
-        layer.qkv,
-        place.positions,
-        place.targets,
-        place.cos,
-        place.sin,
-        queries,
-        place.keys,
-        place.values,
-        room,
-        C=width,
-        C_UP=next_power_of_2(width),
-        N=heads,
-        G=groups,
-        D=channels,
-        PAIRS=pairs,
-        WIDTH=_width(tile, width),
-        num_warps=tile.warps,
+        x_BC, *layer.before_attention, layer.qkv, *where, queries, place.keys, place.values, room, **sizes, **tiled
     )
     return queries
 
@@ -81,27 +66,14 @@ def attend(q_BH: Tensor, place: StepPlace, *, round_scores: bool) -> Tensor:
     tile, heads = TILES["attend"], q_BH.shape[1] // channels
     blocks = cdiv(room, tile.rows)
     partial = q_BH.new_empty(rows, heads, blocks, channels, dtype=torch.float32)
-    peaks, sums = torch.empty_like(partial[..., 0]), torch.empty_like(partial[..., 0])
-    sizes = {"N": heads, "D": channels, "D_UP": next_power_of_2(channels), "BLOCK": tile.rows}
+    parts = partial, torch.empty_like(partial[..., 0]), torch.empty_like(partial[..., 0])
+    scale = 1 / math.sqrt(channels)
+    sizes = {"N": heads, "D": channels, "D_UP": next_power_of_2(channels), "BLOCK": tile.rows, "num_warps": tile.warps}
     attend_kernel[(blocks, heads, rows)](
-        q_BH,
-        place.keys,
-        place.values,
-        place.lasts,
-        partial,
-        peaks,
-        sums,
-        room,
-        1 / math.sqrt(channels),
-        G=groups,
-        ROUND=round_scores,
-        **sizes,
-        num_warps=tile.warps,
+        q_BH, place.keys, place.values, place.lasts, *parts, room, scale, G=groups, ROUND=round_scores, **sizes
     )
     mixed = torch.empty_like(q_BH)
-    join_kernel[(heads, rows)](
-        partial, peaks, sums, place.lasts, mixed, blocks, AT_ONCE=JOINED_AT_ONCE, **sizes, num_warps=tile.warps
-    )
+    join_kernel[(heads, rows)](*parts, place.lasts, mixed, blocks, AT_ONCE=JOINED_AT_ONCE, **sizes)
     return mixed
 
 
@@ -110,15 +82,7 @@ def project(inputs_BH: Tensor, weight_CH: Tensor, residual_BC: Tensor) -> Tensor
     tile, (rows_of, channels) = TILES["project"], weight_CH.shape
     out = torch.empty_like(residual_BC)
     project_kernel[(cdiv(rows_of, tile.rows), len(out))](
-        inputs_BH,
-        weight_CH,
-        residual_BC,
-        out,
-        rows_of,
-        H=channels,
-        ROWS=tile.rows,
-        WIDTH=_width(tile, channels),
-        num_warps=tile.warps,
+        inputs_BH, weight_CH, residual_BC, out, rows_of, H=channels, **_tiled(tile, channels)
     )
     return out
 
@@ -129,17 +93,7 @@ def score(x_BC: Tensor, norm: Norm, weight_RC: Tensor, *, rounded: bool) -> Tens
     tile = TILES["router" if rows_of <= FEW_ROWS else "head"]
     scores = x_BC.new_empty(len(x_BC), rows_of, dtype=torch.float32)
     score_kernel[(cdiv(rows_of, tile.rows), len(x_BC))](
-        x_BC,
-        *norm,
-        weight_RC,
-        scores,
-        rows_of,
-        C=channels,
-        C_UP=next_power_of_2(channels),
-        ROUND=rounded,
-        ROWS=tile.rows,
-        WIDTH=_width(tile, channels),
-        num_warps=tile.warps,
+        x_BC, *norm, weight_RC, scores, rows_of, ROUND=rounded, **_vector(channels), **_tiled(tile, channels)
     )
     return scores
 
@@ -150,32 +104,15 @@ def gate_up(x_BC: Tensor, norm: Norm, scores_BE: Tensor | None, feed: FeedForwar
     Gives their inner channels ``[B, K * I + J]``, the experts ``[B, K]`` int64 and their weights ``[B, K]`` float32.
     """
     tile, (rows, channels) = TILES["gate_up"], x_BC.shape
-    experts = len(feed.gate_up)
     inner = x_BC.new_empty(rows, feed.per_token * feed.inner + feed.shared_inner)
     chosen = x_BC.new_empty(rows, feed.per_token, dtype=torch.int64)
     shares = x_BC.new_empty(rows, feed.per_token, dtype=torch.float32)
     blocks = feed.per_token * cdiv(feed.inner, tile.rows) + cdiv(feed.shared_inner, tile.rows)
+    scores = shares if scores_BE is None else scores_BE
+    experts = {"E": len(feed.gate_up), "E_UP": next_power_of_2(len(feed.gate_up)), "NORMALISE": feed.normalise}
+    sizes = {**_vector(channels), **_inside(feed), **experts, **_tiled(tile, channels)}
     gate_up_kernel[(blocks, rows)](
-        x_BC,
-        *norm,
-        shares if scores_BE is None else scores_BE,
-        feed.gate_up,
-        feed.shared_gate_up,
-        inner,
-        chosen,
-        shares,
-        feed.scale,
-        C=channels,
-        C_UP=next_power_of_2(channels),
-        E=experts,
-        E_UP=next_power_of_2(experts),
-        K=feed.per_token,
-        I=feed.inner,
-        J=feed.shared_inner,
-        NORMALISE=feed.normalise,
-        ROWS=tile.rows,
-        WIDTH=_width(tile, channels),
-        num_warps=tile.warps,
+        x_BC, *norm, scores, feed.gate_up, feed.shared_gate_up, inner, chosen, shares, feed.scale, **sizes
     )
     return inner, chosen, shares
 
@@ -184,24 +121,27 @@ def down(inner: Tensor, chosen_BK: Tensor, weights_BK: Tensor, feed: FeedForward
     """Run the second half of the experts, weigh and sum them in float32, add the shared ones and the residual."""
     tile, (rows, channels) = TILES["down"], residual_BC.shape
     out = torch.empty_like(residual_BC)
+    sizes = {"C": channels, **_inside(feed), "SHARED_WIDTH": _width(tile, feed.shared_inner)}
+    weights = feed.down, feed.shared_down
     down_kernel[(cdiv(channels, tile.rows), rows)](
-        inner,
-        chosen_BK,
-        weights_BK,
-        feed.down,
-        feed.shared_down,
-        residual_BC,
-        out,
-        C=channels,
-        K=feed.per_token,
-        I=feed.inner,
-        J=feed.shared_inner,
-        ROWS=tile.rows,
-        WIDTH=_width(tile, feed.inner),
-        SHARED_WIDTH=_width(tile, feed.shared_inner),
-        num_warps=tile.warps,
+        inner, chosen_BK, weights_BK, *weights, residual_BC, out, **sizes, **_tiled(tile, feed.inner)
     )
     return out
+
+
+def _vector(channels: int) -> dict[str, int]:
+    """Return the sizes of a token's vector."""
+    return {"C": channels, "C_UP": next_power_of_2(channels)}
+
+
+def _inside(feed: FeedForward) -> dict[str, int]:
+    """Return the experts of a token, and the channels inside a routed one and inside the shared ones."""
+    return {"K": feed.per_token, "I": feed.inner, "J": feed.shared_inner}
+
+
+def _tiled(tile: Tile, channels: int) -> dict[str, int]:
+    """Return the rows, channels and warps of one program."""
+    return {"ROWS": tile.rows, "WIDTH": _width(tile, channels), "num_warps": tile.warps}
 
 
 def _width(tile: Tile, channels: int) -> int:

@@ -38,7 +38,10 @@ class FastModel(EngineModel):
 
     def stack_experts(self) -> None:
         """Lay the decoder's weights out for fast steps after loading; the encoders' are not moved."""
-        self.weights, self._slots = DecoderWeights.of(self), None
+        self.weights, decoder = DecoderWeights.of(self), self.arch.decoder
+        keys = self.lm_head.weight.new_empty(1, decoder.num_key_value_heads, 0, decoder.head_dim)
+        of_ring = self.family.cache.ring, self.max_position_embeddings or self.family.decoding.max_length
+        self._slots = Slots(decoder.num_hidden_layers, keys, self.model.inv_freq, *of_ring)
         pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
         self.prepare_vision(pool, exact=self.weights.round_scores)
         self._prompts = CapturedCalls(self._prompt, pool)
@@ -54,9 +57,11 @@ class FastModel(EngineModel):
             exact: compute what the readable engine computes, to the bit.
         """
 
-    def new_cache(self) -> StaticCache:
+    def new_cache(self) -> KVCache:
         """Return an empty cache for one row."""
-        return StaticCache(self.arch.decoder.num_hidden_layers, self._slots_like, self.family.cache)
+        if self._slots is None or self.casts:
+            return super().new_cache()
+        return StaticCache(self.arch.decoder.num_hidden_layers, self._slots, self.family.cache)
 
     def decode(self, embeds: Tensor, cache: KVCache, *, all_logits: bool = False) -> Tensor:
         """Run the decoder on ``[B, T, C]``, growing ``cache`` by T; float32 logits ``[B, 1 or T, V]``."""
@@ -108,12 +113,6 @@ class FastModel(EngineModel):
         """Whether autocast computes in another dtype than the weights', which a fused step does not."""
         kind = self.device.type
         return torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) != self.dtype
-
-    def _slots_like(self, keys: Tensor) -> Slots:
-        if self._slots is None:
-            of_ring = self.family.cache.ring, self.max_position_embeddings or self.family.decoding.max_length
-            self._slots = Slots(self.arch.decoder.num_hidden_layers, keys, self.model.inv_freq, *of_ring)
-        return self._slots
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         # a move or a cast gives each parameter a tensor of its own

@@ -138,11 +138,11 @@ class StaticCache(KVCache):
 
     Args:
         layers: number of layers.
-        slots: returns the model's slots, when there is something to write.
+        slots: the model's slots.
         policy: which tokens it keeps.
     """
 
-    def __init__(self, layers: int, slots: Callable[[Tensor], Slots], policy: CachePolicy = ALL_TOKENS) -> None:
+    def __init__(self, layers: int, slots: Slots, policy: CachePolicy = ALL_TOKENS) -> None:
         super().__init__(layers, policy=policy)
         self._slots = slots
         self._slot: Slot | None = None
@@ -152,13 +152,13 @@ class StaticCache(KVCache):
 
     def append(self, layer: int, keys: Tensor, values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Write ``[1, G, T, D]`` as :meth:`KVCache.append` does."""
-        self._reserve(max(self.lengths_after(keys.shape[2])), keys)
+        self._reserve(max(self.lengths_after(keys.shape[2])))
         return super().append(layer, keys, values, positions)
 
     def fill(self, keys_LGTD: Tensor, values_LGTD: Tensor) -> None:
         """Write the first positions of all layers."""
         length = keys_LGTD.shape[2]
-        slot = self._reserve(length, keys_LGTD[:1])
+        slot = self._reserve(length)
         slot.keys[:, 0, :, :length] = keys_LGTD
         slot.values[:, 0, :, :length] = values_LGTD
         self.advance(length)
@@ -169,7 +169,7 @@ class StaticCache(KVCache):
         Raises:
             DsocrError: if a ring has exceeded the last possible position.
         """
-        slot = self._reserve(max(self.lengths_after(1)), self.keys(0))
+        slot = self._reserve(max(self.lengths_after(1)))
         if self.seen[0] >= len(slot.cos):
             raise DsocrError(f"the model has {len(slot.cos)} positions, and all are taken; decode fewer tokens")
         if self._placed != self.seen[0]:
@@ -182,18 +182,17 @@ class StaticCache(KVCache):
         self.advance(1)
         self._placed = self.seen[0]
 
-    def _reserve(self, positions: int, like: Tensor) -> Slot:
+    def _reserve(self, positions: int) -> Slot:
         old = self._slot
         if old is not None and old.room >= positions:
             return old
-        slots = self._slots(like)
-        self._slot = slot = slots.take(positions)
+        self._slot = slot = self._slots.take(positions)
         if old is not None:
             slot.keys[:, :, :, : self.length] = old.keys[:, :, :, : self.length]
             slot.values[:, :, :, : self.length] = old.values[:, :, :, : self.length]
         if self._let_go is not None:
             self._let_go()
-        self._let_go = weakref.finalize(self, slots.give_back, slot)
+        self._let_go = weakref.finalize(self, self._slots.give_back, slot)
         self._keys, self._values = [*slot.keys], [*slot.values]
         self._placed = None
         return slot

@@ -89,11 +89,12 @@ class DecoderWeights:
         layers = model.model.decoder_layers()
         attends = {layer.self_attn.attend for layer in layers}
         return cls(
-            tuple(map(_layer, layers)), _norm(model.model.norm), model.lm_head.weight.detach(), attends == {eager}
+            tuple(map(layer_of, layers)), _norm(model.model.norm), model.lm_head.weight.detach(), attends == {eager}
         )
 
 
-def _layer(layer: DecoderLayer) -> LayerWeights:
+def layer_of(layer: DecoderLayer) -> LayerWeights:
+    """Lay a layer's weights out, which computes with the same memory from then on."""
     attention = layer.self_attn
     assert isinstance(attention, DecoderAttention)
     return LayerWeights(

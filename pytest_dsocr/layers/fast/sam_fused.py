@@ -38,28 +38,12 @@ def attend(qkv_BHWX: Tensor, padding_X: Tensor, offsets_LD: Tensor, heads: int, 
     q_NTD = qkv_BHWX.view(-1, joined)[:, :channels].unflatten(1, (heads, head_dim)).transpose(0, 1)
     scores_NTL = torch.bmm(q_NTD, offsets_LD.T.expand(heads, -1, -1))
     out = qkv_BHWX.new_empty(views, height, width, channels)
-    windows = cdiv(height, side) * cdiv(width, side)
+    of_heads = {"N": heads, "D": head_dim, "D_UP": max(16, next_power_of_2(head_dim))}  # the least that tl.dot takes
+    window = {"SIDE": side, "LENGTH": len(offsets_LD), "PADDED": height % side != 0 or width % side != 0}
+    program = {"QUERIES": block.queries, "UP": up, "ROWS": max(1, block.keys // up)}
+    sizes = {**of_heads, **window, **program, "num_warps": block.warps, "num_stages": block.stages}
+    windows, tokens, scale = cdiv(height, side) * cdiv(width, side), views * height * width, 1 / math.sqrt(head_dim)
     kernels.attend_kernel[(cdiv(side * side, block.queries), heads, views * windows)](
-        qkv_BHWX,
-        padding_X,
-        scores_NTL,
-        out,
-        views * height * width,
-        height,
-        width,
-        1 / math.sqrt(head_dim),
-        side - 1,
-        3 * side - 2,
-        N=heads,
-        D=head_dim,
-        D_UP=max(16, next_power_of_2(head_dim)),  # the least that tl.dot takes
-        SIDE=side,
-        LENGTH=len(offsets_LD),
-        PADDED=height % side != 0 or width % side != 0,
-        QUERIES=block.queries,
-        UP=up,
-        ROWS=max(1, block.keys // up),
-        num_warps=block.warps,
-        num_stages=block.stages,
+        qkv_BHWX, padding_X, scores_NTL, out, tokens, height, width, scale, side - 1, 3 * side - 2, **sizes
     )
     return out

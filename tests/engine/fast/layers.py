@@ -1,4 +1,4 @@
-"""Small layers with random weights, and a slot with random keys and values."""
+"""A small layer with synthetic weights, and a slot with random keys and values."""
 
 from dataclasses import dataclass
 
@@ -6,26 +6,23 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.engine.fast.slots import Slot, Slots
-from pytest_dsocr.engine.fast.weights import FeedForward, LayerWeights, Norm
+from pytest_dsocr.engine.fast.weights import LayerWeights, layer_of
+from pytest_dsocr.engine.synthetic import fill
+from pytest_dsocr.layers.decoder import DecoderLayer
+from pytest_dsocr.layers.rotary import inverse_frequencies
+from pytest_dsocr.layers.sizes import DecoderConfig
 
-
-@dataclass(frozen=True)
-class Sizes:
-    """Sizes of one layer, named as in ``pytest_dsocr.engine.fast.weights``."""
-
-    width: int = 32
-    heads: int = 2
-    groups: int = 2
-    head_dim: int = 8
-    experts: int = 8
-    per_token: int = 2
-    inner: int = 16
-    shared: int = 32
-    length: int = 70
-    ring: int | None = None
-    """Length of the ring of positions; the new position is then far beyond ``length``."""
-    normalise: bool = False
-    scale: float = 1.0
+SMALL = DecoderConfig(
+    hidden_size=32,
+    intermediate_size=52,
+    num_attention_heads=4,
+    num_key_value_heads=4,
+    n_routed_experts=8,
+    num_experts_per_tok=2,
+    moe_intermediate_size=16,
+)
+DENSE, MIXTURE = 0, 1
+"""Index of a layer with a single perceptron, and of one with experts."""
 
 
 @dataclass(frozen=True)
@@ -39,41 +36,30 @@ class Made:
     head: Tensor
 
 
-def make(sizes: Sizes, dtype: torch.dtype, device: str) -> Made:
-    """Draw everything from one seed."""
+def make(
+    config: DecoderConfig = SMALL,
+    index: int = MIXTURE,
+    length: int = 70,
+    ring: int | None = None,
+    dtype: torch.dtype = torch.float32,
+    device: str = "cpu",
+) -> Made:
+    """Make a layer with ``length`` positions in its slot; with a ring, the new position is far beyond these."""
     draw = torch.Generator().manual_seed(0)
 
-    def normal(*shape: int, std: float = 1.0) -> Tensor:
-        return (torch.randn(*shape, generator=draw) * std).to(device, dtype)
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=draw).to(device, dtype)
 
-    def matrix(*shape: int) -> Tensor:
-        return normal(*shape, std=max(shape[-1], 1) ** -0.5)
-
-    def norm() -> Norm:
-        return Norm(normal(sizes.width).abs() + 0.5, 1e-6)
-
-    width, inner, shared = sizes.width, sizes.inner, sizes.shared
-    feed = FeedForward(
-        3 * matrix(sizes.experts, width) if sizes.per_token else None,
-        matrix(sizes.experts, 2 * inner, width),
-        matrix(sizes.experts, width, inner),
-        matrix(2 * shared, width),
-        matrix(width, shared),
-        sizes.per_token,
-        sizes.normalise,
-        sizes.scale,
-    )
-    qkv = matrix((sizes.heads + 2 * sizes.groups) * sizes.head_dim, width)
-    output = matrix(width, sizes.heads * sizes.head_dim)
-    layer = LayerWeights(norm(), qkv, output, norm(), feed, sizes.head_dim)
-    frequencies = 1e4 ** -(torch.arange(0, sizes.head_dim, 2, device=device) / sizes.head_dim)
-    slots = Slots(1, normal(1, sizes.groups, 1, sizes.head_dim), frequencies, sizes.ring, 10 * sizes.length)
-    slot = slots.take(sizes.length)
+    module, width = DecoderLayer(config, index).requires_grad_(False), config.hidden_size
+    fill(module)
+    x, head = normal(1, width), normal(45, width) * width**-0.5
+    like = x.new_empty(1, config.num_key_value_heads, 0, config.head_dim)
+    slot = Slots(1, like, inverse_frequencies(config).to(device), ring, 10 * length).take(length)
     slot.keys.copy_(normal(*slot.keys.shape))
     slot.values.copy_(normal(*slot.values.shape))
-    slot.positions.fill_(sizes.length - 1)
-    if slot.prompts is not None and sizes.ring:
-        slot.prompts.fill_(sizes.length - sizes.ring)
-        slot.positions.fill_(5 * sizes.length)
+    slot.positions.fill_(length - 1)
+    if slot.prompts is not None and ring:
+        slot.prompts.fill_(length - ring)
+        slot.positions.fill_(5 * length)
         slot.advance()
-    return Made(layer, slot, normal(1, width), matrix(45, width))
+    return Made(layer_of(module.to(device, dtype)), slot, x, head)

@@ -1,7 +1,10 @@
 """Triton's kernels against the plain operations: on a GPU as they are, elsewhere by Triton's interpreter."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 import torch
@@ -9,7 +12,7 @@ from torch import Tensor
 
 from pytest_dsocr.engine.fast import plain
 from pytest_dsocr.engine.fast.step import Operations
-from tests.engine.fast.layers import Made, Sizes, make
+from tests.engine.fast.layers import DENSE, SMALL, Made, make
 
 pytestmark = pytest.mark.skipif(
     not find_spec("triton"), reason="needs the triton package: on Linux, pip install triton; a GPU is not needed"
@@ -17,13 +20,13 @@ pytestmark = pytest.mark.skipif(
 
 ON_GPU = torch.cuda.is_available()
 DEVICE = "cuda" if ON_GPU else "cpu"
-SIZES = {
-    "as the vendor's, small": Sizes(),
-    "fewer key heads, odd sizes": Sizes(
-        width=40, heads=4, head_dim=12, experts=9, per_token=3, inner=20, shared=24, normalise=True, scale=1.5
-    ),
-    "a ring": Sizes(ring=16),
-    "one perceptron": Sizes(experts=0, per_token=0, inner=0, shared=52, heads=2, groups=1, length=256),
+ODD: dict[str, Any] = {"hidden_size": 40, "num_key_value_heads": 2, "moe_intermediate_size": 20, "n_shared_experts": 1}
+ODD |= {"n_routed_experts": 9, "num_experts_per_tok": 3, "norm_topk_prob": True, "routed_scaling_factor": 1.5}
+MAKERS: Mapping[str, Callable[..., Made]] = {
+    "as the vendor's, small": make,
+    "fewer key heads, odd sizes": partial(make, replace(SMALL, **ODD)),
+    "a ring": partial(make, ring=16),
+    "one perceptron": partial(make, replace(SMALL, num_key_value_heads=1), DENSE, 256),
 }
 LIMITS = {torch.float32: 1e-6, torch.bfloat16: 0.015 if ON_GPU else 0.03}
 """Relative; bf16 rounds by up to 0.4 % of a value, each operation several times; Triton's interpreter cuts it off."""
@@ -45,9 +48,9 @@ def dtype(request: pytest.FixtureRequest) -> torch.dtype:
     return found
 
 
-@pytest.fixture(params=SIZES)
+@pytest.fixture(params=MAKERS)
 def made(request: pytest.FixtureRequest, dtype: torch.dtype) -> Made:
-    return make(SIZES[request.param], dtype, DEVICE)
+    return MAKERS[request.param](dtype=dtype, device=DEVICE)
 
 
 def near(found: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
@@ -108,7 +111,7 @@ def test_experts(fused: Operations, made: Made, dtype: torch.dtype) -> None:
 
 def test_equal_scores_and_scores_that_are_no_numbers(fused: Operations) -> None:
     """The first of equal scores is chosen; NaN chooses a valid expert."""
-    made = make(Sizes(per_token=3), torch.float32, DEVICE)
+    made = make(replace(SMALL, num_experts_per_tok=3), device=DEVICE)
     scores = torch.tensor([[1.0, 5.0, 2.0, 5.0, 2.0, 0.0, 2.0, 1.0]], device=DEVICE)
     asked = (made.layer.before_feed, scores, made.layer.feed)
     assert fused.gate_up(made.x, *asked)[1].tolist() == [[1, 3, 2]]

@@ -1,4 +1,4 @@
-"""Tests of the calls to flash-attn: on a CPU with a replacement of the same layout, on a GPU with the package."""
+"""The ways to attend against eager attention; flash-attn on a CPU is a replacement of the same layout."""
 
 import sys
 from collections.abc import Iterator
@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from pytest_dsocr.layers.attention import AttentionFunction, attention_function, eager
+from pytest_dsocr.base.errors import DsocrError
+from pytest_dsocr.layers.attention import AttentionFunction, attention_function, eager, sdpa
 
 HEAD = 128  # of the decoder, and all that some builds of flash-attn have
 
@@ -36,13 +37,16 @@ class Kernel(NamedTuple):
     relative_error: float
 
 
-@pytest.fixture(params=["stand-in", "flash-attn"])
+@pytest.fixture(params=["sdpa", "stand-in", "flash-attn"])
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
     if request.param == "flash-attn":
         if not torch.cuda.is_available():
             pytest.skip("needs a CUDA GPU")
         pytest.importorskip("flash_attn")
         yield Kernel(attention_function("flash_attention_2"), "cuda", torch.bfloat16, 1e-2)
+        return
+    if request.param == "sdpa":
+        yield Kernel(sdpa, "cpu", torch.float32, 1e-5)
         return
     module = ModuleType("flash_attn")
     vars(module)["flash_attn_func"] = flash_attn_func
@@ -60,6 +64,12 @@ def test_the_last_queries_see_what_they_see_in_eager_attention(queries: int, gro
 def test_rows_of_other_lengths_see_their_own_keys_alone(kernel: Kernel) -> None:
     q, k, v = _random(9, 4, 4, 4)
     _compare(kernel, q[:, :, -1:], k, v, [5, 9])
+
+
+def test_absent_flash_attn_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "flash_attn", None)
+    with pytest.raises(DsocrError, match=r"install pytest-dsocr\[gpu\] or choose eager or sdpa"):
+        attention_function("flash_attention_2")
 
 
 def _random(length: int, *heads: int) -> list[Tensor]:
