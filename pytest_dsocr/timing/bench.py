@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 from typing import Any
 
+from msgspec import convert
+
 from pytest_dsocr.base.words import HASH_CHARACTERS, aligned, count, entry, listed
 from pytest_dsocr.subjects.loading import ENGINES, VENDOR
 from pytest_dsocr.timing.candidate import SUBJECT, opened
@@ -155,7 +157,7 @@ def _traced(both: Sequence[TimedSide], task: Task, judged: Sequence[Judgement], 
         watch(f"tracing {side.label}", 0, task.most_rounds)
         trees = [*map(str, side.candidate.path), *(one.removeprefix(VENDOR) for one in own if one.startswith(VENDOR))]
         file = f"{task.traces}/{side.label}.trace.json"
-        tables.append(TraceTable.from_json(side.ask("trace", file=file, trees=trees, packages=packages)))
+        tables.append(convert(side.ask("trace", file=file, trees=trees, packages=packages), TraceTable))
     return difference(tables[0], tables[1], [one.quantity for one in judged if one.is_change])
 
 
