@@ -94,13 +94,7 @@ def bound(cost: Cost, device: Device, dtype: str) -> Bound:
 
 
 def limit_of(roof: Bound, measured_ms: float, idle: float | None = None) -> Limit | None:
-    """Return the limit of a measured time; None if it is far below the roof and the idle share is unknown.
-
-    Args:
-        roof: the least time.
-        measured_ms: the measured time.
-        idle: the share of it in which the device did nothing, if counted.
-    """
+    """Return the limit of a measured time; None if it is far below the roof and the device's idle share is unknown."""
     share = roof.share(measured_ms).roof
     if idle is None and share < NEAR:  # from there on, it worked for half of the time at least
         return None
