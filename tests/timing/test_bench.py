@@ -140,28 +140,23 @@ def test_one_stage_is_judged_alone_and_too_few_rounds_are_told(capsys: Capture) 
     assert "cut short       fewer than 12 pairs tell only what is twice as slow or fast" in capsys.readouterr().out
 
 
+HUNG = r"its process gave no answer within 0\.2 s and was ended; see"
+
+
 @pytest.mark.dsocr_slow
 @pytest.mark.parametrize(
-    ("subject", "message"),
+    ("arguments", "message"),
     [
-        ("Raising", r"B \(subject:.*Raising\): read failed with RuntimeError: out of luck\n.*Traceback"),
-        ("Crashing", r"B \(.*\): \w+: its process ended with status 7\ncannot go on"),
+        ("Sleeping Raising", r"B \(subject:.*Raising\): read failed with RuntimeError: out of luck\n.*Traceback"),
+        ("Sleeping Crashing", r"B \(.*\): \w+: its process ended with status 7\ncannot go on"),
+        ("Hanging Hanging --time-limit=0.2", rf"A \(.*\): read: {HUNG} --time-limit\n"),
+        ("Hanging Hanging --start-limit=0.2", rf"A \(.*\): load: {HUNG} --start-limit\n"),
     ],
 )
-def test_a_side_that_cannot_be_measured_is_reported_in_words(capsys: Capture, subject: str, message: str) -> None:
-    assert bench("Sleeping", subject) == 3
+def test_a_side_that_cannot_be_measured_is_reported_in_words(capsys: Capture, arguments: str, message: str) -> None:
+    """Both sides hang where one does, and neither loads in the time of one answer."""
+    assert bench(*arguments.split()) == 3
     assert re.match(f"dsocr: {message}", capsys.readouterr().err, re.DOTALL)
-
-
-@pytest.mark.dsocr_slow
-@pytest.mark.parametrize(("request_", "option"), [("read", "--time-limit"), ("load", "--start-limit")])
-def test_one_that_hangs_is_ended_at_the_limit_of_answers_or_of_starting(
-    capsys: Capture, request_: str, option: str
-) -> None:
-    """Both sides hang, and neither loads in the time of one answer."""
-    assert bench("Hanging", "Hanging", f"{option}=0.2") == 3
-    message = rf"dsocr: A \(.*\): {request_}: its process gave no answer within 0\.2 s and was ended; see {option}\n"
-    assert re.match(message, capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(
