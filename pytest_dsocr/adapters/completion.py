@@ -1,4 +1,4 @@
-"""An answer of a server with OpenAI's protocol, and the errors in place of one."""
+"""Answer of a server with OpenAI's protocol, and errors instead of one."""
 
 from __future__ import annotations
 
