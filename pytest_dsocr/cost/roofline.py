@@ -47,10 +47,6 @@ class Device:
     source: str
     """Source of the peaks."""
 
-    def peak_text(self, dtype: str) -> str:
-        """Return the two peaks that make the roof."""
-        return f"{self.tflops[dtype]:g} TFLOP/s in {dtype}, {self.bandwidth_gb_s:g} GB/s"
-
 
 @dataclass(frozen=True)
 class Bound:
@@ -133,8 +129,9 @@ class Roof:
 
     @property
     def text(self) -> str:
-        """The device and its peaks."""
-        return f"{self.device.name}, {self.device.peak_text(self.dtype)}"
+        """The device and the two peaks that make the roof."""
+        peak, bandwidth = self.device.tflops[self.dtype], self.device.bandwidth_gb_s
+        return f"{self.device.name}, {peak:g} TFLOP/s in {self.dtype}, {bandwidth:g} GB/s"
 
 
 @cache

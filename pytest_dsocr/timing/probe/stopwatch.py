@@ -148,13 +148,6 @@ def in_quantities(laps: Laps) -> dict[str, Lap]:
     return found
 
 
-def in_fields(quantities: Mapping[str, Lap]) -> dict[str, dict[str, float]]:
-    """Return quantities as the fields of :class:`pytest_dsocr.timing.rounds.Round`."""
-    return {
-        field: {name: getattr(lap, field) for name, lap in quantities.items()} for field in Lap.__dataclass_fields__
-    }
-
-
 def total(laps: Sequence[Lap]) -> Lap:
     """Put laps together: the host's pace is the mean of theirs, by their length."""
     lengths = [lap.wall_ms for lap in laps]
