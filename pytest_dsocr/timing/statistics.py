@@ -156,9 +156,8 @@ def _judgement(
     low, high = shifts.interval(level)
     if far and low == -math.inf:
         low, high = shifts.values[0], shifts.values[-1]
-    enough = shifts.least_p <= strict
     within = TimingVerdict.SAME if -most <= low else TimingVerdict.NOT_SLOWER
-    pace = found or far or (within if high <= most and enough else TimingVerdict.AMBIGUOUS)
+    pace = found or far or (within if high <= most and shifts.least_p <= strict else TimingVerdict.AMBIGUOUS)
     rounds = min(map(len, sides))
     wanted = _wanted(shifts, rounds, math.log1p(limit), level, strict) if pace is TimingVerdict.AMBIGUOUS else rounds
     ratios = math.exp(shifts.centre), math.exp(low), math.exp(high)
@@ -171,8 +170,7 @@ def _wanted(shifts: Shifts, rounds: int, limit: float, level: float, strict: flo
         return max(fewest_at(strict, shifts.paired), rounds + 1)
     centre = shifts.centre
     low, high = shifts.interval(level if centre <= limit else strict)
-    width = max(high - centre, centre - low)
-    shrink = width / max(abs(centre - limit), ROUNDING)
+    shrink = max(high - centre, centre - low) / max(abs(centre - limit), ROUNDING)
     return max(rounds + 1, min(MOST_ROUNDS, math.ceil(rounds * shrink**2)))
 
 
