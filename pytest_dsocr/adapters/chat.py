@@ -18,10 +18,17 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
+from pytest_dsocr.adapters.completion import (
+    FAILED,
+    Completion,
+    OverloadedError,
+    ServerDownError,
+    ServerHungError,
+    StatusError,
+)
 from pytest_dsocr.adapters.fields import MOST_BYTES
-from pytest_dsocr.base.errors import MachineError
 from pytest_dsocr.base.words import fit
-from pytest_dsocr.records.config import SubjectFaultError, SubjectHungError
+from pytest_dsocr.records.config import SubjectFaultError
 from pytest_dsocr.subjects.calls import current, hung
 from pytest_dsocr.subjects.time_limit import Overdue
 
@@ -29,7 +36,7 @@ SHOWN = 160
 MOST_SILENT = 3
 LONGEST_S = 1e6
 """Longest time that a socket and a timer accept, in seconds."""
-OVERLOADED, FAILED = (429, 502, 503, 504), 500
+OVERLOADED = (429, 502, 503, 504)
 NO_MEMORY = re.compile(r"out of memory|OutOfMemory", re.IGNORECASE)
 DATA, DONE = b"data:", b"[DONE]"
 NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -66,43 +73,6 @@ class _Model(Struct):
 
 class _Models(Struct):
     data: list[_Model]
-
-
-@dataclass(frozen=True)
-class Completion:
-    """A whole answer of the server's."""
-
-    text: str
-    prompt_tokens: int | None = None
-    """Number of tokens as the server counts them; None if it does not, as for the other counts."""
-    ended_by: str = ""
-    """The server's ``finish_reason``; empty if it gives none."""
-    first_ms: float | None = None
-    """Milliseconds from the request to the first text of a streamed answer."""
-    completion_tokens: int | None = None
-    total_tokens: int | None = None
-    logprobs: Any = None
-    """Log probabilities as the server gives them; None for a streamed answer."""
-    between_ms: tuple[float, ...] = ()
-    """Milliseconds between the pieces."""
-
-
-class StatusError(SubjectFaultError):
-    """The server answered with another status than 200."""
-
-    status: int
-
-
-class ServerDownError(SubjectFaultError, MachineError):
-    """The server is not there, is overloaded, or has no memory: no verdict on what it serves."""
-
-
-class OverloadedError(StatusError, ServerDownError):
-    """The server reported by its status that it is overloaded."""
-
-
-class ServerHungError(SubjectHungError, MachineError):
-    """The server did not answer in time."""
 
 
 @dataclass

@@ -90,12 +90,7 @@ def options_of(
 
 
 class CommandSubject:
-    """L0: a command for each page, whose output is the text.
-
-    Args:
-        options: the command, with fields.
-        setup: the run's.
-    """
+    """L0: a command for each page, whose output is the text."""
 
     def __init__(self, options: CommandOptions, setup: Setup) -> None:
         self._options, self._setup = options, asdict(setup)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.adapters import command, fields
-from pytest_dsocr.adapters.dump_files import FILE, TEXT, read_tensors, tensor_files, write_tensor
+from pytest_dsocr.adapters.dump_files import LENGTHS, LOGITS, TEXT, TOKENS, Dump, write_tensor
 from pytest_dsocr.adapters.process import RunningCommand
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.base.files import recreate_dir, write_whole
@@ -39,9 +39,6 @@ from pytest_dsocr.subjects.protocol import NotOfferedError, Offers, Setup
 
 LEVEL = Level.STAGES
 OWN_PROCESS = True
-LOGITS, TOKENS, LENGTHS = "logits", "tokens", "cache_lengths"
-COUNTS = frozenset((TOKENS, LENGTHS))
-MOST = 2**31 - 1
 OUT = "out"
 DumpKey = tuple[str, ...]
 """Hashes that identify inputs."""
@@ -69,57 +66,6 @@ def _options(spec: str) -> command.CommandOptions | None:
             f"there is no folder {folder!r}; give one with dumps, or a command with {{page}} and {{{OUT}}}"
         )
     return None
-
-
-@dataclass(frozen=True, eq=False)
-class Dump:
-    """Contents of one case's folder."""
-
-    tensors: Mapping[str, Tensor]
-    text: str | None
-    tokens: Sequence[int]
-    """Tokens that its steps follow: the program's own choices, as far as they were written, or the reference's."""
-
-    @classmethod
-    def read(cls, folder: Path) -> Dump:
-        """Read a folder; raise ``DsocrError`` if a file is damaged or has impossible contents."""
-        tensors: dict[str, Tensor] = {}
-        for path in tensor_files(folder):
-            found = read_tensors(path)
-            if twice := sorted(tensors.keys() & found):
-                raise FILE.fault(path, f"holds {twice[0]}, which another file there holds as well")
-            tensors |= found | {name: _whole(path, name, found[name]) for name in COUNTS & found.keys()}
-        many = [name for name in (LOGITS, LENGTHS) if name in tensors and len(tensors[name]) > 1]
-        if many and TOKENS not in tensors:
-            rows = count(len(tensors[many[0]]), "row")
-            raise FILE.fault(folder, f"holds {rows} of {many[0]} and no {TOKENS} that says what they follow")
-        text = FILE.read_text(folder / TEXT) if os.path.lexists(folder / TEXT) else None
-        return cls(tensors, text, tensors.get(TOKENS, torch.empty(0, dtype=torch.long)).tolist())
-
-    def row(self, name: str, fed: Sequence[int]) -> Tensor | None:
-        """Return the row written under a name after the tokens ``fed``."""
-        first = [self.tensors[one] for one in (PREFILL,) if name == LOGITS and one in self.tensors]
-        rows = self.tensors.get(name, first)
-        return rows[len(fed)] if [*self.tokens[: len(fed)]] == [*fed] and len(fed) < len(rows) else None
-
-    def inputs(self, own: Inputs) -> dict[str, Tensor]:
-        """Return the inputs that were written, in the dtypes of ``own`` if no value is lost, as a batch of one."""
-        found = {}
-        for name in self.tensors.keys() & {*TENSORS}:
-            given, wanted = self.tensors[name], getattr(own, name)
-            cast = given.to(wanted.dtype)
-            same = cast if cast.to(given.dtype).equal(given) else given
-            found[name] = same[None] if given.ndim == wanted.ndim - 1 else same
-        return found
-
-
-def _whole(path: Path, name: str, given: Tensor) -> Tensor:
-    """Return tokens or lengths in one axis; raise if a value is no whole number, or exceeds the maximum."""
-    flat = given.flatten().double()
-    own = flat.clamp(0, MOST).long()
-    if (bad := flat[own != flat]).numel():
-        raise FILE.fault(path, f"holds {bad[0].item()} in {name}; give whole numbers from 0 to {MOST}")
-    return own
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import torch
 
-from pytest_dsocr.adapters.dump import LENGTHS, LOGITS, TOKENS, Dump
-from pytest_dsocr.adapters.dump_files import READERS, TEXT
+from pytest_dsocr.adapters.dump_files import LENGTHS, LOGITS, READERS, TEXT, TOKENS, Dump
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract import GRID, PIXELS, ROWS
 from pytest_dsocr.contract.presets import Preset

@@ -1,4 +1,4 @@
-"""The files of a dump: tensors as ``.npy``, ``.npz``, ``.safetensors`` or ``.raw``, and the text, with limits on sizes.
+"""The files of a case's dump: tensors as ``.npy``, ``.npz``, ``.safetensors`` or ``.raw``, and the text, within limits.
 
 A ``.raw`` file is a line of JSON, ``{"dtype": "float32", "shape": [-1, 2017]}``, then the bytes, little-endian and
 in C order. Unknown programs write these files, so messages about damaged ones name the file.
@@ -7,8 +7,10 @@ in C order. Unknown programs write these files, so messages about damaged ones n
 from __future__ import annotations
 
 import io
+import os
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -20,9 +22,17 @@ from torch import Tensor
 
 from pytest_dsocr.base.errors import DsocrError, MachineError
 from pytest_dsocr.base.reading import Format
+from pytest_dsocr.base.words import count
+from pytest_dsocr.contract import TENSORS
+from pytest_dsocr.contract.inputs import Inputs
+from pytest_dsocr.models.spec import PREFILL
 
 ADVICE = "docs/adapters.md has the names, shapes and formats"
 TEXT = "text.txt"
+LOGITS, TOKENS, LENGTHS = "logits", "tokens", "cache_lengths"
+COUNTS = frozenset((TOKENS, LENGTHS))
+MOST = 2**31 - 1
+"""The greatest token and length."""
 MOST_BYTES = 4 * 2**30
 """Largest size of a file: logits of a thousand steps of the real vocabulary take an eighth of it."""
 
@@ -60,12 +70,59 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def tensor_files(folder: Path) -> list[Path]:
-    """Return the files of a folder that are named as tensors are, sorted; not all of them need be readable."""
-    try:
-        return sorted(path for path in folder.iterdir() if path.suffix in READERS)
-    except OSError as error:
-        raise FILE.fault(folder, f"cannot be read ({error.strerror})") from error
+@dataclass(frozen=True, eq=False)
+class Dump:
+    """Contents of one case's folder; any file may be missing."""
+
+    tensors: Mapping[str, Tensor]
+    text: str | None
+    tokens: Sequence[int]
+    """Tokens that its steps follow: the program's own choices, as far as they were written, or the reference's."""
+
+    @classmethod
+    def read(cls, folder: Path) -> Dump:
+        """Read a folder; raise ``DsocrError`` if a file is damaged or has impossible contents."""
+        tensors: dict[str, Tensor] = {}
+        try:
+            paths = sorted(path for path in folder.iterdir() if path.suffix in READERS)
+        except OSError as error:
+            raise FILE.fault(folder, f"cannot be read ({error.strerror})") from error
+        for path in paths:
+            found = read_tensors(path)
+            if twice := sorted(tensors.keys() & found):
+                raise FILE.fault(path, f"holds {twice[0]}, which another file there holds as well")
+            tensors |= found | {name: _whole(path, name, found[name]) for name in COUNTS & found.keys()}
+        many = [name for name in (LOGITS, LENGTHS) if name in tensors and len(tensors[name]) > 1]
+        if many and TOKENS not in tensors:
+            rows = count(len(tensors[many[0]]), "row")
+            raise FILE.fault(folder, f"holds {rows} of {many[0]} and no {TOKENS} that says what they follow")
+        text = FILE.read_text(folder / TEXT) if os.path.lexists(folder / TEXT) else None
+        return cls(tensors, text, tensors.get(TOKENS, torch.empty(0, dtype=torch.long)).tolist())
+
+    def row(self, name: str, fed: Sequence[int]) -> Tensor | None:
+        """Return the row written under a name after the tokens ``fed``."""
+        first = [self.tensors[one] for one in (PREFILL,) if name == LOGITS and one in self.tensors]
+        rows = self.tensors.get(name, first)
+        return rows[len(fed)] if [*self.tokens[: len(fed)]] == [*fed] and len(fed) < len(rows) else None
+
+    def inputs(self, own: Inputs) -> dict[str, Tensor]:
+        """Return the inputs that were written, in the dtypes of ``own`` if no value is lost, as a batch of one."""
+        found = {}
+        for name in self.tensors.keys() & {*TENSORS}:
+            given, wanted = self.tensors[name], getattr(own, name)
+            cast = given.to(wanted.dtype)
+            same = cast if cast.to(given.dtype).equal(given) else given
+            found[name] = same[None] if given.ndim == wanted.ndim - 1 else same
+        return found
+
+
+def _whole(path: Path, name: str, given: Tensor) -> Tensor:
+    """Return tokens or lengths in one axis; raise if a value is no whole number, or exceeds the maximum."""
+    flat = given.flatten().double()
+    own = flat.clamp(0, MOST).long()
+    if (bad := flat[own != flat]).numel():
+        raise FILE.fault(path, f"holds {bad[0].item()} in {name}; give whole numbers from 0 to {MOST}")
+    return own
 
 
 def write_tensor(folder: Path, name: str, tensor: Tensor) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytest_dsocr.adapters.chat import FAILED, Chat, Completion, StatusError
+from pytest_dsocr.adapters.chat import Chat
+from pytest_dsocr.adapters.completion import FAILED, Completion, StatusError
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.base.words import listed
 from pytest_dsocr.contract.image import load_image

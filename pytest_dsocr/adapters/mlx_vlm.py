@@ -100,9 +100,6 @@ def encoders(family: ModelSpec) -> dict[str, str]:
 class MlxVlm:
     """mlx-vlm's DeepSeek-OCR; fulfils ``StagedSubject``.
 
-    Args:
-        setup: the run's.
-
     Raises:
         DsocrError: where mlx-vlm is not installed.
     """

@@ -12,7 +12,7 @@ import inspect
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
-from functools import cached_property
+from functools import cache, cached_property
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,7 +29,6 @@ from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import IMAGE, render
 from pytest_dsocr.engine.places import family_named
 from pytest_dsocr.engine.portable import write_portable
-from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.subjects.calls import guarded, refusal
 from pytest_dsocr.subjects.loading import PROCESSOR as WORD
@@ -59,29 +58,44 @@ def subject(spec: str, setup: Setup) -> Completed:
 
 
 class ProcessorInputs:
-    """A processor's inputs, a part of an implementation.
-
-    Args:
-        kind: the processor's class.
-        setup: the run's.
-    """
+    """A processor's inputs, a part of an implementation; ``kind`` is the processor's class."""
 
     def __init__(self, kind: Any, setup: Setup) -> None:
         self._kind, self._setup = kind, setup
-        self._made: dict[Preset, _Processor] = {}
+        self._of = cache(self._made)
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
         """Return the processor's inputs for a page, which it receives upright and in RGB.
 
         For a folder it receives each page, and an ``<image>`` for each if the prompt has one, as clients send them.
         """
-        if preset not in self._made:
-            family = family_named(self._setup.checkpoint)
-            self._made[preset] = _Processor(self._kind, self._tokenizer, preset, family)
         found, text = load_images(page), render(prompt)
-        if not isinstance(found, list):
-            return self._made[preset].inputs([found], text)
-        return self._made[preset].inputs(found, text.replace(IMAGE, IMAGE * len(found)))
+        pages = found if isinstance(found, list) else [found]
+        call = self._of(preset).__call__
+        if not set(SWITCHES).intersection(inspect.signature(call).parameters):
+            call = getattr(self._of(preset), "process_one", call)
+        offered = inspect.signature(call).parameters
+        name_of_text = next((name for name in TEXTS if name in offered), None)
+        if name_of_text is None:
+            raise DsocrError(f"the processor takes {', '.join(offered)}, and no {' or '.join(TEXTS)}; name another")
+        given = {name: preset.crop for name in SWITCHES if name in offered}
+        with redirect_stdout(StringIO()):
+            made = call(**{name_of_text: text.replace(IMAGE, IMAGE * len(pages))}, images=pages, **given)
+        named = {name: _found(made, (name, *OTHER_NAMES.get(name, ()))) for name in Inputs.__annotations__}
+        return _in_shape(named, preset)
+
+    def _made(self, preset: Preset) -> Any:
+        """Make the processor for a preset."""
+        sizes = {"image_size": preset.image_size, "base_size": preset.base_size if preset.crop else preset.image_size}
+        published = family_named(self._setup.checkpoint).vendor.published["processor"]
+        taken = inspect.signature(self._kind.__init__).parameters
+        values = {"tokenizer": self._tokenizer, **published, **sizes}
+        with redirect_stdout(StringIO()):
+            made = self._kind(**{name: value for name, value in values.items() if name in taken})
+        for name, size in sizes.items():
+            if hasattr(made, name):
+                setattr(made, name, size)
+        return made
 
     @cached_property
     def _tokenizer(self) -> Any:
@@ -89,36 +103,6 @@ class ProcessorInputs:
         with TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore"):  # about its config, not ours
             write_portable(self._setup.checkpoint, Path(folder))
             return tokenizers.from_pretrained(folder)
-
-
-class _Processor:
-    """A processor made for a preset."""
-
-    def __init__(self, kind: Any, tokenizer: Any, preset: Preset, family: ModelSpec) -> None:
-        sizes = {"image_size": preset.image_size, "base_size": preset.base_size if preset.crop else preset.image_size}
-        with redirect_stdout(StringIO()):
-            values = {"tokenizer": tokenizer, **family.vendor.published["processor"], **sizes}
-            taken = inspect.signature(kind.__init__).parameters
-            self._made = kind(**{name: value for name, value in values.items() if name in taken})
-        for name, size in sizes.items():
-            if hasattr(self._made, name):
-                setattr(self._made, name, size)
-        self._preset = preset
-
-    def inputs(self, pages: list[Any], prompt: str) -> dict[str, Tensor]:
-        """Return the vendor's five tensors."""
-        call = self._made.__call__
-        if not set(SWITCHES).intersection(inspect.signature(call).parameters):
-            call = getattr(self._made, "process_one", call)
-        offered = inspect.signature(call).parameters
-        text = next((name for name in TEXTS if name in offered), None)
-        if text is None:
-            raise DsocrError(f"the processor takes {', '.join(offered)}, and no {' or '.join(TEXTS)}; name another")
-        switch = {name: self._preset.crop for name in SWITCHES if name in offered}
-        with redirect_stdout(StringIO()):
-            made = call(**{text: prompt}, images=pages, **switch)
-        named = {name: _found(made, (name, *OTHER_NAMES.get(name, ()))) for name in Inputs.__annotations__}
-        return _in_shape(named, self._preset)
 
 
 def _in_shape(made: Mapping[str, Any], preset: Preset) -> dict[str, Tensor]:

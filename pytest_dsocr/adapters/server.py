@@ -18,7 +18,8 @@ from urllib.parse import parse_qsl, urlsplit
 from msgspec import field
 
 from pytest_dsocr.adapters import fields
-from pytest_dsocr.adapters.chat import Chat, Completion
+from pytest_dsocr.adapters.chat import Chat
+from pytest_dsocr.adapters.completion import Completion
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import EOS
@@ -83,12 +84,7 @@ def options_of(spec: str) -> ServerOptions:
 
 
 class ServerSubject:
-    """L0: a request for each page.
-
-    Args:
-        options: the server.
-        setup: the run's.
-    """
+    """L0: a request for each page."""
 
     def __init__(self, options: ServerOptions, setup: Setup) -> None:
         self._options, self._setup = options, asdict(setup)

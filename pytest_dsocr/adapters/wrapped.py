@@ -33,11 +33,7 @@ from pytest_dsocr.subjects.protocol import Setup
 
 
 class VendorSubject(EngineSubject):
-    """L3: the vendor's model, which decodes one page at a time, read through the engine's stages.
-
-    Args:
-        runtime: its code, loaded.
-    """
+    """L3: the vendor's model, which decodes one page at a time, read through the engine's stages."""
 
     read_many: Any = None
 
@@ -49,9 +45,6 @@ class ForkSubject(EngineStages):
     """L3: the fork's ``infer``, and the stages of its model.
 
     It has no ``text_of``, since ``infer`` uses ``generate`` and not the stages.
-
-    Args:
-        runtime: the fork's code, loaded.
     """
 
     def __init__(self, runtime: VendorRuntime) -> None:
@@ -110,12 +103,9 @@ class ForkSubject(EngineStages):
 class Wrapped:
     """The vendor's model with a checkpoint's weights, which exposes the inputs that it is called with.
 
-    Args:
-        folder: the vendor's Python files.
-        setup: the run's.
-
     Raises:
-        DsocrError: if its code does not run here, or a file, the checkpoint or the device is not available.
+        DsocrError: if the vendor's code in ``folder`` does not run here, or a file, the checkpoint or the device is not
+            available.
     """
 
     def __init__(self, folder: Path, setup: Setup) -> None:

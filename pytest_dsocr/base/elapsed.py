@@ -8,11 +8,7 @@ from time import monotonic
 
 
 class Elapsed:
-    """Seconds by part, counted from the start.
-
-    Args:
-        part: counts first.
-    """
+    """Seconds by part, counted from the start, at first for ``part``."""
 
     def __init__(self, part: str) -> None:
         self.seconds: dict[str, float] = {}

@@ -100,7 +100,7 @@ def shown(value: object, width: int = 60) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
-def aligned(rows: Sequence[Sequence[str]], left: Collection[str], columns: int = COLUMNS) -> Iterator[str]:
+def aligned(rows: Sequence[Sequence[str]], left: Collection[str]) -> Iterator[str]:
     """Yield rows as a table with the narrowest columns that fit. The first row is the heading.
 
     Columns are aligned to the right, except those that ``left`` names.
@@ -111,7 +111,7 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[str], columns: int =
             cell.ljust(width) if name in left else cell.rjust(width)
             for name, cell, width in zip(rows[0], row, widths, strict=True)
         )
-        yield fit("  ".join(cells).rstrip(), columns)
+        yield fit("  ".join(cells).rstrip())
 
 
 def short(commit: str) -> str:

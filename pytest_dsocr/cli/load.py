@@ -12,7 +12,7 @@ from time import perf_counter
 
 from msgspec.structs import replace
 
-from pytest_dsocr.adapters.chat import Completion
+from pytest_dsocr.adapters.completion import Completion
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.base.files import write_whole
 from pytest_dsocr.base.process import commit_here

@@ -10,6 +10,7 @@ from pytest_dsocr.base.files import write_whole
 from pytest_dsocr.base.reading import Format
 from pytest_dsocr.history import page, record
 from pytest_dsocr.history import scoreboard as board
+from pytest_dsocr.history.bench import night_of_bench
 from pytest_dsocr.report.difference import DiffStatus, difference, lines, markdown
 from pytest_dsocr.report.file import read_result
 
@@ -75,7 +76,7 @@ def _nights_of(named: Sequence[Path]) -> Iterator[record.Night]:
     for path in named:
         if path.is_file():
             with suppress(DsocrError):
-                yield record.of_bench(record.read_bench(path))
+                yield night_of_bench(path)
                 continue
         folder = path.parent if path.suffix == ".json" else path
         runs.append((folder.absolute().name, read_result(path, unfinished=True)))

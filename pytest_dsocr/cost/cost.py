@@ -102,14 +102,13 @@ def moved(size: int, *, weights: int = 0, read: int = 0, written: int = 0) -> Co
     return Cost(weight_bytes=size * weights, read_bytes=size * read, written_bytes=size * written)
 
 
-def attention_of(stage: str, chosen: str) -> str:
-    """Return the attention that a stage computes with where ``chosen`` is the run's."""
-    return next((one.attention for one in STAGES if one.name == stage and one.attention), chosen)
-
-
 def as_counted(stage: StageCost, chosen: str, device: str) -> int:
-    """Return the FLOPs of a stage that torch's counter finds on ``cpu``, ``cuda`` or ``meta``."""
-    hidden = (attention_of(stage.stage, chosen), device.partition(":")[0]) in UNCOUNTED
+    """Return the FLOPs of a stage that torch's counter finds on ``cpu``, ``cuda`` or ``meta``.
+
+    ``chosen`` is the run's attention, which a stage with one of its own does not use.
+    """
+    used = next((one.attention for one in STAGES if one.name == stage.stage and one.attention), chosen)
+    hidden = (used, device.partition(":")[0]) in UNCOUNTED
     return stage.cost.matrix_flops - stage.cost.attention_flops * hidden
 
 

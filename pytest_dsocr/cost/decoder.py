@@ -80,7 +80,7 @@ def cache_bytes(config: DecoderConfig, positions: int, size: int) -> int:
     return positions * config.num_hidden_layers * KEYS_AND_VALUES * config.num_key_value_heads * config.head_dim * size
 
 
-def activations(config: DecoderConfig, tokens: int, held: int, size: int, way: Way, *, is_eager: bool) -> int:
+def activations(config: DecoderConfig, tokens: int, held: int, size: int, *, is_eager: bool) -> int:
     """Return the peak bytes of activations in a call of ``tokens`` that attend to ``held`` positions.
 
     With few tokens, the weights of their experts may be copied together, as in a step on a GPU.
@@ -93,7 +93,7 @@ def activations(config: DecoderConfig, tokens: int, held: int, size: int, way: W
         (MATRICES + 1) * tokens * config.intermediate_size * size,
         chosen * width * (3 * size + 2 * wide),
         chosen * expert_parameters(config) * size if chosen <= config.n_routed_experts else 0,
-        (tokens if way.all_logits else 1) * config.vocab_size * (size + wide),
+        config.vocab_size * (size + wide),
     )
 
 

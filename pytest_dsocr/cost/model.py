@@ -21,11 +21,6 @@ def stages_of(arch: Architecture, work: Workload, *, way: Way = ENGINE) -> dict[
 
     Weights are read once in each call: of an encoder for the crops together and for the whole page, of the prefill, of
     each step.
-
-    Args:
-        arch: the model's dimensions.
-        work: the page.
-        way: what right implementations do differently; the engine's if left out.
     """
     vision = load(arch.family.cost).vision
     found = _sum([vision(arch, side_px, views, work.dtype) for side_px, views in calls(work)])
@@ -62,7 +57,7 @@ def cache_bytes(arch: Architecture, work: Workload) -> int:
     return decoder.cache_bytes(arch.decoder, positions, ITEM_BYTES[work.dtype])
 
 
-def activation_peaks(arch: Architecture, work: Workload, *, way: Way = ENGINE) -> dict[str, int]:
+def activation_peaks(arch: Architecture, work: Workload) -> dict[str, int]:
     """Return the peak bytes of activations in each stage, in addition to weights and cache.
 
     A bound for code that is written like the engine: each operator's result is stored. Attention of the encoders is
@@ -73,8 +68,8 @@ def activation_peaks(arch: Architecture, work: Workload, *, way: Way = ENGINE) -
     prompt, held = work.prompt_tokens, arch.family.cache.length(work.prompt_tokens, work.decode_steps)
     return {
         **{stage: max(one[stage] for one in each) for stage in each[0]},
-        "prefill": decoder.activations(arch.decoder, prompt, prompt, size, way, is_eager=is_eager),
-        "decode": decoder.activations(arch.decoder, 1, held, size, way, is_eager=is_eager),
+        "prefill": decoder.activations(arch.decoder, prompt, prompt, size, is_eager=is_eager),
+        "decode": decoder.activations(arch.decoder, 1, held, size, is_eager=is_eager),
     }
 
 

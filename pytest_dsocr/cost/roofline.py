@@ -47,10 +47,6 @@ class Device:
     source: str
     """Source of the peaks."""
 
-    def peak_text(self, dtype: str) -> str:
-        """Return the two peaks that make the roof."""
-        return f"{self.tflops[dtype]:g} TFLOP/s in {dtype}, {self.bandwidth_gb_s:g} GB/s"
-
 
 @dataclass(frozen=True)
 class Bound:
@@ -94,13 +90,7 @@ def bound(cost: Cost, device: Device, dtype: str) -> Bound:
 
 
 def limit_of(roof: Bound, measured_ms: float, idle: float | None = None) -> Limit | None:
-    """Return the limit of a measured time; None if it is far below the roof and the idle share is unknown.
-
-    Args:
-        roof: the least time.
-        measured_ms: the measured time.
-        idle: the share of it in which the device did nothing, if counted.
-    """
+    """Return the limit of a measured time; None if it is far below the roof and the device's idle share is unknown."""
     share = roof.share(measured_ms).roof
     if idle is None and share < NEAR:  # from there on, it worked for half of the time at least
         return None
@@ -139,8 +129,9 @@ class Roof:
 
     @property
     def text(self) -> str:
-        """The device and its peaks."""
-        return f"{self.device.name}, {self.device.peak_text(self.dtype)}"
+        """The device and the two peaks that make the roof."""
+        peak, bandwidth = self.device.tflops[self.dtype], self.device.bandwidth_gb_s
+        return f"{self.device.name}, {peak:g} TFLOP/s in {self.dtype}, {bandwidth:g} GB/s"
 
 
 @cache

@@ -9,13 +9,20 @@ from pytest_dsocr.reference.environment import VENDOR_FILES
 
 
 class Severity(StrEnum):
-    """Severity of a finding."""
+    """Severity of a finding; called with the rest of a finding, it makes one."""
 
     OK = "ok"
     NOTE = "note"
     """Missing or unusual, but not needed by the run."""
     FAULT = "fault"
     """Missing or broken, and needed by the run."""
+
+    def __call__(self, check: str, message: str, todo: str = "") -> "Finding":
+        """Return a finding of this severity."""
+        return Finding(check, self, message, todo)
+
+
+OK, NOTE, FAULT = Severity
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.base.words import count, listed
 from pytest_dsocr.contract.image import resampling
-from pytest_dsocr.doctor.finding import ExaminedRun, Finding, Severity, needed
+from pytest_dsocr.doctor.finding import FAULT, NOTE, OK, ExaminedRun, Finding, needed
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
 from pytest_dsocr.engine.places import MINI, MINI_IS_FOR, family_named
 from pytest_dsocr.pages.named import make_cases
@@ -32,9 +32,7 @@ def weights(wanted: ExaminedRun) -> Iterator[Finding]:
     found = resolve(wanted.checkpoint)
     where = f" in {found.folder}" if found.folder else ", made of a seed"
     purpose = f"; {MINI_IS_FOR}" if wanted.checkpoint == MINI else ""
-    yield Finding(
-        "weights", Severity.OK, f"{found.label}, SHA-256 {found.sha256[:SHOWN_OF_CHECKPOINT]}{where}{purpose}"
-    )
+    yield OK("weights", f"{found.label}, SHA-256 {found.sha256[:SHOWN_OF_CHECKPOINT]}{where}{purpose}")
 
 
 def pages(wanted: ExaminedRun) -> Iterator[Finding]:
@@ -42,30 +40,28 @@ def pages(wanted: ExaminedRun) -> Iterator[Finding]:
     family = family_named(wanted.checkpoint)
     cases = make_cases(wanted.pages, [family.a_prompt], [family.default_preset], family=family).readable()
     for bad in cases.bad:
-        yield Finding("pages", Severity.FAULT, bad.why)
+        yield FAULT("pages", bad.why)
     if cases.good:
-        yield Finding("pages", Severity.OK, f"{count(len(cases.good), 'page')} can be read: {', '.join(wanted.pages)}")
+        yield OK("pages", f"{count(len(cases.good), 'page')} can be read: {', '.join(wanted.pages)}")
     elif not cases.bad:
-        yield Finding("pages", Severity.FAULT, f"{', '.join(wanted.pages)} names no page", "name one with --pages")
+        yield FAULT("pages", f"{', '.join(wanted.pages)} names no page", "name one with --pages")
 
 
 def vendor(wanted: ExaminedRun) -> Iterator[Finding]:
     """Compare the vendor's files with the anchors, as ``dsocr watch-vendor`` does."""
     folder = wanted.vendor
     if folder is None:
-        yield Finding(
-            "vendor", Severity.NOTE, "no folder with its files is given, so it does not run live", "--reference=FOLDER"
-        )
+        yield NOTE("vendor", "no folder with its files is given, so it does not run live", "--reference=FOLDER")
         return
     change = change_of(folder, anchors_file(check_vendor_folder(folder)), [])
     if change.drifted:
         message = f"{count(len(change.drifted), 'anchor')} drifted: {listed([one.anchor for one in change.drifted])}"
-        yield Finding("vendor", Severity.FAULT, message, f"see what that affects: dsocr watch-vendor {folder}")
+        yield FAULT("vendor", message, f"see what that affects: dsocr watch-vendor {folder}")
     elif change.files:
         message = f"only comments or layout differ from the recorded files: {', '.join(change.files)}"
-        yield Finding("vendor", Severity.NOTE, message, f"see which: dsocr watch-vendor {folder}")
+        yield NOTE("vendor", message, f"see which: dsocr watch-vendor {folder}")
     else:
-        yield Finding("vendor", Severity.OK, f"the files in {folder} equal those that the anchors describe")
+        yield OK("vendor", f"the files in {folder} equal those that the anchors describe")
 
 
 def environment(wanted: ExaminedRun) -> Iterator[Finding]:
@@ -73,18 +69,18 @@ def environment(wanted: ExaminedRun) -> Iterator[Finding]:
     try:
         python = find_environment(wanted.vendor_env)
     except DsocrError as error:
-        yield Finding("vendor's env", needed(wanted.vendor is not None), str(error))
+        yield needed(wanted.vendor is not None)("vendor's env", str(error))
         return
     if wanted.vendor is None:
-        yield Finding("vendor's env", Severity.OK, str(python))
+        yield OK("vendor's env", str(python))
         return
     try:
         with LiveReference(wanted.vendor, wanted.checkpoint, python=python) as reference:
             found = reference.import_code().get("transformers")
     except DsocrError as error:
-        yield Finding("vendor's env", Severity.FAULT, str(error))
+        yield FAULT("vendor's env", str(error))
     else:
-        yield Finding("vendor's env", Severity.OK, f"{python}, transformers {found}; it can import the files")
+        yield OK("vendor's env", f"{python}, transformers {found}; it can import the files")
 
 
 def recordings(wanted: ExaminedRun) -> Iterator[Finding]:
@@ -92,7 +88,7 @@ def recordings(wanted: ExaminedRun) -> Iterator[Finding]:
     level = needed(wanted.needs_recording)
     checkpoint = _checkpoint(wanted)
     if checkpoint is None:
-        yield Finding("recordings", level, UNREADABLE)
+        yield level("recordings", UNREADABLE)
         return
     try:
         key = opening.WantedReference(checkpoint, wanted.device, wanted.dtype, wanted.attention, frozenset())
@@ -101,19 +97,17 @@ def recordings(wanted: ExaminedRun) -> Iterator[Finding]:
         else:
             found = opening.open_recorded(recording_places(wanted.golden), key)
     except DsocrError as error:
-        yield Finding("recordings", level, str(error))
+        yield level("recordings", str(error))
         return
     except (RuntimeError, AssertionError) as error:  # torch knows no such device
-        yield Finding("recordings", level, f"no GPU was found ({error})", "see the finding about torch")
+        yield level("recordings", f"no GPU was found ({error})", "see the finding about torch")
         return
     assert not isinstance(found, LiveReference)
     message = f"{count(len(found.recording.cases), 'case')} in {found.recording.folder}, of {found.provenance.date}"
     if found.stands_in:
-        yield Finding(
-            "recordings", Severity.NOTE, f"{message}: {found.stands_in}", "make one with: dsocr vendor record"
-        )
+        yield NOTE("recordings", f"{message}: {found.stands_in}", "make one with: dsocr vendor record")
     else:
-        yield Finding("recordings", Severity.OK, message)
+        yield OK("recordings", message)
 
 
 def pillow(wanted: ExaminedRun) -> Iterator[Finding]:
@@ -124,13 +118,13 @@ def pillow(wanted: ExaminedRun) -> Iterator[Finding]:
     like = [one for one in made if one.resampling == resampling()]
     if like:
         message = f"{version}, which resizes as in {count(len(like), 'recording')} of these weights ({resampling()})"
-        yield Finding("pillow", Severity.OK, message)
+        yield OK("pillow", message)
     elif made:
         recorded = sorted({one.versions.get("pillow", "unknown") for one in made})
         message = f"{version}, which resizes differently from {' and '.join(recorded)}, used for the recordings"
-        yield Finding("pillow", needed(wanted.needs_recording), message, f"pip install 'pillow=={recorded[-1]}'")
+        yield needed(wanted.needs_recording)("pillow", message, f"pip install 'pillow=={recorded[-1]}'")
     else:
-        yield Finding("pillow", Severity.NOTE, f"{version} ({resampling()}); there is no recording to compare it with")
+        yield NOTE("pillow", f"{version} ({resampling()}); there is no recording to compare it with")
 
 
 def baselines(wanted: ExaminedRun) -> Iterator[Finding]:
@@ -138,20 +132,15 @@ def baselines(wanted: ExaminedRun) -> Iterator[Finding]:
     try:
         places, here = baseline_places(wanted.golden), machine(wanted.device)
     except (RuntimeError, AssertionError) as error:  # torch knows no such device
-        yield Finding(
-            "baselines",
-            Severity.NOTE,
-            f"no GPU was found ({error})",
-            "see the finding about torch",
-        )
+        yield NOTE("baselines", f"no GPU was found ({error})", "see the finding about torch")
         return
     name = machine_name(here)
     if has_any(places, here):
         found = f"found for {name}; the run reports whether one fits its page and setting"
-        yield Finding("baselines", Severity.OK, found)
+        yield OK("baselines", found)
     else:
         todo = f"accept the times of a run: {accepting(wanted)}"
-        yield Finding("baselines", Severity.NOTE, f"none for {name}, so no run is reported as slower", todo)
+        yield NOTE("baselines", f"none for {name}, so no run is reported as slower", todo)
 
 
 def accepting(wanted: ExaminedRun) -> str:

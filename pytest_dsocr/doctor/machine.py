@@ -15,7 +15,7 @@ from packaging.specifiers import SpecifierSet
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.base.words import count
 from pytest_dsocr.doctor import inputs
-from pytest_dsocr.doctor.finding import ExaminedRun, Finding, Severity
+from pytest_dsocr.doctor.finding import FAULT, NOTE, OK, ExaminedRun, Finding
 from pytest_dsocr.engine.checkpoint import device_named, dtype_named, resolve
 from pytest_dsocr.engine.model import weights_bytes
 from pytest_dsocr.layers.attention import attention_function
@@ -36,18 +36,18 @@ def python(wanted: ExaminedRun) -> Iterator[Finding]:
     try:
         said = metadata.metadata(US)
     except metadata.PackageNotFoundError:
-        yield Finding("python", Severity.OK, version)
+        yield OK("python", version)
         message = f"{US} is used from {Path(__file__).parents[2]} and not installed; its requirements were not checked"
-        yield Finding("packages", Severity.NOTE, message)
+        yield NOTE("packages", message)
         return
     allowed = SpecifierSet(said["Requires-Python"])
-    level = Severity.OK if version in allowed else Severity.FAULT
-    yield Finding("python", level, version, f"install Python {allowed}" if level is Severity.FAULT else "")
+    level = OK if version in allowed else FAULT
+    yield level("python", version, f"install Python {allowed}" if level is FAULT else "")
     unmet = [why for text in metadata.requires(US) or () if (why := _unmet(Requirement(text)))]
     if unmet:
-        yield Finding("packages", Severity.FAULT, ", ".join(unmet), f"pip install --upgrade {US}")
+        yield FAULT("packages", ", ".join(unmet), f"pip install --upgrade {US}")
     else:
-        yield Finding("packages", Severity.OK, f"{US} {said['Version']} and every package that it requires")
+        yield OK("packages", f"{US} {said['Version']} and every package that it requires")
 
 
 def torch(wanted: ExaminedRun) -> Iterator[Finding]:
@@ -55,15 +55,15 @@ def torch(wanted: ExaminedRun) -> Iterator[Finding]:
     cuda = installed.version.cuda
     message = f"{installed.__version__}, {f'built for CUDA {cuda}' if cuda else 'without CUDA'}"
     if not wanted.on_gpu:
-        yield Finding("torch", Severity.OK, f"{message}, for {wanted.device}")
+        yield OK("torch", f"{message}, for {wanted.device}")
     elif cuda is None:
-        yield Finding("torch", Severity.FAULT, message, f"install a CUDA build of it, for {wanted.device}")
+        yield FAULT("torch", message, f"install a CUDA build of it, for {wanted.device}")
     else:
         try:
             device_named(wanted.device)
-            yield Finding("torch", Severity.OK, f"{message}, {count(installed.cuda.device_count(), 'GPU')}")
+            yield OK("torch", f"{message}, {count(installed.cuda.device_count(), 'GPU')}")
         except DsocrError as error:
-            yield Finding("torch", Severity.FAULT, f"{message}; {error}", _visible())
+            yield FAULT("torch", f"{message}; {error}", _visible())
 
 
 def attention(wanted: ExaminedRun) -> Iterator[Finding]:
@@ -71,25 +71,25 @@ def attention(wanted: ExaminedRun) -> Iterator[Finding]:
     attention_function(wanted.attention)
     if wanted.attention == "flash_attention_2" and not wanted.on_gpu:
         message = f"{wanted.attention} runs only on a GPU, and the device is {wanted.device}"
-        yield Finding("attention", Severity.FAULT, message, "--device=cuda, or --attention=eager")
+        yield FAULT("attention", message, "--device=cuda, or --attention=eager")
     else:
-        yield Finding("attention", Severity.OK, wanted.attention)
+        yield OK("attention", wanted.attention)
 
 
 def gpus(wanted: ExaminedRun) -> Iterator[Finding]:
     """Check the driver, and of each GPU its memory, clocks, temperature and other processes."""
     if not wanted.on_gpu:
-        yield Finding("gpu", Severity.OK, f"none is needed for {wanted.device}")
+        yield OK("gpu", f"none is needed for {wanted.device}")
         return
     if not installed.cuda.is_available():
-        yield Finding("gpu", Severity.FAULT, "torch finds none", _visible())
+        yield FAULT("gpu", "torch finds none", _visible())
         return
     gpu = Gpu.of(wanted.device)
     if gpu is None:
         why = "nvidia-ml-py is not installed, or the driver hides the GPU; clocks and other processes cannot be checked"
-        yield Finding("driver", Severity.NOTE, why, f"pip install '{US}[gpu]'")
+        yield NOTE("driver", why, f"pip install '{US}[gpu]'")
     else:
-        yield Finding("driver", Severity.OK, ", ".join(f"{name} {value}" for name, value in gpu.identity.items()))
+        yield OK("driver", ", ".join(f"{name} {value}" for name, value in gpu.identity.items()))
     for number in range(installed.cuda.device_count()):
         yield _gpu(wanted, f"cuda:{number}")
 
@@ -99,17 +99,12 @@ def disk(wanted: ExaminedRun) -> Iterator[Finding]:
     for what, place in (("out", wanted.out), ("temporary", Path(tempfile.gettempdir())), ("cache", cache_folder())):
         there = next(folder for folder in (place.absolute(), *place.absolute().parents) if folder.is_dir())
         free = shutil.disk_usage(there).free / GIB
-        level = Severity.FAULT if free < FEWEST_GIB else Severity.NOTE if free < FEW_GIB else Severity.OK
+        level = FAULT if free < FEWEST_GIB else NOTE if free < FEW_GIB else OK
         if not os.access(there, os.W_OK):
-            yield Finding(
-                f"disk, {what}",
-                Severity.FAULT,
-                f"{there} is not writable",
-                "name another, or change its permissions",
-            )
+            yield FAULT(f"disk, {what}", f"{there} is not writable", "name another, or change its permissions")
         else:
-            todo = "make room or name another folder" if level is not Severity.OK else ""
-            yield Finding(f"disk, {what}", level, f"{free:.1f} GiB free in {there}", todo)
+            todo = "make room or name another folder" if level is not OK else ""
+            yield level(f"disk, {what}", f"{free:.1f} GiB free in {there}", todo)
 
 
 def _gpu(wanted: ExaminedRun, name: str) -> Finding:
@@ -120,12 +115,10 @@ def _gpu(wanted: ExaminedRun, name: str) -> Finding:
     message += "".join(f", {key} {value:g}" for key, value in values.items())
     wants = wanted_bytes(wanted) * ALLOWANCE * (2 if wanted.vendor else 1)
     if free < wants:
-        return Finding(
-            name, Severity.FAULT, message, f"the run needs {wants / GIB:.1f} GiB; end the processes that use its memory"
-        )
+        return FAULT(name, message, f"the run needs {wants / GIB:.1f} GiB; end the processes that use its memory")
     if spoilt:
-        return Finding(name, Severity.NOTE, f"{message}; {', '.join(spoilt)}", "measure no times until that has ended")
-    return Finding(name, Severity.OK, message)
+        return NOTE(name, f"{message}; {', '.join(spoilt)}", "measure no times until that has ended")
+    return OK(name, message)
 
 
 def wanted_bytes(wanted: ExaminedRun) -> int:
@@ -178,6 +171,6 @@ def examine(wanted: ExaminedRun) -> Iterator[Finding]:
         try:
             yield from check(wanted)
         except DsocrError as error:
-            yield Finding(name, Severity.FAULT, str(error))
+            yield FAULT(name, str(error))
         except Exception as error:  # a broken machine fails in unexpected ways
-            yield Finding(name, Severity.FAULT, f"the check itself failed: {type(error).__name__}: {error}")
+            yield FAULT(name, f"the check itself failed: {type(error).__name__}: {error}")

@@ -14,17 +14,14 @@ from msgspec import Meta
 
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.base.files import write_whole
-from pytest_dsocr.base.reading import Commit, Fact, Format, Identity, Moment
+from pytest_dsocr.base.reading import Commit, Format, Identity, Moment
 from pytest_dsocr.base.words import listed, short
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.models import STAGE_NAMES
 from pytest_dsocr.records.names import ComparisonName
 from pytest_dsocr.report.file import Ending
-from pytest_dsocr.timing.identity import machine_name
 from pytest_dsocr.timing.limits import SLOW_DOWN
-from pytest_dsocr.timing.rounds import Measured
-from pytest_dsocr.timing.run import Spread, spreads_of
-from pytest_dsocr.timing.statistics import TimingVerdict
+from pytest_dsocr.timing.run import Spread
 
 INPUTS, TIMES, OTHER = "tokenizer", "times", "other"
 OUTPUT = "postprocess"
@@ -187,16 +184,13 @@ def of_runs(runs: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Night]:
     """
     apart: dict[tuple[str, str, str], list[tuple[str, Mapping[str, Any]]]] = {}
     for name, result in sorted(runs, key=lambda one: not one[1].get("run")):
-        key = (result["commit"] or "", *_subject_and_setting(result))
+        run = result.get("run")
+        setting = "{checkpoint}/{device}-{dtype}-{attention}".format_map(run) if run else ""
+        key = (result["commit"] or "", run["subject"] if run else "", setting)
         known = next((one for one in apart if one[0] == key[0]), key)
-        apart.setdefault(key if result.get("run") else known, []).append((name, result))
+        apart.setdefault(key if run else known, []).append((name, result))
     for (commit, subject, setting), named in apart.items():
         yield _night(named, commit, subject, setting)
-
-
-def _subject_and_setting(result: Mapping[str, Any]) -> tuple[str, str]:
-    run = result.get("run")
-    return (run["subject"], "{checkpoint}/{device}-{dtype}-{attention}".format_map(run)) if run else ("", "")
 
 
 def _night(named: Sequence[tuple[str, Mapping[str, Any]]], commit: str, subject: str, setting: str) -> Night:
@@ -249,67 +243,6 @@ def _outcome(name: str, result: Mapping[str, Any]) -> Outcome:
     if word == "passes" and (result["left"]["tests"] or result["left"]["not_compared"]):
         word = "incomplete"
     return {"name": name, "word": word, "why": why}
-
-
-@dataclass(frozen=True)
-class BenchResult:
-    """Parts of a file by ``dsocr bench --out`` that a history needs."""
-
-    started: Moment
-    verdict: str
-    status: int
-    b: Measured
-    judgements: Sequence[_Judged]
-    accepted: Mapping[str, str] = field(default_factory=dict)
-
-
-class _Judged(TypedDict):
-    quantity: str
-    pace: str
-
-
-class _Setup(TypedDict):
-    checkpoint: str
-    dtype: str
-    attention: str
-
-
-class _Identity(TypedDict):
-    subject: str
-    commit: Commit
-    machine: dict[str, Fact]
-    setup: _Setup
-
-
-BENCHES = Format(BenchResult, "make it again, dsocr bench --out")
-IDENTITIES = Format(_Identity, BENCHES.advice)
-
-
-def read_bench(path: Path) -> BenchResult:
-    """Read a file written by ``dsocr bench --out``; raise ``DsocrError`` if it is not one."""
-    found = BENCHES.read(path)
-    IDENTITIES.convert(found.b.identity, path)
-    return found
-
-
-def of_bench(result: BenchResult) -> Night:
-    """Return the second side of a comparison as a night, to show its commit among those of runs."""
-    identity, setup = result.b.identity, result.b.identity["setup"]
-    series = {name: identity.get(name) for name in OF_SERIES}
-    verdicts = {one["quantity"]: one["pace"] for one in result.judgements}
-    accepted = {name: why for name, why in result.accepted.items() if verdicts.get(name) == TimingVerdict.SLOWER}
-    device = identity["machine"].get("gpu", "cpu")
-    return Night(
-        started=result.started,
-        ended=result.started,
-        commit=str(identity["commit"]),
-        word={0: "passes", 1: "slower"}.get(result.status, "incomplete"),
-        verdict=f"bench: {result.verdict}",
-        subject=str(identity["subject"]),
-        setting=f"{setup['checkpoint']}/{device}-{setup['dtype']}-{setup['attention']}",
-        machine=machine_name(identity["machine"]),
-        times=[Timed(series, spreads_of(result.b), verdicts, accepted)],
-    )
 
 
 def add(folder: Path, night: Night) -> Path:

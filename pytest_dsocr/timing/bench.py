@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 from typing import Any
 
+from msgspec import convert
+
 from pytest_dsocr.base.words import HASH_CHARACTERS, aligned, count, entry, listed
 from pytest_dsocr.subjects.loading import ENGINES, VENDOR
 from pytest_dsocr.timing.candidate import SUBJECT, opened
@@ -14,11 +16,11 @@ from pytest_dsocr.timing.counts import CountChange, exact_changes, other_changes
 from pytest_dsocr.timing.identity import identity_of
 from pytest_dsocr.timing.limits import Watcher
 from pytest_dsocr.timing.rounds import Measured
-from pytest_dsocr.timing.side import TimedSide, ask_all, sides
+from pytest_dsocr.timing.side import TimedSide, ask_all
 from pytest_dsocr.timing.statistics import NO_SLOWER, Judgement, TimingVerdict
 from pytest_dsocr.timing.trace import TraceDifference, difference
 from pytest_dsocr.timing.traced import TraceTable
-from pytest_dsocr.timing.turns import ENDED, LABELS, Task, absolute, asked_again, loaded, timed
+from pytest_dsocr.timing.turns import ENDED, LABELS, Task, absolute, asked_again, started, timed
 
 HEAD = ("stage", "A ms", "B ms", "B / A", "interval", "allowed", "verdict")
 LEFT = ("stage", "verdict")
@@ -64,30 +66,21 @@ class Bench:
     @property
     def decision(self) -> tuple[BenchStatus, str]:
         """The exit status and why, in words: more of what is counted is worse, whether or not times could be judged."""
+        undecided = BenchStatus.UNDECIDED
         if not self.is_same_work:
-            return (
-                BenchStatus.UNDECIDED,
-                "could not tell: the sides do different work, so that their times do not compare",
-            )
-        slower, known = (
-            [one for one in self._of(TimingVerdict.SLOWER) if (one in self.accepted) is so] for so in (False, True)
-        )
+            return undecided, "could not tell: the sides do different work, so that their times do not compare"
+        known = [one for one in self._of(TimingVerdict.SLOWER) if one in self.accepted]
+        slower = [one for one in self._of(TimingVerdict.SLOWER) if one not in self.accepted]
         slower += [f"{one.quantity} (counted)" for one in self.changes if one.is_worse]
         if slower:
             return BenchStatus.SLOWER, f"B is slower: {listed(slower)}"
         if open_ones := self._of(TimingVerdict.AMBIGUOUS, TimingVerdict.NOT_COMPARED):
-            return (
-                BenchStatus.UNDECIDED,
-                f"could not tell: {listed(open_ones)}{self.cut_short and f' ({self.cut_short})'}",
-            )
+            return undecided, f"could not tell: {listed(open_ones)}{self.cut_short and f' ({self.cut_short})'}"
         if not self.is_timed:
             return BenchStatus.NOT_SLOWER, "B counts no more than A"
         if not self.judgements:
             whys = dict.fromkeys(why for side in (self.a, self.b) for one in side.rounds for why in one.spoilt)
-            return (
-                BenchStatus.UNDECIDED,
-                f"could not tell: no round was fit for use: {listed([*whys]) or 'none was taken'}",
-            )
+            return undecided, f"could not tell: no round was fit for use: {listed([*whys]) or 'none was taken'}"
         if known:
             return BenchStatus.NOT_SLOWER, f"B is slower as accepted: {listed(known)}"
         if faster := self._of(TimingVerdict.FASTER):
@@ -132,8 +125,7 @@ def compare(names: Sequence[str], task: Task, watch: Watcher, *, is_timed: bool 
     ends_s = time.monotonic() + task.seconds
     with ExitStack() as stack:
         candidates = [stack.enter_context(opened(name)) for name in names]
-        with sides(dict(zip(LABELS, candidates, strict=True)), task.limit_s, task.start_limit_s) as both:
-            machines = loaded(both, task, watch)
+        with started(candidates, task, watch) as (both, machines):
             watch("counting", 0, task.most_rounds)
             texts, exact = ask_all(both, "read"), [side.ask("exact") for side in both]  # a GPU's work is timed as well
             pairs, judgements, cut_short = timed(both, exact, task, watch, ends_s) if is_timed else ([], [], "")
@@ -155,7 +147,7 @@ def _traced(both: Sequence[TimedSide], task: Task, judged: Sequence[Judgement], 
         watch(f"tracing {side.label}", 0, task.most_rounds)
         trees = [*map(str, side.candidate.path), *(one.removeprefix(VENDOR) for one in own if one.startswith(VENDOR))]
         file = f"{task.traces}/{side.label}.trace.json"
-        tables.append(TraceTable.from_json(side.ask("trace", file=file, trees=trees, packages=packages)))
+        tables.append(convert(side.ask("trace", file=file, trees=trees, packages=packages), TraceTable))
     return difference(tables[0], tables[1], [one.quantity for one in judged if one.is_change])
 
 

@@ -88,7 +88,8 @@ def _worktree(name: str) -> Iterator[Candidate]:
         try:
             made = _git("worktree", "add", "--detach", "--quiet", str(tree), commit)
             if made.returncode:
-                raise DsocrError(f"{name} cannot be checked out: {_last_line(made.stderr)}")
+                last = (made.stderr.strip().splitlines() or ["without a word"])[-1]
+                raise DsocrError(f"{name} cannot be checked out: {last}")
             at = tree / inside if (tree / inside).is_dir() else tree
             yield Candidate(name, at, path=_import_folders(tree), commit=commit, is_required=True)
         finally:
@@ -109,7 +110,3 @@ def _git(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(["git", *arguments], capture_output=True, text=True, start_new_session=True)
     except FileNotFoundError:
         return subprocess.CompletedProcess(arguments, 127, "", "git is not installed")
-
-
-def _last_line(text: str) -> str:
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "without a word")

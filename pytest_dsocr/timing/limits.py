@@ -1,4 +1,4 @@
-"""Limits on slow-downs, and the number and order of rounds and interim looks."""
+"""Limits on slow-downs, and the numbers of rounds and interim looks."""
 
 import re
 from collections import Counter
@@ -117,11 +117,3 @@ def _known(judgements: Sequence[Judgement], spoilt: Sequence[str]) -> Iterator[s
     if left := [one.quantity for one in judgements if not one.settled]:
         yield f"open: {listed(left)}"
     yield from (f"{times} spoilt: {why}" for why, times in Counter(spoilt).most_common(1))
-
-
-def order(pair: int) -> tuple[int, int]:
-    """Return which side (0 or 1) reads first in this pair of rounds, and which reads second.
-
-    Pairs alternate (ABBA), so that over two of them a machine that gets steadily slower favours no side.
-    """
-    return (1, 0) if pair % 2 else (0, 1)

@@ -32,14 +32,7 @@ PERF = Path(__file__).parent
 
 
 class TimedSide:
-    """Process of one side; :func:`sides` starts two and ends them.
-
-    Args:
-        label: ``A`` or ``B``, for messages.
-        candidate: what it runs.
-        limit_s: seconds that an answer may take.
-        start_limit_s: seconds that it may take to start and load.
-    """
+    """Process of one side, with a limit for each answer and one for start and loading; :func:`sides` starts two."""
 
     def __init__(self, label: str, candidate: Candidate, limit_s: float, start_limit_s: float) -> None:
         self.label, self.candidate, self._limit_s, self._start_limit_s = label, candidate, limit_s, start_limit_s

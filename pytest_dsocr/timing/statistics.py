@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import cache
 from statistics import median
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 Samples = tuple[Sequence[float], Sequence[float]]
 """The milliseconds of the first side's rounds, and of the second's."""
-QuantityT = TypeVar("QuantityT", bound=Hashable)
 
 ALPHA = 0.01
 """Highest rate of tables with a false alarm."""
@@ -49,6 +48,8 @@ class TimingVerdict(StrEnum):
     NOT_COMPARED = "NOT-COMPARED"
 
 
+Alternative = tuple[str, TimingVerdict]
+"""A quantity and the hypothesis that is tested of it: SLOWER or FASTER."""
 NO_SLOWER = (TimingVerdict.FASTER, TimingVerdict.SAME, TimingVerdict.NOT_SLOWER)
 """Verdicts that pass."""
 
@@ -65,9 +66,8 @@ class Judgement:
     """The second side's median: the subject's, or B's."""
     ratio: float
     low: float
-    """The ratio's interval, from here ..."""
     high: float
-    """... to here, at the confidence that the verdict asks for."""
+    """The ends of the ratio's interval, at the confidence that the verdict asks for."""
     limit: float
     """Allowed slow-down: 0.05 is 5 %."""
     rounds: int
@@ -123,23 +123,21 @@ def judge(
         look: number of this look at the growing rounds, from 1; at 0 only large differences are found.
         looks: the largest number of looks.
     """
-    reasons = {quantity: unusable(*sides) for quantity, sides in times.items()}
+    reasons = {name: unusable(*sides) for name, sides in times.items()}
     shifts = {name: Shifts.between(*times[name], paired) for name, reason in reasons.items() if not reason}
     level = level_of(alpha, look, looks)
-    p_values: dict[tuple[str, TimingVerdict], float] = {}
+    p_values: dict[Alternative, float] = {}
     for name, one in shifts.items():
         limit = math.log1p(limits[name])
-        p_values |= {
-            (name, TimingVerdict.SLOWER): one.p_above(limit),
-            (name, TimingVerdict.FASTER): one.p_below(-limit),
-        }
+        p_values[name, TimingVerdict.SLOWER] = one.p_above(limit)
+        p_values[name, TimingVerdict.FASTER] = one.p_below(-limit)
     found = dict(holm(p_values, level))
     strict = level / max(len(p_values), 1)
     return [
-        _judgement(quantity, shifts[quantity], sides, limits[quantity], found.get(quantity), level, strict)
-        if quantity in shifts
-        else Judgement.not_compared(quantity, reasons[quantity], sides, limits[quantity])
-        for quantity, sides in times.items()
+        _judgement(name, shifts[name], sides, limits[name], found.get(name), level, strict)
+        if name in shifts
+        else Judgement.not_compared(name, reasons[name], sides, limits[name])
+        for name, sides in times.items()
     ]
 
 
@@ -158,9 +156,8 @@ def _judgement(
     low, high = shifts.interval(level)
     if far and low == -math.inf:
         low, high = shifts.values[0], shifts.values[-1]
-    enough = shifts.least_p <= strict
     within = TimingVerdict.SAME if -most <= low else TimingVerdict.NOT_SLOWER
-    pace = found or far or (within if high <= most and enough else TimingVerdict.AMBIGUOUS)
+    pace = found or far or (within if high <= most and shifts.least_p <= strict else TimingVerdict.AMBIGUOUS)
     rounds = min(map(len, sides))
     wanted = _wanted(shifts, rounds, math.log1p(limit), level, strict) if pace is TimingVerdict.AMBIGUOUS else rounds
     ratios = math.exp(shifts.centre), math.exp(low), math.exp(high)
@@ -173,8 +170,7 @@ def _wanted(shifts: Shifts, rounds: int, limit: float, level: float, strict: flo
         return max(fewest_at(strict, shifts.paired), rounds + 1)
     centre = shifts.centre
     low, high = shifts.interval(level if centre <= limit else strict)
-    width = max(high - centre, centre - low)
-    shrink = width / max(abs(centre - limit), ROUNDING)
+    shrink = max(high - centre, centre - low) / max(abs(centre - limit), ROUNDING)
     return max(rounds + 1, min(MOST_ROUNDS, math.ceil(rounds * shrink**2)))
 
 
@@ -200,7 +196,7 @@ def fewest_at(level: float, paired: bool) -> int:
     return rounds
 
 
-def holm(p_values: Mapping[QuantityT, float], level: float) -> Iterator[QuantityT]:
+def holm(p_values: Mapping[Alternative, float], level: float) -> Iterator[Alternative]:
     """Yield the significant keys if the chance of any error among all of them is to be at most ``level``."""
     for rank, key in enumerate(sorted(p_values, key=p_values.__getitem__)):
         if p_values[key] > level / (len(p_values) - rank):
@@ -253,27 +249,24 @@ class Shifts:
     @property
     def least_p(self) -> float:
         """The p-value if every value lies on one side."""
-        return self._chance(0)
+        return chance(0, self.sizes, self.paired)
 
     def far(self, shift: float) -> TimingVerdict | None:
         """Return the direction if every value is beyond this shift, and there are enough of them to rule out noise."""
         if min(self.sizes) < AGREEING:
             return None
-        return (
-            TimingVerdict.SLOWER
-            if self.values[0] > shift
-            else TimingVerdict.FASTER
-            if self.values[-1] < -shift
-            else None
-        )
+        if self.values[0] > shift:
+            return TimingVerdict.SLOWER
+        return TimingVerdict.FASTER if self.values[-1] < -shift else None
 
     def p_above(self, shift: float) -> float:
         """Test whether the true shift is above this one; return the one-sided p-value."""
-        return self._chance(int(self.values.searchsorted(shift + ROUNDING, side="right")))
+        return chance(int(self.values.searchsorted(shift + ROUNDING, side="right")), self.sizes, self.paired)
 
     def p_below(self, shift: float) -> float:
         """Test whether the true shift is below this one; return the one-sided p-value."""
-        return self._chance(len(self.values) - int(self.values.searchsorted(shift - ROUNDING, side="left")))
+        above = len(self.values) - int(self.values.searchsorted(shift - ROUNDING, side="left"))
+        return chance(above, self.sizes, self.paired)
 
     def interval(self, level: float) -> tuple[float, float]:
         """Return the shifts that neither test rejects at this level; unbounded if there are too few values."""
@@ -281,9 +274,6 @@ class Shifts:
         if not rejected:
             return -math.inf, math.inf
         return float(self.values[rejected - 1]), float(self.values[-rejected])
-
-    def _chance(self, below: int) -> float:
-        return chance(below, self.sizes, self.paired)
 
 
 @cache
@@ -306,6 +296,5 @@ def chance(below: int, sizes: tuple[int, int], paired: bool) -> float:
 @cache
 def _rejected(level: float, sizes: tuple[int, int], paired: bool) -> int:
     """Return how many shifts at either end are rejected at this level."""
-    before, after = sizes
-    counts = range((before * (before + 1) // 2 if paired else before * after) + 1)
+    counts = range((sum(range(sizes[0] + 1)) if paired else math.prod(sizes)) + 1)
     return bisect_right(counts, level * (1 + ROUNDING), key=lambda below: chance(below, sizes, paired))

@@ -157,12 +157,8 @@ def _cells(one: TraceChange) -> tuple[str, ...]:
 def difference(a: TraceTable, b: TraceTable, judged: Collection[str] = ()) -> TraceDifference:
     """Compare two tables; changes are grouped by stage and function.
 
-    A change in the separate stages is not repeated for the page that is read whole.
-
-    Args:
-        a: the first side's.
-        b: the second side's.
-        judged: stages that are known to be slower or faster; only in these do the times of equal calls matter.
+    A change in the separate stages is not repeated for the page that is read whole. The times of equal calls matter
+    only in ``judged`` stages, which are known to be slower or faster.
     """
     found: dict[tuple[str, ...], list[TraceChange]] = defaultdict(list)
     for stage in (one for one in b.runs if one in a.runs):

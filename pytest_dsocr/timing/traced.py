@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 RUN, OPERATOR, KERNEL, WAIT, PYTHON = "run", "operator", "kernel", "wait", "python"
 DOMAIN = "dsocr"
@@ -55,12 +55,6 @@ class TraceTable:
 
     runs: Mapping[str, int]
     rows: Sequence[TraceRow]
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> TraceTable:
-        """Read what a probe returned."""
-        rows = [TraceRow(**{**row, "path": tuple(SourceLine(*one) for one in row["path"])}) for row in value["rows"]]
-        return cls(value["runs"], rows)
 
     @cached_property
     def by_name(self) -> Mapping[tuple[str, str, str], list[TraceRow]]:

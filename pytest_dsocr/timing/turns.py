@@ -2,7 +2,8 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from pytest_dsocr.subjects.loading import VENDOR
 from pytest_dsocr.timing.candidate import Candidate
 from pytest_dsocr.timing.host import of_turns, steady
 from pytest_dsocr.timing.identity import PageSetting
-from pytest_dsocr.timing.limits import ANY, LOOKS, Watcher, limits_of, looks_at, once_settled, order, settle
+from pytest_dsocr.timing.limits import ANY, LOOKS, Watcher, limits_of, looks_at, once_settled, settle
 from pytest_dsocr.timing.rounds import Round, alike
 from pytest_dsocr.timing.side import TimedSide, ask_all, sides
 from pytest_dsocr.timing.statistics import NO_SLOWER, Judgement, Samples, TimingVerdict, judge
@@ -58,21 +59,14 @@ class Task:
     """The folder for a trace of each side; none is taken without it."""
 
 
-def loaded(both: Sequence[TimedSide], task: Task, watch: Watcher) -> list[Any]:
-    """Load both sides' subjects; return where each runs."""
-    watch("loading", 0, task.most_rounds)
-    return ask_all(both, LOAD, [_load(side, task, [one.process.pid for one in both]) for side in both])
-
-
-def timed(
-    both: Sequence[TimedSide], exact: Sequence[Mapping[str, int]], task: Task, watch: Watcher, ends_s: float
-) -> tuple[list[RoundPair], Sequence[Judgement], str]:
-    """Warm both sides up and take rounds; see :func:`settled`."""
-    for side in both:
-        watch(f"warming up {side.label}", 0, task.most_rounds)
-        side.ask("warm_up")
-        side.check_used()
-    return settled(both, exact, task, watch, ends_s)
+@contextmanager
+def started(
+    candidates: Sequence[Candidate], task: Task, watch: Watcher
+) -> Iterator[tuple[Sequence[TimedSide], list[Any]]]:
+    """Start a process for each side and load its subject; yield both, and where each runs."""
+    with sides(dict(zip(LABELS, candidates, strict=True)), task.limit_s, task.start_limit_s) as both:
+        watch("loading", 0, task.most_rounds)
+        yield both, ask_all(both, LOAD, [_load(side, task, [one.process.pid for one in both]) for side in both])
 
 
 def asked_again(
@@ -95,8 +89,7 @@ def asked_again(
         )
         if not names:
             break
-        with sides(dict(zip(LABELS, candidates, strict=True)), task.limit_s, task.start_limit_s) as both:
-            loaded(both, task, watch)
+        with started(candidates, task, watch) as (both, _):
             _, again, cut_short = timed(both, exact, replace(task, stages=names), watch, ends_s)
         seen = {one.quantity: one for one in again}
         found |= {name: _agreed(found[name], seen.get(name)) for name in names}
@@ -118,16 +111,19 @@ class _TimeUpError(Exception):
     """No further round is to be taken."""
 
 
-def settled(
+def timed(
     both: Sequence[TimedSide], exact: Sequence[Mapping[str, int]], task: Task, watch: Watcher, ends_s: float
 ) -> tuple[list[RoundPair], Sequence[Judgement], str]:
-    """Take pairs of rounds until all is judged, or the limit is reached; return them, and the verdicts.
+    """Warm both up, and take pairs of rounds until all is judged, or the limit is reached; return both results.
 
     The first pair measures all, since limits depend on the page. Later pairs leave out what is settled or not
     requested. If the time is up, or Ctrl-C is pressed, the pairs so far are judged; the third value states this.
     """
+    for side in both:
+        watch(f"warming up {side.label}", 0, task.most_rounds)
+        side.ask("warm_up")
+        side.check_used()
     pairs = [_rounds(both, 0)]
-
     judged = once_settled(lambda look, looks: judge_pairs(pairs, exact, task.slower, look, looks, task.stages))
 
     def take(open_ones: Sequence[str]) -> RoundPair:
@@ -150,10 +146,13 @@ def settled(
 
 
 def _rounds(both: Sequence[TimedSide], number: int, only: Sequence[str] = ()) -> RoundPair:
-    """Take one pair of rounds, the sides in the order of its number; return A's first."""
+    """Take one pair of rounds; return A's first, whichever side reads first.
+
+    Pairs alternate (ABBA). Over two of them, a machine that gets steadily slower favours no side.
+    """
     both_of = {TOKENIZER: (PREPROCESS, TOKENIZER)}  # one side may have the first as part of the second
     asked = [name for one in only for name in both_of.get(one, (one,))]
-    found = {k: Round.from_json(both[k].ask("round", only=asked)) for k in order(number)}
+    found = {k: Round.from_json(both[k].ask("round", only=asked)) for k in ((1, 0) if number % 2 else (0, 1))}
     return alike(found[0], found[1]), alike(found[1], found[0])
 
 

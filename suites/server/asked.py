@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_dsocr.compare.verdict import Comparison, Reason, Verdict, not_compared
 
 if TYPE_CHECKING:
-    from pytest_dsocr.adapters.chat import Completion
+    from pytest_dsocr.adapters.completion import Completion
     from pytest_dsocr.adapters.server import ServerSubject
     from pytest_dsocr.compare.tolerances import Tolerances
     from pytest_dsocr.contract.prompt import TextTokenizer
@@ -77,7 +77,7 @@ class Asked:
 
     def with_logprobs(self, case: Case, most: int = MANY, **how: Any) -> Completion:
         """Return the answer with the best tokens of each step, or without if the server refuses that."""
-        from pytest_dsocr.adapters.chat import StatusError
+        from pytest_dsocr.adapters.completion import StatusError
 
         try:
             return self(case, most, logprobs=True, top_logprobs=TOP, **how)

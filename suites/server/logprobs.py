@@ -15,7 +15,7 @@ from pytest_dsocr.compare.verdict import Comparison, Verdict
 from .asked import MANY, Asked, judged, not_offered
 
 if TYPE_CHECKING:
-    from pytest_dsocr.adapters.chat import Completion
+    from pytest_dsocr.adapters.completion import Completion
     from pytest_dsocr.records.reference_result import Step
     from pytest_dsocr.records.subject_result import ForcedStep
 

@@ -26,7 +26,7 @@ CHECKS: Mapping[str, Callable[[Asked], Comparison]] = {
 
 def checked(name: str, asked: Asked) -> Comparison:
     """Run one check; a request that the server refuses is not offered."""
-    from pytest_dsocr.adapters.chat import FAILED, StatusError
+    from pytest_dsocr.adapters.completion import FAILED, StatusError
 
     try:
         return CHECKS[name](asked)

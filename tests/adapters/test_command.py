@@ -29,12 +29,8 @@ KEPT = f"--keep {READER} --stay"
 
 def read(spec: str, page: str = "fine", subject: Any = None) -> str:
     found = subject or load_subject(spec, Setup())
-    text: str = found.read(
-        Path(page).with_suffix(".png"),
-        prompt=DEEPSEEK_OCR.prompts["free"],
-        preset=DEEPSEEK_OCR.presets["tiny"],
-        max_new_tokens=7,
-    )
+    asked: Any = {"prompt": DEEPSEEK_OCR.prompts["free"], "preset": DEEPSEEK_OCR.presets["tiny"], "max_new_tokens": 7}
+    text: str = found.read(Path(page).with_suffix(".png"), **asked)
     return text
 
 
@@ -160,19 +156,9 @@ def test_a_command_that_stays_is_asked_page_by_page(kept: Any) -> None:
 @pytest.mark.parametrize(
     ("kept", "page", "kind", "message"),
     [
-        (
-            "",
-            "crash",
-            SubjectFaultError,
-            "the command ended with status 3 and did not answer; another is started for the",
-        ),
-        ("--time-limit=0.01", "hang", SubjectHungError, "the command took more than 0.01 s; "),
-        (
-            "",
-            "broken",
-            SubjectFaultError,
-            "the command printed '{broken', which is no answer; print a line {\"id\": 2, ",
-        ),
+        ("", "crash", SubjectFaultError, "ended with status 3 and did not answer; another is started for the"),
+        ("--time-limit=0.01", "hang", SubjectHungError, "took more than 0.01 s; "),
+        ("", "broken", SubjectFaultError, "printed '{broken', which is no answer; print a line {\"id\": 2, "),
         ("", "late", SubjectFaultError, 'which is no answer; print a line {"id": 2, "text": "..."}; it said last: '),
     ],
     indirect=["kept"],

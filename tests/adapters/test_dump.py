@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_dsocr.adapters.dump import LENGTHS, LOGITS, MORE_TOKENS, TOKENS, write
+from pytest_dsocr.adapters.dump import MORE_TOKENS, write
+from pytest_dsocr.adapters.dump_files import LENGTHS, LOGITS, TOKENS
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.compare.tolerances import tolerances
@@ -126,10 +127,8 @@ def test_padded_logits_are_noted_and_a_chosen_padding_is_wrong(value: float, wro
 
 def test_what_was_not_written_is_not_made_up(dumps: Path) -> None:
     (dumps / CASE / "images_crop.npy").unlink()
-    asked, case = (
-        CheckedSubject(load_subject(f"dump:{dumps}", Setup())),
-        make_case(PAGE, "markdown", "gundam", family=DEEPSEEK_OCR),
-    )
+    asked = CheckedSubject(load_subject(f"dump:{dumps}", Setup()))
+    case = make_case(PAGE, "markdown", "gundam", family=DEEPSEEK_OCR)
     with pytest.raises(NotOfferedError, match=r"^not offered: images_crop of the inputs"):
         asked.inputs(case)
     inputs = asked.inputs(case, partial=True)

@@ -13,8 +13,7 @@ import pytest
 import torch
 from safetensors.torch import save, save_file
 
-from pytest_dsocr.adapters.dump import LENGTHS, LOGITS, TOKENS, Dump
-from pytest_dsocr.adapters.dump_files import ADVICE, TEXT, read_tensors
+from pytest_dsocr.adapters.dump_files import ADVICE, LENGTHS, LOGITS, TEXT, TOKENS, Dump, read_tensors
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.pages.page_list import shipped

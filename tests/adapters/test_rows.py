@@ -100,10 +100,8 @@ def test_the_release_that_broke_a_stage_is_found_by_running_some(
     for version, source in RELEASES.items():
         with zipfile.ZipFile(tmp_path / f"planted-{version}-py3-none-any.whl", "w") as wheel:
             wheel.writestr("planted.py", source)
-            info, metadata = (
-                f"planted-{version}.dist-info",
-                f"Metadata-Version: 2.1\nName: planted\nVersion: {version}\n",
-            )
+            info = f"planted-{version}.dist-info"
+            metadata = f"Metadata-Version: 2.1\nName: planted\nVersion: {version}\n"
             for name, text in {"METADATA": metadata, "WHEEL": "Wheel-Version: 1.0\n", "RECORD": ""}.items():
                 wheel.writestr(f"{info}/{name}", text)
     EnvBuilder().create(env := tmp_path / "work/env")  # with all that is installed here

@@ -43,13 +43,11 @@ def loaded(spec: str) -> tuple[Any, str]:
     return subject, note
 
 
+TINY = make_case(shipped("dev-3")[0], "markdown", "tiny", 7, family=DEEPSEEK_OCR)
+
+
 def read(subject: Any) -> str:
-    text: str = subject.read(
-        shipped("dev-3")[0],
-        prompt=DEEPSEEK_OCR.prompts["markdown"],
-        preset=DEEPSEEK_OCR.presets["tiny"],
-        max_new_tokens=7,
-    )
+    text: str = subject.read(TINY.page, prompt=TINY.prompt, preset=TINY.preset, max_new_tokens=TINY.max_new_tokens)
     return text
 
 
@@ -68,7 +66,7 @@ def test_what_it_is_asked(address: str, monkeypatch: pytest.MonkeyPatch) -> None
     subject, note = loaded(f"{address}/tells/v1?{query}")
     assert json.loads(read(subject)) == {
         "model": "one",
-        "messages": [{"type": "text", "text": f"{DEEPSEEK_OCR.prompts['markdown']}!"}],
+        "messages": [{"type": "text", "text": f"{TINY.prompt}!"}],
         "max_tokens": 7,
         "temperature": 0,
         "preset": "tiny",
@@ -93,10 +91,7 @@ def test_a_file_holds_what_a_name_cannot(address: str, tmp_path: Path) -> None:
     [
         ("unlisted/v1?model=mine", "model mine; "),
         ("many/v1?model=two", "model two; "),
-        (
-            "tells/v1",
-            "; whether it keeps special tokens is unknown, as it found no box on a page that has some; ",
-        ),
+        ("tells/v1", "; whether it keeps special tokens is unknown, as it found no box on a page that has some; "),
     ],
 )
 def test_the_handshake_says_what_it_found(address: str, path: str, message: str) -> None:
@@ -164,7 +159,7 @@ def test_one_that_hangs_is_left_at_the_runs_limit(address: str, path: str) -> No
     with watching([]) as watch:
         watch.limit(0.2)
         with pytest.raises(SubjectHungError, match=r"did not return in read within 0\.2 s"):
-            CheckedSubject(subject).read(make_case(shipped("dev-3")[0], "free", "tiny", family=DEEPSEEK_OCR))
+            CheckedSubject(subject).read(TINY)
 
 
 def test_one_that_keeps_silent_is_given_up_after_three_requests_in_a_row(address: str) -> None:
@@ -217,9 +212,8 @@ def test_a_server_in_one_preset_is_asked_for_no_other(address: str, path: str, p
     subject, note = loaded(f"{address}/{path}")
     assert subject.presets == presets
     assert ("its prompts have as many tokens as in" in note) == (path.startswith("right") and "{" not in path)
-    tiny = make_case(shipped("dev-3")[0], "free", "tiny", family=DEEPSEEK_OCR)
     with suppress(NotOfferedError) if presets is None or "tiny" in presets else pytest.raises(NotOfferedError):
-        Offers.of(subject).check(tiny)
+        Offers.of(subject).check(TINY)
         assert presets is None or "tiny" in presets
 
 
@@ -234,10 +228,9 @@ def test_a_server_that_dies_in_mid_request_costs_what_comes_after() -> None:
 
 def test_a_limit_that_the_server_names_is_reported_and_the_end_of_sequence_is_no_text(address: str) -> None:
     assert read(loaded(f"{address}/eos/v1")[0]) == TEXT
-    case = make_case(shipped("dev-3")[0], "free", "tiny", family=DEEPSEEK_OCR)
     reported = {}
     for deed in ("length", "plain"):
-        answer = run_teacher_forced(loaded(f"{address}/{deed}/v1")[0], case, observation())
+        answer = run_teacher_forced(loaded(f"{address}/{deed}/v1")[0], TINY, observation())
         reported[deed] = next(compare_output(answer, Output(TEXT + "!", (), "", {}), tolerances("float32"), None))
     assert reported["length"].measured.startswith("stopped at its own limit of tokens, as the server says")
     assert "limit of tokens" not in reported["plain"].measured

@@ -32,28 +32,19 @@ def test_a_line_comes_every_thirty_seconds(first_s: float, work_s: float, told: 
     assert [float(line) for line in lines] == told
 
 
-def test_a_bar_off_a_terminal_says_in_a_line_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log gets no bar, nor anything of a task that is soon done."""
-    log = StringIO()
-    monkeypatch.setattr(sys, "stderr", log)
-    with progress.progress_bar(unit=" page", desc="reading", total=4) as bar:
-        bar.update(3)
-        progress_line = str(bar)
-    assert re.match(r"reading 3/4  page, \d\d:\d\d$", progress_line)
-    assert log.getvalue() == ""
-
-
 def test_a_bench_off_a_terminal_says_how_far_it_is_every_thirty_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, lines = Clock(100), list[str]()
+    """A log gets lines and no bar."""
+    clock, lines, log = Clock(100), list[str](), StringIO()
 
     @contextmanager
     def reported(line: Callable[[float], str], _: object) -> Iterator[None]:
         yield
         progress.report(line, lines.append, clock.is_over, clock=lambda: clock.now_s)
 
-    monkeypatch.setattr(sys, "stderr", StringIO())
+    monkeypatch.setattr(sys, "stderr", log)
     monkeypatch.setattr(progress, "reported", reported)
     with bench._watching() as watch:
         watch("timing", 3, 48)
     assert len(lines) == 3
-    assert all("timing 3/48" in line for line in lines)
+    assert all(re.match(r"dsocr: timing 3/48 pair, \d\d:\d\d$", line) for line in lines)
+    assert log.getvalue() == ""

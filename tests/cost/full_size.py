@@ -1,4 +1,4 @@
-"""The vendor's dimensions, and counted FLOPs held to computed ones."""
+"""Counted FLOPs held to computed ones."""
 
 from typing import Any
 
@@ -11,11 +11,9 @@ from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.model import EngineModel
 from pytest_dsocr.explain.mistake import model_of
-from pytest_dsocr.models.architecture import Architecture
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.timing.probe.flops import Flops, counted_flops
 
-FULL = Architecture.published(DEEPSEEK_OCR)
 TOKEN = 5
 
 
@@ -25,8 +23,15 @@ def shown(of: EngineModel) -> dict[str, nn.Module]:
     return {name: module for name, module in of.named_modules() if name in names}
 
 
-def counted(engine: Engine[Any], page: Image.Image, preset: str, work: Workload, device: str) -> Flops:
-    """Count a page's operations up to the tokens of ``work``, and assert that each module has the calculated number."""
+def work_of(engine: Engine[Any], page_px: tuple[int, int], preset: str, tokens: int, **how: Any) -> Workload:
+    """Return the workload of a page that is read with the prompt ``free``."""
+    how |= {"generated_tokens": tokens, "family": DEEPSEEK_OCR}
+    return Workload.of_prompt(page_px, "free", preset, engine.tokenizer, **how)
+
+
+def counted(engine: Engine[Any], page: Image.Image, preset: str, tokens: int, device: str, **how: Any) -> Flops:
+    """Count a page's operations up to some tokens, and assert that each module has the calculated number."""
+    work = work_of(engine, page.size, preset, tokens, **how)
     stages = stages_of(model_of(engine).arch, work)
     with counted_flops(shown(model_of(engine))) as found:
         state = engine.prefill(engine.prepare(page, prompt="free", preset=preset))

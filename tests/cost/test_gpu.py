@@ -7,11 +7,9 @@ import torch
 from PIL import Image
 
 from pytest_dsocr.cost.cost import UNCOUNTED
-from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.mistake import model_of
 from pytest_dsocr.layers.attention import attention_function
-from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from tests.cost.full_size import counted
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
@@ -36,19 +34,7 @@ def attention(request: pytest.FixtureRequest, full: Engine[Any]) -> str:
     return name
 
 
-def work_of(engine: Engine[Any], attention: str) -> Workload:
-    return Workload.of_prompt(
-        PAGE.size,
-        "free",
-        "gundam",
-        engine.tokenizer,
-        generated_tokens=TOKENS,
-        attention=attention,
-        family=DEEPSEEK_OCR,
-    )
-
-
 def test_flops(full: Engine[Any], attention: str) -> None:
-    found = counted(full, PAGE, "gundam", work_of(full, attention), "cuda")
+    found = counted(full, PAGE, "gundam", TOKENS, "cuda", attention=attention)
     hidden = {UNCOUNTED[attention, "cuda"]} if (attention, "cuda") in UNCOUNTED else set()
     assert {*found.operators} & {*found.uncounted} == hidden

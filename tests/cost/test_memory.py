@@ -12,11 +12,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 from pytest_dsocr.cost.model import activation_peaks, cache_bytes
-from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.mistake import model_of
-from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.subjects.kv_probe import KvProbe
+from tests.cost.full_size import work_of
 
 USED = 0.25
 """Least used share of the bound: SAM's bias, which a kernel may copy, is half of it."""
@@ -54,10 +53,8 @@ class Live(TorchDispatchMode):
 )
 def test_peaks_on_the_cpu(attention: str, page_px: tuple[int, int], preset: str) -> None:
     engine = Engine.from_checkpoint("synthetic:tiny", attention=attention)
-    inputs, pipeline = (
-        engine.prepare(Image.new("RGB", page_px, "white"), prompt="free", preset=preset),
-        engine.pipeline,
-    )
+    inputs = engine.prepare(Image.new("RGB", page_px, "white"), prompt="free", preset=preset)
+    pipeline = engine.pipeline
     found = dict.fromkeys(("sam", "clip", "prefill", "decode"), 0)
 
     def live(stage: str, run: Callable[[], Any]) -> Any:
@@ -78,16 +75,7 @@ def test_peaks_on_the_cpu(attention: str, page_px: tuple[int, int], preset: str)
     }
     found["prefill"] -= sum(one.nbytes() for one in room)
     live("decode", lambda: engine.decode_step(state, 5))
-    work = Workload.of_prompt(
-        page_px,
-        "free",
-        preset,
-        engine.tokenizer,
-        generated_tokens=2,
-        dtype="float32",
-        attention=attention,
-        family=DEEPSEEK_OCR,
-    )
+    work = work_of(engine, page_px, preset, 2, dtype="float32", attention=attention)
     arch, probe = model_of(engine).arch, KvProbe(state)
     assert cache_bytes(arch, work) == probe.bytes_per_token * state.cache.length
     bound = activation_peaks(arch, work)

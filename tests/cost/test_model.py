@@ -46,17 +46,7 @@ def test_products_of_a_page(attention: str, ring: int | None) -> None:
     """In each module; and of them what torch's counter sees on the CPU."""
     family, shared = replace(DEEPSEEK_OCR, cache=CachePolicy(ring)), 2  # half as many keys and values as queries
     engine = synthetic_engine(family, attention=attention, num_key_value_heads=shared)
-    work = Workload.of_prompt(
-        PAGE.size,
-        "free",
-        "tiny",
-        engine.tokenizer,
-        generated_tokens=TOKENS,
-        dtype="float32",
-        attention=attention,
-        family=DEEPSEEK_OCR,
-    )
-    counted(engine, PAGE, "tiny", work, "cpu")
+    counted(engine, PAGE, "tiny", TOKENS, "cpu", dtype="float32", attention=attention)
     modules = model_of(engine).modules()
     assert not any(one._forward_hooks or one._forward_pre_hooks for one in modules), "left as it was"
 
@@ -67,9 +57,8 @@ def test_the_vendors_stages_cost_what_was_counted_of_its_code() -> None:
     cases = json.loads(Path(__file__).with_name("vendor_flops.json").read_text(encoding="utf-8"))["cases"]
     assert len(cases) == 65
     for case in cases:
-        arch = (
-            architecture(DEEPSEEK_OCR) if case["checkpoint"] == "awkward" else resolve(case["checkpoint"]).architecture
-        )
+        name = case["checkpoint"]
+        arch = architecture(DEEPSEEK_OCR) if name == "awkward" else resolve(name).architecture
         preset = DEEPSEEK_OCR.preset(case["preset"])
         work = Workload(tuple(case["page_px"]), preset, case["text_tokens"], generated_tokens=2)
         computed = stages_of(arch, work, way=VENDOR)

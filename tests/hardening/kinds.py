@@ -18,6 +18,7 @@ from pytest_dsocr.engine.portable import VOCABULARY, _fit
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.engine.weights import INDEX, read_headers
 from pytest_dsocr.history import page, record, scoreboard
+from pytest_dsocr.history.bench import night_of_bench
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.pages.named import make_cases
 from pytest_dsocr.plugin.snapshots import _holds, differences_of_files
@@ -110,7 +111,7 @@ def _bench(folder: Path) -> Path:
 
 
 def _read_bench(path: Path) -> None:
-    night = record.of_bench(record.read_bench(path))
+    night = night_of_bench(path)
     assert page.html([record.NIGHTS.read(record.add(path.parent / "nights", night))], [])
 
 

@@ -93,17 +93,23 @@ def test_a_stage_within_a_method_is_taken_out_of_it() -> None:
     assert [*found][:2] == ["preprocess", "tokenizer"]
 
 
-def test_a_version_that_does_not_split_its_tokenizer_is_compared_with_all_of_it() -> None:
+def test_rounds_are_taken_in_turn_and_an_unsplit_tokenizer_is_compared_with_all_of_it() -> None:
+    asked: list[Any] = []
+
     def side(**ms: float) -> Any:
-        return SimpleNamespace(
-            ask=lambda _, only: {"wall_ms": {one: ms[one] for one in only if one in ms}, "spoilt": ()}
-        )
+        def ask(_: str, only: list[str]) -> Any:
+            asked.append(made)
+            return {"wall_ms": {one: ms[one] for one in only if one in ms}, "spoilt": ()}
+
+        made = SimpleNamespace(ask=ask)
+        return made
 
     split = {"preprocess": 40.0, "tokenizer": 5.0}
-    older, now = side(tokenizer=50.0), side(**split)
-    rounds = _rounds((older, now), 1, ["tokenizer"])
-    assert [one.wall_ms for one in rounds] == [{"tokenizer": 50.0}, {"tokenizer": 45.0}]
-    assert [one.wall_ms for one in _rounds((now, now), 0, ["tokenizer"])] == [split, split]
+    older, now, again = side(tokenizer=50.0), side(**split), side(**split)
+    rounds = [_rounds((older, now), number, ["tokenizer"]) for number in range(4)]
+    assert [[one.wall_ms for one in pair] for pair in rounds] == [[{"tokenizer": 50.0}, {"tokenizer": 45.0}]] * 4
+    assert asked == [older, now, now, older] * 2
+    assert [one.wall_ms for one in _rounds((now, again), 0, ["tokenizer"])] == [split, split]
 
 
 def test_steps_are_split_early_and_late_where_there_are_enough() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from msgspec import convert
 
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.contract.presets import Preset
@@ -66,7 +67,7 @@ def traced(
     how: Any = {"prompt": "<image>\nFree OCR.", "preset": preset, "max_new_tokens": tokens, "device": DEVICE}
     probe = PageProbe(kind(engine), shipped("dev-3")[0], **how)
     probe.read()
-    return TraceTable.from_json(json.loads(json.dumps(trace(probe, Own([], OWN), file))))
+    return convert(json.loads(json.dumps(trace(probe, Own([], OWN), file))), TraceTable)
 
 
 @pytest.fixture(scope="module")
@@ -244,7 +245,7 @@ def test_a_kernel_belongs_to_the_operator_that_launched_it_and_a_synchronise_is_
         ],
         lines,
     )
-    rows = {key[1:3]: (value["path"], value["host_ms"], value["device_ms"]) for key, value in reading.rows().items()}
+    rows = {key[1:3]: (value.path, value.host_ms, value.device_ms) for key, value in reading.rows().items()}
     assert rows == {
         (OPERATOR, "aten::cat"): ((HERE,), 0.005, 0),
         (KERNEL, "CatArrayBatchedCopy"): ((HERE,), 0, 0.02),

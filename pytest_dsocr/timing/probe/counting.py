@@ -6,7 +6,6 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import mean
 from types import FrameType
@@ -55,8 +54,7 @@ def count(probe: PageProbe) -> dict[str, int]:
 def _of_reading(probe: PageProbe) -> dict[str, int]:
     with _views(probe.subject) as views, Counting() as counting:
         text = probe.read()
-    seen = counting.seen
-    found = {"page.characters": len(text), "page.operators": seen.count, "page.waits": seen.synchronisations}
+    found = {"page.characters": len(text), "page.operators": counting.operators, "page.waits": counting.waits}
     if views is not None:
         found["page.views"] = sum(views)
     return found
@@ -64,16 +62,13 @@ def _of_reading(probe: PageProbe) -> dict[str, int]:
 
 def _of_stages(probe: PageProbe) -> dict[str, int]:
     walk = probe.walk(Stopwatch("cpu"))
-    with _views(probe.subject) as once, Counting() as counting:
+    with _views(probe.subject) as once, Counting() as at_prefill:
         inputs, state = walk.begin()
-    at_prefill = counting.seen
-    steps: list[Operators] = []
+    steps: list[Counting] = []
 
-    @contextmanager
-    def counted() -> Iterator[None]:
-        with Counting() as one:
-            yield
-        steps.append(one.seen)
+    def counted() -> Counting:
+        steps.append(Counting())
+        return steps[-1]
 
     with _views(probe.subject) as views:
         walk.decode(state, counted)
@@ -84,9 +79,9 @@ def _of_stages(probe: PageProbe) -> dict[str, int]:
         "tokens.output": len(walk.tokens),
         "tokens.prompt": int(inputs["input_ids"].shape[-1]),
         **({} if mask is None else {"tokens.image": int(mask.sum())}),
-        "first_token.operators": at_prefill.count,
-        "first_token.waits": at_prefill.synchronisations,
-        "page.waits.first": first.seen.synchronisations,
+        "first_token.operators": at_prefill.operators,
+        "first_token.waits": at_prefill.waits,
+        "page.waits.first": first.waits,
         **_of_steps(steps),
         **({} if once is None or views is None else {"vision.views": sum(once), "decode.views": sum(views)}),
     }
@@ -106,15 +101,15 @@ def _of_products(probe: PageProbe) -> dict[str, int]:
     return {"prefill.flops": prompt.algorithmic, "step.flops": step.algorithmic} if is_known else {}
 
 
-def _of_steps(steps: list[Operators]) -> dict[str, int]:
+def _of_steps(steps: list[Counting]) -> dict[str, int]:
     """Return the counts of the last step, and how much they grow a token; the first may prepare, and is left out."""
     if len(steps) < 3:
         return {}
     last, alike = steps[-1], steps[1:]
     return {
-        "decode.operators": last.count,
-        "decode.operators.growth": growth([one.count for one in alike]),
-        "decode.waits": last.synchronisations,
+        "decode.operators": last.operators,
+        "decode.operators.growth": growth([one.operators for one in alike]),
+        "decode.waits": last.waits,
         "decode.convolutions": last.convolutions,
         "decode.bytes": last.new_bytes,
         "decode.bytes.growth": growth([one.new_bytes for one in alike]),
@@ -147,34 +142,27 @@ def _views(subject: Any) -> Iterator[list[int] | None]:
         hook.remove()
 
 
-@dataclass
-class Operators:
-    """Operators counted in one stage."""
-
-    count: int = 0
-    synchronisations: int = 0
-    """Operators that make the host wait: a number or a shape read from a tensor, a copy from a GPU to the host."""
-    new_bytes: int = 0
-    """Bytes of results that are newly allocated, not stored in an argument."""
-    convolutions: int = 0
-    """Number of convolutions: a decoder has none, an image encoder starts with one."""
-
-
 class Counting(TorchDispatchMode):
     """Counts the operators called within, on any device; what a CUDA graph or another library runs is not seen."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.seen = Operators()
+        self.operators = 0
+        self.waits = 0
+        """Operators that make the host wait: a number or a shape read from a tensor, a copy from a GPU to the host."""
+        self.new_bytes = 0
+        """Bytes of results that are newly allocated, not stored in an argument."""
+        self.convolutions = 0
+        """Number of convolutions: a decoder has none, an image encoder starts with one."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = args, kwargs or {}
         out = func(*args, **given[1])
         name = func.overloadpacket.__name__
-        self.seen.count += 1
-        self.seen.synchronisations += name in READS or (name in COPIES and _leaves_gpu(name, args, out))
-        self.seen.convolutions += name == CONVOLUTION
-        self.seen.new_bytes += _new_bytes(given, out)
+        self.operators += 1
+        self.waits += name in READS or (name in COPIES and _leaves_gpu(name, args, out))
+        self.convolutions += name == CONVOLUTION
+        self.new_bytes += _new_bytes(given, out)
         return out
 
 

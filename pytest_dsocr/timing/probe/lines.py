@@ -144,11 +144,7 @@ def stage_of(run: str) -> str:
 
 
 class Lines(TorchDispatchMode):
-    """Notes the line that calls each operator, and which lines of own code run; not timed, since it slows both down.
-
-    Args:
-        marks: knows which run of a stage is open.
-    """
+    """Notes the line that calls each operator, and which lines of own code run; not timed, since it slows both down."""
 
     def __init__(self, marks: Marks) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

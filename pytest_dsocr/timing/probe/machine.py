@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from pytest_dsocr.base.process import cores, versions_of
 
 PACKAGES = ("torch", "transformers", "tokenizers", "pillow", "numpy", "flash-attn", "triton", "pytest-dsocr")
@@ -34,8 +36,6 @@ def machine(device: str) -> dict[str, Any]:
     """Return the CPU and the cores that this process may use; on a GPU, its model, count, driver and power cap too."""
     found: dict[str, Any] = {"cpu": _cpu(), "cores": cores(), "system": f"{platform.system()} {platform.machine()}"}
     if device.startswith("cuda"):
-        import torch
-
         found |= {"gpu": torch.cuda.get_device_name(device), "gpus": torch.cuda.device_count()}
         found |= known.identity if (known := Gpu.of(device)) else {}
     return found
@@ -94,8 +94,6 @@ class Gpu:
             import pynvml
         except ImportError:
             return None
-        import torch
-
         pynvml.nvmlInit()
         uuid = f"GPU-{torch.cuda.get_device_properties(device).uuid}"
         try:
@@ -146,8 +144,6 @@ class Yardstick:
     """
 
     def __init__(self, device: str) -> None:
-        import torch
-
         self._number = torch.zeros(1, device=device)
 
     def host_ms(self) -> float:
@@ -161,8 +157,6 @@ class Yardstick:
 
     def _wait(self) -> None:
         if self._number.is_cuda:
-            import torch
-
             torch.cuda.synchronize(self._number.device)
 
 

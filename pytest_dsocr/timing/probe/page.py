@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from pytest_dsocr.timing.probe.machine import Surveyor, Yardstick, move_to
-from pytest_dsocr.timing.probe.stopwatch import Laps, Stopwatch, apart, in_fields, in_quantities, shortest
+from pytest_dsocr.timing.probe.stopwatch import Laps, Stopwatch, apart, in_quantities, shortest
 from pytest_dsocr.timing.probe.walk import Left, Walk
 
 STAGES = ("inputs", "vision", "prefill", "step")
@@ -90,9 +90,10 @@ class PageProbe:
                 fit = [one for one in readings if not one.spoilt]
         fit = fit or readings
         best = min(fit, key=lambda one: one.page_ms)
-        timed = in_quantities(shortest([one.laps for one in fit]))
-        found = in_fields({name: lap for name, lap in timed.items() if not only or name in only})
-        return {**found, "conditions": best.conditions, "spoilt": best.spoilt}
+        quantities = in_quantities(shortest([one.laps for one in fit])).items()
+        laps = {name: lap for name, lap in quantities if not only or name in only}
+        times = {field: {name: getattr(lap, field) for name, lap in laps.items()} for field in ("wall_ms", "host_ms")}
+        return {**times, "conditions": best.conditions, "spoilt": best.spoilt}
 
     def exact(self) -> dict[str, int]:
         """Count what is the same in every round; slow, and not timed."""

@@ -27,8 +27,8 @@ class Lap:
 
     wall_ms: float
     """On the host's clock; on a GPU with a synchronise on both sides."""
-    host_ms: float | None = None
-    """Average time of the host's small work before and after the lap; see ``Yardstick``."""
+    host_ms: float = 0.0
+    """Average time of the host's small work before and after the lap; 0 without a ``Yardstick``."""
 
 
 def open_range(name: str) -> Callable[[], object]:
@@ -60,7 +60,7 @@ class Stopwatch:
         """By name, in the order in which they ended."""
         self._running = 0
         self._ended: list[tuple[str, Lap]] = []
-        self._host_ms: float | None = None
+        self._host_ms = 0.0
         self._host_at_ns = -FRESH_NS
 
     @contextmanager
@@ -97,8 +97,7 @@ class Stopwatch:
         before_ms = self._host_ms
         self._measure_host()
         for name, lap in self._ended:
-            host_ms = None if before_ms is None or self._host_ms is None else (before_ms + self._host_ms) / 2
-            self.laps.setdefault(name, []).append(replace(lap, host_ms=host_ms))
+            self.laps.setdefault(name, []).append(replace(lap, host_ms=(before_ms + self._host_ms) / 2))
         self._ended.clear()
 
     def _measure_host(self) -> None:
@@ -126,7 +125,7 @@ def apart(laps: Laps) -> Laps:
         if whole in found and part in found:
             found[whole] = [_without(found[whole], found[part])]
     encoders = [lap for name in ENCODERS for lap in laps.get(name, ())]
-    if "vision" in found and total(encoders).wall_ms:
+    if "vision" in found and encoders:
         found[FUSION] = [_without(found.pop("vision"), encoders), *found.get(FUSION, ())]
     return {name: found[name] for name in QUANTITIES if name in found}
 
@@ -149,21 +148,10 @@ def in_quantities(laps: Laps) -> dict[str, Lap]:
     return found
 
 
-def in_fields(quantities: Mapping[str, Lap]) -> dict[str, dict[str, float]]:
-    """Return quantities as the fields of :class:`pytest_dsocr.timing.rounds.Round`."""
-    return {
-        field: {name: value for name, lap in quantities.items() if (value := getattr(lap, field)) is not None}
-        for field in Lap.__dataclass_fields__
-    }
-
-
 def total(laps: Sequence[Lap]) -> Lap:
     """Put laps together: the host's pace is the mean of theirs, by their length."""
     lengths = [lap.wall_ms for lap in laps]
-    return Lap(
-        sum(lengths),
-        _of_all([lap.host_ms for lap in laps], lambda hosts: fmean(hosts, lengths if any(lengths) else None)),
-    )
+    return Lap(sum(lengths), fmean([lap.host_ms for lap in laps], lengths if any(lengths) else None))
 
 
 def _of_steps(laps: Sequence[Lap]) -> dict[str, Lap]:
@@ -174,12 +162,7 @@ def _of_steps(laps: Sequence[Lap]) -> dict[str, Lap]:
 
 
 def _middle(laps: Sequence[Lap]) -> Lap:
-    return Lap(median(lap.wall_ms for lap in laps), _of_all([lap.host_ms for lap in laps], median))
-
-
-def _of_all(values: Sequence[float | None], of: Callable[[Sequence[float]], float]) -> float | None:
-    known = [value for value in values if value is not None]
-    return of(known) if known and len(known) == len(values) else None
+    return Lap(median(lap.wall_ms for lap in laps), median(lap.host_ms for lap in laps))
 
 
 def growth(values: Sequence[int]) -> int:

@@ -9,6 +9,7 @@ import json
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from itertools import zip_longest
 from pathlib import Path
 from statistics import median
@@ -20,7 +21,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from pytest_dsocr.timing.probe.lines import BEFORE, Lines, Marks, Own, stage_of
 from pytest_dsocr.timing.probe.stopwatch import growth
-from pytest_dsocr.timing.traced import KERNEL, OPERATOR, PAGE, PYTHON, RUN, WAIT, SourceLine
+from pytest_dsocr.timing.traced import KERNEL, OPERATOR, PAGE, PYTHON, RUN, WAIT, SourceLine, TraceRow, TraceTable
 
 if TYPE_CHECKING:
     from pytest_dsocr.timing.probe.page import PageProbe
@@ -50,11 +51,12 @@ def trace(probe: PageProbe, own: Own, path: Path) -> dict[str, Any]:
     side = path.name.partition(".")[0]
     path.write_text(json.dumps(readings[0].trace(side), separators=(",", ":")), encoding="utf-8")
     tables = [reading.rows() for reading in readings]
-    rows = [
-        {**row, **{unit: min(table.get(key, row)[unit] for table in tables) for unit in ("host_ms", "device_ms")}}
-        for key, row in tables[0].items()
-    ]
-    return {"runs": readings[0].runs, "rows": rows}
+    rows = []
+    for key, row in tables[0].items():
+        both = [table.get(key, row) for table in tables]
+        host_ms, device_ms = min(one.host_ms for one in both), min(one.device_ms for one in both)
+        rows.append(replace(row, host_ms=host_ms, device_ms=device_ms))
+    return asdict(TraceTable(dict(readings[0].runs), rows))
 
 
 def _read(probe: PageProbe, marks: Marks) -> None:
@@ -173,7 +175,7 @@ class ProfileReading:
             if kind == KERNEL:
                 yield from ((run, name, us) for run, us in by_run.items())
 
-    def rows(self) -> dict[EventKey, dict[str, Any]]:
+    def rows(self) -> dict[EventKey, TraceRow]:
         """Return the table's rows."""
         rows = {}
         for key, us in self._us.items():
@@ -193,16 +195,13 @@ class ProfileReading:
                 rows[key] = self._row(key, ran, [self._python[at][run] for run in ran])
         return rows
 
-    def _row(self, key: EventKey, counts: Mapping[str, int], us: Sequence[float]) -> dict[str, Any]:
-        stage, kind, name, path = key
+    def _row(self, key: EventKey, counts: Mapping[str, int], us: Sequence[float]) -> TraceRow:
+        stage, kind = key[:2]
         runs = self.runs[stage]
         by_run = [counts.get(f"{stage} {number}", 0) for number in range(runs)]
         ms = median(us) * len(us) / runs / 1e3
-        return {
-            **{"stage": stage, "kind": kind, "name": name, "path": path, "count": sum(by_run)},
-            **{"host_ms": 0.0 if kind == KERNEL else ms, "device_ms": ms if kind == KERNEL else 0.0},
-            "growth": growth(by_run) if runs >= FEWEST else 0,
-        }
+        host_ms, device_ms = (0.0, ms) if kind == KERNEL else (ms, 0.0)
+        return TraceRow(*key, sum(by_run), host_ms, device_ms, growth(by_run) if runs >= FEWEST else 0)
 
     def trace(self, side: str) -> dict[str, Any]:
         """Return the trace in Chrome's format, from time 0: a process named as the side, each track a thread of it."""

@@ -99,11 +99,9 @@ class Walk:
     def _within(self, part: str) -> AbstractContextManager[None]:
         """Time a stage that is part of a method, if the subject shows when it runs."""
         watched: Callable[[Any], AbstractContextManager[None]] | None = getattr(self.subject, "watched", None)
-        return (
-            watched(lambda stage: self.watch.lap(stage) if stage == part else nullcontext())
-            if watched
-            else nullcontext()
-        )
+        if watched is None:
+            return nullcontext()
+        return watched(lambda stage: self.watch.lap(stage) if stage == part else nullcontext())
 
     @contextmanager
     def _encoders(self) -> Iterator[None]:

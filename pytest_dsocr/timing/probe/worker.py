@@ -40,11 +40,8 @@ class Worker:
     def used(self, roots: Sequence[str]) -> list[str]:
         """Return the modules that were loaded from folders."""
         files = {name: getattr(module, "__file__", None) for name, module in [*sys.modules.items()]}
-        return sorted(name for name, file in files.items() if file and _is_in(Path(file), roots))
-
-
-def _is_in(file: Path, roots: Sequence[str]) -> bool:
-    return file.is_absolute() and any(file.resolve().is_relative_to(root) for root in roots)
+        whole = {name: Path(file).resolve() for name, file in files.items() if file and Path(file).is_absolute()}
+        return sorted(name for name, file in whole.items() if any(file.is_relative_to(root) for root in roots))
 
 
 def answering(channel: Any) -> Callable[[Mapping[str, Any]], None]:
