@@ -1,4 +1,5 @@
 """Conversion of a checkpoint to GGUF, run by a Python that has the packages of llama.cpp's converter.
+
 ``python to_gguf.py CONVERTER MODEL FOLDER``. The converter knows a tokenizer by a hash and refuses others; this script
 names the nearest of llama.cpp's pre-tokenizers. It does not import this project, which that Python may lack.
 """
