@@ -23,8 +23,8 @@ from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.decoding import explain_best, explain_choices, explain_steps, explain_written
 from pytest_dsocr.explain.mistake import Group, Mistake, StagePart, in_one_block
 from pytest_dsocr.explain.question import (
+    BY_TEXT,
     NOT,
-    OF_TEXT,
     Question,
     SearchResult,
     distance,
@@ -57,7 +57,7 @@ def explain(engine: Engine[Any], case: Case, question: Question) -> SearchResult
     stage = ComparisonName.parse(question.what).stage
     if question.what in COMPARED:
         return _of_inputs(engine, case, question, deadline)
-    if question.what in OF_TEXT:
+    if question.what in BY_TEXT:
         return explain_texts(engine, question, deadline)
     if question.what == "result.mmd":
         return explain_written(engine.family, question, deadline)

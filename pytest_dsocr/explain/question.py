@@ -29,7 +29,7 @@ from pytest_dsocr.records.subject_result import SubjectResult
 from pytest_dsocr.records.summing import sample_positions
 from pytest_dsocr.reference.protocol import pack_case
 
-OF_TEXT = ("read", "text", "spans", "boxes")
+BY_TEXT = ("read", "text", "spans", "boxes")
 """Comparisons that a text alone decides."""
 NOT = "not "
 """Start of :attr:`SearchResult.beyond` if the mistake does not explain the next tensors."""

@@ -17,9 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pytest_dsocr.base.words import count
-from pytest_dsocr.compare.case import CaseReport, Explanation
-from pytest_dsocr.compare.seams import known_effects
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.mistake import (
@@ -35,14 +32,13 @@ from pytest_dsocr.explain.mistake import (
     image_places,
     model_of,
 )
-from pytest_dsocr.explain.proof import Evidence
 from pytest_dsocr.explain.recompute import GivenBlocks
 from pytest_dsocr.layers.rotary import Rope
 from pytest_dsocr.models import STAGE_NAMES, STAGES
 from pytest_dsocr.models.spec import PIXELS, PREFILL
 from pytest_dsocr.records.block_seams import BlockPass, watch_passes
 from pytest_dsocr.records.config import Level, Setup
-from pytest_dsocr.records.names import ComparisonKind, TensorName
+from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.records.subject_result import Effect, Rounding
 from pytest_dsocr.subjects.checked import CheckedSubject
 
@@ -312,23 +308,6 @@ def _rows(tensor: Tensor) -> Tensor:
         tensor = tensor.movedim(1, -1)
     rows = tensor.double().reshape(-1, tensor.shape[-1])
     return rows if len(rows) >= LEAST_ROWS else rows.reshape(-1, 1)
-
-
-def explained_by_rounding(report: CaseReport) -> Explanation | None:
-    """Return the explanation of a case that first breaks at a stage's rounding; None for any other case."""
-    first = report.divergence.first if report.divergence else None
-    if first is None or first.name.kind is not ComparisonKind.ROUNDING:
-        return None
-    found = report.exchange.answer.rounding[first.stage]
-    if not (effects := known_effects(found)):
-        tried = count(found.tried, "known mistake")
-        return Explanation(f"by none of {tried} tried at {first.what}", first.what) if found.tried else None
-    words = ", or ".join(one.words for one in effects)
-    text = f"with {words}, the engine differs from the vendor's kernels as the subject does "
-    text += f"({effects[0].share:.3f} of the effect, "
-    evidence = Evidence(found.untried, len(effects), found.tried * math.erfc(effects[0].z / math.sqrt(2)))
-    ids = tuple(one.id for one in effects)
-    return Explanation(f"{text}z = {effects[0].z:.0f})", first.what, ids, evidence.is_proof)
 
 
 @contextmanager

@@ -13,10 +13,10 @@ from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.catalogue import mistakes
 from pytest_dsocr.explain.explainer import Explainer
-from pytest_dsocr.explain.hints import REFUTED
 from pytest_dsocr.explain.mistake import Changes, Mistake, model_of
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.question import question_of
+from pytest_dsocr.explain.sentence import REFUTED
 from pytest_dsocr.explain.texts import everywhere, of_one_block, of_text
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.config import Level, Setup

@@ -9,7 +9,7 @@ import torch
 
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.explain import explain as explaining
-from pytest_dsocr.explain import explainer
+from pytest_dsocr.explain import sentence
 from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.explain import check_memory, free_bytes
 from pytest_dsocr.explain.mistake import Mistake
@@ -39,7 +39,7 @@ def made(distances: dict[str, float], *, budget_s: float = 60, without: float = 
 
 
 def in_words(answer: SearchResult, what: str = "clip.page/0") -> str:
-    explanation = explainer.in_words(Question(PAGE, what, 3, 20, NEAR), answer)
+    explanation = sentence.of_search(Question(PAGE, what, 3, 20, NEAR), answer)
     return explanation.text if explanation else ""
 
 
@@ -90,7 +90,7 @@ MANY = {
 def test_of_texts_the_part_is_named_where_many_mistakes_give_them(found: str, words: str) -> None:
     ids = tuple(f"{group}.{k}" for k, group in enumerate(found.split()))
     answer = SearchResult(len(ids), 0, 1.0, ids, ids, tuple(found.split()), 0.0, True, done=ids, places=20)
-    said = explainer.in_words(Question(PAGE, "text", 0, 20, NEAR), answer)
+    said = sentence.of_search(Question(PAGE, "text", 0, 20, NEAR), answer)
     assert said is not None
     assert said.text.startswith(words)
     assert (said.is_proven, said.mistakes) == (len(ids) == 1, ids)
@@ -119,7 +119,7 @@ TEXT = replace(TENSOR, places=20)
 def test_proven_is_what_alone_is_left_when_all_were_tried_and_much_is_equal(
     answer: SearchResult, what: str, proven: bool
 ) -> None:
-    said = explainer.in_words(Question(PAGE, what, 3, 20, NEAR, ordinary=2e-6), answer)
+    said = sentence.of_search(Question(PAGE, what, 3, 20, NEAR, ordinary=2e-6), answer)
     assert said is not None
     assert said.is_proven is proven
 
@@ -188,6 +188,6 @@ def test_what_does_not_fit_is_refused_before_anything_is_loaded(
 def test_what_has_a_twin_is_proven_only_if_that_was_refuted(what: str, one: str, twin: str) -> None:
     """In the matrix of false proofs each gave the same as the other, which was left out of the search."""
     for others, is_proven in (({}, False), ({twin: 0.03}, True)):
-        explanation = explainer.in_words(Question(PAGE, what, 3, 20, NEAR), made({one: 0.0, FAR: 0.03, **others}))
+        explanation = sentence.of_search(Question(PAGE, what, 3, 20, NEAR), made({one: 0.0, FAR: 0.03, **others}))
         assert explanation is not None
         assert (explanation.mistakes, explanation.is_proven) == ((one,), is_proven)

@@ -21,10 +21,10 @@ from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.catalogue import mistakes
 from pytest_dsocr.explain.explain import ExplainingRuntime
-from pytest_dsocr.explain.explainer import evidence_of, in_words
 from pytest_dsocr.explain.mistake import Changes, Mistake, in_one_block
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.question import EXACT, PageRead, SearchResult, distance, question_of
+from pytest_dsocr.explain.sentence import evidence_of, of_search
 from pytest_dsocr.explain.texts import everywhere, of_one_block, of_text
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.pages.page_list import shipped
@@ -111,7 +111,7 @@ def answered(report: CaseReport, asked: Sequence[str], others: Sequence[CaseRepo
         return Said(report.divergence.first.what if report.divergence else "")
     question = replace(question, done=tuple(asked), others=tuple(PageRead.of(one) for one in others))
     answer = msgspec.convert(runtime().explain(question.pack()), SearchResult)
-    evidence, said = evidence_of(question, answer), in_words(question, answer)
+    evidence, said = evidence_of(question, answer), of_search(question, answer)
     if said is None:
         return Said(question.what)
     tried = {*(question.done or ()), *answer.done}

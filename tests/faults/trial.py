@@ -14,7 +14,8 @@ from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.question import question_of
-from pytest_dsocr.explain.rounding import ComputedPart, Rounder, explained_by_rounding, parts_of
+from pytest_dsocr.explain.rounding import ComputedPart, Rounder, parts_of
+from pytest_dsocr.explain.sentence import of_rounding
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.records.case import Case, make_case
@@ -149,7 +150,7 @@ def try_at_level(fault: Fault, explainer: Explainer) -> Outcome | None:
 
 def _explained(fault: Fault, report: CaseReport, found: Outcome, explainer: Explainer) -> Outcome:
     question = question_of(report, BUDGET_S)
-    answer = explained_by_rounding(report) or (explainer.answered(question) if question else None)
+    answer = of_rounding(report) or (explainer.answered(question) if question else None)
     if answer is None:
         return found
     named = fault.mistake.removeprefix("steps.") in {one.removeprefix("steps.") for one in answer.mistakes}
