@@ -18,10 +18,10 @@ from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.explain.catalogue import groups
 from pytest_dsocr.explain.catalogue.output import writer_of
 from pytest_dsocr.explain.catalogue.steps import RULE
-from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.mistake import Changes, Mistake, PromptState, Target
-from pytest_dsocr.explain.question import SOMEWHAT_NEARER, Question, SearchResult, search
+from pytest_dsocr.explain.question import Question
 from pytest_dsocr.explain.recompute import Clean
+from pytest_dsocr.explain.search import SOMEWHAT_NEARER, Search, SearchResult
 from pytest_dsocr.models.spec import PREFILL, ModelSpec
 from pytest_dsocr.records.reference_result import Best
 
@@ -29,24 +29,23 @@ WINDOW = 4
 """Number of steps to compare from the first wrong one on."""
 
 
-def explain_steps(clean: Clean, question: Question, deadline: Deadline) -> SearchResult:
+def explain_steps(clean: Clean, search: Search) -> SearchResult:
     """Explain the logits of steps."""
-    stepper = _Stepper(clean, question)
-    return search(groups(clean.engine.family)["steps"], stepper.measure, stepper.without, question, deadline)[0]
+    stepper = _Stepper(clean, search.question)
+    return search.among(groups(clean.engine.family)["steps"], stepper.measure, stepper.without)
 
 
-def explain_best(clean: Clean, question: Question, deadline: Deadline) -> SearchResult:
+def explain_best(clean: Clean, search: Search) -> SearchResult:
     """Explain the best first tokens of a subject that does not offer all logits."""
-    assert question.best is not None
-    best, prompt = question.best, PromptState.of(clean.inputs)
+    assert search.question.best is not None
+    best, prompt = search.question.best, PromptState.of(clean.inputs)
 
     def measure(one: Mistake) -> float:
         with _planted(one, clean, prompt):
             return _distance(clean.run(PREFILL, ""), best)
 
     clean.warm(PREFILL, "")
-    known, without = groups(clean.engine.family)[PREFILL], _distance(clean.run(PREFILL, ""), best)
-    return search(known, measure, without, question, deadline)[0]
+    return search.among(groups(clean.engine.family)[PREFILL], measure, _distance(clean.run(PREFILL, ""), best))
 
 
 @contextmanager
@@ -103,13 +102,13 @@ def _distance(logits: Tensor, actual: Best) -> float:
     return apart if math.isfinite(apart) else math.inf
 
 
-def explain_choices(clean: Clean, question: Question, deadline: Deadline) -> SearchResult:
+def explain_choices(clean: Clean, search: Search) -> SearchResult:
     """Explain wrong choices from right logits by another n-gram rule."""
-    prompt, engine = clean.inputs.input_ids[0].tolist(), clean.engine
+    prompt, engine, steps = clean.inputs.input_ids[0].tolist(), clean.engine, search.question.steps
 
     def wrong_choices() -> int:
         ban, wrong = engine.policy.ban(prompt), 0
-        for step in question.steps:
+        for step in steps:
             banned = {*ban.banned()}
             ranked = sorted(zip(step.logits.logits, step.logits.ids, strict=True), key=lambda one: (-one[0], one[1]))
             wrong += next((token for _, token in ranked if token not in banned), None) != step.token
@@ -119,22 +118,21 @@ def explain_choices(clean: Clean, question: Question, deadline: Deadline) -> Sea
     def measure(one: Mistake) -> float:
         with Changes() as changes:
             one.plant(Target(engine, changes))
-            return wrong_choices() / len(question.steps)
+            return wrong_choices() / len(steps)
 
     rules = [one for one in groups(engine.family)["tokens"] if one.kind == RULE]
     places = wrong_choices()
-    answer, _ = search(rules, measure, places / len(question.steps), question, deadline, near=0.0)
-    return replace(answer, places=places)
+    return replace(search.among(rules, measure, places / len(steps), near=0.0), places=places)
 
 
-def explain_written(family: ModelSpec, question: Question, deadline: Deadline) -> SearchResult:
+def explain_written(family: ModelSpec, search: Search) -> SearchResult:
     """Explain a result file that does not follow from the subject's text."""
-    text, form = question.page.text, family.form
+    text, form, actual = search.question.page.text, family.form, search.question.mmd or ""
 
     def measure(one: Mistake) -> float:
-        return 0.0 if writer_of(one)(text, form) == question.mmd else math.inf
+        return 0.0 if writer_of(one)(text, form) == actual else math.inf
 
     right = to_mmd(text, form)
-    answer, _ = search(groups(family)["written"], measure, float(right != question.mmd), question, deadline, near=0.0)
-    changes = SequenceMatcher(None, right.splitlines(), (question.mmd or "").splitlines(), autojunk=False)
+    answer = search.among(groups(family)["written"], measure, float(right != actual), near=0.0)
+    changes = SequenceMatcher(None, right.splitlines(), actual.splitlines(), autojunk=False)
     return replace(answer, places=sum(kind != "equal" for kind, *_ in changes.get_opcodes()))

@@ -10,7 +10,8 @@ from pytest_dsocr.compare.case import CaseReport, Explanation
 from pytest_dsocr.compare.divergence import of_whole_page
 from pytest_dsocr.explain import sentence
 from pytest_dsocr.explain.deadline import longest
-from pytest_dsocr.explain.question import BY_TEXT, PageRead, Question, SearchResult, question_of
+from pytest_dsocr.explain.question import BY_TEXT, PageRead, Question, question_of
+from pytest_dsocr.explain.search import SearchResult
 from pytest_dsocr.records.config import START_LIMIT_S, Setup
 from pytest_dsocr.records.names import ComparisonName
 from pytest_dsocr.reference.live import Client

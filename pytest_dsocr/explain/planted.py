@@ -119,4 +119,5 @@ def __getattr__(name: str) -> Planting:
             raise DsocrError(f"{named} is no mistake of {own.engine.family.title}; dsocr faults lists its mistakes")
         plant(found[1], own.engine, changes)
 
-    return globals().setdefault(name, Planting(put))  # one for the process, as any attribute of a module
+    planting: Planting = globals().setdefault(name, Planting(put))  # one for the process, as any attribute of a module
+    return planting

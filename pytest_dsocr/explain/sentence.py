@@ -10,7 +10,8 @@ from pytest_dsocr.compare.readings import REPEATED, STATE
 from pytest_dsocr.compare.seams import known_effects
 from pytest_dsocr.explain.mistake import ALL
 from pytest_dsocr.explain.proof import MOST_ODDS, Evidence, odds_of_places, odds_of_tensor
-from pytest_dsocr.explain.question import BY_TEXT, NOT, Question, SearchResult
+from pytest_dsocr.explain.question import BY_TEXT, Question
+from pytest_dsocr.explain.search import NOT, SearchResult
 from pytest_dsocr.models import VISION
 from pytest_dsocr.records.names import ComparisonKind
 

@@ -25,10 +25,10 @@ from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
 from pytest_dsocr.explain.catalogue import groups, seen
 from pytest_dsocr.explain.catalogue.output import Tell
 from pytest_dsocr.explain.catalogue.reading import ReadingRule, reading
-from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.mistake import ALL, Changes, Mistake, PromptState, Target, in_one_block
-from pytest_dsocr.explain.question import PageRead, Question, SearchResult, search
+from pytest_dsocr.explain.question import PageRead
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
+from pytest_dsocr.explain.search import Search, SearchResult
 from pytest_dsocr.models.spec import DECODE, FUSION, PREFILL, ModelSpec
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.reference.protocol import unpack_case
@@ -39,8 +39,9 @@ MOST_AT_ONCE = 512
 """Largest number of tokens in one pass, which bounds the memory of attention."""
 
 
-def explain_texts(engine: Engine[Any], question: Question, deadline: Deadline) -> SearchResult:
+def explain_texts(engine: Engine[Any], search: Search) -> SearchResult:
     """Explain the texts of pages. Mistakes that explain the earlier pages are tried only on the new one."""
+    question = search.question
     pages = [TextPage(engine, one) for one in (question.page, *question.others)]
     reads = [page.read for page in pages]
     crops_alone = all(one.is_right or one.is_cut for one in reads) and not all(one.is_cut for one in reads)
@@ -52,8 +53,7 @@ def explain_texts(engine: Engine[Any], question: Question, deadline: Deadline) -
         return 0.0 if all(page.gives(one) for page in asked if page.is_witness) else float("inf")
 
     every = of_text(question.level, engine.family, of_one_block(engine))
-    found = sorted(every, key=lambda one: crops_alone and not one.needs_crops)
-    answer = search(found, measure, without, question, deadline, near=0.0)[0]
+    answer = search.among(sorted(every, key=lambda one: crops_alone and not one.needs_crops), measure, without, 0.0)
     return replace(answer, places=sum(page.places for page in pages)) if answer.found else answer
 
 

@@ -27,7 +27,8 @@ def engine() -> Engine[Any]:
 )
 def test_pages_of_unlike_lengths_in_a_batch_are_read_as_each_alone(name: str, engine: Engine[Any]) -> None:
     """Otherwise the suite of batches would find a mistake that has nothing to do with batches."""
-    pages, how = [PAGES[page]() for page in ("641_wide", "tiny", "exactly_640")], {"preset": CROPS, "max_new_tokens": 8}
+    how: dict[str, Any] = {"preset": CROPS, "max_new_tokens": 8}
+    pages = [PAGES[page]() for page in ("641_wide", "tiny", "exactly_640")]
     with Changes() as changes:
         plant(mistakes(DEEPSEEK_OCR)[name], engine, changes)
         alone = [engine.run(page, **how).token_ids for page in pages]

@@ -13,7 +13,8 @@ from pytest_dsocr.explain import sentence
 from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.explain import check_memory, free_bytes
 from pytest_dsocr.explain.mistake import Mistake
-from pytest_dsocr.explain.question import PageRead, Question, SearchResult, search
+from pytest_dsocr.explain.question import PageRead, Question
+from pytest_dsocr.explain.search import Search, SearchResult
 
 NEAR, WITHOUT = 1e-4, 0.04
 FAR = "sam.far"
@@ -35,7 +36,7 @@ def made(distances: dict[str, float], *, budget_s: float = 60, without: float = 
         return distances[one.id]
 
     candidates = [known(name) for name in distances]
-    return search(candidates, measure, without, Question(PAGE, "", 3, 20, NEAR), Deadline(budget_s))[0]
+    return Search(Question(PAGE, "", 3, 20, NEAR), Deadline(budget_s)).among(candidates, measure, without)
 
 
 def in_words(answer: SearchResult, what: str = "clip.page/0") -> str:
@@ -57,14 +58,14 @@ def test_where_a_search_goes_on_what_is_like_one_that_explains_is_tried_next() -
         names.append(one.id)
         return 0.0
 
-    answer, _ = search(candidates, measure, 1.0, asked, Deadline(60), near=0.0)
+    answer = Search(asked, Deadline(60)).among(candidates, measure, 1.0, near=0.0)
     assert names == [*answer.done] == ["pixels.grid-six", "pixels.grid-four", "pixels.crops-fit"]
 
 
 def test_what_explains_the_pages_before_is_tried_once() -> None:
     every = [known(f"sam.{name}") for name in "abc"]
     asked = Question(PAGE, "text", 0, 20, NEAR, only=("sam.b",), done=("sam.a",))
-    assert [one.name for one in asked.left(every)] == ["b", "c"]
+    assert [*Search(asked, Deadline(60)).among(every, lambda one: 1.0, 1.0).done] == ["sam.b", "sam.c"]
 
 
 def test_the_nearest_explains_where_only_rounding_is_left() -> None:
@@ -128,7 +129,7 @@ def test_a_search_counts_as_tried_what_was_tried_before_and_nothing_else() -> No
     candidates = [known(f"sam.{k}") for k in range(3)]
     for done, budget_s, untried in ((("sam.0", "clip.9"), 60, 0), (("sam.0", "clip.9"), -1, 2), (None, 60, 3)):
         asked = Question(PAGE, "text", 0, 20, NEAR, done=done)
-        assert search(candidates, lambda one: 1.0, 1.0, asked, Deadline(budget_s))[0].untried == untried
+        assert Search(asked, Deadline(budget_s)).among(candidates, lambda one: 1.0, 1.0).untried == untried
 
 
 @pytest.mark.parametrize(("least", "without"), [(3e-3, 0.04), (3e-6, 1e-4), (3e-4, 0.04)])

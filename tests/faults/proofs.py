@@ -23,7 +23,8 @@ from pytest_dsocr.explain.catalogue import mistakes
 from pytest_dsocr.explain.explain import ExplainingRuntime
 from pytest_dsocr.explain.mistake import Changes, Mistake, in_one_block
 from pytest_dsocr.explain.planted import plant
-from pytest_dsocr.explain.question import EXACT, PageRead, SearchResult, distance, question_of
+from pytest_dsocr.explain.question import PageRead, question_of
+from pytest_dsocr.explain.search import EXACT, SearchResult, distance
 from pytest_dsocr.explain.sentence import evidence_of, of_search
 from pytest_dsocr.explain.texts import everywhere, of_one_block, of_text
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
