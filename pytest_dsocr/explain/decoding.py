@@ -3,18 +3,16 @@
 The steps run again under each mistake, from the state after the prompt, which is right.
 """
 
-import copy
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from difflib import SequenceMatcher
-from typing import Any
 
 from torch import Tensor
 
 from pytest_dsocr.contract.markup import to_mmd
-from pytest_dsocr.engine.pipeline import DecodeState
+from pytest_dsocr.explain.along import copied
 from pytest_dsocr.explain.catalogue import groups
 from pytest_dsocr.explain.catalogue.output import writer_of
 from pytest_dsocr.explain.catalogue.steps import RULE
@@ -67,8 +65,8 @@ class _Stepper:
         """Return the largest error of the compared steps; infinity once it is too large to explain them."""
         worst, last = 0.0, min(self.first + WINDOW, len(self.question.steps))
         with _planted(one, self.clean, PromptState.of(self.clean.inputs, self.state.logits)):
-            for logits, step in zip(self._logits(last), self.question.steps, strict=False):
-                worst = max(worst, _distance(logits, step.logits))
+            for apart in self._distances(last):
+                worst = max(worst, apart)
                 if worst > self.without / SOMEWHAT_NEARER:
                     return math.inf
         return worst
@@ -76,8 +74,7 @@ class _Stepper:
     def _first_wrong(self) -> tuple[int, float]:
         """Return the index of the first wrong step, and the largest error up to the last compared step."""
         first, worst = len(self.question.steps), 0.0
-        for k, logits in enumerate(self._logits(len(self.question.steps))):
-            apart = _distance(logits, self.question.steps[k].logits)
+        for k, apart in enumerate(self._distances(len(self.question.steps))):
             if apart > self.question.near and first > k:
                 first = k
             worst = max(worst, apart)
@@ -85,13 +82,13 @@ class _Stepper:
                 break
         return first, worst
 
-    def _logits(self, steps: int) -> Iterator[Tensor]:
-        """Yield the logits ``[V]`` from which each token is chosen, along the reference's tokens."""
-        pipeline, own = self.clean.engine.pipeline, self.state
-        state: DecodeState[Any] = DecodeState(copy.deepcopy(own.cache), own.logits, own.last_embeds, [])
-        for k in range(steps):
-            fed = [self.question.steps[k - 1].reference]
-            yield pipeline.decode_step(state, fed)[0] if k else own.logits[0]
+    def _distances(self, count: int) -> Iterator[float]:
+        """Yield the distance of the first steps' logits, along the reference's tokens."""
+        pipeline, state, fed = self.clean.engine.pipeline, copied(self.state), list[int]()
+        for step, expected in self.question.steps[:count]:
+            logits = pipeline.decode_step(state, fed) if fed else state.logits
+            yield _distance(logits[0], step.at_hand(expected))
+            fed = [expected.token]
 
 
 def _distance(logits: Tensor, actual: Best) -> float:
@@ -108,11 +105,11 @@ def explain_choices(clean: Clean, search: Search) -> SearchResult:
 
     def wrong_choices() -> int:
         ban, wrong = engine.policy.ban(prompt), 0
-        for step in steps:
-            banned = {*ban.banned()}
-            ranked = sorted(zip(step.logits.logits, step.logits.ids, strict=True), key=lambda one: (-one[0], one[1]))
+        for step, expected in steps:
+            banned, known = {*ban.banned()}, step.at_hand(expected)
+            ranked = sorted(zip(known.logits, known.ids, strict=True), key=lambda one: (-one[0], one[1]))
             wrong += next((token for _, token in ranked if token not in banned), None) != step.token
-            ban.push(step.reference)
+            ban.push(expected.token)
         return wrong
 
     def measure(one: Mistake) -> float:

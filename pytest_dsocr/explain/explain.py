@@ -20,9 +20,10 @@ from pytest_dsocr.engine.model import weights_bytes
 from pytest_dsocr.explain.catalogue import groups
 from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.decoding import explain_best, explain_choices, explain_steps, explain_written
-from pytest_dsocr.explain.mistake import Group, Mistake, StagePart, in_one_block
+from pytest_dsocr.explain.mistake import Mistake, StagePart, in_one_block
 from pytest_dsocr.explain.question import BY_TEXT, Question
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
+from pytest_dsocr.explain.rows import Group
 from pytest_dsocr.explain.search import NOT, NOTHING, Search, SearchResult, distance, distance_of_first
 from pytest_dsocr.explain.texts import explain_texts
 from pytest_dsocr.models import STAGES

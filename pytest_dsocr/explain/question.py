@@ -17,24 +17,12 @@ from pytest_dsocr.contract import COMPARED, PIXELS
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.records.names import TensorName
 from pytest_dsocr.records.packing import pack_inputs
-from pytest_dsocr.records.reference_result import Best, ReferenceResult, Seam
-from pytest_dsocr.records.subject_result import SubjectResult
+from pytest_dsocr.records.reference_result import Best, Seam, Step
+from pytest_dsocr.records.subject_result import ForcedStep, SubjectResult
 from pytest_dsocr.reference.protocol import pack_case
 
 BY_TEXT = ("read", "text", "spans", "boxes")
 """Comparisons that a text alone decides."""
-
-
-@dataclass(frozen=True)
-class ActualStep:
-    """A step of the subject after the reference's tokens so far."""
-
-    token: int
-    """Token that the subject chose."""
-    reference: int
-    """Token that the reference chose."""
-    logits: Best
-    """The subject's logits that are known."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +67,8 @@ class Question:
     """Digests of the subject's inputs."""
     seams: Mapping[str, Seam] = field(default_factory=dict)
     """The subject's tensors of the stage that broke, or its pixels."""
-    steps: tuple[ActualStep, ...] = ()
+    steps: tuple[tuple[ForcedStep, Step], ...] = ()
+    """The subject's steps and the reference's."""
     best: Best | None = None
     """The subject's logits of the best first tokens."""
     mmd: str | None = None
@@ -122,7 +111,7 @@ def question_of(report: CaseReport, budget_s: float) -> Question | None:
         ordinary=min(own.seam, own.ordinary),
         inputs=None if answer.inputs is None else pack_inputs(answer.inputs)[0],
         seams=_seams(what, answer),
-        steps=_steps(answer, expected),
+        steps=tuple(zip(answer.forced or (), expected.steps, strict=False)),
         best=answer.prefill_best,
         mmd=answer.mmd,
     )
@@ -137,8 +126,3 @@ def _seams(what: str, answer: SubjectResult) -> dict[str, Seam]:
     return {
         name: replace(seam, values=None) for name, seam in answer.seams.items() if TensorName.parse(name).whole == whole
     }
-
-
-def _steps(answer: SubjectResult, expected: ReferenceResult) -> tuple[ActualStep, ...]:
-    pairs = zip(answer.forced or (), expected.steps, strict=False)
-    return tuple(ActualStep(actual.token, step.token, actual.at_hand(step)) for actual, step in pairs)

@@ -22,7 +22,8 @@ from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.explain import sentence
-from pytest_dsocr.explain.rounding import Rounder, parts_of
+from pytest_dsocr.explain.parts import parts_of
+from pytest_dsocr.explain.rounding import Rounder
 from pytest_dsocr.explain.stage_costs import cost_of_stages
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import Config, Level, Setup, SubjectFaultError

@@ -12,8 +12,9 @@ from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.catalogue import mistakes
 from pytest_dsocr.explain.catalogue.pixels import CHANGED, _laid_over, _opened, nearest, plant_recipe
-from pytest_dsocr.explain.mistake import Mistake, Row
+from pytest_dsocr.explain.mistake import Mistake
 from pytest_dsocr.explain.planted import in_contract
+from pytest_dsocr.explain.rows import Row
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.subjects.engine import EngineSubject
 from suites.contract.asked import Asked, Drawn

@@ -15,9 +15,7 @@ from typing import Any
 import msgspec
 
 from pytest_dsocr.base.files import write_whole
-from pytest_dsocr.compare.case import CaseReport, judge
-from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.catalogue import mistakes
 from pytest_dsocr.explain.explain import ExplainingRuntime
@@ -31,9 +29,7 @@ from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.records.case import Case, make_case
 from pytest_dsocr.records.config import Level
-from pytest_dsocr.run.case import ask
-from tests.faults.trial import READ_TOKENS, loaded, reference
-from tests.subjects.test_follow import only
+from tests.faults.trial import READ_TOKENS, judged, loaded, reference
 
 ASKED = os.environ.get("DSOCR_PROOFS", "")
 """Folder of results, if the whole matrix is wanted."""
@@ -142,8 +138,7 @@ def reports(name: str, level: Level, *, up_to_first: bool = False) -> list[CaseR
     with Changes() as changes:
         plant(own_rows(name)[name], loaded().engine, changes)
         for case in pages():
-            asked = ask(only(loaded(), level), reference(), case, tokenizer=resolve(MINI).tokenizer)
-            found.append(judge(asked, tolerances("float32")))
+            found.append(judged(case, level))
             if up_to_first and found[-1].divergence:
                 break
     return found

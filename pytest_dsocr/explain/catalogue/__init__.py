@@ -18,7 +18,8 @@ from pytest_dsocr.explain.catalogue.pixels import pixel_mistakes
 from pytest_dsocr.explain.catalogue.prompt import prompt_mistakes
 from pytest_dsocr.explain.catalogue.reading import reading_mistakes
 from pytest_dsocr.explain.catalogue.steps import step_mistakes, token_mistakes
-from pytest_dsocr.explain.mistake import Group, Mistake
+from pytest_dsocr.explain.mistake import Mistake
+from pytest_dsocr.explain.rows import Group
 from pytest_dsocr.models import MODELS
 from pytest_dsocr.models.spec import ModelSpec, load
 

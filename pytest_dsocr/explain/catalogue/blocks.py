@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pytest_dsocr.compare.verdict import Symptom
-from pytest_dsocr.explain.mistake import NEVER_FILLED, Group, MistakeTable, Precision, Row, Target, kin
+from pytest_dsocr.explain.mistake import NEVER_FILLED, Precision, Target
+from pytest_dsocr.explain.rows import Group, MistakeTable, Row, inside, kin, runs, wraps
 from pytest_dsocr.layers.activations import quick_gelu
 from pytest_dsocr.layers.norms import LayerNorm2d, RmsNorm
 from pytest_dsocr.models.spec import PREFILL
@@ -36,6 +37,11 @@ ACTIVATIONS: dict[str, Row] = {
 def rounded(value: Tensor, dtype: torch.dtype) -> Tensor:
     """Round values to a dtype and keep their own."""
     return value.to(dtype).to(value.dtype)
+
+
+def unit(x: Tensor) -> Tensor:
+    """Norm channels by their root mean square."""
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
 
 
 def rounding(words: str, wrap: Callable[[TensorChange], Any] = lambda change: change) -> MistakeTable:
@@ -65,6 +71,10 @@ class Halves:
         """Find the parts of a block of an encoder or of the decoder."""
         names = next(names for names in PARTS if all(hasattr(block, name) for name in names))
         return cls(*(getattr(block, name) for name in names))
+
+
+def _blocks(on: Target) -> Sequence[Any]:
+    return on.blocks
 
 
 Flow = Callable[[Halves, Tensor], Tensor]
@@ -116,11 +126,6 @@ FLOWS: dict[str, tuple[str, Flow]] = {
 }
 
 
-def _flows(on: Target, flow: Flow) -> None:
-    for block in on.blocks:
-        on.changes.forward(block, partial(_flowing, block, flow))
-
-
 def _flowing(block: Any, flow: Flow, x: Tensor, *rest: Any) -> Tensor:
     halves = Halves.of(block)
     return flow(replace(halves, attend=lambda y: halves.attend(y, *rest)), x)
@@ -151,7 +156,7 @@ def _twice(on: Target) -> None:
 
 def add_flows(group: Group, name: str) -> None:
     """Add mistakes in the residuals and norms of each block of ``name``, their order, and their numbers."""
-    group.rows("", FLOWS, _flows, words=f"{{}} in {name}'s blocks")
+    group.rows("", FLOWS, runs(_blocks, _flowing), words=f"{{}} in {name}'s blocks")
     group.add("block-left-out", f"a block of {name} left out", partial(_another, by=1), spans_blocks=True)
     words = f"the block in front of it run once more in place of {name}'s block"
     group.add("block-before", words, partial(_another, by=-1), spans_blocks=True)
@@ -212,7 +217,8 @@ def add_norms(group: Group, name: str, own: float, others: Sequence[float]) -> N
     if group.stage == PREFILL:
         changes["other-norm"] = ("layer norms in place of RMS norms", {"other": True})
         del changes["no-shift"], changes["unbiased"]  # RMS norms have neither biases nor a variance
-    group.rows("", changes, _norms_run, words=f"{{}} in {name}")
+    run_so = runs(lambda on: [*on.modules(*NORMS), *_last(on)], lambda norm, how, x: normed(norm, x, **how))
+    group.rows("", changes, run_so, words=f"{{}} in {name}")
 
 
 def _epsilon(on: Target, eps: float, which: Sequence[int] = (0, 1)) -> None:
@@ -226,23 +232,13 @@ def _last(on: Target) -> list[Any]:
     return [on.core.norm] if on.stage == PREFILL else []
 
 
-def _norms_run(on: Target, how: dict[str, Any]) -> None:
-    for norm in (*on.modules(*NORMS), *_last(on)):
-        on.changes.forward(norm, partial(normed, norm, **how))
-
-
 def add_activations(group: Group, name: str, own: str, forward: Callable[..., Tensor], kind: type[nn.Module]) -> None:
     """Add other activations than ``own``; ``forward(act, module, x)`` runs a perceptron of class ``kind``."""
-
-    def plant(on: Target, act: TensorChange) -> None:
-        for mlp in on.modules(kind):
-            on.changes.forward(mlp, partial(forward, act, mlp))
-
     of_own = ACTIVATIONS[own].words.rstrip(",")
     others = {key: row for key, row in ACTIVATIONS.items() if key != own}
     for key, row in others.items():
         others[key] = row._replace(words=f"{name}'s {row.words} in place of {of_own}".replace("'s the", "'s"))
-    group.rows("activation", others, plant)
+    group.rows("activation", others, runs(inside(kind), lambda mlp, act, x: forward(act, mlp, x)))
 
 
 def add_linears(group: Group, name: str, biased: Sequence[str], square: Sequence[str] = ()) -> None:
@@ -270,15 +266,17 @@ def _add_numbers(group: Group, name: str) -> None:
     """Add rounded numbers: weights, inputs, computations and outputs of blocks."""
     weights: MistakeTable = {
         **rounding("rounded to {}"),
-        "int8": Row("rounded to int8, a scale for each row", _int8, "int8"),
-        "int8-tensor": Row("rounded to int8, a scale for each tensor", partial(_int8, by_row=False), "int8"),
+        "int8": Row("rounded to int8, a scale for each row", int8, "int8"),
+        "int8-tensor": Row("rounded to int8, a scale for each tensor", partial(int8, first=0), "int8"),
         "fp8": Row("rounded to float8 (e4m3)", partial(rounded, dtype=torch.float8_e4m3fn), "fp8"),
         "int4": Row("rounded to 4 bits, a scale for 32 of a row", _int4, "int4"),
     }
     group.rows("weights", weights, _weights, words=f"the weights of {name}'s blocks {{}}")
-    group.rows("runs", NARROW, _runs_in, words=f"{name}'s blocks computed in {{}}")
-    group.rows("gets", NARROW, _gets, words=f"what {name}'s blocks get rounded to {{}}")
-    group.rows("gives", NARROW, _gives, words=f"what {name}'s blocks give rounded to {{}}")
+    group.rows("runs", NARROW, runs(inside(nn.Linear), linear_in), words=f"{name}'s blocks computed in {{}}")
+    gets = wraps(_blocks, lambda run, dtype, x, *rest: run(rounded(x, dtype), *rest))
+    gives = wraps(_blocks, lambda run, dtype, *given: rounded(run(*given), dtype))
+    group.rows("gets", NARROW, gets, words=f"what {name}'s blocks get rounded to {{}}")
+    group.rows("gives", NARROW, gives, words=f"what {name}'s blocks give rounded to {{}}")
     group.rows("wholly", NARROW, _wholly, words=f"all of {name} in {{}}")
     group.add(NEVER_FILLED, f"weights of {name}'s blocks left as they were allocated", _never_filled)
     group.add("inputs-tf32", f"the products in {name}'s blocks computed in TF32", _tf32, precision="tf32")
@@ -289,9 +287,10 @@ def _never_filled(on: Target) -> None:
         on.changes.weight(module.weight, torch.full_like(module.weight, torch.nan))
 
 
-def _int8(value: Tensor, by_row: bool = True) -> Tensor:
-    rows = value.flatten(1) if by_row else value.reshape(1, -1)
-    scale = (rows.abs().amax(1).clamp_min(1e-12) / 127).view(-1, *(1 for _ in value.shape[1:]))
+def int8(value: Tensor, first: int = 1) -> Tensor:
+    """Round values to int8, with one scale for all axes from ``first`` on."""
+    axes = tuple(range(first % value.ndim, value.ndim))
+    scale = value.abs().amax(axes, keepdim=True).clamp_min(1e-12) / 127
     return (value / scale).round() * scale
 
 
@@ -306,11 +305,6 @@ def _int4(value: Tensor) -> Tensor:
 def _weights(on: Target, to: TensorChange) -> None:
     for module in on.modules(nn.Linear, nn.Conv2d):
         on.changes.weight(module.weight, to(module.weight.data.float()))
-
-
-def _runs_in(on: Target, dtype: torch.dtype) -> None:
-    for module in on.modules(nn.Linear):
-        on.changes.forward(module, partial(linear_in, module, dtype))
 
 
 def linear_in(module: Any, dtype: torch.dtype, x: Tensor) -> Tensor:
@@ -340,13 +334,3 @@ def _ten_bits(value: Tensor) -> Tensor:
     """Round float32 to TF32, which has 10 bits of significand."""
     bits = value.float().contiguous().view(torch.int32)
     return ((bits + 0x1000) & ~0x1FFF).view(torch.float32)
-
-
-def _gets(on: Target, dtype: torch.dtype) -> None:
-    for block in on.blocks:
-        on.changes.around(block, lambda run, x, *rest: run(rounded(x, dtype), *rest))
-
-
-def _gives(on: Target, dtype: torch.dtype) -> None:
-    for block in on.blocks:
-        on.changes.around(block, lambda run, *args: rounded(run(*args), dtype))

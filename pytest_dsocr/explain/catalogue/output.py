@@ -32,7 +32,8 @@ from pytest_dsocr.engine import engine, pipeline
 from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.explain.catalogue.steps import ring_kept
-from pytest_dsocr.explain.mistake import Changes, Group, Mistake, Target
+from pytest_dsocr.explain.mistake import Changes, Mistake, Target
+from pytest_dsocr.explain.rows import Group, sets
 from pytest_dsocr.models.spec import ModelSpec
 from pytest_dsocr.subjects.engine import EngineSubject
 
@@ -64,7 +65,7 @@ def written_mistakes(family: ModelSpec) -> Group:
     """Return the mistakes between text and the result file."""
     group, file = Group("written"), family.form.result_file
     every = {key: (words.replace("result.mmd", file), write) for key, (words, write) in WRITTEN.items()}
-    group.rows("", every, lambda on, write: on.changes.set(artifacts, "to_mmd", write))
+    group.rows("", every, sets(artifacts, "to_mmd"))
     group.rows("", FOUND if family.form.label_in_det else {}, _finds)
     return group
 

@@ -21,7 +21,8 @@ from pytest_dsocr.contract import inputs, presets
 from pytest_dsocr.contract.image import GREY, SINGLE, files_of, load_image
 from pytest_dsocr.contract.inputs import normalise
 from pytest_dsocr.contract.presets import Grid, Preset, Tiling, candidates, crop_count, crop_grid, feature_count
-from pytest_dsocr.explain.mistake import Group, MistakeTable, Row, Target, kin
+from pytest_dsocr.explain.mistake import Target
+from pytest_dsocr.explain.rows import Group, MistakeTable, Row, kin
 from pytest_dsocr.models.spec import ModelSpec
 
 Page = Image.Image
@@ -111,7 +112,11 @@ def _by_torch(image: Page, size: PageSize, dtype: torch.dtype = torch.float32, *
     return Image.fromarray(out[0].round().clamp(0, 255).byte().permute(1, 2, 0).numpy())
 
 
-def _by_transform(image: Page, size: PageSize, method: Image.Resampling) -> Page:
+_by_bytes = partial(_by_torch, dtype=torch.uint8, antialias=True)
+BICUBIC, BILINEAR = Image.Resampling.BICUBIC, Image.Resampling.BILINEAR
+
+
+def _by_transform(image: Page, size: PageSize, method: Image.Resampling = BICUBIC) -> Page:
     """Resize without looking at more than a pixel's neighbours."""
     scale = (image.width / size[0], 0.0, 0.0, 0.0, image.height / size[1], 0.0)
     return image.transform(size, Image.Transform.AFFINE, scale, method)
@@ -260,6 +265,7 @@ def _jpeg(image: Page, quality: int = 75, read: Callable[[Page], Page] = load_im
     return Image.open(written).convert("RGB")
 
 
+STORED = "the page written as a JPEG of quality {}, its EXIF orientation left alone"
 OPENINGS: dict[str, tuple[str, Callable[[Page], Page]]] = {
     "no-orientation": ("the EXIF orientation left alone", _as_stored),
     "on-white": ("transparent pixels laid on white", partial(_laid_over, colour=(255, 255, 255))),
@@ -274,17 +280,10 @@ OPENINGS: dict[str, tuple[str, Callable[[Page], Page]]] = {
     "grey-mean": ("the page made grey by the mean of its channels", _mean),
     "grey-late": ("the page made grey as it is stored", lambda image: image.convert("L").convert("RGB")),
     "jpeg": ("the page written as a JPEG and read again", _jpeg),
-    **{
-        f"jpeg-{n}": (f"the page written as a JPEG of quality {n} and read again", partial(_jpeg, quality=n))
-        for n in (95, 90)
-    },
-    **{
-        f"jpeg-{quality}-stored": (
-            f"the page written as a JPEG of quality {quality}, its EXIF orientation left alone",
-            partial(_jpeg, quality=quality, read=_as_stored),
-        )
-        for quality in (75, 95)
-    },
+    "jpeg-95": ("the page written as a JPEG of quality 95 and read again", partial(_jpeg, quality=95)),
+    "jpeg-90": ("the page written as a JPEG of quality 90 and read again", partial(_jpeg, quality=90)),
+    "jpeg-75-stored": (STORED.format(75), partial(_jpeg, read=_as_stored)),
+    "jpeg-95-stored": (STORED.format(95), partial(_jpeg, quality=95, read=_as_stored)),
     "six-bits": ("levels of 6 bits", lambda image: load_image(image).point(lambda level: level // 4 * 4)),
 }
 GridDistance = Callable[[float, Grid], float]
@@ -419,32 +418,19 @@ RESIZES: dict[str, tuple[str, PageResize]] = {
     **{
         f"pillow-{method.name.lower()}": (f"Pillow's {method.name.lower()} filter", partial(_by_pillow, method=method))
         for method in Image.Resampling
-        if method is not Image.Resampling.BICUBIC
+        if method is not BICUBIC
     },
-    **{
-        f"torch-{mode}-{int(anti)}": (
-            f"torch's {mode}{' with antialias' if anti else ''}",
-            partial(_by_torch, mode=mode, antialias=anti, align_corners=False),
-        )
-        for mode in ("bilinear", "bicubic")
-        for anti in (False, True)
-    },
-    **{
-        f"torch-bytes-{mode}": (
-            f"torchvision's {mode} on bytes, with antialias",
-            partial(_by_torch, dtype=torch.uint8, mode=mode, antialias=True),
-        )
-        for mode in ("bilinear", "bicubic")
-    },
-    **{
-        f"transform-{m.name.lower()}": (
-            f"Pillow's {m.name.lower()} filter without antialias",
-            partial(_by_transform, method=m),
-        )
-        for m in (Image.Resampling.BICUBIC, Image.Resampling.BILINEAR)
-    },
+    "torch-bilinear-0": ("torch's bilinear", partial(_by_torch, mode="bilinear")),
+    "torch-bilinear-1": ("torch's bilinear with antialias", partial(_by_torch, mode="bilinear", antialias=True)),
+    "torch-bicubic-0": ("torch's bicubic", partial(_by_torch, mode="bicubic")),
+    "torch-bicubic-1": ("torch's bicubic with antialias", partial(_by_torch, mode="bicubic", antialias=True)),
+    "torch-bytes-bilinear": ("torchvision's bilinear on bytes, with antialias", partial(_by_bytes, mode="bilinear")),
+    "torch-bytes-bicubic": ("torchvision's bicubic on bytes, with antialias", partial(_by_bytes, mode="bicubic")),
+    "transform-bicubic": ("Pillow's bicubic filter without antialias", _by_transform),
+    "transform-bilinear": ("Pillow's bilinear filter without antialias", partial(_by_transform, method=BILINEAR)),
     "torch-nearest": ("torch's nearest", partial(_by_torch, mode="nearest")),
-    **{f"gap-{n:g}": (f"Pillow's reducing_gap of {n:g}", partial(_by_pillow, reducing_gap=n)) for n in (2.0, 3.0)},
+    "gap-2": ("Pillow's reducing_gap of 2", partial(_by_pillow, reducing_gap=2.0)),
+    "gap-3": ("Pillow's reducing_gap of 3", partial(_by_pillow, reducing_gap=3.0)),
 }
 COLOURS: dict[str, BarColour] = {
     "black": (0, 0, 0),

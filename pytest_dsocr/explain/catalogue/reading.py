@@ -13,7 +13,8 @@ from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.engine import engine
 from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
 from pytest_dsocr.explain.catalogue.blocks import DTYPES
-from pytest_dsocr.explain.mistake import Group, MistakeTable, Row, Target, kin
+from pytest_dsocr.explain.mistake import Target
+from pytest_dsocr.explain.rows import Group, MistakeTable, Row, kin
 from pytest_dsocr.models.spec import ModelSpec
 
 TAGS = ("<td>", "</td>")

@@ -3,7 +3,7 @@
 They act once the prompt has been read, so the pass over the prompt is right.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,8 +13,10 @@ from torch import Tensor
 
 from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
-from pytest_dsocr.explain.catalogue.blocks import rounded, rounding
-from pytest_dsocr.explain.mistake import Group, MistakeTable, Row, Target
+from pytest_dsocr.explain.catalogue.blocks import int8, rounded, rounding
+from pytest_dsocr.explain.catalogue.rotary import positioned
+from pytest_dsocr.explain.mistake import Target
+from pytest_dsocr.explain.rows import Group, MistakeTable, Row
 from pytest_dsocr.layers.cache import ALL_TOKENS, KVCache
 from pytest_dsocr.layers.rotary import Rope
 from pytest_dsocr.models.spec import ModelSpec
@@ -53,8 +55,7 @@ def step_mistakes(prefill: Group, family: ModelSpec) -> Group:
     group.add("fed-twice", "each token fed twice", partial(_stepping, run=_twice), kind="fed")
     group.add("prompt-again", "the prompt's last token fed once more in front of the first step", _first_again)
     group.add("logits-late", "each step's logits given a step too late", _late)
-    still = partial(_stepping, run=lambda on, step, pipeline, state, tokens: on.prompt.logits)
-    group.add("logits-still", "the prompt's logits given at every step", still)
+    group.add("logits-still", "the prompt's logits given at every step", _still)
     group.add("vision-again", "vision run again in every step, and its features thrown away", _vision_again)
     for one in prefill.of("block", "wide", "back"):
         words, kind = f"{one.words}, in steps", f"{one.group}.{one.kind}"
@@ -124,15 +125,10 @@ def of_slots(ring: int) -> dict[str, tuple[str, Position]]:
 
 
 def _positioned(on: Target, change: Position) -> None:
-    start = Rope.__init__
+    def moved(on: Target, at: Tensor) -> Tensor:
+        return torch.zeros_like(at) + change(on, int(at)) if at.numel() == 1 else at
 
-    def init(rope: Rope, frequencies: Tensor, positions: Tensor, dtype: torch.dtype) -> None:
-        is_step = positions.shape[1] == 1
-        moved = torch.zeros_like(positions) + change(on, int(positions[0, 0])) if is_step else positions
-        start(rope, frequencies, moved, dtype)
-        rope.positions = positions
-
-    on.changes.set(Rope, "__init__", init)
+    positioned(on, moved)
 
 
 SeenPositions = Callable[[Tensor, int, tuple[int, int]], Tensor]
@@ -259,15 +255,10 @@ def of_ring(ring: int) -> dict[str, tuple[str, SeenPositions]]:
     }
 
 
-def _int8(x: Tensor) -> Tensor:
-    scale = x.abs().amax(-1, keepdim=True).clamp_min(1e-12) / 127
-    return (x / scale).round() * scale
-
-
 STORED: MistakeTable = {
     **rounding("in {}"),
     "fp8": Row("in float8 (e4m3)", partial(rounded, dtype=torch.float8_e4m3fn), "fp8"),
-    "int8": Row("in int8, a scale for each token and head", _int8, "int8"),
+    "int8": Row("in int8, a scale for each token and head", partial(int8, first=-1), "int8"),
 }
 Pair = Callable[[Target, Tensor, Tensor], tuple[Tensor, Tensor]]
 """Change the keys and values that a step sees."""
@@ -334,12 +325,16 @@ def _written_over(on: Target) -> None:
     on.changes.set(KVCache, "advance", lambda cache, new: advance(cache, new) if new > 1 else None)
 
 
-def _stepping(on: Target, run: Callable[..., Tensor]) -> None:
-    """Replace each step by ``run(on, step, pipeline, state, tokens)``; ``step`` is the step before."""
+Step = Callable[[Sequence[int]], Tensor]
+"""Feed tokens, and return the next logits."""
+
+
+def _stepping(on: Target, run: Callable[[Step, Sequence[int]], Tensor]) -> None:
+    """Replace each step by ``run(step, tokens)``; ``step`` is the step before."""
     step = Pipeline.decode_step
 
-    def decode_step(pipeline: Pipeline[Any], state: DecodeState[Any], tokens: Any) -> Tensor:
-        return run(on, step, pipeline, state, tokens)
+    def decode_step(pipeline: Pipeline[Any], state: DecodeState[Any], tokens: Sequence[int]) -> Tensor:
+        return run(partial(step, pipeline, state), tokens)
 
     on.changes.set(Pipeline, "decode_step", decode_step)
 
@@ -361,28 +356,25 @@ FED: dict[str, tuple[str, TokenChoice]] = {
 def _feeds(on: Target, which: TokenChoice) -> None:
     right = [on.prompt.last]
 
-    def fed(on: Target, step: Any, pipeline: Any, state: Any, tokens: Any) -> Tensor:
+    def fed(step: Step, tokens: Sequence[int]) -> Tensor:
         right.extend(tokens)
-        out: Tensor = step(pipeline, state, [which(right)])
-        return out
+        return step([which(right)])
 
     _stepping(on, fed)
 
 
-def _twice(on: Target, step: Any, pipeline: Any, state: Any, tokens: Any) -> Tensor:
-    step(pipeline, state, tokens)
-    out: Tensor = step(pipeline, state, tokens)
-    return out
+def _twice(step: Step, tokens: Sequence[int]) -> Tensor:
+    step(tokens)
+    return step(tokens)
 
 
 def _first_again(on: Target) -> None:
     last = [on.prompt.last]
 
-    def again(on: Target, step: Any, pipeline: Any, state: Any, tokens: Any) -> Tensor:
+    def again(step: Step, tokens: Sequence[int]) -> Tensor:
         while last:
-            step(pipeline, state, [last.pop()])
-        out: Tensor = step(pipeline, state, tokens)
-        return out
+            step([last.pop()])
+        return step(tokens)
 
     _stepping(on, again)
 
@@ -391,17 +383,22 @@ def _late(on: Target) -> None:
     assert on.prompt.logits is not None
     every = [on.prompt.logits]
 
-    def late(on: Target, step: Any, pipeline: Any, state: Any, tokens: Any) -> Tensor:
-        every.append(step(pipeline, state, tokens))
+    def late(step: Step, tokens: Sequence[int]) -> Tensor:
+        every.append(step(tokens))
         return every[-2]
 
     _stepping(on, late)
 
 
+def _still(on: Target) -> None:
+    logits = on.prompt.logits
+    assert logits is not None
+    _stepping(on, lambda step, tokens: logits)
+
+
 def _vision_again(on: Target) -> None:
-    def seeing(on: Target, step: Any, pipeline: Any, state: Any, tokens: Any) -> Tensor:
-        on.core.sam_model(state.last_embeds.new_zeros(1, 3, 64, 64))
-        out: Tensor = step(pipeline, state, tokens)
-        return out
+    def seeing(step: Step, tokens: Sequence[int]) -> Tensor:
+        on.core.sam_model(on.core.embed_tokens.weight.new_zeros(1, 3, 64, 64))
+        return step(tokens)
 
     _stepping(on, seeing)
