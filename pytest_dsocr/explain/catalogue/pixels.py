@@ -334,8 +334,7 @@ def nearest(
     crop_px = tiling.crop_px
     if (min if both else max)(width, height) <= (crop_px if limit is None else limit) - margin:
         return 1, 1
-    every = [*([(1, 1)] if least == 1 else []), *candidates(most or tiling.most)]
-    found = [grid for grid in every if grid[0] * grid[1] >= least]
+    found = candidates(most or tiling.most, least)
     best, least_apart = found[0], float("inf")
     for grid in found:
         apart = by(width / height, grid)
