@@ -83,11 +83,11 @@ def _planted(plant: RowPlant, how: Any, on: Target) -> None:
 
 RowPlant = Callable[[Target, Any], None]
 """Make an engine have the mistake of a row, from the row's change."""
-Find = Callable[[Target], Iterable[Any]]
+ModuleFinder = Callable[[Target], Iterable[Any]]
 """Find the modules that a mistake changes."""
 
 
-def inside(*kinds: type[nn.Module]) -> Find:
+def inside(*kinds: type[nn.Module]) -> ModuleFinder:
     """Find every module of these classes in the blocks."""
     return lambda on: on.modules(*kinds)
 
@@ -97,7 +97,9 @@ def sets(owner: Any, name: str) -> RowPlant:
     return lambda on, value: on.changes.set(owner, name, value)
 
 
-def wraps(find: Find, compute: Callable[..., Any] = lambda run, change, *given: change(run, *given)) -> RowPlant:
+def wraps(
+    find: ModuleFinder, compute: Callable[..., Any] = lambda run, change, *given: change(run, *given)
+) -> RowPlant:
     """Plant ``compute(run, change, *given)`` as the forward of modules; ``run`` is the forward before."""
 
     def plant(on: Target, change: Any) -> None:
@@ -107,7 +109,9 @@ def wraps(find: Find, compute: Callable[..., Any] = lambda run, change, *given: 
     return plant
 
 
-def runs(find: Find, compute: Callable[..., Any] = lambda module, change, *given: change(module, *given)) -> RowPlant:
+def runs(
+    find: ModuleFinder, compute: Callable[..., Any] = lambda module, change, *given: change(module, *given)
+) -> RowPlant:
     """Plant ``compute(module, change, *given)`` as the forward of modules."""
 
     def plant(on: Target, change: Any) -> None:

@@ -23,8 +23,8 @@ from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.explain.along import Along, copied, passed
 from pytest_dsocr.explain.catalogue import groups, seen
-from pytest_dsocr.explain.catalogue.output import Tell
 from pytest_dsocr.explain.catalogue.reading import ReadingRule, reading
+from pytest_dsocr.explain.catalogue.text import Tell
 from pytest_dsocr.explain.mistake import ALL, Changes, Mistake, PromptState, Target, in_one_block
 from pytest_dsocr.explain.question import PageRead
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under

@@ -188,7 +188,7 @@ BY_SDPA: dict[str, tuple[str, TensorChange]] = {
     "inverted": ("SDPA given a mask that is True where a token is hidden", torch.logical_not),
     "of-ones": ("SDPA given a mask of ones and zeros, which it adds to the scores", Tensor.float),
 }
-Attend = Callable[..., Tensor]
+AnyAttention = Callable[..., Tensor]
 
 
 def _around_attention(attend: Callable[..., Tensor]) -> Callable[[Target, Any], None]:
@@ -201,7 +201,7 @@ def _around_attention(attend: Callable[..., Tensor]) -> Callable[[Target, Any], 
     return plant
 
 
-def _by_sdpa(run: Attend, mask: TensorChange, q: Tensor, k: Tensor, v: Tensor, lengths: Any) -> Tensor:
+def _by_sdpa(run: AnyAttention, mask: TensorChange, q: Tensor, k: Tensor, v: Tensor, lengths: Any) -> Tensor:
     if q.shape[2] != k.shape[2]:
         return run(q, k, v, lengths)  # a step needs no mask
     made = mask(torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril())
@@ -209,11 +209,11 @@ def _by_sdpa(run: Attend, mask: TensorChange, q: Tensor, k: Tensor, v: Tensor, l
     return F.scaled_dot_product_attention(q, repeat_heads(k, q), repeat_heads(v, q), attn_mask=made)
 
 
-def _attend_in(run: Attend, dtype: torch.dtype, q: Tensor, k: Tensor, v: Tensor, lengths: Any) -> Tensor:
+def _attend_in(run: AnyAttention, dtype: torch.dtype, q: Tensor, k: Tensor, v: Tensor, lengths: Any) -> Tensor:
     return run(q.to(dtype), k.to(dtype), v.to(dtype), lengths).to(q.dtype)
 
 
-def _not_merged(run: Attend, _: None, *given: Any) -> Tensor:
+def _not_merged(run: AnyAttention, _: None, *given: Any) -> Tensor:
     out = run(*given)
     return out.reshape(len(out), out.shape[2], out.shape[1], -1).transpose(1, 2)
 

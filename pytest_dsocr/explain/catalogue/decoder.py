@@ -14,6 +14,7 @@ from pytest_dsocr.explain.catalogue import blocks
 from pytest_dsocr.explain.catalogue.attention import add_decoder_attention, capped
 from pytest_dsocr.explain.catalogue.blocks import DTYPES, NOT_FINITE, TensorChange, rounded, rounding, unit
 from pytest_dsocr.explain.catalogue.experts import CAPACITIES, add_experts
+from pytest_dsocr.explain.catalogue.numbers import add_numbers, linear_in
 from pytest_dsocr.explain.catalogue.rotary import add_rotary
 from pytest_dsocr.explain.mistake import Target
 from pytest_dsocr.explain.rows import Group, MistakeTable, Row, kin, wraps
@@ -41,6 +42,7 @@ def prefill_mistakes() -> Group:
     blocks.add_norms(group, "the decoder", 1e-6, (1e-5, 1e-12, 1e-8, 1e-3))
     blocks.add_linears(group, "the decoder", (), tuple(f"self_attn.{name}_proj" for name in "qkvo"))
     blocks.add_flows(group, "the decoder")
+    add_numbers(group, "the decoder")
     add_experts(group)
     group.rows("", NO_LAST_NORM, last_norm, "back")
     group.rows("last-norm", LAST_NORMS, last_norm, "back")
@@ -118,7 +120,7 @@ HeadChange = Callable[[Any, TensorChange, Tensor], Tensor]
 
 
 def _head_in(model: Any, run: TensorChange, x: Tensor, dtype: torch.dtype) -> Tensor:
-    return blocks.linear_in(model.lm_head, dtype, x).float()
+    return linear_in(model.lm_head, dtype, x).float()
 
 
 def _logits_changed(model: Any, run: TensorChange, x: Tensor, change: TensorChange) -> Tensor:

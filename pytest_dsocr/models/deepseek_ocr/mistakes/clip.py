@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.explain.catalogue import blocks
 from pytest_dsocr.explain.catalogue.blocks import NOT_FINITE, TensorChange, rounding
+from pytest_dsocr.explain.catalogue.numbers import add_numbers
 from pytest_dsocr.explain.mistake import Target
 from pytest_dsocr.explain.rows import Group, MistakeTable, Row, kin, runs, sets, wraps
 from pytest_dsocr.layers.sam import resize_grid
@@ -29,6 +30,7 @@ def clip_mistakes() -> Group:
     linears = ("self_attn.qkv_proj", "self_attn.out_proj", "mlp.fc1", "mlp.fc2")
     blocks.add_linears(group, "CLIP", linears, ("self_attn.out_proj",))
     blocks.add_flows(group, "CLIP")
+    add_numbers(group, "CLIP")
     embeds = runs(lambda on: [on.core.vision_model.embeddings], lambda module, how, x: _tokens(module, x, **how))
     group.rows("", EMBEDDINGS, embeds, "front")
     group.add("class-none", "CLIP without a class token", _classless, "front")

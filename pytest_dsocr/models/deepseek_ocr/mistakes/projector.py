@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pytest_dsocr.engine.fusion import square
-from pytest_dsocr.explain.catalogue.blocks import NARROW, NOT_FINITE, linear_in, rounded
+from pytest_dsocr.explain.catalogue.blocks import NARROW, NOT_FINITE, rounded
+from pytest_dsocr.explain.catalogue.numbers import linear_in
 from pytest_dsocr.explain.mistake import NEVER_FILLED, Target
 from pytest_dsocr.explain.rows import Group, runs
 from pytest_dsocr.models.deepseek_ocr.model import DeepseekOCR

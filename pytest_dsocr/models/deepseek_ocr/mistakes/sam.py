@@ -17,6 +17,7 @@ from pytest_dsocr.explain.catalogue.blocks import (
     rounded,
     rounding,
 )
+from pytest_dsocr.explain.catalogue.numbers import add_numbers
 from pytest_dsocr.explain.mistake import Target
 from pytest_dsocr.explain.rows import Group, MistakeTable, Row, kin, sets, wraps
 from pytest_dsocr.layers import sam
@@ -40,6 +41,7 @@ def sam_mistakes() -> Group:
     blocks.add_norms(group, "SAM", 1e-6, (1e-5, 1e-12, 1e-8, 1e-3))
     add_attention(group, "SAM")
     blocks.add_flows(group, "SAM")
+    add_numbers(group, "SAM")
     group.rows("positions", dict(grid_variants()), sets(sam, "resize_grid"), "front", "SAM's absolute positions {}")
     pixels = wraps(lambda on: [on.core.sam_model.patch_embed], lambda run, change, x: run(change(x)))
     group.rows("pixels", PIXELS, pixels, "front", "{} in front of SAM")
