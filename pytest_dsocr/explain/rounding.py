@@ -19,14 +19,7 @@ from torch import Tensor
 
 from pytest_dsocr.engine.engine import Engine
 from pytest_dsocr.explain.deadline import Deadline
-from pytest_dsocr.explain.mistake import (
-    NEVER_FILLED,
-    Mistake,
-    Precision,
-    StagePart,
-    blocks_of,
-    model_of,
-)
+from pytest_dsocr.explain.mistake import NEVER_FILLED, Mistake, Precision, StagePart, blocks_of, model_of
 from pytest_dsocr.explain.parts import ComputedPart
 from pytest_dsocr.models import STAGE_NAMES
 from pytest_dsocr.records.config import Setup

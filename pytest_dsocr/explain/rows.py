@@ -97,21 +97,21 @@ def sets(owner: Any, name: str) -> RowPlant:
     return lambda on, value: on.changes.set(owner, name, value)
 
 
-def wraps(
-    find: ModuleFinder, compute: Callable[..., Any] = lambda run, change, *given: change(run, *given)
-) -> RowPlant:
-    """Plant ``compute(run, change, *given)`` as the forward of modules; ``run`` is the forward before."""
+def _by_change(before: Any, change: Callable[..., Any], *given: Any) -> Any:
+    return change(before, *given)
+
+
+def wraps(find: ModuleFinder, compute: Callable[..., Any] = _by_change, name: str = "forward") -> RowPlant:
+    """Plant ``compute(run, change, *given)`` as a method of modules; ``run`` is the method before."""
 
     def plant(on: Target, change: Any) -> None:
         for module in find(on):
-            on.changes.forward(module, partial(compute, module.forward, change))
+            on.changes.set(module, name, partial(compute, getattr(module, name), change))
 
     return plant
 
 
-def runs(
-    find: ModuleFinder, compute: Callable[..., Any] = lambda module, change, *given: change(module, *given)
-) -> RowPlant:
+def runs(find: ModuleFinder, compute: Callable[..., Any] = _by_change) -> RowPlant:
     """Plant ``compute(module, change, *given)`` as the forward of modules."""
 
     def plant(on: Target, change: Any) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pytest_dsocr.explain.catalogue.blocks import DTYPES, NARROW, TensorChange, rounded, unit
 from pytest_dsocr.explain.mistake import Target
-from pytest_dsocr.explain.rows import Group, MistakeTable, Row, kin
+from pytest_dsocr.explain.rows import Group, MistakeTable, Row, inside, kin, wraps
 from pytest_dsocr.layers.attention import repeat_heads
 from pytest_dsocr.layers.decoder import DecoderAttention
 
@@ -21,10 +21,11 @@ LETTERS = {"q": "queries", "k": "keys", "v": "values"}
 
 def add_decoder_attention(group: Group) -> None:
     """Add the mistakes of the decoder's attention."""
+    around = partial(wraps, inside(DecoderAttention), name="attend")
     group.rows("", HIDDEN, _hides, words="{} in the decoder")
     group.rows("", ATTENDED | ATTENDING, _attends, words="{} in the decoder")
-    group.rows("mask", BY_SDPA, _around_attention(_by_sdpa))
-    group.rows("attention", NARROW, _around_attention(_attend_in), words="the decoder's attention computed in {}")
+    group.rows("mask", BY_SDPA, around(_by_sdpa))
+    group.rows("attention", NARROW, around(_attend_in), words="the decoder's attention computed in {}")
     group.add("qk-norm", "queries and keys normed in the decoder", partial(_projected, names="qk", change=_unit_heads))
     for one, other in ("qk", "kv", "qv"):
         words = f"the weights of {LETTERS[one]} and {LETTERS[other]} exchanged in the decoder"
@@ -34,7 +35,7 @@ def add_decoder_attention(group: Group) -> None:
         plant = partial(_projected, names=one, change=_dims_first)
         group.add(f"dims-first-{one}_proj", words, plant, kind="dims-first")
     words = "the decoder's heads not moved back behind the positions"
-    group.add("heads-not-merged", words, lambda on: _around_attention(_not_merged)(on, None))
+    group.add("heads-not-merged", words, lambda on: around(_not_merged)(on, None))
 
 
 Hidden = Callable[[Tensor, Tensor], Tensor]
@@ -189,16 +190,6 @@ BY_SDPA: dict[str, tuple[str, TensorChange]] = {
     "of-ones": ("SDPA given a mask of ones and zeros, which it adds to the scores", Tensor.float),
 }
 AnyAttention = Callable[..., Tensor]
-
-
-def _around_attention(attend: Callable[..., Tensor]) -> Callable[[Target, Any], None]:
-    """Plant ``attend(run, how, q, k, v, lengths)`` for the decoder's attention ``run``."""
-
-    def plant(on: Target, how: Any) -> None:
-        for module in on.modules(DecoderAttention):
-            on.changes.set(module, "attend", partial(attend, module.attend, how))
-
-    return plant
 
 
 def _by_sdpa(run: AnyAttention, mask: TensorChange, q: Tensor, k: Tensor, v: Tensor, lengths: Any) -> Tensor:

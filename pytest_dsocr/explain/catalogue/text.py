@@ -8,11 +8,7 @@ from html import escape
 from typing import Any
 
 from pytest_dsocr.compare.verdict import Symptom
-from pytest_dsocr.contract.markup import (
-    OutputForm,
-    clean_output,
-    to_mmd,
-)
+from pytest_dsocr.contract.markup import OutputForm, clean_output, to_mmd
 from pytest_dsocr.contract.prompt import EOS, TextTokenizer
 from pytest_dsocr.engine import engine, pipeline
 from pytest_dsocr.engine.tokenizer import Tokenizer

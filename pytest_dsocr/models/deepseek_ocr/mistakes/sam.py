@@ -9,17 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pytest_dsocr.explain.catalogue import blocks
-from pytest_dsocr.explain.catalogue.blocks import (
-    ACTIVATIONS,
-    NOT_FINITE,
-    TensorChange,
-    normed,
-    rounded,
-    rounding,
-)
+from pytest_dsocr.explain.catalogue.blocks import ACTIVATIONS, NOT_FINITE, TensorChange, normed, rounded, rounding
 from pytest_dsocr.explain.catalogue.numbers import add_numbers
 from pytest_dsocr.explain.mistake import Target
-from pytest_dsocr.explain.rows import Group, MistakeTable, Row, kin, sets, wraps
+from pytest_dsocr.explain.rows import Group, MistakeTable, Row, inside, kin, sets, wraps
 from pytest_dsocr.layers import sam
 from pytest_dsocr.models.deepseek_ocr.mistakes.encoders import add_attention, grid_variants, line_variants
 
@@ -35,7 +28,7 @@ def sam_mistakes() -> Group:
     group.rows(
         "relative", dict(line_variants()), sets(sam, "resize_line"), words="SAM's tables of relative positions {}"
     )
-    group.rows("relative", BIASES, _biased)
+    group.rows("relative", BIASES, wraps(inside(sam.SamAttention), name="position_bias"))
     group.rows("relative", RELATIVE, _relative, words="{} in SAM")
     group.rows("", WINDOWS, lambda on, plant: plant(on), "wide")
     blocks.add_norms(group, "SAM", 1e-6, (1e-5, 1e-12, 1e-8, 1e-3))
@@ -96,11 +89,6 @@ BIASES: MistakeTable = {
         "SAM's bias of relative positions rounded to {}", lambda change: lambda bias, *place: change(bias(*place))
     ),
 }
-
-
-def _biased(on: Target, change: Callable[..., Tensor]) -> None:
-    for module in on.modules(sam.SamAttention):
-        on.changes.set(module, "position_bias", partial(change, module.position_bias))
 
 
 def _windowed(on: Target) -> list[Any]:
