@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -21,17 +20,11 @@ from pytest_dsocr.engine.model import weights_bytes
 from pytest_dsocr.explain.catalogue import groups
 from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.decoding import explain_best, explain_choices, explain_steps, explain_written
-from pytest_dsocr.explain.mistake import Group, Mistake, StagePart, in_one_block
-from pytest_dsocr.explain.question import (
-    NOT,
-    OF_TEXT,
-    Question,
-    SearchResult,
-    distance,
-    distance_of_first,
-    search,
-)
+from pytest_dsocr.explain.mistake import Mistake, StagePart, in_one_block
+from pytest_dsocr.explain.question import BY_TEXT, Question
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
+from pytest_dsocr.explain.rows import Group
+from pytest_dsocr.explain.search import NOT, NOTHING, Search, SearchResult, distance, distance_of_first
 from pytest_dsocr.explain.texts import explain_texts
 from pytest_dsocr.models import STAGES
 from pytest_dsocr.records.case import Case
@@ -41,7 +34,6 @@ from pytest_dsocr.records.reference_result import InputsDigest, Seam
 from pytest_dsocr.reference.engine import EngineRuntime
 from pytest_dsocr.reference.protocol import unpack_case
 
-NOTHING = SearchResult(0, 0, 0.0)
 SCREENED_FROM = 2
 """Number of views from which the first is computed alone: a mistake that does not come nearer there is left."""
 SCREEN = 5
@@ -53,40 +45,39 @@ WITH_SEAMS = tuple(stage.name for stage in STAGES if stage.seams)
 
 def explain(engine: Engine[Any], case: Case, question: Question) -> SearchResult:
     """Search for the mistake that explains the divergence; if none is known of its kind, nothing is tried."""
-    deadline = Deadline(question.budget_s)
-    stage = ComparisonName.parse(question.what).stage
-    if question.what in COMPARED:
-        return _of_inputs(engine, case, question, deadline)
-    if question.what in OF_TEXT:
-        return explain_texts(engine, question, deadline)
-    if question.what == "result.mmd":
-        return explain_written(engine.family, question, deadline)
+    search, what = Search(question, Deadline(question.budget_s)), question.what
+    if what in COMPARED:
+        return _of_inputs(engine, case, search)
+    if what in BY_TEXT:
+        return explain_texts(engine, search)
+    if what == "result.mmd":
+        return explain_written(engine.family, search)
     clean = Clean(engine, engine.prepare(case.page, prompt=case.prompt, preset=case.preset))
-    if question.what == "logits":
-        return explain_steps(clean, question, deadline)
-    if question.what == "tokens":
-        return explain_choices(clean, question, deadline)
-    if question.what == "prefill_best" and question.best:
-        return explain_best(clean, question, deadline)
-    if stage in WITH_SEAMS and question.what in question.seams:
-        return _of_seam(clean, question, deadline)
+    if what == "logits":
+        return explain_steps(clean, search)
+    if what == "tokens":
+        return explain_choices(clean, search)
+    if what == "prefill_best" and question.best:
+        return explain_best(clean, search)
+    if ComparisonName.parse(what).stage in WITH_SEAMS and what in question.seams:
+        return _of_seam(clean, search)
     return NOTHING
 
 
-def _of_inputs(engine: Engine[Any], case: Case, question: Question, deadline: Deadline) -> SearchResult:
+def _of_inputs(engine: Engine[Any], case: Case, search: Search) -> SearchResult:
     """Search among the mistakes of pixels and prompts; the result is the one that makes most inputs equal."""
-    maker = _Inputs(engine, case, question)
-    order = ("pixels", "prompt") if question.what in (*PIXELS_OF, GRID) else ("prompt", "pixels")
+    maker, what = _Inputs(engine, case, search.question), search.question.what
+    order = ("pixels", "prompt") if what in (*PIXELS_OF, GRID) else ("prompt", "pixels")
     candidates = chain(*(groups(engine.family)[name] for name in order))
-    near = NEAR_OF_PIXELS if question.what in PIXELS_OF else 0.0
-    answer, found = search(candidates, maker.measure, maker.without, question, deadline, near=near)
-    most = max((len(maker.equal[one.id]) for one in found), default=0)
-    best = [one for one in found if len(maker.equal[one.id]) == most]
-    answer = answer.naming(best)
-    if not answer.explained:
+    near = NEAR_OF_PIXELS if what in PIXELS_OF else 0.0
+    answer = search.among(candidates, maker.measure, maker.without, near)
+    if not answer.found:
         return answer
-    left = [name for name in COMPARED if name not in maker.equal[best[0].id] and name != question.what]
-    return replace(answer, beyond=NOT + ", ".join(left) if left else "all of the inputs")
+    most = max(len(maker.equal[one]) for one in answer.found)
+    best = [one for one in answer.found if len(maker.equal[one]) == most]
+    left = [name for name in COMPARED if name not in maker.equal[best[0]] and name != what]
+    beyond = NOT + ", ".join(left) if left else "all of the inputs"
+    return answer.keeping(best, beyond if answer.explained else "")
 
 
 class _Inputs:
@@ -131,36 +122,32 @@ class _Inputs:
         return 1.0 if self.seam is None else distance(self.seam, Seam.of(made))
 
 
-def _of_seam(clean: Clean, question: Question, deadline: Deadline) -> SearchResult:
-    actual, what = question.seams[question.what], question.what
-    tensors, whole = map(TensorName.parse, question.seams), TensorName.parse(what).whole
-    has_blocks = any(one.whole == whole != one for one in tensors)
+def _of_seam(clean: Clean, search: Search) -> SearchResult:
+    question, what = search.question, search.question.what
+    actual, whole = question.seams[what], TensorName.parse(what).whole
+    has_blocks = any(one.whole == whole != one for one in map(TensorName.parse, question.seams))
     segment = Segment(clean, what, has_blocks=has_blocks)
-    first = partial(_first_view, segment, question)
-    own = segment.compute(None)
-    without, screened = distance(actual, Seam.of(own)), first(None)
+    first = partial(_first_view, segment, actual)
+    without, screened = distance(actual, Seam.of(segment.compute(None))), first(None)
 
     def measure(one: Mistake) -> float:
         if screened and (nearer := first(one)) is not None and nearer > screened / SCREEN:
             return math.inf
         return distance(actual, Seam.of(segment.compute(one.plant)))
 
-    group = groups(clean.engine.family)[segment.stage]
-    candidates = _candidates(group, what, has_blocks)
+    candidates: Sequence[Mistake] = _candidates(groups(clean.engine.family)[segment.stage], what, has_blocks)
     if not (segment.stops or has_blocks):
         candidates = [*candidates, *in_one_block(candidates, clean.engine)]
-    answer, found = search(candidates, measure, without, question, deadline)
+    answer = search.among(candidates, measure, without)
     if not answer.explained:
         return answer
-    beyond = {one.id: _beyond(segment, question, one) for one in found}
-    best = [one for one in found if not beyond[one.id].startswith(NOT)] or found
-    ids, words = tuple(one.id for one in best), tuple(one.words for one in best)
-    return replace(answer, found=ids, words=words, beyond=beyond[best[0].id])
+    beyond = {one.id: _beyond(segment, question, one) for one in candidates if one.id in answer.found}
+    best = [one for one in answer.found if not beyond[one].startswith(NOT)] or answer.found
+    return answer.keeping(best, beyond[best[0]])
 
 
-def _first_view(segment: Segment, question: Question, one: Mistake | None) -> float | None:
+def _first_view(segment: Segment, actual: Seam, one: Mistake | None) -> float | None:
     """Return how far the values sampled of the first view, or of its first windows, are from the subject's."""
-    actual = question.seams[question.what]
     plant = None if one is None else one.plant
     if segment.has_windows and (one is None or one.part == "block"):
         return distance_of_first(actual, segment.first_rows(plant))

@@ -49,8 +49,6 @@ OF_STAGES: Mapping[str, tuple[Pick, ...]] = {
 """Mistakes of a stage that no group is named after."""
 DEEPER = "offer {}stages ({}) to see which breaks first"
 OR = ", or "
-REFUTED = "not by"
-"""Start of an explanation that says: the mistakes that explain the earlier pages do not explain this one."""
 
 
 def hint(divergence: Divergence, family: ModelSpec) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 from unittest.mock import patch
 
 from torch import Tensor, nn
@@ -188,71 +188,6 @@ class Mistake:
         return f"{self.group}.{self.name}{alone}"
 
 
-class Row(NamedTuple):
-    """A mistake in a table. A plain pair of words and change has none of the rest."""
-
-    words: str
-    how: Any
-    precision: Precision | None = None
-    is_small: bool = False
-    needs_crops: bool = False
-    kind: str = ""
-
-
-MistakeTable = dict[str, tuple[str, Any] | Row]
-"""Rows by the mistakes' names, or the last part of these."""
-
-
-def kin(kind: str, table: Mapping[str, tuple[str, Any] | Row], **same: Any) -> dict[str, Row]:
-    """Return the rows of one kind under their whole names, with fields that all of them share."""
-    return {f"{kind}-{key}": Row(*row)._replace(kind=kind, **same) for key, row in table.items()}
-
-
-class Group(list[Mistake]):
-    """The known mistakes of one stage, the likeliest first.
-
-    Args:
-        stage: its name, with which their ids start.
-        signs: names of the mistakes that each symptom suggests, the likeliest first.
-        stepwise: names of the mistakes for :attr:`Mistake.stepwise`; None for all.
-    """
-
-    def __init__(
-        self,
-        stage: str,
-        signs: Mapping[Symptom, Sequence[str]] | None = None,
-        stepwise: Collection[str] | None = (),
-    ) -> None:
-        super().__init__()
-        self.stage, self.signs, self.stepwise = stage, signs or {}, stepwise
-
-    def add(self, name: str, words: str, plant: Plant, part: StagePart = "block", **rest: Any) -> None:
-        """Add one mistake; ``rest`` are other fields of :class:`Mistake`."""
-        fields = {"kind": name, **rest}
-        fields["signs"] = {sign: names.index(name) for sign, names in self.signs.items() if name in names}
-        fields["stepwise"] = self.stepwise is None or name in self.stepwise
-        fields["is_small"] = fields.get("is_small", False) or fields.get("precision") not in (None, COARSE)
-        self.append(Mistake(self.stage, name, words, part, plant, **fields))
-
-    def rows(
-        self,
-        kind: str,
-        table: Mapping[str, tuple[str, Any] | Row],
-        plant: Callable[[Target, Any], None],
-        part: StagePart = "block",
-        words: str = "{}",
-    ) -> None:
-        """Add a mistake for each row of a table. Without a ``kind`` the keys are whole names."""
-        for name, row in (kin(kind, table) if kind else table).items():
-            said, how, precision, is_small, needs_crops, own = Row(*row)
-            fields = {"precision": precision, "is_small": is_small, "needs_crops": needs_crops, "kind": own or name}
-            self.add(name, words.format(said), partial(_planted, plant, how), part, how=how, **fields)
-
-    def of(self, *parts: StagePart) -> list[Mistake]:
-        """Return the mistakes in these parts of the stage."""
-        return [one for one in self if one.part in parts]
-
-
 def in_one_block(group: Iterable[Mistake], engine: Engine[Any]) -> Iterator[Mistake]:
     """Yield each mistake that acts block by block once for each block, if the stage has several."""
     for one in group:
@@ -274,7 +209,3 @@ def _keeps_to(one: Mistake, engine: Engine[Any]) -> bool:
         one.plant(Target(engine, changes))
         return not changes.made
     return True
-
-
-def _planted(plant: Callable[[Target, Any], None], how: Any, on: Target) -> None:
-    plant(on, how)

@@ -21,8 +21,10 @@ from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
 def plant(one: Mistake, engine: Engine[Any], changes: Changes) -> None:
     """Make a loaded engine have a mistake on every page, until the changes are undone.
 
-    A mistake of the decoder is planted again for each prompt, since it may depend on the place of the image.
+    A mistake of the decoder is planted again for each prompt, since it may depend on the place of the image. Pages of a
+    batch are therefore read one by one: as its rows, all but the last would have the mistake of another page's prompt.
     """
+    changes.set(engine, "run_batch", lambda images, **how: [engine.run(image, **how) for image in images])
     if one.group not in (PREFILL, "steps"):
         one.plant(Target.of_stage(engine, changes, one.group))
         return
@@ -49,27 +51,50 @@ def in_contract(one: Mistake) -> Iterator[None]:
         yield
 
 
-class PlantedSubject(EngineSubject):
-    """Engine with a mistake, which changes shared classes: earlier ones lose theirs until this one is closed."""
+Put = Callable[[EngineSubject, Changes], None]
+"""Make a subject have a mistake until the changes are undone."""
 
-    def __init__(self, engine: Engine[Any], put: Callable[[EngineSubject, Changes], None]) -> None:
+
+class Planting:
+    """A mistake that each subject it loads has, one at a time: a mistake changes classes which all engines share.
+
+    The latest subject has the mistake. Once that is closed, the one that was opened before has it again.
+    """
+
+    def __init__(self, put: Put) -> None:
+        self.put, self._changes = put, Changes()
+        self._open: list[PlantedSubject] = []
+
+    def __call__(self, setup: Setup) -> PlantedSubject:
+        """Load an engine as a subject that has the mistake."""
+        self._open.append(subject := PlantedSubject(engine_subject(setup).engine, self._closed))
+        try:
+            self._put()
+        except DsocrError:  # another model's mistake
+            subject.close()
+            raise
+        return subject
+
+    def _put(self) -> None:
+        self._changes.close()
+        for latest in self._open[-1:]:
+            self.put(latest, self._changes)
+
+    def _closed(self, subject: PlantedSubject) -> None:
+        self._open.remove(subject)
+        self._put()
+
+
+class PlantedSubject(EngineSubject):
+    """Engine with a mistake until it is closed."""
+
+    def __init__(self, engine: Engine[Any], closed: Callable[[PlantedSubject], None]) -> None:
         super().__init__(engine)
-        self.put, self.changes = put, Changes()
-        if _OPEN:
-            _OPEN[-1].changes.close()
-        _OPEN.append(self)
-        put(self, self.changes)
+        self._closed = closed
 
     def close(self) -> None:
-        """Take the mistake out, and plant it again in the subject that was opened before."""
-        self.changes.close()
-        _OPEN.remove(self)
-        if _OPEN:
-            _OPEN[-1].put(_OPEN[-1], _OPEN[-1].changes)
-
-
-_OPEN: list[PlantedSubject] = []
-"""Open subjects with a mistake, the latest last. Their mistakes change classes of the process, so this is one list."""
+        """Take the mistake out."""
+        self._closed(self)
 
 
 def spec_of(name: str) -> str:
@@ -81,7 +106,7 @@ def _attribute(name: str) -> str:
     return re.sub(r"\W", "_", name)
 
 
-def __getattr__(name: str) -> Callable[[Setup], PlantedSubject]:
+def __getattr__(name: str) -> Planting:
     if name.startswith("_"):
         raise AttributeError(name)
     ids = (one for family in MODELS.values() for one in mistakes(family))
@@ -89,10 +114,10 @@ def __getattr__(name: str) -> Callable[[Setup], PlantedSubject]:
     if (named := next((one for one in (*ids, *numbers) if _attribute(one) == name), None)) is None:
         raise AttributeError(name)
 
-    def planted(setup: Setup) -> PlantedSubject:
-        engine = engine_subject(setup).engine
-        if (found := resolve(named, engine.family)) is None:
-            raise DsocrError(f"{named} is no mistake of {engine.family.title}; dsocr faults lists its mistakes")
-        return PlantedSubject(engine, lambda own, changes: plant(found[1], own.engine, changes))
+    def put(own: EngineSubject, changes: Changes) -> None:
+        if (found := resolve(named, own.engine.family)) is None:
+            raise DsocrError(f"{named} is no mistake of {own.engine.family.title}; dsocr faults lists its mistakes")
+        plant(found[1], own.engine, changes)
 
-    return planted
+    planting: Planting = globals().setdefault(name, Planting(put))  # one for the process, as any attribute of a module
+    return planting

@@ -4,7 +4,6 @@ It follows the subject's tokens in one pass. Several mistakes may give the same 
 every page.
 """
 
-import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -21,26 +20,26 @@ from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.markup import clean_output
 from pytest_dsocr.engine import pipeline
 from pytest_dsocr.engine.engine import Engine
-from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
+from pytest_dsocr.engine.pipeline import DecodeState
+from pytest_dsocr.explain.along import Along, copied, passed
 from pytest_dsocr.explain.catalogue import groups, seen
-from pytest_dsocr.explain.catalogue.output import Tell
 from pytest_dsocr.explain.catalogue.reading import ReadingRule, reading
-from pytest_dsocr.explain.deadline import Deadline
+from pytest_dsocr.explain.catalogue.text import Tell
 from pytest_dsocr.explain.mistake import ALL, Changes, Mistake, PromptState, Target, in_one_block
-from pytest_dsocr.explain.question import PageRead, Question, SearchResult, search
+from pytest_dsocr.explain.question import PageRead
 from pytest_dsocr.explain.recompute import Clean, Segment, inputs_under
-from pytest_dsocr.models.spec import DECODE, FUSION, PREFILL, ModelSpec
+from pytest_dsocr.explain.search import Search, SearchResult
+from pytest_dsocr.models.spec import FUSION, PREFILL, ModelSpec
 from pytest_dsocr.records.config import Level
 from pytest_dsocr.reference.protocol import unpack_case
 
 INPUTS = ("pixels", "prompt")
 SOON = ("text", "read")
-MOST_AT_ONCE = 512
-"""Largest number of tokens in one pass, which bounds the memory of attention."""
 
 
-def explain_texts(engine: Engine[Any], question: Question, deadline: Deadline) -> SearchResult:
+def explain_texts(engine: Engine[Any], search: Search) -> SearchResult:
     """Explain the texts of pages. Mistakes that explain the earlier pages are tried only on the new one."""
+    question = search.question
     pages = [TextPage(engine, one) for one in (question.page, *question.others)]
     reads = [page.read for page in pages]
     crops_alone = all(one.is_right or one.is_cut for one in reads) and not all(one.is_cut for one in reads)
@@ -52,8 +51,7 @@ def explain_texts(engine: Engine[Any], question: Question, deadline: Deadline) -
         return 0.0 if all(page.gives(one) for page in asked if page.is_witness) else float("inf")
 
     every = of_text(question.level, engine.family, of_one_block(engine))
-    found = sorted(every, key=lambda one: crops_alone and not one.needs_crops)
-    answer = search(found, measure, without, question, deadline, near=0.0)[0]
+    answer = search.among(sorted(every, key=lambda one: crops_alone and not one.needs_crops), measure, without, 0.0)
     return replace(answer, places=sum(page.places for page in pages)) if answer.found else answer
 
 
@@ -147,7 +145,7 @@ class TextPage:
     def is_witness(self) -> bool:
         """Whether the page tells mistakes apart; a right page that the engine reads differently does not."""
         by = reading(self.engine.family, {})
-        return not self.read.is_right or self._reads(self.clean.inputs, self.copied(), by, stepped=False)
+        return not self.read.is_right or self._reads(self.clean.inputs, copied(self.state), by, stepped=False)
 
     @property
     def places(self) -> int:
@@ -181,7 +179,7 @@ class TextPage:
     @cached_property
     def known(self) -> Sequence[Tensor]:
         """Logits of the engine after each of the subject's tokens."""
-        state, along = self.copied(), Along(self.engine.pipeline, self.ids, self.apart)
+        state, along = copied(self.state), Along(self.engine.pipeline, self.ids, self.apart)
         for token in self.ids[: self.case.max_new_tokens]:
             along.decode_step(state, [token])
         return along.logits
@@ -191,7 +189,7 @@ class TextPage:
         right, model, in_prompt = self.clean.inputs, self.engine.pipeline, self.clean.in_prompt
         group = one.group
         if group == "read":
-            return right, model.prefill_with(right, None) if "blind" in one.how else self.copied()
+            return right, model.prefill_with(right, None) if "blind" in one.how else copied(self.state)
         if group == "prompt" and one.kind != "preset":  # a preset changes pixels as well
             brief = inputs_under(self.engine, self.case, one, page=load_images(self.case.page))
             if all(torch.equal(getattr(brief, name), getattr(right, name)) for name in ROWS):
@@ -203,7 +201,7 @@ class TextPage:
             equal = map(torch.equal, made.tensors.values(), right.tensors.values())
             return None if all(equal) else (made, model.prefill(made))
         if group in (PREFILL, "steps"):
-            prompt, state = PromptState.of(right, self.state.logits), self.copied()
+            prompt, state = PromptState.of(right, self.state.logits), copied(self.state)
             one.plant(Target.of_stage(self.engine, changes, PREFILL, prompt))
             return right, state if group == "steps" else model.prefill_with(right, in_prompt)
         if in_prompt is None:
@@ -230,16 +228,12 @@ class TextPage:
         same = int((new == own).all(0).long().cumprod(0).sum())
         if not self.is_wide or same < self.clean.image[1] or right.images_seq_mask[0, same:].any():
             return self.engine.pipeline.prefill_with(right, self.clean.fused if right.has_vision else None)
-        state = self.copied()
+        state = copied(self.state)
         for _ in range(self.clean.inputs.prompt_tokens - same):
             state.cache.drop_last()
         state.cache.prompts = [right.prompt_tokens]
         state.logits = passed(self.engine.pipeline, state, right.input_ids[0, same:].tolist())[-1]
         return state
-
-    def copied(self) -> DecodeState[Any]:
-        """Return a copy of the state after the prompt, since decoding changes it."""
-        return copied(self.state)
 
     def _reads(
         self, inputs: Inputs, state: DecodeState[Any], by: ReadingRule, known: Sequence[Tensor] = (), *, stepped: bool
@@ -256,63 +250,6 @@ class TextPage:
             if token != eos and not self.read.text.startswith(text.rstrip("\N{REPLACEMENT CHARACTER}")):
                 return False  # the last character may be incomplete
         return clean_output(tokenizer.decode(said)) == self.read.text
-
-
-def copied(state: DecodeState[Any]) -> DecodeState[Any]:
-    """Return a copy of a state, since decoding changes it."""
-    return DecodeState(copy.deepcopy(state.cache), state.logits, state.last_embeds, [])
-
-
-class Along:
-    """Decoder with a pipeline's interface: known tokens in two passes, then step by step once another token is fed.
-
-    Args:
-        pipeline: the pipeline that decodes.
-        ids: the known tokens.
-        first: number of tokens in the first pass, after which most mistakes have shown.
-        known: logits after the first tokens, if they are known.
-    """
-
-    def __init__(self, pipeline: Pipeline[Any], ids: Sequence[int], first: int, known: Sequence[Tensor] = ()) -> None:
-        self.pipeline, self.first, self.are_known = pipeline, first, bool(known)
-        self.ids, self.logits = [*ids][: len(known) or None], [*known]
-        """Logits after each token that has passed."""
-        self.fed = 0
-
-    def decode_step(self, state: DecodeState[Any], tokens: Sequence[int]) -> None:
-        """Feed one token, and put its logits into the state."""
-        if [*tokens] != self.ids[self.fed : self.fed + 1]:
-            at = 0 if self.are_known else self.fed
-            while at < self.fed:
-                at += len(self._passed(state, at, self.fed))
-            for _ in self.logits[self.fed :] if not self.are_known else ():
-                state.cache.drop_last()
-            self.are_known, self.ids, self.logits, self.fed = False, [], [], 0
-            self.pipeline.decode_step(state, tokens)
-            return
-        if self.fed == len(self.logits):
-            behind = self.first if self.fed < self.first else len(self.ids)
-            self.logits += self._passed(state, self.fed, behind)
-        state.logits = self.logits[self.fed]
-        self.fed += 1
-
-    def _passed(self, state: DecodeState[Any], first: int, behind: int) -> Sequence[Tensor]:
-        """Feed known tokens at once, as many as memory and a ring allow."""
-        room = max(1, min(MOST_AT_ONCE, (self.pipeline.model.family.cache.ring or MOST_AT_ONCE) - first))
-        return passed(self.pipeline, state, self.ids[first : min(behind, first + room)])
-
-    def redecode_last(self, state: DecodeState[Any]) -> None:
-        """Decode the prompt's last token again."""
-        self.pipeline.redecode_last(state)
-
-
-def passed(pipeline: Pipeline[Any], state: DecodeState[Any], tokens: Sequence[int]) -> Sequence[Tensor]:
-    """Feed several tokens at once, and return the logits ``[1, V]`` after each."""
-    model = pipeline.model
-    with pipeline.running(DECODE):
-        embeds = model.embed(torch.tensor([tokens], device=model.device))
-        logits: Tensor = model.decode(embeds, state.cache, all_logits=True)[0]
-    return list(logits[:, None])
 
 
 def _scatter(embeds: Tensor, mask: Tensor, features: Tensor, _: int) -> Tensor:

@@ -21,8 +21,9 @@ from pytest_dsocr.cost.model import PageCost
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import architecture_of
-from pytest_dsocr.explain.explainer import explained_by_readings
-from pytest_dsocr.explain.rounding import Rounder, explained_by_rounding, parts_of
+from pytest_dsocr.explain import sentence
+from pytest_dsocr.explain.parts import parts_of
+from pytest_dsocr.explain.rounding import Rounder
 from pytest_dsocr.explain.stage_costs import cost_of_stages
 from pytest_dsocr.records.case import Case
 from pytest_dsocr.records.config import Config, Level, Setup, SubjectFaultError
@@ -121,7 +122,7 @@ def run_case(
         raise DsocrError(f"the run promises {config.level}, and the subject does not offer {absent} of {case.id}")
     _note(report.exchange, resources.checkpoint.tokenizer.special.eos)
     with elapsed.on("explaining" if report.divergence or explainer.left else COMPARING):
-        explanation = explained_by_readings(report) or explained_by_rounding(report) or explainer.explain(report)
+        explanation = sentence.of_readings(report) or sentence.of_rounding(report) or explainer.explain(report)
         report = replace(report, exchange=replace(report.exchange, explanation=explanation))
     with elapsed.on("drawing"):
         picture = _drawn(report, config.out) if config.out else None

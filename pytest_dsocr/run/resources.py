@@ -48,7 +48,9 @@ class RunResources:
     def rounder_within(self, budget: Budget | None) -> Rounder:
         """Return the rounder for a subject with this budget."""
         fewer_bits = budget is not None and "kl" in budget.allowed
-        return self._rounders.setdefault(fewer_bits, Rounder(self.setup, self.explainer.budget_s, fewer_bits))
+        if fewer_bits not in self._rounders:
+            self._rounders[fewer_bits] = Rounder(self.setup, self.explainer.budget_s, fewer_bits)
+        return self._rounders[fewer_bits]
 
     def close(self) -> None:
         """End the explaining process."""

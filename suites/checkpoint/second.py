@@ -14,7 +14,8 @@ from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import family_named
-from pytest_dsocr.explain.rounding import Rounder, parts_of
+from pytest_dsocr.explain.parts import parts_of
+from pytest_dsocr.explain.rounding import Rounder
 from pytest_dsocr.models.spec import PREFILL, ModelSpec
 from pytest_dsocr.records.case import make_case
 from pytest_dsocr.records.config import Config

@@ -43,7 +43,7 @@ def _resembling(among: Iterable[Mistake], make: Callable[[], Any], actual: Any) 
 
 def of_grid(actual: Mapping[Size, Grid], tiling: Tiling) -> Iterator[str]:
     """Yield the wrong rules that lead to all of these grids, or pairs of mistakes if no single rule does."""
-    from pytest_dsocr.explain.catalogue.pixels import GRIDS, nearest
+    from pytest_dsocr.explain.catalogue.grids import GRIDS, nearest
 
     def leads(rule: Callable[..., Grid], **how: Any) -> bool:
         return all(rule(*size, tiling, **how) == grid for size, grid in actual.items())

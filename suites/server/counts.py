@@ -15,7 +15,7 @@ from pytest_dsocr.contract.presets import Preset, image_token_count
 from .asked import MANY, SHOWN, SOME, Asked, judged, not_offered
 
 if TYPE_CHECKING:
-    from pytest_dsocr.explain.catalogue.pixels import GridRule
+    from pytest_dsocr.explain.catalogue.grids import GridRule
 
 NEAR = 16
 """Largest difference of the template's tokens with and without an image."""
@@ -77,7 +77,7 @@ def _fault(page: Counted, offset: int) -> str:
 
 def _ways(pages: Sequence[Counted], bare: int) -> Iterator[str]:
     """Yield the known mistakes that explain the count of every page, allowing for the template's tokens."""
-    from pytest_dsocr.explain.catalogue.pixels import GRIDS
+    from pytest_dsocr.explain.catalogue.grids import GRIDS
     from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 
     counts: dict[str, Callable[[Counted], int]] = {"a count without the image": lambda page: page.text}

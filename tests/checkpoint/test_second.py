@@ -15,7 +15,7 @@ from torch import Tensor
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.explain.mistake import Changes
-from pytest_dsocr.explain.planted import PlantedSubject, spec_of
+from pytest_dsocr.explain.planted import Planting, spec_of
 from pytest_dsocr.layers.norms import RmsNorm
 from pytest_dsocr.models import MODELS
 from pytest_dsocr.models.spec import ModelSpec
@@ -51,17 +51,17 @@ def ignores_it(setup: Setup) -> EngineSubject:
     return engine_subject(replace(setup, checkpoint="synthetic:tiny"))
 
 
-def rounds_once(setup: Setup) -> EngineSubject:
+def _rounds_once(own: EngineSubject, changes: Changes) -> None:
     """Multiply by a norm's weight before the cast, as an exact norm does."""
 
-    def put(own: EngineSubject, changes: Changes) -> None:
-        def forward(self: RmsNorm, x: Tensor) -> Tensor:
-            wide = x.float()
-            return (self.weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps))).to(x.dtype)
+    def forward(self: RmsNorm, x: Tensor) -> Tensor:
+        wide = x.float()
+        return (self.weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps))).to(x.dtype)
 
-        changes.set(RmsNorm, "forward", forward)
+    changes.set(RmsNorm, "forward", forward)
 
-    return PlantedSubject(engine_subject(setup).engine, put)
+
+rounds_once = Planting(_rounds_once)
 
 
 class Tidies:

@@ -16,7 +16,6 @@ from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.layers import activations
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.models.deepseek_ocr import clip
-from pytest_dsocr.models.spec import load
 
 
 def test_attributes_weights_and_forwards_are_put_back() -> None:
@@ -43,12 +42,6 @@ def test_an_attribute_that_is_not_there_cannot_be_changed() -> None:
     with Changes() as changes, pytest.raises(AttributeError, match="does not have the attribute 'quick_gelus'"):
         changes.set(clip, "quick_gelus", torch.relu)
     assert not hasattr(clip, "quick_gelus")
-
-
-def test_the_encoders_mistakes_come_from_the_models_folder() -> None:
-    encoder = [group.stage for group in load(DEEPSEEK_OCR.mistakes)()]
-    assert encoder == [stage.name for stage in DEEPSEEK_OCR.of_views]
-    assert {*encoder} <= {*groups(DEEPSEEK_OCR)}
 
 
 def test_ids_and_words_are_of_one_mistake_each() -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from pytest_dsocr.explain.deadline import WALL_FOR_CPU, Deadline, longest
 from pytest_dsocr.explain.mistake import Mistake
-from pytest_dsocr.explain.question import PageRead, Question, SearchResult, search
+from pytest_dsocr.explain.question import PageRead, Question
+from pytest_dsocr.explain.search import Search, SearchResult
 
 
 class Machine:
@@ -31,7 +32,7 @@ class Machine:
         candidates = [Mistake("sam", f"{k}", "", "block", lambda on: None) for k in range(count)]
         deadline = Deadline(budget_s, cpu=lambda: self.cpu_s, wall=lambda: self.wall_s)
         question = Question(PageRead({}, "", ()), "sam.page", 3, budget_s, 1e-4)
-        return search(candidates, measure, 1.0, question, deadline)[0]
+        return Search(question, deadline).among(candidates, measure, 1.0)
 
 
 @pytest.mark.parametrize("share", [1, 2, WALL_FOR_CPU])

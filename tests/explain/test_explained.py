@@ -7,23 +7,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_dsocr.compare.case import CaseReport, Explanation, judge
-from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.engine.places import MINI
+from pytest_dsocr.compare.case import CaseReport, Explanation
 from pytest_dsocr.explain.catalogue import mistakes
 from pytest_dsocr.explain.explainer import Explainer
-from pytest_dsocr.explain.hints import REFUTED
 from pytest_dsocr.explain.mistake import Changes, Mistake, model_of
 from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.question import question_of
+from pytest_dsocr.explain.sentence import REFUTED
 from pytest_dsocr.explain.texts import everywhere, of_one_block, of_text
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.config import Level, Setup
-from pytest_dsocr.run.case import ask
 from tests.faults.proofs import every_id
-from tests.faults.trial import cases, loaded, reference
-from tests.subjects.test_follow import only
+from tests.faults.trial import cases, judged, loaded, reference
 
 ENOUGH_S = 600
 """CPU seconds that are enough on any machine."""
@@ -37,14 +32,13 @@ def explainer() -> Iterator[Explainer]:
     made.close()
 
 
-def judged(*names: str | Mistake, place: int = 0, level: Level = Level.MODULES) -> CaseReport:
+def planted(*names: str | Mistake, place: int = 0, level: Level = Level.MODULES) -> CaseReport:
     """Return the report of the quickest page, or of the next, which is cut, with mistakes planted."""
     reference()  # chosen by how Pillow resizes, which a mistake may change
     with Changes() as changes:
         for name in names:
             plant(mistakes(DEEPSEEK_OCR)[name] if isinstance(name, str) else name, loaded().engine, changes)
-        asked = ask(only(loaded(), level), reference(), cases()[place], tokenizer=resolve(MINI).tokenizer)
-        return judge(asked, tolerances("float32"))
+        return judged(cases()[place], level)
 
 
 def explained(explainer: Explainer, report: CaseReport, *names: str) -> Explanation:
@@ -65,14 +59,14 @@ def test_a_failure_that_no_mistake_explains_is_reported_and_the_process_goes_on(
     made = torch.Generator().manual_seed(1)
     with Changes() as changes:
         changes.weight(bias, bias.data + torch.randn(bias.shape, generator=made))
-        explanation = explained(explainer, judged())
+        explanation = explained(explainer, planted())
     assert not explanation.is_proven
     assert explanation.text.startswith("by none of ")
-    assert explained(explainer, judged(GELU), GELU).is_proven
+    assert explained(explainer, planted(GELU), GELU).is_proven
 
 
 def test_two_mistakes_in_one_stage_are_not_taken_for_one(explainer: Explainer) -> None:
-    explanation = explained(explainer, judged(GELU, "clip.no-bias-self_attn.out_proj"))
+    explanation = explained(explainer, planted(GELU, "clip.no-bias-self_attn.out_proj"))
     assert not explanation.is_proven
     assert not explanation.text.startswith("with ")
 
@@ -80,7 +74,7 @@ def test_two_mistakes_in_one_stage_are_not_taken_for_one(explainer: Explainer) -
 def test_a_stage_is_asked_about_once_and_its_proof_reported_of_each_case_that_breaks_there(
     explainer: Explainer,
 ) -> None:
-    report = judged(GELU)
+    report = planted(GELU)
     asking = Explainer(Setup(), ENOUGH_S)
     asking._client = explainer._client
     first, again = asking.explain(report), asking.explain(report)
@@ -88,14 +82,14 @@ def test_a_stage_is_asked_about_once_and_its_proof_reported_of_each_case_that_br
     assert first.is_proven
     proof = replace(first, text=f"{first.text}; as in {report.case.id}")
     assert again == proof
-    assert asking.explain(judged(GELU, place=1)) == replace(proof, what="clip.crops/0")
+    assert asking.explain(planted(GELU, place=1)) == replace(proof, what="clip.crops/0")
     asking._proven.clear()
     assert asking.explain(report) is None, "without a proof the same search does not run again"
 
 
 def test_what_several_mistakes_give_alike_is_no_proof_of_one(explainer: Explainer) -> None:
     """A page without crops has one separator, and three mistakes put it in the same place."""
-    found = explained(explainer, judged(FRONT))
+    found = explained(explainer, planted(FRONT))
     assert (len(found.mistakes), FRONT in found.mistakes, found.is_proven) == (3, True, False)
 
 
@@ -104,7 +98,7 @@ TWO_BOS, PAD, FEWER, NO_ID = (f"prompt.{name}" for name in ("two-bos", "padded-f
 
 def test_mistakes_with_the_same_text_are_named_together_and_those_that_raise_are_reported(explainer: Explainer) -> None:
     """The engine, like the vendor's code, drops features that have no token in the prompt."""
-    report = judged(TWO_BOS, level=Level.TEXT)
+    report = planted(TWO_BOS, level=Level.TEXT)
     assert explained(explainer, report, TWO_BOS, PAD, FEWER, NO_ID).mistakes == (TWO_BOS, PAD)
     raised = "1 known mistake tried at text; 1 could not be computed: -200 in the place of"
     assert raised in explained(explainer, report, FEWER, NO_ID).text
@@ -114,7 +108,7 @@ def test_what_explains_a_text_is_tried_on_every_page_right_or_wrong_and_the_sear
     explainer: Explainer,
 ) -> None:
     """The next page narrows down the mistakes that are left of a wrong page; a right page refutes them."""
-    asking, wrong, right = Explainer(Setup(), ENOUGH_S), judged(TWO_BOS, level=Level.TEXT), judged(level=Level.TEXT)
+    asking, wrong, right = Explainer(Setup(), ENOUGH_S), planted(TWO_BOS, level=Level.TEXT), planted(level=Level.TEXT)
     every = of_text(0, DEEPSEEK_OCR, of_one_block(loaded().engine))
     asking._client, everything = explainer._client, dict.fromkeys(one.id for one in every)
     but_one = dict.fromkeys([*everything][:-1])
@@ -136,7 +130,7 @@ def test_what_explains_a_text_is_tried_on_every_page_right_or_wrong_and_the_sear
 
 @pytest.mark.parametrize("name", [FRONT, "projector.no-bias", "steps.positions-one-low", "pixels.opened-bgr"])
 def test_a_text_alone_is_explained_by_a_mistake_of_any_stage(name: str, explainer: Explainer) -> None:
-    assert explained(explainer, judged(name, level=Level.TEXT), name, TWO_BOS).mistakes == (name,)
+    assert explained(explainer, planted(name, level=Level.TEXT), name, TWO_BOS).mistakes == (name,)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +152,7 @@ def test_a_mistake_of_one_block_alone_and_one_of_all_weights_is_told_from_its_li
         if one.partition("@")[0] == name.partition("@")[0] or one == TWO_BOS
     ]
     found = explained(
-        explainer, judged(known[name], level=level), *like, *(one for one in known if one.startswith("all"))
+        explainer, planted(known[name], level=level), *like, *(one for one in known if one.startswith("all"))
     )
     assert (found.mistakes, found.is_proven) == ((name,), is_proven), found.text
     assert "in block" in found.text or "all blocks" in found.text
@@ -172,12 +166,12 @@ def test_what_is_computed_soon_is_tried_in_front_and_what_is_known_to_be_right_i
 
 
 def test_without_seconds_nothing_is_asked() -> None:
-    assert Explainer(Setup(), 0).explain(judged(GELU)) is None
+    assert Explainer(Setup(), 0).explain(planted(GELU)) is None
 
 
 def test_a_checkpoint_that_cannot_be_loaded_is_reported_in_a_line(tmp_path: Path) -> None:
     made = Explainer(Setup(checkpoint=str(tmp_path)), ENOUGH_S)
-    explanation = made.explain(judged(GELU))
+    explanation = made.explain(planted(GELU))
     made.close()
     assert explanation is not None
     assert explanation.text.startswith("nothing was tried: ")

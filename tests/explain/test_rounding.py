@@ -17,8 +17,9 @@ from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.explain.catalogue import groups, mistakes
 from pytest_dsocr.explain.mistake import Changes
+from pytest_dsocr.explain.parts import ComputedPart, parts_of
 from pytest_dsocr.explain.planted import plant
-from pytest_dsocr.explain.rounding import ComputedPart, Rounder, parts_of
+from pytest_dsocr.explain.rounding import Rounder
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.records.block_seams import watch_passes

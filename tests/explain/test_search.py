@@ -9,11 +9,12 @@ import torch
 
 from pytest_dsocr.base.errors import DsocrError
 from pytest_dsocr.explain import explain as explaining
-from pytest_dsocr.explain import explainer
+from pytest_dsocr.explain import sentence
 from pytest_dsocr.explain.deadline import Deadline
 from pytest_dsocr.explain.explain import check_memory, free_bytes
 from pytest_dsocr.explain.mistake import Mistake
-from pytest_dsocr.explain.question import PageRead, Question, SearchResult, search
+from pytest_dsocr.explain.question import PageRead, Question
+from pytest_dsocr.explain.search import Search, SearchResult
 
 NEAR, WITHOUT = 1e-4, 0.04
 FAR = "sam.far"
@@ -35,18 +36,41 @@ def made(distances: dict[str, float], *, budget_s: float = 60, without: float = 
         return distances[one.id]
 
     candidates = [known(name) for name in distances]
-    return search(candidates, measure, without, Question(PAGE, "", 3, 20, NEAR), Deadline(budget_s))[0]
+    return Search(Question(PAGE, "", 3, 20, NEAR), Deadline(budget_s)).among(candidates, measure, without)
 
 
 def in_words(answer: SearchResult, what: str = "clip.page/0") -> str:
-    explanation = explainer.in_words(Question(PAGE, what, 3, 20, NEAR), answer)
+    explanation = sentence.of_search(Question(PAGE, what, 3, 20, NEAR), answer)
     return explanation.text if explanation else ""
 
 
-def test_what_is_equal_to_the_bit_is_named_with_all_that_are() -> None:
-    answer = made({"sam.a": 0.03, "sam.b": 0.0, "sam.c": 0.0})
-    assert (answer.found, answer.explained, answer.tried, answer.untried) == (("sam.b", "sam.c"), True, 3, 0)
-    assert in_words(answer).startswith("with the mistake b, or the mistake c, the engine reproduces the subject's")
+B_OR_C = "with the mistake b, or the mistake c, the engine reproduces the subject's"
+NEAREST = "with the mistake b, the engine reproduces the subject's clip.page/0 (3e-07 apart, 4e-02 without)"
+RAISED = "by none of 1 known mistake tried at clip.page/0; 2 could not be computed: the mistake p, the mistake q"
+
+
+@pytest.mark.parametrize(
+    ("distances", "without", "found", "explained", "words"),
+    [
+        ({"a": 0.03, "b": 0.0, "c": 0.0}, WITHOUT, "bc", True, B_OR_C),
+        ({"a": 0.03, "b": 3e-7, "c": 2e-5, "broken": -1}, WITHOUT, "b", True, NEAREST),
+        ({"b": 3e-7, "c": 4e-7, "d": 0.04}, WITHOUT, "bc", True, B_OR_C),
+        ({"a": math.inf, "b": 5e-5}, math.inf, "b", True, "with the mistake b, the engine reproduces"),
+        ({"a": WITHOUT, "b": 3e-3}, WITHOUT, "b", False, "in part: with the mistake b"),
+        ({"a": WITHOUT, "b": 3e-4}, WITHOUT, "b", False, "in part: with the mistake b"),
+        ({"a": 1e-4, "b": 3e-6}, 1e-4, "b", False, "in part: with the mistake b"),
+        ({"a": 0.01, "b": math.inf, "c": math.nan}, WITHOUT, "", False, "by none of 3 known mistakes tried at clip"),
+        ({"a": 0.01, "p": -1, "q": -1}, WITHOUT, "", False, RAISED),
+        ({"a": 0.0}, 0.0, "", False, ""),
+    ],
+)
+def test_the_nearest_explains_if_only_rounding_is_left(
+    distances: dict[str, float], without: float, found: str, explained: bool, words: str
+) -> None:
+    answer = made({f"sam.{name}": apart for name, apart in distances.items()}, without=without)
+    assert ([one[-1] for one in answer.found], answer.explained) == ([*found], explained)
+    assert in_words(answer).startswith(words)
+    assert bool(in_words(answer)) is bool(words)
 
 
 def test_where_a_search_goes_on_what_is_like_one_that_explains_is_tried_next() -> None:
@@ -57,26 +81,14 @@ def test_where_a_search_goes_on_what_is_like_one_that_explains_is_tried_next() -
         names.append(one.id)
         return 0.0
 
-    answer, _ = search(candidates, measure, 1.0, asked, Deadline(60), near=0.0)
+    answer = Search(asked, Deadline(60)).among(candidates, measure, 1.0, near=0.0)
     assert names == [*answer.done] == ["pixels.grid-six", "pixels.grid-four", "pixels.crops-fit"]
 
 
 def test_what_explains_the_pages_before_is_tried_once() -> None:
     every = [known(f"sam.{name}") for name in "abc"]
     asked = Question(PAGE, "text", 0, 20, NEAR, only=("sam.b",), done=("sam.a",))
-    assert [one.name for one in asked.left(every)] == ["b", "c"]
-
-
-def test_the_nearest_explains_where_only_rounding_is_left() -> None:
-    answer = made({"sam.a": 0.03, "sam.b": 3e-7, "sam.c": 2e-5, "sam.broken": -1})
-    assert (answer.found, answer.explained) == (("sam.b",), True)
-    assert "(3e-07 apart, 4e-02 without)" in in_words(answer)
-
-
-def test_those_that_come_as_near_are_reported_together() -> None:
-    answer = made({"sam.a": 3e-7, "sam.b": 4e-7, "sam.c": 0.04})
-    assert answer.found == ("sam.a", "sam.b")
-    assert "with the mistake a, or the mistake b, the engine" in in_words(answer)
+    assert [*Search(asked, Deadline(60)).among(every, lambda one: 1.0, 1.0).done] == ["sam.b", "sam.c"]
 
 
 MANY = {
@@ -90,7 +102,7 @@ MANY = {
 def test_of_texts_the_part_is_named_where_many_mistakes_give_them(found: str, words: str) -> None:
     ids = tuple(f"{group}.{k}" for k, group in enumerate(found.split()))
     answer = SearchResult(len(ids), 0, 1.0, ids, ids, tuple(found.split()), 0.0, True, done=ids, places=20)
-    said = explainer.in_words(Question(PAGE, "text", 0, 20, NEAR), answer)
+    said = sentence.of_search(Question(PAGE, "text", 0, 20, NEAR), answer)
     assert said is not None
     assert said.text.startswith(words)
     assert (said.is_proven, said.mistakes) == (len(ids) == 1, ids)
@@ -119,7 +131,7 @@ TEXT = replace(TENSOR, places=20)
 def test_proven_is_what_alone_is_left_when_all_were_tried_and_much_is_equal(
     answer: SearchResult, what: str, proven: bool
 ) -> None:
-    said = explainer.in_words(Question(PAGE, what, 3, 20, NEAR, ordinary=2e-6), answer)
+    said = sentence.of_search(Question(PAGE, what, 3, 20, NEAR, ordinary=2e-6), answer)
     assert said is not None
     assert said.is_proven is proven
 
@@ -128,22 +140,7 @@ def test_a_search_counts_as_tried_what_was_tried_before_and_nothing_else() -> No
     candidates = [known(f"sam.{k}") for k in range(3)]
     for done, budget_s, untried in ((("sam.0", "clip.9"), 60, 0), (("sam.0", "clip.9"), -1, 2), (None, 60, 3)):
         asked = Question(PAGE, "text", 0, 20, NEAR, done=done)
-        assert search(candidates, lambda one: 1.0, 1.0, asked, Deadline(budget_s))[0].untried == untried
-
-
-@pytest.mark.parametrize(("least", "without"), [(3e-3, 0.04), (3e-6, 1e-4), (3e-4, 0.04)])
-def test_what_only_comes_nearer_is_reported_as_such(least: float, without: float) -> None:
-    answer = made({"sam.a": without, "sam.b": least}, without=without)
-    assert (answer.found, answer.explained) == (("sam.b",), False)
-    assert in_words(answer).startswith("in part: with the mistake b")
-
-
-def test_a_little_nearer_is_nothing() -> None:
-    answer = made({"sam.a": 0.01, "sam.b": math.inf, "sam.c": math.nan})
-    assert (answer.found, answer.tried) == ((), 3)
-    assert in_words(answer) == "by none of 3 known mistakes tried at clip.page/0"
-    raised = "by none of 1 known mistake tried at clip.page/0; 2 could not be computed: the mistake p, the mistake q"
-    assert in_words(made({"sam.a": 0.01, "sam.p": -1, "sam.q": -1})) == raised
+        assert Search(asked, Deadline(budget_s)).among(candidates, lambda one: 1.0, 1.0).untried == untried
 
 
 def test_a_budget_that_ends_is_reported() -> None:
@@ -152,15 +149,6 @@ def test_a_budget_that_ends_is_reported() -> None:
     assert not in_words(answer), "nothing was tried, so there is nothing to report"
     part = SearchResult(1, 1, WITHOUT, done=("a",))
     assert in_words(part).endswith("the 20 s ended before 1 other, --dsocr-explain=SECONDS allows more")
-
-
-def test_an_engine_that_agrees_with_the_subject_explains_nothing() -> None:
-    assert made({"sam.a": 0.0}, without=0.0).tried == 0
-
-
-def test_another_shape_is_explained_by_what_gives_it() -> None:
-    answer = made({"sam.a": math.inf, "sam.b": 5e-5}, without=math.inf)
-    assert (answer.found, answer.explained) == (("sam.b",), True)
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_loaded(
@@ -188,6 +176,6 @@ def test_what_does_not_fit_is_refused_before_anything_is_loaded(
 def test_what_has_a_twin_is_proven_only_if_that_was_refuted(what: str, one: str, twin: str) -> None:
     """In the matrix of false proofs each gave the same as the other, which was left out of the search."""
     for others, is_proven in (({}, False), ({twin: 0.03}, True)):
-        explanation = explainer.in_words(Question(PAGE, what, 3, 20, NEAR), made({one: 0.0, FAR: 0.03, **others}))
+        explanation = sentence.of_search(Question(PAGE, what, 3, 20, NEAR), made({one: 0.0, FAR: 0.03, **others}))
         assert explanation is not None
         assert (explanation.mistakes, explanation.is_proven) == ((one,), is_proven)

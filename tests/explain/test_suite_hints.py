@@ -11,9 +11,12 @@ from PIL import Image
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.catalogue import mistakes
-from pytest_dsocr.explain.catalogue.pixels import CHANGED, _laid_over, _opened, nearest, plant_recipe
-from pytest_dsocr.explain.mistake import Mistake, Row
+from pytest_dsocr.explain.catalogue.grids import nearest
+from pytest_dsocr.explain.catalogue.images import laid_over, opened
+from pytest_dsocr.explain.catalogue.pixels import CHANGED, plant_recipe
+from pytest_dsocr.explain.mistake import Mistake
 from pytest_dsocr.explain.planted import in_contract
+from pytest_dsocr.explain.rows import Row
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.subjects.engine import EngineSubject
 from suites.contract.asked import Asked, Drawn
@@ -54,7 +57,7 @@ def test_a_prompt_is_laid_to_what_gives_its_ids(name: str) -> None:
 
 BILINEAR, BLACK, FLOAT32 = (CHANGED[name] for name in ("resize-pillow-bilinear", "bars-black", "levels-float32"))
 TWICE = "", {"resize": lambda page, size: page.resize((page.width + 3, page.height)).resize(size)}
-ON_A_COLOUR = "", {"opened": partial(_opened, change=partial(_laid_over, colour=(200, 90, 9)))}
+ON_A_COLOUR = "", {"opened": partial(opened, change=partial(laid_over, colour=(200, 90, 9)))}
 TILING = DEEPSEEK_OCR.tiling
 NO_ORIENTATION, OWN_PAGE = CHANGED["opened-no-orientation"], "what the page is there for"
 Rows = Sequence[tuple[str, Mapping[str, Any]] | Row]

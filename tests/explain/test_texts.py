@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from pytest_dsocr.explain.along import Along, copied
 from pytest_dsocr.explain.catalogue import groups
 from pytest_dsocr.explain.mistake import Changes, Mistake, Target
 from pytest_dsocr.explain.question import PageRead
-from pytest_dsocr.explain.texts import Along, TextPage, copied
+from pytest_dsocr.explain.texts import TextPage
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.case import make_case
 from pytest_dsocr.reference.protocol import pack_case
@@ -60,10 +61,10 @@ def test_tokens_that_are_known_are_passed_at_once_to_what_steps_give(page: TextP
 
 
 def test_tokens_that_others_are_fed_in_place_of_are_forgotten(page: TextPage) -> None:
-    right, (first, second, *_), model = page.copied(), page.ids, page.engine.pipeline
+    right, (first, second, *_), model = copied(page.state), page.ids, page.engine.pipeline
     for token in (first, second + 1, second):
         model.decode_step(right, [token])
-    state, along = page.copied(), Along(model, page.ids, 0)
+    state, along = copied(page.state), Along(model, page.ids, 0)
     for token in (first, second + 1, second):
         along.decode_step(state, [token])
     assert state.cache.lengths == right.cache.lengths

@@ -15,24 +15,21 @@ from typing import Any
 import msgspec
 
 from pytest_dsocr.base.files import write_whole
-from pytest_dsocr.compare.case import CaseReport, judge
-from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.catalogue import mistakes, twins
 from pytest_dsocr.explain.explain import ExplainingRuntime
-from pytest_dsocr.explain.explainer import evidence_of, in_words
 from pytest_dsocr.explain.mistake import Changes, Mistake, in_one_block
 from pytest_dsocr.explain.planted import plant
-from pytest_dsocr.explain.question import EXACT, PageRead, SearchResult, distance, question_of
+from pytest_dsocr.explain.question import PageRead, question_of
+from pytest_dsocr.explain.search import EXACT, SearchResult, distance
+from pytest_dsocr.explain.sentence import evidence_of, of_search
 from pytest_dsocr.explain.texts import everywhere, of_one_block, of_text
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.records.case import Case, make_case
 from pytest_dsocr.records.config import Level
-from pytest_dsocr.run.case import ask
-from tests.faults.trial import READ_TOKENS, loaded, reference
-from tests.subjects.test_follow import only
+from tests.faults.trial import READ_TOKENS, judged, loaded, reference
 
 ASKED = os.environ.get("DSOCR_PROOFS", "")
 """Folder of results, if the whole matrix is wanted."""
@@ -111,7 +108,7 @@ def answered(report: CaseReport, asked: Sequence[str], others: Sequence[CaseRepo
         return Said(report.divergence.first.what if report.divergence else "")
     question = replace(question, done=tuple(asked), others=tuple(PageRead.of(one) for one in others))
     answer = msgspec.convert(runtime().explain(question.pack()), SearchResult)
-    evidence, said = evidence_of(question, answer), in_words(question, answer)
+    evidence, said = evidence_of(question, answer), of_search(question, answer)
     if said is None:
         return Said(question.what)
     tried = {*(question.done or ()), *answer.done}
@@ -141,8 +138,7 @@ def reports(name: str, level: Level, *, up_to_first: bool = False) -> list[CaseR
     with Changes() as changes:
         plant(own_rows(name)[name], loaded().engine, changes)
         for case in pages():
-            asked = ask(only(loaded(), level), reference(), case, tokenizer=resolve(MINI).tokenizer)
-            found.append(judge(asked, tolerances("float32")))
+            found.append(judged(case, level))
             if up_to_first and found[-1].divergence:
                 break
     return found

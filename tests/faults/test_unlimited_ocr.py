@@ -23,7 +23,8 @@ from pytest_dsocr.explain.catalogue import mistakes
 from pytest_dsocr.explain.explain import explain
 from pytest_dsocr.explain.mistake import Changes
 from pytest_dsocr.explain.planted import plant
-from pytest_dsocr.explain.question import PageRead, Question, SearchResult, question_of
+from pytest_dsocr.explain.question import PageRead, Question, question_of
+from pytest_dsocr.explain.search import SearchResult
 from pytest_dsocr.models import MODELS
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.records.case import Case, make_case

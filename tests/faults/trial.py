@@ -8,13 +8,16 @@ from functools import cache
 from pathlib import Path
 
 from pytest_dsocr.compare.case import CaseReport, judge
+from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.mistake import Changes
+from pytest_dsocr.explain.parts import ComputedPart, parts_of
 from pytest_dsocr.explain.question import question_of
-from pytest_dsocr.explain.rounding import ComputedPart, Rounder, explained_by_rounding, parts_of
+from pytest_dsocr.explain.rounding import Rounder
+from pytest_dsocr.explain.sentence import of_rounding
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.records.case import Case, make_case
@@ -32,6 +35,7 @@ from pytest_dsocr.subjects.engine import EngineSubject, engine_subject
 from tests.faults.outcome import Fault, Outcome, outcome_of, stage_of_group
 from tests.faults.suites import DEVICE, DTYPE, LEVEL, ask_suites, failure, showing
 from tests.recordings import FOLDER
+from tests.subjects.test_follow import only
 
 QUICKEST = ("figures_201", "invoice_016")
 SETUP = Setup("mini", DEVICE, DTYPE)
@@ -87,6 +91,12 @@ def planted(fault: Fault) -> Iterator[Brief]:
     with Changes() as changes:
         fault.put(loaded(), changes)
         yield loaded()
+
+
+def judged(case: Case, level: Level) -> CaseReport:
+    """Compare what the loaded engine shows at a level with the recording of a page."""
+    asked = ask(only(loaded(), level), reference(), case, tokenizer=resolve(MINI).tokenizer)
+    return judge(asked, tolerances("float32"))
 
 
 def hold(subject: Brief, case: Case) -> CaseReport:
@@ -149,7 +159,7 @@ def try_at_level(fault: Fault, explainer: Explainer) -> Outcome | None:
 
 def _explained(fault: Fault, report: CaseReport, found: Outcome, explainer: Explainer) -> Outcome:
     question = question_of(report, BUDGET_S)
-    answer = explained_by_rounding(report) or (explainer.answered(question) if question else None)
+    answer = of_rounding(report) or (explainer.answered(question) if question else None)
     if answer is None:
         return found
     named = fault.mistake.removeprefix("steps.") in {one.removeprefix("steps.") for one in answer.mistakes}

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from pytest_dsocr.base.errors import DsocrError, traced
-from pytest_dsocr.explain.rounding import parts_of
+from pytest_dsocr.explain.parts import parts_of
 from pytest_dsocr.models.deepseek_ocr import FAMILY as DEEPSEEK_OCR
 from pytest_dsocr.records.block_seams import watch_deep
 from pytest_dsocr.records.case import Case

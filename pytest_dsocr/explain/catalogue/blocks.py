@@ -1,4 +1,4 @@
-"""Mistakes in the blocks of any transformer: residuals, norms, linear layers, activations, rounded numbers."""
+"""Mistakes in the blocks of any transformer: residuals, norms, linear layers, activations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pytest_dsocr.compare.verdict import Symptom
-from pytest_dsocr.explain.mistake import NEVER_FILLED, Group, MistakeTable, Precision, Row, Target, kin
+from pytest_dsocr.explain.mistake import NEVER_FILLED, Precision, Target
+from pytest_dsocr.explain.rows import Group, MistakeTable, Row, inside, kin, runs
 from pytest_dsocr.layers.activations import quick_gelu
 from pytest_dsocr.layers.norms import LayerNorm2d, RmsNorm
 from pytest_dsocr.models.spec import PREFILL
@@ -36,6 +37,11 @@ ACTIVATIONS: dict[str, Row] = {
 def rounded(value: Tensor, dtype: torch.dtype) -> Tensor:
     """Round values to a dtype and keep their own."""
     return value.to(dtype).to(value.dtype)
+
+
+def unit(x: Tensor) -> Tensor:
+    """Norm channels by their root mean square."""
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
 
 
 def rounding(words: str, wrap: Callable[[TensorChange], Any] = lambda change: change) -> MistakeTable:
@@ -65,6 +71,11 @@ class Halves:
         """Find the parts of a block of an encoder or of the decoder."""
         names = next(names for names in PARTS if all(hasattr(block, name) for name in names))
         return cls(*(getattr(block, name) for name in names))
+
+
+def of_blocks(on: Target) -> Sequence[Any]:
+    """Find the blocks."""
+    return on.blocks
 
 
 Flow = Callable[[Halves, Tensor], Tensor]
@@ -116,11 +127,6 @@ FLOWS: dict[str, tuple[str, Flow]] = {
 }
 
 
-def _flows(on: Target, flow: Flow) -> None:
-    for block in on.blocks:
-        on.changes.forward(block, partial(_flowing, block, flow))
-
-
 def _flowing(block: Any, flow: Flow, x: Tensor, *rest: Any) -> Tensor:
     halves = Halves.of(block)
     return flow(replace(halves, attend=lambda y: halves.attend(y, *rest)), x)
@@ -150,15 +156,14 @@ def _twice(on: Target) -> None:
 
 
 def add_flows(group: Group, name: str) -> None:
-    """Add mistakes in the residuals and norms of each block of ``name``, their order, and their numbers."""
-    group.rows("", FLOWS, _flows, words=f"{{}} in {name}'s blocks")
+    """Add mistakes in the residuals and norms of each block of ``name``, and their order."""
+    group.rows("", FLOWS, runs(of_blocks, _flowing), words=f"{{}} in {name}'s blocks")
     group.add("block-left-out", f"a block of {name} left out", partial(_another, by=1), spans_blocks=True)
     words = f"the block in front of it run once more in place of {name}'s block"
     group.add("block-before", words, partial(_another, by=-1), spans_blocks=True)
     group.add("blocks-exchanged", f"two neighbouring blocks of {name} exchanged", _exchanged, spans_blocks=True)
     group.add("block-skipped", f"a block of {name} that gives what it gets", lambda on: _skipped(on.blocks[0], on))
     group.add("block-twice", f"a block of {name} run twice", _twice)
-    _add_numbers(group, name)
 
 
 def normed(
@@ -212,7 +217,8 @@ def add_norms(group: Group, name: str, own: float, others: Sequence[float]) -> N
     if group.stage == PREFILL:
         changes["other-norm"] = ("layer norms in place of RMS norms", {"other": True})
         del changes["no-shift"], changes["unbiased"]  # RMS norms have neither biases nor a variance
-    group.rows("", changes, _norms_run, words=f"{{}} in {name}")
+    run_so = runs(lambda on: [*on.modules(*NORMS), *_last(on)], lambda norm, how, x: normed(norm, x, **how))
+    group.rows("", changes, run_so, words=f"{{}} in {name}")
 
 
 def _epsilon(on: Target, eps: float, which: Sequence[int] = (0, 1)) -> None:
@@ -226,23 +232,13 @@ def _last(on: Target) -> list[Any]:
     return [on.core.norm] if on.stage == PREFILL else []
 
 
-def _norms_run(on: Target, how: dict[str, Any]) -> None:
-    for norm in (*on.modules(*NORMS), *_last(on)):
-        on.changes.forward(norm, partial(normed, norm, **how))
-
-
 def add_activations(group: Group, name: str, own: str, forward: Callable[..., Tensor], kind: type[nn.Module]) -> None:
     """Add other activations than ``own``; ``forward(act, module, x)`` runs a perceptron of class ``kind``."""
-
-    def plant(on: Target, act: TensorChange) -> None:
-        for mlp in on.modules(kind):
-            on.changes.forward(mlp, partial(forward, act, mlp))
-
     of_own = ACTIVATIONS[own].words.rstrip(",")
     others = {key: row for key, row in ACTIVATIONS.items() if key != own}
     for key, row in others.items():
         others[key] = row._replace(words=f"{name}'s {row.words} in place of {of_own}".replace("'s the", "'s"))
-    group.rows("activation", others, plant)
+    group.rows("activation", others, runs(inside(kind), lambda mlp, act, x: forward(act, mlp, x)))
 
 
 def add_linears(group: Group, name: str, biased: Sequence[str], square: Sequence[str] = ()) -> None:
@@ -264,89 +260,3 @@ def _no_biases(on: Target, paths: Sequence[str]) -> None:
 def _transposed(on: Target, path: str) -> None:
     for linear in [block.get_submodule(path) for block in on.blocks]:
         on.changes.weight(linear.weight, linear.weight.data.T)
-
-
-def _add_numbers(group: Group, name: str) -> None:
-    """Add rounded numbers: weights, inputs, computations and outputs of blocks."""
-    weights: MistakeTable = {
-        **rounding("rounded to {}"),
-        "int8": Row("rounded to int8, a scale for each row", _int8, "int8"),
-        "int8-tensor": Row("rounded to int8, a scale for each tensor", partial(_int8, by_row=False), "int8"),
-        "fp8": Row("rounded to float8 (e4m3)", partial(rounded, dtype=torch.float8_e4m3fn), "fp8"),
-        "int4": Row("rounded to 4 bits, a scale for 32 of a row", _int4, "int4"),
-    }
-    group.rows("weights", weights, _weights, words=f"the weights of {name}'s blocks {{}}")
-    group.rows("runs", NARROW, _runs_in, words=f"{name}'s blocks computed in {{}}")
-    group.rows("gets", NARROW, _gets, words=f"what {name}'s blocks get rounded to {{}}")
-    group.rows("gives", NARROW, _gives, words=f"what {name}'s blocks give rounded to {{}}")
-    group.rows("wholly", NARROW, _wholly, words=f"all of {name} in {{}}")
-    group.add(NEVER_FILLED, f"weights of {name}'s blocks left as they were allocated", _never_filled)
-    group.add("inputs-tf32", f"the products in {name}'s blocks computed in TF32", _tf32, precision="tf32")
-
-
-def _never_filled(on: Target) -> None:
-    for module in [*on.modules(nn.Linear)][:1]:
-        on.changes.weight(module.weight, torch.full_like(module.weight, torch.nan))
-
-
-def _int8(value: Tensor, by_row: bool = True) -> Tensor:
-    rows = value.flatten(1) if by_row else value.reshape(1, -1)
-    scale = (rows.abs().amax(1).clamp_min(1e-12) / 127).view(-1, *(1 for _ in value.shape[1:]))
-    return (value / scale).round() * scale
-
-
-def _int4(value: Tensor) -> Tensor:
-    rows = value.flatten(1)
-    groups = F.pad(rows, (0, -rows.shape[1] % 32)).unflatten(1, (-1, 32))
-    scale = groups.abs().amax(-1, keepdim=True).clamp_min(1e-12) / 7
-    whole: Tensor = ((groups / scale).round() * scale).flatten(1)
-    return whole[:, : rows.shape[1]].reshape(value.shape)
-
-
-def _weights(on: Target, to: TensorChange) -> None:
-    for module in on.modules(nn.Linear, nn.Conv2d):
-        on.changes.weight(module.weight, to(module.weight.data.float()))
-
-
-def _runs_in(on: Target, dtype: torch.dtype) -> None:
-    for module in on.modules(nn.Linear):
-        on.changes.forward(module, partial(linear_in, module, dtype))
-
-
-def linear_in(module: Any, dtype: torch.dtype, x: Tensor) -> Tensor:
-    """Run a linear layer in a dtype, and return the result in the input's dtype."""
-    bias = None if module.bias is None else module.bias.to(dtype)
-    return F.linear(x.to(dtype), module.weight.to(dtype), bias).to(x.dtype)
-
-
-def _wholly(on: Target, dtype: torch.dtype) -> None:
-    """Cast the weights and the input of the whole stage to a dtype."""
-    stage = on.engine.family.stage.get(on.stage)
-    homes = [on.model.get_submodule(stage.module)] if stage and stage.module else [*on.all_blocks]
-    entry = [next(homes[0].children())] if stage and stage.module else []
-    for parameter in [one for module in homes for one in module.parameters()]:
-        on.changes.weight(parameter, parameter.data.to(dtype), own_dtype=False)
-    for module in (*entry, *on.blocks):
-        on.changes.around(module, lambda run, x, *rest: run(x.to(dtype), *rest))
-
-
-def _tf32(on: Target) -> None:
-    for module in on.modules(nn.Linear):
-        on.changes.weight(module.weight, _ten_bits(module.weight.data))
-        on.changes.around(module, lambda run, x: run(_ten_bits(x)))
-
-
-def _ten_bits(value: Tensor) -> Tensor:
-    """Round float32 to TF32, which has 10 bits of significand."""
-    bits = value.float().contiguous().view(torch.int32)
-    return ((bits + 0x1000) & ~0x1FFF).view(torch.float32)
-
-
-def _gets(on: Target, dtype: torch.dtype) -> None:
-    for block in on.blocks:
-        on.changes.around(block, lambda run, x, *rest: run(rounded(x, dtype), *rest))
-
-
-def _gives(on: Target, dtype: torch.dtype) -> None:
-    for block in on.blocks:
-        on.changes.around(block, lambda run, *args: rounded(run(*args), dtype))

@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pytest_dsocr.explain.catalogue.blocks import TensorChange
-from pytest_dsocr.explain.mistake import Group, MistakeTable, Row, Target
+from pytest_dsocr.explain.mistake import Target
+from pytest_dsocr.explain.rows import Group, MistakeTable, Row, inside, runs, wraps
 from pytest_dsocr.layers import experts
 from pytest_dsocr.layers.activations import quick_gelu
 
@@ -19,11 +20,22 @@ RoutedExperts = tuple[Tensor, Tensor]
 
 def add_experts(group: Group) -> None:
     """Add the mistakes of the experts to the decoder's."""
-    group.rows("experts", ROUTES, _routes)
-    shared = {"no-shared": ("no shared experts", 0), "shared-halved": ("shared experts averaged, not added", 0.5)}
-    group.rows("", {**shared, "shared-twice": ("shared experts added twice", 2)}, _shared)
-    group.rows("", {"no-routed": ("no routed experts", {"weigh": torch.zeros_like})}, _routes)
-    group.rows("mlp", MLPS, _mlp, words="{} in the decoder's perceptrons")
+    routes = runs(inside(experts.Router), lambda router, how, x: _routed(router, x, **how))
+    group.rows("experts", ROUTES, routes)
+    group.rows("", SHARED, wraps(_shared_experts, lambda run, factor, x: factor * run(x)))
+    group.rows("", {"no-routed": ("no routed experts", {"weigh": torch.zeros_like})}, routes)
+    group.rows("mlp", MLPS, runs(inside(experts.GatedMlp)), words="{} in the decoder's perceptrons")
+
+
+def _shared_experts(on: Target) -> list[Any]:
+    return [one.shared_experts for one in on.modules(experts.MixtureOfExperts)]
+
+
+SHARED: dict[str, tuple[str, float]] = {
+    "no-shared": ("no shared experts", 0),
+    "shared-halved": ("shared experts averaged, not added", 0.5),
+    "shared-twice": ("shared experts added twice", 2),
+}
 
 
 def _softmax(scores: Tensor) -> Tensor:
@@ -166,18 +178,3 @@ MLPS: dict[str, tuple[str, Callable[[Any, Tensor], Tensor]]] = {
         lambda m, x: m.down_proj(F.silu(m.gate_proj(x).clamp(max=7)) * m.up_proj(x).clamp(-7, 7)),
     ),
 }
-
-
-def _routes(on: Target, how: dict[str, Any]) -> None:
-    for router in on.modules(experts.Router):
-        on.changes.forward(router, partial(_routed, router, **how))
-
-
-def _shared(on: Target, factor: float) -> None:
-    for mixture in on.modules(experts.MixtureOfExperts):
-        on.changes.around(mixture.shared_experts, lambda run, x: factor * run(x))
-
-
-def _mlp(on: Target, run: Callable[[Any, Tensor], Tensor]) -> None:
-    for mlp in on.modules(experts.GatedMlp):
-        on.changes.forward(mlp, partial(run, mlp))

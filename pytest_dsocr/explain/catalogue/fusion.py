@@ -12,7 +12,8 @@ from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.engine import pipeline
 from pytest_dsocr.engine.fusion import end_rows, mosaic, square
 from pytest_dsocr.explain.catalogue.blocks import NOT_FINITE, rounding
-from pytest_dsocr.explain.mistake import NEVER_FILLED, Group, MistakeTable, Row, Target
+from pytest_dsocr.explain.mistake import NEVER_FILLED, Target
+from pytest_dsocr.explain.rows import Group, MistakeTable, Row
 from pytest_dsocr.models.spec import FUSION
 
 FusionGrid = tuple[int, int]

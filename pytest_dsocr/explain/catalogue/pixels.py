@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from io import BytesIO
-from math import ceil, log
-from pathlib import Path
+from math import ceil
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from PIL import Image, ImageOps
 from torch import Tensor
 
@@ -20,17 +17,22 @@ from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.contract import inputs, presets
 from pytest_dsocr.contract.image import GREY, SINGLE, files_of, load_image
 from pytest_dsocr.contract.inputs import normalise
-from pytest_dsocr.contract.presets import Grid, Preset, Tiling, candidates, crop_count, crop_grid, feature_count
-from pytest_dsocr.explain.mistake import Group, MistakeTable, Row, Target, kin
+from pytest_dsocr.contract.presets import Grid, Preset, crop_count, crop_grid, feature_count
+from pytest_dsocr.explain.catalogue.grids import GRIDS, GridRule, nearest
+from pytest_dsocr.explain.catalogue.images import (
+    OPENINGS,
+    RESIZES,
+    BarColour,
+    Page,
+    PageResize,
+    PageSize,
+    by_pillow,
+    opened,
+)
+from pytest_dsocr.explain.mistake import Target
+from pytest_dsocr.explain.rows import Group, MistakeTable, Row, kin
 from pytest_dsocr.models.spec import ModelSpec
 
-Page = Image.Image
-PageSize = tuple[int, int]
-BarColour = tuple[int, int, int]
-PageResize = Callable[[Page, PageSize], Page]
-"""Resize a page to a width and a height."""
-GridRule = Callable[[int, int, Tiling], Grid]
-"""Choose the grid of a page from its width and height."""
 Cut = Callable[["Recipe", Page, Grid, int], Sequence[Page]]
 """Cut a page into a grid of crops with sides of this number of pixels."""
 
@@ -100,29 +102,12 @@ def _of_pages(on: Target, seen: Callable[[Preset], Preset]) -> None:
     on.changes.set(inputs, "image_token_count", _count_of_cut)
 
 
-def _by_pillow(image: Page, size: PageSize, method: Image.Resampling = Image.Resampling.BICUBIC, **how: Any) -> Page:
-    return image.resize(size, method, **how)
-
-
-def _by_torch(image: Page, size: PageSize, dtype: torch.dtype = torch.float32, **how: Any) -> Page:
-    """Resize as torch does, rounded to whole levels; on bytes by torch's integer kernel, which is torchvision's."""
-    levels = torch.from_numpy(np.asarray(image).copy()).permute(2, 0, 1)[None].to(dtype)
-    out = F.interpolate(levels, size=(size[1], size[0]), **how).float()
-    return Image.fromarray(out[0].round().clamp(0, 255).byte().permute(1, 2, 0).numpy())
-
-
-def _by_transform(image: Page, size: PageSize, method: Image.Resampling) -> Page:
-    """Resize without looking at more than a pixel's neighbours."""
-    scale = (image.width / size[0], 0.0, 0.0, 0.0, image.height / size[1], 0.0)
-    return image.transform(size, Image.Transform.AFFINE, scale, method)
-
-
 @dataclass(frozen=True)
 class Recipe:
     """Recipe for a page's pixels; the defaults are the vendor's."""
 
     opened: Callable[[Any], Page] = load_image
-    resize: PageResize = _by_pillow
+    resize: PageResize = by_pillow
     colour: BarColour = GREY
     place: float = 0.5
     """Place of the page between the bars: 0 is the left or the top."""
@@ -222,162 +207,6 @@ CUTS: dict[str, tuple[str, Cut]] = {
 }
 
 
-def _opened(source: Any, change: Callable[[Page], Page]) -> Page:
-    """Open a page and make it RGB in another way."""
-    if isinstance(source, Page):
-        return change(source)
-    return change(Image.open(BytesIO(source if isinstance(source, bytes) else Path(source).read_bytes())))
-
-
-def _laid_over(image: Page, colour: BarColour) -> Page:
-    """Blend transparent pixels onto a colour."""
-    image = ImageOps.exif_transpose(image).convert("RGBA")
-    return Image.alpha_composite(Image.new("RGBA", image.size, (*colour, 255)), image).convert("RGB")
-
-
-def _wide(image: Page) -> Page:
-    """Divide 16-bit levels to 8 bits; Pillow clips them."""
-    image = ImageOps.exif_transpose(image)
-    if image.mode.startswith("I"):
-        image = Image.fromarray((np.asarray(image).astype(np.uint32) >> 8).astype(np.uint8))
-    return image.convert("RGB")
-
-
-def _as_stored(image: Page) -> Page:
-    opened = image.convert("RGB")
-    opened.info.clear()
-    return opened
-
-
-def _mean(image: Page) -> Page:
-    grey = np.asarray(load_image(image)).mean(-1).astype(np.uint8)
-    return Image.fromarray(np.repeat(grey[..., None], 3, -1))
-
-
-def _jpeg(image: Page, quality: int = 75, read: Callable[[Page], Page] = load_image) -> Page:
-    written = BytesIO()
-    read(image).save(written, "JPEG", quality=quality)
-    return Image.open(written).convert("RGB")
-
-
-OPENINGS: dict[str, tuple[str, Callable[[Page], Page]]] = {
-    "no-orientation": ("the EXIF orientation left alone", _as_stored),
-    "on-white": ("transparent pixels laid on white", partial(_laid_over, colour=(255, 255, 255))),
-    "on-black": ("transparent pixels laid on black", partial(_laid_over, colour=(0, 0, 0))),
-    "on-grey": ("transparent pixels laid on grey", partial(_laid_over, colour=GREY)),
-    "bgr": (
-        "the page's channels as blue, green, red",
-        lambda image: Image.merge("RGB", load_image(image).split()[::-1]),
-    ),
-    "grey": ("the page made grey", lambda image: load_image(image).convert("L").convert("RGB")),
-    "wide": ("16-bit levels divided by 256, not clipped", _wide),
-    "grey-mean": ("the page made grey by the mean of its channels", _mean),
-    "grey-late": ("the page made grey as it is stored", lambda image: image.convert("L").convert("RGB")),
-    "jpeg": ("the page written as a JPEG and read again", _jpeg),
-    **{
-        f"jpeg-{n}": (f"the page written as a JPEG of quality {n} and read again", partial(_jpeg, quality=n))
-        for n in (95, 90)
-    },
-    **{
-        f"jpeg-{quality}-stored": (
-            f"the page written as a JPEG of quality {quality}, its EXIF orientation left alone",
-            partial(_jpeg, quality=quality, read=_as_stored),
-        )
-        for quality in (75, 95)
-    },
-    "six-bits": ("levels of 6 bits", lambda image: load_image(image).point(lambda level: level // 4 * 4)),
-}
-GridDistance = Callable[[float, Grid], float]
-"""Return the distance of a grid from a page's width over its height."""
-
-
-def _rounded(page_digits: int, grid_digits: int = 99) -> GridDistance:
-    return lambda ratio, grid: abs(round(ratio, page_digits) - round(grid[0] / grid[1], grid_digits))
-
-
-NEARNESS: dict[str, tuple[str, GridDistance]] = {
-    "log": ("by the ratio of ratios, not by their difference", lambda ratio, grid: abs(log(ratio * grid[1] / grid[0]))),
-    "inverse": ("by height over width", lambda ratio, grid: abs(1 / ratio - grid[1] / grid[0])),
-    **{f"rounded-{n}": (f"by ratios rounded to {n} digits", _rounded(n, n)) for n in (1, 2, 3)},
-    **{f"page-rounded-{n}": (f"by the page's ratio rounded to {n} digits", _rounded(n)) for n in (1, 2, 3)},
-}
-
-
-def nearest(
-    width: int,
-    height: int,
-    tiling: Tiling,
-    *,
-    most: int = 0,
-    least: int = 2,
-    tie: str = "area",
-    swapped: bool = False,
-    limit: int | None = None,
-    margin: int = 0,
-    both: bool = False,
-    by: GridDistance = lambda ratio, grid: abs(ratio - grid[0] / grid[1]),
-) -> Grid:
-    """Choose a grid by another rule than the vendor's, which is that of the defaults.
-
-    Args:
-        width: of the page, in pixels.
-        height: of the page, in pixels.
-        tiling: how the model cuts pages.
-        most: the most crops, if not the model's.
-        least: the fewest crops of a page that is cut.
-        tie: which of two grids that are equally near is chosen.
-        swapped: exchange columns and rows.
-        limit: the longest side of a page that is not cut, if not a crop's.
-        margin: pixels by which that side is shorter.
-        both: cut a page only if both of its sides are too long.
-        by: how far a grid is from a page's shape.
-    """
-    crop_px = tiling.crop_px
-    if (min if both else max)(width, height) <= (crop_px if limit is None else limit) - margin:
-        return 1, 1
-    every = [*([(1, 1)] if least == 1 else []), *candidates(most or tiling.most)]
-    found = [grid for grid in every if grid[0] * grid[1] >= least]
-    best, least_apart = found[0], float("inf")
-    for grid in found:
-        apart = by(width / height, grid)
-        half = width * height > 0.5 * crop_px**2 * grid[0] * grid[1]
-        if apart < least_apart or (apart == least_apart and {"area": half, "first": False, "last": True}[tie]):
-            best, least_apart = grid, apart
-    return best[::-1] if swapped else best
-
-
-def _ceil(width: int, height: int, tiling: Tiling) -> Grid:
-    """Return the grid of the crops that the sides hold, within the limit."""
-    columns, rows = (max(1, -(-side // tiling.crop_px)) for side in (width, height))
-    while columns * rows > tiling.most:
-        columns, rows = (columns - 1, rows) if columns > rows else (columns, rows - 1)
-    return columns, rows
-
-
-GRIDS: dict[str, tuple[str, GridRule]] = {
-    "exchanged": ("columns and rows of the grid exchanged", partial(nearest, swapped=True)),
-    **{name: (f"at most {n} crops", partial(nearest, most=n)) for name, n in (("six", 6), ("twelve", 12), ("four", 4))},
-    "tie-first": ("the first of grids that are equally near", partial(nearest, tie="first")),
-    "tie-last": ("the last of grids that are equally near", partial(nearest, tie="last")),
-    "both-sides": ("only pages cut both of whose sides are above {crop} px", partial(nearest, both=True)),
-    "always": ("pages cut that fit into one crop", partial(nearest, limit=0)),
-    "never": ("no page cut", lambda *_: (1, 1)),
-    "from-one": ("a grid of one crop among those to choose from", partial(nearest, least=1)),
-    "ceil": ("a grid of as many crops as the page's sides hold, rounded up", _ceil),
-    "limit-1024": ("pages of up to 1024 px not cut", partial(nearest, limit=1024)),
-    "limit-639": ("pages of exactly {crop} px cut", partial(nearest, margin=1)),
-    **{key: (f"the grid nearest {words}", partial(nearest, by=by)) for key, (words, by) in NEARNESS.items()},
-    **{
-        f"always-{tie}": (
-            f"pages cut that fit into one crop, by the {tie} grid of those equally near",
-            partial(nearest, limit=0, tie=tie),
-        )
-        for tie in ("first", "last")
-    },
-    **{f"most-{n}": (f"at most {n} crops", partial(nearest, most=n)) for n in (2, 3, 5, *range(7, 12), 16, 20, 24, 32)},
-}
-
-
 def _normalised(
     levels: Tensor, mean: Sequence[float] = (0.5,), std: Sequence[float] = (0.5,), dtype: torch.dtype = torch.bfloat16
 ) -> Tensor:
@@ -414,37 +243,6 @@ LEVELS: MistakeTable = {
         lambda x: _normalised(x, dtype=torch.float16).bfloat16(),
         "float16",
     ),
-}
-RESIZES: dict[str, tuple[str, PageResize]] = {
-    **{
-        f"pillow-{method.name.lower()}": (f"Pillow's {method.name.lower()} filter", partial(_by_pillow, method=method))
-        for method in Image.Resampling
-        if method is not Image.Resampling.BICUBIC
-    },
-    **{
-        f"torch-{mode}-{int(anti)}": (
-            f"torch's {mode}{' with antialias' if anti else ''}",
-            partial(_by_torch, mode=mode, antialias=anti, align_corners=False),
-        )
-        for mode in ("bilinear", "bicubic")
-        for anti in (False, True)
-    },
-    **{
-        f"torch-bytes-{mode}": (
-            f"torchvision's {mode} on bytes, with antialias",
-            partial(_by_torch, dtype=torch.uint8, mode=mode, antialias=True),
-        )
-        for mode in ("bilinear", "bicubic")
-    },
-    **{
-        f"transform-{m.name.lower()}": (
-            f"Pillow's {m.name.lower()} filter without antialias",
-            partial(_by_transform, method=m),
-        )
-        for m in (Image.Resampling.BICUBIC, Image.Resampling.BILINEAR)
-    },
-    "torch-nearest": ("torch's nearest", partial(_by_torch, mode="nearest")),
-    **{f"gap-{n:g}": (f"Pillow's reducing_gap of {n:g}", partial(_by_pillow, reducing_gap=n)) for n in (2.0, 3.0)},
 }
 COLOURS: dict[str, BarColour] = {
     "black": (0, 0, 0),
@@ -486,7 +284,7 @@ CHANGED: dict[str, Row] = {
     **kin("bars", BARS),
     **{key: Row(*row) for key, row in VIEWS.items()},
     **kin("crops", _changing("cropped", CUTS), needs_crops=True),
-    **kin("opened", {key: (words, {"opened": partial(_opened, change=one)}) for key, (words, one) in OPENINGS.items()}),
+    **kin("opened", {key: (words, {"opened": partial(opened, change=one)}) for key, (words, one) in OPENINGS.items()}),
     **kin("levels", _changing("levels", LEVELS)),
 }
 """Fields that differ from the vendor's recipe."""

@@ -8,7 +8,8 @@ from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.contract import inputs, presets
 from pytest_dsocr.contract.presets import Grid, Layout, Preset
 from pytest_dsocr.contract.prompt import IMAGE, TextTokenizer, prompt_ids, split_at_images
-from pytest_dsocr.explain.mistake import Group, MistakeTable, Row, Target, kin
+from pytest_dsocr.explain.mistake import Target
+from pytest_dsocr.explain.rows import Group, MistakeTable, Row, kin
 from pytest_dsocr.models.spec import ModelSpec
 
 PromptIds = tuple[list[int], list[bool]]

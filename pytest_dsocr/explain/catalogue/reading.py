@@ -10,10 +10,11 @@ from torch import Tensor
 from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.contract.prompt import TextTokenizer
-from pytest_dsocr.engine import engine, pipeline
+from pytest_dsocr.engine import engine
 from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
 from pytest_dsocr.explain.catalogue.blocks import DTYPES
-from pytest_dsocr.explain.mistake import Group, MistakeTable, Row, Target, kin
+from pytest_dsocr.explain.mistake import Target
+from pytest_dsocr.explain.rows import Group, MistakeTable, Row, kin
 from pytest_dsocr.models.spec import ModelSpec
 
 TAGS = ("<td>", "</td>")
@@ -156,14 +157,11 @@ def reading(family: ModelSpec, how: Mapping[str, Any]) -> ReadingRule:
 
 
 def _reads(on: Target, how: Mapping[str, Any]) -> None:
-    by, right = reading(on.engine.family, how), pipeline.generate
+    by = reading(on.engine.family, how)
 
     def generate(pipeline: Any, state: Any, prompts: Any, policy: Any, pad: int) -> Iterator[list[int]]:
-        if len(prompts) > 1:
-            yield from right(pipeline, state, prompts, policy, pad)
-            return
-        most = policy.room(len(prompts[0]))
-        for token in by.tokens(pipeline, state, prompts[0], on.engine.tokenizer, policy.eos_id, most):
+        [prompt] = prompts
+        for token in by.tokens(pipeline, state, prompt, on.engine.tokenizer, policy.eos_id, policy.room(len(prompt))):
             yield [token]
 
     on.changes.set(engine, "generate", generate)

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from pytest_dsocr.explain.mistake import Group, Target
+from pytest_dsocr.explain.mistake import Target
+from pytest_dsocr.explain.rows import Group
 from pytest_dsocr.models.deepseek_ocr.mistakes.sam import sam_mistakes
 
 from . import model

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pytest_dsocr.explain.mistake import Group
+from pytest_dsocr.explain.rows import Group
 from pytest_dsocr.models.deepseek_ocr.mistakes.clip import clip_mistakes
 from pytest_dsocr.models.deepseek_ocr.mistakes.projector import projector_mistakes
 from pytest_dsocr.models.deepseek_ocr.mistakes.sam import sam_mistakes

@@ -11,10 +11,12 @@ from torch import Tensor, nn
 from pytest_dsocr.compare.verdict import Symptom
 from pytest_dsocr.explain.catalogue import blocks
 from pytest_dsocr.explain.catalogue.blocks import NOT_FINITE, TensorChange, rounding
-from pytest_dsocr.explain.mistake import Group, MistakeTable, Row, Target, kin
+from pytest_dsocr.explain.catalogue.numbers import add_numbers
+from pytest_dsocr.explain.mistake import Target
+from pytest_dsocr.explain.rows import Group, MistakeTable, Row, kin, runs, sets, wraps
 from pytest_dsocr.layers.sam import resize_grid
 from pytest_dsocr.models.deepseek_ocr import clip, model
-from pytest_dsocr.models.deepseek_ocr.mistakes.encoders import TableResize, add_attention, grid_variants
+from pytest_dsocr.models.deepseek_ocr.mistakes.encoders import add_attention, grid_variants
 from pytest_dsocr.models.deepseek_ocr.model import beside
 
 EPSILONS = (1e-6, 1e-12, 1e-8, 1e-3)
@@ -23,14 +25,16 @@ EPSILONS = (1e-6, 1e-12, 1e-8, 1e-3)
 def clip_mistakes() -> Group:
     """Return the mistakes of CLIP, the likeliest first."""
     group = Group("clip", {**NOT_FINITE, Symptom.SHUFFLED: ("features-turned",)})
-    group.rows("positions", dict(grid_variants()), _grid, "front", "CLIP's positions {}")
+    group.rows("positions", dict(grid_variants()), sets(clip, "resize_grid"), "front", "CLIP's positions {}")
     blocks.add_activations(group, "CLIP", "quick", lambda act, mlp, x: mlp.fc2(act(mlp.fc1(x))), clip.ClipMlp)
     linears = ("self_attn.qkv_proj", "self_attn.out_proj", "mlp.fc1", "mlp.fc2")
     blocks.add_linears(group, "CLIP", linears, ("self_attn.out_proj",))
     blocks.add_flows(group, "CLIP")
-    group.rows("", EMBEDDINGS, _embeds, "front")
+    add_numbers(group, "CLIP")
+    embeds = runs(lambda on: [on.core.vision_model.embeddings], lambda module, how, x: _tokens(module, x, **how))
+    group.rows("", EMBEDDINGS, embeds, "front")
     group.add("class-none", "CLIP without a class token", _classless, "front")
-    group.rows("", PRE_NORMS, _pre, "front")
+    group.rows("", PRE_NORMS, wraps(lambda on: [on.core.vision_model.pre_layrnorm]), "front")
     blocks.add_norms(group, "CLIP", 1e-5, EPSILONS)
     add_attention(group, "CLIP")
     for eps in EPSILONS:
@@ -43,10 +47,6 @@ def clip_mistakes() -> Group:
     group.rows("", ENDS, _end, "back")
     group.add("last-block-left-out", "CLIP's features of a block too early, without the last one", _early, "back")
     return group
-
-
-def _grid(on: Target, resize: TableResize) -> None:
-    on.changes.set(clip, "resize_grid", resize)
 
 
 def _flat(x: Tensor) -> Tensor:
@@ -118,18 +118,10 @@ ENDS: MistakeTable = {
 }
 
 
-def _embeds(on: Target, how: dict[str, Any]) -> None:
-    module = on.core.vision_model.embeddings
-    on.changes.forward(module, partial(_tokens, module, **how))
-
-
 def _classless(on: Target) -> None:
-    _embeds(on, {"class_at": "nowhere"})
+    module = on.core.vision_model.embeddings
+    on.changes.forward(module, partial(_tokens, module, class_at="nowhere"))
     on.changes.set(model, "beside", lambda clip, sam: beside(F.pad(clip, (0, 0, 1, 0)), sam))
-
-
-def _pre(on: Target, change: Callable[..., Tensor]) -> None:
-    on.changes.around(on.core.vision_model.pre_layrnorm, change)
 
 
 def _epsilons(on: Target, eps: float, everywhere: bool) -> None:

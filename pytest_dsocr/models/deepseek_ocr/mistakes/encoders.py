@@ -9,8 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pytest_dsocr.explain.catalogue.blocks import DTYPES, TensorChange, rounding
-from pytest_dsocr.explain.mistake import Group, MistakeTable, Precision, Row, Target, kin
+from pytest_dsocr.explain.catalogue.attention import ATTENDED, LETTERS, attended
+from pytest_dsocr.explain.catalogue.blocks import TensorChange, rounding
+from pytest_dsocr.explain.mistake import Precision, Target
+from pytest_dsocr.explain.rows import Group, MistakeTable, Row, inside, kin, runs
 from pytest_dsocr.layers import sam
 from pytest_dsocr.layers.sam import resize_grid, resize_line
 from pytest_dsocr.models.deepseek_ocr import clip
@@ -18,65 +20,6 @@ from pytest_dsocr.models.deepseek_ocr import clip
 ATTENTIONS = (sam.SamAttention, clip.ClipAttention)
 Split = Callable[[Tensor, int], Tensor]
 """Split ``[B, P, 3 * C]`` into queries, keys and values ``[3, B, N, P, D]``, for a number of heads."""
-Hidden = Callable[[Tensor, Tensor], Tensor]
-"""Return the keys hidden from queries, from the positions of queries ``[T, 1]`` and keys ``[1, S]``."""
-
-
-def attended(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    bias: Tensor | float = 0.0,
-    hidden: Hidden | None = None,
-    scale: Callable[[int, int], float] = lambda dim, heads: 1 / math.sqrt(dim),
-    change: TensorChange = lambda scores: scores,
-    fill: float | None = None,
-    softmax: Callable[[Tensor], Tensor] = lambda scores: scores.softmax(-1, dtype=torch.float32),
-) -> Tensor:
-    """Attend ``[B, N, T, D]`` as a port may do; the defaults are the vendor's.
-
-    Args:
-        q: queries.
-        k: keys.
-        v: values.
-        bias: added to the scores.
-        hidden: what is not seen; None if everything is seen.
-        scale: factor of the scores, from a head's channels and the number of heads.
-        change: applied to the scores before the mask.
-        fill: the score of what is not seen; None for the lowest number.
-        softmax: softmax over the keys.
-    """
-    scores = change(q @ k.transpose(-2, -1) * scale(q.shape[-1], q.shape[1]) + bias)
-    if hidden is not None:
-        at = torch.arange(k.shape[2], device=q.device)
-        least = torch.finfo(scores.dtype).min if fill is None else fill
-        scores = scores.masked_fill(hidden(at[-q.shape[2] :, None], at[None]), least)
-    return softmax(scores).to(q.dtype) @ v
-
-
-def _softmax(dtype: torch.dtype) -> TensorChange:
-    return lambda scores: scores.to(dtype).softmax(-1).to(scores.dtype)
-
-
-ATTENDED: MistakeTable = {
-    "no-scale": ("scores that are not scaled", {"scale": lambda dim, heads: 1.0}),
-    "scale-width": (
-        "scores scaled by the root of the whole width, not of a head's",
-        {"scale": lambda dim, heads: 1 / math.sqrt(dim * heads)},
-    ),
-    "scale-twice": ("scores scaled twice", {"scale": lambda dim, heads: 1 / dim}),
-    **{
-        f"softmax-{key}": Row(f"a softmax in {key}", {"softmax": _softmax(dtype)}, key) for key, dtype in DTYPES.items()
-    },
-    "softmax-one": Row(
-        "a softmax with one more in its sum",
-        {"softmax": lambda s: torch.cat([s, torch.zeros_like(s[..., :1])], -1).softmax(-1)[..., :-1]},
-        is_small=True,
-    ),
-    "over-queries": ("a softmax over the queries, not the keys", {"softmax": lambda s: s.softmax(-2)}),
-}
-"""Mistakes of any attention, as replaced arguments of :func:`attended`."""
 
 
 def _split(fused: Tensor, heads: int, *, sizes: str = "3nd", order: tuple[int, ...] = (0, 1, 2)) -> Tensor:
@@ -137,7 +80,6 @@ HEADS: MistakeTable = {
     "heads-one": ("one head", {"split": lambda fused, heads: _split(fused, 1)}),
 }
 """Mistakes of CLIP only, since SAM's relative positions are as wide as a head."""
-LETTERS = {"q": "queries", "k": "keys", "v": "values"}
 ORDERS = {"kqv": (1, 0, 2), "vkq": (2, 1, 0), "qvk": (0, 2, 1), "kvq": (2, 0, 1), "vqk": (1, 2, 0)}
 """Indices at which queries, keys and values are read, by the order that a port assumes."""
 
@@ -145,12 +87,13 @@ ORDERS = {"kqv": (1, 0, 2), "vkq": (2, 1, 0), "qvk": (0, 2, 1), "kvq": (2, 0, 1)
 def add_attention(group: Group, name: str) -> None:
     """Add mistakes in the attention of each block of ``name``."""
     rows = BY_HEAD | ATTENDED | VARIANTS | (HEADS if group.stage == "clip" else {})
-    group.rows("", rows, _attends, words=f"{{}} in {name}")
+    attends = runs(inside(*ATTENTIONS), lambda module, how, x: _run(module, x, **how))
+    group.rows("", rows, attends, words=f"{{}} in {name}")
     orders: MistakeTable = {
         letters: (", ".join(LETTERS[one] for one in letters), {"split": partial(_split, order=order)})
         for letters, order in ORDERS.items()
     }
-    group.rows("order", orders, _attends, words=f"{{}} in this order in {name}")
+    group.rows("order", orders, attends, words=f"{{}} in this order in {name}")
     for place, (letter, part) in enumerate(LETTERS.items()):
         if letter != "k":  # a bias of the keys adds as much to every score of a query
             words = f"the bias of the {part} left out in {name}"
@@ -159,11 +102,6 @@ def add_attention(group: Group, name: str) -> None:
         words = f"the weight of the {part} transposed in {name}"
         plant = partial(_part, place=place, change=lambda part: part.T, of="weight")
         group.add(f"transposed-{letter}", words, plant, kind="transposed")
-
-
-def _attends(on: Target, how: dict[str, Any]) -> None:
-    for module in on.modules(*ATTENTIONS):
-        on.changes.forward(module, partial(_run, module, **how))
 
 
 def _part(on: Target, place: int, change: TensorChange, of: str) -> None:

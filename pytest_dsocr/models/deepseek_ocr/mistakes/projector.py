@@ -10,8 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pytest_dsocr.engine.fusion import square
-from pytest_dsocr.explain.catalogue.blocks import DTYPES, NOT_FINITE, rounded
-from pytest_dsocr.explain.mistake import NEVER_FILLED, Group, Target
+from pytest_dsocr.explain.catalogue.blocks import NARROW, NOT_FINITE, rounded
+from pytest_dsocr.explain.catalogue.numbers import linear_in
+from pytest_dsocr.explain.mistake import NEVER_FILLED, Target
+from pytest_dsocr.explain.rows import Group, runs
 from pytest_dsocr.models.deepseek_ocr.model import DeepseekOCR
 
 
@@ -21,11 +23,10 @@ def projector_mistakes() -> Group:
     for key, (words, pairing) in PAIRINGS.items():
         where = "" if "projector" in words else " in front of the projector"
         group.add(key, f"{words}{where}", partial(_pairs, pairing=pairing))
-    group.rows("", LINEARS, _projects)
-    for key, dtype in DTYPES.items():
-        for what, words in ROUNDED.items():
-            run = partial(_rounded, to=dtype, what=what)
-            group.add(f"{what}-{key}", f"{words} {key}", partial(_projects, run=run), kind=what, precision=key)
+    group.rows("", LINEARS, runs(_layers))
+    for key, row in NARROW.items():
+        for what, (words, compute) in ROUNDED.items():
+            group.rows(what, {key: row}, runs(_layers, compute), words=words)
     return group
 
 
@@ -114,24 +115,23 @@ LINEARS: dict[str, tuple[str, Callable[[Any, Tensor], Tensor]]] = {
         lambda linear, x: F.linear(x, linear.weight.T.reshape(linear.weight.shape), linear.bias),
     ),
 }
-ROUNDED = {
-    "weight": "the projector's weight rounded to",
-    "gets": "what the projector gets rounded to",
-    "gives": "what the projector gives rounded to",
-    "runs": "the projector computed in",
+ROUNDED: dict[str, tuple[str, Callable[[Any, torch.dtype, Tensor], Tensor]]] = {
+    "weight": (
+        "the projector's weight rounded to {}",
+        lambda linear, to, x: F.linear(x, rounded(linear.weight, to), linear.bias),
+    ),
+    "gets": ("what the projector gets rounded to {}", lambda linear, to, x: _linear(linear, rounded(x, to))),
+    "gives": ("what the projector gives rounded to {}", lambda linear, to, x: rounded(_linear(linear, x), to)),
+    "runs": ("the projector computed in {}", linear_in),
 }
+
+
+def _layers(on: Target) -> list[Any]:
+    return [on.core.projector.layers]
 
 
 def _linear(linear: Any, x: Tensor) -> Tensor:
     return F.linear(x, linear.weight, linear.bias)
-
-
-def _rounded(linear: Any, x: Tensor, *, to: torch.dtype, what: str) -> Tensor:
-    if what == "runs":
-        return F.linear(x.to(to), linear.weight.to(to), linear.bias.to(to)).to(x.dtype)
-    if what == "weight":
-        return F.linear(x, rounded(linear.weight, to), linear.bias)
-    return _linear(linear, rounded(x, to)) if what == "gets" else rounded(_linear(linear, x), to)
 
 
 def _pairs(on: Target, pairing: Pairing) -> None:
@@ -139,8 +139,3 @@ def _pairs(on: Target, pairing: Pairing) -> None:
         return self.project(torch.cat(pairing(EncoderFeatures(clip, sam)), -1))
 
     on.changes.set(DeepseekOCR, "projector", projector)
-
-
-def _projects(on: Target, run: Callable[[Any, Tensor], Tensor]) -> None:
-    linear = on.core.projector.layers
-    on.changes.forward(linear, partial(run, linear))

@@ -9,17 +9,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pytest_dsocr.explain.catalogue import blocks
-from pytest_dsocr.explain.catalogue.blocks import (
-    ACTIVATIONS,
-    NOT_FINITE,
-    TensorChange,
-    normed,
-    rounded,
-    rounding,
-)
-from pytest_dsocr.explain.mistake import Group, MistakeTable, Row, Target, kin
+from pytest_dsocr.explain.catalogue.blocks import ACTIVATIONS, NOT_FINITE, TensorChange, normed, rounded, rounding
+from pytest_dsocr.explain.catalogue.numbers import add_numbers
+from pytest_dsocr.explain.mistake import Target
+from pytest_dsocr.explain.rows import Group, MistakeTable, Row, inside, kin, sets, wraps
 from pytest_dsocr.layers import sam
-from pytest_dsocr.models.deepseek_ocr.mistakes.encoders import TableResize, add_attention, grid_variants, line_variants
+from pytest_dsocr.models.deepseek_ocr.mistakes.encoders import add_attention, grid_variants, line_variants
 
 Bias = Callable[..., Tensor]
 """Compute the bias of relative positions from queries ``[B, N, P, D]``, a height and a width."""
@@ -30,15 +25,19 @@ def sam_mistakes() -> Group:
     group = Group("sam", NOT_FINITE)
     blocks.add_activations(group, "SAM", "erf", lambda act, mlp, x: mlp.lin2(act(mlp.lin1(x))), sam.SamMlp)
     blocks.add_linears(group, "SAM", ("attn.qkv", "attn.proj", "mlp.lin1", "mlp.lin2"), ("attn.proj",))
-    group.rows("relative", dict(line_variants()), _line, words="SAM's tables of relative positions {}")
-    group.rows("relative", BIASES, _biased)
+    group.rows(
+        "relative", dict(line_variants()), sets(sam, "resize_line"), words="SAM's tables of relative positions {}"
+    )
+    group.rows("relative", BIASES, wraps(inside(sam.SamAttention), name="position_bias"))
     group.rows("relative", RELATIVE, _relative, words="{} in SAM")
     group.rows("", WINDOWS, lambda on, plant: plant(on), "wide")
     blocks.add_norms(group, "SAM", 1e-6, (1e-5, 1e-12, 1e-8, 1e-3))
     add_attention(group, "SAM")
     blocks.add_flows(group, "SAM")
-    group.rows("positions", dict(grid_variants()), _grid, "front", "SAM's absolute positions {}")
-    group.rows("pixels", PIXELS, _pixels, "front", "{} in front of SAM")
+    add_numbers(group, "SAM")
+    group.rows("positions", dict(grid_variants()), sets(sam, "resize_grid"), "front", "SAM's absolute positions {}")
+    pixels = wraps(lambda on: [on.core.sam_model.patch_embed], lambda run, change, x: run(change(x)))
+    group.rows("pixels", PIXELS, pixels, "front", "{} in front of SAM")
     group.rows("patches", PATCHES, _patches, "front")
     group.add("patches-no-bias", "the patches without their bias", _no_patch_bias, "front", kind="patches")
     words = "SAM's patches in the order of the columns"
@@ -59,14 +58,6 @@ def sam_mistakes() -> Group:
     group.add("neck-turned", "SAM's rows and columns exchanged in front of the neck", _neck_turned, "back")
     group.add("neck-not-loaded", "the weights of SAM's neck never loaded", _neck_not_loaded, "back")
     return group
-
-
-def _line(on: Target, resize: TableResize) -> None:
-    on.changes.set(sam, "resize_line", resize)
-
-
-def _grid(on: Target, resize: TableResize) -> None:
-    on.changes.set(sam, "resize_grid", resize)
 
 
 def _relative(on: Target, change: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> None:
@@ -98,11 +89,6 @@ BIASES: MistakeTable = {
         "SAM's bias of relative positions rounded to {}", lambda change: lambda bias, *place: change(bias(*place))
     ),
 }
-
-
-def _biased(on: Target, change: Callable[..., Tensor]) -> None:
-    for module in on.modules(sam.SamAttention):
-        on.changes.set(module, "position_bias", partial(change, module.position_bias))
 
 
 def _windowed(on: Target) -> list[Any]:
@@ -211,10 +197,6 @@ PATCHES: MistakeTable = {
     ),
     **rounding("the patches' weights rounded to {}"),
 }
-
-
-def _pixels(on: Target, change: TensorChange) -> None:
-    on.changes.around(on.core.sam_model.patch_embed, lambda run, x: run(change(x)))
 
 
 def _patches(on: Target, change: TensorChange) -> None:

@@ -1,0 +1,107 @@
+"""Blocks and stages of a subject with their inputs, from which an engine computes them again."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pytest_dsocr.engine.engine import Engine
+from pytest_dsocr.explain.mistake import (
+    Changes,
+    Mistake,
+    PromptState,
+    Target,
+    blocks_of,
+    home_of,
+    image_places,
+    model_of,
+)
+from pytest_dsocr.explain.recompute import GivenBlocks
+from pytest_dsocr.layers.rotary import Rope
+from pytest_dsocr.models import STAGES
+from pytest_dsocr.models.spec import PIXELS, PREFILL
+from pytest_dsocr.records.block_seams import BlockPass, watch_passes
+from pytest_dsocr.records.config import Level
+from pytest_dsocr.records.names import TensorName
+from pytest_dsocr.subjects.checked import CheckedSubject
+
+
+@dataclass(frozen=True, eq=False)
+class ComputedPart:
+    """Output of a block or stage of the subject, and the input that an engine computes it from again."""
+
+    stage: str
+    name: str
+    gave: Tensor
+    given: tuple[Tensor, ...]
+    """Input of the block or stage."""
+    depth: int | None = None
+    """Index of the block; None for a whole stage."""
+    image: tuple[int, int] = (0, 0)
+    """Position of the image's first token in the prompt, and the position after its last one."""
+
+    def compute(
+        self, engine: Engine[Any], change: Mistake | None = None, *, wide: bool = False, blocks: Tensor | None = None
+    ) -> Tensor:
+        """Return the engine's output, under a mistake or none.
+
+        Args:
+            engine: computes.
+            change: a mistake that is planted meanwhile.
+            wide: whether the input is converted to float32.
+            blocks: the known output of the stage's blocks, which are not run again.
+        """
+        given = [one.float() if wide and one.is_floating_point() else one for one in self.given]
+        with Changes() as changes, torch.no_grad():
+            target = self._target(engine, changes)
+            if blocks is not None:
+                changes.set(*home_of(engine, self.stage), nn.ModuleList([GivenBlocks(blocks)]))
+            if change is not None:
+                change.plant(target)
+            if self.depth is None:
+                return engine.pipeline.encode(self.stage, *given)
+            with engine.pipeline.running(self.stage):
+                block = blocks_of(engine, self.stage)[self.depth]
+                out: Tensor = block(*given, *_of_prompt(engine, given[0])) if self.stage == PREFILL else block(*given)
+                return out
+
+    def _target(self, engine: Engine[Any], changes: Changes) -> Target:
+        blocks = blocks_of(engine, self.stage)
+        own = blocks if self.depth is None else [blocks[self.depth]]
+        prompt = PromptState(self.image, self.given[0].shape[1])
+        return Target(engine, changes, self.stage, own, blocks, self.depth or 0, prompt)
+
+
+def _of_prompt(engine: Engine[Any], x_BTC: Tensor) -> tuple[Rope, Any]:
+    cache = engine.model.new_cache()
+    positions = cache.positions(x_BTC.shape[1], x_BTC.device)
+    return Rope(model_of(engine).model.inv_freq, positions, x_BTC.dtype), cache
+
+
+def parts_of(asked: CheckedSubject, inputs: Mapping[str, Tensor]) -> list[ComputedPart]:
+    """Run a subject's vision and prompt, and return the parts that can be computed again.
+
+    These are its stages for each view. A subject with named modules also has its blocks, which come first.
+    """
+    find = asked.subject.module if asked.level >= Level.MODULES else None
+    with torch.no_grad(), watch_passes(find) if find else nullcontext(list[BlockPass]()) as passes:
+        seams = asked.vision(inputs, partial=True)
+        if find:
+            asked.prefill(inputs, seams.get("vision_fusion"))
+    image = image_places(inputs["images_seq_mask"])
+    blocks = [ComputedPart(one.stage, one.name, one.gave, (one.given,), one.depth, image) for one in passes]
+    return [*blocks, *_stages(seams, inputs)]
+
+
+def _stages(seams: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> Iterator[ComputedPart]:
+    pixels = {"crops": inputs["images_crop"], "page": inputs["images_ori"]}
+    for name, gave in seams.items():
+        stage, view, _ = TensorName.parse(name)
+        known = next((one for one in STAGES if one.name == stage and view), None)
+        takes = known.takes if known else ()
+        sources = [pixels[view] if one == PIXELS else seams.get(str(TensorName(one, view))) for one in takes]
+        if sources and all(one is not None for one in sources):
+            yield ComputedPart(stage, name, gave, tuple(one for one in sources if one is not None))

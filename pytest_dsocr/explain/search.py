@@ -1,0 +1,145 @@
+"""The search: mistakes are tried one after the other within a budget, and the nearest to the subject is the answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from pytest_dsocr.explain.deadline import Deadline
+from pytest_dsocr.explain.mistake import Mistake
+from pytest_dsocr.explain.question import Question
+from pytest_dsocr.records.reference_result import Seam
+from pytest_dsocr.records.summing import sample_positions
+
+NOT = "not "
+"""Start of :attr:`SearchResult.beyond` if the mistake does not explain the next tensors."""
+TIMES_NEARER = 100
+"""Factor by which a mistake that explains must reduce the error."""
+SOMEWHAT_NEARER = 10
+"""Factor by which a mistake must reduce the error if another mistake is left."""
+AS_NEAR = 3
+"""Factor between errors that are not told apart: mistakes within it of the nearest are named as well."""
+EXACT = 1e-7
+"""Error below which float32 cannot tell two mistakes apart."""
+
+Measure = Callable[[Mistake], float]
+"""Return the distance of the engine with a mistake from the subject; 0 only if every bit is equal."""
+
+
+def distance(actual: Seam, made: Seam) -> float:
+    """Return the norm of the difference of two tensors over that of ``made``; 0 only if every bit is equal."""
+    if (actual.shape, actual.dtype, actual.sha256) == (made.shape, made.dtype, made.sha256):
+        return 0.0
+    if actual.shape != made.shape:
+        return math.inf
+    apart = float((actual.sketch.double() - made.sketch.double()).norm()) / (made.norm or 1.0)
+    return apart if math.isfinite(apart) else math.inf
+
+
+def distance_of_first(actual: Seam, first: Tensor) -> float:
+    """Return the distance of the sampled values that lie in the ``first`` views, relative to these."""
+    places = torch.from_numpy(sample_positions(math.prod(actual.shape)))
+    inside = places < first.numel()
+    own = first.detach().flatten()[places[inside].to(first.device)].double().cpu()
+    apart = float((actual.sample.double()[inside] - own).norm() / own.norm().clamp_min(1e-30))
+    return apart if math.isfinite(apart) else math.inf
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """Result of a search among mistakes."""
+
+    tried: int
+    """Number of mistakes that were computed and compared."""
+    untried: int
+    """Number of mistakes that the time did not allow, now and before."""
+    without: float
+    """Relative error of the engine without any mistake."""
+    found: tuple[str, ...] = ()
+    """Ids of the mistakes that explain the divergence; several if they have the same effect."""
+    words: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    """Groups of the mistakes in ``found``."""
+    error: float = math.inf
+    """Relative error with the mistake."""
+    explained: bool = False
+    """Whether the divergence is reproduced; otherwise the engine only comes nearer to the subject."""
+    raised: tuple[str, ...] = ()
+    """Words of the mistakes that could not be computed."""
+    done: tuple[str, ...] = ()
+    """Ids of all mistakes that were tried, also of those that could not be computed."""
+    places: int | None = None
+    """Number of places where a text or choices leave the engine's; None for tensors."""
+    beyond: str = ""
+    """The next tensors that the mistake also explains, or :data:`NOT` and the one that it does not."""
+
+    def keeping(self, ids: Collection[str], beyond: str = "") -> SearchResult:
+        """Return the result with only these of its mistakes, and with what they explain beyond it."""
+        kept = [row for row in zip(self.found, self.words, self.groups, strict=True) if row[0] in ids]
+        found, words, groups = zip(*kept, strict=True)
+        return replace(self, found=found, words=words, groups=groups, beyond=beyond)
+
+
+NOTHING = SearchResult(0, 0, 0.0)
+"""Result if no mistake of this kind is known."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """Search for the mistake that answers a question.
+
+    Args:
+        question: decides which candidates are tried.
+        deadline: end of the search; no candidate is started after it.
+    """
+
+    question: Question
+    deadline: Deadline
+
+    def among(
+        self, candidates: Iterable[Mistake], measure: Measure, without: float, near: float | None = None
+    ) -> SearchResult:
+        """Try the candidates in order. After one that is equal to the bit, try its kind next.
+
+        Args:
+            candidates: mistakes that may explain the divergence.
+            measure: distance of each; a candidate for which it raises does not count as tried.
+            without: distance of the engine without a mistake.
+            near: largest distance that counts as reproduced; the question's own by default.
+        """
+        every, found, raised, done = [*candidates], list[tuple[float, Mistake]](), list[str](), list[str]()
+        left = [*self._left(every)]
+        while left and without > 0 and not self.deadline.is_over:
+            one = left.pop(0)
+            done.append(one.id)
+            try:
+                apart = measure(one)
+            except Exception:  # a mistake may not fit the sizes of this checkpoint
+                raised.append(one.words)
+                continue
+            found.append((apart if math.isfinite(apart) else math.inf, one))
+            if apart == 0.0:  # first come those that explain earlier pages, then the kind of this one
+                alike = (one.group, one.kind)
+                left.sort(key=lambda other: (other.id not in self.question.only, (other.group, other.kind) != alike))
+        tried = {*(self.question.done or ()), *done}
+        untried = sum(one.id not in tried for one in every)
+        answer = SearchResult(len(found), untried, without, raised=tuple(raised), done=tuple(done))
+        least = min((apart for apart, _ in found), default=math.inf)
+        if least > without / SOMEWHAT_NEARER or least == math.inf:
+            return answer
+        limit = min(self.question.near if near is None else near, without / TIMES_NEARER)
+        same = [one for apart, one in found if apart <= max(AS_NEAR * least, EXACT if least else 0.0)]
+        ids, words, groups = zip(*((one.id, one.words, one.group) for one in same), strict=True)
+        return replace(answer, found=ids, words=words, groups=groups, error=least, explained=least <= limit)
+
+    def _left(self, every: Iterable[Mistake]) -> Iterator[Mistake]:
+        """Yield the candidates to try, each once: first those that explain the earlier pages."""
+        only, done = self.question.only, self.question.done
+        yield from (one for one in every if one.id in only)
+        if done is not None:
+            known = {*done, *only}
+            yield from (one for one in every if one.id not in known)

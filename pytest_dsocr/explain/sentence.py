@@ -1,0 +1,140 @@
+"""The sentence of a cause, which follows "explained" in a report, and whether the cause is proven."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from pytest_dsocr.base.words import count
+from pytest_dsocr.compare.case import CaseReport, Explanation
+from pytest_dsocr.compare.readings import REPEATED, STATE
+from pytest_dsocr.compare.seams import known_effects
+from pytest_dsocr.explain.mistake import ALL
+from pytest_dsocr.explain.proof import MOST_ODDS, Evidence, odds_of_places, odds_of_tensor
+from pytest_dsocr.explain.question import BY_TEXT, Question
+from pytest_dsocr.explain.search import NOT, SearchResult
+from pytest_dsocr.models import VISION
+from pytest_dsocr.records.names import ComparisonKind
+
+FLAG = "--dsocr-explain"
+PARTS = {
+    ALL: "vision and the decoder",
+    **dict.fromkeys(VISION, "vision"),
+    **dict.fromkeys(("prefill", "steps"), "the decoder"),
+    **{"pixels": "pixels", "prompt": "the prompt", "read": "the choice of tokens", "text": "what is made of tokens"},
+}
+"""Part of the model that a group of mistakes belongs to."""
+REFUTED = "not by"
+"""Start of an explanation that says: the mistakes that explain the earlier pages do not explain this one."""
+MOST_WORDS = 3
+"""Largest number of equally good mistakes that are named."""
+
+
+def of_search(question: Question, answer: SearchResult) -> Explanation | None:
+    """Return the explanation of a search's result; None if nothing was tried."""
+    if not answer.tried and not answer.raised:
+        return None
+    what, is_text, untried = question.what, question.what in BY_TEXT, _untried(question, answer)
+    if not answer.found:
+        failed = () if question.others else answer.raised
+        raised = f"; {len(failed)} could not be computed: {_listed(failed, ', ')}" if failed else ""
+        pages = len(question.others) + 1 if is_text and not untried else 0
+        return Explanation(f"{_by_none(answer.tried, what)}{raised}{untried}", what, pages=pages)
+    evidence, named = evidence_of(question, answer), f"with {_listed(answer.words, ', or ')}"
+    if is_text:
+        where = "the subject's text of every page so far" if question.others else "the subject's text"
+        text = (
+            f"{_of_chance(evidence, answer)}{_of_parts(answer)}{named}, the engine reproduces {where} (equal){untried}"
+        )
+        return Explanation(text, what, answer.found, evidence.is_proof, len(question.others) + 1)
+    apart = "equal" if answer.error == 0 else f"{answer.error:.0e} apart"
+    without = "" if answer.without in (1.0, math.inf) else f", {answer.without:.0e} without"
+    reached = f"the subject's {what} ({apart}{without})"
+    if not answer.explained:
+        return Explanation(f"in part: {named}, the engine comes nearer to {reached}", what, answer.found)
+    text = f"{named}, the engine reproduces {reached}{_behind(answer)}{untried}"
+    return Explanation(text, what, answer.found, evidence.is_proof)
+
+
+def of_rounding(report: CaseReport) -> Explanation | None:
+    """Return the explanation of a case that first breaks at a stage's rounding; None for any other case."""
+    first = report.divergence.first if report.divergence else None
+    if first is None or first.name.kind is not ComparisonKind.ROUNDING:
+        return None
+    found = report.exchange.answer.rounding[first.stage]
+    if not (effects := known_effects(found)):
+        return Explanation(_by_none(found.tried, first.what), first.what) if found.tried else None
+    likeliest = effects[0]
+    evidence = Evidence(found.untried, len(effects), found.tried * math.erfc(likeliest.z / math.sqrt(2)))
+    words = f"with {', or '.join(one.words for one in effects)}"
+    text = f"{words}, the engine differs from the vendor's kernels as the subject does "
+    text += f"({likeliest.share:.3f} of the effect, z = {likeliest.z:.0f})"
+    return Explanation(text, first.what, tuple(one.id for one in effects), evidence.is_proof)
+
+
+def of_readings(report: CaseReport) -> Explanation | None:
+    """Return the explanation of a case that breaks in its text because its readings differ; otherwise None."""
+    divergence, why = report.divergence, report.readings.why if report.readings else ""
+    if divergence is None or not why or divergence.first.what not in REPEATED:
+        return None
+    evidence = Evidence(0, 1, MOST_ODDS if why == STATE else 1.0)
+    return Explanation(why, divergence.first.what, is_proven=evidence.is_proof)
+
+
+def of_refuted(what: str, pages: int) -> Explanation:
+    """Return the explanation of a text that refutes all mistakes that explain the pages before."""
+    return Explanation(f"{REFUTED} what explains the pages before", what, pages=pages)
+
+
+def evidence_of(question: Question, answer: SearchResult) -> Evidence:
+    """Return the evidence for the mistakes that give the subject's values.
+
+    It is void if the next tensors contradict the mistake. A mistake that is known to coincide with another on some page
+    is proven only if the other one was tried.
+    """
+    from pytest_dsocr.explain.catalogue import twins
+
+    by_text, before = question.what in BY_TEXT, question.done or ()
+    odds = odds_of_tensor(answer.error, question.ordinary)
+    if answer.places is not None:
+        odds = odds_of_places(answer.places, len({*before, *answer.done}))
+    tried = {*answer.done, *(before if by_text else ())}
+    unseen = len({other for one in answer.found for other in twins(one, by_text=by_text)} - tried)
+    return Evidence(answer.untried + unseen, len(answer.found), 1.0 if answer.beyond.startswith(NOT) else odds)
+
+
+def _by_none(tried: int, what: str) -> str:
+    return f"by none of {count(tried, 'known mistake')} tried at {what}"
+
+
+def _of_parts(answer: SearchResult) -> str:
+    """Return the part of the model that the mistakes are in, if these are many."""
+    if len(answer.found) <= MOST_WORDS:
+        return ""
+    parts = Counter(PARTS[group] for group in answer.groups).most_common()
+    one_part = f"all of them of {parts[0][0]}"
+    of_parts = one_part if len(parts) == 1 else ", ".join(f"{number} of {part}" for part, number in parts)
+    return f"by one of {len(answer.found)} mistakes, {of_parts}: "
+
+
+def _of_chance(evidence: Evidence, answer: SearchResult) -> str:
+    if evidence.odds <= MOST_ODDS:
+        return ""
+    return f"perhaps by chance, as the texts differ from the right ones in {count(answer.places or 0, 'place')} only: "
+
+
+def _behind(answer: SearchResult) -> str:
+    if answer.beyond.startswith(NOT):
+        return f", but not {answer.beyond.removeprefix(NOT)}"
+    return f", and also {answer.beyond}" if answer.beyond else ""
+
+
+def _listed(words: Sequence[str], between: str) -> str:
+    more = [f"{len(words) - MOST_WORDS} more"] if len(words) > MOST_WORDS else []
+    return between.join([*words[:MOST_WORDS], *more])
+
+
+def _untried(question: Question, answer: SearchResult) -> str:
+    if not answer.untried:
+        return ""
+    left = count(answer.untried, "other")
+    return f"; the {question.budget_s:g} s ended before {left}, {FLAG}=SECONDS allows more"
